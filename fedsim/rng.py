@@ -1,0 +1,296 @@
+"""Randomness as a pure function: every number is addressed, none is "next".
+
+A draw is named by `(seed, stream, replica, client, round, visit, step, lane)`. Two applications of
+Philox4x32-10 (Salmon, Moraes, Dror and Shaw, SC 2011) turn that name into bits:
+
+1. `keys` encrypts (client, round, replica, stream and visit) under the seed. Philox is a bijection of its
+   counter, so different jobs of one seed *cannot* share a key: there is nothing to collide.
+2. The four words of the key then encrypt (block, step), four words at a time.
+
+This file is the NumPy reference. `kernels/draws.py` holds the compiled twin, and a test asks that the two give
+the same bits, which is why logarithm, sine and cosine are written out here: a libm may differ in the last
+place from one machine to the next, a polynomial in a fixed order may not.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import InvalidInput
+
+Array = npt.NDArray[Any]
+U32, U64 = np.uint32, np.uint64
+
+
+class Stream(IntEnum):
+    """What a draw is for. Streams never overlap, so adding a draw to one leaves the others' bits alone."""
+
+    NOISE = 1  # a client's private noise
+    SHARED = 2  # noise that all clients of a replica have in common
+    BATCH = 3  # rows of a minibatch
+    SELECT = 4  # who takes part
+    SERVER = 5  # noise that the server adds
+    COMPUTE = 6  # how slow a device is this round
+    DROPOUT = 7  # whether and when it drops out
+    TIE = 8  # the order of events at the same instant
+    CODEC = 9  # stochastic rounding on the wire
+    AVAILABILITY = 10  # when a device is on
+    DATA = 11  # data that reacts to the model, and synthetic data sets
+    USER = 12  # for code outside the package
+
+
+# --- Philox4x32-10 -------------------------------------------------------------------------------
+
+_MUL = (U64(0xD2511F53), U64(0xCD9E8D57))
+_WEYL = (0x9E3779B9, 0xBB67AE85)
+_LOW = U64(0xFFFFFFFF)
+
+
+def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[Array, Array, Array, Array]:
+    """Ten rounds of Philox4x32 on broadcast arrays of 32-bit words."""
+    c0, c1, c2, c3 = (np.asarray(c, U64) for c in counter)
+    k0, k1 = (np.asarray(k, U64) for k in key)
+    for i in range(10):
+        left, right = _MUL[0] * c0, _MUL[1] * c2
+        step0, step1 = U64(i * _WEYL[0] & 0xFFFFFFFF), U64(i * _WEYL[1] & 0xFFFFFFFF)
+        c0, c1, c2, c3 = (
+            (right >> U64(32)) ^ c1 ^ ((k0 + step0) & _LOW),
+            right & _LOW,
+            (left >> U64(32)) ^ c3 ^ ((k1 + step1) & _LOW),
+            left & _LOW,
+        )
+    return c0.astype(U32), c1.astype(U32), c2.astype(U32), c3.astype(U32)
+
+
+def keys(
+    seed: int, stream: int, *, replica: Any = 0, client: Any = 0, round: Any = 0, visit: Any = 0
+) -> Array:
+    """One Philox key per broadcast row of (replica, client, round, visit), uint32 (rows, 4)."""
+    seed = int(seed)
+    if not 0 <= seed < 2**64:
+        raise InvalidInput(f"seed={seed}: a seed is a whole number from 0 to 2**64 - 1")
+    purpose = np.asarray(visit, U64) << U64(8) | U64(int(stream))
+    words = philox((client, round, replica, purpose), (seed & 0xFFFFFFFF, seed >> 32))
+    return np.stack([np.atleast_1d(w) for w in np.broadcast_arrays(*words)], axis=-1)
+
+
+def words(key: Array, blocks: int, step: int = 0, first: int = 0) -> Array:
+    """Raw 32-bit words `first*4 ... (first+blocks)*4` of a step, uint32 (rows, 4 * blocks)."""
+    block = np.arange(first, first + blocks, dtype=U64)
+    high = (block >> U64(32)) + U64(step)
+    k = key[:, None, :]
+    out = philox((block & _LOW, high, k[..., 2], k[..., 3]), (k[..., 0], k[..., 1]))
+    return np.stack(out, axis=-1).reshape(len(key), 4 * blocks)
+
+
+# --- Uniforms, normals, integers ------------------------------------------------------------------
+
+
+def uniform(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.float64) -> Array:
+    """Uniforms strictly inside (0, 1), shape (rows, lanes)."""
+    if np.dtype(dtype) == np.float32:
+        w = words(key, -(-lanes // 4), step)[:, :lanes]
+        return (np.asarray((w >> U32(9)).astype(np.float32)) + np.float32(0.5)) * np.float32(2.0**-23)
+    w = words(key, -(-lanes // 2), step).reshape(len(key), -1, 2)[:, :lanes]
+    return _unit64(w[..., 0], w[..., 1])
+
+
+def normal(
+    key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.float64, call: int = 0
+) -> Array:
+    """Standard normals, shape (rows, lanes).
+
+    Box-Muller: a block of four words makes four float32 or two float64 normals. Normals are numbered on from
+    step to step (number = step * lanes + lane), so that no word of a block is thrown away between steps;
+    whoever draws different numbers of lanes under one key tells the calls apart by `call`.
+    """
+    per = 4 if np.dtype(dtype) == np.float32 else 2
+    begin, end = step * lanes, (step + 1) * lanes
+    first = begin // per
+    w = words(key, -(-end // per) - first, call, first).reshape(len(key), -1, 4)
+    if per == 4:
+        radius = _radius32(w[..., 0::2])
+        cosine, sine = _sincos32(w[..., 1::2])
+    else:
+        radius = np.sqrt(-2.0 * _log64(_unit64(w[..., 0], w[..., 1])))[..., None]
+        cosine, sine = (part[..., None] for part in _sincos64(w[..., 2], w[..., 3]))
+    pairs = np.stack([radius * cosine, radius * sine], axis=-1)  # (rows, blocks, pairs, 2)
+    return pairs.reshape(len(key), -1)[:, begin - first * per : end - first * per]
+
+
+def integers(key: Array, lanes: int, below: Any, step: int = 0) -> Array:
+    """Whole numbers in [0, below), int64 (rows, lanes); `below` < 2**32 broadcasts against that shape.
+
+    64 random bits are scaled down, so that no value is favoured by more than below / 2**64.
+    """
+    w = words(key, -(-lanes // 2), step).reshape(len(key), -1, 2)[:, :lanes].astype(U64)
+    n = np.asarray(below, U64)
+    return ((w[..., 0] * n + (w[..., 1] * n >> U64(32))) >> U64(32)).astype(np.int64)
+
+
+def choice(key: Array, population: Any, size: int, step: int = 0) -> Array:
+    """`size` different numbers of range(population) in random order, int64 (rows, size).
+
+    A Fisher-Yates shuffle cut off after `size` swaps. Instead of the array being shuffled, only the swaps are
+    kept: position p holds the value that the latest earlier swap with p moved there, or else p itself.
+    """
+    n = np.broadcast_to(np.asarray(population, np.int64), (len(key),))
+    if size > n.min(initial=size):
+        raise InvalidInput(f"choice of {size} out of {n.min()}: ask for at most {n.min()}")
+    place = np.arange(size)
+    target = integers(key, size, n[:, None] - place, step) + place if size else np.zeros((len(key), 0), int)
+    chosen = target.copy()
+    moved = np.zeros_like(target)  # what swap j left at position target[:, j]
+    for j in range(size):
+        here = np.full(len(key), j)
+        for i in range(j):
+            here = np.where(target[:, i] == j, moved[:, i], here)
+            chosen[:, j] = np.where(target[:, i] == target[:, j], moved[:, i], chosen[:, j])
+        moved[:, j] = here
+    return chosen
+
+
+@dataclass
+class Draws:
+    """The `rng` handed to policies, devices and servers: one row of draws per key, a new one at every call.
+
+    It counts its calls, so two calls differ; it is made afresh for every (replica, round), so what a function
+    draws depends on nothing but its own body. `source` is this module or its compiled twin.
+    """
+
+    key: Array  # uint32 (rows, 4)
+    single: bool = False  # drop the rows axis: the caller has one row and writes for one
+    source: Any = None
+    calls: int = field(default=0, init=False)
+
+    def uniform(self, lanes: int | None = None) -> Any:
+        """Uniforms in (0, 1): (rows,), or (rows, lanes)."""
+        return self._shape(self._source.uniform(self.key, lanes or 1, self._next()), lanes)
+
+    def normal(self, lanes: int | None = None, dtype: npt.DTypeLike = np.float64) -> Any:
+        """Standard normals: (rows,), or (rows, lanes)."""
+        return self._shape(self._source.normal(self.key, lanes or 1, 0, dtype, self._next()), lanes)
+
+    def integers(self, below: Any, lanes: int | None = None) -> Any:
+        """Whole numbers in [0, below): (rows,), or (rows, lanes)."""
+        return self._shape(self._source.integers(self.key, lanes or 1, below, self._next()), lanes)
+
+    def choice(self, population: int, size: int) -> Any:
+        """`size` different numbers of range(population): (rows, size)."""
+        return self._shape(self._source.choice(self.key, population, size, self._next()), size)
+
+    @property
+    def _source(self) -> Any:
+        return self.source or _THIS
+
+    def _next(self) -> int:
+        self.calls += 1
+        return self.calls - 1
+
+    def _shape(self, drawn: Array, lanes: int | None) -> Any:
+        if lanes is None:
+            drawn = drawn[:, 0]
+        return drawn[0] if self.single else drawn
+
+
+_THIS = sys.modules[__name__]
+
+
+# --- The elementary functions behind the normals ---------------------------------------------------
+
+
+def _unit64(high: Array, low: Array) -> Array:
+    """Two words to a float64 in (0, 1) with 52 bits and a half, exactly."""
+    coarse = (high >> U32(1)).astype(np.int32).astype(np.float64) * 2.0**-31
+    return np.asarray(coarse + ((low >> U32(11)).astype(np.int32).astype(np.float64) + 0.5) * 2.0**-52)
+
+
+def _radius32(word: Array) -> Array:
+    f = np.float32
+    unit = ((word >> U32(1)).astype(np.int32).astype(f) + f(0.5)) * f(2.0**-31)
+    return np.sqrt(f(-2.0) * _log32(unit))
+
+
+def _log32(x: Array) -> Array:
+    """Natural logarithm of float32 in (0, 1], polynomial of the Cephes library."""
+    f = np.float32
+    bits = x.view(np.int32) + np.int32(0x3F800000 - 0x3F3504F3)  # so that the mantissa ends up near one
+    e = ((bits >> np.int32(23)) - np.int32(127)).astype(f)
+    m = ((bits & np.int32(0x007FFFFF)) + np.int32(0x3F3504F3)).view(f) - f(1)
+    z = m * m
+    y = np.full_like(m, f(LOG32[0]))
+    for c in LOG32[1:]:
+        y = y * m + f(c)
+    y = y * m * z + e * f(-2.12194440e-4) - f(0.5) * z
+    return np.asarray((m + y) + e * f(0.693359375))
+
+
+def _log64(x: Array) -> Array:
+    """Natural logarithm of float64 in (0, 1), after fdlibm."""
+    bits = x.view(np.int64) + np.int64((0x3FF00000 - 0x3FE6A09E) << 32)
+    k = ((bits >> np.int64(52)) - np.int64(1023)).astype(np.int32).astype(np.float64)
+    f = ((bits & np.int64(0x000FFFFFFFFFFFFF)) + np.int64(0x3FE6A09E << 32)).view(np.float64) - 1.0
+    s = f / (2.0 + f)
+    z = s * s
+    r = np.full_like(z, LOG64[0])
+    for c in LOG64[1:]:
+        r = r * z + c
+    r = r * z
+    half = 0.5 * f * f
+    return np.asarray(k * LN2_HIGH - ((half - (s * (half + r) + k * LN2_LOW)) - f))
+
+
+def _sincos32(word: Array) -> tuple[Array, Array]:
+    """Cosine and sine of a uniform angle: two bits name the quadrant, thirty the angle inside it."""
+    f = np.float32
+    x = (word << U32(2)).view(np.int32).astype(f) * f(np.pi / 4 * 2.0**-31)
+    z = x * x
+    s = ((f(SIN32[0]) * z + f(SIN32[1])) * z + f(SIN32[2])) * z * x + x
+    c = ((f(COS32[0]) * z + f(COS32[1])) * z + f(COS32[2])) * z * z - f(0.5) * z + f(1)
+    return _rotate(c, s, word >> U32(30))
+
+
+def _sincos64(high: Array, low: Array) -> tuple[Array, Array]:
+    x = (high << U32(2)).view(np.int32).astype(np.float64) * 2.0**-31
+    x = (x + (low >> U32(11)).astype(np.int32).astype(np.float64) * 2.0**-51) * (np.pi / 4)
+    z = x * x
+    s, c = np.full_like(z, SIN64[0]), np.full_like(z, COS64[0])
+    for a, b in zip(SIN64[1:], COS64[1:], strict=True):
+        s, c = s * z + a, c * z + b
+    return _rotate((1.0 - 0.5 * z) + z * z * c, x + x * z * s, high >> U32(30))
+
+
+def _rotate(c: Array, s: Array, quadrant: Array) -> tuple[Array, Array]:
+    swap = (quadrant & U32(1)) != 0
+    first, second = np.where(swap, s, c), np.where(swap, c, s)
+    return (
+        np.where((quadrant == 1) | (quadrant == 2), -first, first),
+        np.where(quadrant >= 2, -second, second),
+    )
+
+
+LOG32 = (
+    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+    -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
+)  # fmt: skip
+LOG64 = (
+    1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01, 2.222219843214978396e-01,
+    2.857142874366239149e-01, 3.999999999940941908e-01, 6.666666666666735130e-01,
+)  # fmt: skip
+LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+SIN32 = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
+COS32 = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
+SIN64 = (
+    1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06,
+    -1.98412698298579493134e-04, 8.33333333332248946124e-03, -1.66666666666666324348e-01,
+)  # fmt: skip
+COS64 = (
+    -1.13596475577881948265e-11, 2.08757232129817482790e-09, -2.75573143513906633035e-07,
+    2.48015872894767294178e-05, -1.38888888888741095749e-03, 4.16666666666666019037e-02,
+)  # fmt: skip
