@@ -68,13 +68,17 @@ def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[Ar
     return c0.astype(U32), c1.astype(U32), c2.astype(U32), c3.astype(U32)
 
 
+def check_seed(seed: int) -> int:
+    if int(seed) != seed or not 0 <= seed < 2**64:
+        raise InvalidInput(f"seed={seed}: a seed is a whole number from 0 to 2**64 - 1")
+    return int(seed)
+
+
 def keys(
     seed: int, stream: int, *, replica: Any = 0, client: Any = 0, round: Any = 0, visit: Any = 0
 ) -> Array:
     """One Philox key per broadcast row of (replica, client, round, visit), uint32 (rows, 4)."""
-    seed = int(seed)
-    if not 0 <= seed < 2**64:
-        raise InvalidInput(f"seed={seed}: a seed is a whole number from 0 to 2**64 - 1")
+    seed = check_seed(seed)
     purpose = np.asarray(visit, U64) << U64(8) | U64(int(stream))
     words = philox((client, round, replica, purpose), (seed & 0xFFFFFFFF, seed >> 32))
     return np.stack([np.atleast_1d(w) for w in np.broadcast_arrays(*words)], axis=-1)
@@ -95,10 +99,9 @@ def words(key: Array, blocks: int, step: int = 0, first: int = 0) -> Array:
 def uniform(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.float64) -> Array:
     """Uniforms strictly inside (0, 1), shape (rows, lanes)."""
     if np.dtype(dtype) == np.float32:
-        w = words(key, -(-lanes // 4), step)[:, :lanes]
-        return (np.asarray((w >> U32(9)).astype(np.float32)) + np.float32(0.5)) * np.float32(2.0**-23)
+        return unit32(words(key, -(-lanes // 4), step)[:, :lanes])
     w = words(key, -(-lanes // 2), step).reshape(len(key), -1, 2)[:, :lanes]
-    return _unit64(w[..., 0], w[..., 1])
+    return unit64(w[..., 0], w[..., 1])
 
 
 def normal(
@@ -118,7 +121,7 @@ def normal(
         radius = _radius32(w[..., 0::2])
         cosine, sine = _sincos32(w[..., 1::2])
     else:
-        radius = np.sqrt(-2.0 * _log64(_unit64(w[..., 0], w[..., 1])))[..., None]
+        radius = np.sqrt(-2.0 * _log64(unit64(w[..., 0], w[..., 1])))[..., None]
         cosine, sine = (part[..., None] for part in _sincos64(w[..., 2], w[..., 3]))
     pairs = np.stack([radius * cosine, radius * sine], axis=-1)  # (rows, blocks, pairs, 2)
     return pairs.reshape(len(key), -1)[:, begin - first * per : end - first * per]
@@ -129,9 +132,8 @@ def integers(key: Array, lanes: int, below: Any, step: int = 0) -> Array:
 
     64 random bits are scaled down, so that no value is favoured by more than below / 2**64.
     """
-    w = words(key, -(-lanes // 2), step).reshape(len(key), -1, 2)[:, :lanes].astype(U64)
-    n = np.asarray(below, U64)
-    return ((w[..., 0] * n + (w[..., 1] * n >> U64(32))) >> U64(32)).astype(np.int64)
+    w = words(key, -(-lanes // 2), step).reshape(len(key), -1, 2)[:, :lanes]
+    return scaled(w[..., 0], w[..., 1], below)
 
 
 def choice(key: Array, population: Any, size: int, step: int = 0) -> Array:
@@ -205,7 +207,18 @@ _THIS = sys.modules[__name__]
 # --- The elementary functions behind the normals ---------------------------------------------------
 
 
-def _unit64(high: Array, low: Array) -> Array:
+def unit32(word: Array) -> Array:
+    """One word to a float32 in (0, 1) with 23 bits and a half, exactly."""
+    return np.asarray(((word >> U32(9)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-23))
+
+
+def scaled(high: Array, low: Array, below: Any) -> Array:
+    """Two words to a whole number in [0, below)."""
+    n = np.asarray(below, U64)
+    return ((high * n + (low * n >> U64(32))) >> U64(32)).astype(np.int64)
+
+
+def unit64(high: Array, low: Array) -> Array:
     """Two words to a float64 in (0, 1) with 52 bits and a half, exactly."""
     coarse = (high >> U32(1)).astype(np.int32).astype(np.float64) * 2.0**-31
     return np.asarray(coarse + ((low >> U32(11)).astype(np.int32).astype(np.float64) + 0.5) * 2.0**-52)

@@ -1,173 +1,254 @@
-"""The compiled twin of `fedsim.rng`: same names, same arguments, same bits, about a hundred times as fast.
+"""The compiled twin of `fedsim.rng`: same names, same arguments, same bits, about fifty times as fast.
 
-Lanes of the vector units are jobs: the inner loops run over neighbouring rows, are free of branches, and use
-nothing but IEEE operations in a fixed order (no fastmath, no fused multiply-add), so a row's bits do not depend
-on where in a batch it sits.
+A lane of the vector units is one Philox block. Blocks of different jobs fill the lanes as well as blocks of one
+job do, so few long rows and many short ones cost the same.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
-from numba.core import types
-from numba.extending import intrinsic
 
+from fedsim import rng
 from fedsim.errors import InvalidInput
-from fedsim.rng import COS32, COS64, LN2_HIGH, LN2_LOW, LOG32, LOG64, SIN32, SIN64
+from fedsim.kernels.elementary import inline, jit, pair32, pair64, u32, u64, unit64
 
 Array = npt.NDArray[Any]
-ROWS = 128  # jobs whose words and normals stay in the first-level cache together
-jit = nb.njit(nogil=True, cache=True, error_model="numpy")
-inline = nb.njit(nogil=True, cache=True, error_model="numpy", inline="never", forceinline=True)
+LANES = 512  # blocks whose words and normals stay in the first-level cache together
 
-u32, u64, i32, i64, f32, f64 = np.uint32, np.uint64, np.int32, np.int64, np.float32, np.float64
-
-
-@intrinsic
-def _as_float(typing: Any, word: Any) -> Any:
-    """Reinterpret an integer's bits as the float of the same width."""
-    to = types.float32 if word.bitwidth == 32 else types.float64
-
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], context.get_value_type(to))
-
-    return to(word), build
-
-
-@intrinsic
-def _as_int(typing: Any, x: Any) -> Any:
-    """Reinterpret a float's bits as the signed integer of the same width."""
-    to = types.int32 if x == types.float32 else types.int64
-
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], context.get_value_type(to))
-
-    return to(x), build
-
-
-# --- Philox ------------------------------------------------------------------------------------
+LOW = u64(0xFFFFFFFF)
 
 
 @inline
-def _mix(c0, c1, c2, c3, k0, k1):  # one round
-    left = u64(0xD2511F53) * u64(c0)
-    right = u64(0xCD9E8D57) * u64(c2)
-    return u32(right >> u64(32)) ^ c1 ^ k0, u32(right), u32(left >> u64(32)) ^ c3 ^ k1, u32(left)
+def _mix(c0, c1, c2, c3, k0, k1):
+    """One round, in 64-bit lanes: the multiplier reads only the low half, so the high half may hold rubbish."""
+    left = u64(0xD2511F53) * (c0 & LOW)
+    right = u64(0xCD9E8D57) * (c2 & LOW)
+    return (right >> u64(32)) ^ c1 ^ k0, right, (left >> u64(32)) ^ c3 ^ k1, left
 
 
 @inline
 def philox(c0, c1, c2, c3, k0, k1):
     """Philox4x32-10 of one block; written out, because LLVM vectorises straight lines."""
-    w0, w1 = u32(0x9E3779B9), u32(0xBB67AE85)
-    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, k0, k1)
-    k0, k1 = u32(k0 + w0), u32(k1 + w1)
-    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, k0, k1)
-    k0, k1 = u32(k0 + w0), u32(k1 + w1)
-    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, k0, k1)
-    k0, k1 = u32(k0 + w0), u32(k1 + w1)
-    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, k0, k1)
-    k0, k1 = u32(k0 + w0), u32(k1 + w1)
-    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, k0, k1)
-    k0, k1 = u32(k0 + w0), u32(k1 + w1)
-    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, k0, k1)
-    k0, k1 = u32(k0 + w0), u32(k1 + w1)
-    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, k0, k1)
-    k0, k1 = u32(k0 + w0), u32(k1 + w1)
-    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, k0, k1)
-    k0, k1 = u32(k0 + w0), u32(k1 + w1)
-    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, k0, k1)
-    k0, k1 = u32(k0 + w0), u32(k1 + w1)
-    return _mix(c0, c1, c2, c3, k0, k1)
+    c0, c1, c2, c3, p, q = u64(c0), u64(c1), u64(c2), u64(c3), u64(k0), u64(k1)
+    a, b = u64(0x9E3779B9), u64(0xBB67AE85)
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    return u32(c0), u32(c1), u32(c2), u32(c3)
 
 
-# --- Box-Muller ---------------------------------------------------------------------------------
+# --- Lanes: many blocks at once ------------------------------------------------------------------
+
+
+@jit
+def fill_words(block, step, k0, k1, k2, k3, w0, w1, w2, w3):
+    """Words of the blocks `block` under the keys k0..k3, lane by lane."""
+    for j in range(block.shape[0]):
+        a, b, c, d = philox(block[j], step, k2[j], k3[j], k0[j], k1[j])
+        w0[j], w1[j], w2[j], w3[j] = a, b, c, d
+
+
+@jit
+def fill_pairs32(a, b, x, y):
+    for j in range(a.shape[0]):
+        x[j], y[j] = pair32(a[j], b[j])
+
+
+@jit
+def fill_pairs64(a, b, c, d, x, y):
+    for j in range(a.shape[0]):
+        x[j], y[j] = pair64(a[j], b[j], c[j], d[j])
+
+
+@jit
+def _gather(key, row, at, blocks, first, block, k):
+    """Name the next lanes: block `at` of `row` onwards, row by row. Returns how many, and where to go on."""
+    n = 0
+    while n < block.shape[0] and row < key.shape[0]:
+        block[n] = u32(first + at)
+        k[0, n], k[1, n], k[2, n], k[3, n] = key[row, 0], key[row, 1], key[row, 2], key[row, 3]
+        n += 1
+        at += 1
+        if at == blocks:
+            at, row = 0, row + 1
+    return n, row, at
+
+
+@jit
+def _scatter(x, n, per, row, at, blocks, shift, out):
+    """Hand the lanes' values out to their rows; the first `shift` values of a row were not asked for."""
+    lanes = out.shape[1]
+    if shift == 0 and lanes == per * blocks:
+        flat = out.reshape(-1)
+        begin = row * lanes + at * per
+        if per == 4:
+            for j in range(n):
+                flat[begin + 4 * j], flat[begin + 4 * j + 1] = x[0, j], x[1, j]
+                flat[begin + 4 * j + 2], flat[begin + 4 * j + 3] = x[2, j], x[3, j]
+        else:
+            for j in range(n):
+                flat[begin + 2 * j], flat[begin + 2 * j + 1] = x[0, j], x[1, j]
+        return
+    for j in range(n):
+        for i in range(per):
+            lane = at * per + i - shift
+            if 0 <= lane < lanes:
+                out[row, lane] = x[i, j]
+        at += 1
+        if at == blocks:
+            at, row = 0, row + 1
+
+
+@jit
+def normals32(key, begin, call, out):
+    """Normals number `begin` onwards of every row into `out`, float32 (rows, lanes)."""
+    block, k = np.empty(LANES, np.uint32), np.empty((4, LANES), np.uint32)
+    w, x = np.empty((4, LANES), np.uint32), np.empty((4, LANES), np.float32)
+    first = begin // 4
+    blocks = (begin + out.shape[1] + 3) // 4 - first
+    row, at = 0, 0
+    while row < key.shape[0]:
+        n, next_row, next_at = _gather(key, row, at, blocks, first, block, k)
+        fill_words(block[:n], u32(call), k[0], k[1], k[2], k[3], w[0], w[1], w[2], w[3])
+        fill_pairs32(w[0, :n], w[1], x[0], x[1])
+        fill_pairs32(w[2, :n], w[3], x[2], x[3])
+        _scatter(x, n, 4, row, at, blocks, begin - first * 4, out)
+        row, at = next_row, next_at
+
+
+@jit
+def normals64(key, begin, call, out):
+    """Normals number `begin` onwards of every row into `out`, float64 (rows, lanes)."""
+    block, k = np.empty(LANES, np.uint32), np.empty((4, LANES), np.uint32)
+    w, x = np.empty((4, LANES), np.uint32), np.empty((2, LANES), np.float64)
+    first = begin // 2
+    blocks = (begin + out.shape[1] + 1) // 2 - first
+    row, at = 0, 0
+    while row < key.shape[0]:
+        n, next_row, next_at = _gather(key, row, at, blocks, first, block, k)
+        fill_words(block[:n], u32(call), k[0], k[1], k[2], k[3], w[0], w[1], w[2], w[3])
+        fill_pairs64(w[0, :n], w[1], w[2], w[3], x[0], x[1])
+        _scatter(x, n, 2, row, at, blocks, begin - first * 2, out)
+        row, at = next_row, next_at
+
+
+@jit
+def _words(key, step, first, out):
+    for row in range(key.shape[0]):
+        for b in range(out.shape[1] // 4):
+            block = u64(first + b)
+            w = philox(block, u64(step) + (block >> u64(32)), key[row, 2], key[row, 3], key[row, 0], key[row, 1])
+            out[row, 4 * b], out[row, 4 * b + 1], out[row, 4 * b + 2], out[row, 4 * b + 3] = w
 
 
 @inline
-def _log32(x):
-    bits = _as_int(x) + i32(0x3F800000 - 0x3F3504F3)
-    e = f32((bits >> i32(23)) - i32(127))
-    m = _as_float(i32((bits & i32(0x007FFFFF)) + i32(0x3F3504F3))) - f32(1)
-    z = m * m
-    y = f32(LOG32[0]) * m + f32(LOG32[1])
-    y = y * m + f32(LOG32[2])
-    y = y * m + f32(LOG32[3])
-    y = y * m + f32(LOG32[4])
-    y = y * m + f32(LOG32[5])
-    y = y * m + f32(LOG32[6])
-    y = y * m + f32(LOG32[7])
-    y = y * m + f32(LOG32[8])
-    y = y * m * z + e * f32(-2.12194440e-4) - f32(0.5) * z
-    return (m + y) + e * f32(0.693359375)
+def below(high, low, n):
+    """Two words to a whole number in [0, n)."""
+    return (u64(high) * u64(n) + (u64(low) * u64(n) >> u64(32))) >> u64(32)
 
 
-@inline
-def _log64(x):
-    bits = _as_int(x) + i64((0x3FF00000 - 0x3FE6A09E) << 32)
-    k = f64(i32((bits >> i64(52)) - i64(1023)))
-    f = _as_float(i64((bits & i64(0x000FFFFFFFFFFFFF)) + i64(0x3FE6A09E << 32))) - 1.0
-    s = f / (2.0 + f)
-    z = s * s
-    r = LOG64[0] * z + LOG64[1]
-    r = r * z + LOG64[2]
-    r = r * z + LOG64[3]
-    r = r * z + LOG64[4]
-    r = r * z + LOG64[5]
-    r = r * z + LOG64[6]
-    r = r * z
-    half = 0.5 * f * f
-    return k * LN2_HIGH - ((half - (s * (half + r) + k * LN2_LOW)) - f)
+@jit
+def choose(k0, k1, k2, k3, step, population, size, place, out):
+    """A shuffle cut off after `size` swaps. `place` holds 0, 1, 2, ... and is put back in order afterwards."""
+    w0, w1, w2, w3 = u32(0), u32(0), u32(0), u32(0)
+    for j in range(size):
+        if j % 2 == 0:
+            w0, w1, w2, w3 = philox(u32(j // 2), step, k2, k3, k0, k1)
+            target = j + np.int64(below(w0, w1, population - j))
+        else:
+            target = j + np.int64(below(w2, w3, population - j))
+        place[j], place[target] = place[target], place[j]
+        out[j] = place[j]
+    for j in range(size):  # only positions below `size` and the chosen numbers' own were touched
+        place[out[j]] = out[j]
+        place[j] = j
 
 
-@inline
-def _pair32(a, b):
-    """Two words to two float32 normals."""
-    unit = (f32(i32(a >> u32(1))) + f32(0.5)) * f32(2.0**-31)
-    radius = f32(np.sqrt(f32(-2.0) * _log32(unit)))
-    x = f32(i32(u32(b << u32(2)))) * f32(np.pi / 4 * 2.0**-31)
-    z = x * x
-    s = ((f32(SIN32[0]) * z + f32(SIN32[1])) * z + f32(SIN32[2])) * z * x + x
-    c = ((f32(COS32[0]) * z + f32(COS32[1])) * z + f32(COS32[2])) * z * z - f32(0.5) * z + f32(1)
-    q = b >> u32(30)
-    swap = (q & u32(1)) != u32(0)
-    first = s if swap else c
-    second = c if swap else s
-    first = -first if (q == u32(1)) | (q == u32(2)) else first
-    second = -second if q >= u32(2) else second
-    return radius * first, radius * second
+@jit
+def choose_rows(key, population, start, step, out):
+    """Row i's choice of start[i + 1] - start[i] out of population[i], all in one flat array."""
+    place = np.arange(population.max() if len(population) else 0)
+    for i in range(key.shape[0]):
+        a, b = start[i], start[i + 1]
+        choose(key[i, 0], key[i, 1], key[i, 2], key[i, 3], u32(step), population[i], b - a, place, out[a:b])
 
 
-@inline
-def unit64(high, low):
-    """Two words to a float64 in (0, 1)."""
-    return f64(i32(high >> u32(1))) * 2.0**-31 + (f64(i32(low >> u32(11))) + 0.5) * 2.0**-52
+@jit
+def _keys(seed, stream, replica, client, round, visit, out):
+    for i in range(out.shape[0]):
+        purpose = (u64(visit[i]) << u64(8)) | u64(stream)
+        w = philox(u32(client[i]), u32(round[i]), u32(replica[i]), u32(purpose), u32(seed), u32(seed >> u64(32)))
+        out[i, 0], out[i, 1], out[i, 2], out[i, 3] = w
 
 
-@inline
-def _pair64(a, b, c, d):
-    """Four words to two float64 normals."""
-    radius = np.sqrt(-2.0 * _log64(unit64(a, b)))
-    x = f64(i32(u32(c << u32(2)))) * 2.0**-31
-    x = (x + f64(i32(d >> u32(11))) * 2.0**-51) * (np.pi / 4)
-    z = x * x
-    s = SIN64[0] * z + SIN64[1]
-    s = s * z + SIN64[2]
-    s = s * z + SIN64[3]
-    s = s * z + SIN64[4]
-    s = s * z + SIN64[5]
-    e = COS64[0] * z + COS64[1]
-    e = e * z + COS64[2]
-    e = e * z + COS64[3]
-    e = e * z + COS64[4]
-    e = e * z + COS64[5]
-    sine, cosine = x + x * z * s, (1.0 - 0.5 * z) + z * z * e
-    q = c >> u32(30)
-    swap = (q & u32(1)) != u32(0)
-    first = sine if swap else cosine
-    second = cosine if swap else sine
-    first = -first if (q == u32(1)) | (q == u32(2)) else first
-    second = -second if q >= u32(2) else second
-    return radius * first, radius * second
+# --- The names of fedsim.rng -----------------------------------------------------------------------
+
+
+def keys(
+    seed: int, stream: int, *, replica: Any = 0, client: Any = 0, round: Any = 0, visit: Any = 0
+) -> Array:
+    rng.check_seed(seed)
+    columns = [np.asarray(c, np.int64) for c in (replica, client, round, visit)]
+    rows = max((c.size for c in columns if c.ndim), default=1)
+    out = np.empty((rows, 4), np.uint32)
+    _keys(u64(seed), u64(int(stream)), *(np.ascontiguousarray(np.broadcast_to(c, (rows,))) for c in columns), out)
+    return out
+
+
+def words(key: Array, blocks: int, step: int = 0, first: int = 0) -> Array:
+    out = np.empty((len(key), 4 * blocks), np.uint32)
+    _words(key, step, first, out)
+    return out
+
+
+def normal(
+    key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.float64, call: int = 0
+) -> Array:
+    out = np.empty((len(key), lanes), dtype)
+    if (step + 1) * lanes >= 2**33:  # the compiled form counts blocks in 32 bits
+        return rng.normal(key, lanes, step, dtype, call)
+    (normals32 if out.dtype == np.float32 else normals64)(key, step * lanes, call, out)
+    return out
+
+
+def uniform(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.float64) -> Array:
+    if np.dtype(dtype) == np.float32:
+        return rng.unit32(words(key, -(-lanes // 4), step)[:, :lanes])
+    w = words(key, -(-lanes // 2), step).reshape(len(key), -1, 2)[:, :lanes]
+    return rng.unit64(w[..., 0], w[..., 1])
+
+
+def integers(key: Array, lanes: int, below: Any, step: int = 0) -> Array:
+    w = words(key, -(-lanes // 2), step).reshape(len(key), -1, 2)[:, :lanes]
+    return rng.scaled(w[..., 0], w[..., 1], below)
+
+
+def choice(key: Array, population: Any, size: int, step: int = 0) -> Array:
+    n = np.ascontiguousarray(np.broadcast_to(np.asarray(population, np.int64), (len(key),)))
+    if size > n.min(initial=size):
+        raise InvalidInput(f"choice of {size} out of {n.min()}: ask for at most {n.min()}")
+    out = np.empty(len(key) * size, np.int64)
+    choose_rows(key, n, np.arange(len(key) + 1) * size, step, out)
+    return out.reshape(len(key), size)
+
+
+__all__ = ["choice", "integers", "keys", "normal", "uniform", "unit64", "words"]

@@ -1,0 +1,103 @@
+"""FA-LD: federated averaging Langevin dynamics (Deng, Zhang, Ma, Song and Lin, UAI 2024; Algorithms 1 and 4).
+
+    theta^c <- theta^c - eta grad f^c(theta^c) + sqrt(2 eta tau) (rho xi' + sqrt((1 - rho^2) / p_c) xi^c)       (7)
+    server: theta <- sum_c p_c theta^c, or the average over the clients that took part
+
+| symbol | argument       | meaning                                                                  |
+|--------|----------------|--------------------------------------------------------------------------|
+| eta    | `step_size`    | a number, or a schedule of the global local-step index                     |
+| K      | `local_steps`  | steps between two synchronisations                                       |
+| tau    | `temperature`  | the target is exp(-f / tau)                                              |
+| rho    | `correlation`  | share of the noise that all clients have in common (a common seed)       |
+| m_c    | `batch_size`   | rows per gradient, drawn afresh without replacement; None: all of them   |
+
+f^c = l^c / p_c, so the client's sum gradient is divided by its weight. Wire: up theta (d), down theta (d).
+
+Differs from paper: only the selected clients compute, since the others' results would be thrown away (A5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
+from fedsim.problems import weights_of
+from fedsim.schedules import StepSize, step_at, steps_of
+
+Array = npt.NDArray[Any]
+State = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class FALD:
+    """Federated averaging Langevin dynamics."""
+
+    step_size: StepSize
+    local_steps: int = 1
+    temperature: float = 1.0
+    correlation: float = 0.0
+    batch_size: Any = None
+
+    batched = True
+    weighted = True  # its law is right only under weights that average to p_c
+
+    def __post_init__(self) -> None:
+        check_step_size("FALD", self.step_size)
+        check_count("FALD", "local_steps", self.local_steps)
+        check_number("FALD", "temperature", self.temperature)
+        check_number("FALD", "correlation", self.correlation, 0, 1)
+        check_batch_size("FALD", self.batch_size)
+
+    def init(self, problem: Any, initial: Array) -> State:
+        return {"theta": initial}
+
+    def memory(self, problem: Any) -> State:
+        return {}
+
+    def broadcast(self, state: State) -> State:
+        return {"theta": state["theta"]}
+
+    def work(self, job: Any) -> float:
+        return self.local_steps
+
+    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+        tau, rho = self.temperature, self.correlation
+        theta = message["theta"]
+        for k in range(self.local_steps):
+            eta = step_at(self.step_size, job.round, self.local_steps, k)
+            noise = rho * job.shared_normal(k) + np.sqrt((1 - rho**2) / job.weight) * job.normal(k)
+            gradient = job.gradient(theta, k, self.batch_size) / job.weight
+            theta = theta - eta * gradient + np.sqrt(2 * eta * tau) * noise
+        return {"theta": theta}, memory
+
+    def server(self, state: State, replies: Any, rng: Any) -> State:
+        return {"theta": replies.mean("theta")}
+
+    def fused(self, problem: Any, backend: Any) -> Callable[..., tuple[State, State]] | None:
+        """All K steps in one kernel where the full gradient is H_c theta - b_c."""
+        if self.batch_size is not None or not getattr(problem, "tabulated", hasattr(problem, "quadratic")):
+            return None
+
+        @lru_cache(maxsize=None)
+        def tables(dtype: Any) -> tuple[Array, Array]:  # of f^c = l^c / p_c
+            hessian, linear = problem.quadratic()
+            p = weights_of(problem)
+            return (hessian / p[:, None, None]).astype(dtype), (linear / p[:, None]).astype(dtype)
+
+        def kernel(job: Any, message: State, memory: State) -> tuple[State, State]:
+            theta = message["theta"]
+            scale = np.sqrt((1 - self.correlation**2) / job.weight[:, 0])
+            theta = backend.langevin_quadratic(
+                theta, *tables(theta.dtype), job.client, job.noise_key, job.shared_key, scale,
+                self.correlation, steps_of(self.step_size, job.round, self.local_steps), self.temperature,
+            )  # fmt: skip
+            return {"theta": theta}, memory
+
+        return kernel
+

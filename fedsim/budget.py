@@ -1,0 +1,60 @@
+"""When to stop. A round counts only if it closes within every budget; the crossing round is discarded whole."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from fedsim.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Target:
+    """Stop once a metric has reached a level."""
+
+    metric: str
+    above: float | None = None
+    below: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.above is None) == (self.below is None):
+            raise InvalidInput(f"Target({self.metric!r}): give exactly one of above= and below=")
+
+    def reached(self, value: Any) -> Any:
+        """Whether `value` is there; NaN is not."""
+        return value >= self.above if self.above is not None else value <= self.below
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What may be spent: whichever runs out first stops the replica, and `stopped_by` says which."""
+
+    rounds: int | None = None
+    uplink_bits: float | None = None
+    downlink_bits: float | None = None
+    total_bits: float | None = None
+    seconds: float | None = None
+    epsilon: float | None = None
+    target: Target | None = None
+
+    def __post_init__(self) -> None:
+        if all(getattr(self, f.name) is None for f in fields(self)):
+            raise InvalidInput("Budget(): nothing would ever stop the run; give at least rounds=")
+        if self.rounds is not None and (self.rounds != int(self.rounds) or self.rounds < 1):
+            raise InvalidInput(f"Budget(rounds={self.rounds}): must be a whole number of at least 1")
+        for name in ("uplink_bits", "downlink_bits", "total_bits", "seconds", "epsilon"):
+            value = getattr(self, name)
+            if value is not None and not (value > 0 and math.isfinite(value)):
+                raise InvalidInput(f"Budget({name}={value}): must be a positive number")
+        if self.target is not None and not isinstance(self.target, Target):
+            raise InvalidInput(
+                f"Budget(target={self.target!r}): write fs.Target('w2', below=1e-3) or fs.Target('accuracy', above=.83)"
+            )
+
+    def crossed(self, spent: dict[str, Any]) -> list[tuple[str, Any]]:
+        """For each limit that `spent` exceeds somewhere: its name and where (arrays over replicas)."""
+        limits = [(name, getattr(self, name), spent[name]) for name in spent if getattr(self, name) is not None]
+        return [(name, over) for name, limit, value in limits if np.any(over := np.asarray(value) > limit)]

@@ -1,0 +1,200 @@
+"""Recordings of real devices, as columns for `devices.table`, as availability, or as bandwidths for a network.
+
+A population larger than a recording can use its rows again: `devices.table(..., recycle=True)`. Bandwidths are
+returned as plain arrays in bits per second, because devices know nothing of networks.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedsim.devices.availability import Intervals
+from fedsim.devices.columns import Array
+from fedsim.devices.files import checked_offsets, numbers, read_csv, read_npz, read_records
+from fedsim.errors import CorruptData, InvalidInput
+
+# --- When devices are on ----------------------------------------------------------------------------
+
+
+def flash_availability(path: str | Path) -> Intervals:
+    """FLASH: when phones were idle, charging and on WiFi (Yang et al., WWW 2021); only the traces marked `ok`.
+
+    Each repeats after its own length. Lengths are whole days and times are taken modulo the length, so the hour
+    of the day stays common to all clients.
+    """
+    kinds = {
+        "ok": "b",
+        "trace_start": "f",
+        "trace_end": "f",
+        "offsets": "i",
+        "ready_start": "f",
+        "ready_end": "f",
+    }
+    a = read_npz(path, kinds)
+    if not len(a["ok"]) == len(a["trace_start"]) == len(a["trace_end"]):
+        raise CorruptData(f"{path}: ok, trace_start and trace_end differ in length")
+    if len(a["ready_start"]) != len(a["ready_end"]):
+        raise CorruptData(f"{path}: ready_start and ready_end differ in length")
+    offsets = checked_offsets(path, a["offsets"], len(a["ok"]), len(a["ready_start"]))
+    used = np.flatnonzero(a["ok"])
+    periods = (a["trace_end"] - a["trace_start"])[used]
+    traces = [slice(offsets[c], offsets[c + 1]) for c in used]
+    return _repeated(path, [a["ready_start"][t] for t in traces], [a["ready_end"][t] for t in traces], periods)
+
+
+def fedscale_availability(path: str | Path) -> Intervals:
+    """FedScale's `client_behave_trace` as JSON: {id: {"active": [s], "inactive": [s], "finish_time": s, ...}}.
+
+    Client i of the result is the i-th smallest id; a trace repeats after its `finish_time`, as in FedScale.
+    """
+    records = read_records(path, ("active", "inactive", "finish_time", "duration"))
+    on = [numbers(path, "active", _list(path, r["active"])) for r in records]
+    off = [numbers(path, "inactive", _list(path, r["inactive"])) for r in records]
+    return _repeated(path, on, off, numbers(path, "finish_time", [r["finish_time"] for r in records]))
+
+
+def _repeated(path: str | Path, starts: list[Array], ends: list[Array], periods: Array) -> Intervals:
+    """Intervals folded into their periods: cut where one ends, sorted, none empty, none touching."""
+    if not len(periods) or not (np.isfinite(periods) & (periods > 0)).all():
+        raise CorruptData(f"{path}: every trace needs a length above 0 s, and there has to be one")
+    kept: list[Array] = []  # per client (intervals, 2)
+    for client, (s, e, period) in enumerate(zip(starts, ends, periods, strict=True)):
+        if s.shape != e.shape or not (np.isfinite(s) & np.isfinite(e) & (s <= e)).all():
+            raise CorruptData(f"{path}: trace {client} has intervals that do not end after they begin")
+        if (e - s > period).any():
+            raise CorruptData(f"{path}: trace {client} has an interval longer than the trace, {period:g} s")
+        begin = np.mod(s, period)
+        end = begin + (e - s)
+        pieces = np.stack([begin, np.minimum(end, period)], axis=1)
+        wrapped = np.stack([np.zeros_like(end), end - period], axis=1)[end > period]
+        pieces = np.concatenate([pieces, wrapped])
+        kept.append(_merged(pieces[pieces[:, 0] < pieces[:, 1]]))
+    offsets = np.cumsum([0, *(len(pieces) for pieces in kept)])
+    every = np.concatenate(kept)
+    return Intervals(every[:, 0], every[:, 1], offsets, periods)
+
+
+def _merged(pieces: Array) -> Array:
+    """Sorted by start, with those that touch or overlap made one."""
+    pieces = pieces[np.argsort(pieces[:, 0], kind="stable")]
+    reach = np.maximum.accumulate(pieces[:, 1]) if len(pieces) else pieces[:, 1]
+    new = np.ones(len(pieces), bool)
+    new[1:] = pieces[1:, 0] > reach[:-1]
+    last = np.append(np.flatnonzero(new)[1:], len(pieces)) - 1 if len(pieces) else np.zeros(0, np.int64)
+    return np.stack([pieces[new, 0], reach[last]], axis=1)
+
+
+def _list(path: str | Path, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise CorruptData(f"{path}: active and inactive have to be lists of seconds, not {value!r:.40}")
+    return value
+
+
+# --- How fast devices are ---------------------------------------------------------------------------
+
+
+def flhetbench_latency(path: str | Path, model: str = "resnet", *, slowest_s: float = 5.0) -> dict[str, Array]:
+    """FLHetBench: seconds per batch of training on phones, {"seconds_per_step": (n,)} for `devices.table`.
+
+    `model` is "resnet" (997 phones) or "vit" (21). The file states no unit; milliseconds are assumed. Rows that
+    were not measured (empty or 0) and outliers above `slowest_s` are left out.
+    """
+    if model not in ("resnet", "vit"):
+        raise InvalidInput(f'flhetbench_latency model={model!r}: give "resnet" or "vit"')
+    name = f"{model}_latency"
+    seconds = numbers(path, name, read_csv(path, [name])[name]) / 1e3
+    kept = seconds[(seconds > 0) & (seconds <= slowest_s)]
+    if not len(kept):
+        raise CorruptData(f"{path}: no {name} above 0 and up to {slowest_s:g} s")
+    return {"seconds_per_step": kept}
+
+
+def fedscale_capacity(path: str | Path, *, training_factor: float = 3.0) -> tuple[dict[str, Array], Array]:
+    """FedScale's `client_device_capacity` as JSON: {id: {"computation": ms/sample, "communication": kbit/s}}.
+
+    Returns {"seconds_per_example": (n,)} for `devices.table`, and the bandwidths (n,) in bits per second, by
+    rising id. `computation` is the time of inference; FedScale takes three times that for training.
+    """
+    records = read_records(path, ("computation", "communication"))
+    compute = numbers(path, "computation", [r["computation"] for r in records])
+    bandwidth = numbers(path, "communication", [r["communication"] for r in records])
+    if not (np.isfinite(compute) & (compute >= 0) & np.isfinite(bandwidth) & (bandwidth > 0)).all():
+        raise CorruptData(
+            f"{path}: computation has to be at least 0 and communication above 0 for every client"
+        )
+    return {"seconds_per_example": compute * training_factor / 1e3}, bandwidth * 1e3
+
+
+def ai_benchmark(path: str | Path) -> dict[str, Any]:
+    """AI-Benchmark: {"model": names, "ram_gb", "score", "relative_speed"} of phones.
+
+    `relative_speed` is the score over the median score, so seconds_per_step = t / relative_speed gives the
+    median phone t. The score is of inference with accelerators; training need not follow it.
+    """
+    text = read_csv(path, ["Model", "RAM", "AI_Score"])
+    ram = numbers(path, "RAM", [size.removesuffix("GB") for size in text["RAM"]])
+    score = numbers(
+        path, "AI_Score", [f"{mark} x".split()[0] for mark in text["AI_Score"]]
+    )  # without footnotes
+    if not (score > 0).all():
+        raise CorruptData(f"{path}: every AI_Score has to be above 0")
+    return {"model": text["Model"], "ram_gb": ram, "score": score, "relative_speed": score / np.median(score)}
+
+
+# --- Bandwidths, for a network ------------------------------------------------------------------------
+
+
+def flash_speeds(path: str | Path) -> dict[str, Array]:
+    """FLASH: the clients' bandwidths: `down_mean_bps`, `down_sigma_bps`, `up_mean_bps`, `up_sigma_bps`."""
+    names = [f"{way}_{what}" for way in ("down", "up") for what in ("mean", "sigma")]
+    text = read_csv(path, [f"{name}_kbps" for name in names])
+    speeds = {f"{name}_bps": numbers(path, name, text[f"{name}_kbps"]) * 1e3 for name in names}
+    if not all((np.isfinite(s) & (s >= 0)).all() for s in speeds.values()):
+        raise CorruptData(f"{path}: every speed has to be at least 0 kbit/s")
+    return speeds
+
+
+def mobiperf(path: str | Path, case: int) -> dict[str, Array]:
+    """MobiPerf TCP downloads, cases 1 (clients alike) to 4 (very different), 100 clients each.
+
+    `mean_bps` and `std_bps` (n,), and the measurements `samples_bps`, of client c `offsets[c]:offsets[c + 1]`.
+    """
+    text = read_csv(path, ["case", "client", "tcp_speed_kbps"])
+    cases = numbers(path, "case", text["case"])
+    rows = np.flatnonzero(cases == case)
+    if not len(rows):
+        raise InvalidInput(
+            f"mobiperf case={case!r}: the file has the cases {np.unique(cases).astype(int).tolist()}"
+        )
+    rows = rows[np.argsort(numbers(path, "client", text["client"])[rows], kind="stable")]
+    samples = [numbers(path, "tcp_speed_kbps", text["tcp_speed_kbps"][row].split()) * 1e3 for row in rows]
+    if not all(len(s) and (np.isfinite(s) & (s > 0)).all() for s in samples):
+        raise CorruptData(f"{path}: every client needs measurements above 0 kbit/s")
+    return {
+        "mean_bps": np.array([s.mean() for s in samples]),
+        "std_bps": np.array([s.std() for s in samples]),
+        "samples_bps": np.concatenate(samples),
+        "offsets": np.cumsum([0, *map(len, samples)]),
+    }
+
+
+def pensieve_bandwidth(path: str | Path) -> dict[str, tuple[Array, Array]]:
+    """Pensieve: bandwidth over time on buses, trains, ... and home lines, {name: (time_s, bandwidth_bps)}."""
+    kinds = {"time_s": "f", "mbps": "f", "offsets": "i", "name": "U"}
+    a = read_npz(path, kinds)
+    if len(a["time_s"]) != len(a["mbps"]):
+        raise CorruptData(f"{path}: time_s and mbps differ in length")
+    offsets = checked_offsets(path, a["offsets"], len(a["name"]), len(a["mbps"]))
+    time, bps = a["time_s"].astype(np.float64), a["mbps"].astype(np.float64) * 1e6
+    if not (np.isfinite(time) & np.isfinite(bps) & (bps >= 0)).all():
+        raise CorruptData(f"{path}: times and bandwidths have to be finite, bandwidths at least 0")
+    traces = {}
+    for i, name in enumerate(a["name"]):
+        piece = slice(offsets[i], offsets[i + 1])
+        if not (np.diff(time[piece]) > 0).all():
+            raise CorruptData(f"{path}: the times of trace {name} do not rise")
+        traces[str(name)] = (time[piece], bps[piece])
+    return traces

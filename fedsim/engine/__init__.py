@@ -1,0 +1,26 @@
+"""Runs a scenario on the virtual clock. The only importer of SimPy: rounds, closing, folds, traces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fedsim.engine import lockstep as closed_form
+from fedsim.engine.collect import collect
+from fedsim.engine.record import Record
+from fedsim.engine.run import Observer, Progress, Run, setting_of
+
+__all__ = ["Observer", "Progress", "Record", "Run", "collect", "simulate"]
+
+
+async def simulate(scenario: Any, runtime: Any, observers: Iterable[Observer] = (), skip: bool = False) -> Run:
+    """The whole run: every replica until its budget is spent."""
+    backend = runtime.kernels()
+    setting = setting_of(scenario, backend)
+    session = runtime.open(scenario.algorithm, setting)
+    try:
+        run = Run(scenario, setting, session, observers, skip)
+        await closed_form.lockstep(run)
+        return run
+    finally:
+        session.close()

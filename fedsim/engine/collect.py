@@ -1,0 +1,74 @@
+"""From a finished run to its `Result`, with a manifest that says what was run, on what, and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from fedsim.engine.run import Run
+from fedsim.results import Result, cpu_features, versions
+
+
+def collect(run: Run, runtime: Any, real_s: float) -> Result:
+    """Tables and samples of all replicas."""
+    import pandas as pd
+
+    recorder = run.recorder
+    rounds = pd.DataFrame(recorder.frame())
+    rounds = rounds.sort_values(["replica", "round"], ignore_index=True)
+    overall = pd.DataFrame(recorder.metrics)
+    if overall.empty:
+        overall = pd.DataFrame({"round": np.empty(0, np.int64)} | {c: np.empty(0) for c in ("seconds", "uplink_bits", "downlink_bits")})
+    return Result(
+        samples=None if run.skip else recorder.history,
+        sample_rounds=np.asarray(recorder.sample_rounds, np.int64),
+        lengths=recorder.lengths,
+        stopped_by=tuple(run.stopped_by),
+        rounds=rounds,
+        metrics=overall,
+        manifest=manifest(run, runtime, real_s),
+        replicas=tuple(int(r) for r in run.replicas),
+    )
+
+
+def manifest(run: Run, runtime: Any, real_s: float) -> dict[str, Any]:
+    """What was run. Real times live here and in the progress bar, never in a result."""
+    return {
+        "format": 1,
+        "scenario": described(run.scenario),
+        "runtime": described(runtime),
+        "clock": {"network": run.network is not None, "compute": run.devices is not None, "path": run.path},
+        "versions": versions(),
+        "cpu_features": cpu_features(),
+        "real_s": real_s,
+    }
+
+
+def described(value: Any) -> Any:
+    """A value as plain JSON: dataclasses by name and fields, arrays by shape and digest, functions by name."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, range):
+        return f"range({value.start}, {value.stop}, {value.step})"
+    if isinstance(value, np.ndarray):
+        return {"array": list(value.shape), "dtype": str(value.dtype), "digest": digest(value)}
+    if isinstance(value, (tuple, list)):
+        return [described(v) for v in value]
+    if isinstance(value, dict):
+        return {str(k): described(v) for k, v in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"type": type(value).__name__} | {f.name: described(getattr(value, f.name)) for f in fields(value)}
+    if callable(value) and hasattr(value, "__qualname__"):
+        return {"function": value.__qualname__}
+    public = {k: v for k, v in sorted(getattr(value, "__dict__", {}).items()) if not k.startswith("_")}
+    return {"type": type(value).__name__} | {k: described(v) for k, v in public.items()}
+
+
+def digest(array: np.ndarray[Any, Any]) -> str:
+    """16 hex digits of an array's bytes."""
+    return blake2b(np.ascontiguousarray(array).view(np.uint8).reshape(-1), digest_size=8).hexdigest()

@@ -1,0 +1,135 @@
+"""What a run keeps: samples, one row per replica and round, and the metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import InvalidInput
+
+Array = npt.NDArray[Any]
+LIMIT_BYTES = 1_000_000_000
+COLUMNS = (
+    "opened_s", "closed_s", "selected", "arrived", "dropped", "late", "uplink_bits", "downlink_bits", "wasted_bits",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Record:
+    """Keep theta after every `every`-th round past `warmup`, and a row of `rounds` for every `rounds_every`-th.
+
+    A thinned row stands for all rounds since the row before: counts and bits are summed, `opened_s` is the first's.
+    `events=True` also keeps the timeline, one row per event.
+    """
+
+    every: int = 1
+    warmup: int = 0
+    rounds_every: int = 1
+    events: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("every", 1), ("warmup", 0), ("rounds_every", 1)):
+            value = getattr(self, name)
+            if int(value) != value or value < least:
+                raise InvalidInput(f"Record({name}={value}): must be a whole number of at least {least}")
+
+    def keeps(self, rounds: int) -> bool:
+        """Whether theta is kept after so many rounds."""
+        return rounds > self.warmup and (rounds - self.warmup) % self.every == 0
+
+    def check(self, rounds: int | None, replicas: int, dim: int, itemsize: int) -> None:
+        """Refuse samples over 1 GB before anything starts, naming the record that fits."""
+        if rounds is None:
+            return
+        kept = max(0, (rounds - self.warmup) // self.every)
+        size = kept * replicas * dim * itemsize
+        if size > LIMIT_BYTES:
+            fits = max(1, -(-(rounds - self.warmup) * replicas * dim * itemsize // LIMIT_BYTES))
+            raise InvalidInput(
+                f"{kept:,} samples of {replicas} replicas with d={dim:,} take {size / 1e9:.1f} GB; "
+                f"thin them with record=fs.Record(every={fits}) or more"
+            )
+
+
+class Recorder:
+    """Collects columns round by round; replicas stop separately, and their rows simply end."""
+
+    def __init__(self, record: Record, replicas: Array, dim: int, dtype: np.dtype[Any]) -> None:
+        self.record, self.replicas, self.dim, self.dtype = record, replicas, dim, dtype
+        self.samples: list[Array] = []
+        self.sample_rounds: list[int] = []
+        self.lengths = np.zeros(len(replicas), np.int64)
+        self.rows: list[tuple[int, Array, dict[str, Array]]] = []
+        self.metrics: list[dict[str, Any]] = []
+        self._open: dict[str, Array] = {}  # sums of the rounds that the next row will stand for
+        self._pending = np.zeros(len(replicas), bool)
+        self._at = 0
+
+    def round(self, number: int, active: Array, columns: dict[str, Array], per_replica: dict[str, Array]) -> None:
+        """One closed round, number from 1, of the replicas `active` (positions, not replica numbers)."""
+        if self.record.rounds_every == 1:
+            self.rows.append((number, active, {**columns, **per_replica}))
+            return
+        if not self._open:
+            self._open = {name: np.zeros(len(self.replicas), v.dtype) for name, v in columns.items()}
+        fresh = active[~self._pending[active]]
+        for name, value in columns.items():
+            total = self._open[name]
+            if name == "opened_s":
+                total[fresh] = value[np.isin(active, fresh)]
+            elif name == "closed_s":
+                total[active] = value
+            else:
+                total[active] += value
+        self._pending[active] = True
+        self._at = number
+        if number % self.record.rounds_every == 0 or per_replica:
+            self.flush(active, per_replica)
+
+    def flush(self, active: Array, per_replica: dict[str, Array] | None = None) -> None:
+        """Write the row that is being summed for these replicas, if any."""
+        active = active[self._pending[active]]
+        if len(active):
+            self.rows.append((self._at, active, {n: v[active] for n, v in self._open.items()} | (per_replica or {})))
+            for value in self._open.values():
+                value[active] = 0
+            self._pending[active] = False
+
+    def sample(self, number: int, active: Array, theta: Array) -> None:
+        """theta after round `number`, where the record keeps it."""
+        if not self.record.keeps(number):
+            return
+        if len(active) == len(self.replicas):
+            kept = theta.copy()
+        else:
+            kept = np.full((len(self.replicas), self.dim), np.nan, self.dtype)
+            kept[active] = theta
+        self.samples.append(kept)
+        self.sample_rounds.append(number)
+        self.lengths[active] += 1
+        if len(self.samples) * kept.nbytes > LIMIT_BYTES:
+            raise InvalidInput(
+                f"samples passed 1 GB after {number:,} rounds; thin them with record=fs.Record(every={2 * self.record.every}) or more"
+            )
+
+    @property
+    def history(self) -> Array:
+        """Samples kept so far, (kept, replicas, d)."""
+        if not self.samples:
+            return np.empty((0, len(self.replicas), self.dim), self.dtype)
+        return np.stack(self.samples)
+
+    def frame(self) -> dict[str, Array]:
+        """The columns of `rounds`, one row per replica and round, by round and then replica."""
+        names = list(dict.fromkeys(name for _, _, columns in self.rows for name in columns))
+        out: dict[str, Array] = {
+            "replica": np.concatenate([self.replicas[a] for _, a, _ in self.rows] or [np.empty(0, np.int64)]),
+            "round": np.concatenate([np.full(len(a), n, np.int64) for n, a, _ in self.rows] or [np.empty(0, np.int64)]),
+        }
+        for name in list(dict.fromkeys([*COLUMNS, *names])):
+            parts = [c.get(name, np.full(len(a), np.nan)) for _, a, c in self.rows]
+            out[name] = np.concatenate(parts) if parts else np.empty(0, np.float64 if name.endswith("_s") else np.int64)
+        return out

@@ -1,0 +1,241 @@
+"""One run in progress: the replicas' state, the clients' memory, what was spent, what is recorded.
+
+Both ways of keeping time (`lockstep`, `events`) drive this and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.engine.judge import Judge
+from fedsim.engine.record import Recorder
+from fedsim.engine.replies import Replies
+from fedsim.engine.select import Cohort
+from fedsim.engine.wire import Shape, reply_shape
+from fedsim.errors import InvalidInput, NonFinite
+from fedsim.participation import Arrived
+from fedsim.problems import weights_of
+from fedsim.rng import Draws, Stream
+from fedsim.runtime.jobs import Batch, Reply, Setting
+from fedsim.runtime.worker import advice
+
+Array = npt.NDArray[Any]
+SPENT = ("uplink_bits", "downlink_bits")
+MEMORY_BYTES = 8_000_000_000
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What an observer sees after a round: for the eye, never for the run."""
+
+    round: int
+    active: int
+    seconds: float  # median virtual time of the replicas that closed it
+    uplink_bits: float  # median so far
+    metrics: dict[str, float]  # the latest values (medians where per replica)
+
+
+Observer = Callable[[Progress], None]
+
+
+class Run:
+    """Everything a way of keeping time needs, for replicas named by their position 0 ... R - 1."""
+
+    def __init__(
+        self, scenario: Any, setting: Setting, session: Any, observers: Iterable[Observer] = (), skip: bool = False
+    ) -> None:  # fmt: skip
+        self.scenario, self.setting, self.session = scenario, setting, session
+        self.problem, self.algorithm, self.policy = scenario.problem, scenario.algorithm, scenario.participation
+        self.network, self.devices, self.budget = scenario.network, scenario.devices, scenario.budget
+        self.replicas = np.asarray(scenario.replica_numbers, np.int64)
+        self.population, self.weights = self.problem.clients, setting.weights
+        self.batched = bool(getattr(self.algorithm, "batched", False))
+        self.first_state = self.algorithm.init(self.problem, scenario.start)
+        self.state = {n: np.repeat(np.asarray(s)[None], len(self.replicas), 0) for n, s in self.first_state.items()}
+        self.memory = self._memory()
+        self.recorder = Recorder(scenario.record, self.replicas, self.problem.dim, setting.dtype)
+        self.judge = Judge(scenario, self.recorder)
+        self.spent = {name: np.zeros(len(self.replicas), np.int64) for name in SPENT}
+        self.stopped_by = [""] * len(self.replicas)
+        self.observers = tuple(observers)
+        self.skip = skip
+        self.path = ""  # which way of keeping time drives it
+        self._shapes: dict[int, Shape] = {}
+        self._latest: dict[str, float] = {}
+
+    # --- State and memory ---------------------------------------------------------------------
+
+    def broadcast(self, active: Array) -> dict[str, Array]:
+        """The message of every active replica, stacked."""
+        state = {n: s[active] for n, s in self.state.items()}
+        if self.batched:
+            return {n: np.asarray(m) for n, m in self.algorithm.broadcast(state).items()}
+        parts = [self.algorithm.broadcast({n: s[i] for n, s in state.items()}) for i in range(len(active))]
+        return {n: np.stack([np.asarray(p[n]) for p in parts]) for n in parts[0]}
+
+    def recall(self, position: Array, client: Array) -> dict[str, Array]:
+        """The clients' memory rows."""
+        return {n: m[position, client] for n, m in self.memory.items()}
+
+    def _commit(self, position: Array, client: Array, memory: dict[str, Array]) -> None:
+        """Clients remember only what the server has folded."""
+        for n, m in memory.items():
+            self.memory[n][position, client] = m
+
+    def reply_shape(self, round: int) -> Shape:
+        """What a reply consists of; the first round may differ from all later ones (a message without history)."""
+        at = min(round, 1)
+        if at not in self._shapes:
+            self._shapes[at] = reply_shape(self.algorithm, self.problem, self.first_state, self.setting.dtype, at)
+        return self._shapes[at]
+
+    async def compute(self, batch: Batch) -> Reply:
+        """The batch's replies from the runtime; nothing is asked of it where there is nothing to do."""
+        shape = self.reply_shape(batch.round)
+        if self.skip or not len(batch):
+            return Reply(shape.values, np.empty(0, np.int64), {n: m[:0, 0] for n, m in self.memory.items()})
+        reply: Reply = await self.session.submit(batch, float(self.algorithm.work(None)))
+        if shape.bits is not None and (reply.bits != shape.bits).any():
+            raise InvalidInput(
+                f"{type(self.algorithm).__name__}: a reply of {reply.bits.max()} bits in round {batch.round + 1}, where the "
+                f"clock had reckoned with {shape.bits}; a reply's size must not depend on data, client or round"
+            )
+        return reply
+
+    def fold(self, active: Array, round: int, who: Cohort, reply: Reply, staleness: Array) -> None:
+        """The server's step for the active replicas; `who` are the replies that arrived, its rows index `active`."""
+        if self.skip:
+            return
+        values = reply.values
+        arrived = Arrived(self.weights[who.client], who.multiplicity, who.starts, self.population)
+        weigh = getattr(self.algorithm, "weigh", None) or getattr(self.policy, "weigh", None)
+        a = weigh(arrived) if weigh else arrived.normalised(arrived.p)
+        state = {n: s[active] for n, s in self.state.items()}
+        backend = self.setting.backend
+        key = backend.keys(self.setting.seed, Stream.SERVER, replica=self.replicas[active], round=round)
+        if self.batched:
+            replies = Replies(
+                values, who.client, who.multiplicity, staleness, a, who.starts, round, state, self.population,
+                backend, single=False,
+            )  # fmt: skip
+            new = self.algorithm.server(state, replies, Draws(key, source=backend))
+        else:
+            new = self._fold_one_by_one(round, who, values, staleness, a, state, key)
+        for n, s in new.items():
+            self._check_finite(n, np.asarray(s), active, round)
+            self.state[n][active] = s
+        self._commit(active[who.row], who.client, reply.memory)
+
+    def _fold_one_by_one(
+        self, round: int, who: Cohort, values: Any, staleness: Array, a: Array, state: Any, key: Array
+    ) -> dict[str, Array]:
+        rows = []
+        for r in range(len(key)):
+            own = slice(who.starts[r], who.starts[r + 1])
+            mine = {n: s[r] for n, s in state.items()}
+            replies = Replies(
+                {n: v[own] for n, v in values.items()}, who.client[own], who.multiplicity[own], staleness[own], a[own],
+                np.array([0, own.stop - own.start]), round, mine, self.population, self.setting.backend, single=True,
+            )  # fmt: skip
+            rows.append(self.algorithm.server(mine, replies, Draws(key[r : r + 1], True, self.setting.backend)))
+        return {n: np.stack([np.asarray(row[n]) for row in rows]) for n in rows[0]}
+
+    # --- Closing a round --------------------------------------------------------------------------
+
+    def within_budget(self, active: Array, columns: dict[str, Array]) -> Array:
+        """Which active replicas may count this round; the others are stopped, and the round is discarded whole."""
+        spent = {n: self.spent[n][active] + columns[n] for n in SPENT}
+        spent["total_bits"] = spent["uplink_bits"] + spent["downlink_bits"]
+        spent["seconds"] = columns["closed_s"]
+        ok = np.ones(len(active), bool)
+        for name, over in self.budget.crossed(spent):
+            for i in active[over & ok]:
+                self.stopped_by[i] = name
+            ok &= ~over
+        return ok
+
+    def close(self, active: Array, number: int, columns: dict[str, Array]) -> Array:
+        """Record round `number` (from 1) of these replicas; returns those that go on."""
+        for n in SPENT:
+            self.spent[n][active] += columns[n]
+        theta = self.state["theta"][active]
+        if not self.skip:
+            self.recorder.sample(number, active, theta)
+        last = self.budget.rounds is not None and number >= self.budget.rounds
+        due = number % self.scenario.evaluate_every == 0 or last
+        per_replica, overall = self.judge.after(active, theta) if due and self.judge.metrics and not self.skip else ({}, {})
+        self.recorder.round(number, active, columns, per_replica)
+        if overall:
+            self.recorder.metrics.append(self._progress_columns(number, active, columns) | overall)
+        going = self._going(active, number, per_replica, overall)
+        if self.observers:
+            self._observe(number, active, columns, per_replica, overall)
+        return going
+
+    def _going(self, active: Array, number: int, per_replica: Any, overall: Any) -> Array:
+        go = np.ones(len(active), bool)
+        if self.budget.target is not None:
+            value = per_replica.get(self.budget.target.metric, overall.get(self.budget.target.metric))
+            if value is not None:
+                go &= ~np.broadcast_to(self.budget.target.reached(value), go.shape)
+            self._stop(active[~go], "target")
+        if self.budget.rounds is not None and number >= self.budget.rounds:
+            self._stop(active[go], "rounds")
+            go[:] = False
+        self.recorder.flush(active[~go])
+        return active[go]
+
+    def _stop(self, positions: Array, reason: str) -> None:
+        for i in positions:
+            self.stopped_by[i] = reason
+
+    def _progress_columns(self, number: int, active: Array, columns: dict[str, Array]) -> dict[str, Any]:
+        return {
+            "round": number,
+            "seconds": float(np.median(columns["closed_s"])),
+            "uplink_bits": float(np.median(self.spent["uplink_bits"][active])),
+            "downlink_bits": float(np.median(self.spent["downlink_bits"][active])),
+        }
+
+    def _observe(self, number: int, active: Array, columns: Any, per_replica: Any, overall: Any) -> None:
+        self._latest |= overall | {n: float(np.nanmedian(v)) for n, v in per_replica.items()}
+        at = self._progress_columns(number, active, columns)
+        progress = Progress(number, len(active), at["seconds"], at["uplink_bits"], dict(self._latest))
+        for observer in self.observers:
+            observer(progress)
+
+    # --- Checks -------------------------------------------------------------------------------------
+
+    def _memory(self) -> dict[str, Array]:
+        rows = self.algorithm.memory(self.problem) if hasattr(self.algorithm, "memory") else {}
+        out = {}
+        for name, row in rows.items():
+            row = np.asarray(row, self.setting.dtype)
+            size = len(self.replicas) * self.population * row.nbytes
+            if size > MEMORY_BYTES:
+                raise InvalidInput(
+                    f"{type(self.algorithm).__name__} remembers {size / 1e9:.0f} GB for {self.population:,} clients in "
+                    f"{len(self.replicas)} replicas; run fewer replicas at a time, such as replicas=range(0, 1)"
+                )
+            out[name] = np.zeros((len(self.replicas), self.population, *row.shape), row.dtype)  # pages come on use
+            if row.any():
+                out[name][:] = row
+        return out
+
+    def _check_finite(self, name: str, value: Array, active: Array, round: int) -> None:
+        if not np.isfinite(value).all():
+            row = int(np.argmin(np.isfinite(value).reshape(len(value), -1).all(axis=1)))
+            raise NonFinite(
+                f"the server's {name} is not finite in round {round + 1} (replica {self.replicas[active][row]}, "
+                f"seed {self.setting.seed}); {advice(self.algorithm, self.setting)}"
+            )
+
+
+def setting_of(scenario: Any, backend: Any) -> Setting:
+    """What the jobs of a scenario have in common."""
+    return Setting(scenario.problem, weights_of(scenario.problem), scenario.seed, np.dtype(scenario.dtype), backend)

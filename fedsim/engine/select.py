@@ -1,0 +1,73 @@
+"""From a policy's answer to the flat list of who takes part, for all replicas at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import InvalidInput
+from fedsim.rng import Draws
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Who was selected: one row per replica and different client, sorted by replica, then client."""
+
+    row: Array  # (m,) position of the replica among the active ones
+    client: Array  # (m,)
+    multiplicity: Array  # (m,) how often the policy drew it
+    starts: Array  # (replicas + 1,)
+
+    def part(self, chosen: Array) -> Cohort:
+        """The rows where `chosen` holds."""
+        count = np.zeros(len(self.starts) - 1, np.int64)
+        np.add.at(count, self.row[chosen], 1)
+        starts = np.concatenate([[0], np.cumsum(count)])
+        return Cohort(self.row[chosen], self.client[chosen], self.multiplicity[chosen], starts)
+
+
+class Roster:
+    """What a batched policy may look at while it selects: the population, for `rows` replicas."""
+
+    def __init__(self, weights: Array, round: int, rows: int, rng: Draws) -> None:
+        self.weights, self.clients, self.round, self.rows, self._rng = weights, len(weights), round, rows, rng
+
+    def everybody(self) -> Array:
+        return np.broadcast_to(np.arange(self.clients), (self.rows, self.clients))
+
+    def available(self) -> Any:
+        return True
+
+    def sample_available(self, size: int) -> Array:
+        return np.asarray(self._rng.choice(self.clients, min(size, self.clients)))
+
+    @cached_property
+    def cumulative(self) -> Array:
+        return np.cumsum(self.weights)
+
+
+def cohort(answer: Array, clients: int) -> Cohort:
+    """Sort out (replicas, size) ids, repeats allowed, or a (replicas, clients) mask."""
+    answer = np.asarray(answer)
+    replicas = len(answer)
+    if answer.dtype == bool:
+        row, client = np.nonzero(answer)
+        multiplicity = np.ones(len(row), np.int64)
+    else:
+        if answer.size and (answer.min() < 0 or answer.max() >= clients):
+            raise InvalidInput(f"select returned client {answer.max()}; clients are numbered 0 to {clients - 1}")
+        ids = np.sort(answer.astype(np.int64), axis=1)
+        first = np.ones(ids.shape, bool)
+        first[:, 1:] = ids[:, 1:] != ids[:, :-1]
+        row, column = np.nonzero(first)
+        client = ids[row, column]
+        at = np.flatnonzero(first.ravel())
+        multiplicity = np.diff(np.append(at, first.size))
+    starts = np.searchsorted(row, np.arange(replicas + 1))
+    return Cohort(row, client, multiplicity, starts)

@@ -1,0 +1,94 @@
+"""A synchronous round in closed form: when everybody's reply arrives, and what that costs, for all replicas at once.
+
+Times are summed from left to right exactly as the event path sums them: opening + latency + transfer, + compute,
++ latency + transfer. At the close the server calls late clients off: what they had sent by then was sent for nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.engine.select import Cohort
+from fedsim.participation import Heard
+
+Array = npt.NDArray[Any]
+NOT, BEFORE, COMPUTE, UPLOAD = 0, 1, 2, 3  # where a visit drops out
+
+
+@dataclass(frozen=True)
+class Visits:
+    """What is fixed at a visit's outset: its delays, and whether and where it will drop out."""
+
+    downloaded_s: Array  # (m,) when the broadcast has arrived
+    computed_s: Array  # (m,) when the reply is ready
+    phase: Array  # (m,) NOT, BEFORE, COMPUTE or UPLOAD
+    fraction: Array  # (m,) how far into that phase
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a round went. `ends_s` is when the server hears of a visit: its arrival, or its loss."""
+
+    closed_s: Array  # (replicas,)
+    ends_s: Array  # (m,)
+    arrived: Array  # bool (m,)
+    dropped: Array
+    late: Array
+    sent_bits: Array  # int64 (m,) on the uplink
+    wasted_bits: Array
+
+
+def visits(network: Any, devices: Any, opened_s: Array, who: Cohort, down_bits: int, work: Array, draws: Any) -> Visits:
+    """The download and compute of every visit; `draws(stream)` gives an rng with one row per visit."""
+    opened = opened_s[who.row]
+    m = len(opened)
+    t = opened
+    if network is not None:
+        t = t + network.latency_s(False)[who.client]
+        t = t + down_bits * network.stretch(False)[who.client] / network.bottleneck_bps(False)[who.client]
+    phase, fraction = np.zeros(m, np.int8), np.zeros(m)
+    if devices is None:
+        return Visits(t, t, phase, fraction)
+    compute = devices.compute_s(who.client, work, t, draws("compute"))
+    if not devices.reliable:
+        phase, fraction = devices.drop(who.client, opened, draws("dropout"))
+    return Visits(t, t + compute, phase, fraction)
+
+
+def outcome(network: Any, policy: Any, opened_s: Array, who: Cohort, v: Visits, up_bits: Array, tie: Array) -> Outcome:
+    """The uploads, the close, and who was in time."""
+    opened = opened_s[who.row]
+    sending = v.computed_s
+    rate = np.full(len(opened), np.inf)
+    if network is not None:
+        sending = sending + network.latency_s(True)[who.client]
+        rate = network.bottleneck_bps(True)[who.client] / network.stretch(True)[who.client]
+    ends = sending if network is None else sending + _transfer_s(network, who.client, up_bits)
+    dropped = v.phase != NOT
+    sent = np.asarray(up_bits, np.int64) * np.ones(len(opened), np.int64)
+    if dropped.any():
+        part = np.floor(v.fraction * up_bits).astype(np.int64)
+        sent = np.where(v.phase == UPLOAD, part, np.where(dropped, 0, sent))
+        in_compute = v.downloaded_s + v.fraction * (v.computed_s - v.downloaded_s)
+        broken = sending if network is None else sending + _transfer_s(network, who.client, part)
+        ends = np.select([v.phase == BEFORE, v.phase == COMPUTE, v.phase == UPLOAD], [opened, in_compute, broken], ends)
+    closed, in_time = policy.closing(Heard(opened_s, who.row, ends, dropped, tie))
+    arrived = in_time & ~dropped
+    late = ~in_time & ~dropped
+    # A visit that breaks off only after the close never gets there: the server has called it off as late.
+    late |= dropped & (ends > closed[who.row])
+    dropped = dropped & ~late
+    if late.any():
+        cut = closed[who.row] - sending
+        with np.errstate(invalid="ignore"):
+            by_then = np.where(np.isinf(rate), np.where(cut > 0, sent, 0), np.floor(np.maximum(cut, 0) * rate))
+        sent = np.where(late, np.minimum(sent, by_then).astype(np.int64), sent)
+    return Outcome(closed, ends, arrived, dropped, late, sent, np.where(arrived, 0, sent))
+
+
+def _transfer_s(network: Any, client: Array, bits: Array) -> Array:
+    return np.asarray(bits * network.stretch(True)[client] / network.bottleneck_bps(True)[client])

@@ -1,0 +1,29 @@
+"""Pure array maths over flat batches of jobs, in three forms that are held to one contract.
+
+`reference` is plain NumPy, `cpu` Numba, `cuda` CuPy. A backend is the module itself: whoever computes holds one and
+calls `backend.normal(...)`, `backend.langevin_quadratic(...)`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedsim.errors import InvalidInput
+
+
+def backend(name: str) -> Any:
+    """The module behind "auto" (the CPU unless a host asks for its GPU), "cpu", "cuda" or "numpy"."""
+    if name in ("auto", "cpu"):
+        from fedsim.kernels import cpu
+
+        return cpu
+    if name == "numpy":
+        from fedsim.kernels import reference
+
+        return reference
+    if name == "cuda":
+        from fedsim.kernels import cuda
+
+        cuda.require_device()
+        return cuda
+    raise InvalidInput(f"backend={name!r}: choose 'auto', 'cpu', 'cuda' or 'numpy' (the slow reference)")

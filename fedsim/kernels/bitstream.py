@@ -1,0 +1,120 @@
+"""Streams of bits, most significant bit first, and Elias's codes for whole numbers (P. Elias, 1975), in NumPy.
+
+- gamma: floor(log2 k) zeros, then k in binary: 2 floor(log2 k) + 1 bits.
+- omega: "0" ends the code; before it stands k in binary, before that the length of k less one in binary, and so on
+  down to one: 1 bit for 1, 3 for 2..3, 6 for 4..7, 7 for 8..15, 11 for 16..31.
+
+Both lengths depend on k through floor(log2 k) alone. Every omega code holds a 0 and every gamma code a 1, so a
+last byte filled up with the other bit (`FILL`) cannot be read as one more code: a reader who knows the number of
+bytes finds the end by himself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import CorruptData
+
+Array = npt.NDArray[Any]
+FILL = {"omega": 1, "gamma": 0}
+
+
+def _omega_length(log2: int) -> int:
+    return 1 if log2 == 0 else log2 + 1 + _omega_length(log2.bit_length() - 1)
+
+
+_LENGTHS = {
+    "omega": np.array([_omega_length(m) for m in range(64)]),
+    "gamma": np.array([2 * m + 1 for m in range(64)]),
+}
+
+
+def lengths_by_log2(code: str) -> Array:
+    """Bits of the code of any k with floor(log2 k) = 0, 1, ..., 63."""
+    return _LENGTHS[code]
+
+
+def floor_log2(k: Array) -> Array:
+    """Exact for 1 <= k < 2**53."""
+    return np.asarray(np.frexp(np.asarray(k, np.float64))[1] - 1, np.int64)
+
+
+def elias_length(k: Array, code: str) -> Array:
+    """Bits of the code of each k >= 1."""
+    return np.asarray(_LENGTHS[code][floor_log2(k)])
+
+
+def elias(k: Array, code: str) -> tuple[Array, Array]:
+    """The codes of whole numbers 1 <= k < 2**40, as binary numbers, and their lengths in bits."""
+    k = np.asarray(k, np.int64)
+    width = elias_length(k, code)
+    if code == "gamma":
+        return k, width
+    word, used, rest = np.zeros_like(k), np.ones_like(k), k
+    while (rest > 1).any():
+        more = rest > 1
+        word = np.where(more, word | rest << used, word)
+        size = floor_log2(rest) + 1
+        used, rest = np.where(more, used + size, used), np.where(more, size - 1, rest)
+    return word, width
+
+
+def pack(words: Array, widths: Array, fill: int) -> bytes:
+    """Each word's lowest bits, one after the other; the last byte is filled up with the bit `fill`."""
+    ends = np.cumsum(widths)
+    total = int(ends[-1]) if len(ends) else 0
+    bits = np.full(-(-total // 8) * 8, fill, np.uint8)
+    for place in range(int(widths.max(initial=0))):  # from the last bit of every word to the first
+        long = widths > place
+        bits[ends[long] - 1 - place] = words[long] >> place & 1
+    return np.packbits(bits).tobytes()
+
+
+def unpack(data: bytes, count: int, width: int) -> Array:
+    """`count` numbers of `width` bits; the caller has checked that the bytes are there."""
+    bits = np.unpackbits(np.frombuffer(data, np.uint8), count=count * width).reshape(count, width)
+    out = np.zeros(count, np.int64)
+    for place in range(width):
+        out = out << 1 | bits[:, place]
+    return out
+
+
+class EliasReader:
+    """Reads codes one after the other and trusts nothing: a number above `limit` or a missing bit is CorruptData."""
+
+    def __init__(self, data: bytes, code: str, limit: int) -> None:
+        self.text = (np.unpackbits(np.frombuffer(data, np.uint8)) + ord("0")).tobytes()
+        self.code, self.limit, self.at = code, limit, 0
+
+    def bit(self) -> int:
+        return self._take(1)
+
+    def number(self) -> int:
+        if self.code == "gamma":
+            one = self.text.find(b"1", self.at)
+            zeros = (one if one >= 0 else len(self.text)) - self.at
+            self.at += zeros
+            return self._take(zeros + 1)
+        value = 1
+        while self.text[self.at : self.at + 1] == b"1":  # the first bit of the next, longer number
+            value = self._take(value + 1)
+        self._take(1)
+        return value
+
+    def at_end(self) -> bool:
+        """Whether nothing but the filling of the last byte is left."""
+        rest = self.text[self.at : self.at + 8]
+        return len(rest) < 8 and rest == b"%d" % FILL[self.code] * len(rest)
+
+    def _take(self, bits: int) -> int:
+        if self.at + bits > len(self.text):
+            raise CorruptData("the message ends in the middle of a number: it was cut short or altered")
+        # The width comes first, so that a forged one makes no number of a million digits.
+        value = int(self.text[self.at : self.at + bits], 2) if bits <= self.limit.bit_length() else self.limit + 1
+        if value > self.limit:
+            raise CorruptData(f"the message holds a number above {self.limit}, which cannot occur in it")
+        self.at += bits
+        return value

@@ -1,0 +1,167 @@
+"""Logarithm, exponential and Box-Muller, compiled, in exactly the order of `fedsim.rng` and `kernels/reference.py`.
+
+No fastmath and no fused multiply-add: every operation is an IEEE one in a fixed order, so that a value depends
+neither on its place in a vector nor on the machine's libm, and the NumPy reference gives the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+from numba.core import types
+from numba.extending import intrinsic
+
+from fedsim.kernels.reference import EXP32, EXP64
+from fedsim.rng import COS32, COS64, LN2_HIGH, LN2_LOW, LOG32, LOG64, SIN32, SIN64
+
+jit = nb.njit(nogil=True, cache=True, error_model="numpy")
+inline = nb.njit(nogil=True, cache=True, error_model="numpy", forceinline=True)
+
+u32, u64, i32, i64, f32, f64 = np.uint32, np.uint64, np.int32, np.int64, np.float32, np.float64
+
+
+@intrinsic
+def as_float(typing: Any, word: Any) -> Any:
+    """Reinterpret an integer's bits as the float of the same width."""
+    to = types.float32 if word.bitwidth == 32 else types.float64
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], context.get_value_type(to))
+
+    return to(word), build
+
+
+@intrinsic
+def as_int(typing: Any, x: Any) -> Any:
+    """Reinterpret a float's bits as the signed integer of the same width."""
+    to = types.int32 if x == types.float32 else types.int64
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], context.get_value_type(to))
+
+    return to(x), build
+
+
+@inline
+def log32(x):
+    bits = as_int(x) + i32(0x3F800000 - 0x3F3504F3)
+    e = f32((bits >> i32(23)) - i32(127))
+    m = as_float(i32((bits & i32(0x007FFFFF)) + i32(0x3F3504F3))) - f32(1)
+    z = m * m
+    y = f32(LOG32[0]) * m + f32(LOG32[1])
+    y = y * m + f32(LOG32[2])
+    y = y * m + f32(LOG32[3])
+    y = y * m + f32(LOG32[4])
+    y = y * m + f32(LOG32[5])
+    y = y * m + f32(LOG32[6])
+    y = y * m + f32(LOG32[7])
+    y = y * m + f32(LOG32[8])
+    y = y * m * z + e * f32(-2.12194440e-4) - f32(0.5) * z
+    return (m + y) + e * f32(0.693359375)
+
+
+@inline
+def log64(x):
+    bits = as_int(x) + i64((0x3FF00000 - 0x3FE6A09E) << 32)
+    k = f64(i32(u64(bits) >> u64(52)) - i32(1023))  # logical shift: AVX2 has no arithmetic one
+    f = as_float(i64((bits & i64(0x000FFFFFFFFFFFFF)) + i64(0x3FE6A09E << 32))) - 1.0
+    s = f / (2.0 + f)
+    z = s * s
+    r = LOG64[0] * z + LOG64[1]
+    r = r * z + LOG64[2]
+    r = r * z + LOG64[3]
+    r = r * z + LOG64[4]
+    r = r * z + LOG64[5]
+    r = r * z + LOG64[6]
+    r = r * z
+    half = 0.5 * f * f
+    return k * LN2_HIGH - ((half - (s * (half + r) + k * LN2_LOW)) - f)
+
+
+@inline
+def exp64(x):
+    """e**x with x clipped to where the result is a normal number."""
+    x = min(max(x, -708.0), 709.0)
+    k = (x * 1.4426950408889634 + 6755399441055744.0) - 6755399441055744.0  # rounds to the nearest integer
+    r = (x - k * LN2_HIGH) - k * LN2_LOW
+    p = EXP64[0] * r + EXP64[1]
+    p = p * r + EXP64[2]
+    p = p * r + EXP64[3]
+    p = p * r + EXP64[4]
+    p = p * r + EXP64[5]
+    p = p * r + EXP64[6]
+    p = p * r + EXP64[7]
+    p = p * r + EXP64[8]
+    p = p * r + EXP64[9]
+    p = p * r + EXP64[10]
+    p = p * r + EXP64[11]
+    p = p * r + EXP64[12]
+    return p * as_float(i64((i64(i32(k)) + i64(1023)) << i64(52)))
+
+
+@inline
+def exp32(x):
+    """e**x in float32, clipped likewise."""
+    x = min(max(x, f32(-87.0)), f32(88.0))
+    k = (x * f32(1.44269504) + f32(12582912.0)) - f32(12582912.0)
+    r = (x - k * f32(0.693359375)) - k * f32(-2.12194440e-4)
+    p = f32(EXP32[0]) * r + f32(EXP32[1])
+    p = p * r + f32(EXP32[2])
+    p = p * r + f32(EXP32[3])
+    p = p * r + f32(EXP32[4])
+    p = p * r + f32(EXP32[5])
+    p = p * r * r + r + f32(1)
+    return p * as_float(i32((i32(k) + i32(127)) << i32(23)))
+
+
+@inline
+def rotated(c, s, quadrant):
+    """(cosine, sine) of an angle, turned by so many right angles."""
+    swap = (quadrant & u32(1)) != u32(0)
+    first = s if swap else c
+    second = c if swap else s
+    first = -first if (quadrant == u32(1)) | (quadrant == u32(2)) else first
+    second = -second if quadrant >= u32(2) else second
+    return first, second
+
+
+@inline
+def pair32(a, b):
+    """Two words to two float32 normals."""
+    unit = (f32(i32(a >> u32(1))) + f32(0.5)) * f32(2.0**-31)
+    radius = f32(np.sqrt(f32(-2.0) * log32(unit)))
+    x = f32(i32(u32(b << u32(2)))) * f32(np.pi / 4 * 2.0**-31)
+    z = x * x
+    s = ((f32(SIN32[0]) * z + f32(SIN32[1])) * z + f32(SIN32[2])) * z * x + x
+    c = ((f32(COS32[0]) * z + f32(COS32[1])) * z + f32(COS32[2])) * z * z - f32(0.5) * z + f32(1)
+    first, second = rotated(c, s, b >> u32(30))
+    return radius * first, radius * second
+
+
+@inline
+def unit64(high, low):
+    """Two words to a float64 in (0, 1)."""
+    return f64(i32(high >> u32(1))) * 2.0**-31 + (f64(i32(low >> u32(11))) + 0.5) * 2.0**-52
+
+
+@inline
+def pair64(a, b, c, d):
+    """Four words to two float64 normals."""
+    radius = np.sqrt(-2.0 * log64(unit64(a, b)))
+    x = f64(i32(u32(c << u32(2)))) * 2.0**-31
+    x = (x + f64(i32(d >> u32(11))) * 2.0**-51) * (np.pi / 4)
+    z = x * x
+    s = SIN64[0] * z + SIN64[1]
+    s = s * z + SIN64[2]
+    s = s * z + SIN64[3]
+    s = s * z + SIN64[4]
+    s = s * z + SIN64[5]
+    e = COS64[0] * z + COS64[1]
+    e = e * z + COS64[2]
+    e = e * z + COS64[3]
+    e = e * z + COS64[4]
+    e = e * z + COS64[5]
+    first, second = rotated((1.0 - 0.5 * z) + z * z * e, x + x * z * s, c >> u32(30))
+    return radius * first, radius * second

@@ -1,0 +1,155 @@
+"""Local Langevin steps over a flat batch of jobs, compiled.
+
+Two shapes of the same arithmetic. Where d is small a lane is a job: the block's parameters, tables and noise lie
+transposed in the first-level cache and every inner loop runs over neighbouring jobs. Where d is large a lane is a
+coordinate of one job. Which one runs depends on d alone, never on the batch, so it cannot change a run's bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba.extending import overload
+
+from fedsim.kernels.draws import fill_pairs32, fill_pairs64, fill_words, normals32, normals64
+from fedsim.kernels.elementary import jit, u32
+
+JOBS = 256  # lanes of a block
+NARROW = 8  # up to this d a lane is a job
+GROUP = 4  # steps whose noise is made together: 4 d normals are whole Philox blocks for every d
+
+
+def fill_blocks(w: Any, first: Any, k: Any, block: Any, x: Any) -> None:
+    """GROUP * d normals of every lane into the rows of `x` (dispatched on its dtype by `overload`)."""
+
+
+@overload(fill_blocks)
+def _fill_blocks(w, first, k, block, x):
+    if x.dtype.bitwidth == 32:
+
+        def fill(w, first, k, block, x):
+            for b in range(x.shape[0] // 4):
+                block[:] = u32(first + b)
+                fill_words(block, u32(0), k[0], k[1], k[2], k[3], w[0], w[1], w[2], w[3])
+                fill_pairs32(w[0], w[1], x[4 * b], x[4 * b + 1])
+                fill_pairs32(w[2], w[3], x[4 * b + 2], x[4 * b + 3])
+
+        return fill
+
+    def fill(w, first, k, block, x):
+        for b in range(x.shape[0] // 2):
+            block[:] = u32(first + b)
+            fill_words(block, u32(0), k[0], k[1], k[2], k[3], w[0], w[1], w[2], w[3])
+            fill_pairs64(w[0], w[1], w[2], w[3], x[2 * b], x[2 * b + 1])
+
+    return fill
+
+
+def fill_row(key: Any, step: Any, out: Any) -> None:
+    """The d normals of one step of one job into `out` (1, d)."""
+
+
+@overload(fill_row)
+def _fill_row(key, step, out):
+    if out.dtype.bitwidth == 32:
+        return lambda key, step, out: normals32(key, step * out.shape[1], 0, out)
+    return lambda key, step, out: normals64(key, step * out.shape[1], 0, out)
+
+
+@jit
+def quadratic_narrow(theta, hessian, linear, client, private, shared, scale, rho, steps, amplitude):
+    """In place: K steps theta <- theta - eta (H theta - b) + amplitude (rho shared + scale private)."""
+    jobs, d = theta.shape
+    lanes = min(JOBS, jobs)
+    t, g = np.empty((d, lanes), theta.dtype), np.empty((d, lanes), theta.dtype)
+    h, b = np.empty((d * d, lanes), theta.dtype), np.empty((d, lanes), theta.dtype)
+    own, common = np.zeros((GROUP * d, lanes), theta.dtype), np.zeros((GROUP * d, lanes), theta.dtype)
+    s = np.empty(lanes, theta.dtype)
+    k, q = np.empty((4, lanes), np.uint32), np.empty((4, lanes), np.uint32)
+    w, block = np.empty((4, lanes), np.uint32), np.empty(lanes, np.uint32)
+    blocks = GROUP * d * theta.itemsize // 16
+    for begin in range(0, jobs, lanes):
+        n = min(lanes, jobs - begin)
+        for j in range(n):  # lanes past n repeat whatever the last block left there and are not stored
+            job = begin + j
+            c = client[job]
+            s[j] = scale[job]
+            for i in range(4):
+                k[i, j], q[i, j] = private[job, i], shared[job, i]
+            for i in range(d):
+                t[i, j], b[i, j] = theta[job, i], linear[c, i]
+                for m in range(d):
+                    h[i * d + m, j] = hessian[c, i, m]
+        for step in range(len(steps)):
+            at = step % GROUP
+            if at == 0:
+                if rho < 1:
+                    fill_blocks(w, step // GROUP * blocks, k, block, own)
+                if rho > 0:
+                    fill_blocks(w, step // GROUP * blocks, q, block, common)
+            eta, a = steps[step], amplitude[step]
+            for i in range(d):
+                gi, bi = g[i], b[i]
+                hi, ti = h[i * d], t[0]
+                for j in range(lanes):
+                    gi[j] = hi[j] * ti[j] - bi[j]
+                for m in range(1, d):
+                    hm, tm = h[i * d + m], t[m]
+                    for j in range(lanes):
+                        gi[j] += hm[j] * tm[j]
+            for i in range(d):
+                ti, gi, x, y = t[i], g[i], own[at * d + i], common[at * d + i]
+                if rho > 0:
+                    for j in range(lanes):
+                        ti[j] = ti[j] - eta * gi[j] + a * (rho * y[j] + s[j] * x[j])
+                else:
+                    for j in range(lanes):
+                        ti[j] = ti[j] - eta * gi[j] + a * (s[j] * x[j])
+        for j in range(n):
+            for i in range(d):
+                theta[begin + j, i] = t[i, j]
+
+
+@jit
+def quadratic_wide(theta, hessian, linear, client, private, shared, scale, rho, steps, amplitude):
+    """The same steps with a lane per coordinate; H is symmetric, so its rows are its columns."""
+    jobs, d = theta.shape
+    own, common = np.zeros((1, d), theta.dtype), np.zeros((1, d), theta.dtype)
+    g = np.empty(d, theta.dtype)
+    for job in range(jobs):
+        t, h, b, s = theta[job], hessian[client[job]], linear[client[job]], scale[job]
+        for step in range(len(steps)):
+            if rho < 1:
+                fill_row(private[job : job + 1], step, own)
+            if rho > 0:
+                fill_row(shared[job : job + 1], step, common)
+            for i in range(d):
+                g[i] = h[0, i] * t[0] - b[i]
+            for m in range(1, d):
+                hm, tm = h[m], t[m]
+                for i in range(d):
+                    g[i] += hm[i] * tm
+            eta, a = steps[step], amplitude[step]
+            if rho > 0:
+                for i in range(d):
+                    t[i] = t[i] - eta * g[i] + a * (rho * common[0, i] + s * own[0, i])
+            else:
+                for i in range(d):
+                    t[i] = t[i] - eta * g[i] + a * (s * own[0, i])
+
+
+def langevin_quadratic(
+    theta: Any, hessian: Any, linear: Any, client: Any, private: Any, shared: Any, scale: Any,
+    correlation: float, steps: Any, temperature: float,
+) -> Any:  # fmt: skip
+    """The compiled twin of `reference.langevin_quadratic`: same arguments, same bits."""
+    out = np.ascontiguousarray(theta).copy()
+    cast = out.dtype.type
+    kernel = quadratic_narrow if out.shape[1] <= NARROW else quadratic_wide
+    amplitude = np.sqrt(2 * np.asarray(steps) * temperature).astype(cast)
+    kernel(
+        out, hessian, linear, client, private, shared, np.asarray(scale, cast),
+        cast(correlation), np.asarray(steps, cast), amplitude,
+    )  # fmt: skip
+    return out

@@ -1,0 +1,178 @@
+"""What a run is judged by: functions of samples and probabilities, and factories for Scenario(metrics=...).
+
+The functions come from `distances`, `predictive` and `chains`; `chains.ess(draws)` keeps its module's name in
+front because `ess()` here makes the metric. `Metric` says what a metric of your own has to offer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import InvalidInput
+from fedsim.metrics import chains, distances
+from fedsim.metrics.chains import split_rhat
+from fedsim.metrics.distances import gaussian_w2, hpd_error, marginal_w1, w2_floor
+from fedsim.metrics.evaluate import (
+    W2,
+    CovarianceError,
+    DistanceTo,
+    Ess,
+    FunctionMetric,
+    Law,
+    MarginalError,
+    MeanError,
+    MeanSquaredError,
+    Metric,
+    Moments,
+    Rhat,
+    View,
+)
+from fedsim.metrics.predictive import (
+    Reliability,
+    accuracy,
+    accuracy_above,
+    agreement,
+    brier,
+    ece,
+    entropy,
+    nll,
+    reliability,
+    total_variation,
+)
+
+__all__ = [
+    "Metric",
+    "Moments",
+    "Reliability",
+    "View",
+    "accuracy",
+    "accuracy_above",
+    "agreement",
+    "brier",
+    "chains",
+    "covariance_error",
+    "distance_to",
+    "ece",
+    "entropy",
+    "ess",
+    "gaussian_w2",
+    "hpd_error",
+    "marginal_error",
+    "marginal_w1",
+    "mean_error",
+    "mse",
+    "nll",
+    "reliability",
+    "resolve",
+    "rhat",
+    "split_rhat",
+    "total_variation",
+    "w2",
+    "w2_floor",
+]
+
+Array = npt.NDArray[Any]
+Exact = tuple[npt.ArrayLike, npt.ArrayLike]  # mean (d,) and covariance (d, d), as `problem.exact()` returns
+Function = Callable[[Array], npt.ArrayLike]
+
+
+def w2(reference: Exact | Law | None = None) -> W2:
+    """Wasserstein-2 distance from a Gaussian fitted to the replicas to the exact law; see `w2_floor`."""
+    return W2(_reference(reference))
+
+
+def mean_error(reference: Exact | Law | None = None) -> MeanError:
+    """|mean over replicas - exact mean|."""
+    return MeanError(_reference(reference))
+
+
+def covariance_error(reference: Exact | Law | None = None) -> CovarianceError:
+    """|covariance over replicas - exact covariance| / |exact covariance|, Frobenius norms."""
+    return CovarianceError(_reference(reference))
+
+
+def marginal_error(reference: npt.ArrayLike, over: Literal["history", "replicas"] = "history") -> MarginalError:
+    """ME against reference samples (m, d), of all samples recorded so far or of the replicas' states now."""
+    if over not in ("history", "replicas"):
+        raise InvalidInput(f"marginal_error: over = {over!r}; it must be 'history' or 'replicas'")
+    return MarginalError(np.sort(distances.columns(reference), axis=0), over)
+
+
+def mse(function: Function, truth: float, name: str = "mse") -> MeanSquaredError:
+    """(average of function(theta) over a run's recorded samples - truth)^2, averaged over runs.
+
+    `function` maps (n, d) to (n,): `mse(lambda theta: np.linalg.norm(theta, axis=1), truth)`.
+    """
+    return MeanSquaredError(function, float(truth), name)
+
+
+def rhat() -> Rhat:
+    """The largest split R-hat over coordinates, replicas as chains; NaN before 4 samples are recorded."""
+    return Rhat()
+
+
+def ess() -> Ess:
+    """The smallest effective sample size over coordinates, all replicas together; NaN before 4 samples."""
+    return Ess()
+
+
+def distance_to(point: npt.ArrayLike, name: str = "distance_to_ps") -> DistanceTo:
+    """|theta - point| of each replica, for instance to the performatively stable point."""
+    return DistanceTo(np.asarray(point, np.float64), name)
+
+
+_FACTORIES: dict[str, Callable[..., Any]] = {
+    make.__name__: make
+    for make in (w2, mean_error, covariance_error, rhat, ess, marginal_error, mse, distance_to)
+}
+_NEED_ARGUMENTS = ("marginal_error", "mse", "distance_to")
+
+
+def resolve(metric: Metric | str | Function, probe: npt.ArrayLike | None = None) -> Metric:
+    """A metric from a metric, from a column name such as "w2", or from a function of theta (R, d).
+
+    A function's column is its name. Whether it returns (R,) or one number is found by calling it on `probe`
+    (R, d), say the initial states; without a probe one number counts for every replica.
+    """
+    if isinstance(metric, str):
+        if metric not in _FACTORIES:
+            raise InvalidInput(
+                f"metric {metric!r} is unknown; choose among {', '.join(_FACTORIES)}, or pass a function"
+            )
+        if metric in _NEED_ARGUMENTS:
+            raise InvalidInput(f"metric {metric!r} needs arguments; write fs.metrics.{metric}(...)")
+        made: Metric = _FACTORIES[metric]()
+        return made
+    if isinstance(metric, type) or not (isinstance(metric, Metric) or callable(metric)):
+        raise InvalidInput(f"{metric!r} is no metric; pass fs.metrics.w2(), a name such as 'w2', or a function")
+    if isinstance(metric, Metric):
+        return metric
+    name = getattr(metric, "__name__", "<nameless>")
+    if metric in _FACTORIES.values():
+        raise InvalidInput(f"fs.metrics.{name} makes a metric; call it: fs.metrics.{name}(...)")
+    if name.startswith("<"):
+        raise InvalidInput("a metric's column is its function's name; write `def my_metric(theta): ...`")
+    per_replica = probe is None or np.ndim(metric(np.array(probe))) > 0
+    return FunctionMetric(metric, per_replica)
+
+
+def _reference(reference: Exact | Law | None) -> Moments | None:
+    if reference is None or isinstance(reference, Moments):
+        return reference
+    if isinstance(reference, tuple | list) and len(reference) == 2:
+        mean, covariance = reference
+    elif hasattr(reference, "covariance"):
+        mean, covariance = reference.mean, reference.covariance
+    else:
+        raise InvalidInput(f"reference is a {type(reference).__name__}; it must be a pair (mean, covariance)")
+    moments = Moments(np.asarray(mean, np.float64), np.asarray(covariance, np.float64))
+    if moments.factor.shape[:1] != moments.mean.shape:
+        raise InvalidInput(
+            f"reference has a mean {moments.mean.shape} and a covariance {moments.covariance.shape}; "
+            "they must be (d,) and (d, d)"
+        )
+    return moments

@@ -1,0 +1,84 @@
+"""Has the chain converged, and how many independent draws is it worth: split R-hat and effective sample size.
+
+Both take chains (draws, chains, d), cut each chain into a first and a last half, and return one number per
+coordinate (Gelman et al., Bayesian Data Analysis, 3rd ed., 11.4 and 11.5). NaN in a coordinate gives NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import InvalidInput
+
+Array = npt.NDArray[Any]
+
+MIN_DRAWS = 4  # two halves of two draws, the least that has a variance
+
+
+def _halves(chains: npt.ArrayLike) -> tuple[Array, Array]:
+    chains = np.ascontiguousarray(chains, np.float64)  # sums follow the layout, bits must not
+    if chains.ndim != 3 or chains.shape[1] < 1:
+        raise InvalidInput(f"chains have shape {chains.shape}; they must be (draws, chains, d)")
+    if len(chains) < MIN_DRAWS:
+        raise InvalidInput(f"chains hold {len(chains)} draws; split chains need at least {MIN_DRAWS}")
+    half = len(chains) // 2
+    return chains[:half], chains[-half:]
+
+
+def split_rhat(chains: npt.ArrayLike) -> Array:
+    """sqrt(pooled variance / variance within half chains), (d,); near 1 where the chains agree."""
+    halves = _halves(chains)
+    draws = len(halves[0])
+    means = np.concatenate([half.mean(axis=0) for half in halves])  # (2 chains, d)
+    within = np.concatenate([half.var(axis=0, ddof=1) for half in halves]).mean(axis=0)
+    between = draws * means.var(axis=0, ddof=1)
+    with np.errstate(divide="ignore", invalid="ignore"):  # chains that never move: 0/0 is NaN, x/0 infinite
+        return np.asarray(np.sqrt((between / within + draws - 1) / draws))
+
+
+def ess(chains: npt.ArrayLike) -> Array:
+    """Effective sample size for the mean, (d,)."""
+    first, last = _halves(chains)
+    return np.array(
+        [_ess_of_coordinate(np.concatenate([first[:, :, j].T, last[:, :, j].T])) for j in range(first.shape[2])]
+    )
+
+
+def _ess_of_coordinate(x: Array) -> float:  # x: (2 chains, half the draws)
+    draws = x.shape[1]
+    if not np.isfinite(x).all():
+        return float("nan")
+    if np.ptp(x) < np.finfo(np.float64).resolution:
+        return float(x.size)  # a constant is known exactly from any draw
+    means = x.mean(axis=1)
+    within = _autocovariance(x - means[:, None])
+    mean_var = within[0] * draws / (draws - 1.0)
+    var_plus = within[0] + means.var(ddof=1)
+    rho = 1.0 - (mean_var - within) / var_plus
+    rho[0] = 1.0
+    return float(x.size / max(_autocorrelation_time(rho), 1.0 / np.log10(x.size)))
+
+
+def _autocovariance(centred: Array) -> Array:
+    """Mean over chains of the biased autocovariance at every lag; averaging first saves inverse transforms."""
+    draws = centred.shape[1]
+    padded = 1 << (2 * draws - 1).bit_length()  # no wrap-around, and a length that is fast
+    power = (np.abs(np.fft.rfft(centred, padded, axis=1)) ** 2).mean(axis=0)
+    return np.asarray(np.fft.irfft(power, padded)[:draws] / draws)
+
+
+def _autocorrelation_time(rho: Array) -> float:
+    """Geyer's initial monotone sequence over the sums of neighbouring autocorrelations.
+
+    Pairs count while their sum is positive, each at most its predecessor; of the pair that ends the
+    sequence only the even half counts, and only once.
+    """
+    examined = max((len(rho) - 1) // 2, 1)
+    pairs = rho[0 : 2 * examined : 2] + rho[1 : 2 * examined : 2]
+    ends = np.flatnonzero(pairs <= 0.0)
+    end = int(ends[0]) if len(ends) else examined - 1
+    tail = rho[2 * end] if pairs[end] >= 0.0 else max(rho[2 * end], 0.0)
+    return float(-1.0 + 2.0 * np.minimum.accumulate(pairs[:end]).sum() + tail)

@@ -1,0 +1,126 @@
+"""Distances between laws: Gaussian Wasserstein-2, marginal Wasserstein-1, and the error of an HPD threshold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import InvalidInput
+
+Array = npt.NDArray[Any]
+
+_ASYMMETRY = 1e-8  # relative; what repeated rounding leaves behind stays far below
+
+
+def factor(covariance: npt.ArrayLike) -> Array:
+    """A (d, d) with A A' = covariance; eigenvalues that rounding made negative count as zero."""
+    covariance = np.asarray(covariance, np.float64)
+    if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1]:
+        raise InvalidInput(f"a covariance has shape {covariance.shape}; it must be (d, d)")
+    if not np.isfinite(covariance).all():
+        raise InvalidInput("a covariance holds NaN or infinity; all entries must be finite")
+    tolerance = _ASYMMETRY * np.abs(covariance).max(initial=0.0)
+    if np.abs(covariance - covariance.T).max(initial=0.0) > tolerance:
+        raise InvalidInput("a covariance is not symmetric; pass (C + C.T) / 2 if that is what you mean")
+    values, vectors = np.linalg.eigh(covariance)
+    if values.min(initial=0.0) < -tolerance:
+        raise InvalidInput(f"a covariance has the eigenvalue {values.min():.3g}; all must be zero or more")
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+def sample_factor(samples: Array) -> tuple[Array, Array]:
+    """Mean (d,) and A (d, min(d, n)) with A A' the ddof-1 covariance of `samples` (n, d)."""
+    count, dim = samples.shape
+    mean = samples.sum(axis=0) / count
+    centred = (samples - mean) / np.sqrt(count - 1)
+    if count <= dim:
+        return mean, centred.T
+    values, vectors = np.linalg.eigh(centred.T @ centred)
+    return mean, vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+def w2_of_factors(shift: Array, left: Array, right: Array) -> float:
+    """W2 of two Gaussians whose means differ by `shift`; covariances are left left' and right right' (d, d).
+
+    tr(C1 + C2 - 2 (C2^{1/2} C1 C2^{1/2})^{1/2}) is the least |left O - right|^2 over rotations O. Subtracting
+    before squaring keeps the digits that the trace loses to cancellation when the laws are close.
+    """
+    u, _, vt = np.linalg.svd(left.T @ right, full_matrices=False)
+    gap = left @ (u @ vt) - right
+    return float(np.sqrt(np.vdot(shift, shift) + np.vdot(gap, gap)))
+
+
+def gaussian_w2(mean1: npt.ArrayLike, cov1: npt.ArrayLike, mean2: npt.ArrayLike, cov2: npt.ArrayLike) -> float:
+    """Wasserstein-2 distance (not squared) between N(mean1, cov1) and N(mean2, cov2)."""
+    shift = np.asarray(mean1, np.float64) - np.asarray(mean2, np.float64)
+    left, right = factor(cov1), factor(cov2)
+    if not shift.shape == left.shape[:1] == right.shape[:1]:
+        raise InvalidInput(
+            f"gaussian_w2 got means of shape {shift.shape} and covariances {left.shape} and {right.shape}; "
+            "all must have one dimension d"
+        )
+    return w2_of_factors(shift, left, right)
+
+
+def w2_floor(covariance: npt.ArrayLike, replicas: int) -> float:
+    """What `w2` shows, in root mean square and to leading order in 1/replicas, for perfect Gaussian samples.
+
+    A Gaussian fitted to finitely many replicas is off by tr(C)/R in the mean and, in eigenvalues l of C, by
+    1/(2(R-1)) sum_ij (1 + [i=j]) l_i l_j / (l_i + l_j) in the covariance. Below this floor `w2` says nothing.
+    """
+    if replicas < 2:
+        raise InvalidInput(f"w2_floor: {replicas} replicas have no covariance; ask for replicas >= 2")
+    values = (factor(covariance) ** 2).sum(axis=0)
+    pairs = values[:, None] + values
+    ratio = np.divide(np.outer(values, values), pairs, out=np.zeros_like(pairs), where=pairs > 0)
+    spread = (ratio.sum() + np.trace(ratio)) / (2 * (replicas - 1))
+    return float(np.sqrt(values.sum() / replicas + spread))
+
+
+def marginal_w1(samples: npt.ArrayLike, reference: npt.ArrayLike) -> float:
+    """ME: the mean over coordinates of the Wasserstein-1 distance between marginals, (n, d) against (m, d)."""
+    return w1_to_sorted(columns(samples), np.sort(columns(reference), axis=0))
+
+
+def columns(samples: npt.ArrayLike) -> Array:
+    """`samples` as finite float64 (n, d); (n,) is one coordinate."""
+    samples = np.asarray(samples, np.float64)
+    samples = samples[:, None] if samples.ndim == 1 else samples
+    if samples.ndim != 2 or 0 in samples.shape:
+        raise InvalidInput(f"samples have shape {samples.shape}; marginal_w1 compares (n, d) with n, d >= 1")
+    if not np.isfinite(samples).all():
+        raise InvalidInput("samples hold NaN or infinity; marginal_w1 compares finite numbers only")
+    return samples
+
+
+def w1_to_sorted(samples: Array, reference: Array) -> float:
+    """`marginal_w1` when the columns of `reference` are already in order."""
+    (n, dim), (m, reference_dim) = samples.shape, reference.shape
+    if dim != reference_dim:
+        raise InvalidInput(f"marginal_w1 got {dim} and {reference_dim} coordinates; they must be the same")
+    samples = np.sort(samples, axis=0)
+    if n == m:
+        return float(np.abs(samples - reference).mean())
+    # Both quantile functions are constant between multiples of 1/n and 1/m; integers count 1/(nm) exactly.
+    edges = np.union1d(np.arange(1, n + 1) * m, np.arange(1, m + 1) * n)
+    widths = np.diff(edges, prepend=0) / (n * m)
+    gaps = np.abs(samples[(edges - 1) // m] - reference[(edges - 1) // n])
+    return float((widths @ gaps).mean())
+
+
+def hpd_error(neg_log_density: npt.ArrayLike, reference: npt.ArrayLike, alpha: float = 0.01) -> float:
+    """Relative error of the highest-density threshold: |eta - eta_ref| / |eta_ref|.
+
+    eta is the (1 - alpha) quantile of -log pi over the samples; alpha = 0.01 is the 99 % region. `reference` is
+    eta_ref itself, or the -log pi of reference samples.
+    """
+    if not 0.0 < alpha < 1.0:
+        raise InvalidInput(f"hpd_error: alpha = {alpha} is no probability; 0.01 means the 99 % region")
+    reference = np.asarray(reference, np.float64)
+    eta_ref = float(reference if reference.ndim == 0 else np.quantile(reference, 1.0 - alpha))
+    if eta_ref == 0.0:
+        raise InvalidInput("hpd_error: the reference quantile is 0, so no error relative to it exists")
+    eta = float(np.quantile(np.asarray(neg_log_density, np.float64), 1.0 - alpha))
+    return abs(eta - eta_ref) / abs(eta_ref)

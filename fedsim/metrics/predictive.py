@@ -1,0 +1,125 @@
+"""Scores of predicted class probabilities: p is (points, classes), rows sum to one; y holds the true classes.
+
+For a sampler p is the average over kept samples of p(y | x, theta), for every score here, accuracy included.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import InvalidInput
+
+Array = npt.NDArray[Any]
+
+_SUM_TOLERANCE = 1e-3  # float32 softmax over many classes stays within; logits do not
+
+
+def _probabilities(p: npt.ArrayLike) -> Array:
+    p = np.asarray(p)
+    if p.ndim != 2 or 0 in p.shape:
+        raise InvalidInput(
+            f"class probabilities have shape {p.shape}; they must be (points, classes), two columns if binary"
+        )
+    if not (p.min() >= 0.0 and np.abs(p.sum(axis=1) - 1.0).max() <= _SUM_TOLERANCE):
+        raise InvalidInput(
+            "class probabilities must be non-negative with rows that sum to 1; are these logits?"
+        )
+    return p
+
+
+def _with_labels(p: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array]:
+    p, y = _probabilities(p), np.asarray(y)
+    if y.shape != p.shape[:1] or y.dtype.kind not in "iu":
+        raise InvalidInput(f"labels are {y.dtype} {y.shape}; they must be {len(p)} integers, one per point")
+    if y.min() < 0 or y.max() >= p.shape[1]:
+        raise InvalidInput(
+            f"labels run from {y.min()} to {y.max()}; {p.shape[1]} classes are 0..{p.shape[1] - 1}"
+        )
+    return p, y
+
+
+def accuracy(p: npt.ArrayLike, y: npt.ArrayLike) -> float:
+    """Fraction of points whose most probable class is the true one."""
+    p, y = _with_labels(p, y)
+    return float((p.argmax(axis=1) == y).mean())
+
+
+def accuracy_above(p: npt.ArrayLike, y: npt.ArrayLike, threshold: float) -> float:
+    """Accuracy among the points predicted with probability `threshold` or more; NaN if there are none."""
+    p, y = _with_labels(p, y)
+    confident = p.max(axis=1) >= threshold
+    return float((p.argmax(axis=1) == y)[confident].mean()) if confident.any() else float("nan")
+
+
+def brier(p: npt.ArrayLike, y: npt.ArrayLike) -> float:
+    """mean over x of sum_c (p(c|x) - [y = c])^2, between 0 and 2."""
+    p, y = _with_labels(p, y)
+    miss = p.astype(np.float64)
+    miss[np.arange(len(y)), y] -= 1.0
+    return float((miss**2).sum(axis=1).mean())
+
+
+def nll(p: npt.ArrayLike, y: npt.ArrayLike) -> float:
+    """-mean log p(y|x) in nats; infinite if a true class was called impossible."""
+    p, y = _with_labels(p, y)
+    with np.errstate(divide="ignore"):
+        return float(-np.log(p[np.arange(len(y)), y].astype(np.float64)).mean())
+
+
+class Reliability(NamedTuple):
+    """One entry per confidence bin ((m-1)/M, m/M]; confidence and accuracy are NaN in an empty bin."""
+
+    confidence: Array
+    accuracy: Array
+    points: Array
+
+
+def reliability(p: npt.ArrayLike, y: npt.ArrayLike, bins: int = 20) -> Reliability:
+    """Mean confidence and accuracy of the points in each of `bins` equally wide bins of confidence."""
+    if bins < 1:
+        raise InvalidInput(f"reliability: bins = {bins}; at least 1 is needed")
+    p, y = _with_labels(p, y)
+    confidence, right = p.max(axis=1).astype(np.float64), p.argmax(axis=1) == y
+    # Comparing with m/M itself puts 0.55 into (0.50, 0.55]; ceil(0.55 * 20) would be 12.
+    edges = np.arange(1, bins) / bins
+    where = np.searchsorted(edges, confidence, side="left")
+    points = np.bincount(where, minlength=bins)
+    divisor = np.where(points > 0, points, np.nan)
+    return Reliability(
+        np.bincount(where, confidence, bins) / divisor, np.bincount(where, right, bins) / divisor, points
+    )
+
+
+def ece(p: npt.ArrayLike, y: npt.ArrayLike, bins: int = 20) -> float:
+    """Expected calibration error: |accuracy - confidence| averaged over bins, weighted by their points."""
+    confidence, right, points = reliability(p, y, bins)
+    return float(np.nansum(points * np.abs(right - confidence)) / points.sum())
+
+
+def agreement(p: npt.ArrayLike, q: npt.ArrayLike) -> float:
+    """Fraction of points on which two predictors name the same class."""
+    p, q = _pair(p, q)
+    return float((p.argmax(axis=1) == q.argmax(axis=1)).mean())
+
+
+def total_variation(p: npt.ArrayLike, q: npt.ArrayLike) -> float:
+    """mean over x of (1/2) sum_y |p(y|x) - q(y|x)|, between 0 and 1."""
+    p, q = _pair(p, q)
+    return float(0.5 * np.abs(p.astype(np.float64) - q).sum(axis=1).mean())
+
+
+def _pair(p: npt.ArrayLike, q: npt.ArrayLike) -> tuple[Array, Array]:
+    p, q = _probabilities(p), _probabilities(q)
+    if p.shape != q.shape:
+        raise InvalidInput(f"two predictors have shapes {p.shape} and {q.shape}; they must be the same")
+    return p, q
+
+
+def entropy(p: npt.ArrayLike) -> Array:
+    """-sum_c p(c|x) log p(c|x) in nats, one per point; 0 log 0 is 0."""
+    p = _probabilities(p).astype(np.float64)
+    logs = np.log(p, out=np.zeros_like(p), where=p > 0)
+    return np.asarray(-(p * logs).sum(axis=1) + 0.0)  # + 0.0 turns a certain prediction's -0.0 into 0.0

@@ -1,0 +1,220 @@
+"""Who takes part, and when a round closes: two small pure functions.
+
+`select(view, rng)` names the clients, `close(view)` the instant at which the round ends (inf: keep waiting). A
+policy with `batched = True` promises that its `select` also serves all replicas at once: `rng` and `view` then have
+a leading replicas axis and the ids come out as (replicas, size). `weigh` turns the replies that arrived into the
+weights of `replies.mean`; `closing` is `close` in closed form, for rounds in which nobody waits for anybody's link.
+
+A policy of your own needs `select` and `close`; its replies are weighted by p_c renormalised over the arrived.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import InvalidInput
+
+Array = npt.NDArray[Any]
+
+
+class View(Protocol):
+    """What a policy may look at."""
+
+    clients: int
+    weights: Array  # p_c
+    round: int
+    now_s: float
+    opened_s: float
+    selected: Array
+    arrived: Array
+    in_flight: Array
+
+    def sample_available(self, size: int) -> Array:
+        """So many different clients, uniformly among those that are available now (fewer if fewer are)."""
+
+    def last(self, ids: Array, column: str) -> Array:
+        """What the clients' latest finished visit recorded, such as "duration_s"; NaN where there was none."""
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """The replies that a round folds: one row each, sorted by replica, then client."""
+
+    p: Array  # (m,) the clients' weights p_c
+    multiplicity: Array  # (m,) how often each was drawn
+    starts: Array  # (replicas + 1,) replica r owns rows starts[r]:starts[r + 1]
+    clients: int  # of the whole population
+
+    def normalised(self, a: Array) -> Array:
+        """`a` divided by its sum over the replica's rows, summed in client order."""
+        totals = np.zeros(len(self.starts) - 1)
+        row = np.repeat(np.arange(len(totals)), np.diff(self.starts))
+        np.add.at(totals, row, a)  # unbuffered, hence sequential
+        return np.asarray(a / totals[row])
+
+    @property
+    def counts(self) -> Array:
+        """How many of its own replica arrived, per row."""
+        count = np.diff(self.starts)
+        return np.repeat(count, count)
+
+
+@dataclass(frozen=True)
+class Heard:
+    """When the server hears of each visit of a round, for all replicas at once (`closing` of the batched policies)."""
+
+    opened_s: Array  # (replicas,)
+    row: Array  # (m,) the visit's replica
+    ends_s: Array  # (m,) its arrival, or its loss
+    dropped: Array  # bool (m,)
+    tie: Array  # (m,) orders visits that end at the same instant
+
+    def last_s(self) -> Array:
+        """When nothing is outstanding any more, (replicas,)."""
+        closed = self.opened_s.copy()
+        np.maximum.at(closed, self.row, self.ends_s)
+        return closed
+
+    def rank(self) -> Array:
+        """0 for a replica's first arrival, 1 for the next, ...; dropped visits come last. (m,)"""
+        order = np.lexsort((self.tie, self.ends_s, self.dropped, self.row))
+        begin = np.searchsorted(self.row[order], np.arange(len(self.opened_s)))
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order)) - begin[self.row[order]]
+        return rank
+
+
+def last_arrival(view: Any) -> float:
+    """Close when nothing is outstanding."""
+    return float(view.now_s) if len(view.in_flight) == 0 else math.inf
+
+
+@dataclass(frozen=True)
+class Full:
+    batched = True
+
+    def select(self, view: Any, rng: Any) -> Array:
+        return np.asarray(view.everybody())
+
+    def close(self, view: Any) -> float:
+        return last_arrival(view)
+
+    def closing(self, heard: Heard) -> tuple[Array, Array]:
+        return heard.last_s(), np.ones(len(heard.row), bool)
+
+    def weigh(self, arrived: Arrived) -> Array:
+        everybody = arrived.counts == arrived.clients
+        return np.where(everybody, arrived.p, arrived.normalised(arrived.p))
+
+
+@dataclass(frozen=True)
+class WithReplacement:
+    draws: int
+    batched = True
+
+    def select(self, view: Any, rng: Any) -> Array:
+        return np.minimum(np.searchsorted(view.cumulative, rng.uniform(self.draws)), view.clients - 1)
+
+    def close(self, view: Any) -> float:
+        return last_arrival(view)
+
+    def closing(self, heard: Heard) -> tuple[Array, Array]:
+        return heard.last_s(), np.ones(len(heard.row), bool)
+
+    def weigh(self, arrived: Arrived) -> Array:
+        return arrived.normalised(arrived.multiplicity.astype(float))
+
+
+@dataclass(frozen=True)
+class Uniform:
+    size: int
+    weighting: str | None = None
+    batched = True
+
+    def select(self, view: Any, rng: Any) -> Array:
+        return np.asarray(view.sample_available(self.size))
+
+    def close(self, view: Any) -> float:
+        return last_arrival(view)
+
+    def closing(self, heard: Heard) -> tuple[Array, Array]:
+        return heard.last_s(), np.ones(len(heard.row), bool)
+
+    def weigh(self, arrived: Arrived) -> Array:
+        if self.weighting == "scaled":
+            return np.asarray(arrived.p * arrived.clients / arrived.counts)
+        if self.weighting == "normalised":
+            return arrived.normalised(arrived.p)
+        return np.asarray(1.0 / arrived.counts)
+
+
+@dataclass(frozen=True)
+class Bernoulli:
+    probability: Any
+    batched = True
+
+    def select(self, view: Any, rng: Any) -> Array:
+        return np.asarray(rng.uniform(view.clients) < np.asarray(self.probability)) & view.available()
+
+    def close(self, view: Any) -> float:
+        return last_arrival(view)
+
+    def closing(self, heard: Heard) -> tuple[Array, Array]:
+        return heard.last_s(), np.ones(len(heard.row), bool)
+
+    def weigh(self, arrived: Arrived) -> Array:
+        return arrived.normalised(arrived.p)
+
+
+def full() -> Full:
+    """Everybody, weighted by p_c."""
+    return Full()
+
+
+def with_replacement(draws: int) -> WithReplacement:
+    """Scheme I: so many draws with probability p_c; a client drawn twice runs once and counts twice."""
+    return WithReplacement(_count("with_replacement", draws))
+
+
+def uniform(size: int, weighting: str | None = None) -> Uniform:
+    """Scheme II: so many different clients, uniformly, averaged with 1/size.
+
+    With unequal p_c say how to weigh: "normalised" (p_c over the arrived) or "scaled" (p_c N / size: unbiased,
+    but the weights do not sum to one).
+    """
+    if weighting not in (None, "normalised", "scaled"):
+        raise InvalidInput(f"participation.uniform(weighting={weighting!r}): choose 'normalised' or 'scaled'")
+    return Uniform(_count("uniform", size), weighting)
+
+
+def bernoulli(probability: Any) -> Bernoulli:
+    """Every client on its own with this probability (one number, or one per client)."""
+    p = np.asarray(probability, float)
+    if p.ndim > 1 or not np.all((p > 0) & (p <= 1)):
+        raise InvalidInput(f"participation.bernoulli({probability}): a probability lies in (0, 1]")
+    return Bernoulli(float(p) if p.ndim == 0 else tuple(p.tolist()))
+
+
+def check_size(policy: Any, clients: int) -> None:
+    """Refuse a policy that asks for more clients than exist."""
+    size = getattr(policy, "size", None)
+    if size is not None and size > clients:
+        raise InvalidInput(
+            f"participation.{type(policy).__name__.lower()}({size}): only {clients} clients exist; ask for at most {clients}"
+        )
+    p = getattr(policy, "probability", None)
+    if isinstance(p, tuple) and len(p) != clients:
+        raise InvalidInput(
+            f"participation.bernoulli: {len(p)} probabilities for {clients} clients; give one number or one per client"
+        )
+
+
+def _count(name: str, value: int) -> int:
+    if int(value) != value or value < 1:
+        raise InvalidInput(f"participation.{name}({value}): ask for a whole number of at least 1")
+    return int(value)

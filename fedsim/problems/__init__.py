@@ -1,0 +1,26 @@
+"""Problems: the clients' data, their local sum gradients and weights, and, where there is one, the true answer.
+
+A problem of your own needs `clients`, `dim`, `sizes` and `gradient(theta, client, rows=None) -> (d,)`, a sum over the
+client's rows. Optional: `weights` (p_c, default sizes / total), a batched `gradients(theta, clients, rows)`, `exact() -> (mean,
+covariance)`, `quadratic(dtype)` tables for the fused kernels, `loss(theta)`, `predict(theta)` with `test`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.problems.gaussian import GaussianMean
+from fedsim.problems.linear import LinearRegression
+from fedsim.problems.logistic import LogisticRegression
+from fedsim.problems.softmax import SoftmaxRegression
+
+__all__ = ["GaussianMean", "LinearRegression", "LogisticRegression", "SoftmaxRegression"]
+
+
+def weights_of(problem: Any) -> npt.NDArray[np.float64]:
+    """p_c: the problem's own, or in proportion to the clients' data."""
+    own = getattr(problem, "weights", None)
+    return np.asarray(problem.sizes / problem.sizes.sum() if own is None else own, np.float64)

@@ -1,0 +1,117 @@
+"""Estimating a mean under Gaussian noise of known covariance: everything is exact, so everything can be checked.
+
+l^c(theta) = sum_i (theta - x_ci)' Sigma_c^-1 (theta - x_ci) / 2, the potential of FA-LD's section 7.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim import rng
+from fedsim.errors import InvalidInput
+from fedsim.problems import shards
+
+Array = npt.NDArray[Any]
+
+
+class GaussianMean:
+    """Clients with points x_c (n_c, d), one covariance (d, d) or one per client, and an optional N(0, I/precision) prior.
+
+    The prior is spread over the data points, so client c carries the share n_c / n of it.
+    """
+
+    def __init__(self, data: Sequence[Any], covariance: Any, prior_precision: float = 0.0) -> None:
+        self._build(shards.from_clients("GaussianMean", data, labelled=False), covariance, prior_precision)
+
+    @classmethod
+    def from_arrays(cls, x: Any, offsets: Any, covariance: Any, prior_precision: float = 0.0) -> GaussianMean:
+        """Flat data: client c owns rows offsets[c]:offsets[c + 1] of `x`, which is not copied."""
+        self = cls.__new__(cls)
+        self._build(shards.from_flat("GaussianMean", x, None, offsets), covariance, prior_precision)
+        return self
+
+    @classmethod
+    def synthetic(
+        cls, clients: int, dim: int, heterogeneity: float = 1.0, samples: Any = 100, seed: int = 0,
+        covariance: Any = None,
+    ) -> GaussianMean:  # fmt: skip
+        """Clients' centres are N(0, heterogeneity I); `covariance` None is the identity."""
+        offsets = shards.even_offsets("GaussianMean.synthetic", clients, samples)
+        sigma = np.eye(dim) if covariance is None else np.asarray(covariance, float)
+        factors = np.linalg.cholesky(_covariances(sigma, clients, dim))
+        centres = rng.normal(rng.keys(seed, rng.Stream.DATA, client=np.arange(clients)), dim, 0)
+        noise = rng.normal(rng.keys(seed, rng.Stream.DATA, round=1, client=np.arange(offsets[-1])), dim, 0)
+        owner = np.repeat(np.arange(clients), np.diff(offsets))
+        spread = np.einsum("nij,nj->ni", factors[owner if len(factors) > 1 else np.zeros_like(owner)], noise)
+        return cls.from_arrays(np.sqrt(heterogeneity) * centres[owner] + spread, offsets, sigma)
+
+    def _build(self, data: shards.Shards, covariance: Any, prior_precision: float) -> None:
+        self.x, self.offsets, self.sizes = data.x, data.offsets, data.sizes
+        self.clients, self.dim = len(self.sizes), self.x.shape[1]
+        self.prior_precision = shards.check_prior("GaussianMean", prior_precision)
+        self.precision = np.linalg.inv(_covariances(covariance, self.clients, self.dim))  # (1 or clients, d, d)
+        self.precision = (self.precision + self.precision.transpose(0, 2, 1)) / 2
+        self.share = self.prior_precision / len(self.x)
+        self._tables: dict[np.dtype[Any], tuple[Array, Array]] = {}  # a cache: what quadratic() gave, by dtype
+
+    def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
+        """The NumPy reference: the sum over the client's rows, all of them or those given."""
+        x = self.x[slice(*self.offsets[client : client + 2])]
+        x = x if rows is None else x[rows]
+        p = self.precision[client if len(self.precision) > 1 else 0]
+        out = p @ (len(x) * theta - x.sum(axis=0)) + self.share * len(x) * theta
+        return np.asarray(out, theta.dtype)
+
+    def gradients(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
+        """The same for a flat batch of jobs, compiled; `rows` are flat, with where each job's begin."""
+        from fedsim.kernels import gradients
+
+        out = np.empty_like(theta)
+        if rows is None:
+            hessian, linear = self.quadratic(theta.dtype)
+            gradients.quadratic_full(theta, hessian, linear, clients, out)
+        else:
+            p, share = self._cast(theta.dtype)
+            gradients.gaussian_rows(theta, self.x, self.offsets, p, clients, *rows, share, out)
+        return out
+
+    def quadratic(self, dtype: npt.DTypeLike = np.float64) -> tuple[Array, Array]:
+        """Tables (H, b) with which client c's full gradient is H_c theta - b_c."""
+        if np.dtype(dtype) not in self._tables:
+            self._tables[np.dtype(dtype)] = self._quadratic(np.dtype(dtype))
+        return self._tables[np.dtype(dtype)]
+
+    def _quadratic(self, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+        sums = np.add.reduceat(self.x.astype(np.float64), self.offsets[:-1], axis=0)
+        hessian = self.sizes[:, None, None] * (self.precision + self.share * np.eye(self.dim))
+        linear = np.einsum("cij,cj->ci", np.broadcast_to(self.precision, hessian.shape), sums)
+        return np.ascontiguousarray(hessian, dtype), np.ascontiguousarray(linear, dtype)
+
+    def exact(self) -> tuple[Array, Array]:
+        """Mean and covariance of the posterior exp(-sum_c l^c)."""
+        hessian, linear = self.quadratic()
+        covariance = np.linalg.inv(hessian.sum(axis=0))
+        return covariance @ linear.sum(axis=0), covariance
+
+    def _cast(self, dtype: npt.DTypeLike) -> tuple[Array, Any]:
+        return self.precision.astype(dtype, copy=False), np.dtype(dtype).type(self.share)
+
+
+def _covariances(covariance: Any, clients: int, dim: int) -> Array:
+    sigma = np.asarray(covariance, np.float64)
+    sigma = sigma[None] if sigma.ndim == 2 else sigma
+    if sigma.shape not in ((1, dim, dim), (clients, dim, dim)):
+        raise InvalidInput(
+            f"GaussianMean: covariance of shape {np.shape(covariance)}; give ({dim}, {dim}) or ({clients}, {dim}, {dim})"
+        )
+    if not np.isfinite(sigma).all() or not np.allclose(sigma, sigma.transpose(0, 2, 1)):
+        raise InvalidInput("GaussianMean: a covariance is a finite symmetric matrix")
+    if np.linalg.eigvalsh(sigma).min() <= 0:
+        raise InvalidInput(
+            f"GaussianMean: covariance has eigenvalue {np.linalg.eigvalsh(sigma).min():.3g}; it must be positive definite"
+        )
+    return sigma

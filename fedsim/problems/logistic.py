@@ -1,0 +1,107 @@
+"""Binary logistic regression: labels 0/1 (or -1/+1), loss log(1 + exp(-y x theta))."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim import rng
+from fedsim.errors import InvalidInput
+from fedsim.kernels import reference
+from fedsim.problems import shards
+
+Array = npt.NDArray[Any]
+
+
+class LogisticRegression:
+    """Clients with rows (X_c, y_c) and an optional N(0, I/prior_precision) prior spread over the rows."""
+
+    def __init__(self, data: Sequence[Any], prior_precision: float = 0.0, test: Any = None) -> None:
+        self._build(shards.from_clients("LogisticRegression", data, labelled=True), prior_precision, test)
+
+    @classmethod
+    def from_arrays(
+        cls, x: Any, y: Any, offsets: Any, prior_precision: float = 0.0, test: Any = None
+    ) -> LogisticRegression:
+        """Flat data: client c owns rows offsets[c]:offsets[c + 1], which are not copied."""
+        self = cls.__new__(cls)
+        self._build(shards.from_flat("LogisticRegression", x, y, offsets), prior_precision, test)
+        return self
+
+    @classmethod
+    def synthetic(
+        cls, clients: int, dim: int, heterogeneity: float = 0.0, samples: Any = 100, seed: int = 0,
+        prior_precision: float = 1.0,
+    ) -> LogisticRegression:  # fmt: skip
+        """Standard normal features; every client's true coefficients are N(common, heterogeneity I) (B17)."""
+        offsets = shards.even_offsets("LogisticRegression.synthetic", clients, samples)
+        owner = np.repeat(np.arange(clients), np.diff(offsets))
+        row = np.arange(offsets[-1])
+        truth = rng.normal(rng.keys(seed, rng.Stream.DATA), dim, 0)
+        own = rng.normal(rng.keys(seed, rng.Stream.DATA, round=1, client=np.arange(clients)), dim, 0)
+        x = rng.normal(rng.keys(seed, rng.Stream.DATA, round=2, client=row), dim, 0)
+        u = rng.uniform(rng.keys(seed, rng.Stream.DATA, round=3, client=row), 1)[:, 0]
+        score = np.einsum("ni,ni->n", x, (truth + np.sqrt(heterogeneity) * own)[owner])
+        return cls.from_arrays(x, (u < 1 / (1 + reference.exp(-score))).astype(float), offsets, prior_precision)
+
+    def _build(self, data: shards.Shards, prior_precision: float, test: Any) -> None:
+        assert data.y is not None
+        self.x, self.offsets, self.sizes = data.x, data.offsets, data.sizes
+        self.y = _binary("LogisticRegression", data.y).astype(data.x.dtype, copy=False)
+        self.clients, self.dim = len(self.sizes), self.x.shape[1]
+        self.prior_precision = shards.check_prior("LogisticRegression", prior_precision)
+        self.share = self.prior_precision / len(self.x)
+        self.test = None
+        if test is not None:
+            checked = shards.from_flat("LogisticRegression(test)", test[0], test[1], [0, len(test[0])])
+            assert checked.y is not None
+            self.test = (checked.x, _binary("LogisticRegression(test)", checked.y).astype(np.int64))
+
+    def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
+        """The NumPy reference: the sum over the client's rows, all of them or those given."""
+        own = slice(*self.offsets[client : client + 2])
+        x, y = self.x[own], self.y[own]
+        x, y = (x, y) if rows is None else (x[rows], y[rows])
+        score = np.asarray(x @ theta, theta.dtype)
+        out = x.T @ (1 / (1 + reference.exp(-score)) - y) + self.share * len(x) * theta
+        return np.asarray(out, theta.dtype)
+
+    def gradients(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
+        """The same for a flat batch of jobs, compiled."""
+        from fedsim.kernels import gradients
+
+        out = np.empty_like(theta)
+        flat, start = rows if rows is not None else (gradients.NO_ROWS, gradients.NO_START)
+        cast = theta.dtype.type
+        gradients.linear_model(
+            theta, self.x, self.y, self.offsets, clients, flat, start, True, cast(1), cast(self.share), out
+        )
+        return out
+
+    def potential(self, theta: Array) -> Array:
+        """-log posterior up to a constant, for every row of `theta` (replicas, d)."""
+        score = self.x @ theta.T
+        data = np.logaddexp(0, score) - self.y[:, None] * score
+        return np.asarray(data.sum(axis=0) + self.prior_precision / 2 * (theta**2).sum(axis=1))
+
+    def loss(self, theta: Array) -> Array:
+        """Mean log loss over all rows plus the prior's share, for every row of `theta`."""
+        return np.asarray(self.potential(theta) / len(self.x))
+
+    def predict(self, theta: Array) -> Array:
+        """Class probabilities of the test rows under one theta (d,): (rows, 2)."""
+        assert self.test is not None
+        p = 1 / (1 + reference.exp(np.asarray(-(self.test[0] @ theta), np.float64)))
+        return np.stack([1 - p, p], axis=-1)
+
+
+def _binary(name: str, y: Array) -> Array:
+    values = np.unique(y)
+    if np.isin(values, (0, 1)).all():
+        return y
+    if np.isin(values, (-1, 1)).all():
+        return (y + 1) / 2
+    raise InvalidInput(f"{name}: labels must be 0/1 or -1/+1, found {values[:5].tolist()}")

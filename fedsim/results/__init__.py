@@ -1,0 +1,184 @@
+"""What a run leaves behind: samples, one table per kind of fact, and a manifest; in memory or as a folder.
+
+Rounds count from 1. Replicas stop separately: `samples` is padded with NaN, `lengths` says where each one ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import InvalidInput, NotRecorded
+from fedsim.results.atomic import write_atomic
+from fedsim.results.environment import cpu_features, versions
+from fedsim.results.folder import load, save
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["METRICS", "ROUNDS", "Result", "cpu_features", "load", "versions", "write_atomic"]
+
+Array = npt.NDArray[Any]
+Axis = Literal["rounds", "seconds", "uplink_bits", "downlink_bits", "total_bits"]
+
+_COUNTS = ("selected", "arrived", "dropped", "late", "uplink_bits", "downlink_bits", "wasted_bits")
+ROUNDS = ("replica", "round", "opened_s", "closed_s", *_COUNTS)  # then one column per metric of a replica
+METRICS = ("round", "seconds", "uplink_bits", "downlink_bits")  # then one column per metric over replicas
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """One finished run. `rounds` has one row per replica and round, `metrics` one per evaluated round.
+
+    In `metrics`, `seconds` and the cumulative bits are medians over the replicas that reached the round.
+    """
+
+    samples: Array | None  # (recorded rounds, replicas, d): theta after the round
+    sample_rounds: Array  # (recorded rounds,): which round that was
+    lengths: Array  # (replicas,): recorded samples of each
+    stopped_by: tuple[str, ...]  # (replicas,): which budget ended it
+    rounds: pd.DataFrame
+    metrics: pd.DataFrame
+    clients: pd.DataFrame | None = None
+    events: pd.DataFrame | None = None
+    manifest: dict[str, Any] = field(default_factory=dict)
+    replicas: tuple[int, ...] = ()  # their indices; if empty, 0, 1, ...
+
+    def __post_init__(self) -> None:
+        count = len(self.stopped_by)
+        if not self.replicas:
+            object.__setattr__(self, "replicas", tuple(range(count)))
+        sizes = {"lengths": np.shape(self.lengths), "replicas": (len(self.replicas),)}
+        if self.samples is not None:
+            sizes["samples"] = self.samples.shape[1:2]
+            if self.samples.ndim != 3 or self.samples.shape[:1] != np.shape(self.sample_rounds):
+                raise InvalidInput(
+                    f"samples {self.samples.shape} must be (recorded rounds, replicas, d), "
+                    f"with one of the {np.size(self.sample_rounds)} sample_rounds for each"
+                )
+        if wrong := [name for name, size in sizes.items() if size != (count,)]:
+            raise InvalidInput(f"stopped_by names {count} replicas, {' and '.join(wrong)} another number")
+        for name, table, needed in (("rounds", self.rounds, ROUNDS), ("metrics", self.metrics, METRICS)):
+            if missing := [column for column in needed if column not in table.columns]:
+                raise InvalidInput(f"{name} lacks the columns {', '.join(missing)}")
+        for column in ("replica", "round", *_COUNTS):
+            if (dtype := self.rounds[column].dtype) != np.int64:
+                raise InvalidInput(
+                    f"rounds.{column} is {dtype}; it must be int64, so that no bit is rounded away"
+                )
+        if strangers := set(self.rounds["replica"].unique().tolist()) - set(self.replicas):
+            raise InvalidInput(f"rounds name the replicas {sorted(strangers)}; pass replicas= with all indices")
+
+    def curve(self, metric: str, against: Axis = "rounds") -> pd.DataFrame:
+        """A metric at every round where it was evaluated, as columns `[against, metric]`.
+
+        A metric of each replica gives its median over replicas, with `low` and `high` the 5 and 95 % quantiles,
+        against the median of what those replicas had spent.
+        """
+        if self._is_over_replicas(metric):
+            table = self.metrics[self.metrics[metric].notna()].sort_values("round")
+            x = self._median_spent(table, against)
+            return table[[metric]].assign(**{against: x})[[against, metric]].reset_index(drop=True)
+        by_round = self._evaluated(metric, against).groupby("round")
+        values = by_round["value"]
+        bands = {metric: values.median(), "low": values.quantile(0.05), "high": values.quantile(0.95)}
+        return by_round["x"].median().to_frame(against).assign(**bands).reset_index(drop=True)
+
+    def time_to(
+        self, metric: str, above: float | None = None, below: float | None = None, against: Axis = "seconds"
+    ) -> Any:
+        """What had been spent when a metric was first found at or above (at or below) a level.
+
+        For a metric over replicas a float, NaN if never. For a metric of each replica a Series over replicas,
+        infinity if never, so that the median over replicas stays right while fewer than half of them fail.
+        """
+        if (above is None) == (below is None):
+            raise InvalidInput(f"time_to({metric!r}): give exactly one of above= and below=")
+
+        def reached(values: Any) -> Any:
+            return values >= above if above is not None else values <= below
+
+        if self._is_over_replicas(metric):
+            curve = self.curve(metric, against)
+            there = curve.loc[reached(curve[metric]), against]
+            return float(there.iloc[0]) if len(there) else float("nan")
+        seen = self._evaluated(metric, against)
+        first = seen[reached(seen["value"])].groupby("replica")["x"].first().astype(np.float64)
+        return first.reindex(list(self.replicas), fill_value=np.inf).rename(against).rename_axis("replica")
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hex digits of the samples and the timeline, bit for bit; metrics only observe and are left out."""
+        from hashlib import blake2b
+
+        digest = blake2b(digest_size=8)
+        order = np.lexsort((self.rounds["round"], self.rounds["replica"]))
+        timeline = [self.rounds[column].to_numpy()[order] for column in ROUNDS]
+        for array in (self.sample_rounds, self.samples, *timeline):
+            if array is not None:
+                array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+                digest.update(f"{array.dtype.str}{array.shape}".encode())
+                digest.update(array.reshape(-1).view(np.uint8).data)
+        return digest.hexdigest()
+
+    def to_arviz(self) -> Any:
+        """ArviZ InferenceData of theta, chain = replica, draw = round, cut where the first replica stopped."""
+        try:
+            import arviz
+        except ImportError:
+            raise InvalidInput("to_arviz() needs ArviZ: pip install 'fedsim-systems[report]'") from None
+        draws = int(np.min(self.lengths, initial=len(self.sample_rounds)))
+        if self.samples is None or draws == 0:
+            raise NotRecorded(
+                "a replica recorded no samples; set Scenario(record=fs.Record(every=1, warmup=0))"
+            )
+        return arviz.from_dict(
+            posterior={"theta": self.samples[:draws].swapaxes(0, 1)},
+            coords={"chain": list(self.replicas), "draw": self.sample_rounds[:draws]},
+        )
+
+    def save(self, path: str | Path) -> Path:
+        """Write a folder that must not exist yet, whole or not at all; `load` reads it back."""
+        return save(self, path)
+
+    def _is_over_replicas(self, metric: str) -> bool:
+        over, each = self.metrics.columns.drop(list(METRICS)), self.rounds.columns.drop(list(ROUNDS))
+        if metric not in over and metric not in each:
+            raise NotRecorded(
+                f"metric {metric!r} was not evaluated (this run has: {', '.join([*over, *each]) or 'none'}); "
+                "add it to Scenario(metrics=...) and run again"
+            )
+        return metric in over
+
+    def _evaluated(self, metric: str, against: Axis) -> pd.DataFrame:
+        """replica, round, what was spent (`x`) and `value`, wherever a metric of each replica was evaluated."""
+        rounds = self.rounds.sort_values(["replica", "round"], ignore_index=True)
+        frame = rounds[["replica", "round"]].assign(x=_spent(rounds, against), value=rounds[metric])
+        return frame[frame["value"].notna()]
+
+    def _median_spent(self, table: pd.DataFrame, against: Axis) -> Array:
+        """The x axis of `metrics`. A sum of medians is no median, so total bits come from `rounds`."""
+        if against in ("rounds", *METRICS[1:]):
+            return np.asarray(table["round" if against == "rounds" else against])
+        rounds = self.rounds.sort_values(["replica", "round"], ignore_index=True)
+        return np.asarray(_spent(rounds, against).groupby(rounds["round"]).median().reindex(table["round"]))
+
+
+def _spent(rounds: pd.DataFrame, against: Axis) -> pd.Series:
+    """What each replica had spent by the end of each of the `rounds`, which are in order."""
+    if against == "rounds":
+        return rounds["round"]
+    if against == "seconds":
+        return rounds["closed_s"]
+    if against == "total_bits":
+        return (rounds["uplink_bits"] + rounds["downlink_bits"]).groupby(rounds["replica"]).cumsum()
+    if against in ("uplink_bits", "downlink_bits"):
+        return rounds.groupby("replica")[against].cumsum()
+    raise InvalidInput(
+        f"against = {against!r}; it must be rounds, seconds, uplink_bits, downlink_bits or total_bits"
+    )

@@ -1,0 +1,111 @@
+"""Files and folders that appear whole or not at all: a temporary name beside the place, fsync, rename."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from fedsim.errors import InvalidInput, RuntimeFailed
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_BAD_PLACE = (
+    errno.EACCES,
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+)
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A temporary sibling that becomes `path` if the body succeeds and disappears if it does not."""
+    if os.path.lexists(path):
+        raise _taken(path)
+    temporary = _sibling(path)
+    try:
+        with _explained(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.mkdir()
+            yield temporary
+            _sync_folder(temporary)
+            _rename_folder(temporary, path)
+            _sync_folder(path.parent)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def write_atomic(path: str | Path, data: bytes) -> None:
+    """Replace the file `path` by `data`: readers and crashes see the old bytes or the new, never a mixture."""
+    path = Path(path).absolute()
+    temporary = _sibling(path)
+    try:
+        with _explained(path):
+            with durable(temporary) as file:
+                file.write(data)
+            temporary.replace(path)
+            _sync_folder(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def durable(path: Path) -> Iterator[IO[bytes]]:
+    """A new file that is on the disk, not merely on its way there, when the body is done."""
+    with path.open("xb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sibling(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}-{time.time_ns()}.tmp")
+
+
+def _taken(path: Path) -> InvalidInput:
+    return InvalidInput(f"{path} already exists; choose another --out or remove it")
+
+
+def _rename_folder(temporary: Path, path: Path) -> None:
+    try:
+        temporary.rename(path)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):  # somebody else was faster
+            raise _taken(path) from error
+        raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names in `folder` survive a crash."""
+    if os.name == "nt":
+        return  # Windows opens no folders
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn what the operating system says into one sentence about `path`."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if error.errno in _NO_ROOM:
+            raise RuntimeFailed(f"no room to write {path} ({reason}); free some and run again") from error
+        if error.errno in _BAD_PLACE:
+            raise InvalidInput(f"cannot write {path} ({reason}); choose a place that can be written") from error
+        raise RuntimeFailed(f"writing {path} failed ({reason})") from error

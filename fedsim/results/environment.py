@@ -1,0 +1,38 @@
+"""What the bits of a run depend on besides the scenario: package versions and CPU features."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+
+_PACKAGES = (
+    "fedsim-systems",
+    "numpy",
+    "numba",
+    "llvmlite",
+    "scipy",
+    "pandas",
+    "pyarrow",
+    "networkx",
+    "simpy",
+    "ray",
+    "cupy-cuda12x",
+)
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that are installed, read without importing them."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def cpu_features() -> list[str]:
+    """The vector instructions that NumPy found, sorted; compiled kernels round alike where these are equal."""
+    from numpy._core._multiarray_umath import __cpu_features__  # type: ignore[import-not-found]
+
+    return sorted(name for name, present in __cpu_features__.items() if present)

@@ -1,0 +1,84 @@
+"""Jobs on this process's own threads: the embedded default, no cluster and nothing to start."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from fedsim import kernels
+from fedsim.errors import InvalidInput
+from fedsim.runtime.jobs import Batch, Reply, Setting
+from fedsim.runtime.worker import Worker
+
+SMALL = 50_000  # numbers to update below which a hop to another thread costs more than it saves
+
+
+@dataclass(frozen=True)
+class Inline:
+    """Run jobs here, on `threads` threads (default: all cores), `chunk` jobs at a time (default: by their number).
+
+    Neither changes a bit of any result. `backend`: "auto" or "cpu" (Numba), "cuda" (CuPy), "numpy" (the slow reference).
+    """
+
+    threads: int | None = None
+    chunk: int | None = None
+    backend: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("threads", "chunk"):
+            value = getattr(self, name)
+            if value is not None and (int(value) != value or value < 1):
+                raise InvalidInput(f"Inline({name}={value}): ask for a whole number of at least 1")
+        if self.backend not in ("auto", "cpu", "cuda", "numpy"):
+            raise InvalidInput(f"Inline(backend={self.backend!r}): choose 'auto', 'cpu', 'cuda' or 'numpy'")
+
+    def kernels(self) -> Any:
+        """The backend module; asking for CUDA without a device fails here, before anything starts."""
+        return kernels.backend(self.backend)
+
+    def open(self, algorithm: Any, setting: Setting) -> InlineSession:
+        """Threads and compiled kernels for one run."""
+        return InlineSession(self, Worker(algorithm, setting))
+
+    def describe(self) -> str:
+        threads = self.threads or os.cpu_count() or 1
+        return f"inline {threads} thread{'s' * (threads > 1)}" + (f", {self.backend}" if self.backend != "auto" else "")
+
+
+class InlineSession:
+    """A run's threads. Chunks come back in whatever order; replies are put together in the batch's."""
+
+    def __init__(self, runtime: Inline, worker: Worker) -> None:
+        self.worker, self.chunk = worker, runtime.chunk
+        self.threads = runtime.threads or os.cpu_count() or 1
+        self._pool = ThreadPoolExecutor(self.threads, "fedsim") if self.threads > 1 else None
+
+    async def submit(self, batch: Batch, work: float = 1.0) -> Reply:
+        """All replies of the batch; `work` is local steps per job, to judge whether a hop pays."""
+        size = self.chunk or self._share(len(batch))
+        if len(batch) <= size and self._small(batch, work):
+            return self.worker.compute(batch)
+        parts = [batch.part(slice(at, at + size)) for at in range(0, len(batch), size)]
+        if self._pool is None:
+            return Reply.join([self.worker.compute(part) for part in parts])
+        loop = asyncio.get_running_loop()
+        running = [loop.run_in_executor(self._pool, self.worker.compute, part) for part in parts]
+        try:
+            return Reply.join(list(await asyncio.gather(*running)))
+        finally:
+            for future in running:
+                future.cancel()
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def _share(self, jobs: int) -> int:
+        pieces = self.threads if jobs < 64 * self.threads else 4 * self.threads
+        return max(1, -(-jobs // pieces)) if self.threads > 1 else max(1, jobs)
+
+    def _small(self, batch: Batch, work: float) -> bool:
+        return self._pool is None or len(batch) * work * self.worker.setting.problem.dim < SMALL

@@ -1,0 +1,177 @@
+"""A job is one client's work in one round of one replica; a batch is many of them in flat arrays.
+
+An algorithm's `client(job, message, memory)` is written once and runs at two ranks. At rank one `job` is a single job
+and arrays are (d,). With `batched = True` the same body receives a whole batch: arrays gain a leading jobs axis,
+`job.weight` becomes (jobs, 1), and every method returns one row per job.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.rng import Stream
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Jobs of one round number, ready to run. A broadcast is held once, not once a job."""
+
+    round: int
+    replica: Array  # (jobs,) replica numbers: part of every noise key
+    client: Array  # (jobs,)
+    visit: Array  # (jobs,) 0 unless a client starts twice from the same model version
+    message: dict[str, Array]  # (versions, ...)
+    version: Array  # (jobs,) the row of `message` that a job starts from
+    memory: dict[str, Array] = field(default_factory=dict)  # (jobs, ...)
+
+    def __len__(self) -> int:
+        return len(self.client)
+
+    def part(self, chosen: slice | Array) -> Batch:
+        """The chosen jobs alone."""
+        memory = {name: m[chosen] for name, m in self.memory.items()}
+        return Batch(
+            self.round, self.replica[chosen], self.client[chosen], self.visit[chosen], self.message,
+            self.version[chosen], memory,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a batch produced: decoded values, exact bits on the wire, and the memory to commit if it is folded."""
+
+    values: dict[str, Array]  # (jobs, ...)
+    bits: Array  # int64 (jobs,)
+    memory: dict[str, Array]
+
+    def part(self, chosen: Array) -> Reply:
+        """The chosen jobs' replies alone."""
+        return Reply(
+            {name: v[chosen] for name, v in self.values.items()},
+            self.bits[chosen],
+            {name: m[chosen] for name, m in self.memory.items()},
+        )
+
+    @staticmethod
+    def join(parts: list[Reply]) -> Reply:
+        """Replies of consecutive chunks as one."""
+        if len(parts) == 1:
+            return parts[0]
+        return Reply(
+            {name: np.concatenate([p.values[name] for p in parts]) for name in parts[0].values},
+            np.concatenate([p.bits for p in parts]),
+            {name: np.concatenate([p.memory[name] for p in parts]) for name in parts[0].memory},
+        )
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A vector that went through a codec: what the server will decode, and its length on the wire."""
+
+    value: Array
+    bits: Any
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all jobs of a run have in common."""
+
+    problem: Any
+    weights: Array  # p_c, (clients,)
+    seed: int
+    dtype: np.dtype[Any]
+    backend: Any
+
+
+class Job:
+    """What `client` sees of its job, or, stacked, of a batch of them."""
+
+    def __init__(self, setting: Setting, batch: Batch, single: bool) -> None:
+        self._setting, self._batch, self._single = setting, batch, single
+        self.round = batch.round
+        self.client: Any = int(batch.client[0]) if single else batch.client
+        self.replica: Any = int(batch.replica[0]) if single else batch.replica
+        weight = setting.weights[batch.client].astype(setting.dtype, copy=False)
+        self.weight: Any = weight[0] if single else weight[:, None]
+        sizes = setting.problem.sizes[batch.client]
+        self.size: Any = int(sizes[0]) if single else sizes[:, None]
+
+    def gradient(self, theta: Array, step: int, batch_size: Any = None) -> Array:
+        """The gradient of the client's summed loss at `theta`: all its rows, or a fresh minibatch scaled up.
+
+        Two calls with the same `step` use the same rows, as control variates need.
+        """
+        rows, scale = self._rows(batch_size, step)
+        theta = self._up(theta)
+        out = self._setting.backend.gradients(self._setting.problem, theta, self._batch.client, rows)
+        return self._down(out if scale is None else scale * out)
+
+    def normal(self, step: int) -> Array:
+        """Private standard normals of this job, one per coordinate."""
+        return self._normal(self.noise_key, step)
+
+    def shared_normal(self, step: int) -> Array:
+        """Standard normals that all clients of the replica have in common (a common seed, nothing sent)."""
+        return self._normal(self.shared_key, step)
+
+    def encode(self, codec: Any, value: Array, lane: int = 0) -> Encoded:
+        """`value` as the server will decode it, with its exact bits; `lane` tells several vectors apart."""
+        keys = self._keys(Stream.CODEC, self._batch.client, visit=self._batch.visit * 8 + lane)
+        decoded, bits = codec.quantise(self._up(value), keys)
+        return Encoded(self._down(decoded), int(bits[0]) if self._single else bits)
+
+    @cached_property
+    def noise_key(self) -> Array:
+        return self._keys(Stream.NOISE, self._batch.client)
+
+    @cached_property
+    def shared_key(self) -> Array:
+        return self._keys(Stream.SHARED, 0, visit=0)
+
+    def _keys(self, stream: Stream, client: Any, visit: Any = None) -> Array:
+        b = self._batch
+        visit = b.visit if visit is None else visit
+        return np.asarray(
+            self._setting.backend.keys(
+                self._setting.seed, stream, replica=b.replica, client=client, round=b.round, visit=visit
+            )
+        )
+
+    def _normal(self, key: Array, step: int) -> Array:
+        s = self._setting
+        return self._down(s.backend.normal(key, s.problem.dim, step, s.dtype))
+
+    def _rows(self, batch_size: Any, step: int) -> tuple[tuple[Array, Array] | None, Array | None]:
+        if batch_size is None:
+            return None, None
+        sizes = self._setting.problem.sizes[self._batch.client]
+        m = rows_per_batch(batch_size, sizes, self._batch.client)
+        start = np.concatenate([[0], np.cumsum(m)])
+        key = self._keys(Stream.BATCH, self._batch.client)
+        rows = self._setting.backend.choose_rows(key, sizes, start, step)
+        return (rows, start), (sizes / m).astype(self._setting.dtype)[:, None]
+
+    def _up(self, value: Array) -> Array:
+        return value[None] if self._single else value
+
+    def _down(self, value: Array) -> Array:
+        return value[0] if self._single else value
+
+
+def rows_per_batch(batch_size: Any, sizes: Array, clients: Array) -> Array:
+    """How many rows a minibatch has: an int, a fraction (rounded down, at least 1) or one per client; at most n_c."""
+    if isinstance(batch_size, (float, np.floating)) and batch_size < 1:
+        m = np.maximum(1, np.floor(batch_size * sizes).astype(np.int64))
+    elif np.ndim(batch_size) == 0:
+        m = np.full(len(sizes), int(batch_size), np.int64)
+    else:
+        m = np.asarray(batch_size, np.int64)[clients]
+    return np.minimum(m, sizes)
+

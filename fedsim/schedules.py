@@ -1,0 +1,87 @@
+"""Step sizes as functions of the global local-step index t = round * local_steps + step.
+
+Wherever an algorithm takes a `step_size`, a plain number, one of these, or any function of t will do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fedsim.errors import InvalidInput
+
+StepSize = float | Callable[[int], float]
+
+
+@dataclass(frozen=True)
+class Constant:
+    value: float
+
+    def __call__(self, t: int) -> float:
+        return self.value
+
+
+@dataclass(frozen=True)
+class InverseTime:
+    a: float
+    b: float
+
+    def __call__(self, t: int) -> float:
+        return self.a / (t + self.b)
+
+
+@dataclass(frozen=True)
+class PerRound:
+    eta0: float
+    every: float
+    per_round = True  # evaluated at the round's first step, then held
+
+    def __call__(self, t: int) -> float:
+        return self.eta0 / (1 + t / self.every)
+
+
+def constant(value: float) -> Constant:
+    """The same step size for ever."""
+    return Constant(_positive("constant", value))
+
+
+def inverse_time(a: float, b: float) -> InverseTime:
+    """a / (t + b)."""
+    return InverseTime(_positive("inverse_time", a), _positive("inverse_time", b))
+
+
+def per_round(eta0: float, every: float) -> PerRound:
+    """eta0 / (1 + t / every) with t the first step of the round: constant inside a round (private FedPAQ)."""
+    return PerRound(_positive("per_round", eta0), _positive("per_round", every))
+
+
+def strongly_convex(smoothness: float, convexity: float) -> InverseTime:
+    """1 / (2 L + m t / 12), the varying step size of FA-LD's theorem 5.8, for L-smooth, m-convex potentials."""
+    if not 0 < convexity <= smoothness:
+        raise InvalidInput(
+            f"schedules.strongly_convex({smoothness}, {convexity}): needs 0 < convexity <= smoothness"
+        )
+    return InverseTime(12 / convexity, 24 * smoothness / convexity)
+
+
+def step_at(step_size: StepSize, round: int, local_steps: int, step: int) -> float:
+    """The step size of one local step of one round."""
+    if not callable(step_size):
+        return float(step_size)
+    start = round * local_steps
+    eta = float(step_size(start if getattr(step_size, "per_round", False) else start + step))
+    if not (math.isfinite(eta) and eta > 0):
+        raise InvalidInput(f"step_size({start + step}) = {eta}: a schedule must return positive numbers")
+    return eta
+
+
+def steps_of(step_size: StepSize, round: int, local_steps: int) -> list[float]:
+    """All step sizes of one round."""
+    return [step_at(step_size, round, local_steps, k) for k in range(local_steps)]
+
+
+def _positive(where: str, value: float) -> float:
+    if not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
+        raise InvalidInput(f"{where}={value}: must be a positive number")
+    return float(value)
