@@ -30,20 +30,23 @@ class Links(NamedTuple):
     """One row per link."""
 
     capacity: Array  # bits per second
-    scale: Array  # units per bit in which the link is divided up
+    scale: Array  # units per bit per second in which it is divided up
     users: Array  # busy bundles on it
-    first: Array  # first hop of its list of bundles, -1: none
-    stamp: Array  # the latest refresh that came across it
-    number: Array  # its number among the trunks of that refresh
+    known: Array  # bundles, busy or not
+    list: Array  # where the list of the busy ones begins
+    room: Array  # how many it can hold
+    listed: Array  # how many it holds
+    stamp: Array  # the latest refresh that came across it, and in that refresh:
+    left: Array  # units not yet given away
+    flows: Array  # not yet fixed
 
 
 class Hops(NamedTuple):
-    """One row per link of every bundle's route, and in the list of that link's bundles."""
+    """One row per link of every bundle's route."""
 
     link: Array
     bundle: Array
-    before: Array
-    after: Array
+    place: Array  # where it is in that link's list
 
 
 class Bundles(NamedTuple):
@@ -56,7 +59,10 @@ class Bundles(NamedTuple):
     since: Array  # when the clock was last read
     served: Array  # what it said then
     mark: Array  # what it will say when the next flow is over
-    stamp: Array  # the latest refresh of its rate
+    stamp: Array  # the latest refresh of its rate, and in that refresh:
+    fixed: Array  # the same if the rate is known
+    cap: Array  # what its own links allow
+    next: Array  # the new rate
 
 
 def finish_times(
@@ -92,10 +98,9 @@ class Flows:
                 f"link {link} has capacity {capacities[link]} bit/s: give a positive number or inf"
             )
         n = len(capacities)
-        self._links = Links(capacities, np.array([_scale(c) for c in capacities.tolist()]), *_integers(4, n))
-        self._links.first.fill(-1)
-        self._hops = Hops(*_integers(4, 16))
-        self._bundles = Bundles(*_integers(3, 8), *np.zeros((4, 8)), *_integers(1, 8))
+        self._links = Links(capacities, np.array([_scale(c) for c in capacities.tolist()]), *_integers(8, n))
+        self._hops, self._lists = Hops(*_integers(3, 16)), np.zeros(0, np.int64)
+        self._bundles = Bundles(*_integers(3, 8), *np.zeros((4, 8)), *_integers(2, 8), *np.zeros((2, 8)))
         self._bundle_of: dict[tuple[int, ...], int] = {}
         self._routes: list[tuple[int, ...]] = []
         self._marks: list[list[tuple[float, int]]] = []  # per bundle a heap of (mark, flow)
@@ -256,10 +261,12 @@ class Flows:
         if crowded:
             from fedsim.kernels.sharing import refresh
 
+            if (self._links.known > self._links.room).any():
+                self._lay_out()
             toggled, seeds = np.array(list(self._toggled), np.int64), np.array(crowded)
             self._toggled.clear()
             ends, stops, due = refresh(
-                self._now, self._serial, toggled, seeds, self._links, self._hops, self._bundles
+                self._now, self._serial, toggled, seeds, self._links, self._hops, self._bundles, self._lists
             )
             begin, names = 0, due.tolist()
             for end, stop in zip(ends.tolist(), stops.tolist(), strict=True):
@@ -299,10 +306,20 @@ class Flows:
             self._view()
         self._bundles.hop[b], self._bundles.hops[b] = hop, len(links)
         self._hops.link[hop : self._hop], self._hops.bundle[hop : self._hop] = links, b
+        self._links.known[list(links)] += 1
         self._bundle_of[links] = b
         self._routes.append(links)
         self._marks.append([])
         return b
+
+    def _lay_out(self) -> None:
+        """Give every link's list twice the room it needs for the bundles known so far."""
+        links = self._links
+        links.room[:] = 2 * links.known + 2
+        links.list[:] = np.cumsum(links.room) - links.room
+        links.listed[:] = 0
+        self._lists = np.zeros(links.room.sum(), np.int64)
+        self._toggled = {b for b, count in enumerate(self._count) if count}
 
     def _view(self) -> None:
         """Plain Python numbers out of the columns: faster to read and write one at a time than array elements."""

@@ -18,12 +18,17 @@ class Judge:
     """Holds the target law and the running predictive average, and fills the metric columns."""
 
     def __init__(self, scenario: Any, recorder: Recorder) -> None:
-        self.metrics = [metrics.resolve(m) for m in scenario.metrics]
+        probe = np.repeat(scenario.start[None], len(recorder.replicas), 0)
+        self.metrics = [metrics.resolve(m, probe) for m in scenario.metrics]
         self.problem, self.recorder = scenario.problem, recorder
         self.temperature = getattr(scenario.algorithm, "temperature", 1.0)
         self.theta = np.empty((len(recorder.replicas), recorder.dim), recorder.dtype)
         self._predicted: Array | None = None  # (replicas, rows, classes), summed over the samples seen
         self._seen = 0
+
+    def check(self, start: Array) -> None:
+        """Evaluate everything once on the initial states: a metric that cannot work is refused before the run."""
+        self.after(np.arange(len(self.theta)), start)
 
     @property
     def history(self) -> Array:

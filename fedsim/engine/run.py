@@ -60,6 +60,7 @@ class Run:
         self.memory = self._memory()
         self.recorder = Recorder(scenario.record, self.replicas, self.problem.dim, setting.dtype)
         self.judge = Judge(scenario, self.recorder)
+        self.judge.check(self.state["theta"])
         self.spent = {name: np.zeros(len(self.replicas), np.int64) for name in SPENT}
         self.stopped_by = [""] * len(self.replicas)
         self.observers = tuple(observers)

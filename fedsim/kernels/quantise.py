@@ -63,22 +63,37 @@ def _columns(typing: Any, v: Any) -> Any:
 
 
 @inline
-def wire_norm(v):
-    """The Euclidean norm rounded up to float32, as a float64; inf or NaN if no finite float32 is large enough."""
+def _sum_of_squares(v):
     c0, c1, c2, c3, c4, c5, c6, c7 = _columns(v)
     total = ((c0 + c4) + (c1 + c5)) + ((c2 + c6) + (c3 + c7))
     for j in range(v.shape[0] // 8 * 8, v.shape[0]):
         x = f64(v[j])
         total += x * x
+    return total
+
+
+@inline
+def _root_rounded_up(total):
     norm = np.sqrt(total)
     rounded = f32(norm)
-    if f64(rounded) < norm:
-        rounded = as_float(i32(as_int(rounded) + i32(1)))
-    if rounded == f32(0):
-        for j in range(v.shape[0]):
-            if v[j] != 0:  # its square underflowed
-                return TINY
-    return f64(rounded)
+    above = as_float(i32(as_int(rounded) + i32(1)))
+    return f64(above) if f64(rounded) < norm else f64(rounded)
+
+
+@inline
+def _vanished(v):
+    """Whether v is not zero although the sum of its squares is."""
+    for j in range(v.shape[0]):
+        if v[j] != 0:
+            return True
+    return False
+
+
+@inline
+def wire_norm(v):
+    """The Euclidean norm rounded up to float32, as a float64; inf or NaN if no finite float32 is large enough."""
+    norm = _root_rounded_up(_sum_of_squares(v))
+    return TINY if norm == 0.0 and _vanished(v) else norm
 
 
 @inline
@@ -90,11 +105,9 @@ def fill_row(k0, k1, k2, k3, blocks, words):
 
 
 @inline
-def round_row(v, norm, levels, words, out, keep):
+def round_row(v, scale, unit, levels, words, out, keep):
     """What arrives of v into `out`; with `keep` (a literal) the absolute levels replace their random words."""
     top = f64(levels)
-    unit = norm / top
-    scale = top / norm if norm > 0.0 else 0.0
     for j in range(v.shape[0]):
         x = f64(v[j])
         u = as_float(i64(u64(words[j]) | ONE_AT_2_32)) - TO_UNIT  # (word + 1/2) / 2**32
@@ -111,64 +124,112 @@ def quantise_row(v, k0, k1, k2, k3, levels, words, out, keep):
     norm = wire_norm(v)
     if norm <= LARGEST:
         fill_row(k0, k1, k2, k3, (v.shape[0] + 3) // 4, words)
-        round_row(v, norm, levels, words, out, keep)
+        scale = levels / norm if norm > 0.0 else 0.0
+        round_row(v, scale, norm / levels, levels, words, out, keep)
     return norm
 
 
 @inline
-def _log2(k):
-    return (as_int(f64(k)) >> i64(52)) - i64(1023)
+def _codes_length(numbers, plus, largest, growth):
+    """Bits of the codes of all numbers + plus, a zero having none.
+
+    A code grows only where its number reaches 1, 2, 4, 8, ...: so count how many numbers reach each.
+    """
+    bits, power = i64(0), i64(1)
+    for m in range(growth.shape[0]):
+        if power > largest:
+            break
+        least, count = u32(power - plus), u32(0)
+        for j in range(numbers.shape[0]):
+            count = u32(count + u32(numbers[j] >= least))
+        if count == u32(0):
+            break
+        bits += growth[m] * i64(count)
+        power *= 2
+    return bits
 
 
 @inline
-def elias_row(sizes, lengths, form):
-    """Exact length of a row's absolute levels in Elias coding, without the norm, free of branches."""
-    sparse, dense, last = i64(0), i64(0), i64(-1)
-    for j in range(sizes.shape[0]):
-        size = i64(sizes[j])
-        there = size > i64(0)
-        entry = lengths[_log2(i64(j) - last)] + lengths[_log2(size | i64(not there))] + i64(1)
-        sparse += entry if there else i64(0)
-        dense += lengths[_log2(size + i64(1))] + i64(there)
-        last = i64(j) if there else last
-    if form == SPARSE:
-        return sparse
-    return dense if form == DENSE else min(sparse, dense)
+def elias_row(sizes, levels, growth, form, gaps):
+    """Exact length of a row's absolute levels in Elias coding, without the norm; `gaps` is scratch for d numbers."""
+    d, last, there = sizes.shape[0], i64(-1), i64(0)
+    for j in range(d):
+        gaps[j] = u32(i64(j) - last) if sizes[j] > u32(0) else u32(0)
+        there += i64(sizes[j] > u32(0))
+        last = i64(j) if sizes[j] > u32(0) else last
+    sparse, dense = there, there
+    if form != DENSE:
+        sparse += _codes_length(gaps, 0, d, growth) + _codes_length(sizes, 0, levels, growth)
+    if form != SPARSE:
+        dense += _codes_length(sizes, 1, levels + 1, growth)
+    if form == AUTO:
+        return min(sparse, dense)
+    return dense if form == DENSE else sparse
 
 
 # --- A batch of rows -------------------------------------------------------------------------------
 
 
 @jit
-def _quantise(values, keys, levels, lengths, form, out, bits):
+def _fill_lanes(block, k0, k1, k2, k3, low, high):
+    """The four words of one block, two by two; lanes are rows."""
+    for i in range(low.shape[0]):
+        w0, w1, w2, w3 = philox(block, u32(0), k2[i], k3[i], k0[i], k1[i])
+        low[i], high[i] = u64(w0) | (u64(w1) << u64(32)), u64(w2) | (u64(w3) << u64(32))
+
+
+@jit
+def _fill_tile(keys, blocks, words, planes, pairs):
+    """Words of every row: whole groups of blocks with blocks in the lanes, what is left over with rows in them."""
+    rows, whole = keys.shape[0], blocks // 4 * 4
+    for i in range(rows):
+        k = keys[i]
+        planes[0, i], planes[1, i], planes[2, i], planes[3, i] = k[0], k[1], k[2], k[3]
+        fill_row(k[0], k[1], k[2], k[3], whole, words[i])
+    couples = words.view(np.uint64)
+    for b in range(whole, blocks):
+        _fill_lanes(u32(b), planes[0], planes[1], planes[2], planes[3], pairs[0, :rows], pairs[1])
+        for i in range(rows):
+            couples[i, 2 * b], couples[i, 2 * b + 1] = pairs[0, i], pairs[1, i]
+
+
+@jit
+def _quantise(values, keys, levels, growth, form, out, bits):
     n, d = values.shape
     blocks = (d + 3) // 4
     tile = min(TILE, max(1, WORDS // (4 * blocks)))
-    words, norm = np.empty((tile, 4 * blocks), np.uint32), np.empty(tile)
+    words, gaps = np.empty((tile, 4 * blocks), np.uint32), np.empty(d, np.uint32)
+    planes, pairs = np.empty((4, tile), np.uint32), np.empty((2, tile), np.uint64)
+    norm, scale, unit, top = np.empty(tile), np.empty(tile), np.empty(tile), f64(levels)
     for first in range(0, n, tile):
         rows = min(tile, n - first)
+        _fill_tile(keys[first : first + rows], blocks, words, planes, pairs)
         for i in range(rows):
-            norm[i] = wire_norm(values[first + i])
+            norm[i] = _sum_of_squares(values[first + i])
         for i in range(rows):
-            key = keys[first + i]
-            fill_row(key[0], key[1], key[2], key[3], blocks, words[i])
+            norm[i] = _root_rounded_up(norm[i])
         for i in range(rows):
-            v, w, o = values[first + i], words[i], out[first + i]
-            if not norm[i] <= LARGEST:
-                bits[first + i] = -1
-            elif form == FIXED:
-                round_row(v, norm[i], levels, w, o, False)
-                bits[first + i] = 32 + d * lengths[0]
-            else:
-                round_row(v, norm[i], levels, w, o, True)
-                bits[first + i] = 32 + elias_row(w[:d], lengths, form)
+            if norm[i] == 0.0 and _vanished(values[first + i]):
+                norm[i] = TINY
+            bits[first + i] = 32 + d * growth[0] if norm[i] <= LARGEST else -1
+        for i in range(rows):
+            scale[i] = top / norm[i] if norm[i] > 0.0 else 0.0
+            unit[i] = norm[i] / top
+        if form == FIXED:
+            for i in range(rows):
+                round_row(values[first + i], scale[i], unit[i], levels, words[i], out[first + i], False)
+        else:
+            for i in range(rows):
+                if bits[first + i] >= 0:
+                    round_row(values[first + i], scale[i], unit[i], levels, words[i], out[first + i], True)
+                    bits[first + i] = 32 + elias_row(words[i, :d], levels, growth, form, gaps)
 
 
 def quantise(values: Array, keys: Array, levels: int, code: str | None, form: str = "auto") -> tuple[Array, Array]:
     """The compiled twin of `quantise_reference.quantise`: same arguments, same bits."""
     values = np.ascontiguousarray(values)
     out, bits = np.full_like(values, np.nan), np.empty(len(values), np.int64)
-    lengths = np.array([1 + levels.bit_length()]) if code is None else lengths_by_log2(code)
+    growth = np.array([1 + levels.bit_length()]) if code is None else np.diff(lengths_by_log2(code), prepend=0)
     form_id = FIXED if code is None else FORMS[form]
-    _quantise(values, np.ascontiguousarray(keys), levels, lengths, form_id, out, bits)
+    _quantise(values, np.ascontiguousarray(keys), levels, growth, form_id, out, bits)
     return out, bits

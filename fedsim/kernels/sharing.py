@@ -1,10 +1,11 @@
 """Max-min fair rates of the bundles that an event touches, compiled. `fedsim.flows` says what a bundle is.
 
-Rates come from progressive filling in rounds. Every busy link offers its unfixed flows an equal part of what is
-left of it; a bundle is fixed at the smallest offer on its route as soon as no later round can change that offer.
+Progressive filling: of all links, the one that can offer its flows least is next; whoever on it has not been fixed
+yet is fixed at that offer, and takes that much away from the other links on its route, whose offers can only rise.
 
-What is left of a link is counted in whole numbers, units of 2**-61 of its capacity or finer: whole numbers add
-up to the same sum in any order, so the rates do not depend on the order in which flows were started.
+What is left of a link is counted in whole numbers, units of 2**-60 of its capacity or finer. Whole numbers add up
+to the same sum in any order, and equal offers are taken in the order of the links' numbers, so the rates are a
+function of who is under way: neither the order in which flows were started nor what happened before can be seen.
 """
 
 from __future__ import annotations
@@ -16,43 +17,38 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-jit = nb.njit(nogil=True, cache=True, error_model="numpy")
+jit: Any = nb.njit(nogil=True, cache=True, error_model="numpy")
 
 
 @jit
 def refresh(
-    now: float, serial: int, toggled: Array, seeds: Array, links: Any, hops: Any, bundles: Any
+    now: float, serial: int, toggled: Array, seeds: Array, links: Any, hops: Any, bundles: Any, lists: Array
 ) -> tuple[Array, Array, Array]:
-    """New rates for every bundle connected to the `seeds` through links that two bundles use.
+    """New rates for every bundle that is connected to the `seeds` through links that two bundles use.
 
     `toggled` are the bundles that became busy or idle since the last call. Returns, for each connected component,
-    when its next flow ends and where its bundles stop in the third array, which names the bundles that end then.
+    when its next flow ends, and where its bundles stop in the third array, which names the bundles that end then.
     """
     for b in toggled:
-        _list(b, hops, links, bundles)
+        _list(b, links, hops, bundles, lists)
     size = len(bundles.flows)
-    members, cap, rate, end = np.empty(size, np.int64), np.empty(size), np.empty(size), np.empty(size)
-    first, trunk = np.empty(size + 1, np.int64), np.empty(len(hops.link), np.int64)
-    left, flows = np.empty(len(hops.link), np.int64), np.empty(len(hops.link), np.int64)
-    scale = np.empty(len(hops.link))
+    members, trunks, end = np.empty(size, np.int64), np.empty(len(links.capacity), np.int64), np.empty(size)
     ends, stops, due = np.empty(size), np.empty(size, np.int64), np.empty(size, np.int64)
     components, named = 0, 0
     for seed in seeds:
-        alive = bundles.flows[seed] > 0
-        for h in range(bundles.hop[seed], bundles.hop[seed] + (1 if alive else bundles.hops[seed])):
+        busy = bundles.flows[seed] > 0
+        for h in range(bundles.hop[seed], bundles.hop[seed] + (1 if busy else bundles.hops[seed])):
             start = seed
-            if not alive:  # it left: whoever remains on its links is affected
+            if not busy:  # it left: whoever remains on its links is affected
                 bundles.stamp[seed] = serial
-                if links.first[hops.link[h]] < 0:
+                if links.listed[hops.link[h]] == 0:
                     continue
-                start = hops.bundle[links.first[hops.link[h]]]
+                start = hops.bundle[lists[links.list[hops.link[h]]]]
             if bundles.stamp[start] == serial:
                 continue
-            found, trunks = _component(
-                start, serial, links, hops, bundles, members, cap, first, trunk, left, flows, scale
-            )
-            _fill(found, trunks, members, cap, first, trunk, left, flows, scale, bundles, rate)
-            ends[components] = _wind(now, members[:found], rate, bundles, end)
+            found, joined = _component(start, serial, links, hops, bundles, lists, members, trunks)
+            _fill(serial, trunks[:joined], links, hops, bundles, lists)
+            ends[components] = _wind(now, members[:found], bundles, end)
             for i in range(found):
                 if end[i] == ends[components]:
                     due[named] = members[i]
@@ -63,125 +59,153 @@ def refresh(
 
 
 @jit
-def _list(b: int, hops: Any, links: Any, bundles: Any) -> None:
+def _list(b: int, links: Any, hops: Any, bundles: Any, lists: Array) -> None:
     """Enter a busy bundle in its links' lists, take an idle one out."""
     for h in range(bundles.hop[b], bundles.hop[b] + bundles.hops[b]):
         link = hops.link[h]
         if bundles.flows[b] > 0:
-            after = links.first[link]
-            hops.before[h], hops.after[h] = -1, after
-            links.first[link] = h
-            if after >= 0:
-                hops.before[after] = h
-        else:
-            before, after = hops.before[h], hops.after[h]
-            if before >= 0:
-                hops.after[before] = after
-            else:
-                links.first[link] = after
-            if after >= 0:
-                hops.before[after] = before
+            lists[links.list[link] + links.listed[link]] = h
+            hops.place[h] = links.listed[link]
+            links.listed[link] += 1
+        else:  # the last of the list takes its place
+            links.listed[link] -= 1
+            last = lists[links.list[link] + links.listed[link]]
+            lists[links.list[link] + hops.place[h]] = last
+            hops.place[last] = hops.place[h]
 
 
 @jit
 def _component(
-    start: int, serial: int, links: Any, hops: Any, bundles: Any,
-    members: Array, cap: Array, first: Array, trunk: Array, left: Array, flows: Array, scale: Array,
-) -> tuple[int, int]:  # fmt: skip
-    """Find the bundles connected to `start`, and number the links that connect them (trunks) from 0.
+    start: int, serial: int, links: Any, hops: Any, bundles: Any, lists: Array, members: Array, trunks: Array
+) -> tuple[int, int]:
+    """Find the bundles connected to `start` and the links that connect them, the trunks.
 
     A link that one bundle has to itself is no trunk but a cap on that bundle. An ideal link is neither.
     """
-    found, trunks, used = 1, 0, 0
+    found, joined = 1, 0
     members[0] = start
     bundles.stamp[start] = serial
     i = 0
     while i < found:
         b = members[i]
-        cap[i] = np.inf
-        first[i] = used
+        cap = np.inf
         for h in range(bundles.hop[b], bundles.hop[b] + bundles.hops[b]):
             link = hops.link[h]
-            if links.capacity[link] == np.inf:
+            if links.listed[link] == 1:
+                cap = min(cap, links.capacity[link] / bundles.flows[b])
                 continue
-            if links.users[link] == 1:
-                cap[i] = min(cap[i], links.capacity[link] / bundles.flows[b])
+            if links.capacity[link] == np.inf:
                 continue
             if links.stamp[link] != serial:
                 links.stamp[link] = serial
-                links.number[link] = trunks
-                scale[trunks] = links.scale[link]
-                left[trunks] = np.int64(links.capacity[link] * links.scale[link])
-                flows[trunks] = 0
-                trunks += 1
-                other = links.first[link]
-                while other >= 0:
-                    o = hops.bundle[other]
-                    if bundles.stamp[o] != serial:
-                        bundles.stamp[o] = serial
-                        members[found] = o
+                links.left[link] = np.int64(links.capacity[link] * links.scale[link])
+                links.flows[link] = 0
+                trunks[joined] = link
+                joined += 1
+                for place in range(links.list[link], links.list[link] + links.listed[link]):
+                    other = hops.bundle[lists[place]]
+                    if bundles.stamp[other] != serial:
+                        bundles.stamp[other] = serial
+                        members[found] = other
                         found += 1
-                    other = hops.after[other]
-            trunk[used] = links.number[link]
-            flows[trunk[used]] += bundles.flows[b]
-            used += 1
+            links.flows[link] += bundles.flows[b]
+        bundles.cap[b] = cap
+        bundles.next[b] = cap  # what it gets unless a trunk holds it back
         i += 1
-    first[found] = used
-    return found, trunks
+    return found, joined
 
 
 @jit
-def _fill(
-    found: int, trunks: int, members: Array, cap: Array, first: Array, trunk: Array,
-    left: Array, flows: Array, scale: Array, bundles: Any, rate: Array,
-) -> None:  # fmt: skip
-    offer, settled = np.empty(trunks), np.empty(trunks, np.bool_)
-    waiting = np.arange(found)
-    count = found
-    while count > 0:
-        for t in range(trunks):
-            offer[t] = left[t] / (scale[t] * flows[t])
-            settled[t] = True  # until one of its flows turns out to be held back elsewhere
-        for w in range(count):
-            i = waiting[w]
-            low = cap[i]
-            for k in range(first[i], first[i + 1]):
-                low = min(low, offer[trunk[k]])
-            rate[i] = low
-            for k in range(first[i], first[i + 1]):
-                if offer[trunk[k]] > low:
-                    settled[trunk[k]] = False
-        kept = 0
-        for w in range(count):
-            i = waiting[w]
-            fixed = rate[i] == cap[i]
-            for k in range(first[i], first[i + 1]):
-                fixed = fixed or settled[trunk[k]]
-            if not fixed:
-                waiting[kept] = i
-                kept += 1
-                continue
-            n = bundles.flows[members[i]]
-            for k in range(first[i], first[i + 1]):
-                left[trunk[k]] -= n * np.int64(rate[i] * scale[trunk[k]])
-                flows[trunk[k]] -= n
-        count = kept
+def _fill(serial: int, trunks: Array, links: Any, hops: Any, bundles: Any, lists: Array) -> None:
+    size = 0
+    heap, offers = np.empty(len(trunks), np.int64), np.empty(len(trunks))
+    for link in trunks:
+        size = _push(heap, offers, size, link, links.left[link] / (links.scale[link] * links.flows[link]))
+    while size > 0:
+        link, then = heap[0], offers[0]
+        size = _pop(heap, offers, size)
+        if links.flows[link] == 0:
+            continue
+        offer = links.left[link] / (links.scale[link] * links.flows[link])
+        if offer > then:  # others were fixed since
+            size = _push(heap, offers, size, link, offer)
+            continue
+        begin, stop = links.list[link], links.list[link] + links.listed[link]
+        capped = False
+        for place in range(begin, stop):
+            b = hops.bundle[lists[place]]
+            if bundles.cap[b] <= offer and bundles.fixed[b] != serial:
+                _fix(b, bundles.cap[b], serial, links, hops, bundles)
+                capped = True
+        if links.flows[link] == 0:
+            continue
+        if capped:
+            offer = links.left[link] / (links.scale[link] * links.flows[link])
+            size = _push(heap, offers, size, link, offer)
+            continue
+        for place in range(begin, stop):
+            b = hops.bundle[lists[place]]
+            if bundles.fixed[b] != serial:
+                _fix(b, offer, serial, links, hops, bundles)
 
 
 @jit
-def _wind(now: float, members: Array, rate: Array, bundles: Any, end: Array) -> float:
+def _fix(b: int, rate: float, serial: int, links: Any, hops: Any, bundles: Any) -> None:
+    bundles.fixed[b] = serial
+    bundles.next[b] = rate
+    n = bundles.flows[b]
+    for h in range(bundles.hop[b], bundles.hop[b] + bundles.hops[b]):
+        link = hops.link[h]
+        if links.stamp[link] == serial:
+            links.left[link] -= n * np.int64(rate * links.scale[link])
+            links.flows[link] -= n
+
+
+@jit
+def _push(heap: Array, offers: Array, size: int, link: int, offer: float) -> int:
+    at = size
+    while at > 0:
+        up = (at - 1) // 2
+        if offers[up] < offer or (offers[up] == offer and heap[up] < link):
+            break
+        heap[at], offers[at] = heap[up], offers[up]
+        at = up
+    heap[at], offers[at] = link, offer
+    return size + 1
+
+
+@jit
+def _pop(heap: Array, offers: Array, size: int) -> int:
+    size -= 1
+    link, offer = heap[size], offers[size]
+    at = 0
+    while 2 * at + 1 < size:
+        down = 2 * at + 1
+        right = down + 1
+        if right < size and (
+            offers[right] < offers[down] or (offers[right] == offers[down] and heap[right] < heap[down])
+        ):
+            down = right
+        if offer < offers[down] or (offer == offers[down] and link < heap[down]):
+            break
+        heap[at], offers[at] = heap[down], offers[down]
+        at = down
+    heap[at], offers[at] = link, offer
+    return size
+
+
+@jit
+def _wind(now: float, members: Array, bundles: Any, end: Array) -> float:
     """Set the bundles' clocks to their new rates; when the first flow among them ends."""
     soonest = np.inf
     for i, b in enumerate(members):
-        if rate[i] != bundles.rate[b]:
+        rate = bundles.next[b]
+        if rate != bundles.rate[b]:
             if now > bundles.since[b]:
                 bundles.served[b] += bundles.rate[b] * (now - bundles.since[b])
                 bundles.since[b] = now
-            bundles.rate[b] = rate[i]
+            bundles.rate[b] = rate
         missing = bundles.mark[b] - bundles.served[b]
-        if missing <= 0.0:
-            end[i] = bundles.since[b]
-        else:
-            end[i] = bundles.since[b] + missing / rate[i]
+        end[i] = bundles.since[b] + (missing / rate if missing > 0.0 else 0.0)
         soonest = min(soonest, end[i])
     return soonest

@@ -31,6 +31,7 @@ from fedsim.metrics.evaluate import (
     Rhat,
     View,
 )
+from fedsim.metrics.learning import PREDICTIVE, Loss, Predictive
 from fedsim.metrics.predictive import (
     Reliability,
     accuracy,
@@ -61,6 +62,7 @@ __all__ = [
     "ess",
     "gaussian_w2",
     "hpd_error",
+    "loss",
     "marginal_error",
     "marginal_w1",
     "mean_error",
@@ -120,6 +122,11 @@ def ess() -> Ess:
     return Ess()
 
 
+def loss() -> Loss:
+    """The problem's mean training loss at theta."""
+    return Loss()
+
+
 def distance_to(point: npt.ArrayLike, name: str = "distance_to_ps") -> DistanceTo:
     """|theta - point| of each replica, for instance to the performatively stable point."""
     return DistanceTo(np.asarray(point, np.float64), name)
@@ -127,7 +134,7 @@ def distance_to(point: npt.ArrayLike, name: str = "distance_to_ps") -> DistanceT
 
 _FACTORIES: dict[str, Callable[..., Any]] = {
     make.__name__: make
-    for make in (w2, mean_error, covariance_error, rhat, ess, marginal_error, mse, distance_to)
+    for make in (w2, mean_error, covariance_error, rhat, ess, loss, marginal_error, mse, distance_to)
 }
 _NEED_ARGUMENTS = ("marginal_error", "mse", "distance_to")
 
@@ -139,9 +146,11 @@ def resolve(metric: Metric | str | Function, probe: npt.ArrayLike | None = None)
     (R, d), say the initial states; without a probe one number counts for every replica.
     """
     if isinstance(metric, str):
+        if metric in PREDICTIVE:
+            return Predictive((metric,))
         if metric not in _FACTORIES:
             raise InvalidInput(
-                f"metric {metric!r} is unknown; choose among {', '.join(_FACTORIES)}, or pass a function"
+                f"metric {metric!r} is unknown; choose among {', '.join([*_FACTORIES, *PREDICTIVE])}, or pass a function"
             )
         if metric in _NEED_ARGUMENTS:
             raise InvalidInput(f"metric {metric!r} needs arguments; write fs.metrics.{metric}(...)")

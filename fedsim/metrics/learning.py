@@ -1,0 +1,54 @@
+"""Metrics of what was learnt: the predictive columns and the training loss, one value per replica."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import InvalidInput
+from fedsim.metrics import predictive
+
+Array = npt.NDArray[Any]
+PREDICTIVE = ("accuracy", "brier", "ece", "nll")
+
+
+@dataclass(frozen=True)
+class Predictive:
+    """Of the class probabilities averaged over the samples kept so far (C17)."""
+
+    columns: tuple[str, ...] = PREDICTIVE
+    per_replica: ClassVar[bool] = True
+
+    def evaluate(self, view: Any) -> dict[str, Array]:
+        if getattr(view.problem, "test", None) is None:
+            raise InvalidInput(
+                f"metric {self.columns[0]!r}: {type(view.problem).__name__} has no test rows; give it test=(X, y)"
+            )
+        labels = view.problem.test[1]
+        p = np.asarray(view.predictive, np.float64)
+        running = np.isfinite(p).all(axis=(1, 2))
+        p = p / p.sum(axis=2, keepdims=True)  # float32 probabilities sum to one only nearly
+        out = {name: np.full(len(p), np.nan) for name in self.columns}
+        for r in np.flatnonzero(running):
+            for name in self.columns:
+                out[name][r] = getattr(predictive, name)(p[r], labels)
+        return out
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The problem's mean training loss at theta now."""
+
+    columns: ClassVar[tuple[str, ...]] = ("loss",)
+    per_replica: ClassVar[bool] = True
+
+    def evaluate(self, view: Any) -> dict[str, Array]:
+        if not hasattr(view.problem, "loss"):
+            raise InvalidInput(f"metric 'loss': {type(view.problem).__name__} has no loss(theta)")
+        out = np.full(len(view.theta), np.nan)
+        running = np.isfinite(view.theta).all(axis=1)
+        out[running] = view.problem.loss(view.theta[running])
+        return {"loss": out}
