@@ -11,6 +11,7 @@ A policy of your own needs `select` and `close`; its replies are weighted by p_c
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -171,6 +172,66 @@ class Bernoulli:
         return arrived.normalised(arrived.p)
 
 
+@dataclass(frozen=True)
+class First:
+    replies: int
+    size: int | None = None
+    batched = True
+
+    def select(self, view: Any, rng: Any) -> Array:
+        return np.asarray(view.everybody() if self.size is None else view.sample_available(self.size))
+
+    def close(self, view: Any) -> float:
+        return float(view.now_s) if len(view.arrived) >= self.replies else math.inf
+
+    def closing(self, heard: Heard) -> tuple[Array, Array]:
+        rank = heard.rank()
+        closed = heard.last_s()
+        decisive = (rank == self.replies - 1) & ~heard.dropped
+        closed[heard.row[decisive]] = heard.ends_s[decisive]
+        return closed, rank < self.replies
+
+    def weigh(self, arrived: Arrived) -> Array:
+        return arrived.normalised(arrived.p)
+
+
+@dataclass(frozen=True)
+class Deadline:
+    seconds: float
+    size: int | None = None
+    batched = True
+
+    def select(self, view: Any, rng: Any) -> Array:
+        return np.asarray(view.everybody() if self.size is None else view.sample_available(self.size))
+
+    def close(self, view: Any) -> float:
+        return float(view.opened_s + self.seconds)
+
+    def closing(self, heard: Heard) -> tuple[Array, Array]:
+        closed = np.minimum(heard.last_s(), heard.opened_s + self.seconds)
+        return closed, heard.ends_s <= closed[heard.row]
+
+    def weigh(self, arrived: Arrived) -> Array:
+        return arrived.normalised(arrived.p)
+
+
+@dataclass(frozen=True)
+class Buffered:
+    replies: int
+    size: int | None = None
+    discount: Callable[[int], float] | None = None
+    asynchronous = True
+
+    def select(self, view: Any, rng: Any) -> Array:
+        return np.asarray(view.everybody() if self.size is None else view.sample_available(self.size))
+
+    def close(self, view: Any) -> float:
+        return float(view.now_s) if len(view.arrived) >= self.replies else math.inf
+
+    def weigh(self, arrived: Arrived) -> Array:
+        return arrived.normalised(arrived.p)
+
+
 def full() -> Full:
     """Everybody, weighted by p_c."""
     return Full()
@@ -200,9 +261,35 @@ def bernoulli(probability: Any) -> Bernoulli:
     return Bernoulli(float(p) if p.ndim == 0 else tuple(p.tolist()))
 
 
+def first(replies: int, of: int | None = None) -> First:
+    """Ask `of` clients (None: everybody), close at the first so many replies: over-selection."""
+    _count("first", replies)
+    if of is not None and _count("first", of) < replies:
+        raise InvalidInput(f"participation.first({replies}, of={of}): cannot wait for {replies} of {of}; ask at least {replies}")
+    return First(replies, of)
+
+
+def deadline(seconds: float, of: int | None = None) -> Deadline:
+    """Ask `of` clients (None: everybody), close after so many virtual seconds, or when all have answered."""
+    if not (isinstance(seconds, (int, float)) and seconds > 0 and math.isfinite(seconds)):
+        raise InvalidInput(f"participation.deadline({seconds}): seconds must be a positive number")
+    return Deadline(float(seconds), None if of is None else _count("deadline", of))
+
+
+def buffered(replies: int, of: int | None = None, discount: Callable[[int], float] | None = None) -> Buffered:
+    """Asynchronous: `of` clients (None: all) work continuously, the server folds every so many arrivals.
+
+    theta += sum_c w_c s(staleness) (beta_c - theta_{version c started from}), s = `discount`, 1 unless set. No stationary law
+    is claimed for the samplers.
+    """
+    return Buffered(_count("buffered", replies), None if of is None else _count("buffered", of), discount)
+
+
 def check_size(policy: Any, clients: int) -> None:
     """Refuse a policy that asks for more clients than exist."""
     size = getattr(policy, "size", None)
+    if isinstance(policy, First) and size is None and policy.replies > clients:
+        raise InvalidInput(f"participation.first({policy.replies}): only {clients} clients exist; wait for at most {clients}")
     if size is not None and size > clients:
         raise InvalidInput(
             f"participation.{type(policy).__name__.lower()}({size}): only {clients} clients exist; ask for at most {clients}"

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedsim import devices, rng
+from fedsim.devices import onoff
+from fedsim.devices.availability import cycle
 from fedsim.errors import InvalidInput
 from fedsim.kernels import draws as compiled
 
-MANY = 4000
+MANY = 20_000
 
 
 def visits(clients, round=0, seed=1, stream=rng.Stream.COMPUTE, replica=0, source=None):
@@ -264,6 +266,18 @@ def test_markov_periods_are_exponential_and_independent():
     assert abs(stats.spearmanr(end - begin, again - end).statistic) < 4 / math.sqrt(2000)
 
 
+def test_markov_periods_keep_their_means_over_a_long_walk():
+    model, clients, steps = devices.markov(3.0, 5.0), np.arange(1500), 25
+    now, on_s, off_s = start(model, clients, 0.0), 0.0, 0.0
+    for _ in range(steps):
+        end = until(model, clients, now)
+        again = start(model, clients, end)
+        on_s, off_s, now = on_s + np.sum(end - now), off_s + np.sum(again - end), again
+    periods = steps * len(clients)
+    assert on_s / periods == pytest.approx(3.0, rel=4 / math.sqrt(periods))
+    assert off_s / periods == pytest.approx(5.0, rel=4 / math.sqrt(periods))
+
+
 @pytest.mark.parametrize("now", [0.0, 11.0, 1e9])
 def test_markov_is_stationary_from_the_start(now):
     model, clients = devices.markov(3.0, 5.0), np.arange(MANY)
@@ -281,6 +295,29 @@ def test_markov_transitions_match_the_exact_formula(lag):
     decay = math.exp(-lag * (1 / 3 + 1 / 5))
     assert frequent(then[now].sum(), now.sum(), 3 / 8 + 5 / 8 * decay)
     assert frequent(then[~now].sum(), (~now).sum(), 3 / 8 - 3 / 8 * decay)
+
+
+def test_markov_calls_agree_with_gaps_summed_one_by_one():
+    key, mean_s, horizon = rng.keys(3, rng.Stream.AVAILABILITY), 2.0, 400.0
+    points = []
+    for cell in range(101):
+        at, turn = 0.0, 0
+        while at < 1.0:
+            named = onoff._cell_key(key, onoff.ON, np.array([float(cell)]))
+            for u in rng.uniform(named, 4, turn)[0]:
+                at -= math.log(u) / 2.0
+                if at < 1.0:
+                    points.append((cell + at) * 4.0)
+            turn += 1
+    points = np.array(points)
+    assert len(points) == pytest.approx(202, abs=4 * math.sqrt(202))
+    now = np.linspace(0.0, horizon - 30.0, 2000)
+    rows = len(now)
+    calls = onoff.Calls(rng, onoff.ON, np.repeat(key, rows, axis=0), np.full(rows, 2.0 * mean_s), now)
+    following = points[np.searchsorted(points, now, side="right")]
+    assert calls.following() == pytest.approx(following, rel=1e-12)
+    last = np.concatenate([[-math.inf], points])[np.searchsorted(points, now, side="right")]
+    assert calls.last() == pytest.approx(last, rel=1e-12)
 
 
 def test_markov_means_may_differ_from_client_to_client():
@@ -362,6 +399,23 @@ def test_an_interval_that_reaches_the_end_of_its_period_continues_in_the_next():
     assert until(model, [0], 6.0).tolist() == [7.0]
     always = devices.intervals([0.0], [6.0], [0, 1], period_s=6.0)
     assert until(always, [0], 5.0).tolist() == [math.inf]
+
+
+def test_periods_that_are_no_binary_fractions_join_without_a_gap():
+    model = devices.intervals([0.0, 0.07], [0.05, 0.1], [0, 2], period_s=0.1)
+    cycles = np.arange(1000)
+    ends = until(model, np.zeros(1000, int), cycles * 0.1 + 0.08)
+    assert ends == pytest.approx((cycles + 1) * 0.1 + 0.05)
+
+
+@pytest.mark.parametrize("phase", [0.0, 0.3])
+@pytest.mark.parametrize("length_s", [0.1, 0.7, 7.0])
+def test_a_moment_next_to_a_boundary_belongs_to_the_right_cycle(length_s, phase):
+    boundary = (np.arange(1, 3000) + phase) * length_s
+    for now in (np.nextafter(boundary, 0.0), boundary, np.nextafter(boundary, np.inf)):
+        k = cycle(now, length_s, phase)
+        assert ((k + phase) * length_s <= now).all()
+        assert (now < (k + 1.0 + phase) * length_s).all()
 
 
 @st.composite
@@ -534,7 +588,7 @@ def test_flags_say_what_the_engine_may_skip():
         (devices.constant([0.5, 2.0], latency_s=90.0), "500 ms to 2 s/step, latency 90 s"),
         (
             devices.constant(1.0, availability=devices.markov(3600.0, 7200.0)),
-            "1 s/step, on for 60 min, off for 2 h at random",
+            "1 s/step, on for 1 h, off for 2 h at random",
         ),
         (devices.constant(1.0, availability=devices.diurnal(DAY, 0.25)), "1 s/step, on 25% of every 24 h"),
     ],

@@ -1,4 +1,4 @@
-"""When a client is on: always, by the hour of the day, at random (`markov.py`), or as a trace recorded it.
+"""When a client is on: always, by the hour of the day, at random (`onoff.py`), or as a trace recorded it.
 
 Each model is a pure function of a client's key and the time, so its answers agree with one another in any
 order. An on-period includes its start and excludes its end, and all comparisons are made between the very

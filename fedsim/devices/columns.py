@@ -68,7 +68,7 @@ def _seconds(value: float) -> str:
     if value == 0:
         return "0 s"
     for unit, size in (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if value >= (2 * size if size > 1 else 0.9995 * size):  # 90 s reads better than 1.5 min
+        if value == size or value >= (2 * size if size > 1 else 0.9995 * size):  # 90 s, not 1.5 min
             return f"{value / size:.3g} {unit}"
     return f"{value * 1e9:.3g} ns"
 

@@ -63,6 +63,8 @@ class Devices:
 
     def compute_s(self, clients: Array, work: Array, now_s: Array, rng: Draws) -> Array:
         """Seconds that each visit computes: work x seconds per step x slow-down, after the latency."""
+        if not len(clients):
+            return np.zeros(0)
         rows = self._rows(clients, length(self.seconds_per_step))
         if isinstance(self.seconds_per_step, LognormalSpeed):
             speed: Any = self.seconds_per_step.seconds_per_step(clients, rng.source)
@@ -75,7 +77,7 @@ class Devices:
 
     def drop(self, clients: Array, now_s: Array, rng: Draws) -> tuple[Array, Array]:
         """The phase in which each visit ends early (int8, 0 for none) and how far into that phase (0 to 1)."""
-        if self.reliable:
+        if self.reliable or not len(clients):
             return np.zeros(len(clients), np.int8), np.zeros(len(clients))
         u, fraction = rng.uniform(), rng.uniform()
         phase, reached = np.zeros(len(clients), np.int8), np.zeros(len(clients))
@@ -88,14 +90,14 @@ class Devices:
 
     def next_available(self, clients: Array, now_s: Array, rng: Draws) -> Array:
         """Now for a client that is on, else the time it comes on next, inf if it never does."""
-        if self.availability is None:
+        if self.availability is None or not len(clients):
             return np.array(now_s, np.float64)
         rows = self._rows(clients, self._tables.get("availability"))
         return self.availability.next_available(rows, now_s, rng)
 
     def available_until(self, clients: Array, now_s: Array, rng: Draws) -> Array:
         """The end of the on-period that each client is in, inf if it has none; now for a client that is off."""
-        if self.availability is None:
+        if self.availability is None or not len(clients):
             return np.full(len(clients), np.inf)
         rows = self._rows(clients, self._tables.get("availability"))
         return self.availability.available_until(rows, now_s, rng)

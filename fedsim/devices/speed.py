@@ -48,9 +48,9 @@ class LognormalSpeed:
 
     def seconds_per_step(self, clients: Array, source: Any = None) -> Array:
         """(n,) seconds; `source` is `fedsim.rng` or its compiled twin."""
-        top = int(clients.max(initial=-1)) + 1
+        top = int(clients.max()) + 1
         if top < len(clients):  # many visits of few clients: draw each client once
-            return self.seconds_per_step(np.arange(top), source)[clients] if top else np.zeros(0)
+            return self.seconds_per_step(np.arange(top), source)[clients]
         source = source or numpy_draws
         key = source.keys(int(self.seed), Stream.COMPUTE, client=clients, round=NEVER_PLAYED)
         return self.median_step_s * exp(self.sigma * source.normal(key, 1)[:, 0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fedsim.engine import lockstep as closed_form
+from fedsim.engine import events, lockstep
 from fedsim.engine.collect import collect
 from fedsim.engine.record import Record
 from fedsim.engine.run import Observer, Progress, Run, setting_of
@@ -20,7 +20,7 @@ async def simulate(scenario: Any, runtime: Any, observers: Iterable[Observer] = 
     session = runtime.open(scenario.algorithm, setting)
     try:
         run = Run(scenario, setting, session, observers, skip)
-        await closed_form.lockstep(run)
+        await (lockstep.lockstep if lockstep.suits(scenario) else events.events)(run)
         return run
     finally:
         session.close()

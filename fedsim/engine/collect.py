@@ -11,6 +11,8 @@ import numpy as np
 from fedsim.engine.run import Run
 from fedsim.results import Result, cpu_features, versions
 
+EVENTS = ("replica", "round", "time_s", "client", "event", "bits")
+
 
 def collect(run: Run, runtime: Any, real_s: float) -> Result:
     """Tables and samples of all replicas."""
@@ -29,6 +31,8 @@ def collect(run: Run, runtime: Any, real_s: float) -> Result:
         stopped_by=tuple(run.stopped_by),
         rounds=rounds,
         metrics=overall,
+        clients=pd.DataFrame({"client": np.arange(run.population)} | run.totals),
+        events=pd.DataFrame(run.trace, columns=list(EVENTS)) if run.scenario.record.events else None,
         manifest=manifest(run, runtime, real_s),
         replicas=tuple(int(r) for r in run.replicas),
     )

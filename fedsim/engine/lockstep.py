@@ -17,17 +17,16 @@ from fedsim.engine.run import Run
 from fedsim.engine.select import Cohort, Roster, cohort
 from fedsim.engine.wire import message_bits
 from fedsim.rng import Draws, Stream
-from fedsim.runtime.jobs import Batch, Reply
 
 Array = npt.NDArray[Any]
-STREAMS = {"compute": Stream.COMPUTE, "dropout": Stream.DROPOUT, "tie": Stream.TIE}
 
 
 def suits(scenario: Any) -> bool:
     """Whether this way of keeping time gives the scenario's timeline."""
     alone = scenario.network is None or not scenario.network.contended
     present = scenario.devices is None or scenario.devices.always_available
-    return alone and present and hasattr(scenario.participation, "closing")
+    untraced = not scenario.record.events
+    return alone and present and untraced and hasattr(scenario.participation, "closing")
 
 
 async def lockstep(run: Run) -> None:
@@ -50,36 +49,31 @@ async def _round(run: Run, active: Array, number: int, opened: Array) -> tuple[A
     message = run.broadcast(active)
     down = message_bits(message)
 
-    def draws(purpose: str) -> Draws:
-        key = run.setting.backend.keys(
-            run.setting.seed, STREAMS[purpose], replica=run.replicas[active][who.row], client=who.client, round=number
-        )
-        return Draws(key, source=run.setting.backend)
-
-    work = np.full(len(who.client), float(run.algorithm.work(None)))
-    visits = timeline.visits(run.network, run.devices, opened, who, down, work, draws)
+    drawn = run.fates(opened[who.row], active[who.row], who.client, number)
+    visits = timeline.visits(run.network, opened, who, down, drawn)
     bits = run.reply_shape(number).bits
     reply = None
     if bits is None:  # the clock needs the sizes: everybody who gets as far as the upload computes first
         computing = visits.phase % timeline.UPLOAD == 0
-        reply = await _compute(run, active, number, who.part(computing), message)
+        reply = await run.replies(active, number, who.part(computing), message)
         up = np.zeros(len(who.client), np.int64)
         up[computing] = reply.bits
     else:
         up = np.full(len(who.client), bits, np.int64)
-    tie = draws("tie").uniform() if run.devices is not None or run.network is not None else who.client
-    out = timeline.outcome(run.network, run.policy, opened, who, visits, up, tie)
+    out = timeline.outcome(run.network, run.policy, opened, who, visits, up, drawn.tie)
     columns = _columns(run, opened, who, out, down)
     within = run.within_budget(active, columns)
     folded = out.arrived & within[who.row]
     going = active[within]
     if not len(going):
         return going, out.closed_s[:0]
-    arrived = _renumber(who.part(folded), within)
+    arrived = who.part(folded).among(within)
     if reply is None:
-        reply = await _compute(run, going, number, arrived, {n: m[within] for n, m in message.items()})
+        reply = await run.replies(going, number, arrived, {n: m[within] for n, m in message.items()})
     else:
         reply = reply.part(folded[computing])
+    kept = slice(None) if within.all() else within[who.row]
+    run.tally(who.client[kept], out.arrived[kept], out.dropped[kept], out.late[kept], out.sent_bits[kept])
     run.fold(going, number, arrived, reply, np.zeros(len(arrived.client), np.int64))
     going = run.close(going, number + 1, {n: c[within] for n, c in columns.items()})
     return going, out.closed_s[np.isin(active, going)]
@@ -91,15 +85,6 @@ def _select(run: Run, active: Array, number: int) -> Cohort:
         backend.keys(run.setting.seed, Stream.SELECT, replica=run.replicas[active], round=number), source=backend
     )
     return cohort(run.policy.select(Roster(run.weights, number, len(active), rng), rng), run.population)
-
-
-async def _compute(run: Run, active: Array, number: int, who: Cohort, message: dict[str, Array]) -> Reply:
-    position = active[who.row]
-    batch = Batch(
-        number, run.replicas[position], who.client, np.zeros(len(who.client), np.int64), message, who.row,
-        run.recall(position, who.client),
-    )  # fmt: skip
-    return await run.compute(batch)
 
 
 def _columns(run: Run, opened: Array, who: Cohort, out: timeline.Outcome, down: int) -> dict[str, Array]:
@@ -119,12 +104,4 @@ def _columns(run: Run, opened: Array, who: Cohort, out: timeline.Outcome, down: 
         "downlink_bits": np.full(len(opened), down, np.int64) * copies,
         "wasted_bits": count(out.wasted_bits),
     }
-
-
-def _renumber(who: Cohort, kept: Array) -> Cohort:
-    """The same rows with replicas counted among the kept ones."""
-    if kept.all():
-        return who
-    place = np.cumsum(kept) - 1
-    return Cohort(place[who.row], who.client, who.multiplicity, who.starts[np.append(kept, True)])
 

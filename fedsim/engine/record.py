@@ -64,12 +64,14 @@ class Recorder:
         self.lengths = np.zeros(len(replicas), np.int64)
         self.rows: list[tuple[int, Array, dict[str, Array]]] = []
         self.metrics: list[dict[str, Any]] = []
+        self.closed = np.zeros(len(replicas), np.int64)  # rounds closed so far
         self._open: dict[str, Array] = {}  # sums of the rounds that the next row will stand for
         self._pending = np.zeros(len(replicas), bool)
         self._at = 0
 
     def round(self, number: int, active: Array, columns: dict[str, Array], per_replica: dict[str, Array]) -> None:
         """One closed round, number from 1, of the replicas `active` (positions, not replica numbers)."""
+        self.closed[active] = number
         if self.record.rounds_every == 1:
             self.rows.append((number, active, {**columns, **per_replica}))
             return

@@ -16,6 +16,8 @@ from fedsim.engine.judge import Judge
 from fedsim.engine.record import Recorder
 from fedsim.engine.replies import Replies
 from fedsim.engine.select import Cohort
+from fedsim.engine.timeline import Fates, fates
+from fedsim.engine.visits import Visit
 from fedsim.engine.wire import Shape, reply_shape
 from fedsim.errors import InvalidInput, NonFinite
 from fedsim.participation import Arrived
@@ -27,6 +29,7 @@ from fedsim.runtime.worker import advice
 Array = npt.NDArray[Any]
 SPENT = ("uplink_bits", "downlink_bits")
 MEMORY_BYTES = 8_000_000_000
+TOTALS = ("selected", "arrived", "dropped", "late", "uplink_bits", "wasted_bits")
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,8 @@ class Run:
         self.judge.check(self.state["theta"])
         self.spent = {name: np.zeros(len(self.replicas), np.int64) for name in SPENT}
         self.stopped_by = [""] * len(self.replicas)
+        self.totals = {name: np.zeros(self.population, np.int64) for name in TOTALS}
+        self.trace: list[tuple[int, int, float, int, str, int]] = []
         self.observers = tuple(observers)
         self.skip = skip
         self.path = ""  # which way of keeping time drives it
@@ -95,6 +100,17 @@ class Run:
             self._shapes[at] = reply_shape(self.algorithm, self.problem, self.first_state, self.setting.dtype, at)
         return self._shapes[at]
 
+    def fates(self, opened: Array, position: Array, client: Array, round: Any, visit: Any = 0) -> Fates:
+        """What is drawn for visits that begin now."""
+
+        def draws(stream: Stream) -> Draws:
+            key = self.setting.backend.keys(
+                self.setting.seed, stream, replica=self.replicas[position], client=client, round=round, visit=visit
+            )
+            return Draws(key, source=self.setting.backend)
+
+        return fates(self.devices, opened, client, float(self.algorithm.work(None)), draws)
+
     async def compute(self, batch: Batch) -> Reply:
         """The batch's replies from the runtime; nothing is asked of it where there is nothing to do."""
         shape = self.reply_shape(batch.round)
@@ -107,6 +123,13 @@ class Run:
                 f"clock had reckoned with {shape.bits}; a reply's size must not depend on data, client or round"
             )
         return reply
+
+    async def replies(self, active: Array, round: int, who: Cohort, message: dict[str, Array]) -> Reply:
+        """The replies of a synchronous cohort; its rows index both `active` and the message."""
+        position = active[who.row]
+        visit = np.zeros(len(position), np.int64)
+        memory = self.recall(position, who.client)
+        return await self.compute(Batch(round, self.replicas[position], who.client, visit, message, who.row, memory))
 
     def fold(self, active: Array, round: int, who: Cohort, reply: Reply, staleness: Array) -> None:
         """The server's step for the active replicas; `who` are the replies that arrived, its rows index `active`."""
@@ -155,8 +178,7 @@ class Run:
         spent["seconds"] = columns["closed_s"]
         ok = np.ones(len(active), bool)
         for name, over in self.budget.crossed(spent):
-            for i in active[over & ok]:
-                self.stopped_by[i] = name
+            self.stop(active[over & ok], name)
             ok &= ~over
         return ok
 
@@ -184,14 +206,15 @@ class Run:
             value = per_replica.get(self.budget.target.metric, overall.get(self.budget.target.metric))
             if value is not None:
                 go &= ~np.broadcast_to(self.budget.target.reached(value), go.shape)
-            self._stop(active[~go], "target")
+            self.stop(active[~go], "target")
         if self.budget.rounds is not None and number >= self.budget.rounds:
-            self._stop(active[go], "rounds")
+            self.stop(active[go], "rounds")
             go[:] = False
         self.recorder.flush(active[~go])
         return active[go]
 
-    def _stop(self, positions: Array, reason: str) -> None:
+    def stop(self, positions: Array, reason: str) -> None:
+        """These replicas are over."""
         for i in positions:
             self.stopped_by[i] = reason
 
@@ -209,6 +232,28 @@ class Run:
         progress = Progress(number, len(active), at["seconds"], at["uplink_bits"], dict(self._latest))
         for observer in self.observers:
             observer(progress)
+
+    # --- Totals and traces ----------------------------------------------------------------------------
+
+    def tally(self, client: Array, arrived: Array, dropped: Array, late: Array, sent: Array) -> None:
+        """Add visits that counted to the clients' totals."""
+        add = _add_small if self.population <= len(client) else np.add.at
+        wasted = np.where(arrived, 0, sent)
+        for name, value in zip(TOTALS, (np.ones_like(client), arrived, dropped, late, sent, wasted), strict=True):
+            add(self.totals[name], client, value)
+
+    def tally_visits(self, visits: list[Visit]) -> None:
+        """The same for the event path's visits."""
+        client, sent = (np.array([getattr(v, n) for v in visits], np.int64) for n in ("client", "sent"))
+        arrived, late = (np.array([getattr(v, n) for v in visits], bool) for n in ("arrived", "late"))
+        self.tally(client, arrived, ~arrived & ~late, late, sent)
+
+    def tracer(self, position: int) -> Callable[[float, int, str, int], None] | None:
+        """Where a replica's clock writes its events, if they are kept."""
+        if not self.scenario.record.events:
+            return None
+        replica, rows, counter = int(self.replicas[position]), self.trace, self.recorder.closed
+        return lambda time_s, client, event, bits: rows.append((replica, counter[position] + 1, time_s, client, event, bits))
 
     # --- Checks -------------------------------------------------------------------------------------
 
@@ -240,3 +285,8 @@ class Run:
 def setting_of(scenario: Any, backend: Any) -> Setting:
     """What the jobs of a scenario have in common."""
     return Setting(scenario.problem, weights_of(scenario.problem), scenario.seed, np.dtype(scenario.dtype), backend)
+
+
+def _add_small(total: Array, client: Array, value: Array) -> None:
+    """np.add.at for a population smaller than the round: one pass instead of one step each. Exact below 2**53."""
+    total += np.bincount(client, weights=value, minlength=len(total)).astype(np.int64)

@@ -26,10 +26,17 @@ class Cohort:
 
     def part(self, chosen: Array) -> Cohort:
         """The rows where `chosen` holds."""
-        count = np.zeros(len(self.starts) - 1, np.int64)
-        np.add.at(count, self.row[chosen], 1)
-        starts = np.concatenate([[0], np.cumsum(count)])
+        if chosen.all():
+            return self
+        starts = np.concatenate([[0], np.cumsum(np.bincount(self.row[chosen], minlength=len(self.starts) - 1))])
         return Cohort(self.row[chosen], self.client[chosen], self.multiplicity[chosen], starts)
+
+    def among(self, kept: Array) -> Cohort:
+        """The same rows with replicas counted among the `kept` ones; the others have no rows."""
+        if kept.all():
+            return self
+        place = np.cumsum(kept) - 1
+        return Cohort(place[self.row], self.client, self.multiplicity, self.starts[np.append(kept, True)])
 
 
 class Roster:

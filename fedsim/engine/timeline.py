@@ -6,6 +6,7 @@ Times are summed from left to right exactly as the event path sums them: opening
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from fedsim.engine.select import Cohort
 from fedsim.participation import Heard
+from fedsim.rng import Draws, Stream
 
 Array = npt.NDArray[Any]
 NOT, BEFORE, COMPUTE, UPLOAD = 0, 1, 2, 3  # where a visit drops out
@@ -42,21 +44,34 @@ class Outcome:
     wasted_bits: Array
 
 
-def visits(network: Any, devices: Any, opened_s: Array, who: Cohort, down_bits: int, work: Array, draws: Any) -> Visits:
-    """The download and compute of every visit; `draws(stream)` gives an rng with one row per visit."""
-    opened = opened_s[who.row]
-    m = len(opened)
-    t = opened
+@dataclass(frozen=True)
+class Fates:
+    """What is drawn at a visit's outset: how long it will compute, whether and where it will drop out, its place in ties."""
+
+    compute_s: Array  # (m,)
+    phase: Array  # (m,) NOT, BEFORE, COMPUTE or UPLOAD
+    fraction: Array  # (m,) how far into that phase
+    tie: Array  # (m,)
+
+
+def fates(devices: Any, opened: Array, client: Array, work: float, draws: Callable[[Stream], Draws]) -> Fates:
+    """Draw for visits that begin at `opened` (m,); `draws(stream)` is an rng with one row per visit."""
+    m = len(client)
+    compute, phase, fraction = np.zeros(m), np.zeros(m, np.int8), np.zeros(m)
+    if devices is not None:
+        compute = devices.compute_s(client, np.full(m, work), opened, draws(Stream.COMPUTE))
+        if not devices.reliable:
+            phase, fraction = devices.drop(client, opened, draws(Stream.DROPOUT))
+    return Fates(compute, phase, fraction, draws(Stream.TIE).uniform())
+
+
+def visits(network: Any, opened_s: Array, who: Cohort, down_bits: int, drawn: Fates) -> Visits:
+    """The download and compute of every visit."""
+    t = opened_s[who.row]
     if network is not None:
         t = t + network.latency_s(False)[who.client]
         t = t + down_bits * network.stretch(False)[who.client] / network.bottleneck_bps(False)[who.client]
-    phase, fraction = np.zeros(m, np.int8), np.zeros(m)
-    if devices is None:
-        return Visits(t, t, phase, fraction)
-    compute = devices.compute_s(who.client, work, t, draws("compute"))
-    if not devices.reliable:
-        phase, fraction = devices.drop(who.client, opened, draws("dropout"))
-    return Visits(t, t + compute, phase, fraction)
+    return Visits(t, t + drawn.compute_s, drawn.phase, drawn.fraction)
 
 
 def outcome(network: Any, policy: Any, opened_s: Array, who: Cohort, v: Visits, up_bits: Array, tie: Array) -> Outcome:

@@ -11,6 +11,7 @@ bytes finds the end by himself.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,11 +33,6 @@ _LENGTHS = {
 }
 
 
-def lengths_by_log2(code: str) -> Array:
-    """Bits of the code of any k with floor(log2 k) = 0, 1, ..., 63."""
-    return _LENGTHS[code]
-
-
 def floor_log2(k: Array) -> Array:
     """Exact for 1 <= k < 2**53."""
     return np.asarray(np.frexp(np.asarray(k, np.float64))[1] - 1, np.int64)
@@ -45,6 +41,17 @@ def floor_log2(k: Array) -> Array:
 def elias_length(k: Array, code: str) -> Array:
     """Bits of the code of each k >= 1."""
     return np.asarray(_LENGTHS[code][floor_log2(k)])
+
+
+def elias_lengths(largest: int, code: str) -> Array:
+    """Bits of the codes of 0 (none), 1, 2, ... up to `largest` at the least, uint8."""
+    return _elias_lengths(max(largest, 255).bit_length(), code)
+
+
+@lru_cache(maxsize=16)
+def _elias_lengths(bit_length: int, code: str) -> Array:
+    table = np.repeat(_LENGTHS[code][:bit_length], 2 ** np.arange(bit_length))
+    return np.concatenate([[0], table]).astype(np.uint8)
 
 
 def elias(k: Array, code: str) -> tuple[Array, Array]:

@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from fedsim.kernels.bitstream import lengths_by_log2
+from fedsim.kernels.bitstream import elias_lengths
 from fedsim.kernels.draws import philox
 from fedsim.kernels.elementary import as_float, as_int, f32, f64, i32, i64, inline, jit, u32, u64
 
@@ -27,8 +27,8 @@ FIXED, SPARSE, DENSE, AUTO = 0, 1, 2, 3
 FORMS = {"sparse": SPARSE, "dense": DENSE, "auto": AUTO}
 
 SIGN = i64(-(2**63))
-ONE_AT_2_32 = u64(0x4130000000000000)  # 2.0**20: its last mantissa bit is worth 2**-32
-TO_UNIT = 2.0**20 - 2.0**-33
+ABOVE = u64(0x4130000000000000)  # the bits of 2.0**20, whose last one is worth 2**-32
+DOWN = 2.0**20 - 2.0**-33
 LARGEST = float(np.finfo(np.float32).max)
 TINY = 2.0**-149
 
@@ -110,7 +110,7 @@ def round_row(v, scale, unit, levels, words, out, keep):
     top = f64(levels)
     for j in range(v.shape[0]):
         x = f64(v[j])
-        u = as_float(i64(u64(words[j]) | ONE_AT_2_32)) - TO_UNIT  # (word + 1/2) / 2**32
+        u = as_float(i64(u64(words[j]) | ABOVE)) - DOWN  # (word + 1/2) / 2**32
         away = as_float(as_int(u) | (as_int(x) & SIGN))
         level = min(max(np.trunc(x * scale + away), -top), top)
         out[j] = level * unit + 0.0  # no negative zero
@@ -130,38 +130,20 @@ def quantise_row(v, k0, k1, k2, k3, levels, words, out, keep):
 
 
 @inline
-def _codes_length(numbers, plus, largest, growth):
-    """Bits of the codes of all numbers + plus, a zero having none.
+def elias_row(sizes, lengths, form):
+    """Exact length of a row's absolute levels in Elias coding, without the norm.
 
-    A code grows only where its number reaches 1, 2, 4, 8, ...: so count how many numbers reach each.
+    `lengths` are those of the codes of 0 (none), 1, 2, ... up to the larger of d and levels + 1. Free of branches,
+    because nothing is harder to predict than which levels are zero.
     """
-    bits, power = i64(0), i64(1)
-    for m in range(growth.shape[0]):
-        if power > largest:
-            break
-        least, count = u32(power - plus), u32(0)
-        for j in range(numbers.shape[0]):
-            count = u32(count + u32(numbers[j] >= least))
-        if count == u32(0):
-            break
-        bits += growth[m] * i64(count)
-        power *= 2
-    return bits
-
-
-@inline
-def elias_row(sizes, levels, growth, form, gaps):
-    """Exact length of a row's absolute levels in Elias coding, without the norm; `gaps` is scratch for d numbers."""
-    d, last, there = sizes.shape[0], i64(-1), i64(0)
-    for j in range(d):
-        gaps[j] = u32(i64(j) - last) if sizes[j] > u32(0) else u32(0)
-        there += i64(sizes[j] > u32(0))
-        last = i64(j) if sizes[j] > u32(0) else last
-    sparse, dense = there, there
-    if form != DENSE:
-        sparse += _codes_length(gaps, 0, d, growth) + _codes_length(sizes, 0, levels, growth)
-    if form != SPARSE:
-        dense += _codes_length(sizes, 1, levels + 1, growth)
+    sparse, dense, last = i64(0), i64(0), i64(-1)
+    for j in range(sizes.shape[0]):
+        size = i64(sizes[j])
+        there = size > i64(0)
+        entry = i64(lengths[i64(j) - last]) + i64(lengths[size]) + i64(1)
+        sparse += entry if there else i64(0)
+        dense += i64(lengths[size + i64(1)]) + i64(there)
+        last = i64(j) if there else last
     if form == AUTO:
         return min(sparse, dense)
     return dense if form == DENSE else sparse
@@ -194,11 +176,11 @@ def _fill_tile(keys, blocks, words, planes, pairs):
 
 
 @jit
-def _quantise(values, keys, levels, growth, form, out, bits):
+def _quantise(values, keys, levels, lengths, form, out, bits):
     n, d = values.shape
     blocks = (d + 3) // 4
     tile = min(TILE, max(1, WORDS // (4 * blocks)))
-    words, gaps = np.empty((tile, 4 * blocks), np.uint32), np.empty(d, np.uint32)
+    words = np.empty((tile, 4 * blocks), np.uint32)
     planes, pairs = np.empty((4, tile), np.uint32), np.empty((2, tile), np.uint64)
     norm, scale, unit, top = np.empty(tile), np.empty(tile), np.empty(tile), f64(levels)
     for first in range(0, n, tile):
@@ -211,7 +193,7 @@ def _quantise(values, keys, levels, growth, form, out, bits):
         for i in range(rows):
             if norm[i] == 0.0 and _vanished(values[first + i]):
                 norm[i] = TINY
-            bits[first + i] = 32 + d * growth[0] if norm[i] <= LARGEST else -1
+            bits[first + i] = 32 + d * i64(lengths[0]) if norm[i] <= LARGEST else -1
         for i in range(rows):
             scale[i] = top / norm[i] if norm[i] > 0.0 else 0.0
             unit[i] = norm[i] / top
@@ -222,14 +204,16 @@ def _quantise(values, keys, levels, growth, form, out, bits):
             for i in range(rows):
                 if bits[first + i] >= 0:
                     round_row(values[first + i], scale[i], unit[i], levels, words[i], out[first + i], True)
-                    bits[first + i] = 32 + elias_row(words[i, :d], levels, growth, form, gaps)
+                    bits[first + i] = 32 + elias_row(words[i, :d], lengths, form)
 
 
 def quantise(values: Array, keys: Array, levels: int, code: str | None, form: str = "auto") -> tuple[Array, Array]:
     """The compiled twin of `quantise_reference.quantise`: same arguments, same bits."""
     values = np.ascontiguousarray(values)
-    out, bits = np.full_like(values, np.nan), np.empty(len(values), np.int64)
-    growth = np.array([1 + levels.bit_length()]) if code is None else np.diff(lengths_by_log2(code), prepend=0)
+    out, bits = np.empty_like(values), np.empty(len(values), np.int64)
+    lengths = np.array([1 + levels.bit_length()], np.uint8)
+    if code is not None:
+        lengths = elias_lengths(max(values.shape[1], levels + 1), code)
     form_id = FIXED if code is None else FORMS[form]
-    _quantise(values, np.ascontiguousarray(keys), levels, growth, form_id, out, bits)
+    _quantise(values, np.ascontiguousarray(keys), levels, lengths, form_id, out, bits)
     return out, bits

@@ -1,4 +1,4 @@
-"""Max-min fair rates of the bundles that an event touches, compiled. `fedsim.flows` says what a bundle is.
+"""Max-min fair rates for one group of connected links, compiled. `fedsim.bundles` explains the columns.
 
 Progressive filling: of all links, the one that can offer its flows least is next; whoever on it has not been fixed
 yet is fixed at that offer, and takes that much away from the other links on its route, whose offers can only rise.
@@ -22,143 +22,121 @@ jit: Any = nb.njit(nogil=True, cache=True, error_model="numpy")
 
 @jit
 def refresh(
-    now: float, serial: int, toggled: Array, seeds: Array, links: Any, hops: Any, bundles: Any, lists: Array
-) -> tuple[Array, Array, Array]:
-    """New rates for every bundle that is connected to the `seeds` through links that two bundles use.
+    now: float, serial: int, changed: Array, group: Array, links: Any, bundles: Any, trunks: Array, lists: Array
+) -> tuple[float, Array]:
+    """Serve a group of links anew; when its next flow ends, and in which bundles.
 
-    `toggled` are the bundles that became busy or idle since the last call. Returns, for each connected component,
-    when its next flow ends, and where its bundles stop in the third array, which names the bundles that end then.
+    `changed` are the bundles, of this group or another, that may be missing or out of order in the lists.
     """
-    for b in toggled:
-        _list(b, links, hops, bundles, lists)
-    size = len(bundles.flows)
-    members, trunks, end = np.empty(size, np.int64), np.empty(len(links.capacity), np.int64), np.empty(size)
-    ends, stops, due = np.empty(size), np.empty(size, np.int64), np.empty(size, np.int64)
-    components, named = 0, 0
-    for seed in seeds:
-        busy = bundles.flows[seed] > 0
-        for h in range(bundles.hop[seed], bundles.hop[seed] + (1 if busy else bundles.hops[seed])):
-            start = seed
-            if not busy:  # it left: whoever remains on its links is affected
-                bundles.stamp[seed] = serial
-                if links.listed[hops.link[h]] == 0:
-                    continue
-                start = hops.bundle[lists[links.list[hops.link[h]]]]
-            if bundles.stamp[start] == serial:
-                continue
-            found, joined = _component(start, serial, links, hops, bundles, lists, members, trunks)
-            _fill(serial, trunks[:joined], links, hops, bundles, lists)
-            ends[components] = _wind(now, members[:found], bundles, end)
-            for i in range(found):
-                if end[i] == ends[components]:
-                    due[named] = members[i]
-                    named += 1
-            stops[components] = named
-            components += 1
-    return ends[:components].copy(), stops[:components].copy(), due[:named].copy()
-
-
-@jit
-def _list(b: int, links: Any, hops: Any, bundles: Any, lists: Array) -> None:
-    """Enter a busy bundle in its links' lists, take an idle one out."""
-    for h in range(bundles.hop[b], bundles.hop[b] + bundles.hops[b]):
-        link = hops.link[h]
-        if bundles.flows[b] > 0:
-            lists[links.list[link] + links.listed[link]] = h
-            hops.place[h] = links.listed[link]
-            links.listed[link] += 1
-        else:  # the last of the list takes its place
-            links.listed[link] -= 1
-            last = lists[links.list[link] + links.listed[link]]
-            lists[links.list[link] + hops.place[h]] = last
-            hops.place[last] = hops.place[h]
-
-
-@jit
-def _component(
-    start: int, serial: int, links: Any, hops: Any, bundles: Any, lists: Array, members: Array, trunks: Array
-) -> tuple[int, int]:
-    """Find the bundles connected to `start` and the links that connect them, the trunks.
-
-    A link that one bundle has to itself is no trunk but a cap on that bundle. An ideal link is neither.
-    """
-    found, joined = 1, 0
-    members[0] = start
-    bundles.stamp[start] = serial
-    i = 0
-    while i < found:
-        b = members[i]
-        cap = np.inf
-        for h in range(bundles.hop[b], bundles.hop[b] + bundles.hops[b]):
-            link = hops.link[h]
-            if links.listed[link] == 1:
-                cap = min(cap, links.capacity[link] / bundles.flows[b])
-                continue
-            if links.capacity[link] == np.inf:
-                continue
-            if links.stamp[link] != serial:
-                links.stamp[link] = serial
-                links.left[link] = np.int64(links.capacity[link] * links.scale[link])
-                links.flows[link] = 0
-                trunks[joined] = link
-                joined += 1
-                for place in range(links.list[link], links.list[link] + links.listed[link]):
-                    other = hops.bundle[lists[place]]
-                    if bundles.stamp[other] != serial:
-                        bundles.stamp[other] = serial
-                        members[found] = other
-                        found += 1
-            links.flows[link] += bundles.flows[b]
-        bundles.cap[b] = cap
-        bundles.next[b] = cap  # what it gets unless a trunk holds it back
-        i += 1
-    return found, joined
-
-
-@jit
-def _fill(serial: int, trunks: Array, links: Any, hops: Any, bundles: Any, lists: Array) -> None:
+    for b in changed:
+        _list(b, links, bundles, trunks, lists)
     size = 0
-    heap, offers = np.empty(len(trunks), np.int64), np.empty(len(trunks))
-    for link in trunks:
-        size = _push(heap, offers, size, link, links.left[link] / (links.scale[link] * links.flows[link]))
+    for link in group:
+        size += links.listed[link]
+    members, rates = np.empty(size, np.int64), np.empty(size)
+    found = _fill(serial, group, links, bundles, trunks, lists, members, rates)
+    soonest = _wind(now, members[:found], rates, bundles)
+    return soonest, members[:found][rates[:found] == soonest]
+
+
+@jit
+def _list(b: int, links: Any, bundles: Any, trunks: Array, lists: Array) -> None:
+    """Keep the lists of a bundle's links sorted by (cap, bundle): in with a busy one, out with an idle one."""
+    key = bundles.key
+    cap = bundles.cap[b] / bundles.flows[b] if bundles.flows[b] > 0 else -1.0
+    if key[b] == cap:
+        return
+    row = trunks[bundles.hop[b] : bundles.hop[b] + bundles.hops[b]]
+    if key[b] >= 0.0:
+        for link in row:
+            at = _find(b, lists, links.list[link], links.listed[link], key)
+            links.listed[link] -= 1
+            for i in range(at, links.list[link] + links.listed[link]):
+                lists[i] = lists[i + 1]
+    key[b] = cap
+    if cap >= 0.0:
+        for link in row:
+            at = _find(b, lists, links.list[link], links.listed[link], key)
+            for i in range(links.list[link] + links.listed[link], at, -1):
+                lists[i] = lists[i - 1]
+            lists[at] = b
+            links.listed[link] += 1
+
+
+@jit
+def _find(b: int, lists: Array, begin: int, listed: int, key: Array) -> int:
+    """Where a bundle is, or would be, in a list."""
+    low, high = begin, begin + listed
+    while low < high:
+        middle = (low + high) // 2
+        other = lists[middle]
+        if key[other] < key[b] or (key[other] == key[b] and other < b):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@jit
+def _fill(
+    serial: int, group: Array, links: Any, bundles: Any, trunks: Array, lists: Array, members: Array, rates: Array
+) -> int:
+    """Fix everybody's rate: bundles and rates in the order in which they were fixed."""
+    left, scale, unfixed, at = links.left, links.scale, links.unfixed, links.at
+    key, stamp = bundles.key, bundles.stamp
+    heap, offers = np.empty(len(group), np.int64), np.empty(len(group))
+    size, found = 0, 0
+    for link in group:
+        if links.listed[link] > 0:
+            ideal = links.capacity[link] == np.inf  # its scale is 0: it offers 1 / 0, and nothing is taken away
+            left[link] = 1 if ideal else np.int64(links.capacity[link] * scale[link])
+            unfixed[link], at[link] = links.load[link], links.list[link]
+            size = _push(heap, offers, size, link, left[link] / (scale[link] * unfixed[link]))
     while size > 0:
         link, then = heap[0], offers[0]
         size = _pop(heap, offers, size)
-        if links.flows[link] == 0:
+        if unfixed[link] == 0:
             continue
-        offer = links.left[link] / (links.scale[link] * links.flows[link])
-        if offer > then:  # others were fixed since
+        offer = left[link] / (scale[link] * unfixed[link])
+        if offer <= then:  # or else some were fixed elsewhere since, and it may no longer be the least
+            stop = links.list[link] + links.listed[link]
+            last = -1.0
+            while at[link] < stop:  # those whose cap is below the offer leave more to the others
+                b = lists[at[link]]
+                if stamp[b] != serial:
+                    if key[b] != last:  # equal caps face the same offer, whatever their order
+                        last = key[b]
+                        offer = left[link] / (scale[link] * unfixed[link])
+                        if last > offer:
+                            break
+                    members[found], rates[found] = b, last
+                    found += 1
+                    _fix(b, last, serial, bundles.hop, bundles.hops, bundles.flows, stamp, trunks, left, scale, unfixed)
+                at[link] += 1
+            if unfixed[link] == 0:
+                continue
+            offer = left[link] / (scale[link] * unfixed[link])
+        if offer > then:
             size = _push(heap, offers, size, link, offer)
             continue
-        begin, stop = links.list[link], links.list[link] + links.listed[link]
-        capped = False
-        for place in range(begin, stop):
-            b = hops.bundle[lists[place]]
-            if bundles.cap[b] <= offer and bundles.fixed[b] != serial:
-                _fix(b, bundles.cap[b], serial, links, hops, bundles)
-                capped = True
-        if links.flows[link] == 0:
-            continue
-        if capped:
-            offer = links.left[link] / (links.scale[link] * links.flows[link])
-            size = _push(heap, offers, size, link, offer)
-            continue
-        for place in range(begin, stop):
-            b = hops.bundle[lists[place]]
-            if bundles.fixed[b] != serial:
-                _fix(b, offer, serial, links, hops, bundles)
+        for i in range(at[link], stop):
+            b = lists[i]
+            if stamp[b] != serial:
+                members[found], rates[found] = b, offer
+                found += 1
+                _fix(b, offer, serial, bundles.hop, bundles.hops, bundles.flows, stamp, trunks, left, scale, unfixed)
+    return found
 
 
 @jit
-def _fix(b: int, rate: float, serial: int, links: Any, hops: Any, bundles: Any) -> None:
-    bundles.fixed[b] = serial
-    bundles.next[b] = rate
-    n = bundles.flows[b]
-    for h in range(bundles.hop[b], bundles.hop[b] + bundles.hops[b]):
-        link = hops.link[h]
-        if links.stamp[link] == serial:
-            links.left[link] -= n * np.int64(rate * links.scale[link])
-            links.flows[link] -= n
+def _fix(b, rate, serial, hop, hops, flows, stamp, trunks, left, scale, unfixed):
+    stamp[b] = serial
+    n = flows[b]
+    for h in range(hop[b], hop[b] + hops[b]):
+        link = trunks[h]
+        if rate < np.inf:
+            left[link] -= n * np.int64(rate * scale[link])
+        unfixed[link] -= n
 
 
 @jit
@@ -195,17 +173,18 @@ def _pop(heap: Array, offers: Array, size: int) -> int:
 
 
 @jit
-def _wind(now: float, members: Array, bundles: Any, end: Array) -> float:
-    """Set the bundles' clocks to their new rates; when the first flow among them ends."""
+def _wind(now: float, members: Array, rates: Array, bundles: Any) -> float:
+    """Set the clocks to their new rates, which become the times when each bundle's next flow ends; the first."""
+    old, since, served, mark = bundles.rate, bundles.since, bundles.served, bundles.mark
     soonest = np.inf
-    for i, b in enumerate(members):
-        rate = bundles.next[b]
-        if rate != bundles.rate[b]:
-            if now > bundles.since[b]:
-                bundles.served[b] += bundles.rate[b] * (now - bundles.since[b])
-                bundles.since[b] = now
-            bundles.rate[b] = rate
-        missing = bundles.mark[b] - bundles.served[b]
-        end[i] = bundles.since[b] + (missing / rate if missing > 0.0 else 0.0)
-        soonest = min(soonest, end[i])
+    for i in range(len(members)):
+        b, rate = members[i], rates[i]
+        if rate != old[b]:
+            if now > since[b]:
+                served[b] += old[b] * (now - since[b])
+                since[b] = now
+            old[b] = rate
+        missing = mark[b] - served[b]
+        rates[i] = since[b] + (missing / rate if missing > 0.0 else 0.0)
+        soonest = min(soonest, rates[i])
     return soonest

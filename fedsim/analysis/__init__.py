@@ -1,0 +1,1 @@
+"""Pictures from results; reads what runs left behind, never the engine."""

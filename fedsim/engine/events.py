@@ -1,0 +1,189 @@
+"""Synchronous rounds event by event: links are shared, devices come and go, and a policy may close when it likes.
+
+Each replica has its own clock. All of them open a round, run to its close, and then their jobs go to the runtime as
+one batch; nothing of real time enters.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.engine.clock import LAST, Clock, links
+from fedsim.engine.run import Run
+from fedsim.engine.select import Cohort, cohort
+from fedsim.engine.view import ReplicaView
+from fedsim.engine.visits import Journeys, Visit
+from fedsim.engine.wire import message_bits
+from fedsim.errors import InvalidInput
+
+Array = npt.NDArray[Any]
+
+
+class Replica:
+    """One replica's clock, and the visits of the round that is open on it."""
+
+    def __init__(self, run: Run, position: int) -> None:
+        self.run, self.position = run, position
+        self.clock = Clock()
+        self.links = links(self.clock, run.network)
+        self.view = ReplicaView(run, position)
+        trace = run.tracer(position)
+        self.journeys = Journeys(self.clock, self.links, self._heard, self._blocked, trace)
+        self.trace = trace
+        self.visits: list[Visit] = []
+        self.open = False
+        self._timer = math.inf
+
+    def select(self, round: int) -> Cohort | None:
+        """Who takes part; the clock jumps to when somebody is there, and None means that nobody ever will be."""
+        while True:
+            who = cohort(self.view.select(round, self.clock.now)[None], self.run.population)
+            if len(who.client) or self.run.devices is None or self.run.devices.always_available:
+                return who
+            soonest = self.view.next_available(np.arange(self.run.population), self.clock.now).min()
+            if soonest == self.clock.now:
+                return who  # somebody is there, the policy just picked nobody
+            if soonest == math.inf:
+                return None
+            self.clock.at(soonest, lambda _: None)
+            self.clock.step()
+
+    def begin(self, who: Cohort, round: int, down_bits: int, up_bits: Array | None) -> None:
+        """Open the round: every visit sets out."""
+        now, client = self.clock.now, who.client
+        drawn = self.run.fates(np.full(len(client), now), np.full(len(client), self.position), client, round)
+        rank = np.empty(len(client), np.int64)
+        rank[np.lexsort((client, drawn.tie))] = np.arange(len(client))
+        offline = self.view.offline_s(client, now).tolist()
+        columns = (client, drawn.compute_s, drawn.phase, drawn.fraction, rank)
+        self.visits = [Visit(i, *row) for i, row in enumerate(zip(*(c.tolist() for c in columns), strict=True))]
+        self.open, self._timer = True, math.inf
+        self.view.selected, self.view.arrived = client.tolist(), []
+        self.view.in_flight = {v.client: v for v in self.visits}
+        for i, visit in enumerate(self.visits):
+            visit.bits = None if up_bits is None else int(up_bits[i])
+            if self.trace is not None:
+                self.trace(now, visit.client, "select", down_bits)
+            self.journeys.start(visit, down_bits, offline[i])
+        if self.run.scenario.reaches_all and hasattr(self.links, "copy"):
+            for c in sorted(set(range(self.run.population)) - set(self.view.selected)):
+                self.links.copy(c, down_bits)
+        self._consider()
+
+    def finish(self) -> None:
+        """Run the clock to the close."""
+        while self.open:
+            self.clock.step()
+
+    def _heard(self, visit: Visit) -> None:
+        """A reply arrived, or the server learnt that none will."""
+        if not self.open:
+            return
+        del self.view.in_flight[visit.client]
+        if visit.arrived:
+            self.view.arrived.append(visit.client)
+            self.view.durations[visit.client] = visit.ends_s - visit.started_s
+        self._consider()
+
+    def _blocked(self, visit: Visit) -> None:
+        raise AssertionError("a synchronous round knows its replies' sizes at the opening")
+
+    def _consider(self) -> None:
+        """Close now, or set the timer that the policy asks for."""
+        if not self.view.in_flight:
+            self._close()
+            return
+        self.view.now_s = self.clock.now
+        at = float(self.run.policy.close(self.view))
+        if math.isnan(at):
+            raise InvalidInput(f"{type(self.run.policy).__name__}.close returned NaN; return a time, or inf to keep waiting")
+        if at == self._timer:
+            return  # it is set, and will ring after everything else that happens at that instant
+        if at <= self.clock.now:
+            self._close()
+        elif at < math.inf:
+            self._timer, round = at, self.view.round
+            self.clock.at(at, lambda _: self._close() if self.open and self.view.round == round and self._timer == at else None, LAST)
+
+    def _close(self) -> None:
+        self.open = False
+        for visit in self.view.in_flight.values():
+            self.journeys.abandon(visit)
+        if self.trace is not None:
+            self.trace(self.clock.now, -1, "aggregate", 0)
+
+    def columns(self, down_bits: int) -> dict[str, float]:
+        """The round's row."""
+        v = self.visits
+        arrived = sum(x.arrived for x in v)
+        late = len(self.view.in_flight)
+        copies = self.run.population if self.run.scenario.reaches_all else len(v)
+        return {
+            "opened_s": self.view.opened_s, "closed_s": self.clock.now, "selected": len(v), "arrived": arrived,
+            "dropped": len(v) - arrived - late, "late": late, "uplink_bits": sum(x.sent for x in v),
+            "downlink_bits": down_bits * copies, "wasted_bits": sum(x.sent for x in v if not x.arrived),
+        }  # fmt: skip
+
+
+async def events(run: Run) -> None:
+    """Rounds until every replica's budget is spent."""
+    run.path = "event"
+    replicas = [Replica(run, i) for i in range(len(run.replicas))]
+    active = np.arange(len(replicas))
+    number = 0
+    while len(active):
+        cohorts = {int(i): replicas[i].select(number) for i in active}
+        gone = np.array([cohorts[int(i)] is None for i in active], bool)
+        run.stop(active[gone], "no clients")
+        active = active[~gone]
+        if not len(active):
+            return
+        active = await _round(run, replicas, active, number, [c for c in cohorts.values() if c is not None])
+        number += 1
+
+
+async def _round(run: Run, replicas: list[Replica], active: Array, number: int, cohorts: list[Cohort]) -> Array:
+    message = run.broadcast(active)
+    down = message_bits(message)
+    who = _joined(cohorts)
+    bits = run.reply_shape(number).bits
+    reply = None
+    if bits is None:  # virtual time needs the sizes
+        reply = await run.replies(active, number, who, message)
+    up = reply.bits if reply is not None else np.full(len(who.client), bits, np.int64)
+    for r, i in enumerate(active):
+        replicas[i].begin(cohorts[r], number, down, up[who.starts[r] : who.starts[r + 1]])
+    for i in active:
+        replicas[i].finish()
+    rows = [replicas[i].columns(down) for i in active]
+    columns = {n: np.array([row[n] for row in rows], np.float64 if n.endswith("_s") else np.int64) for n in rows[0]}
+    within = run.within_budget(active, columns)
+    arrived = np.array([v.arrived for i in active for v in replicas[i].visits], bool)
+    folded = arrived & within[who.row]
+    going = active[within]
+    if not len(going):
+        return going
+    chosen = who.part(folded).among(within)
+    if reply is None:
+        reply = await run.replies(going, number, chosen, {n: m[within] for n, m in message.items()})
+    else:
+        reply = reply.part(folded)
+    visits = [v for r, i in enumerate(active) if within[r] for v in replicas[i].visits]
+    run.tally_visits(visits)
+    run.fold(going, number, chosen, reply, np.zeros(len(chosen.client), np.int64))
+    return run.close(going, number + 1, {n: c[within] for n, c in columns.items()})
+
+
+def _joined(cohorts: list[Cohort]) -> Cohort:
+    """The replicas' cohorts as one."""
+    sizes = [len(c.client) for c in cohorts]
+    return Cohort(
+        np.repeat(np.arange(len(cohorts)), sizes),
+        np.concatenate([c.client for c in cohorts]),
+        np.concatenate([c.multiplicity for c in cohorts]),
+        np.concatenate([[0], np.cumsum(sizes)]),
+    )

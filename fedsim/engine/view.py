@@ -1,0 +1,98 @@
+"""What a policy sees of one replica while a round is open."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.engine.run import Run
+from fedsim.rng import Draws, Stream
+
+Array = npt.NDArray[Any]
+
+
+class ReplicaView:
+    """The view of one replica; `lifted` while a batched policy selects, which then gets its replicas axis of one."""
+
+    def __init__(self, run: Run, position: int) -> None:
+        self._run, self._position = run, position
+        self.weights, self.clients = run.weights, run.population
+        self.round, self.now_s, self.opened_s = 0, 0.0, 0.0
+        self.selected: list[int] = []
+        self.arrived: list[int] = []
+        self.in_flight: dict[int, Any] = {}  # client to visit; its length and its keys are what a policy needs
+        self.durations: dict[int, float] = {}
+        self._rng: Draws | None = None
+        self._lifted = False
+
+    def select(self, round: int, now_s: float) -> Array:
+        """The policy's answer: ids, or a mask, of this replica alone."""
+        self.round, self.now_s, self.opened_s = round, now_s, now_s
+        backend, policy = self._run.setting.backend, self._run.policy
+        self._lifted = bool(getattr(policy, "batched", False))
+        replica = self._run.replicas[self._position : self._position + 1]
+        key = backend.keys(self._run.setting.seed, Stream.SELECT, replica=replica, round=round)
+        self._rng = Draws(key, single=not self._lifted, source=backend)
+        answer = np.asarray(policy.select(self, self._rng))
+        return answer[0] if self._lifted else answer
+
+    # --- For policies -------------------------------------------------------------------------------
+
+    @cached_property
+    def cumulative(self) -> Array:
+        return np.cumsum(self.weights)
+
+    def everybody(self) -> Array:
+        return self._lift(np.flatnonzero(self._on(np.arange(self.clients))))
+
+    def available(self) -> Any:
+        return True if self._always else self._lift(self._on(np.arange(self.clients)))
+
+    def sample_available(self, size: int) -> Array:
+        """Different clients, uniformly among those that are on now: as many as asked for, or all there are."""
+        assert self._rng is not None
+        tried = min(size if self._always else 4 * size, self.clients)
+        while True:
+            ids = np.atleast_1d(np.asarray(self._rng.choice(self.clients, tried))).reshape(-1)
+            ids = ids if self._always else ids[self._on(ids)]
+            if len(ids) >= size or tried == self.clients:
+                return self._lift(ids[:size])
+            tried = min(4 * tried, self.clients)
+
+    def last(self, ids: Any, column: str = "duration_s") -> Array:
+        """How long the clients' latest finished visit took; NaN where there was none."""
+        if column != "duration_s":
+            raise AttributeError(f"view.last(ids, {column!r}): only 'duration_s' is kept")
+        return np.array([self.durations.get(int(c), np.nan) for c in np.atleast_1d(ids)])
+
+    # --- Availability -------------------------------------------------------------------------------
+
+    def next_available(self, ids: Array, now_s: float) -> Array:
+        """When each client is on, now or later; inf: never again."""
+        if self._always:
+            return np.full(len(ids), now_s)
+        return np.asarray(self._run.devices.next_available(ids, np.full(len(ids), now_s), self._presence(ids)))
+
+    def offline_s(self, ids: Array, now_s: float) -> Array:
+        """When each client, on now, goes off."""
+        if self._always:
+            return np.full(len(ids), np.inf)
+        return np.asarray(self._run.devices.available_until(ids, np.full(len(ids), now_s), self._presence(ids)))
+
+    @property
+    def _always(self) -> bool:
+        return self._run.devices is None or self._run.devices.always_available
+
+    def _on(self, ids: Array) -> Array:
+        return np.asarray(self.next_available(ids, self.now_s) == self.now_s)
+
+    def _presence(self, ids: Array) -> Draws:
+        replica = int(self._run.replicas[self._position])
+        key = self._run.setting.backend.keys(self._run.setting.seed, Stream.AVAILABILITY, replica=replica, client=ids)
+        return Draws(key, source=self._run.setting.backend)
+
+    def _lift(self, value: Array) -> Array:
+        return value[None] if self._lifted else value

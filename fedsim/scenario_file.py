@@ -1,0 +1,196 @@
+"""Scenario files: plain Python with a function `scenario(*, ...)` whose arguments can be set from outside.
+
+def scenario(*, local_steps: int = 10, policy: str = "uniform") -> fs.Scenario: ...
+grid = {"local_steps": [1, 10, 100]}   # optional: `fedsim run` runs every combination
+def figure(study): ...                 # optional: a matplotlib figure, saved as PNG
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from importlib.util import decode_source, find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from fedsim import settings
+from fedsim.errors import FedsimError, InvalidInput
+from fedsim.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One argument of a file's `scenario()`."""
+
+    name: str
+    annotation: Any
+    default: Any  # inspect.Parameter.empty where it has none
+
+    @property
+    def required(self) -> bool:
+        return self.default is inspect.Parameter.empty
+
+
+@dataclass(frozen=True, eq=False)
+class ScenarioFile:
+    """A loaded file."""
+
+    path: Path
+    source: str
+    parameters: tuple[Parameter, ...]
+    grid: dict[str, list[Any]]
+    function: Callable[..., Any]
+    figure: Callable[[Any], Any] | None
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    def build(self, given: Mapping[str, Any]) -> Scenario:
+        """The scenario under these settings: arguments of `scenario()` first, then dotted fields of what it returns."""
+        known = {p.name: p for p in self.parameters}
+        arguments = {n: settings.from_text(n, v, known[n].annotation) for n, v in given.items() if n in known}
+        for p in self.parameters:
+            if p.required and p.name not in arguments:
+                raise InvalidInput(
+                    f"{self.path}: scenario() needs {p.name}; set it ({p.name}=...) or give it a default"
+                )
+        with self.blamed(InvalidInput):
+            scenario = self.function(**arguments)
+        if not isinstance(scenario, Scenario):
+            raise InvalidInput(
+                f"{self.path}: scenario() returned {type(scenario).__name__}; return a fs.Scenario"
+            )
+        rest = {n: v for n, v in given.items() if n not in known}
+        for name in rest:
+            if name.partition(".")[0] not in {f.name for f in fields(scenario)}:
+                raise settings.unknown(name, [*known, *settings.field_names(scenario)])
+        built: Scenario = settings.with_fields(scenario, rest)
+        return built
+
+    @contextmanager
+    def blamed(self, kind: type[FedsimError]) -> Iterator[None]:
+        """Errors of the body get the file's own line in front; those that are not fedsim's become a `kind`."""
+        try:
+            yield
+        except Exception as error:
+            own = isinstance(error, FedsimError)
+            if not own and line_of(error, self.path) is None:
+                raise  # not the file's doing
+            said = str(error) if own else f"{type(error).__name__}: {error}"
+            raise (type(error) if own else kind)(f"{place(error, self.path)}{said}") from error
+
+
+def line_of(error: BaseException, path: Path) -> int | None:
+    """The innermost line of the file that an error, or what caused it, went through."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    if error.__cause__ is not None:  # what the client's own code raised is nearer to the mistake
+        lines.append(line_of(error.__cause__, path))
+    found = [line for line in lines if line is not None]
+    return found[-1] if found else None
+
+
+def place(error: BaseException, path: Path) -> str:
+    line = line_of(error, path)
+    return "" if line is None else f"{path}:{line}: "
+
+
+def load_file(file: str | Path) -> ScenarioFile:
+    """Load a scenario file, or one that ships with fedsim by its name."""
+    path = _find(file)
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path} ({error.strerror}); give a readable scenario file") from None
+    try:
+        source = decode_source(raw)
+        code = compile(source, str(path), "exec")
+    except SyntaxError as error:
+        raise InvalidInput(f"{path}:{error.lineno or 1}: {error.msg}") from None
+    except ValueError:
+        raise InvalidInput(f"{path} is not Python source; give a file that defines scenario()") from None
+    return _described(path, source, _executed(path, code))
+
+
+def shipped() -> dict[str, Path]:
+    """The scenarios that come with fedsim, by name."""
+    spec = find_spec("fedsim.scenarios")
+    # A checkout that is not installed has them beside the package instead of inside.
+    places = spec.submodule_search_locations if spec else None
+    folder = Path(next(iter(places))) if places else Path(__file__).parents[1] / "scenarios"
+    return {path.stem: path for path in sorted(folder.glob("*.py")) if not path.stem.startswith("_")}
+
+
+def _find(file: str | Path) -> Path:
+    path = Path(file)
+    if path.is_file():
+        return path
+    known = shipped()
+    if str(file) in known:
+        return known[str(file)]
+    if path.is_dir():
+        raise InvalidInput(f"{path} is a folder; give a scenario file")
+    raise InvalidInput(
+        f"{path}: no such file, and no scenario of that name ships with fedsim ({', '.join(known)})"
+    )
+
+
+def _executed(path: Path, code: Any) -> ModuleType:
+    module = ModuleType(f"scenario_{path.stem}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # dataclasses and pickle look classes up there
+    folder = str(path.parent.absolute())
+    if folder not in sys.path:
+        sys.path.append(
+            folder
+        )  # last, so that a file beside the scenario can be imported but never shadows a library
+    try:
+        exec(code, module.__dict__)
+    except FedsimError as error:
+        raise InvalidInput(f"{place(error, path)}{error}") from error
+    except Exception as error:
+        raise InvalidInput(f"{place(error, path)}{type(error).__name__}: {error}") from error
+    return module
+
+
+def _described(path: Path, source: str, module: ModuleType) -> ScenarioFile:
+    function = getattr(module, "scenario", None)
+    if not inspect.isfunction(function):
+        raise InvalidInput(f"{path} defines no function scenario(); add one that returns a fs.Scenario")
+    figure = getattr(module, "figure", None)
+    if figure is not None and not callable(figure):
+        raise InvalidInput(f"{path}: figure is {type(figure).__name__}; make it a function of the study")
+    parameters = tuple(_parameter(path, function, p) for p in inspect.signature(function).parameters.values())
+    return ScenarioFile(path, source, parameters, _grid(path, getattr(module, "grid", {})), function, figure)
+
+
+def _parameter(path: Path, function: Callable[..., Any], p: inspect.Parameter) -> Parameter:
+    if p.kind not in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD):
+        raise InvalidInput(
+            f"{path}: scenario({p}): name every argument, as in scenario(*, local_steps: int = 10)"
+        )
+    annotation = p.annotation
+    if annotation is p.empty:
+        annotation = type(p.default) if isinstance(p.default, bool | int | float | str) else Any
+    if isinstance(annotation, str):
+        try:
+            annotation = eval(annotation, function.__globals__)
+        except Exception as error:
+            raise InvalidInput(f"{path}: scenario({p}): the annotation does not evaluate ({error})") from None
+    return Parameter(p.name, annotation, p.default)
+
+
+def _grid(path: Path, grid: Any) -> dict[str, list[Any]]:
+    if not isinstance(grid, Mapping):
+        raise InvalidInput(
+            f"{path}: grid is {type(grid).__name__}; write grid = {{'local_steps': [1, 10, 100]}}"
+        )
+    for name, values in grid.items():
+        if isinstance(values, str) or not hasattr(values, "__iter__") or not list(values):
+            raise InvalidInput(f"{path}: grid[{name!r}] = {values!r}; give a list of at least one value")
+    return {str(name): list(values) for name, values in grid.items()}

@@ -1,0 +1,209 @@
+"""Settings from outside: text becomes a value by annotation, dotted names become fields of frozen dataclasses."""
+
+from __future__ import annotations
+
+import ast
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal
+
+from fedsim.errors import InvalidInput
+
+# What text can stand for, and in which order the members of a union are tried: the strictest first.
+_PLAIN = (type(None), bool, int, float, range, Path, str)
+_WORDS = {
+    type(None): "none",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    range: "a range such as 0:20",
+    Path: "a path",
+    str: "text",
+    Any: "a Python value",
+}
+
+
+def from_text(name: str, value: Any, annotation: Any) -> Any:
+    """`value` as the annotation wants it, if it is text; anything else is taken as it is."""
+    if not isinstance(value, str):
+        return value
+    kinds = sorted(_kinds(annotation), key=_strictness)
+    if not kinds:
+        raise InvalidInput(
+            f"{name}={value}: {spelled(annotation)} cannot be written as text; set a field of it instead"
+        )
+    for kind in kinds:
+        try:
+            return _read(kind, value.strip())
+        except ValueError:
+            continue
+    raise InvalidInput(f"{name}={value}: must be {' or '.join(_words(kind) for kind in kinds)}")
+
+
+def spelled(annotation: Any) -> str:
+    """An annotation as a person would write it."""
+    if annotation is type(None):
+        return "None"
+    if isinstance(annotation, type) and not typing.get_args(annotation):
+        return annotation.__name__
+    return str(annotation).replace("typing.", "").replace("NoneType", "None")
+
+
+def with_fields(target: Any, settings: Mapping[str, Any], prefix: str = "") -> Any:
+    """`target` with the dotted fields in `settings` replaced, all at once, so that its own checks see the whole."""
+    if not settings:
+        return target
+    if not is_dataclass(target):
+        holder = prefix.removesuffix(".")
+        raise InvalidInput(
+            f"{prefix}{next(iter(settings))} cannot be set: {holder} is {_a(type(target).__name__)} without fields; "
+            "make it an argument of scenario()"
+        )
+    hints = _hints(type(target))
+    changed = {}
+    for head, group in _grouped(settings).items():
+        if head not in hints or head not in {f.name for f in fields(target)}:
+            raise unknown(f"{prefix}{head}", [prefix + f for f in field_names(target)])
+        if "" in group and len(group) > 1:
+            raise InvalidInput(f"{prefix}{head} is set as a whole and in part; choose one")
+        if "" in group:
+            changed[head] = from_text(f"{prefix}{head}", group[""], hints[head])
+        else:
+            changed[head] = with_fields(getattr(target, head), group, f"{prefix}{head}.")
+    return replace(target, **changed)
+
+
+def field_names(target: Any) -> list[str]:
+    """Every dotted name that `with_fields` understands for this object."""
+    if not is_dataclass(target):
+        return []
+    return [
+        name
+        for f in fields(target)
+        for name in (f.name, *(f"{f.name}.{x}" for x in field_names(getattr(target, f.name))))
+    ]
+
+
+def unknown(name: str, known: Sequence[str]) -> InvalidInput:
+    """The sentence about a name that does not exist, with the closest one that does."""
+    close = (
+        get_close_matches(name, known, 1, 0.5)
+        or [k for k in known if k.split(".")[-1] == name.split(".")[-1]][:1]
+    )
+    remedy = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+    return InvalidInput(f"nothing here is called {name}; {remedy}")
+
+
+def _grouped(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    groups: dict[str, dict[str, Any]] = {}
+    for name, value in settings.items():
+        head, _, rest = name.partition(".")
+        groups.setdefault(head, {})[rest] = value
+    return groups
+
+
+def _hints(cls: type) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(cls)
+    except NameError:  # an annotation that exists for type checkers only
+        return {f.name: Any for f in fields(cls)}
+
+
+def _kinds(annotation: Any) -> list[Any]:
+    """The members of an annotation that text can stand for."""
+    if annotation is Any or annotation in _PLAIN:
+        return [annotation]
+    origin = typing.get_origin(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return [kind for member in typing.get_args(annotation) for kind in _kinds(member)]
+    if origin is Literal or (origin in (tuple, list) and _kinds(_element(annotation))):
+        return [annotation]
+    return []
+
+
+def _strictness(kind: Any) -> int:
+    if typing.get_origin(kind) is Literal:
+        return 1
+    return _PLAIN.index(kind) if kind in _PLAIN else len(_PLAIN)
+
+
+def _read(kind: Any, text: str) -> Any:
+    origin = typing.get_origin(kind)
+    if origin is Literal:
+        return _one_of({str(option): option for option in typing.get_args(kind)}, text)
+    if origin in (tuple, list):
+        return origin(from_text("element", part, _element(kind)) for part in text.split(",") if part)
+    return _READERS[kind](text)
+
+
+def _element(kind: Any) -> Any:
+    return next(iter(typing.get_args(kind)), Any)
+
+
+def _words(kind: Any) -> str:
+    origin = typing.get_origin(kind)
+    if origin is Literal:
+        return "one of " + ", ".join(str(option) for option in typing.get_args(kind))
+    return f"a list of {_words(_element(kind))} with commas" if origin else _WORDS[kind]
+
+
+def _one_of(options: Mapping[str, Any], text: str) -> Any:
+    if text not in options:
+        raise ValueError(text)
+    return options[text]
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)  # 1e6 is a fine way to write a million
+    if not number.is_integer():
+        raise ValueError(text)
+    return int(number)
+
+
+def _range(text: str) -> range:
+    first, last = text.split(":")
+    return range(int(first), int(last))
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_READERS: dict[Any, Callable[[str], Any]] = {
+    type(None): lambda text: _one_of({"none": None}, text.lower()),
+    bool: lambda text: _one_of(_TRUTH, text.lower()),
+    int: _whole,
+    float: float,
+    range: _range,
+    Path: Path,
+    str: str,
+    Any: _literal,
+}
+
+
+def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
+    """`name=value` texts as a dict; `option` is what the sentence about a bad one names."""
+    out: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise InvalidInput(f"{option} {text}: write name=value, such as {option} seed=1")
+        if name.strip() in out:
+            raise InvalidInput(f"{option} {name.strip()} is given twice; give it once")
+        out[name.strip()] = value
+    return out
+
+
+def _a(noun: str) -> str:
+    return f"an {noun}" if noun[:1].lower() in "aeiou" else f"a {noun}"

@@ -1,0 +1,1 @@
+"""Scenarios that ship with fedsim: `fedsim run quickstart`."""
