@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Budget": "fedsim.budget",
     "Inline": "fedsim.runtime.inline",
+    "Network": "fedsim.network",
     "Record": "fedsim.engine.record",
     "Scenario": "fedsim.scenario",
     "Target": "fedsim.budget",
@@ -23,7 +24,10 @@ _HOME = {
     "load": "fedsim.results",
     "run": "fedsim.scenario",
 }
-_MODULES = ("algorithms", "errors", "metrics", "participation", "problems", "rng", "schedules", "testing")
+_MODULES = (
+    "algorithms", "codecs", "devices", "errors", "metrics", "network", "participation", "problems", "rng", "schedules", "testing",
+    "topologies",
+)  # fmt: skip
 
 __all__ = sorted([*_HOME, *_MODULES])
 

@@ -75,7 +75,9 @@ class Tables:
     def __init__(self, capacities_bps: npt.ArrayLike) -> None:
         capacity = np.array(capacities_bps, np.float64, ndmin=1)
         for link in np.flatnonzero(~(capacity > 0)).tolist():
-            raise InvalidInput(f"link {link} has capacity {capacity[link]} bit/s: give a positive number or inf")
+            raise InvalidInput(
+                f"link {link} has capacity {capacity[link]} bit/s: give a positive number or inf"
+            )
         scale = np.array([_scale(c) for c in capacity.tolist()])
         self.links = Links(capacity, scale, *np.zeros((8, len(capacity)), np.int64))
         self.bundles = Bundles(*np.zeros((4, 8), np.int64), *np.zeros((6, 8)))
@@ -87,8 +89,7 @@ class Tables:
         self.groups: dict[int, Group] = {}  # by trunk
         self._bundle_of: dict[tuple[int, ...], int] = {}
         self._owner: dict[int, int] = {}  # link: the first bundle known to use it
-        self._used, self._left, self._busy = 0, 0, 0
-        self._view()
+        self._used, self._left, self._busy, self._cramped = 0, 0, 0, True
 
     def bundle(self, links: tuple[int, ...]) -> int:
         """The bundle of a route."""
@@ -124,15 +125,22 @@ class Tables:
     def busy(self) -> list[int]:
         return np.flatnonzero(self.bundles.flows).tolist()
 
-    def serve(self, now_s: float, serial: int, group: Group) -> tuple[float, Array]:
+    def serve(self, now_s: float, serial: int, group: Group) -> tuple[float, list[int]]:
         """New rates for a group; when its next flow ends, and in which bundles."""
-        from fedsim.kernels.sharing import refresh
+        from fedsim.kernels.sharing import fill, sort_in, wind
 
-        if (self.links.known > self.links.room).any():
+        if self._cramped:
             self._lay_out()
-        changed = np.array(list(self.changed), np.int64)
-        self.changed.clear()
-        return refresh(now_s, serial, changed, group.array(), self.links, self.bundles, self.hops, self.lists)
+        links, rows = self.links, self.bundles
+        if self.changed:
+            changed = np.array(list(self.changed))
+            self.changed.clear()
+            sort_in(changed, self.hops, self.lists, links.list, links.listed, *rows[:3], rows.cap, rows.key)
+        members, rates = fill(
+            serial, group.array(), self.hops, self.lists, *links[:2], *links[3:5], *links[6:], *rows[:4], rows.key
+        )
+        soonest, due = wind(now_s, members, rates, *rows[6:])
+        return soonest, due.tolist()
 
     def set_capacity(self, link: int, bps: float) -> None:
         self.links.capacity[link], self.links.scale[link] = bps, _scale(bps)
@@ -140,11 +148,18 @@ class Tables:
             self._assign(self._owner[link])
 
     def _add(self, links: tuple[int, ...]) -> int:
+        last = len(self.links.capacity) - 1
+        for link in links:
+            if not isinstance(link, (int, np.integer)) or not 0 <= link <= last:
+                raise InvalidInput(f"route over link {link!r}: name links by their numbers, 0 to {last}")
+        if len(set(links)) < len(links):
+            raise InvalidInput(f"route over links {list(links)}: name every link once")
         links = tuple(map(int, links))
         b = len(self.routes)
         if b == len(self.bundles.flows):
-            self.bundles = Bundles(*(np.concatenate([column, np.zeros_like(column)]) for column in self.bundles))
-            self._view()
+            self.bundles = Bundles(
+                *(np.concatenate([column, np.zeros_like(column)]) for column in self.bundles)
+            )
         self._bundle_of[links] = b
         self.routes.append(links)
         self.trunks.append(())
@@ -154,6 +169,7 @@ class Tables:
             owner = self._owner.setdefault(link, b)
             if self.links.known[link] == 2:
                 self._promote(link, owner)
+            self._cramped |= bool(self.links.known[link] > self.links.room[link])
         self._assign(b)
         return b
 
@@ -164,7 +180,7 @@ class Tables:
         if flows:
             self.links.load[link] = flows
             self._join(self.trunks[owner], 0 if len(self.trunks[owner]) > 1 else 1)
-        self.links.room[:] = 0  # its owner must enter the list
+        self._cramped = True  # its owner must enter its list
 
     def _assign(self, b: int) -> None:
         """Tell a bundle's trunks from its own links."""
@@ -180,12 +196,19 @@ class Tables:
 
     def _join(self, trunks: tuple[int, ...], busy: int) -> None:
         """Make one group of these trunks and all that they are connected to."""
-        groups = {id(group): group for link in trunks if (group := self.groups.get(link))}
-        largest = max(groups.values(), key=lambda group: len(group.links), default=Group([], 0))
-        ...
+        parts = {id(part): part for link in trunks if (part := self.groups.get(link))}
+        group = max(parts.values(), key=lambda part: len(part.links), default=Group([], 0))
+        fresh = [Group([link], 0) for link in trunks if link not in self.groups]
+        for part in (*parts.values(), *fresh):
+            if part is not group:
+                group.absorb(part)
+                for link in part.links:
+                    self.groups[link] = group
+        group.busy += busy
 
     def _lay_out(self) -> None:
         """Give every trunk's list twice the room it needs for the bundles known so far."""
+        self._cramped = False
         links = self.links
         links.room[:] = np.where(links.known > 1, 2 * links.known, 1)
         links.list[:] = np.cumsum(links.room) - links.room

@@ -11,10 +11,10 @@ sign(v_j) ||v|| l_j / s, where l_j is s |v_j| / ||v|| rounded up or down at rand
 Floats are little-endian; bits run from the most significant of each byte; the filling of the last byte is not
 counted. All codecs have the same methods:
 
-    encode(v, key)          the bytes of one vector; `key` is a row of `rng.keys`, needed where rounding is random
+    encode(v, key)          the bytes of one vector; `key` is a row of `rng.keys`, for rounding at random
     decode(data, d)         the vector again, or CorruptData if `encode` cannot have made these bytes
     bits(v, key)            the exact length of that message
-    quantise(values, keys)  what arrives of a batch (rows, d), in its dtype, and the bits, int64 (rows,), bytes unmade
+    quantise(values, keys)  what arrives of (rows, d), in the same dtype, and int64 bits (rows,): no bytes made
     omega(d)                the variance factor: E||C(v) - v||^2 <= omega ||v||^2
 
 If `fixed`, the length does not depend on the values, and `length(d, dtype)` tells it beforehand.
@@ -35,7 +35,6 @@ from fedsim.kernels import quantise_reference as reference
 
 Array = npt.NDArray[Any]
 MOST_LEVELS = 2**20  # the norm is a float32, and Elias lengths are looked up in a table
-LARGEST = float(np.finfo(np.float32).max)
 
 
 class Codec(Protocol):
@@ -62,7 +61,7 @@ class Identity:
             raise InvalidInput(f"Identity(dtype={self.dtype!r}): choose None, 'float32' or 'float64'")
 
     def encode(self, v: Array, key: Array | None = None) -> bytes:
-        sent = self._sent(_one(v))
+        sent = self._sent(_real(v, 1))
         return sent.astype(sent.dtype.newbyteorder("<")).tobytes()
 
     def decode(self, data: bytes, d: int) -> Array:
@@ -77,19 +76,18 @@ class Identity:
         raise CorruptData(f"a message of {len(data)} bytes: {d} numbers take {sizes}")
 
     def bits(self, v: Array, key: Array | None = None) -> int:
-        sent = self._sent(_one(v))
-        return 8 * sent.nbytes
+        return 8 * self._sent(_real(v, 1)).nbytes
 
     def length(self, d: int, dtype: npt.DTypeLike = "float64") -> int:
         return d * 8 * np.dtype(self.dtype or dtype).itemsize
 
     def quantise(self, values: Array, keys: Array | None = None) -> tuple[Array, Array]:
-        values = _rows(values)
+        values = _real(values, 2)
         sent = self._sent(values)
         return sent.astype(values.dtype, copy=False), np.full(len(values), 8 * sent.itemsize * values.shape[1])
 
     def omega(self, d: int) -> float:
-        """Zero, but for "float32", which has a relative error of at most 2**-24 (and none on float32 vectors)."""
+        """Zero, but for "float32": a relative error of at most 2**-24, squared."""
         return 2.0**-48 if self.dtype == "float32" else 0.0
 
     def _sent(self, values: Array) -> Array:
@@ -108,7 +106,7 @@ class QSGD:
     fixed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check_levels(self.levels)
+        object.__setattr__(self, "levels", _whole(self.levels))
 
     def encode(self, v: Array, key: Array | None = None) -> bytes:
         norm, level = _rounded(v, key, self.levels)
@@ -118,15 +116,15 @@ class QSGD:
     def decode(self, data: bytes, d: int) -> Array:
         total = 4 + -(-_positive(d) * self._width // 8)
         if len(data) != total:
-            raise CorruptData(f"a message of {len(data)} bytes: {d} coordinates of {self._width} bits take {total}")
-        words, filling = bitstream.unpack(data[4:], d, self._width)
+            raise CorruptData(f"a message of {len(data)} bytes: {d} levels of {self._width} bits take {total}")
+        words = bitstream.unpack(data[4:], d, self._width)
         negative, size = words >> self.levels.bit_length() == 1, words & (1 << self.levels.bit_length()) - 1
-        if filling.any() or (negative & (size == 0)).any():
-            raise CorruptData("the message holds a negative zero or a filled-up last byte, which are never sent")
+        if (negative & (size == 0)).any():
+            raise CorruptData("the message holds a negative zero, which is never sent")
         return _restored(_norm(data), np.where(negative, -size, size), self.levels)
 
     def bits(self, v: Array, key: Array | None = None) -> int:
-        return self.length(_one(v).size)
+        return self.length(_real(v, 1).size)
 
     def length(self, d: int, dtype: npt.DTypeLike = "float64") -> int:
         return fixed_width_bits(d, self.levels)
@@ -146,10 +144,10 @@ class QSGD:
 class Elias:
     """QSGD with Elias's codes.
 
-    After the norm, "sparse" holds for every coordinate that is not zero its distance from the previous one, a sign
-    bit and the level; "dense" holds for every coordinate the level plus one, and a sign bit unless it is zero.
-    "auto" takes the shorter. There is no header: which form follows is told by the norm's sign bit, which a norm
-    does not need (set for dense), and the filling of the last byte cannot be mistaken for a code.
+    After the norm, "sparse" holds for every coordinate that is not zero its distance from the previous one, a
+    sign bit and the level; "dense" holds for every coordinate the level plus one, and a sign bit unless it is
+    zero. "auto" takes the shorter. The header has no bits at all: the norm's sign bit, idle otherwise, tells
+    dense from sparse, and the filling of the last byte cannot be mistaken for a code.
     """
 
     levels: int
@@ -158,43 +156,29 @@ class Elias:
     fixed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _check_levels(self.levels)
+        object.__setattr__(self, "levels", _whole(self.levels))
         _check_elias(self.code, self.form, ("auto", "sparse", "dense"))
 
     def encode(self, v: Array, key: Array | None = None) -> bytes:
         norm, level = _rounded(v, key, self.levels)
-        dense = self._dense(level)
-        size, sign = np.abs(level), (level < 0).astype(np.int64)
-        at = np.arange(level.size) if dense else np.flatnonzero(level)
-        parts = [bitstream.elias(np.diff(at, prepend=-1), self.code)] if not dense else []
-        parts += [(sign[at], (size[at] > 0).astype(np.int64)), bitstream.elias(size[at] + dense, self.code)]
-        if dense:
-            parts.reverse()
-        words, widths = (np.stack(columns, axis=-1).ravel() for columns in zip(*parts, strict=True))
-        head = np.copysign(norm, -1 if dense else 1).astype("<f4").tobytes()
-        return head + bitstream.pack(words, widths, bitstream.FILL[self.code])
+        form = self.form
+        if form == "auto":
+            sparse, dense = (reference.elias_bits(level, self.code, form) for form in ("sparse", "dense"))
+            form = "dense" if dense < sparse else "sparse"
+        words, widths = bitstream.levels_to_codes(level, self.code, form)
+        signed = np.copysign(norm, -1 if form == "dense" else 1)
+        return signed.astype("<f4").tobytes() + bitstream.pack(words, widths, bitstream.FILL[self.code])
 
     def decode(self, data: bytes, d: int) -> Array:
-        longest = 8 + _positive(d) * (int(bitstream.elias_lengths(self.levels + 1, self.code)[self.levels + 1]) + 3) // 8
+        longest = 4 + bitstream.most_bytes(_positive(d), self.levels, self.code)
         if not 4 <= len(data) <= longest:
             raise CorruptData(f"a message of {len(data)} bytes: {d} coordinates take 4 to {longest}")
-        dense = data[3] >= 128
-        if self.form == ("sparse" if dense else "dense"):
-            raise CorruptData(f"the message is not in the {self.form} form: decode it with form='auto'")
-        reader = bitstream.EliasReader(data[4:], self.code, max(d, self.levels + 1))
-        level, at = np.zeros(d, np.int64), -1
-        while at < d - 1 if dense else not reader.at_end():
-            at += 1 if dense else reader.number()
-            if at >= d:
-                raise CorruptData(f"the message holds coordinate {at}: there are {d}")
-            if dense:
-                level[at] = reader.number() - 1
-                level[at] *= 1 - 2 * reader.bit() if level[at] else 1
-            else:
-                level[at] = (1 - 2 * reader.bit()) * reader.number()
-        if not reader.at_end():
-            raise CorruptData(f"the message goes on after its {d} coordinates")
-        return _restored(abs(_norm(data)), level, self.levels)
+        norm = _norm(data)
+        form = "dense" if np.signbit(norm) else "sparse"
+        if self.form not in ("auto", form):
+            raise CorruptData(f"the message is {form}, not {self.form}: decode it with form='auto'")
+        level = bitstream.codes_to_levels(data[4:], d, self.levels, self.code, form)
+        return _restored(abs(norm), level, self.levels)
 
     def bits(self, v: Array, key: Array | None = None) -> int:
         _, level = _rounded(v, key, self.levels)
@@ -204,9 +188,115 @@ class Elias:
         return _quantised(values, keys, self.levels, self.code, self.form)
 
     def omega(self, d: int) -> float:
-        return min(d / self.levels**2, sqrt(d) / self.levels)
+        return QSGD(self.levels).omega(d)
 
-    def _dense(self, level: Array) -> bool:
-        if self.form != "auto":
-            return self.form == "dense"
-        return reference.elias_bits(level, self.code, "dense") < reference.elias_bits(level, self.code, "sparse")
+
+# --- Lengths on paper ------------------------------------------------------------------------------
+
+
+def fixed_width_bits(d: int, levels: int) -> int:
+    """32 + d * ceil(log2(2 levels + 1)): what QSGD really sends."""
+    return 32 + d * (1 + _whole(levels).bit_length())
+
+
+def elias_bound(d: int, levels: int) -> float:
+    """The upper bound that papers plot for Elias-coded QSGD, without its terms of lower order."""
+    s = _whole(levels)
+    return (3 + 1.5 * log2(2 * (s**2 + d) / (s * (s + sqrt(d))))) * s * (s + sqrt(d)) + 32
+
+
+def expected_elias_bits(v: Array, levels: int, *, code: str = "omega", form: str = "sparse") -> float:
+    """The mean of `Elias(levels, code, form).bits(v, key)` over the random rounding, exactly.
+
+    There is none for form="auto", where the mean of the shorter length is not the shorter of the means.
+    """
+    _check_elias(code, form, ("sparse", "dense"))
+    values, levels = _real(v, 1)[None], _whole(levels)
+    return 32 + reference.expected_elias_bits(values, _finite_norm(values), levels, code, form)
+
+
+# --- What comes in ---------------------------------------------------------------------------------
+
+
+def _whole(levels: Any) -> int:
+    if isinstance(levels, bool) or not isinstance(levels, int | np.integer) or not 1 <= levels <= MOST_LEVELS:
+        raise InvalidInput(f"levels={levels!r}: choose a whole number from 1 to {MOST_LEVELS}")
+    return int(levels)
+
+
+def _check_elias(code: str, form: str, forms: tuple[str, ...]) -> None:
+    if code not in bitstream.FILL:
+        raise InvalidInput(f"code={code!r}: choose 'omega' or 'gamma'")
+    if form not in forms:
+        raise InvalidInput(f"form={form!r}: choose {' or '.join(map(repr, forms))}")
+
+
+def _positive(d: int) -> int:
+    if d < 1:
+        raise InvalidInput(f"d={d}: a message holds at least one number")
+    return d
+
+
+def _real(values: Any, rank: int) -> Array:
+    array = np.asarray(values)
+    if array.ndim != rank or array.shape[-1] == 0 or array.dtype.kind not in "fiu":
+        found = f"values of shape {array.shape} and type {array.dtype}"
+        raise InvalidInput(f"{found}: a codec takes real numbers (d,), a batch (rows, d)")
+    return array.astype(np.float32 if array.dtype.str[1:] == "f4" else np.float64, copy=False)
+
+
+def _keys(keys: Any, rows: int) -> Array:
+    if keys is None:
+        raise InvalidInput("no key: stochastic rounding needs one row of rng.keys(...) for every vector")
+    table = np.atleast_2d(np.asarray(keys))
+    if table.shape != (rows, 4) or table.dtype != np.uint32:
+        raise InvalidInput(f"keys {table.dtype} {table.shape}: {rows} vectors need uint32 ({rows}, 4)")
+    return table
+
+
+def _rounded(v: Any, key: Any, levels: int) -> tuple[Array, Array]:
+    """The norm, a float32 of shape (), and the signed levels (d,) of one vector."""
+    values, key = _real(v, 1)[None], _keys(key, 1)
+    norm = _finite_norm(values)
+    return norm[0], reference.rounded(values, norm, key, levels)[0]
+
+
+def _finite_norm(values: Array) -> Array:
+    norm = reference.wire_norm(values)
+    if not np.isfinite(norm).all():
+        _refuse(values, ~np.isfinite(norm))
+    return norm
+
+
+def _quantised(values: Any, keys: Any, levels: int, code: str | None, form: str) -> tuple[Array, Array]:
+    from fedsim.kernels.quantise import quantise
+
+    values = _real(values, 2)
+    arrived, bits = quantise(values, _keys(keys, len(values)), levels, code, form)
+    if (bits < 0).any():
+        _refuse(values, bits < 0)
+    return arrived, bits
+
+
+def _norm(data: bytes) -> Any:
+    norm = np.frombuffer(data[:4], "<f4").astype(np.float32)[0]
+    if not np.isfinite(norm):
+        raise CorruptData(f"the message holds the norm {norm}: a norm is finite")
+    return norm
+
+
+def _restored(norm: Any, level: Array, levels: int) -> Array:
+    size = int(np.abs(level).max())
+    if size > (levels if norm > 0 else 0) or np.signbit(norm):
+        raise CorruptData(f"the message holds the norm {norm} and level {size} of {levels}: they do not agree")
+    return reference.restored(np.asarray(norm), level, levels)
+
+
+def _refuse(values: Array, bad: Array) -> NoReturn:
+    """Say which number cannot be sent; `bad` marks the rows."""
+    row = int(np.flatnonzero(bad)[0])
+    v, where = np.atleast_2d(values)[row], f"row {row}, " if values.ndim == 2 and len(values) > 1 else ""
+    wrong = np.flatnonzero(~np.isfinite(v))
+    if len(wrong):
+        raise NonFinite(f"{where}coordinate {wrong[0]} is {v[wrong[0]]}: only finite numbers can be sent")
+    raise NonFinite(f"{where}numbers up to {np.abs(v).max():.3g} leave float32 (3.4e38): scale them down")

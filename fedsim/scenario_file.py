@@ -52,7 +52,7 @@ class ScenarioFile:
         return self.path.stem
 
     def build(self, given: Mapping[str, Any]) -> Scenario:
-        """The scenario under these settings: arguments of `scenario()` first, then dotted fields of what it returns."""
+        """The scenario under these settings: arguments of `scenario()`, or dotted fields of what it returns."""
         known = {p.name: p for p in self.parameters}
         arguments = {n: settings.from_text(n, v, known[n].annotation) for n, v in given.items() if n in known}
         for p in self.parameters:

@@ -1,4 +1,4 @@
-"""Settings from outside: text becomes a value by annotation, dotted names become fields of frozen dataclasses."""
+"""Settings from outside: text becomes a value by annotation, a dotted name a field of a frozen dataclass."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ def from_text(name: str, value: Any, annotation: Any) -> Any:
         return value
     kinds = sorted(_kinds(annotation), key=_strictness)
     if not kinds:
-        raise InvalidInput(
-            f"{name}={value}: {spelled(annotation)} cannot be written as text; set a field of it instead"
-        )
+        raise InvalidInput(f"{name}={value}: {spelled(annotation)} cannot be written as text; set its fields")
     for kind in kinds:
         try:
             return _read(kind, value.strip())
@@ -54,15 +52,12 @@ def spelled(annotation: Any) -> str:
 
 
 def with_fields(target: Any, settings: Mapping[str, Any], prefix: str = "") -> Any:
-    """`target` with the dotted fields in `settings` replaced, all at once, so that its own checks see the whole."""
+    """`target` with the dotted fields in `settings` replaced at once, so that its own checks see the whole."""
     if not settings:
         return target
-    if not is_dataclass(target):
-        holder = prefix.removesuffix(".")
-        raise InvalidInput(
-            f"{prefix}{next(iter(settings))} cannot be set: {holder} is {_a(type(target).__name__)} without fields; "
-            "make it an argument of scenario()"
-        )
+    if not is_dataclass(target) or isinstance(target, type):
+        holder, kind = prefix.removesuffix("."), type(target).__name__
+        raise InvalidInput(f"{holder} is {kind} and has no fields to set; make it an argument of scenario()")
     hints = _hints(type(target))
     changed = {}
     for head, group in _grouped(settings).items():
@@ -81,19 +76,14 @@ def field_names(target: Any) -> list[str]:
     """Every dotted name that `with_fields` understands for this object."""
     if not is_dataclass(target):
         return []
-    return [
-        name
-        for f in fields(target)
-        for name in (f.name, *(f"{f.name}.{x}" for x in field_names(getattr(target, f.name))))
-    ]
+    names = [f.name for f in fields(target)]
+    return [x for name in names for x in (name, *(f"{name}.{y}" for y in field_names(getattr(target, name))))]
 
 
 def unknown(name: str, known: Sequence[str]) -> InvalidInput:
     """The sentence about a name that does not exist, with the closest one that does."""
-    close = (
-        get_close_matches(name, known, 1, 0.5)
-        or [k for k in known if k.split(".")[-1] == name.split(".")[-1]][:1]
-    )
+    namesakes = [k for k in known if k.rpartition(".")[2] == name.rpartition(".")[2]]
+    close = get_close_matches(name, known, 1, 0.6) or namesakes
     remedy = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
     return InvalidInput(f"nothing here is called {name}; {remedy}")
 
@@ -203,7 +193,3 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
             raise InvalidInput(f"{option} {name.strip()} is given twice; give it once")
         out[name.strip()] = value
     return out
-
-
-def _a(noun: str) -> str:
-    return f"an {noun}" if noun[:1].lower() in "aeiou" else f"a {noun}"

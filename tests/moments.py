@@ -1,15 +1,18 @@
-"""Exact mean and covariance of FA-LD on quadratic potentials, written from SPEC alone: no line of fedsim is used.
+"""Exact mean and covariance of FA-LD on quadratic potentials, from its equations: no line of fedsim is used.
 
-Local step of client c:  theta <- (I - eta H_c) theta + eta b_c + eta e_c + sqrt(2 eta tau) (rho xi' + sqrt((1 - rho^2)/p_c) xi_c)
-with f^c = l^c / p_c of Hessian H_c and linear term b_c, and minibatch error e_c of covariance G_c, independent of theta.
-K steps compose to theta_c = M_c theta + v_c + (shared noise) + (private noise). The server then takes
-theta <- sum_c a_c theta_c with random weights a that are independent of the noise, so that E a and E a a' say it all:
+Local step of client c, with f^c = l^c / p_c of Hessian H_c and linear term b_c:
 
-    mean'       = sum_c  E[a_c] (M_c mean + v_c)
+    theta <- (I - eta H_c) theta + eta b_c + eta e_c + sqrt(2 eta tau) (rho xi' + sqrt((1 - rho^2) / p_c) xi_c)
+
+The minibatch error e_c has a covariance that does not depend on theta. K steps compose to
+theta_c = M_c theta + v_c + shared noise + private noise. The server takes theta <- sum_c a_c theta_c with
+random weights a, independent of the noise, so that E a and E a a' say all there is to say:
+
+    mean'       = sum_c  E[a_c] m_c,    m_c = M_c mean + v_c
     covariance' = sum_ce E[a_c a_e] (M_c covariance M_e' + U_ce + 1{c = e} W_c + m_c m_e') - mean' mean''
 
-where m_c = M_c mean + v_c, U_ce is the covariance of the shared noise and W_c that of the private noise and minibatch.
-A last, idle client (M = I, no noise) carries the weight of rounds to which nobody comes.
+U_ce is the covariance of the shared noise, W_c that of private noise and minibatches. A last, idle client
+(M = I, no noise) carries the weight of rounds to which nobody comes.
 """
 
 from __future__ import annotations
@@ -31,7 +34,10 @@ class Clients:
 
 
 def gaussian_means(data, covariances, prior_precision=0.0, batch=None):
-    """l^c = sum_i (theta - x_i)' S^-1 (theta - x_i) / 2 + (n_c / n) prior_precision |theta|^2 / 2; `batch` rows per client."""
+    """l^c = sum_i (theta - x_i)' S^-1 (theta - x_i) / 2 + (n_c / n) prior_precision |theta|^2 / 2.
+
+    `batch` is the number of rows of every client's minibatches.
+    """
     n = sum(len(x) for x in data)
     d = data[0].shape[1]
     hessian, linear, error = [], [], []
@@ -84,7 +90,7 @@ def uniform_subsets(p, size, weigh):
 
 
 def bernoulli(p, probability):
-    """Independent coins, all 2^N outcomes; p renormalised over the arrived, and nothing moves when nobody comes."""
+    """Independent coins, all 2^N outcomes: p renormalised over the arrived, a standstill if nobody comes."""
     q = np.broadcast_to(probability, (len(p),))
     outcomes = []
     for coins in product((False, True), repeat=len(p)):
@@ -158,9 +164,9 @@ def fald(
 
 
 def z_scores(samples, mean, covariance):
-    """Every entry of mean and covariance of `samples` (R, d) against the exact ones, in standard errors of the sample.
+    """Every entry of mean and covariance of `samples` (R, d) minus the exact one, in standard errors.
 
-    Covariances are averages of products about the exact mean, so their standard error is that of an average too.
+    Covariances are averages of products about the exact mean: theirs is the standard error of an average too.
     """
     centred = np.asarray(samples, np.float64) - mean
     i, j = np.triu_indices(len(mean))

@@ -247,7 +247,8 @@ def addressed(seed=1, stream=Stream.NOISE, replica=0, client=0, round=0, visit=0
 AXES = {
     "seed": {"seed": 2}, "high half of the seed": {"seed": 1 + 2**32}, "stream": {"stream": Stream.SHARED},
     "replica": {"replica": 1}, "client": {"client": 1}, "round": {"round": 1}, "visit": {"visit": 1},
-    "step": {"step": 1}, "client far away": {"client": 2**31}, "round and client swapped": {"round": 3, "client": 0},
+    "step": {"step": 1}, "client far away": {"client": 2**31},
+    "round and client swapped": {"round": 3, "client": 0},
 }  # fmt: skip
 
 

@@ -213,7 +213,7 @@ class Run:
         self.recorder.flush(active[~go])
         return active[go]
 
-    def stop(self, positions: Array, reason: str) -> None:
+    def stop(self, positions: Iterable[int], reason: str) -> None:
         """These replicas are over."""
         for i in positions:
             self.stopped_by[i] = reason

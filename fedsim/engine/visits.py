@@ -14,8 +14,8 @@ class Visit:
     """What is known of a visit, and where it stands."""
 
     __slots__ = (
-        "arrived", "bits", "client", "compute_s", "ends_s", "flow", "fraction", "late", "number", "over", "phase", "rank",
-        "rate_bps", "row", "sending_s", "sent", "started_s", "stretch", "uploading", "version",
+        "arrived", "bits", "client", "compute_s", "ends_s", "flow", "fraction", "late", "memory", "message", "number", "over", "phase",
+        "rank", "rate_bps", "reply", "row", "sending_s", "sent", "started_s", "stretch", "uploading", "version",
     )  # fmt: skip
 
     def __init__(self, row: int, client: int, compute_s: float, phase: int, fraction: float, rank: int) -> None:
@@ -27,6 +27,9 @@ class Visit:
         self.started_s = self.ends_s = self.sending_s = 0.0
         self.rate_bps, self.flow, self.stretch = math.inf, None, 1.0
         self.version = self.number = 0
+        self.message: dict[str, Any] = {}  # what it started from, and its client's memory then (asynchronous rounds)
+        self.memory: dict[str, Any] = {}
+        self.reply: Any = None
 
 
 PROGRESS = 0  # at one instant everything else comes before the arrivals, which go by rank from 1 on

@@ -1,12 +1,12 @@
 """Streams of bits, most significant bit first, and Elias's codes for whole numbers (P. Elias, 1975), in NumPy.
 
 - gamma: floor(log2 k) zeros, then k in binary: 2 floor(log2 k) + 1 bits.
-- omega: "0" ends the code; before it stands k in binary, before that the length of k less one in binary, and so on
-  down to one: 1 bit for 1, 3 for 2..3, 6 for 4..7, 7 for 8..15, 11 for 16..31.
+- omega: a 0 ends the code; before it stands k in binary, before that the length of k less one in binary, and so
+  on down to one: 1 bit for 1, 3 for 2..3, 6 for 4..7, 7 for 8..15, 11 for 16..31.
 
 Both lengths depend on k through floor(log2 k) alone. Every omega code holds a 0 and every gamma code a 1, so a
-last byte filled up with the other bit (`FILL`) cannot be read as one more code: a reader who knows the number of
-bytes finds the end by himself.
+last byte filled up with the other bit (`FILL`) cannot be read as one more code: who knows the number of bytes
+finds the end without being told.
 """
 
 from __future__ import annotations
@@ -81,16 +81,65 @@ def pack(words: Array, widths: Array, fill: int) -> bytes:
 
 
 def unpack(data: bytes, count: int, width: int) -> Array:
-    """`count` numbers of `width` bits; the caller has checked that the bytes are there."""
-    bits = np.unpackbits(np.frombuffer(data, np.uint8), count=count * width).reshape(count, width)
+    """`count` numbers of `width` bits, then zeros up to the last byte; the caller has counted the bytes."""
+    bits = np.unpackbits(np.frombuffer(data, np.uint8))
+    if bits[count * width :].any():
+        raise CorruptData("the last byte of the message is not filled up with zeros: it was altered")
     out = np.zeros(count, np.int64)
     for place in range(width):
-        out = out << 1 | bits[:, place]
+        out = out << 1 | bits[place : count * width : width]
     return out
 
 
+# --- Levels in Elias's codes -----------------------------------------------------------------------
+
+
+def levels_to_codes(level: Array, code: str, form: str) -> tuple[Array, Array]:
+    """Words and widths for `pack`: gap, sign, size of levels that are not zero; or size + 1, sign of all."""
+    if form == "sparse":
+        at = np.flatnonzero(level)
+        level = level[at]
+        parts = [
+            elias(np.diff(at, prepend=-1), code),
+            (level < 0, np.ones_like(level)),
+            elias(np.abs(level), code),
+        ]
+    else:
+        parts = [elias(np.abs(level) + 1, code), (level < 0, level != 0)]
+    words, widths = (
+        np.stack(columns, axis=-1).ravel().astype(np.int64) for columns in zip(*parts, strict=True)
+    )
+    return words, widths
+
+
+def most_bytes(d: int, levels: int, code: str) -> int:
+    """No message is longer: gaps add up to d and take less than two bits for each unit."""
+    return d * (3 + int(elias_lengths(levels + 1, code)[levels + 1])) // 8 + 1
+
+
+def codes_to_levels(data: bytes, d: int, levels: int, code: str, form: str) -> Array:
+    """The inverse of `levels_to_codes` and `pack`; CorruptData where there is none."""
+    reader = EliasReader(data, code, max(d, levels + 1))
+    level = np.zeros(d, np.int64)
+    if form == "dense":
+        for at in range(d):
+            size = reader.number() - 1
+            level[at] = -size if size and reader.bit() else size
+    else:
+        at = -1
+        while not reader.at_end():
+            at += reader.number()
+            if at >= d:
+                raise CorruptData(f"the message holds coordinate {at}: there are {d}, numbered from 0")
+            negative, size = reader.bit(), reader.number()
+            level[at] = -size if negative else size
+    if not reader.at_end():
+        raise CorruptData(f"the message goes on after its {d} coordinates")
+    return level
+
+
 class EliasReader:
-    """Reads codes one after the other and trusts nothing: a number above `limit` or a missing bit is CorruptData."""
+    """Reads code after code and trusts nothing: a number above `limit` or a missing bit is CorruptData."""
 
     def __init__(self, data: bytes, code: str, limit: int) -> None:
         self.text = (np.unpackbits(np.frombuffer(data, np.uint8)) + ord("0")).tobytes()
@@ -120,7 +169,9 @@ class EliasReader:
         if self.at + bits > len(self.text):
             raise CorruptData("the message ends in the middle of a number: it was cut short or altered")
         # The width comes first, so that a forged one makes no number of a million digits.
-        value = int(self.text[self.at : self.at + bits], 2) if bits <= self.limit.bit_length() else self.limit + 1
+        value = (
+            int(self.text[self.at : self.at + bits], 2) if bits <= self.limit.bit_length() else self.limit + 1
+        )
         if value > self.limit:
             raise CorruptData(f"the message holds a number above {self.limit}, which cannot occur in it")
         self.at += bits

@@ -291,8 +291,6 @@ extern "C" __global__ void langevin_quadratic(
 #endif
 }
 
-#if !DIM
-
 // --- Gradients of quadratic potentials: one thread a coordinate of a job ------------------------------------------
 
 // hessian_c theta - linear_c
@@ -411,5 +409,3 @@ extern "C" __global__ void sum_over_rows(
     }
     out[n] = g;
 }
-
-#endif

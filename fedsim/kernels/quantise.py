@@ -1,9 +1,9 @@
-# mypy: allow-untyped-defs
+# mypy: allow-untyped-defs, disable-error-code="import-untyped,attr-defined,untyped-decorator"
 """QSGD's stochastic rounding, compiled: the same bits as `quantise_reference`, about a hundred times as fast.
 
-`quantise` treats a batch of rows tile by tile: norms, random words, rounding, each in a loop of its own that
-LLVM vectorises. `quantise_row` and `elias_row` do one row inside a fused kernel. Nothing a row yields depends on
-the rows beside it.
+`quantise` treats a batch of rows tile by tile: random words, norms, rounding, each in a loop of its own that
+LLVM vectorises. `quantise_row` and `elias_row` do one row inside a fused kernel. What a row yields does not
+depend on the rows beside it.
 """
 
 from __future__ import annotations
@@ -81,19 +81,19 @@ def _root_rounded_up(total):
 
 
 @inline
-def _vanished(v):
-    """Whether v is not zero although the sum of its squares is."""
-    for j in range(v.shape[0]):
-        if v[j] != 0:
-            return True
-    return False
+def _floor(v, norm):
+    """The norm, unless v is not zero although all its squares are: then the least float32."""
+    if norm == 0.0:
+        for j in range(v.shape[0]):
+            if v[j] != 0:
+                return TINY
+    return norm
 
 
 @inline
 def wire_norm(v):
-    """The Euclidean norm rounded up to float32, as a float64; inf or NaN if no finite float32 is large enough."""
-    norm = _root_rounded_up(_sum_of_squares(v))
-    return TINY if norm == 0.0 and _vanished(v) else norm
+    """The Euclidean norm rounded up to float32, as a float64; inf or NaN where no float32 is large enough."""
+    return _floor(v, _root_rounded_up(_sum_of_squares(v)))
 
 
 @inline
@@ -120,7 +120,10 @@ def round_row(v, scale, unit, levels, words, out, keep):
 
 @inline
 def quantise_row(v, k0, k1, k2, k3, levels, words, out, keep):
-    """Quantise one row; `words` is scratch for d rounded up to fours. Returns the norm: not finite, nothing done."""
+    """What arrives of v into `out`, unless the norm, which it returns, is not finite.
+
+    `words` is scratch, d rounded up to a multiple of four; for `keep` see `round_row`.
+    """
     norm = wire_norm(v)
     if norm <= LARGEST:
         fill_row(k0, k1, k2, k3, (v.shape[0] + 3) // 4, words)
@@ -133,8 +136,8 @@ def quantise_row(v, k0, k1, k2, k3, levels, words, out, keep):
 def elias_row(sizes, lengths, form):
     """Exact length of a row's absolute levels in Elias coding, without the norm.
 
-    `lengths` are those of the codes of 0 (none), 1, 2, ... up to the larger of d and levels + 1. Free of branches,
-    because nothing is harder to predict than which levels are zero.
+    `lengths` are those of the codes of 0 (none), 1, 2, ... up to the larger of d and levels + 1. Free of
+    branches, because nothing is harder to predict than which levels are zero.
     """
     sparse, dense, last = i64(0), i64(0), i64(-1)
     for j in range(sizes.shape[0]):
@@ -162,7 +165,7 @@ def _fill_lanes(block, k0, k1, k2, k3, low, high):
 
 @jit
 def _fill_tile(keys, blocks, words, planes, pairs):
-    """Words of every row: whole groups of blocks with blocks in the lanes, what is left over with rows in them."""
+    """Words of every row: whole groups of four blocks lie in the lanes, of blocks left over the rows do."""
     rows, whole = keys.shape[0], blocks // 4 * 4
     for i in range(rows):
         k = keys[i]
@@ -191,8 +194,7 @@ def _quantise(values, keys, levels, lengths, form, out, bits):
         for i in range(rows):
             norm[i] = _root_rounded_up(norm[i])
         for i in range(rows):
-            if norm[i] == 0.0 and _vanished(values[first + i]):
-                norm[i] = TINY
+            norm[i] = _floor(values[first + i], norm[i])
             bits[first + i] = 32 + d * i64(lengths[0]) if norm[i] <= LARGEST else -1
         for i in range(rows):
             scale[i] = top / norm[i] if norm[i] > 0.0 else 0.0
@@ -207,7 +209,9 @@ def _quantise(values, keys, levels, lengths, form, out, bits):
                     bits[first + i] = 32 + elias_row(words[i, :d], lengths, form)
 
 
-def quantise(values: Array, keys: Array, levels: int, code: str | None, form: str = "auto") -> tuple[Array, Array]:
+def quantise(
+    values: Array, keys: Array, levels: int, code: str | None, form: str = "auto"
+) -> tuple[Array, Array]:
     """The compiled twin of `quantise_reference.quantise`: same arguments, same bits."""
     values = np.ascontiguousarray(values)
     out, bits = np.empty_like(values), np.empty(len(values), np.int64)

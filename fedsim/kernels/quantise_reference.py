@@ -2,12 +2,12 @@
 
 A row v becomes a norm and whole levels l_j in -s..s, to be read as norm * l_j / s.
 
-- The norm that is sent is a float32. It is the Euclidean norm *rounded up*, so that no |v_j| exceeds it, and it is
-  also what the levels are relative to: then E[norm * l_j / s] = v_j, whatever float32 could not hold.
-- |l_j| = floor(s |v_j| / norm + u_j) with u_j = (w_j + 1/2) / 2**32, where w_j is word j of the row's key at step 0.
-  The chance of rounding up is the fractional part to within 2**-33, and exactly zero for a whole number.
-- Squares are added up in eight columns (coordinate mod 8) over the whole groups of eight, then the columns, then the
-  coordinates left over: a fixed order that vector units like.
+- The norm that is sent is a float32: the Euclidean norm *rounded up*, so that no |v_j| exceeds it. The levels
+  are relative to this very number, so that E[norm * l_j / s] = v_j whatever float32 could not hold.
+- |l_j| = floor(s |v_j| / norm + u_j) with u_j = (w_j + 1/2) / 2**32, w_j being word j of the row's key, step 0.
+  The chance of rounding up is the fractional part to within 2**-32, and zero for a whole number.
+- Squares are added up in eight columns (coordinate mod 8) over the whole groups of eight, then the columns,
+  then the coordinates left over: a fixed order that vector units like.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import rng
-from fedsim.kernels.bitstream import elias_length
+from fedsim.kernels.bitstream import elias_length, elias_lengths
 
 Array = npt.NDArray[Any]
 TINY = np.float32(2.0**-149)  # the least positive float32
@@ -71,7 +71,9 @@ def elias_bits(level: Array, code: str, form: str) -> int:
     return int({"sparse": sparse, "dense": dense, "auto": min(sparse, dense)}[form])
 
 
-def quantise(values: Array, keys: Array, levels: int, code: str | None, form: str = "auto") -> tuple[Array, Array]:
+def quantise(
+    values: Array, keys: Array, levels: int, code: str | None, form: str = "auto"
+) -> tuple[Array, Array]:
     """What arrives, (rows, d), and the exact bits of every message, int64 (rows,); -1 where it cannot be sent.
 
     Without a `code` the levels have a fixed width.
@@ -87,3 +89,34 @@ def quantise(values: Array, keys: Array, levels: int, code: str | None, form: st
     else:
         bits[good] = [32 + elias_bits(row, code, form) for row in level]
     return out, bits
+
+
+def expected_elias_bits(values: Array, norm: Array, levels: int, code: str, form: str) -> float:
+    """The mean of `elias_bits` of one row (1, d) over the random rounding; form is "sparse" or "dense"."""
+    ratio = np.minimum(relative(values, norm, levels)[0], levels)
+    low = np.floor(ratio).astype(np.int64)
+    up = ratio - low
+    there = np.where(low > 0, 1.0, up)  # the chance that a coordinate is not zero
+    bits = elias_lengths(levels + 2, code).astype(np.float64)  # bits[0] = 0
+    if form == "dense":
+        return float(there.sum() + ((1 - up) * bits[low + 1] + up * bits[low + 2]).sum())
+    return float(there.sum() + ((1 - up) * bits[low] + up * bits[low + 1]).sum()) + _expected_gap_bits(
+        there, code
+    )
+
+
+def _expected_gap_bits(there: Array, code: str) -> float:
+    """A code grows where its number reaches 1, 2, 4, ..., so add up the chances that the gaps do.
+
+    The gap before the j-th coordinate reaches g if that is there, j >= g, and the g - 1 before it are all zero.
+    """
+    d, bits = len(there), elias_lengths(len(there), code).astype(np.float64)
+    certain = np.concatenate([[0], np.cumsum(there == 1)])
+    log_zero = np.concatenate([[0.0], np.cumsum(np.log1p(-np.where(there == 1, 0.0, there)))])
+    total, gap = 0.0, 1
+    while gap <= d:
+        here, start = np.arange(gap - 1, d), np.arange(0, d - gap + 1)  # start:here is to be zero
+        empty = np.exp(log_zero[here] - log_zero[start]) * (certain[here] == certain[start])
+        total += float((bits[gap] - bits[gap // 2]) * (there[here] * empty).sum())
+        gap *= 2
+    return total

@@ -103,15 +103,29 @@ class Job:
         sizes = setting.problem.sizes[batch.client]
         self.size: Any = int(sizes[0]) if single else sizes[:, None]
 
-    def gradient(self, theta: Array, step: int, batch_size: Any = None) -> Array:
+    def gradient(
+        self, theta: Array, step: int, batch_size: Any = None, *, split: int | None = None, clip: float | None = None,
+        prior: bool = True,
+    ) -> Array:  # fmt: skip
         """The gradient of the client's summed loss at `theta`: all its rows, or a fresh minibatch scaled up.
 
-        Two calls with the same `step` use the same rows, as control variates need.
+        Two calls with the same `step` use the same rows, as control variates need. `split=E` takes batch number `step` of E
+        disjoint ones drawn at the round's start; `clip` bounds the norm of every row's own gradient; `prior=False` leaves
+        the prior's share out, for servers that add it themselves.
         """
-        rows, scale = self._rows(batch_size, step)
-        theta = self._up(theta)
-        out = self._setting.backend.gradients(self._setting.problem, theta, self._batch.client, rows)
-        return self._down(out if scale is None else scale * out)
+        problem, theta = self._setting.problem, self._up(theta)
+        if getattr(problem, "reactive", False):  # its data are drawn anew, and answer to theta
+            key = self._keys(Stream.DATA, self._batch.client)
+            return self._down(problem.react(theta, self._batch.client, key, step, batch_size, self._setting.backend))
+        rows, scale = self._rows(batch_size, step, split)
+        if clip is not None:
+            out = clipped_gradients(problem, theta, self._batch.client, rows, clip, self._setting.backend)
+        else:
+            out = self._setting.backend.gradients(problem, theta, self._batch.client, rows)
+        out = out if scale is None else scale * out
+        if not prior and getattr(problem, "share", 0.0):
+            out = out - (problem.share * problem.sizes[self._batch.client]).astype(theta.dtype)[:, None] * theta
+        return self._down(out)
 
     def normal(self, step: int) -> Array:
         """Private standard normals of this job, one per coordinate."""
@@ -148,14 +162,18 @@ class Job:
         s = self._setting
         return self._down(s.backend.normal(key, s.problem.dim, step, s.dtype))
 
-    def _rows(self, batch_size: Any, step: int) -> tuple[tuple[Array, Array] | None, Array | None]:
+    def _rows(self, batch_size: Any, step: int, split: int | None) -> tuple[tuple[Array, Array] | None, Array | None]:
         if batch_size is None:
             return None, None
         sizes = self._setting.problem.sizes[self._batch.client]
         m = rows_per_batch(batch_size, sizes, self._batch.client)
         start = np.concatenate([[0], np.cumsum(m)])
         key = self._keys(Stream.BATCH, self._batch.client)
-        rows = self._setting.backend.choose_rows(key, sizes, start, step)
+        if split is None:
+            rows = self._setting.backend.choose_rows(key, sizes, start, step)
+        else:
+            whole = self._setting.backend.choose_rows(key, sizes, split * start, 0)
+            rows = np.concatenate([whole[split * a + step * n : split * a + (step + 1) * n] for a, n in zip(start, m, strict=False)])
         return (rows, start), (sizes / m).astype(self._setting.dtype)[:, None]
 
     def _up(self, value: Array) -> Array:
@@ -163,6 +181,22 @@ class Job:
 
     def _down(self, value: Array) -> Array:
         return value[0] if self._single else value
+
+
+def clipped_gradients(problem: Any, theta: Array, clients: Array, rows: Any, clip: float, backend: Any) -> Array:
+    """Sums of per-row gradients, each scaled down to norm `clip`; a problem may bring its own, faster `clipped`."""
+    if hasattr(problem, "clipped"):
+        return np.asarray(problem.clipped(theta, clients, rows, clip))
+    out = np.zeros_like(theta)
+    for i, c in enumerate(clients):
+        own = np.arange(problem.sizes[c]) if rows is None else rows[0][rows[1][i] : rows[1][i + 1]]
+        each = backend.gradients(
+            problem, np.repeat(theta[i : i + 1], len(own), 0), np.full(len(own), c), (own, np.arange(len(own) + 1))
+        )
+        norms = np.sqrt((each * each).sum(axis=1))
+        for g, norm in zip(each, norms, strict=True):
+            out[i] += g * min(1.0, clip / norm) if norm > 0 else g
+    return out
 
 
 def rows_per_batch(batch_size: Any, sizes: Array, clients: Array) -> Array:

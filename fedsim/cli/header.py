@@ -1,0 +1,55 @@
+"""What will run, before it runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedsim.cli.units import called, many, policy
+from fedsim.engine.wire import reply_shape
+from fedsim.scenario import Scenario
+
+WIDTH = 11
+
+
+def lines(name: str, scenario: Scenario, runtime: Any, runs: list[dict[str, Any]]) -> list[str]:
+    """The header of one run, or of several that differ in the settings of a grid."""
+    problem = scenario.problem
+    title = (
+        f"{name}: {type(scenario.algorithm).__name__}, {type(problem).__name__} d={problem.dim:,}, "
+        f"{many(problem.clients, 'client')}, {many(len(scenario.replica_numbers), 'replica')}, "
+        f"seed {scenario.seed}, {runtime.describe()}"
+    )
+    facts = {
+        "algorithm": called(scenario.algorithm),
+        "network": _described(scenario.network, "none: messages take no time"),
+        "devices": _described(scenario.devices, "none: computing takes no time, and nobody drops out"),
+        "policy": f"{policy(scenario.participation)}     wire  {_wire(scenario)}",
+        "budget": called(scenario.budget),
+        **_settings(runs),
+    }
+    return [title, *(f"{key:{WIDTH}}{text}" for key, text in facts.items())]
+
+
+def _settings(runs: list[dict[str, Any]]) -> dict[str, str]:
+    """What was set from outside; with several runs the first one is described and the others by what differs."""
+    if not runs[0]:
+        return {}
+    if len(runs) == 1:
+        return {"set": ", ".join(f"{name}={value}" for name, value in runs[0].items())}
+    axes = {name: list(dict.fromkeys(str(settings[name]) for settings in runs)) for name in runs[0]}
+    told = [f"{name} = {', '.join(values)}" for name, values in axes.items()]
+    return {"runs": f"{len(runs)}, one for each {'; '.join(told)}; the first is shown"}
+
+
+def _described(part: Any, nothing: str) -> str:
+    if part is None:
+        return nothing
+    return str(part.describe()) if hasattr(part, "describe") else called(part)
+
+
+def _wire(scenario: Scenario) -> str:
+    import numpy as np
+
+    state = scenario.algorithm.init(scenario.problem, scenario.start)
+    size = reply_shape(scenario.algorithm, scenario.problem, state, np.dtype(scenario.dtype), 0).bits
+    return f"{scenario.dtype}, " + ("bits up depend on the values" if size is None else f"{size:,} bits up")

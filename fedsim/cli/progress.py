@@ -1,0 +1,82 @@
+"""A bar on the terminal while a run lasts: it watches, and can never change the run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from fedsim.cli.units import bits, number, seconds
+from fedsim.scenario import Scenario
+
+if TYPE_CHECKING:
+    from fedsim.engine import Observer, Progress
+
+EVERY_S = 0.1  # a glance this often is enough, and costs nothing beside a round
+
+
+@contextmanager
+def shown(console: Any, scenario: Scenario, label: str) -> Iterator[tuple[Observer, ...]]:
+    """Observers that draw a bar on `console`; none at all where that is no terminal (or None)."""
+    if console is None or not console.is_terminal:
+        yield ()
+        return
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[facts]}"))
+    with Bar(*columns, console=console, refresh_per_second=1 / EVERY_S) as bar:
+        task = bar.add_task(f"{label}compiling", total=None, facts="")
+        watch = Watch(scenario, lambda **update: bar.update(task, **update), label)
+        yield (watch,)
+        watch.finish()
+
+
+class Watch:
+    """An observer that passes on at most ten glances a second."""
+
+    def __init__(
+        self, scenario: Scenario, update: Any, label: str = "", clock: Any = time.perf_counter
+    ) -> None:
+        self.budget, self._update, self._label, self._clock = scenario.budget, update, label, clock
+        self._next, self._first, self._latest = 0.0, None, None  # type: float, Any, Progress | None
+
+    def __call__(self, progress: Progress) -> None:
+        self._latest = progress
+        now = self._clock()
+        if now >= self._next:
+            self._next = now + EVERY_S
+            self._show(progress, now)
+
+    def finish(self) -> None:
+        """The last round is shown whatever the time."""
+        if self._latest is not None:
+            self._show(self._latest, self._clock())
+
+    def _show(self, progress: Progress, now: float) -> None:
+        done, total = self._share(progress)
+        if self._first is None:  # the first round compiles kernels and says nothing about the pace
+            self._first = (now, done)
+        rounds = f"{progress.round:,}" + (f"/{self.budget.rounds:,}" if self.budget.rounds else "")
+        facts = [f"virtual {seconds(progress.seconds)}", f"up {bits(progress.uplink_bits)}"]
+        facts += [f"{name} {number(value)}" for name, value in list(progress.metrics.items())[:2]]
+        left = self._left_s(now, done, total)
+        facts += [] if left is None else [f"ETA {seconds(left)}"]
+        self._update(
+            description=f"{self._label}round {rounds}", completed=done, total=total, facts="  ".join(facts)
+        )
+
+    def _share(self, progress: Progress) -> tuple[float, float | None]:
+        """How much of the budget that is shown is spent."""
+        spent = {"rounds": progress.round, "seconds": progress.seconds, "uplink_bits": progress.uplink_bits}
+        for name, value in spent.items():
+            if getattr(self.budget, name) is not None:
+                return float(value), float(getattr(self.budget, name))
+        return float(progress.round), None
+
+    def _left_s(self, now: float, done: float, total: float | None) -> float | None:
+        began, before = self._first
+        if total is None or done <= before or done >= total:
+            return None
+        return float(round((now - began) * (total - done) / (done - before)))

@@ -1,0 +1,245 @@
+"""Asynchronous rounds: clients work continuously, the server folds every K arrivals into a new model version.
+
+A visit keeps the version it started from and the memory its client had then; its noise is keyed by that version and by
+the client's visit number. Replies are re-based before the server sees them: theta_now + s (beta - theta_started) for a
+model, s times the value for anything else, with s the policy's discount of the staleness. No stationary law is claimed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.engine.clock import Clock, links
+from fedsim.engine.run import Run
+from fedsim.engine.select import Cohort, cohort
+from fedsim.engine.view import ReplicaView
+from fedsim.engine.visits import Journeys, Visit
+from fedsim.engine.wire import message_bits
+from fedsim.errors import InvalidInput
+from fedsim.rng import Draws, Stream
+from fedsim.runtime.jobs import Batch, Reply
+
+Array = npt.NDArray[Any]
+PATIENCE = 10_000  # visits in a row without a reply, beyond 100 a client, after which nobody believes in one
+
+
+class Workshop:
+    """One replica's clock and the clients at work on it."""
+
+    def __init__(self, run: Run, position: int) -> None:
+        self.run, self.position, self.policy = run, position, run.policy
+        self.clock = Clock()
+        self.links = links(self.clock, run.network)
+        self.view = ReplicaView(run, position)
+        self.trace = run.tracer(position)
+        self.journeys = Journeys(self.clock, self.links, self._heard, self._blocked, self.trace)
+        self.message: dict[str, Array] = {}  # of the current version, without a replicas axis
+        self.version, self.down_bits = 0, 0
+        self.arrived: list[Visit] = []
+        self.lost: list[Visit] = []
+        self.blocked: list[Visit] = []
+        self._to_restart: list[int] = []
+        self._visits: dict[int, int] = {}  # how often each client has set out
+        self._started = self._unanswered = 0
+        self.limit_s = run.budget.seconds if run.budget.seconds is not None else math.inf
+
+    def release(self, version: int, message: dict[str, Array], down_bits: int) -> None:
+        """A new model version: whoever waits for work starts from it."""
+        self.version, self.message, self.down_bits = version, message, down_bits
+        self.view.opened_s, self.view.round = self.clock.now, version
+        self.arrived, self.lost, self._started = [], [], 0
+        self.view.arrived = []
+        if version == 0:
+            chosen = cohort(self.view.select(0, self.clock.now)[None], self.run.population).client.tolist()
+            self._start(chosen)
+        else:
+            waiting, self._to_restart = self._to_restart, []
+            for client in waiting:
+                self._replace(client)
+
+    def advance(self) -> bool:
+        """Run the clock until the buffer is full; False where a reply's size is needed first, or nobody will come."""
+        while len(self.arrived) < self.policy.replies:
+            if self.blocked or self.clock.peek() == math.inf or self.clock.now > self.limit_s:
+                return False
+            self.clock.step()
+        return True
+
+    def columns(self) -> dict[str, float]:
+        ended = self.arrived + self.lost
+        copies = self.run.population if self.run.scenario.reaches_all else self._started
+        return {
+            "opened_s": self.view.opened_s, "closed_s": self.clock.now, "selected": self._started,
+            "arrived": len(self.arrived), "dropped": len(self.lost), "late": 0,
+            "uplink_bits": sum(v.sent for v in ended), "downlink_bits": copies * self.down_bits,
+            "wasted_bits": sum(v.sent for v in self.lost),
+        }  # fmt: skip
+
+    def _heard(self, visit: Visit) -> None:
+        del self.view.in_flight[visit.client]
+        if visit.arrived:
+            self.arrived.append(visit)
+            self.view.arrived.append(visit.client)
+            self.view.durations[visit.client] = visit.ends_s - visit.started_s
+            self._unanswered = 0
+        else:
+            self.lost.append(visit)
+            self._unanswered += 1
+            if self._unanswered > PATIENCE + 100 * self.run.population:
+                raise InvalidInput(
+                    f"participation.buffered({self.policy.replies}): {self._unanswered:,} visits in a row dropped out, so no "
+                    "round would ever close; lower the devices' dropout"
+                )
+        if len(self.arrived) >= self.policy.replies:
+            self._to_restart.append(visit.client)  # it will start from the version that this reply completes
+            if self.trace is not None:
+                self.trace(self.clock.now, -1, "aggregate", 0)
+        else:
+            self._replace(visit.client)
+
+    def _blocked(self, visit: Visit) -> None:
+        self.blocked.append(visit)
+
+    def _replace(self, client: int) -> None:
+        """The next visit: the same client again where all work, else a client drawn from the idle."""
+        if self.policy.size is not None:
+            client = self._draw_idle(client)
+        at = float(self.view.next_available(np.array([client]), self.clock.now)[0])
+        if at == self.clock.now:
+            self._start([client])
+        elif at < math.inf:
+            self.clock.at(at, lambda _: self._start([client]) if client not in self.view.in_flight else None)
+
+    def _draw_idle(self, client: int) -> int:
+        number = self._visits.get(client, 0)
+        key = self.run.setting.backend.keys(
+            self.run.setting.seed, Stream.SELECT, replica=int(self.run.replicas[self.position]), client=client,
+            round=self.version, visit=number,
+        )  # fmt: skip
+        rng = Draws(key, single=True, source=self.run.setting.backend)
+        for _ in range(64):  # idle clients are the many; trying beats listing them
+            drawn = int(rng.integers(self.run.population))
+            if drawn not in self.view.in_flight and float(self.view.next_available(np.array([drawn]), self.clock.now)[0]) == self.clock.now:
+                return drawn
+        return client
+
+    def _start(self, clients: list[int]) -> None:
+        now, ids = self.clock.now, np.array(clients, np.int64)
+        numbers = [self._visits.get(c, 0) for c in clients]
+        drawn = self.run.fates(
+            np.full(len(ids), now), np.full(len(ids), self.position), ids, self.version, np.array(numbers, np.int64)
+        )
+        rank = (drawn.tie * 2**40).astype(np.int64)
+        offline = self.view.offline_s(ids, now).tolist()
+        bits = self.run.reply_shape(self.version).bits
+        rows = zip(ids.tolist(), drawn.compute_s.tolist(), drawn.phase.tolist(), drawn.fraction.tolist(), rank.tolist(), strict=True)
+        for i, row in enumerate(rows):
+            visit = Visit(0, *row)
+            visit.bits, visit.version, visit.number = bits, self.version, numbers[i]
+            visit.message = self.message
+            visit.memory = self.run.recall(np.array([self.position]), ids[i : i + 1])
+            self.view.in_flight[visit.client] = visit
+            self._visits[visit.client] = numbers[i] + 1
+            self._started += 1
+            if self.trace is not None:
+                self.trace(now, visit.client, "select", self.down_bits)
+            self.journeys.start(visit, self.down_bits, offline[i])
+
+
+async def buffered(run: Run) -> None:
+    """Folds until every replica's budget is spent."""
+    run.path = "event, asynchronous"
+    shops = [Workshop(run, i) for i in range(len(run.replicas))]
+    active = np.arange(len(shops))
+    number = 0
+    while len(active):
+        message = run.broadcast(active)
+        down = message_bits(message)
+        for r, i in enumerate(active):
+            shops[i].release(number, {n: m[r] for n, m in message.items()}, down)
+        await _advance(run, [shops[i] for i in active])
+        full = np.array([len(shops[i].arrived) >= run.policy.replies for i in active], bool)
+        ended = active[~full]
+        run.stop([i for i in ended if shops[i].clock.now > shops[i].limit_s], "seconds")
+        run.stop([i for i in ended if shops[i].clock.now <= shops[i].limit_s], "no clients")
+        active = await _fold(run, shops, active[full], number)
+        number += 1
+
+
+async def _advance(run: Run, shops: list[Workshop]) -> None:
+    """Everybody to a full buffer; replies whose size the clock needs are computed together on the way."""
+    while waiting := [s for s in shops if not s.advance() and s.blocked]:
+        visits = [(s, v) for s in waiting for v in s.blocked]
+        await _compute(run, visits)
+        for shop in waiting:
+            blocked, shop.blocked = shop.blocked, []
+            for visit in blocked:
+                visit.bits = int(visit.reply.bits[0])
+                shop.journeys.upload(visit)
+
+
+async def _compute(run: Run, visits: list[tuple[Workshop, Visit]]) -> None:
+    """Replies of the visits that have none yet, one batch per version."""
+    todo = [(s, v) for s, v in visits if v.reply is None]
+    for version in sorted({v.version for _, v in todo}):
+        own = [(s, v) for s, v in todo if v.version == version]
+        batch = Batch(
+            version,
+            run.replicas[[s.position for s, _ in own]],
+            np.array([v.client for _, v in own], np.int64),
+            np.array([v.number for _, v in own], np.int64),
+            {n: np.stack([v.message[n] for _, v in own]) for n in own[0][1].message},
+            np.arange(len(own)),
+            {n: np.concatenate([v.memory[n] for _, v in own]) for n in own[0][1].memory},
+        )
+        reply = await run.compute(batch)
+        for i, (_, visit) in enumerate(own):
+            visit.reply = reply.part(np.array([i])) if len(reply.bits) else reply
+
+
+async def _fold(run: Run, shops: list[Workshop], active: Array, number: int) -> Array:
+    if not len(active):
+        return active
+    rows = [shops[i].columns() for i in active]
+    columns = {n: np.array([row[n] for row in rows], np.float64 if n.endswith("_s") else np.int64) for n in rows[0]}
+    active, columns = _within(run, active, columns)
+    if not len(active):
+        return active
+    visits = [(r, v) for r, i in enumerate(active) for v in sorted(shops[i].arrived, key=lambda v: (v.client, v.number))]
+    await _compute(run, [(shops[active[r]], v) for r, v in visits])
+    row = np.array([r for r, _ in visits], np.int64)
+    client = np.array([v.client for _, v in visits], np.int64)
+    who = Cohort(row, client, np.ones(len(row), np.int64), np.searchsorted(row, np.arange(len(active) + 1)))
+    staleness = np.array([number - v.version for _, v in visits], np.int64)
+    run.tally_visits([v for i in active for v in shops[i].arrived + shops[i].lost])
+    if not run.skip:
+        reply = Reply.join([v.reply for _, v in visits])
+        run.fold(active, number, who, _rebased(run, shops, active, visits, reply, staleness), staleness)
+    return run.close(active, number + 1, columns)
+
+
+def _within(run: Run, active: Array, columns: dict[str, Array]) -> tuple[Array, dict[str, Array]]:
+    within = run.within_budget(active, columns)
+    return active[within], {n: c[within] for n, c in columns.items()}
+
+
+def _rebased(run: Run, shops: list[Workshop], active: Array, visits: Any, reply: Reply, staleness: Array) -> Reply:
+    """Replies as if their clients had started from the current version."""
+    discount = run.policy.discount
+    s = np.array([1.0 if discount is None else float(discount(int(k))) for k in staleness])
+    if not (np.isfinite(s).all() and (s >= 0).all()):
+        raise InvalidInput(f"participation.buffered: discount returned {s.min()}; it must be a number of at least 0")
+    values = {}
+    for name, value in reply.values.items():
+        factor = s.astype(value.dtype).reshape(-1, *[1] * (value.ndim - 1))
+        if name in visits[0][1].message:
+            started = np.stack([v.message[name] for _, v in visits])
+            now = np.stack([shops[active[r]].message[name] for r, _ in visits])
+            values[name] = now + factor * (value - started)
+        else:
+            values[name] = factor * value
+    return Reply(values, reply.bits, reply.memory)
