@@ -80,9 +80,9 @@ class Tables:
             )
         scale = np.array([_scale(c) for c in capacity.tolist()])
         self.links = Links(capacity, scale, *np.zeros((8, len(capacity)), np.int64))
-        self.bundles = Bundles(*np.zeros((4, 8), np.int64), *np.zeros((6, 8)))
-        self.hops = np.zeros(16, np.int64)  # the trunks of all bundles, one after another
-        self.lists = np.zeros(0, np.int64)  # the busy bundles of all trunks, one after another
+        self.bundles = _rows(8)
+        self.hops = np.zeros(16, np.uint32)  # the trunks of all bundles, one after another
+        self.lists = np.zeros(0, np.uint32)  # the busy bundles of all trunks, one after another
         self.routes: list[tuple[int, ...]] = []
         self.trunks: list[tuple[int, ...]] = []
         self.changed: set[int] = set()  # bundles that may be missing or out of order in the lists
@@ -157,9 +157,9 @@ class Tables:
         links = tuple(map(int, links))
         b = len(self.routes)
         if b == len(self.bundles.flows):
-            self.bundles = Bundles(
-                *(np.concatenate([column, np.zeros_like(column)]) for column in self.bundles)
-            )
+            old, self.bundles = self.bundles, _rows(2 * b)
+            for column, wider in zip(old, self.bundles, strict=True):
+                wider[:b] = column
         self._bundle_of[links] = b
         self.routes.append(links)
         self.trunks.append(())
@@ -214,8 +214,13 @@ class Tables:
         links.list[:] = np.cumsum(links.room) - links.room
         links.listed[:] = 0
         self.bundles.key[:] = -1.0
-        self.lists = np.zeros(links.room.sum(), np.int64)
+        self.lists = np.zeros(links.room.sum(), np.uint32)
         self.changed.update(self.busy())
+
+
+def _rows(size: int) -> Bundles:
+    """Columns side by side in memory: whoever needs one field of a bundle needs the others, too."""
+    return Bundles(*np.zeros((size, 4), np.int64).T, *np.zeros((size, 6)).T)
 
 
 def _scale(bps: float) -> float:

@@ -110,15 +110,16 @@ class QSGD:
 
     def encode(self, v: Array, key: Array | None = None) -> bytes:
         norm, level = _rounded(v, key, self.levels)
-        words = np.abs(level) | (level < 0).astype(np.int64) << self.levels.bit_length()
-        return norm.astype("<f4").tobytes() + bitstream.pack(words, np.full(level.size, self._width), fill=0)
+        width = self.levels.bit_length()
+        words = np.abs(level) | (level < 0).astype(np.int64) << width
+        return norm.astype("<f4").tobytes() + bitstream.pack(words, np.full(level.size, 1 + width))
 
     def decode(self, data: bytes, d: int) -> Array:
-        total = 4 + -(-_positive(d) * self._width // 8)
+        total, width = -(-self.length(_positive(d)) // 8), self.levels.bit_length()
         if len(data) != total:
-            raise CorruptData(f"a message of {len(data)} bytes: {d} levels of {self._width} bits take {total}")
-        words = bitstream.unpack(data[4:], d, self._width)
-        negative, size = words >> self.levels.bit_length() == 1, words & (1 << self.levels.bit_length()) - 1
+            raise CorruptData(f"a message of {len(data)} bytes: {d} coordinates take {total}")
+        words = bitstream.unpack(data[4:], d, 1 + width)
+        negative, size = words >> width == 1, words & (1 << width) - 1
         if (negative & (size == 0)).any():
             raise CorruptData("the message holds a negative zero, which is never sent")
         return _restored(_norm(data), np.where(negative, -size, size), self.levels)
@@ -135,19 +136,15 @@ class QSGD:
     def omega(self, d: int) -> float:
         return min(d / self.levels**2, sqrt(d) / self.levels)
 
-    @property
-    def _width(self) -> int:
-        return 1 + self.levels.bit_length()  # = ceil(log2(2 levels + 1))
-
 
 @dataclass(frozen=True)
 class Elias:
     """QSGD with Elias's codes.
 
     After the norm, "sparse" holds for every coordinate that is not zero its distance from the previous one, a
-    sign bit and the level; "dense" holds for every coordinate the level plus one, and a sign bit unless it is
-    zero. "auto" takes the shorter. The header has no bits at all: the norm's sign bit, idle otherwise, tells
-    dense from sparse, and the filling of the last byte cannot be mistaken for a code.
+    sign bit and the level, and at the end the distance to the place after the last coordinate, without which
+    nobody could tell where to stop; "dense" holds for every coordinate the level plus one, and a sign bit
+    unless it is zero. "auto" takes the shorter, and the norm's sign bit, idle otherwise, tells which.
     """
 
     levels: int
@@ -167,7 +164,7 @@ class Elias:
             form = "dense" if dense < sparse else "sparse"
         words, widths = bitstream.levels_to_codes(level, self.code, form)
         signed = np.copysign(norm, -1 if form == "dense" else 1)
-        return signed.astype("<f4").tobytes() + bitstream.pack(words, widths, bitstream.FILL[self.code])
+        return signed.astype("<f4").tobytes() + bitstream.pack(words, widths)
 
     def decode(self, data: bytes, d: int) -> Array:
         longest = 4 + bitstream.most_bytes(_positive(d), self.levels, self.code)
@@ -195,7 +192,7 @@ class Elias:
 
 
 def fixed_width_bits(d: int, levels: int) -> int:
-    """32 + d * ceil(log2(2 levels + 1)): what QSGD really sends."""
+    """32 + d * ceil(log2(2 levels + 1)): what QSGD really sends, a sign bit and the level as it is."""
     return 32 + d * (1 + _whole(levels).bit_length())
 
 
@@ -225,7 +222,7 @@ def _whole(levels: Any) -> int:
 
 
 def _check_elias(code: str, form: str, forms: tuple[str, ...]) -> None:
-    if code not in bitstream.FILL:
+    if code not in bitstream.CODES:
         raise InvalidInput(f"code={code!r}: choose 'omega' or 'gamma'")
     if form not in forms:
         raise InvalidInput(f"form={form!r}: choose {' or '.join(map(repr, forms))}")

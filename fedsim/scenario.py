@@ -20,6 +20,7 @@ from fedsim.engine.record import Record
 from fedsim.errors import InvalidInput
 from fedsim.problems import weights_of
 from fedsim.results import Result
+from fedsim.place import Place
 from fedsim.runtime.inline import Inline
 
 Array = npt.NDArray[Any]
@@ -139,12 +140,9 @@ class Scenario:
             raise InvalidInput("this scenario could run for ever: rounds take no time; add rounds= to the Budget")
 
 
-def run(
-    scenario: Scenario, *, runtime: Any = None, out: str | Path | None = None, observers: Iterable[Any] = (),
-    compute: str = "run",
-) -> Result:  # fmt: skip
-    """Run a scenario and return its result; `out` also leaves it as a folder. Works inside a notebook too."""
-    job = arun(scenario, runtime=runtime, out=out, observers=observers, compute=compute)
+def run(scenario: Scenario, **options: Any) -> Result:
+    """Run a scenario and return its result; the options are those of `arun`. Works inside a notebook too."""
+    job = arun(scenario, **options)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -153,10 +151,16 @@ def run(
 
 
 async def arun(
-    scenario: Scenario, *, runtime: Any = None, out: str | Path | None = None, observers: Iterable[Any] = (),
-    compute: str = "run",
+    scenario: Scenario, *, runtime: Any = None, out: str | Path | None = None, resume: bool = False,
+    checkpoint_every: int | str | None = None, compute: str = "run", observers: Iterable[Any] = (),
+    stop: threading.Event | None = None, source: dict[str, Any] | None = None,
 ) -> Result:  # fmt: skip
-    """`run` for those who already have an event loop."""
+    """`run` for those who already have an event loop.
+
+    `out` leaves the result as a folder; `checkpoint_every` (rounds, or "60s") keeps it resumable on the way, and `resume`
+    takes it up where it was left. `compute="skip"` gives the timeline alone. Setting `stop` finishes the round, writes a
+    checkpoint and raises Interrupted. `source` says where the scenario came from, for the manifest.
+    """
     from threadpoolctl import threadpool_limits
 
     from fedsim import engine
@@ -165,15 +169,16 @@ async def arun(
         raise InvalidInput(f"run({scenario!r}): give it a fs.Scenario")
     if compute not in ("run", "skip"):
         raise InvalidInput(f"compute={compute!r}: 'run', or 'skip' for the timeline alone")
-    if out is not None and Path(out).exists():
-        raise InvalidInput(f"{out} exists already; choose another folder or remove it")
     runtime = runtime if runtime is not None else Inline()
     began = time.perf_counter()
+    place = Place.take(out, scenario, compute, checkpoint_every, resume, stop, source)
+    if place.whole is not None:
+        return place.whole
     with threadpool_limits(1):  # one BLAS thread: its bits must not depend on how many cores there are
-        finished = await engine.simulate(scenario, runtime, observers, compute == "skip")
-    result = engine.collect(finished, runtime, time.perf_counter() - began)
-    if out is not None:
-        result.save(out)
+        finished = await engine.simulate(scenario, runtime, observers, compute == "skip", place.keeper)
+    manifest = {"source": source or {}, "resumed": place.note}
+    result = engine.collect(finished, runtime, time.perf_counter() - began, manifest)
+    place.finish(result)
     return result
 
 

@@ -84,7 +84,7 @@ def unknown(name: str, known: Sequence[str]) -> InvalidInput:
     """The sentence about a name that does not exist, with the closest one that does."""
     namesakes = [k for k in known if k.rpartition(".")[2] == name.rpartition(".")[2]]
     close = get_close_matches(name, known, 1, 0.6) or namesakes
-    remedy = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+    remedy = f"did you mean {close[0]}?" if close else f"there is {', '.join(known) or 'nothing to set'}"
     return InvalidInput(f"nothing here is called {name}; {remedy}")
 
 

@@ -10,7 +10,7 @@
 struct Index {
     unsigned x, y, z;
 };
-static Index gridDim, blockDim, blockIdx, threadIdx;
+static thread_local Index gridDim, blockDim, blockIdx, threadIdx;
 
 template <typename To, typename From>
 To bits_of(From value) {

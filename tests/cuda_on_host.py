@@ -1,7 +1,7 @@
 """A stand-in for CuPy on NumPy: the CUDA source is built by the host's C++ compiler and run on the CPU.
 
-It has the few names that `fedsim.kernels.cuda` uses and is stricter than CuPy: a kernel's arguments must be arrays "on the
-device" or NumPy scalars, of exactly the types in its signature.
+It has the few names that `fedsim.kernels.cuda` uses and is stricter than CuPy: a kernel's arguments must be
+arrays "on the device" or NumPy scalars, of exactly the types in its signature.
 """
 
 from __future__ import annotations
@@ -45,9 +45,14 @@ def asnumpy(array):
 class RawModule:
     def __init__(self, code, options):
         bits = re.search(r"REAL_BITS=(\d+)", " ".join(options)).group(1)
-        self.types = {"real": np.dtype(f"f{int(bits) // 8}"), "i64": np.dtype("i8"), "u32": np.dtype("u4"), "int": np.dtype("i4")}
+        self.types = {
+            "real": np.dtype(f"f{int(bits) // 8}"),
+            "i64": np.dtype("i8"),
+            "u32": np.dtype("u4"),
+            "int": np.dtype("i4"),
+        }
         self.signatures = {name: parameters.split(",") for name, parameters in KERNEL.findall(code)}
-        self.library = ctypes.CDLL(build(code, tuple(o for o in options if o.startswith(("-D", "-std")))))
+        self.library = ctypes.CDLL(build(code, tuple(o for o in options if o.startswith("-D"))))
 
     def get_function(self, name):
         return lambda grid, block, arguments: self._launch(name, grid, block, arguments)
@@ -76,8 +81,19 @@ def build(code, flags):
     folder = Path(tempfile.mkdtemp(prefix="fedsim-cuda-"))
     launchers = "\n".join(f"LAUNCHER({name})" for name, _ in KERNEL.findall(code))
     (folder / "host.cpp").write_text(f'#include "{SHIM}"\n#line 1 "fedsim.cu"\n{code}\n{launchers}\n')
-    command = [COMPILER, "-O2", "-ffp-contract=off", "-Wno-unknown-pragmas", "-shared", "-fPIC", *flags]
-    subprocess.run([*command, "-o", folder / "host.so", folder / "host.cpp"], check=True, capture_output=True, text=True)
+    command = [
+        COMPILER,
+        "-std=c++14",
+        "-O2",
+        "-ffp-contract=off",
+        "-Wno-unknown-pragmas",
+        "-shared",
+        "-fPIC",
+        *flags,
+    ]
+    subprocess.run(
+        [*command, "-o", folder / "host.so", folder / "host.cpp"], check=True, capture_output=True, text=True
+    )
     return folder / "host.so"
 
 

@@ -1,7 +1,8 @@
-"""One contract for every backend: NumPy, Numba, and CUDA, whose source runs on the host here and on a device where there is one.
+"""One contract for every backend: NumPy, Numba, and CUDA on the host and, where there is one, on a device.
 
-Integers agree bit for bit. So do floats in all that draws noise or takes Langevin steps: polynomials are evaluated in one
-order and nothing is fused. On a device they may differ by a few units in the last place, since its compiler is not ours.
+Integers agree bit for bit. So do floats in all that draws noise or takes Langevin steps: polynomials are
+evaluated in one order and nothing is fused. On a device they may differ by a few units in the last place: it is
+the only form whose machine code is not made here.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from fedsim.kernels import cpu, cuda, draws, reference
 from fedsim.rng import Stream
 
 DTYPES = ["float32", "float64"]
-ON_HOST = pytest.param("cuda on host", marks=pytest.mark.skipif(not cuda_on_host.COMPILER, reason="no C++ compiler"))
+ON_HOST = pytest.param(
+    "cuda on host", marks=pytest.mark.skipif(not cuda_on_host.COMPILER, reason="no C++ compiler")
+)
 ON_DEVICE = pytest.param("cuda", marks=pytest.mark.gpu)
 
 
@@ -74,7 +77,7 @@ def chunks(jobs):
         yield [slice(a, min(a + size, jobs)) for a in range(0, jobs, size)]
 
 
-# --- Draws ---------------------------------------------------------------------------------------------------
+# --- Draws ----------------------------------------------------------------------------------------------
 
 # Salmon et al., Random123: counter, key, encrypted counter.
 KNOWN = [
@@ -106,14 +109,19 @@ def test_normals_are_box_muller_of_the_words(backend, dtype):
     angle = np.pi / 2 * (turn >> 30) + np.pi / 4 * inside
     expected = np.sqrt(-2 * np.log(unit))[..., None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
     tolerance = 1e-12 if dtype == "float64" else 5e-6
-    np.testing.assert_allclose(backend.normal(key, 12, 0, dtype), expected.reshape(5, 12), rtol=0, atol=tolerance)
+    np.testing.assert_allclose(
+        backend.normal(key, 12, 0, dtype), expected.reshape(5, 12), rtol=0, atol=tolerance
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("lanes", [1, 2, 3, 4, 5, 50, 513])
 def test_normals_equal_the_reference(compiled, dtype, lanes):
     for rows, step, call in ((1, 0, 0), (9, 1, 0), (9, 2, 5), (300, 7, 1)):
-        assert_same(compiled.normal(keys(rows), lanes, step, dtype, call), rng.normal(keys(rows), lanes, step, dtype, call))
+        assert_same(
+            compiled.normal(keys(rows), lanes, step, dtype, call),
+            rng.normal(keys(rows), lanes, step, dtype, call),
+        )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -167,16 +175,17 @@ def test_chosen_rows_do_not_depend_on_their_place_in_a_batch(backend):
     together = backend.choose_rows(key, population, start, 2)
     for parts in chunks(80):
         alone = [
-            backend.choose_rows(key[p], population[p], start[p.start : p.stop + 1] - start[p.start], 2) for p in parts
+            backend.choose_rows(key[p], population[p], start[p.start : p.stop + 1] - start[p.start], 2)
+            for p in parts
         ]
         np.testing.assert_array_equal(np.concatenate(alone), together)
 
 
-# --- Langevin steps --------------------------------------------------------------------------------------------
+# --- Langevin steps -------------------------------------------------------------------------------------
 
 
 def quadratic_jobs(jobs, d, dtype, rho, steps):
-    """Arguments of `langevin_quadratic`: five clients with symmetric tables, every job its own start and scale."""
+    """Arguments of `langevin_quadratic` with five clients; every job has its own start and scale."""
     draw = rng.normal(keys(5, Stream.DATA), d * d + d, 0)
     root = draw[:, : d * d].reshape(5, d, d)
     hessian = root + root.transpose(0, 2, 1) + 3 * np.sqrt(d) * np.eye(d)
@@ -185,8 +194,8 @@ def quadratic_jobs(jobs, d, dtype, rho, steps):
     scale = np.sqrt((1 - rho**2) * (1 + client)).astype(dtype)
     eta = 0.01 / (1 + np.arange(steps))
     return (
-        start, hessian.astype(dtype), draw[:, d * d :].astype(dtype), client, keys(jobs), keys(jobs, Stream.SHARED), scale,
-        rho, eta, 0.7,
+        start, hessian.astype(dtype), draw[:, d * d :].astype(dtype), client, keys(jobs),
+        keys(jobs, Stream.SHARED), scale, rho, eta, 0.7,
     )  # fmt: skip
 
 
@@ -202,7 +211,9 @@ def test_langevin_steps_equal_the_reference(compiled, d, dtype, rho):
 
 @pytest.mark.parametrize("rho", [0.0, 0.6, 1.0])
 def test_langevin_steps_follow_the_update_rule(backend, rho):
-    start, hessian, linear, client, private, shared, scale, _, eta, tau = quadratic_jobs(8, 3, "float64", rho, 4)
+    start, hessian, linear, client, private, shared, scale, _, eta, tau = quadratic_jobs(
+        8, 3, "float64", rho, 4
+    )
     found = backend.langevin_quadratic(start, hessian, linear, client, private, shared, scale, rho, eta, tau)
     for job, c in enumerate(client):
         theta = start[job]
@@ -220,7 +231,9 @@ def test_langevin_steps_do_not_depend_on_a_jobs_place_in_a_batch(backend, d, dty
     together = backend.langevin_quadratic(theta, hessian, linear, client, private, shared, scale, *rest)
     for parts in chunks(80):
         alone = [
-            backend.langevin_quadratic(theta[p], hessian, linear, client[p], private[p], shared[p], scale[p], *rest)
+            backend.langevin_quadratic(
+                theta[p], hessian, linear, client[p], private[p], shared[p], scale[p], *rest
+            )
             for p in parts
         ]
         np.testing.assert_array_equal(np.concatenate(alone), together)
@@ -234,7 +247,7 @@ def test_langevin_steps_leave_their_arguments_alone(backend):
         np.testing.assert_array_equal(now, kept)
 
 
-# --- Sums of replies ---------------------------------------------------------------------------------------------
+# --- Sums of replies ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -249,7 +262,7 @@ def test_segment_sums_equal_sequential_sums(backend, dtype):
     np.testing.assert_array_equal(found, expected)
 
 
-# --- Gradients -----------------------------------------------------------------------------------------------------
+# --- Gradients ------------------------------------------------------------------------------------------
 
 OFFSETS = np.array([0, 3, 70, 71, 180, 200])
 
@@ -308,7 +321,9 @@ def skip_without_kernel(backend, problem):
 
 
 @pytest.mark.parametrize("batch", [False, True], ids=["full", "minibatch"])
-@pytest.mark.parametrize("dtype, data_dtype", [("float32", "float32"), ("float32", "float64"), ("float64", "float64")])
+@pytest.mark.parametrize(
+    "dtype, data_dtype", [("float32", "float32"), ("float32", "float64"), ("float64", "float64")]
+)
 def test_gradients_equal_the_reference_to_rounding(compiled, make, dtype, data_dtype, batch):
     problem, theta, client, rows = gradient_jobs(make, dtype, data_dtype, batch)
     skip_without_kernel(compiled, problem)

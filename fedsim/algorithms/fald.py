@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -84,7 +84,7 @@ class FALD:
         if self.batch_size is not None or not getattr(problem, "tabulated", hasattr(problem, "quadratic")):
             return None
 
-        @lru_cache(maxsize=None)
+        @cache
         def tables(dtype: Any) -> tuple[Array, Array]:  # of f^c = l^c / p_c
             hessian, linear = problem.quadratic()
             p = weights_of(problem)

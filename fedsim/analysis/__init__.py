@@ -1,1 +1,1 @@
-"""Pictures from results; reads what runs left behind, never the engine."""
+"""What results show: pictures and where the time went. Reads what runs left behind, never the engine."""

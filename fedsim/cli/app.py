@@ -48,46 +48,43 @@ def fedsim() -> None:
     pass  # without it typer would make the only command the whole program
 
 
+File = Annotated[
+    str | None,
+    typer.Argument(metavar="FILE", show_default=False, help="A scenario file, or the name of a shipped one."),
+]
+Settings = Annotated[
+    list[str],
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="An argument of scenario(), or a field: budget.rounds=50."
+    ),
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Leave results and picture in this new folder.")
+]
+Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Short for --set seed=N.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing unless it fails.")]
+Threads = Annotated[int | None, typer.Option("--threads", metavar="N", help="Default: one per core.")]
+Runtime = Annotated[str, typer.Option("--runtime", metavar="NAME", help="Where jobs run.")]
+Help = Annotated[bool, typer.Option("--help", help="Show this, and FILE's own arguments.")]
+
+
 @app.command(add_help_option=False)
 def run(
-    context: typer.Context,
-    file: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="FILE", help="A scenario file, or the name of a shipped one.", show_default=False
-        ),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="An argument of scenario(), or a field such as budget.rounds."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Leave results and pictures in this new folder.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Short for --set seed=N.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing unless it fails.")] = False,
-    threads: Annotated[int | None, typer.Option("--threads", metavar="N", help="Default: all cores.")] = None,
-    runtime: Annotated[
-        str, typer.Option("--runtime", metavar="NAME", help="Where jobs run: inline.")
-    ] = "inline",
-    help_: Annotated[bool, typer.Option("--help", help="Show this, and FILE's own arguments.")] = False,
-) -> None:
+    context: typer.Context, file: File = None, settings: Settings = [], out: Out = None, seed: Seed = None,  # noqa: B006
+    quiet: Quiet = False, threads: Threads = None, runtime: Runtime = "inline", help: Help = False,
+) -> None:  # fmt: skip
     """Run a scenario file, or every combination of its grid."""
     from fedsim.cli import run as command
-    from fedsim.scenario_file import load_file
 
-    if help_:
+    if help:
         typer.echo(context.get_help())
         if file is not None:
-            typer.echo("\n".join(["", *command.help_lines(load_file(file))]))
-        return
-    if file is None:
+            typer.echo("\n".join(["", *command.help_lines(file)]))
+    elif file is None:
         raise InvalidInput("run needs a FILE, such as fedsim run quickstart; see fedsim run --help")
-    command.run(
-        file, set_ or [], out=out, seed=seed, quiet=quiet, runtime=command.runtime_named(runtime, threads)
-    )
+    else:
+        where = command.runtime_named(runtime, threads)
+        command.run(file, settings, out=out, seed=seed, quiet=quiet, runtime=where)
 
 
 @app.command("list")

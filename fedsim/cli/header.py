@@ -31,14 +31,12 @@ def lines(name: str, scenario: Scenario, runtime: Any, runs: list[dict[str, Any]
 
 
 def _settings(runs: list[dict[str, Any]]) -> dict[str, str]:
-    """What was set from outside; with several runs the first one is described and the others by what differs."""
-    if not runs[0]:
-        return {}
-    if len(runs) == 1:
-        return {"set": ", ".join(f"{name}={value}" for name, value in runs[0].items())}
-    axes = {name: list(dict.fromkeys(str(settings[name]) for settings in runs)) for name in runs[0]}
-    told = [f"{name} = {', '.join(values)}" for name, values in axes.items()]
-    return {"runs": f"{len(runs)}, one for each {'; '.join(told)}; the first is shown"}
+    """What was set from outside, and in what several runs differ."""
+    values = {name: list(dict.fromkeys(str(settings[name]) for settings in runs)) for name in runs[0]}
+    fixed = [f"{name}={texts[0]}" for name, texts in values.items() if len(texts) == 1]
+    axes = [f"{name} = {', '.join(texts)}" for name, texts in values.items() if len(texts) > 1]
+    told = {"set": ", ".join(fixed)} if fixed else {}
+    return told | ({"runs": f"{len(runs)}: {'; '.join(axes)} (the first is shown above)"} if axes else {})
 
 
 def _described(part: Any, nothing: str) -> str:

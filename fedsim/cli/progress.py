@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from fedsim.budget import Budget
 from fedsim.cli.units import bits, number, seconds
 from fedsim.scenario import Scenario
 
@@ -28,7 +29,7 @@ def shown(console: Any, scenario: Scenario, label: str) -> Iterator[tuple[Observ
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[facts]}"))
     with Bar(*columns, console=console, refresh_per_second=1 / EVERY_S) as bar:
         task = bar.add_task(f"{label}compiling", total=None, facts="")
-        watch = Watch(scenario, lambda **update: bar.update(task, **update), label)
+        watch = Watch(scenario.budget, lambda **update: bar.update(task, **update), label)
         yield (watch,)
         watch.finish()
 
@@ -36,15 +37,15 @@ def shown(console: Any, scenario: Scenario, label: str) -> Iterator[tuple[Observ
 class Watch:
     """An observer that passes on at most ten glances a second."""
 
-    def __init__(
-        self, scenario: Scenario, update: Any, label: str = "", clock: Any = time.perf_counter
-    ) -> None:
-        self.budget, self._update, self._label, self._clock = scenario.budget, update, label, clock
-        self._next, self._first, self._latest = 0.0, None, None  # type: float, Any, Progress | None
+    def __init__(self, budget: Budget, update: Callable[..., None], label: str = "") -> None:
+        self.budget, self._update, self._label = budget, update, label
+        self._next = 0.0
+        self._first: tuple[float, float] | None = None  # when the first glance was, and how much was done then
+        self._latest: Progress | None = None
 
     def __call__(self, progress: Progress) -> None:
         self._latest = progress
-        now = self._clock()
+        now = time.perf_counter()
         if now >= self._next:
             self._next = now + EVERY_S
             self._show(progress, now)
@@ -52,7 +53,7 @@ class Watch:
     def finish(self) -> None:
         """The last round is shown whatever the time."""
         if self._latest is not None:
-            self._show(self._latest, self._clock())
+            self._show(self._latest, time.perf_counter())
 
     def _show(self, progress: Progress, now: float) -> None:
         done, total = self._share(progress)
@@ -76,6 +77,7 @@ class Watch:
         return float(progress.round), None
 
     def _left_s(self, now: float, done: float, total: float | None) -> float | None:
+        assert self._first is not None
         began, before = self._first
         if total is None or done <= before or done >= total:
             return None

@@ -48,10 +48,12 @@ def many(count: int, noun: str) -> str:
 
 
 def called(value: Any) -> str:
-    """An object as the call that makes it, with what differs from the defaults: uniform(10), FALD(step_size=0.001)."""
+    """An object as the call that makes it, with what differs from the defaults: FALD(step_size=0.001)."""
     if not is_dataclass(value) or isinstance(value, type):
-        return type(value).__name__ if value.__class__.__repr__ is object.__repr__ else str(value)
-    told = [f"{f.name}={_short(getattr(value, f.name))}" for f in fields(value) if _differs(value, f)]
+        return type(value).__name__
+    told = [
+        f"{f.name}={_short(getattr(value, f.name))}" for f in fields(value) if f.init and _differs(value, f)
+    ]
     return f"{type(value).__name__}({', '.join(told)})"
 
 
@@ -62,20 +64,17 @@ def policy(value: Any) -> str:
 
 
 def _differs(value: Any, f: Any) -> bool:
-    default = f.default if f.default_factory is MISSING else f.default_factory()
-    return f.init and not (
-        default is not MISSING and getattr(value, f.name) is default or _same(getattr(value, f.name), default)
-    )
-
-
-def _same(a: Any, b: Any) -> bool:
-    return isinstance(a, bool | int | float | str) and type(a) is type(b) and a == b
+    own, default = getattr(value, f.name), f.default if f.default_factory is MISSING else f.default_factory()
+    plain = isinstance(own, bool | int | float | str)  # arrays do not compare to one truth
+    return own is not default and not (plain and type(own) is type(default) and own == default)
 
 
 def _short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
-    if callable(value) and hasattr(value, "__name__"):
-        return str(value.__name__)
-    text = called(value) if is_dataclass(value) else repr(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return called(value)
+    if hasattr(value, "shape"):
+        return f"array{tuple(value.shape)}"
+    text = str(getattr(value, "__name__", None) or repr(value))
     return text if len(text) <= 60 else f"{text[:57]}..."

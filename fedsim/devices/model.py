@@ -102,6 +102,11 @@ class Devices:
         rows = self._rows(clients, self._tables.get("availability"))
         return self.availability.available_until(rows, now_s, rng)
 
+    def dropout_of(self, clients: Array) -> Array:
+        """The probability that a visit of each client is lost, in whatever phase."""
+        shares = (self._share(name) for name in PHASES)
+        return sum((pick(s, self._rows(clients, length(s))) + np.zeros(len(clients)) for s in shares), np.zeros(len(clients)))
+
     # --- What the engine may skip, and what it prints -------------------------------------------------
 
     @property

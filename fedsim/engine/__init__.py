@@ -6,22 +6,26 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from fedsim.engine.buffered import buffered
+from fedsim.engine.collect import collect, identity
 from fedsim.engine.events import events
+from fedsim.engine.keeper import Interrupted, Keeper
 from fedsim.engine.lockstep import lockstep, suits
-from fedsim.engine.collect import collect
 from fedsim.engine.record import Record
 from fedsim.engine.run import Observer, Progress, Run, setting_of
 
-__all__ = ["Observer", "Progress", "Record", "Run", "collect", "simulate"]
+__all__ = ["Interrupted", "Keeper", "Observer", "Progress", "Record", "Run", "collect", "identity", "simulate"]
 
 
-async def simulate(scenario: Any, runtime: Any, observers: Iterable[Observer] = (), skip: bool = False) -> Run:
+async def simulate(
+    scenario: Any, runtime: Any, observers: Iterable[Observer] = (), skip: bool = False, keeper: Keeper | None = None
+) -> Run:
     """The whole run: every replica until its budget is spent."""
     backend = runtime.kernels()
     setting = setting_of(scenario, backend)
     session = runtime.open(scenario.algorithm, setting)
     try:
         run = Run(scenario, setting, session, observers, skip)
+        run.keeper = keeper if keeper is not None else Keeper(None, "", None, None)
         await _way(scenario)(run)
         return run
     finally:

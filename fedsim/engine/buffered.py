@@ -18,7 +18,6 @@ from fedsim.engine.run import Run
 from fedsim.engine.select import Cohort, cohort
 from fedsim.engine.view import ReplicaView
 from fedsim.engine.visits import Journeys, Visit
-from fedsim.engine.wire import message_bits
 from fedsim.errors import InvalidInput
 from fedsim.rng import Draws, Stream
 from fedsim.runtime.jobs import Batch, Reply
@@ -68,6 +67,28 @@ class Workshop:
                 return False
             self.clock.step()
         return True
+
+    def wind(self, folds: int, down_bits: int, saved: dict[str, Array]) -> None:
+        """Forward to where so many folds are done; what is in flight then gets back what it started from."""
+        trace, self.trace = self.trace, None
+        self.journeys.mute(True)
+        for version in range(folds):
+            self.release(version, {}, down_bits)
+            while not self.advance():
+                blocked, self.blocked = self.blocked, []
+                for visit in blocked:
+                    visit.bits = self.run.sizes[self.position, visit.client, visit.number]
+                    self.journeys.upload(visit)
+        self.journeys.mute(False)
+        self.trace = trace
+        for visit in self.view.in_flight.values():
+            place = f"{self.position}.{visit.client}."
+            for kind, into in (("message.", visit.message), ("memory.", visit.memory)):
+                into.update({n.removeprefix(place + kind): a for n, a in saved.items() if n.startswith(place + kind)})
+            values = {n.removeprefix(place + "value."): a for n, a in saved.items() if n.startswith(place + "value.")}
+            if values:
+                remembered = {n.removeprefix(place + "next."): a for n, a in saved.items() if n.startswith(place + "next.")}
+                visit.reply = Reply(values, saved[place + "bits"], remembered)
 
     def columns(self) -> dict[str, float]:
         ended = self.arrived + self.lost
@@ -140,7 +161,7 @@ class Workshop:
         for i, row in enumerate(rows):
             visit = Visit(0, *row)
             visit.bits, visit.version, visit.number = bits, self.version, numbers[i]
-            visit.message = self.message
+            visit.message = dict(self.message)
             visit.memory = self.run.recall(np.array([self.position]), ids[i : i + 1])
             self.view.in_flight[visit.client] = visit
             self._visits[visit.client] = numbers[i] + 1
@@ -154,11 +175,12 @@ async def buffered(run: Run) -> None:
     """Folds until every replica's budget is spent."""
     run.path = "event, asynchronous"
     shops = [Workshop(run, i) for i in range(len(run.replicas))]
-    active = np.arange(len(shops))
-    number = 0
+    number, active, own = run.keeper.resume(run)
+    for i in active:
+        shops[i].wind(number, run.down_bits(run.broadcast(active[:1])), own)
     while len(active):
         message = run.broadcast(active)
-        down = message_bits(message)
+        down = run.down_bits(message)
         for r, i in enumerate(active):
             shops[i].release(number, {n: m[r] for n, m in message.items()}, down)
         await _advance(run, [shops[i] for i in active])
@@ -168,6 +190,22 @@ async def buffered(run: Run) -> None:
         run.stop([i for i in ended if shops[i].clock.now <= shops[i].limit_s], "no clients")
         active = await _fold(run, shops, active[full], number)
         number += 1
+        run.keeper.after(run, number, active, lambda: _in_flight(shops, active))
+
+
+def _in_flight(shops: list[Workshop], active: Array) -> dict[str, Array]:
+    """What the visits in flight started from, by replica and client."""
+    out: dict[str, Array] = {}
+    for i in active:
+        for visit in shops[i].view.in_flight.values():
+            place = f"{i}.{visit.client}."
+            out |= {f"{place}message.{n}": a for n, a in visit.message.items()}
+            out |= {f"{place}memory.{n}": a for n, a in visit.memory.items()}
+            if visit.reply is not None:
+                out |= {f"{place}value.{n}": a for n, a in visit.reply.values.items()}
+                out |= {f"{place}next.{n}": a for n, a in visit.reply.memory.items()}
+                out[place + "bits"] = visit.reply.bits
+    return out
 
 
 async def _advance(run: Run, shops: list[Workshop]) -> None:
@@ -179,6 +217,7 @@ async def _advance(run: Run, shops: list[Workshop]) -> None:
             blocked, shop.blocked = shop.blocked, []
             for visit in blocked:
                 visit.bits = int(visit.reply.bits[0])
+                run.sizes[shop.position, visit.client, visit.number] = visit.bits
                 shop.journeys.upload(visit)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, is_dataclass
 from hashlib import blake2b
 from typing import Any
@@ -14,7 +15,7 @@ from fedsim.results import Result, cpu_features, versions
 EVENTS = ("replica", "round", "time_s", "client", "event", "bits")
 
 
-def collect(run: Run, runtime: Any, real_s: float) -> Result:
+def collect(run: Run, runtime: Any, real_s: float, more: dict[str, Any] | None = None) -> Result:
     """Tables and samples of all replicas."""
     import pandas as pd
 
@@ -33,7 +34,7 @@ def collect(run: Run, runtime: Any, real_s: float) -> Result:
         metrics=overall,
         clients=pd.DataFrame({"client": np.arange(run.population)} | run.totals),
         events=pd.DataFrame(run.trace, columns=list(EVENTS)) if run.scenario.record.events else None,
-        manifest=manifest(run, runtime, real_s),
+        manifest=manifest(run, runtime, real_s) | (more or {}),
         replicas=tuple(int(r) for r in run.replicas),
     )
 
@@ -76,3 +77,9 @@ def described(value: Any) -> Any:
 def digest(array: np.ndarray[Any, Any]) -> str:
     """16 hex digits of an array's bytes."""
     return blake2b(np.ascontiguousarray(array).view(np.uint8).reshape(-1), digest_size=8).hexdigest()
+
+
+def identity(scenario: Any, compute: str) -> str:
+    """What a checkpoint must agree with: the scenario to the last bit, the versions and the CPU that made it."""
+    facts = {"scenario": described(scenario), "compute": compute, "versions": versions(), "cpu": cpu_features()}
+    return blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()

@@ -17,7 +17,6 @@ from fedsim.engine.run import Run
 from fedsim.engine.select import Cohort, cohort
 from fedsim.engine.view import ReplicaView
 from fedsim.engine.visits import Journeys, Visit
-from fedsim.engine.wire import message_bits
 from fedsim.errors import InvalidInput
 
 Array = npt.NDArray[Any]
@@ -73,6 +72,20 @@ class Replica:
             for c in sorted(set(range(self.run.population)) - set(self.view.selected)):
                 self.links.copy(c, down_bits)
         self._consider()
+
+    def wind(self, rounds: int, down_bits: int) -> None:
+        """Forward to where so many rounds are closed, computing nothing: the clock is a function of the seed."""
+        self.journeys.mute(True)
+        trace, self.trace = self.trace, None
+        for round in range(rounds):
+            who = self.select(round)
+            assert who is not None, "this replica was active in all those rounds"
+            bits = self.run.reply_shape(round).bits
+            known = [self.run.sizes[self.position, c, round] if bits is None else bits for c in who.client.tolist()]
+            self.begin(who, round, down_bits, np.array(known, np.int64))
+            self.finish()
+        self.trace = trace
+        self.journeys.mute(False)
 
     def finish(self) -> None:
         """Run the clock to the close."""
@@ -133,8 +146,9 @@ async def events(run: Run) -> None:
     """Rounds until every replica's budget is spent."""
     run.path = "event"
     replicas = [Replica(run, i) for i in range(len(run.replicas))]
-    active = np.arange(len(replicas))
-    number = 0
+    number, active, _ = run.keeper.resume(run)
+    for i in active:
+        replicas[i].wind(number, run.down_bits(run.broadcast(active[:1])))
     while len(active):
         cohorts = {int(i): replicas[i].select(number) for i in active}
         gone = np.array([cohorts[int(i)] is None for i in active], bool)
@@ -144,16 +158,19 @@ async def events(run: Run) -> None:
             return
         active = await _round(run, replicas, active, number, [c for c in cohorts.values() if c is not None])
         number += 1
+        run.keeper.after(run, number, active, dict)
 
 
 async def _round(run: Run, replicas: list[Replica], active: Array, number: int, cohorts: list[Cohort]) -> Array:
     message = run.broadcast(active)
-    down = message_bits(message)
+    down = run.down_bits(message)
     who = _joined(cohorts)
     bits = run.reply_shape(number).bits
     reply = None
     if bits is None:  # virtual time needs the sizes
         reply = await run.replies(active, number, who, message)
+        for r, c, b in zip(who.row.tolist(), who.client.tolist(), reply.bits.tolist(), strict=True):
+            run.sizes[int(active[r]), c, number] = b
     up = reply.bits if reply is not None else np.full(len(who.client), bits, np.int64)
     for r, i in enumerate(active):
         replicas[i].begin(cohorts[r], number, down, up[who.starts[r] : who.starts[r + 1]])

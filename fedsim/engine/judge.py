@@ -55,6 +55,14 @@ class Judge:
         assert self._predicted is not None
         return self._predicted / self._seen
 
+    def state(self) -> dict[str, Array]:
+        """The running predictive average, for a checkpoint."""
+        return {} if self._predicted is None else {"predicted": self._predicted, "seen": np.array(self._seen)}
+
+    def restore(self, state: dict[str, Array]) -> None:
+        if state:
+            self._predicted, self._seen = state["predicted"], int(state["seen"])
+
     def after(self, active: Array, theta: Array) -> tuple[dict[str, Array], dict[str, float]]:
         """The metrics' columns for `rounds` (one value per active replica) and for `metrics`."""
         self.theta[:] = np.nan

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import simpy
 
 from fedsim.engine import timeline
+from fedsim.engine.clock import Clock
 from fedsim.engine.run import Run
 from fedsim.engine.select import Cohort, Roster, cohort
-from fedsim.engine.wire import message_bits
 from fedsim.rng import Draws, Stream
 
 Array = npt.NDArray[Any]
@@ -32,22 +31,27 @@ def suits(scenario: Any) -> bool:
 async def lockstep(run: Run) -> None:
     """Rounds until every replica's budget is spent."""
     run.path = "closed form"
-    clocks = [simpy.Environment() for _ in run.replicas]
-    active = np.arange(len(run.replicas))
-    number = 0
+    number, active, own = run.keeper.resume(run)
+    now = own.get("now", np.zeros(len(run.replicas)))
+    clocks = [Clock(float(t)) for t in now]
     while len(active):
-        opened = np.array([clocks[i].now for i in active], float)
-        active, closed = await _round(run, active, number, opened)
-        for i, t in zip(active, closed, strict=True):
-            clocks[i].timeout(t - clocks[i].now)
+        active, closed = await _round(run, active, number, now[active])
+        now[active] = closed
+        for i in active:
+            clocks[i].at(now[i], _nothing)
             clocks[i].step()
         number += 1
+        run.keeper.after(run, number, active, lambda: {"now": now})
+
+
+def _nothing(event: Any) -> None:
+    """A round's one event: the clock moves, the work is done in flat arrays."""
 
 
 async def _round(run: Run, active: Array, number: int, opened: Array) -> tuple[Array, Array]:
     who = _select(run, active, number)
     message = run.broadcast(active)
-    down = message_bits(message)
+    down = run.down_bits(message)
 
     drawn = run.fates(opened[who.row], active[who.row], who.client, number)
     visits = timeline.visits(run.network, opened, who, down, drawn)

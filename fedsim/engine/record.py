@@ -62,12 +62,13 @@ class Recorder:
         self.samples: list[Array] = []
         self.sample_rounds: list[int] = []
         self.lengths = np.zeros(len(replicas), np.int64)
-        self.rows: list[tuple[int, Array, dict[str, Array]]] = []
+        self.rows: list[tuple[Any, Array, dict[str, Array]]] = []  # round (one, or one each), positions, columns
         self.metrics: list[dict[str, Any]] = []
         self.closed = np.zeros(len(replicas), np.int64)  # rounds closed so far
         self._open: dict[str, Array] = {}  # sums of the rounds that the next row will stand for
         self._pending = np.zeros(len(replicas), bool)
         self._at = 0
+        self._rows_saved = self._samples_saved = self._metrics_saved = 0
 
     def round(self, number: int, active: Array, columns: dict[str, Array], per_replica: dict[str, Array]) -> None:
         """One closed round, number from 1, of the replicas `active` (positions, not replica numbers)."""
@@ -129,9 +130,51 @@ class Recorder:
         names = list(dict.fromkeys(name for _, _, columns in self.rows for name in columns))
         out: dict[str, Array] = {
             "replica": np.concatenate([self.replicas[a] for _, a, _ in self.rows] or [np.empty(0, np.int64)]),
-            "round": np.concatenate([np.full(len(a), n, np.int64) for n, a, _ in self.rows] or [np.empty(0, np.int64)]),
+            "round": np.concatenate([np.broadcast_to(n, len(a)) for n, a, _ in self.rows] or [np.empty(0, np.int64)]),
         }
         for name in list(dict.fromkeys([*COLUMNS, *names])):
             parts = [c.get(name, np.full(len(a), np.nan)) for _, a, c in self.rows]
             out[name] = np.concatenate(parts) if parts else np.empty(0, np.float64 if name.endswith("_s") else np.int64)
         return out
+
+    # --- Checkpoints -----------------------------------------------------------------------------------
+
+    def segment(self) -> dict[str, Array]:
+        """What was recorded since the last call, as flat arrays; no more than a checkpoint's index must carry it again."""
+        rows, self._rows_saved = self.rows[self._rows_saved :], len(self.rows)
+        samples, self._samples_saved = self.samples[self._samples_saved :], len(self.samples)
+        metrics, self._metrics_saved = self.metrics[self._metrics_saved :], len(self.metrics)
+        out: dict[str, Array] = {}
+        if samples:
+            out["samples"] = np.stack(samples)
+            out["sample_rounds"] = np.asarray(self.sample_rounds[-len(samples) :], np.int64)
+        if rows:
+            out["rows.round"] = np.concatenate([np.broadcast_to(n, len(a)) for n, a, _ in rows]).astype(np.int64)
+            out["rows.active"] = np.concatenate([a for _, a, _ in rows])
+            for name in dict.fromkeys(n for _, _, c in rows for n in c):
+                out[f"rows.column.{name}"] = np.concatenate([c.get(name, np.full(len(a), np.nan)) for _, a, c in rows])
+        if metrics:
+            for name in dict.fromkeys(n for row in metrics for n in row):
+                out[f"metrics.{name}"] = np.array([row.get(name, np.nan) for row in metrics])
+        return out
+
+    def state(self) -> dict[str, Array]:
+        """What the next rounds need of the recorder."""
+        out = {"lengths": self.lengths, "closed": self.closed, "pending": self._pending, "at": np.array(self._at)}
+        return out | {f"open.{name}": v for name, v in self._open.items()}
+
+    def restore(self, state: dict[str, Array], segments: list[dict[str, Array]]) -> None:
+        """Take up where a checkpoint left off."""
+        self.lengths[:], self.closed[:] = state["lengths"], state["closed"]  # in place: tracers look at it
+        self._pending, self._at = state["pending"], int(state["at"])
+        self._open = {n.removeprefix("open."): v for n, v in state.items() if n.startswith("open.")}
+        for part in segments:
+            self.samples += list(part.get("samples", ()))
+            self.sample_rounds += part.get("sample_rounds", np.empty(0, np.int64)).tolist()
+            columns = {n.removeprefix("rows.column."): v for n, v in part.items() if n.startswith("rows.column.")}
+            if columns:
+                self.rows.append((part["rows.round"], part["rows.active"], columns))
+            metrics = {n.removeprefix("metrics."): v for n, v in part.items() if n.startswith("metrics.")}
+            for i in range(len(next(iter(metrics.values()), ()))):
+                self.metrics.append({n: v[i].item() for n, v in metrics.items()})
+        self._rows_saved, self._samples_saved, self._metrics_saved = len(self.rows), len(self.samples), len(self.metrics)

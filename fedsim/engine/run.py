@@ -18,12 +18,12 @@ from fedsim.engine.replies import Replies
 from fedsim.engine.select import Cohort
 from fedsim.engine.timeline import Fates, fates
 from fedsim.engine.visits import Visit
-from fedsim.engine.wire import Shape, reply_shape
+from fedsim.engine.wire import Shape, message_bits, reply_shape
 from fedsim.errors import InvalidInput, NonFinite
 from fedsim.participation import Arrived
 from fedsim.problems import weights_of
 from fedsim.rng import Draws, Stream
-from fedsim.runtime.jobs import Batch, Reply, Setting
+from fedsim.runtime.jobs import Batch, Reply, Setting, rows_per_batch
 from fedsim.runtime.worker import advice
 
 Array = npt.NDArray[Any]
@@ -68,6 +68,9 @@ class Run:
         self.stopped_by = [""] * len(self.replicas)
         self.totals = {name: np.zeros(self.population, np.int64) for name in TOTALS}
         self.trace: list[tuple[int, int, float, int, str, int]] = []
+        self.trace_saved = 0
+        self.keeper: Any = None  # set by `simulate`
+        self.sizes: dict[tuple[int, int, int], int] = {}  # bits of replies by position, client, visit, where they vary
         self.observers = tuple(observers)
         self.skip = skip
         self.path = ""  # which way of keeping time drives it
@@ -83,6 +86,10 @@ class Run:
             return {n: np.asarray(m) for n, m in self.algorithm.broadcast(state).items()}
         parts = [self.algorithm.broadcast({n: s[i] for n, s in state.items()}) for i in range(len(active))]
         return {n: np.stack([np.asarray(p[n]) for p in parts]) for n in parts[0]}
+
+    def down_bits(self, message: dict[str, Array]) -> int:
+        """Bits of one copy of a broadcast."""
+        return message_bits(message, getattr(self.algorithm, "known", ()))
 
     def recall(self, position: Array, client: Array) -> dict[str, Array]:
         """The clients' memory rows."""
@@ -109,7 +116,15 @@ class Run:
             )
             return Draws(key, source=self.setting.backend)
 
-        return fates(self.devices, opened, client, float(self.algorithm.work(None)), draws)
+        work = float(self.algorithm.work(None)) * self._examples(client)
+        return fates(self.devices, opened, client, work, draws)
+
+    def _examples(self, client: Array) -> Any:
+        """Rows per local step, where the devices' time counts examples."""
+        if self.devices is None or not getattr(self.devices, "per_example", False):
+            return 1.0
+        sizes, batch_size = self.problem.sizes[client], getattr(self.algorithm, "batch_size", None)
+        return sizes if batch_size is None else rows_per_batch(batch_size, sizes, client)
 
     async def compute(self, batch: Batch) -> Reply:
         """The batch's replies from the runtime; nothing is asked of it where there is nothing to do."""
@@ -255,6 +270,16 @@ class Run:
         replica, rows, counter = int(self.replicas[position]), self.trace, self.recorder.closed
         return lambda time_s, client, event, bits: rows.append((replica, counter[position] + 1, time_s, client, event, bits))
 
+    def sizes_state(self) -> dict[str, Array]:
+        """The replies' sizes that the clock has seen, where they depend on the values: winding it forward needs them."""
+        if not self.sizes:
+            return {}
+        return {"keys": np.array(list(self.sizes), np.int64), "bits": np.array(list(self.sizes.values()), np.int64)}
+
+    def restore_sizes(self, state: dict[str, Array]) -> None:
+        if state:
+            self.sizes = dict(zip(map(tuple, state["keys"].tolist()), state["bits"].tolist(), strict=True))
+
     # --- Checks -------------------------------------------------------------------------------------
 
     def _memory(self) -> dict[str, Array]:
@@ -284,7 +309,16 @@ class Run:
 
 def setting_of(scenario: Any, backend: Any) -> Setting:
     """What the jobs of a scenario have in common."""
-    return Setting(scenario.problem, weights_of(scenario.problem), scenario.seed, np.dtype(scenario.dtype), backend)
+    rows = {}
+    if scenario.network is not None:
+        for up, name in ((True, "uplink"), (False, "downlink")):
+            for column in ("latency_s", "bottleneck_bps"):
+                value = np.asarray(getattr(scenario.network, column)(up))
+                rows[f"{name}_{column}"] = np.broadcast_to(value, (scenario.problem.clients,))
+    if hasattr(scenario.devices, "dropout_of"):
+        rows["dropout"] = scenario.devices.dropout_of(np.arange(scenario.problem.clients))
+    weights = weights_of(scenario.problem)
+    return Setting(scenario.problem, weights, scenario.seed, np.dtype(scenario.dtype), backend, rows)
 
 
 def _add_small(total: Array, client: Array, value: Array) -> None:

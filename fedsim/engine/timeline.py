@@ -54,12 +54,12 @@ class Fates:
     tie: Array  # (m,)
 
 
-def fates(devices: Any, opened: Array, client: Array, work: float, draws: Callable[[Stream], Draws]) -> Fates:
+def fates(devices: Any, opened: Array, client: Array, work: Any, draws: Callable[[Stream], Draws]) -> Fates:
     """Draw for visits that begin at `opened` (m,); `draws(stream)` is an rng with one row per visit."""
     m = len(client)
     compute, phase, fraction = np.zeros(m), np.zeros(m, np.int8), np.zeros(m)
     if devices is not None:
-        compute = devices.compute_s(client, np.full(m, work), opened, draws(Stream.COMPUTE))
+        compute = devices.compute_s(client, np.broadcast_to(np.asarray(work, float), (m,)), opened, draws(Stream.COMPUTE))
         if not devices.reliable:
             phase, fraction = devices.drop(client, opened, draws(Stream.DROPOUT))
     return Fates(compute, phase, fraction, draws(Stream.TIE).uniform())

@@ -43,6 +43,11 @@ class Journeys:
         self, clock: Clock, links: Any, ended: Callable[[Visit], None], blocked: Callable[[Visit], None], trace: Trace | None
     ) -> None:
         self.clock, self.links, self._ended, self._blocked, self._trace = clock, links, ended, blocked, trace
+        self._silent = False
+
+    def mute(self, silent: bool) -> None:
+        """While the clock is wound forward its events were traced already."""
+        self._silent = silent
 
     def start(self, visit: Visit, down_bits: int, offline_s: float = math.inf) -> None:
         """Send the broadcast; the visit is lost if its client goes offline before it is through."""
@@ -71,7 +76,7 @@ class Journeys:
             self.links.send(visit, True, visit.bits, self._arrive, 1 + visit.rank)
 
     def note(self, visit: Visit, what: str, bits: int = 0) -> None:
-        if self._trace is not None:
+        if self._trace is not None and not self._silent:
             self._trace(self.clock.now, visit.client, what, bits)
 
     def _downloaded(self, visit: Visit) -> None:

@@ -61,6 +61,9 @@ def reply_shape(algorithm: Any, problem: Any, state: dict[str, Array], dtype: np
     return Shape(empty, bits)
 
 
-def message_bits(message: dict[str, Array]) -> int:
-    """Bits of one copy of a broadcast; the arrays have a leading replicas axis."""
-    return sum(8 * m.itemsize * int(np.prod(m.shape[1:])) for m in message.values())
+def message_bits(message: dict[str, Array], known: tuple[str, ...] = ()) -> int:
+    """Bits of one copy of a broadcast; the arrays have a leading replicas axis.
+
+    What the clients already have from an earlier broadcast (`known`, such as a control point) is not sent again.
+    """
+    return sum(8 * m.itemsize * int(np.prod(m.shape[1:])) for name, m in message.items() if name not in known)

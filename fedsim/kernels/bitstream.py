@@ -4,9 +4,7 @@
 - omega: a 0 ends the code; before it stands k in binary, before that the length of k less one in binary, and so
   on down to one: 1 bit for 1, 3 for 2..3, 6 for 4..7, 7 for 8..15, 11 for 16..31.
 
-Both lengths depend on k through floor(log2 k) alone. Every omega code holds a 0 and every gamma code a 1, so a
-last byte filled up with the other bit (`FILL`) cannot be read as one more code: who knows the number of bytes
-finds the end without being told.
+Both lengths depend on k through floor(log2 k) alone.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import numpy.typing as npt
 from fedsim.errors import CorruptData
 
 Array = npt.NDArray[Any]
-FILL = {"omega": 1, "gamma": 0}
+CODES = ("omega", "gamma")
 
 
 def _omega_length(log2: int) -> int:
@@ -69,11 +67,11 @@ def elias(k: Array, code: str) -> tuple[Array, Array]:
     return word, width
 
 
-def pack(words: Array, widths: Array, fill: int) -> bytes:
-    """Each word's lowest bits, one after the other; the last byte is filled up with the bit `fill`."""
+def pack(words: Array, widths: Array) -> bytes:
+    """Each word's lowest bits, one after the other; the last byte is filled up with zeros."""
     ends = np.cumsum(widths)
     total = int(ends[-1]) if len(ends) else 0
-    bits = np.full(-(-total // 8) * 8, fill, np.uint8)
+    bits = np.zeros(-(-total // 8) * 8, np.uint8)
     for place in range(int(widths.max(initial=0))):  # from the last bit of every word to the first
         long = widths > place
         bits[ends[long] - 1 - place] = words[long] >> place & 1
@@ -95,46 +93,50 @@ def unpack(data: bytes, count: int, width: int) -> Array:
 
 
 def levels_to_codes(level: Array, code: str, form: str) -> tuple[Array, Array]:
-    """Words and widths for `pack`: gap, sign, size of levels that are not zero; or size + 1, sign of all."""
-    if form == "sparse":
+    """Words and widths for `pack`.
+
+    "sparse": gap, sign and size of every level that is not zero, then the gap to the place after the last one.
+    "dense": size + 1 of every level, followed by its sign unless it is zero.
+    """
+    if form == "dense":
+        parts = [elias(np.abs(level) + 1, code), (level < 0, level != 0)]
+    else:
         at = np.flatnonzero(level)
-        level = level[at]
+        some = level[at]
         parts = [
             elias(np.diff(at, prepend=-1), code),
-            (level < 0, np.ones_like(level)),
-            elias(np.abs(level), code),
+            (some < 0, np.ones_like(some)),
+            elias(np.abs(some), code),
         ]
-    else:
-        parts = [elias(np.abs(level) + 1, code), (level < 0, level != 0)]
     words, widths = (
         np.stack(columns, axis=-1).ravel().astype(np.int64) for columns in zip(*parts, strict=True)
     )
+    if form == "sparse":
+        end, width = elias(np.array([level.size - at.max(initial=-1)]), code)
+        words, widths = np.append(words, end), np.append(widths, width)
     return words, widths
 
 
 def most_bytes(d: int, levels: int, code: str) -> int:
-    """No message is longer: gaps add up to d and take less than two bits for each unit."""
-    return d * (3 + int(elias_lengths(levels + 1, code)[levels + 1])) // 8 + 1
+    """No message is longer: the gaps add up to d + 1, and their codes take at most 1.5 bits for each unit."""
+    return (d * (3 + int(elias_lengths(levels + 1, code)[levels + 1])) + 2) // 8 + 1
 
 
 def codes_to_levels(data: bytes, d: int, levels: int, code: str, form: str) -> Array:
     """The inverse of `levels_to_codes` and `pack`; CorruptData where there is none."""
-    reader = EliasReader(data, code, max(d, levels + 1))
-    level = np.zeros(d, np.int64)
+    reader = EliasReader(data, code, max(d, levels) + 1)
+    level, at = np.zeros(d, np.int64), -1
     if form == "dense":
         for at in range(d):
             size = reader.number() - 1
             level[at] = -size if size and reader.bit() else size
     else:
-        at = -1
-        while not reader.at_end():
-            at += reader.number()
-            if at >= d:
-                raise CorruptData(f"the message holds coordinate {at}: there are {d}, numbered from 0")
+        while (at := at + reader.number()) < d:
             negative, size = reader.bit(), reader.number()
             level[at] = -size if negative else size
-    if not reader.at_end():
-        raise CorruptData(f"the message goes on after its {d} coordinates")
+        if at > d:
+            raise CorruptData(f"the message holds coordinate {at}: there are {d}, numbered from 0")
+    reader.finish()
     return level
 
 
@@ -160,10 +162,11 @@ class EliasReader:
         self._take(1)
         return value
 
-    def at_end(self) -> bool:
-        """Whether nothing but the filling of the last byte is left."""
+    def finish(self) -> None:
+        """Nothing but the filling of the last byte may be left."""
         rest = self.text[self.at : self.at + 8]
-        return len(rest) < 8 and rest == b"%d" % FILL[self.code] * len(rest)
+        if len(rest) == 8 or b"1" in rest:
+            raise CorruptData("the message goes on after its last coordinate: it was altered")
 
     def _take(self, bits: int) -> int:
         if self.at + bits > len(self.text):

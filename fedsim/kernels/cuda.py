@@ -1,17 +1,18 @@
-"""The CUDA backend: `fedsim.cu` through CuPy, which is imported here and nowhere else, and only when it is asked for.
+"""The CUDA backend: `fedsim.cu` through CuPy, which is imported here and nowhere else, and only when asked for.
 
-Arrays come in and go out as NumPy. What a problem never changes (its data, its tables) is copied to the device once.
-Computed on the device: normals, choices of rows, Langevin steps on quadratic potentials, and the gradients of problems
-with `gradients_by(kernels, theta, clients, rows)`, which is handed this module and calls `quadratic_full`, `gaussian_rows`,
-`linear_model` or `softmax_gradient`. Gradients of a problem without it are refused: its steps would run on the CPU.
-Keys, the few draws that decide who takes part, and sums of replies stay on the CPU, where their arguments are.
+Arrays come in and go out as NumPy. What a problem never changes (its data, its tables) is copied to the device
+once, in the precision of the run. Computed on the device: normals, choices of rows, Langevin steps on quadratic
+potentials, and the gradients of problems with `gradients_by(kernels, theta, clients, rows)`, which is handed
+this module and calls `quadratic_full`, `gaussian_rows`, `linear_model` or `softmax_gradient`. The gradients of
+a problem without it are refused, since its steps would run on the CPU whatever was asked for. Keys, the few
+draws that decide who takes part, and the sums of replies are computed on the CPU, where their arguments are.
 """
 
 from __future__ import annotations
 
 import sys
 import weakref
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,10 @@ def source() -> str:
 
 def options(dtype: npt.DTypeLike, dim: int = 0) -> tuple[str, ...]:
     """How `fedsim.cu` is compiled. No fused multiply-add: the CPU has none, and the two are to agree."""
-    return (f"-DREAL_BITS={8 * np.dtype(dtype).itemsize}", f"-DDIM={dim}", "--fmad=false", "-std=c++14")
+    return (f"-DREAL_BITS={8 * np.dtype(dtype).itemsize}", f"-DDIM={dim}", "--fmad=false")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _module(dtype: np.dtype[Any], dim: int) -> Any:
     import cupy
 
@@ -114,9 +115,7 @@ def words(key: Array, blocks: int, step: int = 0, first: int = 0) -> Array:
     return _get(out)
 
 
-def normal(
-    key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.float64, call: int = 0
-) -> Array:
+def normal(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.float64, call: int = 0) -> Array:
     """Standard normals, shape (rows, lanes); see `fedsim.rng.normal`."""
     per = 4 if np.dtype(dtype) == np.float32 else 2
     begin, end = step * lanes, (step + 1) * lanes
@@ -124,7 +123,8 @@ def normal(
     out = _empty((len(key), lanes), dtype)
     _run(
         "normals", dtype, len(key) * blocks,
-        np.int64(len(key)), np.int64(blocks), np.int64(lanes), _put(key, np.uint32), np.int64(begin), np.uint32(call), out,
+        np.int64(len(key)), np.int64(blocks), np.int64(lanes), _put(key, np.uint32), np.int64(begin),
+        np.uint32(call), out,
     )  # fmt: skip
     return _get(out)
 
@@ -164,15 +164,15 @@ def langevin_quadratic(
     return np.ascontiguousarray(_get(state).T)
 
 
-# --- Gradients: the names and arguments of kernels/gradients.py and kernels/softmax.py --------------------------
+# --- Gradients: the names and arguments of kernels/gradients.py and kernels/softmax.py -------------------
 
 
 def gradients(problem: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None) -> Array:
     """The clients' sum gradients, through `problem.gradients_by`."""
     if not hasattr(problem, "gradients_by"):
         raise InvalidInput(
-            f"backend='cuda': the gradients of {type(problem).__name__} have no CUDA kernel (it has no gradients_by); "
-            "use backend='cpu'"
+            f"backend='cuda': the gradients of {type(problem).__name__} have no CUDA kernel "
+            "(it has no gradients_by); use backend='cpu'"
         )
     return np.asarray(problem.gradients_by(sys.modules[__name__], theta, clients, rows))
 
@@ -189,8 +189,8 @@ def quadratic_full(theta: Array, hessian: Array, linear: Array, client: Array, o
 
 
 def gaussian_rows(
-    theta: Array, x: Array, offsets: Array, precision: Array, client: Array, rows: Array, start: Array, share: Any,
-    out: Array,
+    theta: Array, x: Array, offsets: Array, precision: Array, client: Array, rows: Array, start: Array,
+    share: Any, out: Array,
 ) -> None:  # fmt: skip
     (jobs, d), dtype = theta.shape, theta.dtype
     parameters, clients, starts = _put(theta, dtype), _put(client, np.int64), _put(start, np.int64)
@@ -240,7 +240,7 @@ def _over_rows(
     theta: Array, x: Array, offsets: Array, client: Array, rows: Array, start: Array, classes: int, bias: bool,
     share: Any, residuals: Any, out: Array,
 ) -> None:  # fmt: skip
-    """Scores of every row, `residuals` in their place, then the sum over a job's rows; so many jobs at a time as fit."""
+    """Scores of all rows, `residuals` in their place, then each job's sum; as many jobs at a time as fit."""
     dtype, whole = theta.dtype, len(rows) == 0
     if whole:
         start = np.concatenate([[0], np.cumsum(np.diff(offsets)[client])])
@@ -253,11 +253,14 @@ def _over_rows(
         parameters, result = _put(theta[a:b], dtype), _empty((jobs, theta.shape[1]), dtype)
         chosen = _put(rows[:0] if whole else rows[start[a] : start[b]], np.int64)
         where = (
-            _table(offsets, np.int64), _put(client[a:b], np.int64), chosen, _put(start[a : b + 1] - start[a], np.int64),
-            np.int32(whole),
+            _table(offsets, np.int64), _put(client[a:b], np.int64), chosen,
+            _put(start[a : b + 1] - start[a], np.int64), np.int32(whole),
         )  # fmt: skip
         z = _empty((count, classes), dtype)
-        _run("scores", dtype, count * classes, np.int64(jobs), np.int64(count), *shape, parameters, table, *where, z)
+        _run(
+            "scores", dtype, count * classes,
+            np.int64(jobs), np.int64(count), *shape, parameters, table, *where, z,
+        )  # fmt: skip
         residuals(jobs, count, where, z)
         _run(
             "sum_over_rows", dtype, jobs * theta.shape[1],
@@ -268,6 +271,7 @@ def _over_rows(
 
 
 __all__ = [
-    "choice", "choose_rows", "gaussian_rows", "gradients", "integers", "keys", "langevin_quadratic", "linear_model",
-    "name", "normal", "quadratic_full", "require_device", "segment_sum", "softmax_gradient", "uniform", "words",
+    "choice", "choose_rows", "gaussian_rows", "gradients", "integers", "keys", "langevin_quadratic",
+    "linear_model", "name", "normal", "quadratic_full", "require_device", "segment_sum", "softmax_gradient",
+    "uniform", "words",
 ]  # fmt: skip

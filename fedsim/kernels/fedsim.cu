@@ -1,9 +1,11 @@
-// The CUDA twin of draws.py, langevin.py, gradients.py and softmax.py: same integers, same arithmetic in the same order.
+// The CUDA twin of draws.py, langevin.py, gradients.py and softmax.py: same integers, same arithmetic in the
+// same order.
 //
-// Compiled once for each of -DREAL_BITS=32 and 64, without fused multiply-adds; division and square root are the exactly
-// rounded IEEE ones that CUDA uses unless told otherwise. A thread owns one job, one row of data or one coordinate of one
-// job and talks to no other thread, so a job's result cannot depend on its place in a batch. -DDIM=d fixes the dimension
-// of `langevin_quadratic` at compile time, which keeps a job's parameters in registers; DIM=0 takes any d.
+// Compiled once for each of -DREAL_BITS=32 and 64, without fused multiply-adds; division and square root are
+// the exactly rounded IEEE ones that CUDA uses unless told otherwise. A thread owns one job, one row of data or
+// one coordinate of one job and talks to no other thread, so a job's result cannot depend on its place in a
+// batch. -DDIM=d fixes the dimension of `langevin_quadratic` at compile time, which keeps a job's parameters in
+// registers; DIM=0 takes any d.
 
 #ifndef REAL_BITS
 #define REAL_BITS 64
@@ -25,7 +27,7 @@ typedef double real;
 
 __device__ inline i64 thread_number() { return (i64)blockIdx.x * blockDim.x + threadIdx.x; }
 
-// --- Philox4x32-10 ----------------------------------------------------------------------------------------
+// --- Philox4x32-10 -------------------------------------------------------------------------------------
 
 struct Words {
     u32 a, b, c, d;
@@ -46,7 +48,7 @@ __device__ inline Words philox(u64 block, u32 step, const u32* key) {
     return out;
 }
 
-// --- Logarithm, exponential, Box-Muller: the polynomials of fedsim/rng.py and kernels/reference.py -----------
+// --- Logarithm, exponential, Box-Muller: the polynomials of fedsim/rng.py and kernels/reference.py -----
 
 __device__ inline void rotate(real c, real s, u32 quadrant, real radius, real* x, real* y) {
     const bool swap = quadrant & 1u;
@@ -94,9 +96,10 @@ __device__ inline void pair(u32 a, u32 b, float* x, float* y) {
     const float radius = sqrtf(-2.0f * logarithm(unit));
     const float t = (float)(int)(b << 2) * (float)(0.78539816339744830962 * 4.656612873077392578125e-10);
     const float z = t * t;
-    const float s = (((float)-1.9515295891e-4 * z + (float)8.3321608736e-3) * z + (float)-1.6666654611e-1) * z * t + t;
-    const float c = (((float)2.443315711809948e-5 * z + (float)-1.388731625493765e-3) * z + (float)4.166664568298827e-2)
-        * z * z - 0.5f * z + 1.0f;
+    float s = (float)-1.9515295891e-4 * z + (float)8.3321608736e-3;
+    s = (s * z + (float)-1.6666654611e-1) * z * t + t;
+    float c = (float)2.443315711809948e-5 * z + (float)-1.388731625493765e-3;
+    c = (c * z + (float)4.166664568298827e-2) * z * z - 0.5f * z + 1.0f;
     rotate(c, s, b >> 30, radius, x, y);
 }
 
@@ -169,7 +172,8 @@ __device__ inline void normals_of(Words w, real* out) {
 
 #endif
 
-// A job's normals number 0, 1, 2, ...: they run on from step to step, so a thread takes them one after the other.
+// A job's normals number 0, 1, 2, ...: they run on from step to step, so a thread takes them one after the
+// other.
 struct Noise {
     const u32* key;
     u64 block;
@@ -191,7 +195,7 @@ struct Noise {
     }
 };
 
-// --- Draws --------------------------------------------------------------------------------------------------
+// --- Draws ---------------------------------------------------------------------------------------------
 
 // One thread a block of four words; out is (rows, 4 * blocks).
 extern "C" __global__ void words(i64 rows, i64 blocks, const u32* key, i64 first, u32 step, u32* out) {
@@ -204,8 +208,10 @@ extern "C" __global__ void words(i64 rows, i64 blocks, const u32* key, i64 first
     out[4 * n + 3] = w.d;
 }
 
-// Normals number `begin` onwards of every row, out (rows, lanes); one thread a block of `blocks` that a row touches.
-extern "C" __global__ void normals(i64 rows, i64 blocks, i64 lanes, const u32* key, i64 begin, u32 call, real* out) {
+// Normals number `begin` onwards of every row, out (rows, lanes); one thread a block of `blocks` that a row
+// touches.
+extern "C" __global__ void normals(
+    i64 rows, i64 blocks, i64 lanes, const u32* key, i64 begin, u32 call, real* out) {
     const i64 n = thread_number();
     if (n >= rows * blocks) return;
     const i64 row = n / blocks, block = begin / PER_BLOCK + n % blocks;
@@ -217,10 +223,12 @@ extern "C" __global__ void normals(i64 rows, i64 blocks, i64 lanes, const u32* k
     }
 }
 
-// Job i's choice of start[i + 1] - start[i] out of population[i]: a shuffle cut off after so many swaps. What the swaps
-// left behind is held in `position` and `value`, a table of two slots per swap with linear probing; -1 is an empty slot.
+// Job i's choice of start[i + 1] - start[i] out of population[i]: a shuffle cut off after so many swaps. What
+// the swaps left behind is held in `position` and `value`, a table of two slots per swap with linear probing;
+// -1 is an empty slot.
 extern "C" __global__ void choose_rows(
-    i64 jobs, const u32* key, const i64* population, const i64* start, u32 step, i64* position, i64* value, i64* out) {
+    i64 jobs, const u32* key, const i64* population, const i64* start, u32 step, i64* position, i64* value,
+    i64* out) {
     const i64 job = thread_number();
     if (job >= jobs) return;
     const i64 begin = start[job], size = start[job + 1] - begin, slots = 2 * size;
@@ -241,10 +249,11 @@ extern "C" __global__ void choose_rows(
     }
 }
 
-// --- Langevin steps -------------------------------------------------------------------------------------------
+// --- Langevin steps ------------------------------------------------------------------------------------
 
-// K steps theta <- theta - eta (H theta - b) + amplitude (rho shared + scale private), one thread a job. theta and scratch
-// are (d, jobs), so that neighbouring threads read neighbouring numbers; the result is in theta. H is symmetric.
+// K steps theta <- theta - eta (H theta - b) + amplitude (rho shared + scale private), one thread a job. theta
+// and scratch are (d, jobs), so that neighbouring threads read neighbouring numbers; the result is in theta. H
+// is symmetric.
 extern "C" __global__ void langevin_quadratic(
     i64 jobs, int dim, real* theta, real* scratch, const real* hessian, const real* linear, const i64* client,
     const u32* private_key, const u32* shared_key, const real* scale, int has_private, int has_shared, real rho,
@@ -291,7 +300,7 @@ extern "C" __global__ void langevin_quadratic(
 #endif
 }
 
-// --- Gradients of quadratic potentials: one thread a coordinate of a job ------------------------------------------
+// --- Gradients of quadratic potentials: one thread a coordinate of a job -------------------------------
 
 // hessian_c theta - linear_c
 extern "C" __global__ void quadratic_full(
@@ -328,9 +337,10 @@ extern "C" __global__ void gaussian_rows(
     out[n] = g;
 }
 
-// --- Gradients of linear models: scores, residuals, then their sum over rows ---------------------------------------
-// theta holds (features, classes), then, with a bias, one number a class; linear and logistic regression have one class.
-// start[job]:start[job + 1] are a job's places in `rows`, or, with `whole`, stand for all rows of its client in order.
+// --- Gradients of linear models: scores, residuals, then their sum over rows ---------------------------
+// theta holds (features, classes), then, with a bias, one number a class; linear and logistic regression have
+// one class. start[job]:start[job + 1] are a job's places in `rows`, or, with `whole`, stand for all rows of
+// its client in order.
 
 __device__ inline i64 job_of(i64 r, i64 jobs, const i64* start) {
     i64 low = 0, high = jobs;
@@ -349,8 +359,8 @@ __device__ inline i64 row_of(
 
 // One thread a row and class: the linear predictor in four partial sums, as on the CPU.
 extern "C" __global__ void scores(
-    i64 jobs, i64 count, i64 features, i64 classes, int bias, const real* theta, const real* x, const i64* offsets,
-    const i64* client, const i64* rows, const i64* start, int whole, real* z) {
+    i64 jobs, i64 count, i64 features, i64 classes, int bias, const real* theta, const real* x,
+    const i64* offsets, const i64* client, const i64* rows, const i64* start, int whole, real* z) {
     const i64 n = thread_number(), r = n / classes, k = n % classes;
     if (n >= count * classes) return;
     const i64 job = job_of(r, jobs, start), last = features - features % 4;
@@ -370,8 +380,8 @@ extern "C" __global__ void scores(
 
 // scale (mu(z) - y); mu is the identity or the logistic function.
 extern "C" __global__ void residuals(
-    i64 jobs, i64 count, const real* y, const i64* offsets, const i64* client, const i64* rows, const i64* start,
-    int whole, int logistic, real scale, real* z) {
+    i64 jobs, i64 count, const real* y, const i64* offsets, const i64* client, const i64* rows,
+    const i64* start, int whole, int logistic, real scale, real* z) {
     const i64 r = thread_number();
     if (r >= count) return;
     const i64 job = job_of(r, jobs, start);

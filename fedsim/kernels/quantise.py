@@ -136,7 +136,7 @@ def quantise_row(v, k0, k1, k2, k3, levels, words, out, keep):
 def elias_row(sizes, lengths, form):
     """Exact length of a row's absolute levels in Elias coding, without the norm.
 
-    `lengths` are those of the codes of 0 (none), 1, 2, ... up to the larger of d and levels + 1. Free of
+    `lengths` are those of the codes of 0 (none), 1, 2, ... up to 1 + the larger of d and levels. Free of
     branches, because nothing is harder to predict than which levels are zero.
     """
     sparse, dense, last = i64(0), i64(0), i64(-1)
@@ -147,6 +147,7 @@ def elias_row(sizes, lengths, form):
         sparse += entry if there else i64(0)
         dense += i64(lengths[size + i64(1)]) + i64(there)
         last = i64(j) if there else last
+    sparse += i64(lengths[i64(sizes.shape[0]) - last])
     if form == AUTO:
         return min(sparse, dense)
     return dense if form == DENSE else sparse
@@ -217,7 +218,7 @@ def quantise(
     out, bits = np.empty_like(values), np.empty(len(values), np.int64)
     lengths = np.array([1 + levels.bit_length()], np.uint8)
     if code is not None:
-        lengths = elias_lengths(max(values.shape[1], levels + 1), code)
+        lengths = elias_lengths(max(values.shape[1], levels) + 1, code)
     form_id = FIXED if code is None else FORMS[form]
     _quantise(values, np.ascontiguousarray(keys), levels, lengths, form_id, out, bits)
     return out, bits

@@ -66,7 +66,8 @@ def elias_bits(level: Array, code: str, form: str) -> int:
     """Exact length of one row's levels in Elias coding, without the norm."""
     size = np.abs(level)
     at = np.flatnonzero(size)
-    sparse = elias_length(np.diff(at, prepend=-1), code).sum() + len(at) + elias_length(size[at], code).sum()
+    gaps = np.diff(at, prepend=-1, append=level.size)  # the last one tells the end
+    sparse = elias_length(gaps, code).sum() + len(at) + elias_length(size[at], code).sum()
     dense = elias_length(size + 1, code).sum() + len(at)
     return int({"sparse": sparse, "dense": dense, "auto": min(sparse, dense)}[form])
 
@@ -100,15 +101,14 @@ def expected_elias_bits(values: Array, norm: Array, levels: int, code: str, form
     bits = elias_lengths(levels + 2, code).astype(np.float64)  # bits[0] = 0
     if form == "dense":
         return float(there.sum() + ((1 - up) * bits[low + 1] + up * bits[low + 2]).sum())
-    return float(there.sum() + ((1 - up) * bits[low] + up * bits[low + 1]).sum()) + _expected_gap_bits(
-        there, code
-    )
+    sizes = float(there.sum() + ((1 - up) * bits[low] + up * bits[low + 1]).sum())
+    return sizes + _expected_gap_bits(np.append(there, 1.0), code)
 
 
 def _expected_gap_bits(there: Array, code: str) -> float:
     """A code grows where its number reaches 1, 2, 4, ..., so add up the chances that the gaps do.
 
-    The gap before the j-th coordinate reaches g if that is there, j >= g, and the g - 1 before it are all zero.
+    The gap before the j-th place reaches g if that is taken, j >= g, and the g - 1 before it are all zero.
     """
     d, bits = len(there), elias_lengths(len(there), code).astype(np.float64)
     certain = np.concatenate([[0], np.cumsum(there == 1)])

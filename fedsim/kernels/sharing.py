@@ -43,39 +43,36 @@ def fill(
         if unfixed[link] == 0:
             continue
         offer = left[link] / (scale[link] * unfixed[link])
-        stop = begin[link] + listed[link]
-        while offer <= then and at[link] < stop:  # those whose cap is below the offer leave more to the others
-            b = lists[at[link]]
-            if stamp[b] != serial:
-                if key[b] > offer:
-                    break
-                members[found], rates[found] = b, key[b]
-                found += 1
-                stamp[b] = serial
-                _take(flows[b], key[b], trunks[hop[b] : hop[b] + hops[b]], left, scale, unfixed)
-            at[link] += 1
-        if unfixed[link] == 0:
-            continue
-        offer = left[link] / (scale[link] * unfixed[link])
-        if offer > then:  # it has risen, and may no longer be the least
+        if offer > then:  # some were fixed elsewhere since, and it may no longer be the least
             size = _push(heap, offers, size, link, offer)
             continue
-        for i in range(at[link], stop):
+        rest, waiting, unit = left[link], unfixed[link], scale[link]  # in registers: nearly every bundle needs them
+        i, stop = at[link], begin[link] + listed[link]
+        capped = i < stop and key[lists[i]] <= offer
+        while i < stop:
             b = lists[i]
+            if capped and key[b] > offer:  # those with a lower cap leave more to the others: a better offer
+                break
             if stamp[b] != serial:
-                members[found], rates[found] = b, offer
+                rate = min(key[b], offer)
+                members[found], rates[found] = b, rate
                 found += 1
                 stamp[b] = serial
-                _take(flows[b], offer, trunks[hop[b] : hop[b] + hops[b]], left, scale, unfixed)
+                n = flows[b]
+                waiting -= n
+                if rate < np.inf:
+                    rest -= n * np.int64(rate * unit)
+                for h in range(hop[b], hop[b] + hops[b]):
+                    other = trunks[h]
+                    if other != link:
+                        unfixed[other] -= n
+                        if rate < np.inf:
+                            left[other] -= n * np.int64(rate * scale[other])
+            i += 1
+        at[link], left[link], unfixed[link] = i, rest, waiting
+        if waiting > 0:
+            size = _push(heap, offers, size, link, rest / (unit * waiting))
     return members[:found], rates[:found]
-
-
-@jit  # type: ignore[untyped-decorator]
-def _take(flows: int, rate: float, route: Array, left: Array, scale: Array, unfixed: Array) -> None:
-    for link in route:
-        unfixed[link] -= flows
-        if rate < np.inf:
-            left[link] -= flows * np.int64(rate * scale[link])
 
 
 @jit  # type: ignore[untyped-decorator]

@@ -45,6 +45,19 @@ def new_folder(path: Path) -> Iterator[Path]:
         raise
 
 
+def check_writable(path: Path) -> None:
+    """Refuse a new file or folder `path` that could not be written, before hours of work depend on it."""
+    parent = path.parent
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise InvalidInput(f"cannot write {path} ({parent} is not writable); choose a place that can be written")
+    with _explained(path):
+        probe = _sibling(parent / path.name)
+        probe.touch()
+        probe.unlink()
+
+
 def write_atomic(path: str | Path, data: bytes) -> None:
     """Replace the file `path` by `data`: readers and crashes see the old bytes or the new, never a mixture."""
     path = Path(path).absolute()

@@ -27,6 +27,25 @@ _OPTIONAL = ("clients", "events")
 def save(result: Result, path: str | Path) -> Path:
     """Write `result` as the new folder `path`, whole or not at all."""
     path = Path(path).absolute()
+    with new_folder(path) as folder:
+        _write(result, folder)
+    return path
+
+
+def complete(result: Result, path: str | Path) -> Path:
+    """Write `result` into the folder that its run has been using; the manifest comes last and makes it whole."""
+    path = Path(path).absolute()
+    if not path.is_dir():
+        raise InvalidInput(f"{path} has vanished; the result has nowhere to go")
+    with new_folder(path / ".whole") as folder:
+        _write(result, folder)
+    for file in sorted((path / ".whole").iterdir(), key=lambda f: f.name == "manifest.json"):
+        file.replace(path / file.name)
+    (path / ".whole").rmdir()
+    return path
+
+
+def _write(result: Result, folder: Path) -> None:
     manifest = to_json({"fedsim_format": FORMAT, **result.manifest})
     arrays = {
         "sample_rounds": np.asarray(result.sample_rounds),
@@ -36,16 +55,14 @@ def save(result: Result, path: str | Path) -> Path:
     }
     if result.samples is not None:
         arrays["samples"] = result.samples
-    with new_folder(path) as folder:
-        for name in _TABLES:
-            if (table := getattr(result, name)) is not None:
-                with durable(folder / f"{name}.parquet") as file:
-                    write_table(file, table)
-        with durable(folder / "samples.npz") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-        with durable(folder / "manifest.json") as file:
-            file.write(manifest)
-    return path
+    for name in _TABLES:
+        if (table := getattr(result, name)) is not None:
+            with durable(folder / f"{name}.parquet") as file:
+                write_table(file, table)
+    with durable(folder / "samples.npz") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+    with durable(folder / "manifest.json") as file:
+        file.write(manifest)
 
 
 def load(path: str | Path) -> Result:

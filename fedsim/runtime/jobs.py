@@ -88,6 +88,7 @@ class Setting:
     seed: int
     dtype: np.dtype[Any]
     backend: Any
+    rows: dict[str, Array] = field(default_factory=dict)  # latency, bandwidth, dropout of every client, for its host
 
 
 class Job:

@@ -1,0 +1,199 @@
+"""FA-HMC: federated averaging Hamiltonian Monte Carlo (Liang, Zhang, Deng, Song and Lin, arXiv 2407.06935).
+
+    p^c = sqrt(rho) xi + sqrt((1 - rho) / w_c) xi^c                    for every iteration anew (section 4.2)
+    theta_{k+1} = theta_k + eta p_k - eta^2/2 grad f^c(theta_k)                                 (Algorithm 1)
+    p_{k+1} = p_k - eta/2 (grad f^c(theta_k) + grad f^c(theta_{k+1})),   k = 0 ... K - 1
+    server: theta <- sum_c w_c theta^c after T iterations                                       (Algorithm 3)
+    de-biased: grad f^c(x) - grad f^c(a) + grad f(a) in place of grad f^c(x)         (Algorithms B.1 and B.2)
+
+| symbol | argument         | meaning                                                                         |
+|--------|------------------|---------------------------------------------------------------------------------|
+| eta    | `step_size`      | a number, or a schedule of the iteration t = round * T + iteration              |
+| K      | `leapfrog_steps` | steps of one trajectory                                                         |
+| T      | `local_steps`    | iterations (trajectories) between two synchronisations                          |
+| rho    | `correlation`    | share of the momentum's variance common to all clients (a common seed)          |
+| a      | `debias`         | "stale": a is the point broadcast one round earlier; None: no correction        |
+| S      | `batch_size`     | rows per gradient, drawn afresh without replacement; None: all of them          |
+| Z      | `gradient_noise` | standard deviation of noise put on every gradient of f^c (experiment 5.1)       |
+|        | `codec`          | what uploads go through, as differences; None sends the numbers as they are     |
+
+f^c = l^c / w_c. A stochastic gradient is drawn twice per position, at k and k + 1/2 (B4); an exact one is
+computed once. K = 1 is FA-LD with step eta^2/2 and correlation sqrt(rho), sample by sample (B3).
+Wire: up theta (d), down theta (d). De-biased: up theta and the change in grad l^c(a) since the client's last
+visit (2d), down theta and grad f(a) (2d).
+
+Differs from paper: exactly K leapfrog steps (B1), of which the last momentum, which nobody reads, is left out;
+the server's sum is weighted (B2); a is constant within a round (B7); there is no correction in the first round
+(B8). Anchors' gradients are exact even with minibatches. Where not all take part, grad f(a) is the sum of
+what each client sent last, from its own last anchor: then the corrections still add up to zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from math import sqrt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
+from fedsim.errors import InvalidInput
+from fedsim.problems import weights_of
+from fedsim.schedules import StepSize, step_at, steps_of
+
+Array = npt.NDArray[Any]
+State = dict[str, Array]
+
+
+def leapfrog(
+    gradient: Callable[[Array, int], Array], theta: Array, p: Array, eta: float, steps: int, fresh: bool
+) -> Array:
+    """Where a trajectory ends (Algorithm 1). `gradient(theta, draw)`; `fresh` draws twice at every position."""
+    g = gradient(theta, 0)
+    theta = theta + eta * p - eta**2 / 2 * g
+    for k in range(1, steps):
+        half = gradient(theta, 2 * k - 1)
+        p = p - eta / 2 * (g + half)
+        g = gradient(theta, 2 * k) if fresh else half
+        theta = theta + eta * p - eta**2 / 2 * g
+    return theta
+
+
+@dataclass(frozen=True)
+class FAHMC:
+    """Federated averaging Hamiltonian Monte Carlo."""
+
+    step_size: StepSize
+    leapfrog_steps: int
+    local_steps: int = 1
+    correlation: float = 0.0
+    debias: str | None = None
+    batch_size: Any = None
+    gradient_noise: float = 0.0
+    codec: Any = None
+
+    batched = True
+    weighted = True  # its law is right only under weights that average to p_c
+
+    def __post_init__(self) -> None:
+        check_step_size("FAHMC", self.step_size)
+        check_count("FAHMC", "leapfrog_steps", self.leapfrog_steps)
+        check_count("FAHMC", "local_steps", self.local_steps)
+        check_number("FAHMC", "correlation", self.correlation, 0, 1)
+        if self.debias not in (None, "stale"):
+            raise InvalidInput(
+                f"FAHMC(debias={self.debias!r}): choose None or 'stale', the anchor one round back"
+            )
+        check_batch_size("FAHMC", self.batch_size)
+        check_number("FAHMC", "gradient_noise", self.gradient_noise)
+        if self.codec is not None and not hasattr(self.codec, "quantise"):
+            raise InvalidInput(f"FAHMC(codec={self.codec!r}): give a codec such as fs.codecs.QSGD(16), or None")
+
+    @property
+    def draws(self) -> int:
+        """Gradients of one trajectory: exact ones serve two steps, stochastic ones are drawn anew."""
+        return 2 * self.leapfrog_steps - 1 if self._stochastic else self.leapfrog_steps
+
+    def init(self, problem: Any, initial: Array) -> State:
+        return {"theta": initial} | ({"gradient": np.zeros_like(initial)} if self.debias else {})
+
+    def memory(self, problem: Any) -> State:
+        return {"gradient": np.zeros(problem.dim)} if self.debias else {}  # of l^c, where the client last was
+
+    def broadcast(self, state: State) -> State:
+        return state
+
+    def work(self, job: Any) -> float:
+        """Gradients, each worth a local step of FA-LD."""
+        return self.local_steps * self.draws + (self.debias is not None)
+
+    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+        rho, count = self.correlation, self.local_steps
+        correction = self._correction(job, message, memory) if self.debias else 0.0
+        theta = message["theta"]
+        for t in range(count):
+
+            def gradient(x: Array, draw: int, first: int = t * self.draws) -> Array:
+                g = job.gradient(x, first + draw, self.batch_size) / job.weight
+                if self.gradient_noise:  # addressed beyond the momenta, which take the first T steps
+                    g = g + self.gradient_noise * job.normal(count + first + draw)
+                return np.asarray(g + correction)
+
+            eta = step_at(self.step_size, job.round, count, t)
+            p = sqrt(rho) * job.shared_normal(t) + np.sqrt((1 - rho) / job.weight) * job.normal(t)
+            theta = leapfrog(gradient, theta, p, eta, self.leapfrog_steps, self._stochastic)
+        return self._reply(job, message, memory, theta)
+
+    def server(self, state: State, replies: Any, rng: Any) -> State:
+        new = {"theta": replies.mean("theta")}
+        return new | ({"gradient": state["gradient"] + replies.sum("change")} if self.debias else {})
+
+    def fused(self, problem: Any, backend: Any) -> Callable[..., tuple[State, State]] | None:
+        """All T trajectories in one kernel where the full gradient is H_c theta - b_c."""
+        trajectories = getattr(backend, "leapfrog_quadratic", None)
+        tabulated = getattr(problem, "tabulated", hasattr(problem, "quadratic"))
+        if trajectories is None or self._stochastic or not tabulated:
+            return None
+
+        @cache
+        def tables(dtype: Any) -> tuple[Array, Array]:  # of f^c = l^c / w_c
+            hessian, linear = problem.quadratic()
+            w = weights_of(problem)
+            return (hessian / w[:, None, None]).astype(dtype), (linear / w[:, None]).astype(dtype)
+
+        def kernel(job: Any, message: State, memory: State) -> tuple[State, State]:
+            hessian, linear = tables(message["theta"].dtype)
+            linear = linear[job.client]
+            if self.debias:
+                linear = linear - self._correction(job, message, memory)
+            theta = trajectories(
+                message["theta"], hessian, linear, job.client, job.noise_key, job.shared_key,
+                np.sqrt((1 - self.correlation) / job.weight[:, 0]), sqrt(self.correlation),
+                steps_of(self.step_size, job.round, self.local_steps), self.leapfrog_steps,
+            )  # fmt: skip
+            return self._reply(job, message, memory, theta)
+
+        return kernel
+
+    @property
+    def _stochastic(self) -> bool:
+        return self.batch_size is not None or self.gradient_noise > 0
+
+    def _correction(self, job: Any, message: State, memory: State) -> Array:
+        """grad f(a) - grad f^c(a); nothing in the first round, when both are zero."""
+        return np.asarray(message["gradient"] - memory["gradient"] / job.weight)
+
+    def _reply(self, job: Any, message: State, memory: State, theta: Array) -> tuple[State, State]:
+        start = message["theta"]
+        reply: dict[str, Any] = {"theta": theta}
+        if self.debias:  # `start` is the next round's anchor
+            reply["change"] = np.subtract(job.gradient(start, 0), memory["gradient"], dtype=start.dtype)
+        if self.codec is not None:
+            sent = job.encode(self.codec, np.subtract(theta, start, dtype=start.dtype), 0)
+            reply["theta"] = replace(sent, value=start + sent.value)
+            if self.debias:
+                reply["change"] = job.encode(self.codec, reply["change"], 1)
+        if not self.debias:
+            return reply, memory
+        change = reply["change"] if self.codec is None else reply["change"].value
+        return reply, {"gradient": memory["gradient"] + change}  # what the server knows of this client
+
+
+@dataclass(frozen=True)
+class Halving:
+    eta0: float
+    first: int
+
+    def __call__(self, t: int) -> float:
+        epoch = (t // self.first + 1).bit_length() - 1  # number s lasts first * 2**s iterations
+        return float(self.eta0 / sqrt(2) ** epoch)
+
+
+def halving(eta0: float, first: int) -> Halving:
+    """eta0 for `first` iterations, then again and again 1/sqrt(2) of it for twice as long (proposition J.1)."""
+    check_step_size("halving", eta0)
+    check_count("halving", "first", first)
+    return Halving(float(eta0), int(first))

@@ -1,0 +1,95 @@
+"""FedAvg (McMahan, Moore, Ramage, Hampson and Aguera y Arcas, AISTATS 2017), as in "private FedPAQ", equations 4 and 5.
+
+    y <- x, then E times  y <- y - eta grad f_i(y);   Delta_i = y - x                                         (4), (5)
+    server: x <- x + eta_g sum_i a_i Delta_i
+
+| symbol | argument      | meaning                                                                             |
+|--------|---------------|-------------------------------------------------------------------------------------|
+| eta    | `step_size`   | a number, or a schedule of the global local-step index                              |
+| E      | `local_steps` | steps between two synchronisations                                                  |
+| b      | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them              |
+| eta_g  | `server_step` | what multiplies the average                                                         |
+| f_i    | `objective`   | "mean": the client's mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M |
+
+Wire: up Delta_i (d), down x (d).
+
+Differs from paper: by default the average is by n_i, which is the paper's 1/M where all have equally much data (E2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.algorithms import objectives
+from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
+from fedsim.participation import Arrived
+from fedsim.schedules import StepSize, step_at
+
+Array = npt.NDArray[Any]
+State = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class FedAvg:
+    """Federated averaging of local gradient descent."""
+
+    step_size: StepSize
+    local_steps: int = 1
+    batch_size: Any = None
+    server_step: float = 1.0
+    objective: str = "mean"
+
+    batched = True
+
+    def __post_init__(self) -> None:
+        check_descent("FedAvg", self)
+
+    def init(self, problem: Any, initial: Array) -> State:
+        return {"theta": initial}
+
+    def memory(self, problem: Any) -> State:
+        return objectives.enrol(self.objective, problem)
+
+    def broadcast(self, state: State) -> State:
+        return {"theta": state["theta"]}
+
+    def work(self, job: Any) -> float:
+        return self.local_steps
+
+    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+        x = message["theta"]
+        scale = objectives.scale(self.objective, job, memory, x.dtype)
+        return {"delta": descend(job, x, scale, self) - x}, memory
+
+    def server(self, state: State, replies: Any, rng: Any) -> State:
+        return {"theta": state["theta"] + self.server_step * replies.mean("delta")}
+
+    def weigh(self, arrived: Arrived) -> Array:
+        return objectives.weigh("FedAvg", self.objective, arrived)
+
+
+def distributed_sgd(step_size: StepSize, batch_size: Any = None) -> FedAvg:
+    """Distributed SGD (equation 3): FedAvg with one local step; let everybody take part (`participation.full()`)."""
+    return FedAvg(step_size, 1, batch_size)
+
+
+def descend(job: Any, x: Array, scale: Array, settings: Any, **options: Any) -> Array:
+    """E local gradient steps from x (equation 4); `options` go to `job.gradient`."""
+    y = x
+    for k in range(settings.local_steps):
+        eta = step_at(settings.step_size, job.round, settings.local_steps, k)
+        y = y - eta * scale * job.gradient(y, k, settings.batch_size, **options)
+    return y
+
+
+def check_descent(where: str, settings: Any) -> None:
+    """The arguments that FedAvg, FedPAQ and SCAFFOLD have in common."""
+    check_step_size(where, settings.step_size)
+    check_count(where, "local_steps", settings.local_steps)
+    check_batch_size(where, settings.batch_size)
+    check_number(where, "server_step", settings.server_step)
+    objectives.check_objective(where, settings.objective)

@@ -1,0 +1,60 @@
+"""What the FedAvg family minimises, sum_i p_i f_i of mean losses f_i, and the two ways of averaging towards it.
+
+    "mean"    clients descend f_i, the server averages by n_i over the arrived (1/M where all have equally much data)
+    "scaled"  clients descend p_i N f_i, the server averages with 1/M, as the papers' analyses have it
+
+Only "scaled" asks a client to know N: it is told so once, when it enrols, and keeps it as memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import InvalidInput
+from fedsim.participation import Arrived, Uniform, WithReplacement
+
+Array = npt.NDArray[Any]
+
+
+def check_objective(where: str, objective: str) -> None:
+    if objective not in ("mean", "scaled"):
+        raise InvalidInput(f"{where}(objective={objective!r}): choose 'mean' or 'scaled'")
+
+
+def enrol(objective: str, problem: Any) -> dict[str, Array]:
+    """What every client remembers from the start."""
+    return {"population": np.array([float(problem.clients)])} if objective == "scaled" else {}
+
+
+def scale(objective: str, job: Any, memory: dict[str, Array], dtype: np.dtype[Any]) -> Array:
+    """What turns the gradient of the client's summed loss into that of its objective: 1 / n_i, or p_i N / n_i."""
+    one = 1 / np.asarray(job.size, dtype)
+    return np.asarray(one * job.weight * memory["population"] if objective == "scaled" else one)
+
+
+def weigh(where: str, objective: str, arrived: Arrived) -> Array:
+    """The server's weights: the policy's own, but a plain uniform() averages by n_i."""
+    if objective == "scaled":
+        return equally(where, arrived)
+    return policy_weights(arrived, arrived.normalised(arrived.p * arrived.multiplicity))
+
+
+def equally(where: str, arrived: Arrived) -> Array:
+    """1/M over the arrived, which already carry their p_i in what they descend."""
+    if isinstance(getattr(arrived, "policy", None), WithReplacement):
+        raise InvalidInput(
+            f"{where}(objective='scaled') with with_replacement(), which draws by p_i, would count p_i twice; "
+            "choose objective='mean' or uniform()"
+        )
+    return np.asarray(1.0 / arrived.counts)
+
+
+def policy_weights(arrived: Arrived, unsaid: Array) -> Array:
+    """The policy's weights, or `unsaid` where it is a uniform() without a word on how to weigh unequal clients."""
+    policy = getattr(arrived, "policy", None)
+    if policy is None or (isinstance(policy, Uniform) and policy.weighting is None):
+        return unsaid
+    return np.asarray(policy.weigh(arrived)) if hasattr(policy, "weigh") else arrived.normalised(arrived.p)

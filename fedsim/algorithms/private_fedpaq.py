@@ -1,0 +1,161 @@
+"""Private FedPAQ: FedPAQ whose clients clip, subsample and add Gaussian noise (Algorithm 2, equations 12 to 16 and 51).
+
+    round start: draw E b of the n_i rows without replacement, split into E disjoint batches
+    y <- x, then E times  y <- y - eta_k mean over the batch of g min(1, C / |g|)
+    Delta_i = Q(y - x + z),   z ~ N(0, sigma^2 I) once a round
+    sigma^2 = 2 Delta_f^2 ln(1.25 gamma / delta) / (epsilon / (2 gamma))^2,   gamma = E b / n_i                   (16)
+    server: x <- x + sum_i a_i Delta_i,   a_i = n_i over the arrived
+
+| symbol         | argument           | meaning                                                                  |
+|----------------|--------------------|--------------------------------------------------------------------------|
+| eta_k          | `step_size`        | a number, or a schedule; `schedules.per_round` holds it inside a round   |
+| E              | `local_steps`      | steps between two synchronisations                                       |
+| C              | `clip`             | bound on the norm of every row's own gradient                            |
+| epsilon, delta | the same           | the guarantee, for one client in one round; nothing is claimed of many   |
+| b              | `batch_size`       | rows per step, a count, a fraction or one per client; or instead         |
+| gamma          | `fraction`         | the share of its rows that a client uses in a round: b = floor(gamma n / E) |
+| Q              | `codec`            | unbiased quantiser                                                       |
+| Delta_f        | `sensitivity`      | "paper": 4 eta_k E C, behind equation 51; "tight": 2 eta_k E C, which suffices |
+
+The proof asks for epsilon <= 2 gamma: `guarantee(problem).valid` says whether it holds (E5).
+Wire: up Q(Delta_i), down x (d).
+
+Differs from paper: the average is by n_i, which is the paper's 1/M where all have equally much data (E2). Where the step
+size varies inside a round, E eta_k is the sum of its step sizes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.algorithms import objectives
+from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
+from fedsim.algorithms.fedpaq import check_codec
+from fedsim.codecs import QSGD
+from fedsim.errors import InvalidInput
+from fedsim.participation import Arrived
+from fedsim.schedules import StepSize, steps_of
+
+Array = npt.NDArray[Any]
+State = dict[str, Array]
+SENSITIVITY = {"paper": 4.0, "tight": 2.0}  # times the bound C sum_t eta_t on how far a client walks in a round
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """(epsilon, delta) for any one client in any one round; no composition over rounds is claimed (E6)."""
+
+    epsilon: float
+    delta: float
+    base_epsilon: float  # of the Gaussian mechanism before amplification by subsampling, the largest of all clients
+    valid: bool  # whether base_epsilon <= 1, as the proof asks
+
+
+@dataclass(frozen=True)
+class PrivateFedPAQ:
+    """FedPAQ with local differential privacy."""
+
+    step_size: StepSize
+    local_steps: int
+    clip: float
+    epsilon: float
+    delta: float
+    batch_size: Any = None
+    fraction: float | None = None
+    codec: Any = QSGD(10)
+    sensitivity: str = "paper"
+
+    batched = True
+
+    def __post_init__(self) -> None:
+        check_step_size("PrivateFedPAQ", self.step_size)
+        check_count("PrivateFedPAQ", "local_steps", self.local_steps)
+        for name in ("clip", "epsilon", "delta"):
+            check_number("PrivateFedPAQ", name, getattr(self, name), math.ulp(0.0), 1.0 if name == "delta" else math.inf)
+        if (self.batch_size is None) == (self.fraction is None):
+            raise InvalidInput(
+                f"PrivateFedPAQ(batch_size={self.batch_size}, fraction={self.fraction}): give one of the two, rows per step "
+                "or the share of its rows that a client uses in a round"
+            )
+        check_batch_size("PrivateFedPAQ", self.batch_size)
+        if self.fraction is not None:
+            check_number("PrivateFedPAQ", "fraction", self.fraction, math.ulp(0.0), 1)
+        check_codec("PrivateFedPAQ", self.codec)
+        if self.sensitivity not in SENSITIVITY:
+            raise InvalidInput(f"PrivateFedPAQ(sensitivity={self.sensitivity!r}): choose 'paper' or 'tight'")
+
+    def init(self, problem: Any, initial: Array) -> State:
+        used = self.local_steps * self._rows(problem.sizes, np.arange(problem.clients))
+        if np.any(used > problem.sizes):
+            c = int(np.argmax(used > problem.sizes))
+            raise InvalidInput(
+                f"PrivateFedPAQ: a round's {self.local_steps} disjoint batches take {used[c]} rows, client {c} has "
+                f"{problem.sizes[c]}; lower batch_size or local_steps"
+            )
+        if np.any(1.25 * used <= self.delta * problem.sizes):
+            raise InvalidInput(
+                f"PrivateFedPAQ(delta={self.delta}): must be below the share of its rows that a client uses in a round, "
+                f"{np.min(used / problem.sizes):.2g}"
+            )
+        return {"theta": initial}
+
+    def memory(self, problem: Any) -> State:
+        return {}
+
+    def broadcast(self, state: State) -> State:
+        return {"theta": state["theta"]}
+
+    def work(self, job: Any) -> float:
+        return self.local_steps
+
+    def client(self, job: Any, message: State, memory: State) -> tuple[dict[str, Any], State]:
+        x = message["theta"]
+        size = np.asarray(job.size, x.dtype)
+        steps = steps_of(self.step_size, job.round, self.local_steps)
+        y = x
+        for k, eta in enumerate(steps):
+            clipped = job.gradient(y, k, self._batch, split=self.local_steps, clip=self.clip) / size
+            y = y - eta * clipped
+        gamma = self.local_steps * self._rows(job.size, job.client) / job.size
+        reach = SENSITIVITY[self.sensitivity] * self.clip * sum(steps)
+        sigma = np.asarray(noise_sigma(reach, self.epsilon, self.delta, gamma), x.dtype)
+        return {"delta": job.encode(self.codec, y - x + sigma * job.normal(0))}, memory
+
+    def server(self, state: State, replies: Any, rng: Any) -> State:
+        return {"theta": state["theta"] + replies.mean("delta")}
+
+    def weigh(self, arrived: Arrived) -> Array:
+        return objectives.weigh("PrivateFedPAQ", "mean", arrived)
+
+    def guarantee(self, problem: Any) -> Guarantee:
+        """What a client is promised on this problem, and whether the proof covers it."""
+        gamma = self.local_steps * self._rows(problem.sizes, np.arange(problem.clients)) / problem.sizes
+        base = float(self.epsilon / (2 * gamma.min()))
+        return Guarantee(self.epsilon, self.delta, base, base <= 1)
+
+    @property
+    def _batch(self) -> Any:
+        """`batch_size`, or what `fraction` makes of it: None for all rows."""
+        if self.fraction is None:
+            return self.batch_size
+        share = self.fraction / self.local_steps
+        return None if share == 1 else share * (1 + 1e-12)  # so that a third of 0.6 of 50 rows is 10, not 9.99...
+
+    def _rows(self, size: Any, client: Any) -> Any:
+        """b, for clients of this size, in the shape of `size`."""
+        b = self._batch
+        if b is None:
+            return size
+        if np.ndim(b) == 1:
+            return np.minimum(np.asarray(b)[client].reshape(np.shape(size)), size)
+        return np.minimum(np.maximum(np.floor(b * size), 1).astype(int) if b < 1 else int(b), size)
+
+
+def noise_sigma(sensitivity: float, epsilon: float, delta: float, fraction: Any = 1.0) -> Any:
+    """Standard deviation of equation 16; fraction 1 and half the epsilon is the Gaussian mechanism, equation 13."""
+    return sensitivity * np.sqrt(2 * np.log(1.25 * fraction / delta)) / (epsilon / (2 * fraction))

@@ -1,0 +1,86 @@
+"""SCAFFOLD (Karimireddy, Kale, Mohri, Reddi, Stich and Suresh, ICML 2020), as in "private FedPAQ", equations 7 to 9.
+
+    y <- x, then E times  y <- y - eta (grad f_i(y) - c_i + c);   Delta_i = y - x                                  (7)
+    c_i+ = c_i - c - Delta_i / (E eta)                                                                            (8)
+    server: x <- x + eta_g sum_i a_i Delta_i;   c <- c + (1/N) sum over the active of (c_i+ - c_i)                (9)
+
+| symbol | argument      | meaning                                                                             |
+|--------|---------------|-------------------------------------------------------------------------------------|
+| eta    | `step_size`   | a number, or a schedule of the global local-step index                              |
+| E      | `local_steps` | steps between two synchronisations                                                  |
+| b      | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them              |
+| eta_g  | `server_step` | what multiplies the average                                                         |
+| f_i    | `objective`   | "mean": the client's mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M |
+
+c_i and c start at zero; a client's c_i changes only when its reply is folded. Wire: up Delta_i and the change of c (2d),
+down x and c (2d).
+
+Differs from paper: with objective "mean" the 1/N of (9) is p_i, the same where all have equally much data, so that c
+stays the gradient of sum_i p_i f_i and its minimiser the fixed point; the client multiplies before it sends. Where the
+step size varies inside a round, E eta is the sum of its step sizes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.algorithms import objectives
+from fedsim.algorithms.fedavg import check_descent
+from fedsim.participation import Arrived
+from fedsim.schedules import StepSize, steps_of
+
+Array = npt.NDArray[Any]
+State = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Scaffold:
+    """Federated averaging with control variates against client drift."""
+
+    step_size: StepSize
+    local_steps: int = 1
+    batch_size: Any = None
+    server_step: float = 1.0
+    objective: str = "mean"
+
+    batched = True
+
+    def __post_init__(self) -> None:
+        check_descent("Scaffold", self)
+
+    def init(self, problem: Any, initial: Array) -> State:
+        return {"theta": initial, "c": np.zeros_like(initial)}
+
+    def memory(self, problem: Any) -> State:
+        return {"c": np.zeros(problem.dim)} | objectives.enrol(self.objective, problem)
+
+    def broadcast(self, state: State) -> State:
+        return {"theta": state["theta"], "c": state["c"]}
+
+    def work(self, job: Any) -> float:
+        return self.local_steps
+
+    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+        x, c, c_i = message["theta"], message["c"], memory["c"]
+        scale = objectives.scale(self.objective, job, memory, x.dtype)
+        steps = steps_of(self.step_size, job.round, self.local_steps)
+        y = x
+        for k, eta in enumerate(steps):
+            y = y - eta * (scale * job.gradient(y, k, self.batch_size) - c_i + c)
+        delta = y - x
+        change = -c - delta / sum(steps)
+        share = 1 / memory["population"] if self.objective == "scaled" else job.weight
+        return {"delta": delta, "delta_c": share * change}, memory | {"c": c_i + change}
+
+    def server(self, state: State, replies: Any, rng: Any) -> State:
+        return {
+            "theta": state["theta"] + self.server_step * replies.mean("delta"),
+            "c": state["c"] + replies.sum("delta_c"),
+        }
+
+    def weigh(self, arrived: Arrived) -> Array:
+        return objectives.weigh("Scaffold", self.objective, arrived)

@@ -1,0 +1,89 @@
+"""Pictures from results, with matplotlib: each function draws on axes that it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import cycle
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.results import Axis, Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Told apart without colour vision, and in grey by their lightness (Okabe and Ito).
+COLOURS = ("#0072b2", "#e69f00", "#cc3311", "#009e73", "#882255", "#56b4e9")
+INK, FAINT = "#222222", "#8a8a8a"
+_NAMES = {
+    "rounds": "communication rounds",
+    "seconds": "virtual seconds",
+    "uplink_bits": "uplink bits",
+    "downlink_bits": "downlink bits",
+    "total_bits": "bits up and down",
+}
+
+
+def blank(width: float = 10.0, height: float = 5.0) -> Figure:
+    """An empty figure, apart from pyplot's global state."""
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    padded = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1)  # inches
+    return Figure(figsize=(width, height), layout=padded, facecolor="white")
+
+
+def curves(
+    axes: Axes, results: Mapping[str, Result], metric: str, against: Axis = "rounds", log: str = "xy"
+) -> None:  # fmt: skip
+    """A metric against what was spent, a line per result; a 5 to 95 % band where each replica has its own."""
+    for (label, result), colour in zip(results.items(), cycle(COLOURS), strict=False):
+        curve = result.curve(metric, against)
+        axes.plot(curve[against], curve[metric], color=colour, lw=1.6, label=label)
+        if "low" in curve:
+            axes.fill_between(curve[against], curve["low"], curve["high"], color=colour, alpha=0.18, lw=0)
+    for axis in log:
+        axes.set(**{f"{axis}scale": "log"})
+        getattr(axes, f"{axis}axis").set_major_formatter("{x:g}")  # 0.01 reads better than a power of ten
+    axes.set_xlabel(_NAMES[against])
+    axes.set_ylabel(metric)
+    plain(axes)
+
+
+def level(axes: Axes, value: float, text: str) -> None:
+    """A dashed horizontal line with its meaning written on it."""
+    axes.axhline(value, color=FAINT, lw=1, ls=(0, (4, 3)), zorder=0)
+    axes.annotate(
+        text, (0.012, value), xycoords=("axes fraction", "data"), xytext=(0, 3), textcoords="offset points",
+        color=FAINT, fontsize=8.5, va="bottom",
+    )  # fmt: skip
+
+
+def cloud(axes: Axes, points: npt.ArrayLike, colour: str) -> None:
+    """Samples in the plane, one dot each."""
+    x, y = np.asarray(points, float).T
+    axes.scatter(x, y, s=7, color=colour, alpha=0.45, lw=0)
+
+
+def ellipse(
+    axes: Axes, mean: npt.ArrayLike, covariance: npt.ArrayLike, probability: float, colour: str = INK
+) -> None:  # fmt: skip
+    """Where a Gaussian in the plane holds this probability."""
+    values, vectors = np.linalg.eigh(np.asarray(covariance, float))
+    radius = np.sqrt(-2 * np.log1p(-probability))  # of the two-dimensional standard normal
+    angle = np.linspace(0, 2 * np.pi, 200)
+    circle = radius * np.stack([np.cos(angle), np.sin(angle)])
+    x, y = np.asarray(mean, float)[:, None] + vectors @ (np.sqrt(values)[:, None] * circle)
+    axes.plot(x, y, color=colour, lw=1.2)
+
+
+def plain(axes: Axes) -> None:
+    """Two spines, quiet ticks, a faint grid."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(FAINT)
+    axes.tick_params(colors=INK, which="both", labelsize=9, color=FAINT)
+    axes.grid(True, color="#ececec", lw=0.7, zorder=-1)
+    axes.set_axisbelow(True)

@@ -1,0 +1,142 @@
+# mypy: allow-untyped-defs, disable-error-code="untyped-decorator"
+"""Hamiltonian trajectories over a flat batch of jobs, compiled.
+
+Shapes as in `langevin`: a lane is a job where d is small, a coordinate where it is large, and d alone decides.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedsim.kernels.elementary import inline, jit
+from fedsim.kernels.langevin import GROUP, NARROW, fill_blocks, fill_row
+
+JOBS = 128  # lanes of a block: a trajectory keeps more of each job than a Langevin step does
+
+
+@inline
+def _gradients(h, t, b, g):
+    """g <- H t - b, lane by lane."""
+    d, lanes = t.shape
+    for i in range(d):
+        gi, bi, hi, ti = g[i], b[i], h[i * d], t[0]
+        for j in range(lanes):
+            gi[j] = hi[j] * ti[j] - bi[j]
+        for m in range(1, d):
+            hm, tm = h[i * d + m], t[m]
+            for j in range(lanes):
+                gi[j] += hm[j] * tm[j]
+
+
+@jit
+def quadratic_narrow(theta, hessian, linear, client, private, shared, scale, common, steps, count):
+    """In place: for every step size a momentum and `count` leapfrog steps."""
+    jobs, d = theta.shape
+    lanes = min(JOBS, jobs)
+    t, p = np.empty((d, lanes), theta.dtype), np.empty((d, lanes), theta.dtype)
+    g, new = np.empty((d, lanes), theta.dtype), np.empty((d, lanes), theta.dtype)
+    h, b = np.empty((d * d, lanes), theta.dtype), np.empty((d, lanes), theta.dtype)
+    own, all_ = np.zeros((GROUP * d, lanes), theta.dtype), np.zeros((GROUP * d, lanes), theta.dtype)
+    s = np.empty(lanes, theta.dtype)
+    k, q = np.empty((4, lanes), np.uint32), np.empty((4, lanes), np.uint32)
+    w, block = np.empty((4, lanes), np.uint32), np.empty(lanes, np.uint32)
+    blocks = GROUP * d * theta.itemsize // 16
+    for begin in range(0, jobs, lanes):
+        n = min(lanes, jobs - begin)
+        for j in range(n):  # lanes past n repeat whatever the last block left there and are not stored
+            job = begin + j
+            s[j] = scale[job]
+            for i in range(4):
+                k[i, j], q[i, j] = private[job, i], shared[job, i]
+            for i in range(d):
+                t[i, j], b[i, j] = theta[job, i], linear[job, i]
+                for m in range(d):
+                    h[i * d + m, j] = hessian[client[job], i, m]
+        for step in range(len(steps)):
+            at = step % GROUP
+            if at == 0:
+                if common < 1:
+                    fill_blocks(w, step // GROUP * blocks, k, block, own)
+                if common > 0:
+                    fill_blocks(w, step // GROUP * blocks, q, block, all_)
+            whole, square, half = steps[step, 0], steps[step, 1], steps[step, 2]
+            _gradients(h, t, b, g)
+            for i in range(d):
+                ti, pi, gi, x, y = t[i], p[i], g[i], own[at * d + i], all_[at * d + i]
+                if common > 0:
+                    for j in range(lanes):
+                        pi[j] = common * y[j] + s[j] * x[j]
+                else:
+                    for j in range(lanes):
+                        pi[j] = s[j] * x[j]
+                for j in range(lanes):
+                    ti[j] = ti[j] + whole * pi[j] - square * gi[j]
+            for _ in range(1, count):
+                _gradients(h, t, b, new)
+                for i in range(d):
+                    ti, pi, gi, ni = t[i], p[i], g[i], new[i]
+                    for j in range(lanes):
+                        pj = pi[j] - half * (gi[j] + ni[j])
+                        pi[j] = pj
+                        ti[j] = ti[j] + whole * pj - square * ni[j]
+                g, new = new, g
+        for j in range(n):
+            for i in range(d):
+                theta[begin + j, i] = t[i, j]
+
+
+@inline
+def _gradient(h, t, b, g):
+    """g <- H t - b of one job; H is symmetric, so its rows are its columns."""
+    d = len(t)
+    for i in range(d):
+        g[i] = h[0, i] * t[0] - b[i]
+    for m in range(1, d):
+        hm, tm = h[m], t[m]
+        for i in range(d):
+            g[i] += hm[i] * tm
+
+
+@jit
+def quadratic_wide(theta, hessian, linear, client, private, shared, scale, common, steps, count):
+    """The same trajectories with a lane per coordinate."""
+    jobs, d = theta.shape
+    own, all_ = np.zeros((1, d), theta.dtype), np.zeros((1, d), theta.dtype)
+    p, g, new = np.empty(d, theta.dtype), np.empty(d, theta.dtype), np.empty(d, theta.dtype)
+    for job in range(jobs):
+        t, h, b, s = theta[job], hessian[client[job]], linear[job], scale[job]
+        for step in range(len(steps)):
+            if common < 1:
+                fill_row(private[job : job + 1], step, own)
+            if common > 0:
+                fill_row(shared[job : job + 1], step, all_)
+            whole, square, half = steps[step, 0], steps[step, 1], steps[step, 2]
+            _gradient(h, t, b, g)
+            for i in range(d):
+                p[i] = common * all_[0, i] + s * own[0, i] if common > 0 else s * own[0, i]
+                t[i] = t[i] + whole * p[i] - square * g[i]
+            for _ in range(1, count):
+                _gradient(h, t, b, new)
+                for i in range(d):
+                    p[i] = p[i] - half * (g[i] + new[i])
+                    t[i] = t[i] + whole * p[i] - square * new[i]
+                g, new = new, g
+
+
+def leapfrog_quadratic(
+    theta: Any, hessian: Any, linear: Any, client: Any, private: Any, shared: Any, scale: Any,
+    common: float, steps: Any, leapfrog_steps: int,
+) -> Any:  # fmt: skip
+    """The compiled twin of `leapfrog_reference.leapfrog_quadratic`: same arguments, same bits."""
+    out = np.ascontiguousarray(theta).copy()
+    cast = out.dtype.type
+    kernel = quadratic_narrow if out.shape[1] <= NARROW else quadratic_wide
+    eta = np.asarray(steps, np.float64)
+    sizes = np.stack([eta, eta * eta / 2, eta / 2], axis=1).astype(cast)
+    kernel(
+        out, hessian, np.ascontiguousarray(linear, cast), client, private, shared, np.asarray(scale, cast),
+        cast(common), sizes, leapfrog_steps,
+    )  # fmt: skip
+    return out

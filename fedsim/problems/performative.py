@@ -1,0 +1,98 @@
+"""Mean estimation under data that react: the Gaussian benchmark of P-FedAvg, where everything is known exactly.
+
+l(theta; Z) = (theta - Z)^2 / 2 with Z ~ N(m_i + eps_i theta, sigma^2) at client i, d = 1. There is no finite data set: every
+gradient draws anew, one Z, or `batch_size` of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim import rng
+from fedsim.errors import InvalidInput
+
+Array = npt.NDArray[Any]
+
+
+class PerformativeMean:
+    """Clients with base means m_i, sensitivities eps_i, noise sigma and weights p_i (None: equal)."""
+
+    reactive = True
+    dim = 1
+
+    def __init__(
+        self, base_means: Sequence[float], sensitivities: Sequence[float], sigma: float = 1.0, weights: Any = None
+    ) -> None:
+        self.base_means = _finite("base_means", base_means)
+        self.clients = len(self.base_means)
+        self.sensitivities = _finite("sensitivities", np.broadcast_to(sensitivities, (self.clients,)))
+        self.sigma = float(sigma)
+        if not (np.isfinite(self.sigma) and self.sigma >= 0):
+            raise InvalidInput(f"PerformativeMean(sigma={sigma}): must be a number of at least 0")
+        p = np.full(self.clients, 1 / self.clients) if weights is None else _finite("weights", weights)
+        if p.shape != (self.clients,) or np.any(p <= 0) or abs(p.sum() - 1) > 1e-9:
+            raise InvalidInput(f"PerformativeMean: weights must be {self.clients} positive numbers that sum to 1")
+        self.weights = p / p.sum()
+        self.sizes = np.ones(self.clients, np.int64)  # a gradient is that of one expected loss, not of a sum
+
+    @classmethod
+    def synthetic(
+        cls, clients: int = 25, base_mean: float = 10.0, base_variance: float = 0.6, sensitivity: float = 0.9,
+        sensitivity_variance: float = 0.1, sigma: float = 1.0, weights: Any = None, seed: int = 0,
+    ) -> PerformativeMean:  # fmt: skip
+        """Gaussian m_i and eps_i, standardised to exactly these means and variances over the clients (D9)."""
+        if int(clients) != clients or clients < 2:
+            raise InvalidInput(f"PerformativeMean.synthetic(clients={clients}): needs at least 2")
+        drawn = rng.normal(rng.keys(seed, rng.Stream.DATA, round=np.arange(2)), clients)  # (2, clients)
+        standard = (drawn - drawn.mean(axis=1, keepdims=True)) / drawn.std(axis=1, keepdims=True)
+        means = base_mean + np.sqrt(base_variance) * standard[0]
+        return cls(means, sensitivity + np.sqrt(sensitivity_variance) * standard[1], sigma, weights)
+
+    def react(
+        self, theta: Array, clients: Array, key: Array, step: int, batch_size: Any, backend: Any
+    ) -> Array:
+        """Gradients theta - Z (jobs, 1) with Z drawn in answer to `theta`, averaged over `batch_size` draws."""
+        draws = 1 if batch_size is None else batch_size
+        if np.ndim(draws) or draws < 1:
+            raise InvalidInput(f"PerformativeMean: batch_size={batch_size}: a whole number of draws, at least 1")
+        noise = backend.normal(key, int(draws), step, theta.dtype)
+        total = noise[:, :1]
+        for j in range(1, int(draws)):  # in this order for any number of jobs
+            total = total + noise[:, j : j + 1]
+        m, eps = (a.astype(theta.dtype)[clients, None] for a in (self.base_means, self.sensitivities))
+        return np.asarray(theta - (m + eps * theta + theta.dtype.type(self.sigma / int(draws)) * total))
+
+    def performatively_stable(self) -> Array:
+        """The point that is best for the data it brings about, sum p_i m_i / (1 - sum p_i eps_i), (1,)."""
+        pull = 1 - self.weights @ self.sensitivities
+        if pull <= 0:
+            raise InvalidInput(
+                f"PerformativeMean: the mean sensitivity is {1 - pull:.3g}; a stable point needs it below 1"
+            )
+        return np.array([self.weights @ self.base_means / pull])
+
+    def performatively_optimal(self) -> Array:
+        """The point of least performative loss, (1,)."""
+        p, stays = self.weights, 1 - self.sensitivities
+        if not np.any(stays):
+            raise InvalidInput("PerformativeMean: with all sensitivities 1 every theta has the same performative loss")
+        return np.array([p @ (stays * self.base_means) / (p @ stays**2)])
+
+    def loss(self, theta: Array) -> Array:
+        """The performative loss sum_i p_i E (theta - Z)^2 / 2, Z in answer to theta, for every row of `theta`."""
+        away = (1 - self.sensitivities) * theta - self.base_means  # (replicas, clients)
+        return np.asarray((away**2 + self.sigma**2) @ self.weights / 2)
+
+
+def _finite(name: str, values: Any) -> Array:
+    try:
+        array = np.array(values, np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"PerformativeMean({name}): one number per client") from None
+    if array.ndim != 1 or len(array) == 0 or not np.isfinite(array).all():
+        raise InvalidInput(f"PerformativeMean({name}): one finite number per client, not shape {array.shape}")
+    return array

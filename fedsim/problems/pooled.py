@@ -1,0 +1,41 @@
+"""All clients' data on one machine: what the reference samplers (SGLD, MALA, HMC) run on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedsim.errors import InvalidInput
+from fedsim.problems.gaussian import GaussianMean
+from fedsim.problems.linear import LinearRegression
+from fedsim.problems.logistic import LogisticRegression
+from fedsim.problems.softmax import SoftmaxRegression
+
+
+def pooled(problem: Any) -> Any:
+    """The same problem with one client that owns every row; nothing is copied, the posterior is the same."""
+    whole = [0, len(getattr(problem, "x", ()))]
+    if isinstance(problem, GaussianMean):
+        import numpy as np
+
+        if len(problem.precision) > 1 and np.ptp(problem.precision, axis=0).any():
+            raise InvalidInput(
+                "pooled(GaussianMean): the clients' covariances differ, one client has one; sample problem.exact() instead"
+            )
+        return GaussianMean.from_arrays(
+            problem.x, whole, np.linalg.inv(problem.precision[0]), problem.prior_precision
+        )
+    if isinstance(problem, LinearRegression):
+        return LinearRegression.from_arrays(
+            problem.x, problem.y, whole, problem.noise_variance, problem.prior_precision
+        )
+    if isinstance(problem, LogisticRegression):
+        return LogisticRegression.from_arrays(
+            problem.x, problem.y, whole, problem.prior_precision, problem.test
+        )
+    if isinstance(problem, SoftmaxRegression):
+        return SoftmaxRegression.from_arrays(
+            problem.x, problem.y, whole, problem.classes, problem.bias, problem.test, problem.prior_precision
+        )
+    raise InvalidInput(
+        f"pooled({type(problem).__name__}): only the regression problems and GaussianMean can be pooled; build it with one client"
+    )

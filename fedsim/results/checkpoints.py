@@ -1,0 +1,113 @@
+"""Checkpoints on disk: numbered, checksummed, and complete the moment their index file appears.
+
+A checkpoint is an index (JSON) that names its files and their SHA-256: one state file of its own, and the segments of
+what was recorded, which are written once and shared by all later checkpoints. The two newest are kept, so that a damaged
+one costs time and not the run.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import CorruptData, InvalidInput
+from fedsim.results.atomic import write_atomic
+
+Array = npt.NDArray[Any]
+Arrays = dict[str, Array]
+FORMAT = "fedsim-checkpoint-1"
+KEEP = 2
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint that was read back."""
+
+    number: int
+    state: Arrays
+    segments: list[Arrays]
+    note: str  # what was wrong with newer ones, empty if nothing
+
+
+class Checkpoints:
+    """The checkpoints of one run, in a folder of their own."""
+
+    def __init__(self, folder: Path, identity: str) -> None:
+        self.folder, self.identity = folder, identity
+        self._segments: dict[str, str] = {}  # file name to checksum, oldest first
+
+    def save(self, number: int, state: Arrays, segment: Arrays | None) -> None:
+        """Write checkpoint `number`; `segment` holds what was recorded since the one before."""
+        if not self.folder.parent.is_dir():
+            raise InvalidInput(f"{self.folder.parent} has vanished; nothing more can be saved there")
+        self.folder.mkdir(exist_ok=True)
+        if segment:
+            self._segments[f"segment-{number:09d}.npz"] = self._write(f"segment-{number:09d}.npz", segment)
+        name = f"state-{number:09d}.npz"
+        files = {**self._segments, name: self._write(name, state)}
+        index = {"format": FORMAT, "number": number, "identity": self.identity, "state": name, "files": files}
+        body = json.dumps(index, indent=1).encode()
+        write_atomic(self.folder / f"checkpoint-{number:09d}.json", body + _seal(body))
+        self._prune(number)
+
+    def latest(self) -> Saved | None:
+        """The newest checkpoint that is whole; a damaged one is passed over, and said so. None where there is none."""
+        notes = []
+        for index in sorted(self.folder.glob("checkpoint-*.json"), reverse=True):
+            try:
+                saved = self._read(index, "; ".join(notes))
+            except CorruptData as error:
+                notes.append(str(error))
+                continue
+            return saved
+        if notes:
+            raise CorruptData(f"no checkpoint in {self.folder} can be read: {'; '.join(notes)}")
+        return None
+
+    def _read(self, path: Path, note: str) -> Saved:
+        try:
+            body, seal = path.read_bytes().rsplit(b"\n", 1)
+            index = json.loads(body)
+            if _seal(body) != b"\n" + seal or index["format"] != FORMAT:
+                raise ValueError("its checksum does not fit")
+            arrays = {name: self._load(name, checksum) for name, checksum in index["files"].items()}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CorruptData(f"{path.name} is damaged ({error})") from error
+        if index["identity"] != self.identity:
+            raise InvalidInput(
+                f"{self.folder.parent} holds another scenario, or another version of fedsim, Python or CPU made it; "
+                "give it another --out"
+            )
+        self._segments = {name: c for name, c in index["files"].items() if name != index["state"]}
+        return Saved(index["number"], arrays[index["state"]], [arrays[n] for n in self._segments], note)
+
+    def _write(self, name: str, arrays: Arrays) -> str:
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)  # type: ignore[arg-type]
+        write_atomic(self.folder / name, buffer.getvalue())
+        return sha256(buffer.getvalue()).hexdigest()
+
+    def _load(self, name: str, checksum: str) -> Arrays:
+        data = (self.folder / name).read_bytes()
+        if sha256(data).hexdigest() != checksum:
+            raise ValueError(f"{name} is not what was written")
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            return dict(arrays)
+
+    def _prune(self, newest: int) -> None:
+        indices = sorted(self.folder.glob("checkpoint-*.json"))
+        for index in indices[:-KEEP]:
+            number = index.stem.split("-")[1]
+            index.unlink(missing_ok=True)
+            (self.folder / f"state-{number}.npz").unlink(missing_ok=True)
+
+
+def _seal(body: bytes) -> bytes:
+    return b"\n" + sha256(body).hexdigest().encode()
