@@ -73,7 +73,7 @@ class Heard:
     row: Array  # (m,) the visit's replica
     ends_s: Array  # (m,) its arrival, or its loss
     dropped: Array  # bool (m,)
-    tie: Array  # (m,) orders visits that end at the same instant
+    tie: Callable[[], Array]  # (m,) orders visits that end at the same instant; drawn only if asked for
 
     def last_s(self) -> Array:
         """When nothing is outstanding any more, (replicas,)."""
@@ -83,7 +83,7 @@ class Heard:
 
     def rank(self) -> Array:
         """0 for a replica's first arrival, 1 for the next, ...; dropped visits come last. (m,)"""
-        order = np.lexsort((self.tie, self.ends_s, self.dropped, self.row))
+        order = np.lexsort((self.tie(), self.ends_s, self.dropped, self.row))
         begin = np.searchsorted(self.row[order], np.arange(len(self.opened_s)))
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order)) - begin[self.row[order]]
@@ -98,6 +98,7 @@ def last_arrival(view: Any) -> float:
 @dataclass(frozen=True)
 class Full:
     batched = True
+    always = True  # the same clients in every round
 
     def select(self, view: Any, rng: Any) -> Array:
         return np.asarray(view.everybody())
@@ -110,7 +111,7 @@ class Full:
 
     def weigh(self, arrived: Arrived) -> Array:
         everybody = arrived.counts == arrived.clients
-        return np.where(everybody, arrived.p, arrived.normalised(arrived.p))
+        return arrived.p if everybody.all() else np.where(everybody, arrived.p, arrived.normalised(arrived.p))
 
 
 @dataclass(frozen=True)

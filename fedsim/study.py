@@ -22,10 +22,17 @@ class Study:
     runs: tuple[tuple[dict[str, Any], Result], ...]
 
     def frame(self) -> pd.DataFrame:
-        """One row per run: its settings, what it spent (medians over replicas) and its metrics at the end."""
+        """One row per run: its settings, then what it spent and its metrics at the end, as in `outcome`.
+
+        A setting that is called like one of the latter has "set " in front.
+        """
         import pandas as pd
 
-        return pd.DataFrame([{**settings, **_outcome(result)} for settings, result in self.runs])
+        rows = []
+        for settings, result in self.runs:
+            ends = outcome(result)
+            rows.append({f"set {n}" if n in ends else n: v for n, v in settings.items()} | ends)
+        return pd.DataFrame(rows)
 
 
 def grid_runs(file: ScenarioFile, given: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -41,7 +48,8 @@ def grid_runs(file: ScenarioFile, given: Mapping[str, Any]) -> list[dict[str, An
     return runs
 
 
-def _outcome(result: Result) -> dict[str, Any]:
+def outcome(result: Result) -> dict[str, Any]:
+    """What a run spent, medians over replicas, and its metrics at the end."""
     last = result.rounds.groupby("replica")[["round", "closed_s"]].max().median()
     spent = result.rounds.groupby("replica")[["uplink_bits", "downlink_bits", "wasted_bits"]].sum().median()
     return {

@@ -20,6 +20,7 @@ import numpy as np
 
 SHIM = Path(__file__).with_name("cuda_on_host.h")
 COMPILER = next((c for c in (os.environ.get("CXX"), "g++", "c++", "clang++") if c and shutil.which(c)), None)
+BUILDS = tempfile.TemporaryDirectory(prefix="fedsim-cuda-")  # removed when the process ends
 KERNEL = re.compile(r'extern "C" __global__ void (\w+)\(([^)]*)\)')
 
 
@@ -78,7 +79,7 @@ class RawModule:
 @cache
 def build(code, flags):
     """A shared library with one launcher per kernel."""
-    folder = Path(tempfile.mkdtemp(prefix="fedsim-cuda-"))
+    folder = Path(tempfile.mkdtemp(dir=BUILDS.name))
     launchers = "\n".join(f"LAUNCHER({name})" for name, _ in KERNEL.findall(code))
     (folder / "host.cpp").write_text(f'#include "{SHIM}"\n#line 1 "fedsim.cu"\n{code}\n{launchers}\n')
     command = [

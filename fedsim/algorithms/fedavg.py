@@ -1,6 +1,8 @@
-"""FedAvg (McMahan, Moore, Ramage, Hampson and Aguera y Arcas, AISTATS 2017), as in "private FedPAQ", equations 4 and 5.
+"""FedAvg (McMahan, Moore, Ramage, Hampson and Aguera y Arcas, AISTATS 2017).
 
-    y <- x, then E times  y <- y - eta grad f_i(y);   Delta_i = y - x                                         (4), (5)
+Equations are those of the private FedPAQ paper.
+
+    y <- x, then E times  y <- y - eta grad f_i(y);   Delta_i = y - x                          (4), (5)
     server: x <- x + eta_g sum_i a_i Delta_i
 
 | symbol | argument      | meaning                                                                             |
@@ -9,11 +11,11 @@
 | E      | `local_steps` | steps between two synchronisations                                                  |
 | b      | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them              |
 | eta_g  | `server_step` | what multiplies the average                                                         |
-| f_i    | `objective`   | "mean": the client's mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M |
+| f_i    | `objective`   | "mean": the mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M |
 
 Wire: up Delta_i (d), down x (d).
 
-Differs from paper: by default the average is by n_i, which is the paper's 1/M where all have equally much data (E2).
+Differs from paper: by default the average is by n_i, the paper's 1/M where all have equally much data (E2).
 """
 
 from __future__ import annotations
@@ -21,7 +23,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from fedsim.algorithms import objectives
@@ -73,7 +74,7 @@ class FedAvg:
 
 
 def distributed_sgd(step_size: StepSize, batch_size: Any = None) -> FedAvg:
-    """Distributed SGD (equation 3): FedAvg with one local step; let everybody take part (`participation.full()`)."""
+    """Distributed SGD (equation 3): FedAvg with one local step, everybody taking part (`full()`)."""
     return FedAvg(step_size, 1, batch_size)
 
 

@@ -1,23 +1,23 @@
-"""FedPAQ (Reisizadeh, Mokhtari, Hassani, Jadbabaie and Pedarsani, AISTATS 2020), as in "private FedPAQ", equation 6.
+"""FedPAQ (Reisizadeh, Mokhtari, Hassani, Jadbabaie and Pedarsani, AISTATS 2020).
 
-FedAvg whose clients send a quantised difference, Delta_i = Q(y_E - x).
+FedAvg whose clients send a quantised difference, Delta_i = Q(y_E - x): equation 6 of the private FedPAQ paper.
 
 | symbol | argument | meaning                                                                     |
 |--------|----------|-----------------------------------------------------------------------------|
 | Q      | `codec`  | unbiased quantiser; `Identity()` gives FedAvg back, and E = 1 distributed SGD |
 
-The other arguments are FedAvg's. Wire: up Q(Delta_i) (QSGD with s levels: 32 + d ceil(log2(2s + 1)) bits), down x (d).
+The other arguments are FedAvg's. Wire: up Q(Delta_i) (QSGD with s levels: 32 + d ceil(log2(2s + 1)) bits), down
+x (d).
 
-Differs from paper: by default the average is by n_i, which is the paper's 1/M where all have equally much data (E2);
+Differs from paper: by default the average is by n_i, the paper's 1/M where all have equally much data (E2);
 levels have a whole number of bits (E11).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from fedsim.algorithms import objectives
@@ -40,7 +40,7 @@ class FedPAQ:
     batch_size: Any = None
     server_step: float = 1.0
     objective: str = "mean"
-    codec: Any = QSGD(10)
+    codec: Any = field(default=QSGD(10))
 
     batched = True
 
@@ -75,4 +75,6 @@ class FedPAQ:
 
 def check_codec(where: str, codec: Any) -> None:
     if not hasattr(codec, "quantise") or isinstance(codec, type):
-        raise InvalidInput(f"{where}(codec={codec!r}): give a codec such as fs.codecs.QSGD(10) or fs.codecs.Identity()")
+        raise InvalidInput(
+            f"{where}(codec={codec!r}): give a codec such as fs.codecs.QSGD(10) or fs.codecs.Identity()"
+        )

@@ -1,6 +1,6 @@
 """What the FedAvg family minimises, sum_i p_i f_i of mean losses f_i, and the two ways of averaging towards it.
 
-    "mean"    clients descend f_i, the server averages by n_i over the arrived (1/M where all have equally much data)
+    "mean"    clients descend f_i, the server averages by n_i over the arrived (1/M for equal sizes)
     "scaled"  clients descend p_i N f_i, the server averages with 1/M, as the papers' analyses have it
 
 Only "scaled" asks a client to know N: it is told so once, when it enrols, and keeps it as memory.
@@ -30,7 +30,7 @@ def enrol(objective: str, problem: Any) -> dict[str, Array]:
 
 
 def scale(objective: str, job: Any, memory: dict[str, Array], dtype: np.dtype[Any]) -> Array:
-    """What turns the gradient of the client's summed loss into that of its objective: 1 / n_i, or p_i N / n_i."""
+    """What makes a summed loss's gradient that of the client's objective: 1 / n_i, or p_i N / n_i."""
     one = 1 / np.asarray(job.size, dtype)
     return np.asarray(one * job.weight * memory["population"] if objective == "scaled" else one)
 
@@ -53,7 +53,7 @@ def equally(where: str, arrived: Arrived) -> Array:
 
 
 def policy_weights(arrived: Arrived, unsaid: Array) -> Array:
-    """The policy's weights, or `unsaid` where it is a uniform() without a word on how to weigh unequal clients."""
+    """The policy's weights, or `unsaid` where it is a uniform() that does not say how to weigh."""
     policy = getattr(arrived, "policy", None)
     if policy is None or (isinstance(policy, Uniform) and policy.weighting is None):
         return unsaid

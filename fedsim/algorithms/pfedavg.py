@@ -5,18 +5,18 @@
              theta <- (1/K) sum over K draws of theta_k     scheme I, `with_replacement(K)`
              theta <- sum_k p_k (N/K) theta_k               scheme II, `uniform(K)`
 
-| symbol | argument      | meaning                                                                                 |
-|--------|---------------|-----------------------------------------------------------------------------------------|
-| eta_t  | `step_size`   | a number, or a schedule of the global step index t = 0, 1, ...                            |
-| E      | `local_steps` | steps between two synchronisations                                                      |
-|        | `batch_size`  | draws (or rows) per step, anew at every step; None: one draw, or all rows                |
-|        | `objective`   | "mean"; or "scaled": local gradients times p_i N, plain average (for unequal p_i in scheme II) |
+| symbol | argument      | meaning                                                                   |
+|--------|---------------|---------------------------------------------------------------------------|
+| eta_t  | `step_size`   | a number, or a schedule of the global step index t = 0, 1, ...            |
+| E      | `local_steps` | steps between two synchronisations                                        |
+|        | `batch_size`  | draws (or rows) per step, anew at every step; None: one draw, or all rows |
+|        | `objective`   | "mean", or "scaled": local gradients times p_i N and a plain 1/K (D3)     |
 
-The data answer to the client's current local model, not to the last broadcast (D4): the problem must be reactive. Wire:
-up theta_i (d), down theta (d).
+The data answer to the client's current local model, not to the last broadcast (D4): the problem must be
+reactive. Scheme II's weights do not sum to one where the p_i differ (D2). Wire: up theta_i (d), down theta (d).
 
-Differs from paper: only the selected clients receive the broadcast, which gives the same law; `reach="all"` charges the
-paper's cost (D13). Scheme II's weights do not sum to one where the p_i differ (D2).
+Differs from paper: only the selected clients receive the broadcast, which gives the same law; `reach="all"`
+charges the paper's cost (D13).
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class PFedAvg:
     def init(self, problem: Any, initial: Array) -> State:
         if not getattr(problem, "reactive", False):
             raise InvalidInput(
-                f"PFedAvg on {type(problem).__name__}, whose data do not react to the model; use FedAvg, or a problem such as "
-                "PerformativeMean"
+                f"PFedAvg on {type(problem).__name__}, whose data do not react to the model; use FedAvg, or a "
+                "reactive problem such as PerformativeMean"
             )
         return {"theta": initial}
 

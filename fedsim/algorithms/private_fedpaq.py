@@ -1,33 +1,33 @@
-"""Private FedPAQ: FedPAQ whose clients clip, subsample and add Gaussian noise (Algorithm 2, equations 12 to 16 and 51).
+"""Private FedPAQ: clients clip, subsample and add Gaussian noise (its Algorithm 2, equations 12 to 16 and 51).
 
     round start: draw E b of the n_i rows without replacement, split into E disjoint batches
     y <- x, then E times  y <- y - eta_k mean over the batch of g min(1, C / |g|)
     Delta_i = Q(y - x + z),   z ~ N(0, sigma^2 I) once a round
-    sigma^2 = 2 Delta_f^2 ln(1.25 gamma / delta) / (epsilon / (2 gamma))^2,   gamma = E b / n_i                   (16)
+    sigma^2 = 2 Delta_f^2 ln(1.25 gamma / delta) / (epsilon / (2 gamma))^2,   gamma = E b / n_i    (16)
     server: x <- x + sum_i a_i Delta_i,   a_i = n_i over the arrived
 
-| symbol         | argument           | meaning                                                                  |
-|----------------|--------------------|--------------------------------------------------------------------------|
-| eta_k          | `step_size`        | a number, or a schedule; `schedules.per_round` holds it inside a round   |
-| E              | `local_steps`      | steps between two synchronisations                                       |
-| C              | `clip`             | bound on the norm of every row's own gradient                            |
-| epsilon, delta | the same           | the guarantee, for one client in one round; nothing is claimed of many   |
-| b              | `batch_size`       | rows per step, a count, a fraction or one per client; or instead         |
-| gamma          | `fraction`         | the share of its rows that a client uses in a round: b = floor(gamma n / E) |
-| Q              | `codec`            | unbiased quantiser                                                       |
-| Delta_f        | `sensitivity`      | "paper": 4 eta_k E C, behind equation 51; "tight": 2 eta_k E C, which suffices |
+| symbol         | argument      | meaning                                                                   |
+|----------------|---------------|---------------------------------------------------------------------------|
+| eta_k          | `step_size`   | a number, or a schedule; `schedules.per_round` holds it inside a round    |
+| E              | `local_steps` | steps between two synchronisations                                        |
+| C              | `clip`        | bound on the norm of every row's own gradient                             |
+| epsilon, delta | the same      | the guarantee, for one client in one round; nothing is claimed of many    |
+| b              | `batch_size`  | rows per step, a count, a fraction or one per client; or instead          |
+| gamma          | `fraction`    | the share of its rows that a client uses in a round, b = floor(gamma n / E)|
+| Q              | `codec`       | unbiased quantiser                                                        |
+| Delta_f        | `sensitivity` | "paper": 4 eta_k E C, equation 51; "tight": 2 eta_k E C, enough           |
 
 The proof asks for epsilon <= 2 gamma: `guarantee(problem).valid` says whether it holds (E5).
 Wire: up Q(Delta_i), down x (d).
 
-Differs from paper: the average is by n_i, which is the paper's 1/M where all have equally much data (E2). Where the step
-size varies inside a round, E eta_k is the sum of its step sizes.
+Differs from paper: the average is by n_i, the paper's 1/M where all have equally much data (E2). Where the
+step size varies inside a round, E eta_k is the sum of its step sizes.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,9 @@ class Guarantee:
 
     epsilon: float
     delta: float
-    base_epsilon: float  # of the Gaussian mechanism before amplification by subsampling, the largest of all clients
+    base_epsilon: (
+        float  # of the Gaussian mechanism before amplification by subsampling, the largest of all clients
+    )
     valid: bool  # whether base_epsilon <= 1, as the proof asks
 
 
@@ -67,7 +69,7 @@ class PrivateFedPAQ:
     delta: float
     batch_size: Any = None
     fraction: float | None = None
-    codec: Any = QSGD(10)
+    codec: Any = field(default=QSGD(10))
     sensitivity: str = "paper"
 
     batched = True
@@ -76,11 +78,13 @@ class PrivateFedPAQ:
         check_step_size("PrivateFedPAQ", self.step_size)
         check_count("PrivateFedPAQ", "local_steps", self.local_steps)
         for name in ("clip", "epsilon", "delta"):
-            check_number("PrivateFedPAQ", name, getattr(self, name), math.ulp(0.0), 1.0 if name == "delta" else math.inf)
+            check_number(
+                "PrivateFedPAQ", name, getattr(self, name), math.ulp(0.0), 1.0 if name == "delta" else math.inf
+            )
         if (self.batch_size is None) == (self.fraction is None):
             raise InvalidInput(
-                f"PrivateFedPAQ(batch_size={self.batch_size}, fraction={self.fraction}): give one of the two, rows per step "
-                "or the share of its rows that a client uses in a round"
+                f"PrivateFedPAQ(batch_size={self.batch_size}, fraction={self.fraction}): give one of the "
+                "two, rows per step or the share of its rows that a client uses in a round"
             )
         check_batch_size("PrivateFedPAQ", self.batch_size)
         if self.fraction is not None:
@@ -94,13 +98,13 @@ class PrivateFedPAQ:
         if np.any(used > problem.sizes):
             c = int(np.argmax(used > problem.sizes))
             raise InvalidInput(
-                f"PrivateFedPAQ: a round's {self.local_steps} disjoint batches take {used[c]} rows, client {c} has "
-                f"{problem.sizes[c]}; lower batch_size or local_steps"
+                f"PrivateFedPAQ: a round's {self.local_steps} disjoint batches take {used[c]} rows, client {c} "
+                f"has {problem.sizes[c]}; lower batch_size or local_steps"
             )
         if np.any(1.25 * used <= self.delta * problem.sizes):
             raise InvalidInput(
-                f"PrivateFedPAQ(delta={self.delta}): must be below the share of its rows that a client uses in a round, "
-                f"{np.min(used / problem.sizes):.2g}"
+                f"PrivateFedPAQ(delta={self.delta}): must be below the share of its rows that a client uses in "
+                f"a round, {np.min(used / problem.sizes):.2g}"
             )
         return {"theta": initial}
 
@@ -144,7 +148,9 @@ class PrivateFedPAQ:
         if self.fraction is None:
             return self.batch_size
         share = self.fraction / self.local_steps
-        return None if share == 1 else share * (1 + 1e-12)  # so that a third of 0.6 of 50 rows is 10, not 9.99...
+        return (
+            None if share == 1 else share * (1 + 1e-12)
+        )  # so that a third of 0.6 of 50 rows is 10, not 9.99...
 
     def _rows(self, size: Any, client: Any) -> Any:
         """b, for clients of this size, in the shape of `size`."""
@@ -157,5 +163,5 @@ class PrivateFedPAQ:
 
 
 def noise_sigma(sensitivity: float, epsilon: float, delta: float, fraction: Any = 1.0) -> Any:
-    """Standard deviation of equation 16; fraction 1 and half the epsilon is the Gaussian mechanism, equation 13."""
+    """Equation 16: the Gaussian mechanism (13) at epsilon / (2 fraction) and delta / fraction."""
     return sensitivity * np.sqrt(2 * np.log(1.25 * fraction / delta)) / (epsilon / (2 * fraction))

@@ -11,7 +11,7 @@ from fedsim.analysis.timeline import shares
 from fedsim.cli import units
 from fedsim.results import Result
 from fedsim.scenario import Scenario
-from fedsim.study import Study, final_metrics
+from fedsim.study import Study, final_metrics, outcome
 
 LABEL, COLUMN = 16, 12
 
@@ -50,19 +50,15 @@ def table(study: Study) -> list[str]:
         "fingerprint": _first_eight,
     }
     titles = {"seconds": "virtual time", "uplink_bits": "uplink", "real_s": "real"}
-    frame = study.frame()
-    axes = [name for name in study.runs[0][0] if len({str(settings[name]) for settings, _ in study.runs}) > 1]
-    head = [*axes, *(titles.get(name, name) for name in shown), "stopped by"]
-    rows = [
-        [
-            *map(str, settings.values()),
-            *(form(frame[name].iloc[i]) for name, form in shown.items()),
-            _reasons(result),
-        ]
-        for i, (settings, result) in enumerate(study.runs)
-    ]
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    body = ["  ".join(f"{cell:>{w}}" for cell, w in zip(row, widths, strict=True)) for row in [head, *rows]]
+    settings = [given for given, _ in study.runs]
+    axes = [name for name in settings[0] if len({str(given[name]) for given in settings}) > 1]
+    rows = [[*axes, *(titles.get(name, name) for name in shown), "stopped by"]]
+    for given, result in study.runs:
+        ends = outcome(result)
+        facts = [form(ends[name]) for name, form in shown.items()]
+        rows.append([*(str(given[name]) for name in axes), *facts, _reasons(result)])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    body = ["  ".join(f"{cell:>{w}}" for cell, w in zip(row, widths, strict=True)) for row in rows]
     return [*body, _clock(study.runs[0][1])]
 
 

@@ -154,7 +154,7 @@ class Workshop:
         drawn = self.run.fates(
             np.full(len(ids), now), np.full(len(ids), self.position), ids, self.version, np.array(numbers, np.int64)
         )
-        rank = (drawn.tie * 2**40).astype(np.int64)
+        rank = (drawn.tie() * 2**40).astype(np.int64)
         offline = self.view.offline_s(ids, now).tolist()
         bits = self.run.reply_shape(self.version).bits
         rows = zip(ids.tolist(), drawn.compute_s.tolist(), drawn.phase.tolist(), drawn.fraction.tolist(), rank.tolist(), strict=True)

@@ -56,7 +56,7 @@ class Replica:
         now, client = self.clock.now, who.client
         drawn = self.run.fates(np.full(len(client), now), np.full(len(client), self.position), client, round)
         rank = np.empty(len(client), np.int64)
-        rank[np.lexsort((client, drawn.tie))] = np.arange(len(client))
+        rank[np.lexsort((client, drawn.tie()))] = np.arange(len(client))
         offline = self.view.offline_s(client, now).tolist()
         columns = (client, drawn.compute_s, drawn.phase, drawn.fraction, rank)
         self.visits = [Visit(i, *row) for i, row in enumerate(zip(*(c.tolist() for c in columns), strict=True))]

@@ -6,6 +6,7 @@ on it.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,11 @@ def _nothing(event: Any) -> None:
     """A round's one event: the clock moves, the work is done in flat arrays."""
 
 
+@lru_cache(maxsize=2)
+def _everybody(replicas: int, clients: int) -> Cohort:
+    return cohort(np.broadcast_to(np.arange(clients), (replicas, clients)), clients)
+
+
 async def _round(run: Run, active: Array, number: int, opened: Array) -> tuple[Array, Array]:
     who = _select(run, active, number)
     message = run.broadcast(active)
@@ -67,23 +73,28 @@ async def _round(run: Run, active: Array, number: int, opened: Array) -> tuple[A
     out = timeline.outcome(run.network, run.policy, opened, who, visits, up, drawn.tie)
     columns = _columns(run, opened, who, out, down)
     within = run.within_budget(active, columns)
-    folded = out.arrived & within[who.row]
-    going = active[within]
+    going, folded = active, out.arrived
+    kept: Any = slice(None)
+    if not within.all():
+        going, kept = active[within], within[who.row]
+        folded = folded & kept
+        message, columns = ({n: a[within] for n, a in part.items()} for part in (message, columns))
     if not len(going):
         return going, out.closed_s[:0]
     arrived = who.part(folded).among(within)
     if reply is None:
-        reply = await run.replies(going, number, arrived, {n: m[within] for n, m in message.items()})
+        reply = await run.replies(going, number, arrived, message)
     else:
         reply = reply.part(folded[computing])
-    kept = slice(None) if within.all() else within[who.row]
     run.tally(who.client[kept], out.arrived[kept], out.dropped[kept], out.late[kept], out.sent_bits[kept])
     run.fold(going, number, arrived, reply, np.zeros(len(arrived.client), np.int64))
-    going = run.close(going, number + 1, {n: c[within] for n, c in columns.items()})
-    return going, out.closed_s[np.isin(active, going)]
+    going = run.close(going, number + 1, columns)
+    return going, out.closed_s if len(going) == len(active) else out.closed_s[np.isin(active, going)]
 
 
 def _select(run: Run, active: Array, number: int) -> Cohort:
+    if getattr(run.policy, "always", False):
+        return _everybody(len(active), run.population)
     backend = run.setting.backend
     rng = Draws(
         backend.keys(run.setting.seed, Stream.SELECT, replica=run.replicas[active], round=number), source=backend
@@ -96,16 +107,17 @@ def _columns(run: Run, opened: Array, who: Cohort, out: timeline.Outcome, down: 
         total = np.concatenate([[0], np.cumsum(x)])  # whole numbers: any order of summation is exact
         return np.asarray(total[who.starts[1:]] - total[who.starts[:-1]])
 
-    copies = run.population if run.scenario.reaches_all else np.diff(who.starts)
+    nothing = np.zeros(len(opened), np.int64)
+    copies = run.population if run.scenario.reaches_all else who.sizes
+    smooth = bool(out.arrived.all())
     return {
         "opened_s": opened,
         "closed_s": out.closed_s,
-        "selected": np.diff(who.starts),
-        "arrived": count(out.arrived),
-        "dropped": count(out.dropped),
-        "late": count(out.late),
+        "selected": who.sizes,
+        "arrived": who.sizes if smooth else count(out.arrived),
+        "dropped": nothing if smooth else count(out.dropped),
+        "late": nothing if smooth else count(out.late),
         "uplink_bits": count(out.sent_bits),
         "downlink_bits": np.full(len(opened), down, np.int64) * copies,
-        "wasted_bits": count(out.wasted_bits),
+        "wasted_bits": nothing if smooth else count(out.wasted_bits),
     }
-

@@ -253,8 +253,13 @@ class Run:
     def tally(self, client: Array, arrived: Array, dropped: Array, late: Array, sent: Array) -> None:
         """Add visits that counted to the clients' totals."""
         add = _add_small if self.population <= len(client) else np.add.at
+        add(self.totals["selected"], client, 1)
+        add(self.totals["uplink_bits"], client, sent)
+        if arrived.all():
+            add(self.totals["arrived"], client, 1)
+            return
         wasted = np.where(arrived, 0, sent)
-        for name, value in zip(TOTALS, (np.ones_like(client), arrived, dropped, late, sent, wasted), strict=True):
+        for name, value in (("arrived", arrived), ("dropped", dropped), ("late", late), ("wasted_bits", wasted)):
             add(self.totals[name], client, value)
 
     def tally_visits(self, visits: list[Visit]) -> None:
@@ -321,6 +326,7 @@ def setting_of(scenario: Any, backend: Any) -> Setting:
     return Setting(scenario.problem, weights, scenario.seed, np.dtype(scenario.dtype), backend, rows)
 
 
-def _add_small(total: Array, client: Array, value: Array) -> None:
+def _add_small(total: Array, client: Array, value: Any) -> None:
     """np.add.at for a population smaller than the round: one pass instead of one step each. Exact below 2**53."""
-    total += np.bincount(client, weights=value, minlength=len(total)).astype(np.int64)
+    weights = None if isinstance(value, int) else value
+    total += np.bincount(client, weights, minlength=len(total)).astype(np.int64)

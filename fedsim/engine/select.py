@@ -24,6 +24,11 @@ class Cohort:
     multiplicity: Array  # (m,) how often the policy drew it
     starts: Array  # (replicas + 1,)
 
+    @cached_property
+    def sizes(self) -> Array:
+        """How many rows each replica has."""
+        return np.diff(self.starts)
+
     def part(self, chosen: Array) -> Cohort:
         """The rows where `chosen` holds."""
         if chosen.all():

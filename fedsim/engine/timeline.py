@@ -51,7 +51,7 @@ class Fates:
     compute_s: Array  # (m,)
     phase: Array  # (m,) NOT, BEFORE, COMPUTE or UPLOAD
     fraction: Array  # (m,) how far into that phase
-    tie: Array  # (m,)
+    tie: Callable[[], Array]  # (m,)
 
 
 def fates(devices: Any, opened: Array, client: Array, work: Any, draws: Callable[[Stream], Draws]) -> Fates:
@@ -62,7 +62,7 @@ def fates(devices: Any, opened: Array, client: Array, work: Any, draws: Callable
         compute = devices.compute_s(client, np.broadcast_to(np.asarray(work, float), (m,)), opened, draws(Stream.COMPUTE))
         if not devices.reliable:
             phase, fraction = devices.drop(client, opened, draws(Stream.DROPOUT))
-    return Fates(compute, phase, fraction, draws(Stream.TIE).uniform())
+    return Fates(compute, phase, fraction, lambda: draws(Stream.TIE).uniform())
 
 
 def visits(network: Any, opened_s: Array, who: Cohort, down_bits: int, drawn: Fates) -> Visits:
@@ -74,7 +74,9 @@ def visits(network: Any, opened_s: Array, who: Cohort, down_bits: int, drawn: Fa
     return Visits(t, t + drawn.compute_s, drawn.phase, drawn.fraction)
 
 
-def outcome(network: Any, policy: Any, opened_s: Array, who: Cohort, v: Visits, up_bits: Array, tie: Array) -> Outcome:
+def outcome(
+    network: Any, policy: Any, opened_s: Array, who: Cohort, v: Visits, up_bits: Array, tie: Callable[[], Array]
+) -> Outcome:
     """The uploads, the close, and who was in time."""
     opened = opened_s[who.row]
     sending = v.computed_s

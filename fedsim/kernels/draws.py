@@ -208,9 +208,10 @@ def keys(
 ) -> Array:
     rng.check_seed(seed)
     columns = [np.asarray(c, np.int64) for c in (replica, client, round, visit)]
-    rows = max((c.size for c in columns if c.ndim), default=1)
+    rows = max((len(c) for c in columns if c.ndim), default=1)
     out = np.empty((rows, 4), np.uint32)
-    _keys(u64(seed), u64(int(stream)), *(np.ascontiguousarray(np.broadcast_to(c, (rows,))) for c in columns), out)
+    full = (np.ascontiguousarray(c) if c.ndim and len(c) == rows else np.full(rows, c) for c in columns)
+    _keys(u64(seed), u64(int(stream)), *full, out)
     return out
 
 

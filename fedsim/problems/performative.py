@@ -1,7 +1,7 @@
 """Mean estimation under data that react: the Gaussian benchmark of P-FedAvg, where everything is known exactly.
 
-l(theta; Z) = (theta - Z)^2 / 2 with Z ~ N(m_i + eps_i theta, sigma^2) at client i, d = 1. There is no finite data set: every
-gradient draws anew, one Z, or `batch_size` of them.
+l(theta; Z) = (theta - Z)^2 / 2 with Z ~ N(m_i + eps_i theta, sigma^2) at client i, d = 1. There is no
+finite data set: every gradient draws anew, one Z, or `batch_size` of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ class PerformativeMean:
     dim = 1
 
     def __init__(
-        self, base_means: Sequence[float], sensitivities: Sequence[float], sigma: float = 1.0, weights: Any = None
+        self,
+        base_means: Sequence[float],
+        sensitivities: Sequence[float],
+        sigma: float = 1.0,
+        weights: Any = None,
     ) -> None:
         self.base_means = _finite("base_means", base_means)
         self.clients = len(self.base_means)
@@ -35,7 +39,9 @@ class PerformativeMean:
             raise InvalidInput(f"PerformativeMean(sigma={sigma}): must be a number of at least 0")
         p = np.full(self.clients, 1 / self.clients) if weights is None else _finite("weights", weights)
         if p.shape != (self.clients,) or np.any(p <= 0) or abs(p.sum() - 1) > 1e-9:
-            raise InvalidInput(f"PerformativeMean: weights must be {self.clients} positive numbers that sum to 1")
+            raise InvalidInput(
+                f"PerformativeMean: weights must be {self.clients} positive numbers that sum to 1"
+            )
         self.weights = p / p.sum()
         self.sizes = np.ones(self.clients, np.int64)  # a gradient is that of one expected loss, not of a sum
 
@@ -58,7 +64,9 @@ class PerformativeMean:
         """Gradients theta - Z (jobs, 1) with Z drawn in answer to `theta`, averaged over `batch_size` draws."""
         draws = 1 if batch_size is None else batch_size
         if np.ndim(draws) or draws < 1:
-            raise InvalidInput(f"PerformativeMean: batch_size={batch_size}: a whole number of draws, at least 1")
+            raise InvalidInput(
+                f"PerformativeMean: batch_size={batch_size}: a whole number of draws, at least 1"
+            )
         noise = backend.normal(key, int(draws), step, theta.dtype)
         total = noise[:, :1]
         for j in range(1, int(draws)):  # in this order for any number of jobs
@@ -79,11 +87,13 @@ class PerformativeMean:
         """The point of least performative loss, (1,)."""
         p, stays = self.weights, 1 - self.sensitivities
         if not np.any(stays):
-            raise InvalidInput("PerformativeMean: with all sensitivities 1 every theta has the same performative loss")
+            raise InvalidInput(
+                "PerformativeMean: with all sensitivities 1 every theta has the same performative loss"
+            )
         return np.array([p @ (stays * self.base_means) / (p @ stays**2)])
 
     def loss(self, theta: Array) -> Array:
-        """The performative loss sum_i p_i E (theta - Z)^2 / 2, Z in answer to theta, for every row of `theta`."""
+        """sum_i p_i E (theta - Z)^2 / 2 with Z in answer to theta, for every row of `theta`."""
         away = (1 - self.sensitivities) * theta - self.base_means  # (replicas, clients)
         return np.asarray((away**2 + self.sigma**2) @ self.weights / 2)
 

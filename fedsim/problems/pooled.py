@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from fedsim.errors import InvalidInput
 from fedsim.problems.gaussian import GaussianMean
 from fedsim.problems.linear import LinearRegression
@@ -15,11 +17,10 @@ def pooled(problem: Any) -> Any:
     """The same problem with one client that owns every row; nothing is copied, the posterior is the same."""
     whole = [0, len(getattr(problem, "x", ()))]
     if isinstance(problem, GaussianMean):
-        import numpy as np
-
         if len(problem.precision) > 1 and np.ptp(problem.precision, axis=0).any():
             raise InvalidInput(
-                "pooled(GaussianMean): the clients' covariances differ, one client has one; sample problem.exact() instead"
+                "pooled(GaussianMean): the clients' covariances differ and one client has only one; "
+                "take problem.exact() as reference"
             )
         return GaussianMean.from_arrays(
             problem.x, whole, np.linalg.inv(problem.precision[0]), problem.prior_precision
@@ -37,5 +38,6 @@ def pooled(problem: Any) -> Any:
             problem.x, problem.y, whole, problem.classes, problem.bias, problem.test, problem.prior_precision
         )
     raise InvalidInput(
-        f"pooled({type(problem).__name__}): only the regression problems and GaussianMean can be pooled; build it with one client"
+        f"pooled({type(problem).__name__}): only GaussianMean and the regressions are pooled; build the "
+        "problem with one client"
     )

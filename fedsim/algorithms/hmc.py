@@ -1,0 +1,89 @@
+"""HMC: Hamiltonian Monte Carlo with accept/reject, all data on one machine (Duane and others 1987).
+
+    p ~ N(0, I), then K times, with g = grad f / tau,
+        p <- p - (eta/2) g(theta), theta <- theta + eta p, p <- p - (eta/2) g(theta);
+    accepted with probability min(1, exp(H before - H after)),   H = f(theta) / tau + |p|^2 / 2
+
+| symbol | argument         | meaning                                                  |
+|--------|------------------|----------------------------------------------------------|
+| eta    | `step_size`      | a number, or a schedule of the HMC iteration             |
+| K      | `leapfrog_steps` | steps of one trajectory                                  |
+|        | `local_steps`    | HMC iterations between two samples: a round              |
+| tau    | `temperature`    | the target is exp(-f / tau)                              |
+
+A reference without discretisation bias (the MHMC of FA-HMC's section 5): gradients are exact, the mass is one.
+Wire: theta (d) each way, between the one machine and the server.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.algorithms.arguments import check_count, check_number, check_step_size
+from fedsim.algorithms.metropolis import accepted, check_potential, check_single, potential, square
+from fedsim.schedules import StepSize, step_at
+
+Array = npt.NDArray[Any]
+State = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class HMC:
+    """Metropolis-adjusted Hamiltonian Monte Carlo on one machine."""
+
+    step_size: StepSize
+    leapfrog_steps: int = 10
+    local_steps: int = 1
+    temperature: float = 1.0
+
+    batched = True
+
+    def __post_init__(self) -> None:
+        check_step_size("HMC", self.step_size)
+        check_count("HMC", "leapfrog_steps", self.leapfrog_steps)
+        check_count("HMC", "local_steps", self.local_steps)
+        check_number("HMC", "temperature", self.temperature, math.ulp(0.0))
+
+    def init(self, problem: Any, initial: Array) -> State:
+        check_single("HMC", problem)
+        check_potential("HMC", problem)
+        return {"theta": initial}
+
+    def memory(self, problem: Any) -> State:
+        return {}
+
+    def broadcast(self, state: State) -> State:
+        return {"theta": state["theta"]}
+
+    def work(self, job: Any) -> float:
+        return self.local_steps * self.leapfrog_steps
+
+    @np.errstate(over="ignore", invalid="ignore")  # a trajectory may fly off; it is rejected
+    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+        tau, theta = self.temperature, message["theta"]
+        f, gradient = potential(job, theta), job.gradient(theta, 0)
+        for k in range(self.local_steps):
+            eta = step_at(self.step_size, job.round, self.local_steps, k)
+            there, p, g = theta, job.normal(k), gradient
+            before = f / tau + square(p) / 2
+            for _ in range(self.leapfrog_steps):
+                p = p - eta / (2 * tau) * g
+                there = there + eta * p
+                g = job.gradient(there, k)
+                p = p - eta / (2 * tau) * g
+            f_there = potential(job, there)
+            yes = accepted(job, k, before - (f_there / tau + square(p) / 2))
+            theta, gradient, f = (
+                np.where(yes, there, theta),
+                np.where(yes, g, gradient),
+                np.where(yes, f_there, f),
+            )
+        return {"theta": theta}, memory
+
+    def server(self, state: State, replies: Any, rng: Any) -> State:
+        return {"theta": replies.mean("theta")}

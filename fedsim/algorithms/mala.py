@@ -1,0 +1,80 @@
+"""MALA: Metropolis-adjusted Langevin with all data on one machine (Roberts and Tweedie, Bernoulli 1996).
+
+    theta' = theta - eta grad f(theta) + sqrt(2 eta tau) xi,   accepted with probability min(1, exp(r)),
+    r = (f(theta) - f(theta')) / tau
+        + (|theta' - theta + eta grad f(theta)|^2 - |theta - theta' + eta grad f(theta')|^2) / (4 eta tau)
+
+| symbol | argument      | meaning                                                  |
+|--------|---------------|----------------------------------------------------------|
+| eta    | `step_size`   | a number, or a schedule of the iteration                 |
+|        | `local_steps` | iterations between two samples: a round                  |
+| tau    | `temperature` | the target is exp(-f / tau)                              |
+
+A reference without discretisation bias: gradients are exact. A rejected proposal repeats the sample, so with
+one iteration a round the share of samples that moved is the acceptance rate. Wire: theta (d) each way, between
+the one machine and the server.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.algorithms.arguments import check_count, check_number, check_step_size
+from fedsim.algorithms.metropolis import accepted, check_potential, check_single, potential, square
+from fedsim.schedules import StepSize, step_at
+
+Array = npt.NDArray[Any]
+State = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class MALA:
+    """Metropolis-adjusted Langevin algorithm on one machine."""
+
+    step_size: StepSize
+    local_steps: int = 1
+    temperature: float = 1.0
+
+    batched = True
+
+    def __post_init__(self) -> None:
+        check_step_size("MALA", self.step_size)
+        check_count("MALA", "local_steps", self.local_steps)
+        check_number("MALA", "temperature", self.temperature, math.ulp(0.0))
+
+    def init(self, problem: Any, initial: Array) -> State:
+        check_single("MALA", problem)
+        check_potential("MALA", problem)
+        return {"theta": initial}
+
+    def memory(self, problem: Any) -> State:
+        return {}
+
+    def broadcast(self, state: State) -> State:
+        return {"theta": state["theta"]}
+
+    def work(self, job: Any) -> float:
+        return self.local_steps
+
+    @np.errstate(over="ignore", invalid="ignore")  # a proposal may fly off; it is rejected
+    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+        tau, theta = self.temperature, message["theta"]
+        f, gradient = potential(job, theta), job.gradient(theta, 0)
+        for k in range(self.local_steps):
+            eta = step_at(self.step_size, job.round, self.local_steps, k)
+            there = theta - eta * gradient + math.sqrt(2 * eta * tau) * job.normal(k)
+            f_there, gradient_there = potential(job, there), job.gradient(there, k)
+            out, back = there - theta + eta * gradient, theta - there + eta * gradient_there
+            log_ratio = (f - f_there) / tau + (square(out) - square(back)) / (4 * eta * tau)
+            yes = accepted(job, k, log_ratio)
+            theta, gradient = np.where(yes, there, theta), np.where(yes, gradient_there, gradient)
+            f = np.where(yes, f_there, f)
+        return {"theta": theta}, memory
+
+    def server(self, state: State, replies: Any, rng: Any) -> State:
+        return {"theta": replies.mean("theta")}
