@@ -17,6 +17,7 @@ _HOME = {
     "Budget": "fedsim.budget",
     "Inline": "fedsim.runtime.inline",
     "Network": "fedsim.network",
+    "Ray": "fedsim.runtime.ray",
     "Record": "fedsim.engine.record",
     "Scenario": "fedsim.scenario",
     "Target": "fedsim.budget",
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from fedsim.engine.record import Record
     from fedsim.results import load
     from fedsim.runtime.inline import Inline
+    from fedsim.runtime.ray import Ray
     from fedsim.scenario import Scenario, arun, run
 
 

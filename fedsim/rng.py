@@ -100,7 +100,7 @@ def uniform(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.flo
     """Uniforms strictly inside (0, 1), shape (rows, lanes)."""
     if np.dtype(dtype) == np.float32:
         return unit32(words(key, -(-lanes // 4), step)[:, :lanes])
-    w = words(key, -(-lanes // 2), step).reshape(len(key), -1, 2)[:, :lanes]
+    w = words(key, -(-lanes // 2), step).reshape(len(key), 2 * -(-lanes // 2), 2)[:, :lanes]
     return unit64(w[..., 0], w[..., 1])
 
 
@@ -116,7 +116,8 @@ def normal(
     per = 4 if np.dtype(dtype) == np.float32 else 2
     begin, end = step * lanes, (step + 1) * lanes
     first = begin // per
-    w = words(key, -(-end // per) - first, call, first).reshape(len(key), -1, 4)
+    blocks = -(-end // per) - first
+    w = words(key, blocks, call, first).reshape(len(key), blocks, 4)
     if per == 4:
         radius = _radius32(w[..., 0::2])
         cosine, sine = _sincos32(w[..., 1::2])
@@ -124,7 +125,7 @@ def normal(
         radius = np.sqrt(-2.0 * _log64(unit64(w[..., 0], w[..., 1])))[..., None]
         cosine, sine = (part[..., None] for part in _sincos64(w[..., 2], w[..., 3]))
     pairs = np.stack([radius * cosine, radius * sine], axis=-1)  # (rows, blocks, pairs, 2)
-    return pairs.reshape(len(key), -1)[:, begin - first * per : end - first * per]
+    return pairs.reshape(len(key), blocks * per)[:, begin - first * per : end - first * per]
 
 
 def integers(key: Array, lanes: int, below: Any, step: int = 0) -> Array:
@@ -132,7 +133,7 @@ def integers(key: Array, lanes: int, below: Any, step: int = 0) -> Array:
 
     64 random bits are scaled down, so that no value is favoured by more than below / 2**64.
     """
-    w = words(key, -(-lanes // 2), step).reshape(len(key), -1, 2)[:, :lanes]
+    w = words(key, -(-lanes // 2), step).reshape(len(key), 2 * -(-lanes // 2), 2)[:, :lanes]
     return scaled(w[..., 0], w[..., 1], below)
 
 

@@ -109,7 +109,7 @@ def load_file(file: str | Path) -> ScenarioFile:
         raise InvalidInput(f"cannot read {path} ({error.strerror}); give a readable scenario file") from None
     try:
         source = decode_source(raw)
-        code = compile(source, str(path), "exec")
+        code = compile(source, str(path), "exec", dont_inherit=True)
     except SyntaxError as error:
         raise InvalidInput(f"{path}:{error.lineno or 1}: {error.msg}") from None
     except ValueError:

@@ -63,7 +63,7 @@ def linear_regression(data, noise_variance=1.0, prior_precision=0.0):
     return Clients(np.array(hessian), np.array(linear), np.zeros((len(p), d, d)), p)
 
 
-# --- Random weights: E a and E a a', the idle client last ----------------------------------------------------
+# --- Random weights: E a and E a a', the idle client last -----------------------------------------------
 
 
 def full(p):

@@ -271,6 +271,17 @@ def test_a_run_gives_the_cpus_bits(on_host, dtype, threads):
     np.testing.assert_array_equal(found.samples, expected.samples)
 
 
+@needs_compiler
+def test_a_run_on_minibatches_gives_the_cpus_bits(on_host):
+    study = fs.Scenario(
+        problem=fs.problems.LogisticRegression.synthetic(clients=6, dim=3, samples=20, seed=1),
+        algorithm=fs.algorithms.FALD(step_size=1e-3, local_steps=4, batch_size=5),
+        participation=fs.participation.uniform(3), budget=fs.Budget(rounds=3), replicas=9, seed=2,
+    )  # fmt: skip
+    found = fs.run(study, runtime=fs.Inline(threads=1, backend="cuda"))
+    np.testing.assert_array_equal(found.samples, fs.run(study, runtime=fs.Inline(threads=1)).samples)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_run_on_a_device_agrees_with_the_cpu_to_rounding(dtype):

@@ -315,18 +315,12 @@ def gradient_jobs(make, dtype, data_dtype, batch):
     return problem, theta.astype(dtype), client, rows
 
 
-def skip_without_kernel(backend, problem):
-    if backend is cuda and not hasattr(problem, "gradients_by"):
-        pytest.skip(f"{type(problem).__name__} has no CUDA kernel")
-
-
 @pytest.mark.parametrize("batch", [False, True], ids=["full", "minibatch"])
 @pytest.mark.parametrize(
     "dtype, data_dtype", [("float32", "float32"), ("float32", "float64"), ("float64", "float64")]
 )
 def test_gradients_equal_the_reference_to_rounding(compiled, make, dtype, data_dtype, batch):
     problem, theta, client, rows = gradient_jobs(make, dtype, data_dtype, batch)
-    skip_without_kernel(compiled, problem)
     found = compiled.gradients(problem, theta, client, rows)
     expected = reference.gradients(problem, theta, client, rows)
     assert found.dtype == expected.dtype == dtype
@@ -338,7 +332,6 @@ def test_gradients_equal_the_reference_to_rounding(compiled, make, dtype, data_d
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gradients_do_not_depend_on_a_jobs_place_in_a_batch(backend, make, dtype, batch):
     problem, theta, client, rows = gradient_jobs(make, dtype, dtype, batch)
-    skip_without_kernel(backend, problem)
     together = backend.gradients(problem, theta, client, rows)
 
     def part(p):

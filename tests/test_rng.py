@@ -51,7 +51,7 @@ def z_score(values, mean, variance):
     return (np.mean(values, dtype=np.float64) - mean) / np.sqrt(variance / np.size(values))
 
 
-# --- Philox ----------------------------------------------------------------------------------------------
+# --- Philox ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("counter, key, answer", KNOWN)
@@ -79,7 +79,7 @@ def test_a_key_is_philox_of_the_job_under_the_seed():
     assert key.tolist() == [[int(w) for w in expected]]
 
 
-# --- The compiled twin ---------------------------------------------------------------------------------------
+# --- The compiled twin ----------------------------------------------------------------------------------
 
 u32 = st.integers(0, MAX)
 small = st.integers(0, 9)
@@ -168,7 +168,7 @@ def test_a_draw_of_no_lanes_is_empty():
     assert done.returncode == 0, done.stderr
 
 
-# --- What draws promise each other ------------------------------------------------------------------------
+# --- What draws promise each other ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -231,7 +231,7 @@ def test_choosing_more_than_there_are_is_refused(twin):
         twin.choice(some_keys(2), np.array([5, 3]), 4)
 
 
-# --- Neighbouring addresses are unrelated -----------------------------------------------------------------
+# --- Neighbouring addresses are unrelated ---------------------------------------------------------------
 
 ROWS, LANES = 50_000, 20
 
@@ -276,7 +276,7 @@ def test_lanes_and_rows_of_one_draw_are_uncorrelated():
         assert abs(z_score((x[:, lag:] ** 2 - 1) * (x[:, :-lag] ** 2 - 1), 0, 4)) < 5
 
 
-# --- Laws ------------------------------------------------------------------------------------------------
+# --- Laws -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module", params=DTYPES, ids=["float32", "float64"])
@@ -394,7 +394,7 @@ def test_a_choice_never_repeats(population, data):
         assert all(0 <= v < population for v in row)
 
 
-# --- Draws: what policies, devices and servers receive --------------------------------------------------------
+# --- Draws: what policies, devices and servers receive --------------------------------------------------
 
 
 @pytest.mark.parametrize("source", [None, draws])

@@ -13,7 +13,7 @@
 | C              | `clip`        | bound on the norm of every row's own gradient                             |
 | epsilon, delta | the same      | the guarantee, for one client in one round; nothing is claimed of many    |
 | b              | `batch_size`  | rows per step, a count, a fraction or one per client; or instead          |
-| gamma          | `fraction`    | the share of its rows that a client uses in a round, b = floor(gamma n / E)|
+| gamma          | `fraction`    | share of its rows that a client uses in a round, b = floor(gamma n / E)    |
 | Q              | `codec`       | unbiased quantiser                                                        |
 | Delta_f        | `sensitivity` | "paper": 4 eta_k E C, equation 51; "tight": 2 eta_k E C, enough           |
 

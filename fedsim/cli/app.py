@@ -32,7 +32,10 @@ _Usage: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "Click
 def call(argv: Sequence[str]) -> int:
     """Run the command line `argv` and return the exit code; errors go to stderr in one sentence."""
     try:
-        return int(app(list(argv) or ["--help"], prog_name="fedsim", standalone_mode=False) or 0)
+        code = int(app(list(argv) or ["--help"], prog_name="fedsim", standalone_mode=False) or 0)
+        return (
+            _failed("interrupted", code) if code == INTERRUPTED else code
+        )  # as newer versions of typer report it
     except (KeyboardInterrupt, typer.Abort):
         return _failed("interrupted", INTERRUPTED)
     except _Usage as error:
@@ -40,7 +43,7 @@ def call(argv: Sequence[str]) -> int:
     except InvalidInput as error:
         return _failed(str(error), MISTAKE)
     except FedsimError as error:
-        return _failed(f"{type(error).__name__}: {error}", FAILED)
+        return _failed(str(error), FAILED)
 
 
 @app.callback()

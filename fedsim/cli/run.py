@@ -5,17 +5,15 @@ from __future__ import annotations
 import io
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedsim import settings as texts
 from fedsim.cli import header, progress, summary
 from fedsim.errors import FedsimError, InvalidInput
-from fedsim.results import Result, write_atomic
-from fedsim.results.atomic import new_folder
+from fedsim.results import write_atomic
+from fedsim.results.atomic import check_writable, new_folder
 from fedsim.runtime.inline import Inline
 from fedsim.scenario import run as simulate
 from fedsim.scenario_file import ScenarioFile, load_file
@@ -55,11 +53,14 @@ def run(
     """Run a file, or its grid, and leave what was asked for."""
     loaded = load_file(file)
     settings: dict[str, Any] = dict(texts.pairs(given, "--set"))
-    if seed is not None and settings.setdefault("seed", seed) is not seed:
-        raise InvalidInput(f"--seed {seed} and --set seed={settings['seed']}: give one of them")
+    if seed is not None:
+        if "seed" in settings:
+            raise InvalidInput(f"--seed {seed} and --set seed={settings['seed']}: give one of them")
+        settings["seed"] = seed
     if out is not None:
         _check_out(out)
     runs = grid_runs(loaded, settings)
+    alone = len(runs) == 1
     say, bar = _voices(quiet)
     done = []
     for i, arguments in enumerate(runs):
@@ -67,12 +68,16 @@ def run(
         with loaded.blamed(FedsimError):
             if i == 0:
                 say(*header.lines(loaded.name, scenario, runtime, runs))
-            with progress.shown(bar, scenario, _label(arguments, loaded, len(runs))) as observers:
-                result = simulate(scenario, runtime=runtime, observers=observers)
-        done.append((arguments, _signed(result, loaded, arguments)))
+            label = "" if alone else " ".join(f"{name}={arguments[name]}" for name in loaded.grid) + "  "
+            with progress.shown(bar, scenario, label) as observers:
+                result = simulate(
+                    scenario, runtime=runtime, observers=observers, out=out if alone else None,
+                    source=_source(loaded, arguments),
+                )  # fmt: skip
+        done.append((arguments, result))
     study = Study(loaded.name, tuple(done))
-    say("", *(summary.lines(scenario, result) if len(runs) == 1 else summary.table(study)))
-    if out is not None:
+    say("", *(summary.lines(scenario, result) if alone else summary.table(study)))
+    if out is not None and not alone:
         _save(study, out)
     picture = _picture(study, loaded, out)
     say(*([f"picture {picture}"] if picture else []), _next(study, out))
@@ -94,37 +99,20 @@ def _voices(quiet: bool) -> tuple[Any, Any]:
     return say, Console(stderr=True, force_terminal=sys.stderr.isatty())
 
 
-def _label(arguments: dict[str, Any], file: ScenarioFile, runs: int) -> str:
-    return "" if runs == 1 else " ".join(f"{name}={arguments[name]}" for name in file.grid) + "  "
-
-
-def _signed(result: Result, file: ScenarioFile, arguments: dict[str, Any]) -> Result:
-    """The result with the file that made it in its manifest."""
-    origin = {
-        "path": str(file.path),
-        "source": file.source,
-        "arguments": {n: str(v) for n, v in arguments.items()},
-    }
-    return replace(result, manifest={**result.manifest, "file": origin})
+def _source(file: ScenarioFile, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Where the scenario came from, for the manifest."""
+    return {"path": str(file.path), "text": file.source, "arguments": {n: str(v) for n, v in arguments.items()}}
 
 
 def _check_out(out: Path) -> None:
-    """Refuse a folder that cannot be made before anything runs, by trying."""
+    """Refuse a folder that cannot be made before anything runs."""
     if os.path.lexists(out):
         raise InvalidInput(f"--out {out} already exists; choose another folder or remove it")
-    home = next(parent for parent in out.absolute().parents if os.path.lexists(parent))
-    try:
-        with tempfile.TemporaryDirectory(dir=home):
-            pass
-    except OSError as error:
-        raise InvalidInput(f"--out {out} cannot be written ({error.strerror}); choose another folder") from None
+    check_writable(out)
 
 
 def _save(study: Study, out: Path) -> None:
-    """One run is the folder itself; the runs of a grid are folders in it, named after their settings."""
-    if len(study.runs) == 1:
-        study.runs[0][1].save(out)
-        return
+    """The runs of a grid are folders in one, named after their settings, all there or none."""
     with new_folder(out.absolute()) as folder:
         for settings, result in study.runs:
             result.save(folder / _folder_name(settings))

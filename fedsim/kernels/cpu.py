@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.linalg.cython_blas  # noqa: F401  the BLAS that compiled kernels call: loaded now, so that it can be held to one thread
 
 from fedsim.kernels import draws, reference
 from fedsim.kernels.draws import choice, integers, keys, normal, uniform

@@ -234,12 +234,12 @@ def normal(
 def uniform(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.float64) -> Array:
     if np.dtype(dtype) == np.float32:
         return rng.unit32(words(key, -(-lanes // 4), step)[:, :lanes])
-    w = words(key, -(-lanes // 2), step).reshape(len(key), -1, 2)[:, :lanes]
+    w = words(key, -(-lanes // 2), step).reshape(len(key), 2 * -(-lanes // 2), 2)[:, :lanes]
     return rng.unit64(w[..., 0], w[..., 1])
 
 
 def integers(key: Array, lanes: int, below: Any, step: int = 0) -> Array:
-    w = words(key, -(-lanes // 2), step).reshape(len(key), -1, 2)[:, :lanes]
+    w = words(key, -(-lanes // 2), step).reshape(len(key), 2 * -(-lanes // 2), 2)[:, :lanes]
     return rng.scaled(w[..., 0], w[..., 1], below)
 
 

@@ -107,19 +107,20 @@ def _gradient(h, t, b, g):
 def quadratic_wide(theta, hessian, linear, client, private, shared, scale, common, steps, count):
     """The same trajectories with a lane per coordinate."""
     jobs, d = theta.shape
-    own, all_ = np.zeros((1, d), theta.dtype), np.zeros((1, d), theta.dtype)
+    own, all_ = np.zeros((1, len(steps) * d), theta.dtype), np.zeros((1, len(steps) * d), theta.dtype)
     p, g, new = np.empty(d, theta.dtype), np.empty(d, theta.dtype), np.empty(d, theta.dtype)
     for job in range(jobs):
         t, h, b, s = theta[job], hessian[client[job]], linear[job], scale[job]
+        if common < 1:  # normals are numbered on from step to step, so all momenta come in one go
+            fill_row(private[job : job + 1], 0, own)
+        if common > 0:
+            fill_row(shared[job : job + 1], 0, all_)
         for step in range(len(steps)):
-            if common < 1:
-                fill_row(private[job : job + 1], step, own)
-            if common > 0:
-                fill_row(shared[job : job + 1], step, all_)
             whole, square, half = steps[step, 0], steps[step, 1], steps[step, 2]
+            x, y = own[0, step * d : (step + 1) * d], all_[0, step * d : (step + 1) * d]
             _gradient(h, t, b, g)
             for i in range(d):
-                p[i] = common * all_[0, i] + s * own[0, i] if common > 0 else s * own[0, i]
+                p[i] = common * y[i] + s * x[i] if common > 0 else s * x[i]
                 t[i] = t[i] + whole * p[i] - square * g[i]
             for _ in range(1, count):
                 _gradient(h, t, b, new)

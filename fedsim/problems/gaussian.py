@@ -45,9 +45,11 @@ class GaussianMean:
         factors = np.linalg.cholesky(_covariances(sigma, clients, dim))
         centres = rng.normal(rng.keys(seed, rng.Stream.DATA, client=np.arange(clients)), dim, 0)
         noise = rng.normal(rng.keys(seed, rng.Stream.DATA, round=1, client=np.arange(offsets[-1])), dim, 0)
-        owner = np.repeat(np.arange(clients), np.diff(offsets))
-        spread = np.einsum("nij,nj->ni", factors[owner if len(factors) > 1 else np.zeros_like(owner)], noise)
-        return cls.from_arrays(np.sqrt(heterogeneity) * centres[owner] + spread, offsets, sigma)
+        x = np.empty_like(noise)
+        for c in range(clients):
+            own = slice(offsets[c], offsets[c + 1])
+            x[own] = np.sqrt(heterogeneity) * centres[c] + noise[own] @ factors[c if len(factors) > 1 else 0].T
+        return cls.from_arrays(x, offsets, sigma)
 
     def _build(self, data: shards.Shards, covariance: Any, prior_precision: float) -> None:
         self.x, self.offsets, self.sizes = data.x, data.offsets, data.sizes
@@ -70,13 +72,19 @@ class GaussianMean:
         """The same for a flat batch of jobs, compiled; `rows` are flat, with where each job's begin."""
         from fedsim.kernels import gradients
 
+        return self.gradients_by(gradients, theta, clients, rows)
+
+    def gradients_by(
+        self, kernels: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None
+    ) -> Array:
+        """`gradients` by a backend's own kernels."""
         out = np.empty_like(theta)
         if rows is None:
             hessian, linear = self.quadratic(theta.dtype)
-            gradients.quadratic_full(theta, hessian, linear, clients, out)
+            kernels.quadratic_full(theta, hessian, linear, clients, out)
         else:
             p, share = self._cast(theta.dtype)
-            gradients.gaussian_rows(theta, self.x, self.offsets, p, clients, *rows, share, out)
+            kernels.gaussian_rows(theta, self.x, self.offsets, p, clients, *rows, share, out)
         return out
 
     def quadratic(self, dtype: npt.DTypeLike = np.float64) -> tuple[Array, Array]:

@@ -70,14 +70,22 @@ class LinearRegression:
         """The same for a flat batch of jobs, compiled."""
         from fedsim.kernels import gradients
 
+        return self.gradients_by(gradients, theta, clients, rows)
+
+    def gradients_by(
+        self, kernels: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None
+    ) -> Array:
+        """`gradients` by a backend's own kernels."""
+        from fedsim.kernels.gradients import NO_ROWS, NO_START
+
         out = np.empty_like(theta)
         if rows is None and self.tabulated:
             hessian, linear = self.quadratic(theta.dtype)
-            gradients.quadratic_full(theta, hessian, linear, clients, out)
+            kernels.quadratic_full(theta, hessian, linear, clients, out)
             return out
-        flat, start = rows if rows is not None else (gradients.NO_ROWS, gradients.NO_START)
+        flat, start = rows if rows is not None else (NO_ROWS, NO_START)
         cast = theta.dtype.type
-        gradients.linear_model(
+        kernels.linear_model(
             theta, self.x, self.y, self.offsets, clients, flat, start, False,
             cast(1 / self.noise_variance), cast(self.share), out,
         )  # fmt: skip

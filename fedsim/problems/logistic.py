@@ -73,10 +73,18 @@ class LogisticRegression:
         """The same for a flat batch of jobs, compiled."""
         from fedsim.kernels import gradients
 
+        return self.gradients_by(gradients, theta, clients, rows)
+
+    def gradients_by(
+        self, kernels: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None
+    ) -> Array:
+        """`gradients` by a backend's own kernels."""
+        from fedsim.kernels.gradients import NO_ROWS, NO_START
+
         out = np.empty_like(theta)
-        flat, start = rows if rows is not None else (gradients.NO_ROWS, gradients.NO_START)
+        flat, start = rows if rows is not None else (NO_ROWS, NO_START)
         cast = theta.dtype.type
-        gradients.linear_model(
+        kernels.linear_model(
             theta, self.x, self.y, self.offsets, clients, flat, start, True, cast(1), cast(self.share), out
         )
         return out

@@ -88,11 +88,19 @@ class SoftmaxRegression:
 
     def gradients(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
         """The same for a flat batch of jobs, compiled around one pair of BLAS products a job."""
-        from fedsim.kernels import gradients, softmax
+        from fedsim.kernels import softmax
+
+        return self.gradients_by(softmax, theta, clients, rows)
+
+    def gradients_by(
+        self, kernels: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None
+    ) -> Array:
+        """`gradients` by a backend's own kernels."""
+        from fedsim.kernels.gradients import NO_ROWS, NO_START
 
         out = np.empty_like(theta)
-        flat, start = rows if rows is not None else (gradients.NO_ROWS, gradients.NO_START)
-        softmax.softmax_gradient(
+        flat, start = rows if rows is not None else (NO_ROWS, NO_START)
+        kernels.softmax_gradient(
             theta, self.x, self.y, self.offsets, clients, flat, start, self.classes, self.bias,
             theta.dtype.type(self.share), out,
         )  # fmt: skip

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
+import sysconfig
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,9 +76,9 @@ class Host:
     def __init__(self, algorithm: Any, setting: tuple[Any, ...], clients: Array, rows: dict[str, Array], backend: str) -> None:
         from threadpoolctl import threadpool_limits
 
-        threadpool_limits(1)
         self.clients, self.rows = clients, rows
         self.worker = Worker(algorithm, Setting(*setting, kernels.backend(backend)))
+        self._limits = threadpool_limits(1)  # after the kernels have loaded every BLAS there is
 
     async def compute(self, batch: Batch, message: dict[str, Array] | None = None) -> Reply:
         """The jobs of this host's clients."""
@@ -103,6 +105,8 @@ class RaySession:
         try:
             self._host_of = np.repeat(np.arange(len(self._shards)), [len(s) for s in self._shards])
             self._backend = "cuda" if runtime.num_gpus_per_host else "cpu"
+            for part in (algorithm, setting.problem):
+                _carry_source(part)
             self._algorithm = ray.put(algorithm)
             self._setting = ray.put((setting.problem, setting.weights, setting.seed, setting.dtype))
             self._rows = client_rows(setting)
@@ -186,6 +190,19 @@ class RaySession:
             self._ray.kill(host)
         if self._owned:
             self._ray.shutdown()
+
+
+def _carry_source(part: Any) -> None:
+    """A class from a scenario file or a script exists on no other machine: send its code along with it."""
+    from ray import cloudpickle
+
+    module = sys.modules.get(type(part).__module__)
+    file = getattr(module, "__file__", None)
+    if module is None or file is None or module.__name__ == "__main__" or module.__name__.partition(".")[0] == "fedsim":
+        return
+    installed = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
+    if not any(str(file).startswith(str(folder)) for folder in installed):
+        cloudpickle.register_pickle_by_value(module)
 
 
 def client_rows(setting: Setting) -> dict[str, Array]:

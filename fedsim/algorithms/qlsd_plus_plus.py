@@ -1,0 +1,125 @@
+"""QLSD++: QLSD with a moving control point and memory (Vono et al., AISTATS 2022; Algorithm 2).
+
+    zeta <- theta whenever l divides the iteration, before the step
+    client i in A:  H_i = (N_i / n_i) sum over a minibatch of [grad U_ij(theta) - grad U_ij(zeta)] + grad U_i(zeta)
+                    m_i = C(H_i - e_i),  e_i <- e_i + alpha m_i
+    server:         G = e + (b / |A|) sum_{i in A} m_i,  e <- e + alpha sum_{i in A} m_i
+                    theta <- theta - gamma G + sqrt(2 gamma) xi
+
+| symbol | argument        | meaning                                                                                  |
+|--------|-----------------|------------------------------------------------------------------------------------------|
+| l      | `refresh_every` | iterations between two control points, each of which costs a pass over the client's data |
+| alpha  | `memory_rate`   | None: 1 / (1 + omega) of the codec; 0 switches the memory off                            |
+
+The other arguments are QLSD's; `Identity()` gives LSD++. e_i and e = sum_i e_i start at zero (C4) and change for the active only
+(C3), by the largest omega where codecs differ. Both gradients of a minibatch use the same rows (C6). A round to which nobody comes has G = e (C1). Wire: up C(H_i - e_i)
+from the active, down theta (d) to all b clients, who therefore know zeta without its being sent (C5).
+
+Differs from paper: the prior is the server's and enters neither zeta's gradient nor the memory (C14); with weighting="inverse"
+only G has the 1 / p_i, the memories keep Algorithm 2's rule (C3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.algorithms import qlsd
+from fedsim.algorithms.arguments import check_count, check_number
+from fedsim.codecs import Identity
+from fedsim.schedules import StepSize
+
+Array = npt.NDArray[Any]
+State = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class QLSDPlusPlus:
+    """Quantised Langevin dynamics with variance reduction and memory."""
+
+    step_size: StepSize
+    refresh_every: int
+    memory_rate: float | None = None
+    batch_size: Any = None
+    codec: Any = Identity()
+    empty: str = "noise"
+    weighting: str = "count"
+    activity: Any = None
+
+    batched = True
+    reach = "all"
+    known = ("zeta",)  # never sent: it is a theta that everybody received
+    local_steps = 1
+
+    def __post_init__(self) -> None:
+        qlsd.check_arguments("QLSDPlusPlus", self)
+        check_count("QLSDPlusPlus", "refresh_every", self.refresh_every)
+        if self.memory_rate is not None:
+            check_number("QLSDPlusPlus", "memory_rate", self.memory_rate, 0, 1)
+
+    def init(self, problem: Any, initial: Array) -> State:
+        qlsd.check_population("QLSDPlusPlus", self, problem)
+        zero = np.zeros_like(initial)
+        return {"theta": initial, "zeta": initial, "e": zero, "precision": qlsd.prior_precision(problem, initial)}
+
+    def memory(self, problem: Any) -> State:
+        """e_i, and, where minibatches need it, grad U_i(zeta) with the number of the control point it belongs to."""
+        rows = {"e": np.zeros(problem.dim)}
+        return rows if self.batch_size is None else rows | {"anchor": np.zeros(problem.dim), "point": np.array([-1.0])}
+
+    def broadcast(self, state: State) -> State:
+        return {"theta": state["theta"], "zeta": state["zeta"]}
+
+    def work(self, job: Any) -> float:
+        return 1
+
+    def client(self, job: Any, message: State, memory: State) -> tuple[dict[str, Any], State]:
+        return self._answer(job, message, memory, qlsd.by_job(self.batch_size), qlsd.by_job(None))
+
+    def server(self, state: State, replies: Any, rng: Any) -> State:
+        theta, zeta, e = state["theta"], state["zeta"], state["e"]
+        gradient = e + qlsd.estimate(self, replies) + state["precision"] * theta
+        theta = qlsd.langevin(self, theta, gradient, replies, rng)
+        refresh = (replies.round + 1) % self.refresh_every == 0
+        return {
+            "theta": theta,
+            "zeta": theta if refresh else zeta,
+            "e": e + self._rate(theta) * replies.sum("gradient"),
+        }
+
+    def fused(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
+        oracle, whole = (qlsd.compiled(problem, backend, size) for size in (self.batch_size, None))
+        if oracle is None or whole is None:
+            return None
+        return lambda job, message, memory: self._answer(job, message, memory, oracle, whole)
+
+    def _answer(
+        self, job: Any, message: State, memory: State, oracle: qlsd.Oracle, whole: qlsd.Oracle
+    ) -> tuple[dict[str, Any], State]:
+        theta, zeta, e = message["theta"], message["zeta"], memory["e"]
+        if self.batch_size is None:  # the control variate cancels
+            gradient, kept = oracle(job, theta, None), memory
+        else:
+            kept = self._anchored(job, zeta, memory, whole)
+            gradient = oracle(job, theta, zeta) + kept["anchor"]
+        sent = qlsd.encoded(job, self.codec, gradient - e)
+        return {"gradient": sent}, kept | {"e": e + self._rate(theta) * sent.value}
+
+    def _anchored(self, job: Any, zeta: Array, memory: State, whole: qlsd.Oracle) -> State:
+        """The memory with grad U_i(zeta) in it: computed by whoever takes part first since zeta was renewed."""
+        number = job.round // self.refresh_every
+        old = memory["point"] != number
+        if not old.any():
+            return memory
+        anchor = np.where(old, whole(job, zeta, None), memory["anchor"])
+        return memory | {"anchor": anchor, "point": np.full_like(memory["point"], number)}
+
+    def _rate(self, theta: Array) -> float:
+        if self.memory_rate is not None:
+            return float(self.memory_rate)
+        codecs = self.codec if isinstance(self.codec, tuple) else (self.codec,)
+        return 1 / (1 + max(codec.omega(theta.shape[-1]) for codec in codecs))

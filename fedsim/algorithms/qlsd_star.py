@@ -1,0 +1,116 @@
+"""QLSD*: QLSD with the minimiser of U as a fixed control point (Vono et al., AISTATS 2022; Algorithm S1).
+
+    client i in A:  m_i = C((N_i / n_i) sum over a minibatch of grad U_ij(theta) - grad U_ij(theta*))
+    server:         theta <- theta - gamma (b / |A|) sum_{i in A} m_i + sqrt(2 gamma) xi
+
+| symbol | argument  | meaning                                                                                        |
+|--------|-----------|------------------------------------------------------------------------------------------------|
+| theta* | `optimum` | argmin U, the prior included, known to all beforehand; None: the problem's `exact()` mean      |
+
+The other arguments are QLSD's; `Identity()` gives LSD*. Both gradients use the same minibatch (C6): where grad U_ij(theta) -
+grad U_ij(theta*) does not depend on j, as for Gaussian means, minibatches make no noise at all (C12). Wire: up C(H_i) from
+the active, down theta (d) to all b clients.
+
+Differs from paper: the server's prior is taken relative to theta* like everything else (C14); an empty A is C1's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.algorithms import qlsd
+from fedsim.codecs import Identity
+from fedsim.errors import InvalidInput
+from fedsim.schedules import StepSize
+
+Array = npt.NDArray[Any]
+State = dict[str, Array]
+FAR = 0.1  # posterior standard deviations from the minimum at which a control point is refused
+
+
+@dataclass(frozen=True)
+class QLSDStar:
+    """Quantised Langevin dynamics with the minimiser as control point."""
+
+    step_size: StepSize
+    optimum: Any = None
+    batch_size: Any = None
+    codec: Any = Identity()
+    empty: str = "noise"
+    weighting: str = "count"
+    activity: Any = None
+
+    batched = True
+    reach = "all"
+    known = ("optimum",)  # never sent: everybody has it before the first iteration
+    local_steps = 1
+
+    def __post_init__(self) -> None:
+        qlsd.check_arguments("QLSDStar", self)
+
+    def init(self, problem: Any, initial: Array) -> State:
+        qlsd.check_population("QLSDStar", self, problem)
+        optimum = _minimiser(problem, self.optimum).astype(initial.dtype)
+        return {"theta": initial, "optimum": optimum, "precision": qlsd.prior_precision(problem, initial)}
+
+    def memory(self, problem: Any) -> State:
+        return {}
+
+    def broadcast(self, state: State) -> State:
+        return {"theta": state["theta"], "optimum": state["optimum"]}
+
+    def work(self, job: Any) -> float:
+        return 1
+
+    def client(self, job: Any, message: State, memory: State) -> tuple[dict[str, Any], State]:
+        return self._answer(job, message, memory, qlsd.by_job(self.batch_size))
+
+    def server(self, state: State, replies: Any, rng: Any) -> State:
+        gradient = qlsd.estimate(self, replies) + state["precision"] * (state["theta"] - state["optimum"])
+        return {"theta": qlsd.langevin(self, state["theta"], gradient, replies, rng)}
+
+    def fused(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
+        oracle = qlsd.compiled(problem, backend, self.batch_size)
+        return oracle and (lambda job, message, memory: self._answer(job, message, memory, oracle))
+
+    def _answer(self, job: Any, message: State, memory: State, oracle: qlsd.Oracle) -> tuple[dict[str, Any], State]:
+        gradient = oracle(job, message["theta"], message["optimum"])
+        return {"gradient": qlsd.encoded(job, self.codec, gradient)}, memory
+
+
+def _minimiser(problem: Any, given: Any) -> Array:
+    """theta*, refused unless the whole gradient there is as good as zero: what is left of it would bias every sample."""
+    if given is None and not hasattr(problem, "exact"):
+        raise InvalidInput(
+            f"QLSDStar: {type(problem).__name__} does not know its minimiser; give optimum=, or use QLSDPlusPlus, which needs none"
+        )
+    at = np.asarray(problem.exact()[0] if given is None else given, np.float64)
+    if at.shape != (problem.dim,) or not np.isfinite(at).all():
+        raise InvalidInput(f"QLSDStar(optimum of shape {at.shape}): give {problem.dim} finite numbers")
+    far = _distance(problem, at)
+    if not far <= FAR:
+        raise InvalidInput(
+            f"QLSDStar(optimum): the gradient there is not zero, the minimum about {far:.2g} posterior standard deviations "
+            "away; minimise further, the prior included"
+        )
+    return at
+
+
+def _distance(problem: Any, at: Array) -> float:
+    """How far the minimum is, in posterior standard deviations along the gradient: |g| / sqrt(curvature)."""
+
+    def gradient(theta: Array) -> Array:
+        return np.asarray(sum(np.asarray(problem.gradient(theta, c), np.float64) for c in range(problem.clients)))
+
+    g = gradient(at)
+    size = float(np.sqrt(g @ g))
+    if size == 0:
+        return 0.0
+    step = 1e-4 * (1 + float(np.abs(at).max()))
+    curvature = float((gradient(at + step * g / size) - g) @ g) / (size * step)
+    return size / np.sqrt(curvature) if curvature > 0 else np.inf
