@@ -23,7 +23,7 @@ DELAYS = (0.0, 0.01, 0.3, 1 / 3)
 
 def both_ways(scenario: fs.Scenario) -> tuple[object, object]:
     traced = dataclasses.replace(scenario, record=dataclasses.replace(scenario.record, events=True))
-    closed_form, events = fs.run(scenario), fs.run(traced)
+    closed_form, events = (fs.run(s, runtime=fs.Inline(threads=1)) for s in (scenario, traced))
     assert closed_form.manifest["clock"]["path"] == "closed form"
     assert events.manifest["clock"]["path"] == "event"
     return closed_form, events
@@ -187,10 +187,3 @@ def test_equal_devices_are_all_in_time_equally_often():
 def test_equal_devices_that_drop_out_end_both_ways_alike(phase):
     for policy in (fs.participation.first(3), fs.participation.deadline(0.55), fs.participation.uniform(5)):
         assert_same(*both_ways(equal_devices(policy, dropout={phase: 0.4})))
-
-
-def test_a_million_events_would_not_fit_but_their_closed_form_does():
-    """The closed form is chosen without being asked for, and a traced run says which way it went."""
-    scenario = equal_devices(fs.participation.full())
-    assert fs.run(scenario).manifest["clock"]["path"] == "closed form"
-    assert fs.run(scenario).events is None

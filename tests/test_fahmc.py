@@ -82,9 +82,9 @@ def fahmc(clients, weights, step_size, steps, local, rounds, rho, noise=0.0, sta
     """[(mean, covariance) after round 1, 2, ...]; `step_size` is a function of the iteration."""
     first, second = (x[..., :-1] if x.ndim == 1 else x[:-1, :-1] for x in weights)  # nobody stays idle here
     mean, covariance, out = np.asarray(start, float), 0.0, []
+    maps = functools.cache(lambda *etas: local_iterations(clients, etas, steps, rho, noise, cached))
     for r in range(rounds):
-        etas = [step_size(r * local + t) for t in range(local)]
-        m, response, u, w = local_iterations(clients, etas, steps, rho, noise, cached)
+        m, response, u, w = maps(*(step_size(r * local + t) for t in range(local)))
         centre = m @ mean + np.einsum("cij,cj->ci", response, clients.linear)
         spread = averaged(clients, second, u, w) + np.einsum("ce,ci,ej->ij", second, centre, centre)
         if r:
@@ -159,10 +159,10 @@ def debiased_with_replacement(clients, draws, eta, steps, local, rounds, rho):
 # --- Problems and runs ---------------------------------------------------------------------------------
 
 
-def client_data(sizes, dim=3, seed=20):
+def client_data(sizes, dim=3, seed=20, spread=1.0):
     """Points around different centres, each client with a covariance of its own."""
     source = np.random.default_rng(seed)
-    data = [source.normal(size=(n, dim)) + source.normal(size=dim) for n in sizes]
+    data = [source.normal(size=(n, dim)) + spread * source.normal(size=dim) for n in sizes]
     turns = np.linalg.qr(source.normal(size=(len(sizes), dim, dim)))[0]
     roots = turns * source.uniform(0.7, 1.7, (len(sizes), 1, dim))
     return data, roots @ roots.transpose(0, 2, 1)
@@ -170,12 +170,13 @@ def client_data(sizes, dim=3, seed=20):
 
 SIZES = (4, 6, 8, 12, 15, 20, 35)
 DATA = client_data(SIZES)
+ALIKE = client_data(SIZES, spread=0.0)
 FEW = client_data((6, 8, 12), dim=2, seed=3)
 
 
 @functools.cache
 def problem(name="many"):
-    data, covariances = {"many": DATA, "few": FEW}[name]
+    data, covariances = {"many": DATA, "alike": ALIKE, "few": FEW}[name]
     return fs.problems.GaussianMean(data=data, covariance=covariances)
 
 
@@ -196,21 +197,22 @@ def worst_z(samples, law, look=LOOK):
 # --- Exact moments -------------------------------------------------------------------------------------
 
 ETA = 0.03
-POLICIES = {
-    "full": (fs.participation.full(), moments.full),
-    "with replacement": (fs.participation.with_replacement(3), lambda p: moments.with_replacement(p, 3)),
-}
 
 
 @pytest.mark.parametrize("local", [1, 4])
 @pytest.mark.parametrize("steps", [1, 5])
 @pytest.mark.parametrize("rho", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("policy", POLICIES)
-def test_iterates_have_the_exact_moments(policy, rho, steps, local):
-    participation, weights = POLICIES[policy]
+def test_iterates_have_the_exact_moments(rho, steps, local):
     clients = moments.gaussian_means(*DATA)
-    law = fahmc(clients, weights(clients.p), lambda t: ETA, steps, local, ROUNDS, rho)
-    samples = simulate(FAHMC(ETA, steps, local, rho), participation=participation)
+    law = fahmc(clients, moments.full(clients.p), lambda t: ETA, steps, local, ROUNDS, rho)
+    assert worst_z(simulate(FAHMC(ETA, steps, local, rho)), law) < 5
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.5, 1.0])
+def test_iterates_of_drawn_clients_have_the_exact_moments(rho):
+    clients = moments.gaussian_means(*DATA)
+    law = fahmc(clients, moments.with_replacement(clients.p, 3), lambda t: ETA, 5, 4, ROUNDS, rho)
+    samples = simulate(FAHMC(ETA, 5, 4, rho), participation=fs.participation.with_replacement(3))
     assert worst_z(samples, law) < 5
 
 
@@ -241,19 +243,19 @@ WRONG = {
     "a step too many": {"steps": 6},
     "FA-LD's reading of rho": {"rho": 0.25},
     "an iteration too few": {"local": 2},
-    "two percent of the step size": {"step_size": lambda t: 1.02 * ETA},
+    "five percent of the step size": {"step_size": lambda t: 1.05 * ETA},
 }
 
 
 @pytest.fixture(scope="module")
 def drawn_clients():
     """A run to hold right and wrong laws against."""
-    return simulate(FAHMC(ETA, 5, 3, 0.5), participation=fs.participation.with_replacement(3), replicas=12_000)
+    return simulate(FAHMC(ETA, 5, 3, 0.5), problem("alike"), fs.participation.with_replacement(3))
 
 
 @pytest.mark.parametrize("mistake", WRONG)
 def test_a_wrong_recursion_is_noticed(drawn_clients, mistake):
-    clients = moments.gaussian_means(*DATA)
+    clients = moments.gaussian_means(*ALIKE)
     right = {"step_size": lambda t: ETA, "steps": 5, "local": 3, "rounds": ROUNDS, "rho": 0.5}
     weights = moments.with_replacement(clients.p, 3)
     assert worst_z(drawn_clients, fahmc(clients, weights, **right)) < 5
@@ -296,13 +298,14 @@ def test_debiased_iterates_of_drawn_clients_have_the_exact_moments(rho):
     assert worst_z(samples, law) < 5
 
 
-@pytest.mark.parametrize(
-    "mistake", [{"anchor": "fresh"}, {"first_anchor": True}], ids=["fresh", "pulled to the origin"]
-)
-def test_a_wrong_anchor_is_noticed(mistake):
+def test_a_wrong_anchor_is_noticed():
     clients = moments.gaussian_means(*DATA)
-    samples = simulate(FAHMC(SMALL, 5, 4, 0.5, "stale"))
-    assert worst_z(samples, debiased(clients, SMALL, 5, 4, ROUNDS, 0.5, **mistake)) > 6
+    samples = simulate(FAHMC(SMALL, 5, 4, 0.5, "stale"), replicas=2000)
+    for mistake in (
+        {"anchor": "fresh"},
+        {"first_anchor": True},
+    ):  # the second pulls everybody to the origin at first
+        assert worst_z(samples, debiased(clients, SMALL, 5, 4, ROUNDS, 0.5, **mistake)) > 6
 
 
 def test_debiasing_removes_the_stationary_bias_of_the_mean():
@@ -313,7 +316,7 @@ def test_debiasing_removes_the_stationary_bias_of_the_mean():
     assert np.abs(fahmc(clients, weights, lambda t: SMALL, 5, 4, 40, 1.0)[-1][0] - truth).max() > 0.05
 
     def z(debias):
-        final = simulate(FAHMC(SMALL, 5, 4, 1.0, debias), rounds=40)[-1]
+        final = simulate(FAHMC(SMALL, 5, 4, 1.0, debias), rounds=40, replicas=2000)[-1]
         return np.abs((final.mean(0) - truth) / final.std(0, ddof=1) * np.sqrt(len(final))).max()
 
     assert z("stale") < 5
@@ -559,10 +562,10 @@ def jobs_of(jobs, d, dtype, common, trajectories, steps):
     own = rng.normal(keys(jobs, Stream.DATA), 2 * d).astype(dtype)
     client = np.arange(jobs) * 3 % 5
     scale = np.sqrt((1 - common**2) * (1 + client)).astype(dtype)
-    return (
-        own[:, :d], hessian.astype(dtype), own[:, d:], client, keys(jobs, Stream.NOISE), keys(jobs, Stream.SHARED),
-        scale, common, 0.2 / (1 + np.arange(trajectories)), steps,
-    )  # fmt: skip
+    private, shared = keys(jobs, Stream.NOISE), keys(jobs, Stream.SHARED)
+    etas = 0.2 / (1 + np.arange(trajectories))
+    hessian = hessian.astype(dtype)
+    return own[:, :d], hessian, own[:, d:], client, private, shared, scale, common, etas, steps
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -575,21 +578,15 @@ def test_compiled_trajectories_equal_the_reference(d, dtype):
         np.testing.assert_array_equal(found, leapfrog_reference.leapfrog_quadratic(*arguments))
 
 
-@pytest.mark.parametrize("form", [leapfrog, leapfrog_reference], ids=["compiled", "reference"])
 @pytest.mark.parametrize("d", [2, 12])
-def test_trajectories_do_not_depend_on_a_jobs_place_in_a_batch(form, d):
-    theta, hessian, linear, client, private, shared, scale, *rest = arguments = jobs_of(
-        300, d, "float64", 0.5, 5, 3
-    )
+def test_trajectories_do_not_depend_on_a_jobs_place_in_a_batch(d):
+    arguments = jobs_of(300, d, "float64", 0.5, 5, 3)
     before = [np.copy(a) for a in arguments]
-    together = form.leapfrog_quadratic(*arguments)
+    together = leapfrog.leapfrog_quadratic(*arguments)
+    theta, hessian, linear, *per_job = arguments[:7]
     for size in (1, 7, 64):
-        parts = [slice(at, at + size) for at in range(0, 300, size)]
-        alone = [
-            form.leapfrog_quadratic(
-                theta[p], hessian, linear[p], client[p], private[p], shared[p], scale[p], *rest
-            )
-            for p in parts
-        ]
-        np.testing.assert_array_equal(np.concatenate(alone), together)
+        for at in range(0, 300, size):
+            part = slice(at, at + size)
+            mine = [theta[part], hessian, linear[part], *(a[part] for a in per_job)]
+            np.testing.assert_array_equal(leapfrog.leapfrog_quadratic(*mine, *arguments[7:]), together[part])
     assert all(np.array_equal(kept, now) for kept, now in zip(before, arguments, strict=True))

@@ -1,12 +1,13 @@
 """FedAvg, FedPAQ, private FedPAQ and SCAFFOLD against recursions written out by hand.
 
-Quadratic losses make every one of them linear: where nothing is random the iterates must agree to rounding, where
-something is, every entry of mean and covariance must at |z| < 5.
+Quadratic losses make every one of them linear: where nothing is random the iterates must agree to rounding,
+where something is, every entry of mean and covariance must at |z| < 5.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import moments
@@ -405,7 +406,7 @@ def test_a_rounds_batches_are_disjoint_and_the_next_round_draws_anew():
     for c, n in enumerate((8, 12)):
         batches = [rows for client, rows in problem.seen if client == c]
         assert [len(b) for b in batches] == [2] * 8
-        first, second = sum(batches[:4], []), sum(batches[4:], [])
+        first, second = [*chain(*batches[:4])], [*chain(*batches[4:])]
         assert len(set(first)) == len(set(second)) == 8
         assert first != second
         assert max(first + second) < n

@@ -9,15 +9,12 @@ from fedsim.study import Study, grid_runs
 
 def test_more_local_steps_are_faster_and_end_further_away() -> None:
     file = load_file("quickstart")
-    runs = [(settings, fs.run(file.build(settings))) for settings in grid_runs(file, {"replicas": 100})]
-    study = Study(file.name, tuple(runs))
-    frame = study.frame().set_index("local_steps")
-    end = frame["w2"]
-    assert 3 * end[1] < end[10] < end[100] / 3
-    rounds = [result.time_to("w2", below=0.25, against="rounds") for _, result in runs]
-    assert rounds[0] > 5 * rounds[1] > 5 * rounds[2]
+    runs = [(settings, fs.run(file.build(settings))) for settings in grid_runs(file, {})]
+    one, ten, hundred = (result.metrics["w2"].tail(50).mean() for _, result in runs)
+    assert 4 * one < ten < hundred / 4
     covariance = file.build({}).problem.exact()[1]
-    assert end[1] < 2 * fs.metrics.w2_floor(covariance, 100)
+    assert one < 1.5 * fs.metrics.w2_floor(covariance, len(runs[0][1].replicas))
+    rounds = [result.time_to("w2", below=0.25, against="rounds") for _, result in runs]
+    assert rounds[0] > 5 * rounds[1] > 10 * rounds[2]
     assert file.figure is not None
-    assert len(file.figure(study).axes) == 0  # all of them sit in the two halves
-    assert [len(half.axes) for half in file.figure(study).subfigs] == [1, 3]
+    assert [len(half.axes) for half in file.figure(Study(file.name, tuple(runs))).subfigs] == [1, 3]

@@ -141,7 +141,7 @@ def compiled(problem: Any, backend: Any, batch_size: Any) -> Oracle | None:
         return lambda job, theta, control: qlsd.logistic_gradients(
             theta, control, problem.x, problem.y, problem.offsets, job.client, rows, key(job)
         )
-    tables: dict[Any, tuple[Array, Array, Array]] = {}
+    tables: dict[Any, tuple[Array, Array]] = {}
 
     def gaussian(job: Any, theta: Array, control: Array | None) -> Array:
         if theta.dtype not in tables:
@@ -154,16 +154,14 @@ def compiled(problem: Any, backend: Any, batch_size: Any) -> Oracle | None:
     return gaussian
 
 
-def _gaussian_tables(problem: GaussianMean, dtype: Any) -> tuple[Array, Array, Array]:
+def _gaussian_tables(problem: GaussianMean, dtype: Any) -> tuple[Array, Array]:
     """The clients' sums of rows, and their precision, by its diagonal alone where there is nothing else."""
     sums = np.add.reduceat(problem.x.astype(np.float64), problem.offsets[:-1], axis=0)
-    p = problem.precision
-    diagonal = np.ascontiguousarray(np.einsum("cii->ci", p))
-    if np.array_equal(p, diagonal[:, :, None] * np.eye(problem.dim)):
-        p = p[:0]
-    else:
-        diagonal = diagonal[:0]
-    return sums.astype(dtype), diagonal.astype(dtype), p.astype(dtype)
+    precision = problem.precision
+    diagonal = np.einsum("cii->ci", precision)
+    if np.array_equal(precision, diagonal[:, :, None] * np.eye(problem.dim)):
+        precision = diagonal
+    return sums.astype(dtype), np.ascontiguousarray(precision, dtype)
 
 
 def batch_rows(batch_size: Any, sizes: Array) -> Array:

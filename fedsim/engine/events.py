@@ -6,6 +6,7 @@ one batch; nothing of real time enters.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from fedsim.engine.clock import LAST, Clock, links
 from fedsim.engine.run import Run
 from fedsim.engine.select import Cohort, cohort
+from fedsim.engine.timeline import NOT
 from fedsim.engine.view import ReplicaView
 from fedsim.engine.visits import Journeys, Visit
 from fedsim.errors import InvalidInput
@@ -174,6 +176,11 @@ async def _round(run: Run, replicas: list[Replica], active: Array, number: int, 
     up = reply.bits if reply is not None else np.full(len(who.client), bits, np.int64)
     for r, i in enumerate(active):
         replicas[i].begin(cohorts[r], number, down, up[who.starts[r] : who.starts[r + 1]])
+    early = None
+    if reply is None and getattr(run.session, "elsewhere", False):  # other processes may compute while the clock runs here
+        promising = np.array([v.phase == NOT for i in active for v in replicas[i].visits], bool)
+        early = asyncio.create_task(run.replies(active, number, who.part(promising), message))
+        await asyncio.sleep(0)
     for i in active:
         replicas[i].finish()
     rows = [replicas[i].columns(down) for i in active]
@@ -183,9 +190,13 @@ async def _round(run: Run, replicas: list[Replica], active: Array, number: int, 
     folded = arrived & within[who.row]
     going = active[within]
     if not len(going):
+        if early is not None:
+            await early
         return going
     chosen = who.part(folded).among(within)
-    if reply is None:
+    if early is not None:
+        reply = (await early).part(folded[promising])
+    elif reply is None:
         reply = await run.replies(going, number, chosen, {n: m[within] for n, m in message.items()})
     else:
         reply = reply.part(folded)

@@ -16,19 +16,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.kernels.draws import below, fill_words
-from fedsim.kernels.elementary import exp32, exp64, f32, jit, u32
+from fedsim.kernels.draws import below, philox
+from fedsim.kernels.elementary import exp32, exp64, f32, inline, jit, u32
 
 Array = npt.NDArray[Any]
 LANES = 64  # jobs of a client whose random words are made together,
-WORDS = 16384  # as long as these stay in the first-level cache
+WORDS = 8192  # as long as these stay in the first-level cache;
+SPAN = 16  # a loop over lanes has no remainder
 TILE = 64  # rows whose linear predictors are held at once
 
 
 # --- Minibatches -----------------------------------------------------------------------------------
 
 
-@jit
+@inline
 def _group(client, order, begin, lanes):
     """Where the jobs of order[begin]'s client end, or `lanes` of them."""
     c, end = client[order[begin]], begin
@@ -38,34 +39,34 @@ def _group(client, order, begin, lanes):
 
 
 @jit
-def _words(key, jobs, blocks, lane, words):
-    """Random words of the first `blocks` blocks of every job: words[4 b + i, j] is word i of block b of job j."""
-    n = len(jobs)
-    for j in range(n):
-        k = key[jobs[j]]
-        lane[0, j], lane[1, j], lane[2, j], lane[3, j] = k[0], k[1], k[2], k[3]
+def _words(key, order, begin, end, blocks, lane, words):
+    """Random words of the first `blocks` blocks of jobs: words[4 b + i, j] is word i of block b of the j-th."""
+    for j in range(end - begin):
+        job = order[begin + j]
+        lane[0, j], lane[1, j], lane[2, j], lane[3, j] = key[job, 0], key[job, 1], key[job, 2], key[job, 3]
+    n = (end - begin + SPAN - 1) // SPAN * SPAN  # what the last lanes hold does not matter, that they are whole does
     for b in range(blocks):
-        lane[4, :n] = u32(b)
-        w = words[4 * b : 4 * b + 4]
-        fill_words(lane[4, :n], u32(0), lane[0], lane[1], lane[2], lane[3], w[0], w[1], w[2], w[3])
+        for j in range(n):
+            w0, w1, w2, w3 = philox(u32(b), u32(0), lane[2, j], lane[3, j], lane[0, j], lane[1, j])
+            words[4 * b, j], words[4 * b + 1, j], words[4 * b + 2, j], words[4 * b + 3, j] = w0, w1, w2, w3
 
 
-@jit
-def _choose(words, j, population, place, out):
+@inline
+def _choose(words, j, population, size, place, out):
     """The same choice as `draws.choose`, from words that are there. `place` is 0, 1, 2, ... before and after."""
-    size = len(out)
     for r in range(size):
-        at = 2 * r
-        target = r + np.int64(below(words[at, j], words[at + 1, j], population - r))
-        place[r], place[target] = place[target], place[r]
-        out[r] = place[r]
+        target = r + np.int64(below(words[2 * r, j], words[2 * r + 1, j], population - r))
+        drawn = place[target]
+        place[target] = place[r]
+        place[r] = drawn
+        out[r] = drawn
     for r in range(size):
         place[out[r]] = out[r]
         place[r] = r
 
 
 @jit
-def _widest(client, offsets, rows):
+def _largest(client, offsets, rows):
     """The largest minibatch and the largest client of a batch."""
     most, largest = 0, 0
     for c in client:
@@ -77,121 +78,117 @@ def _widest(client, offsets, rows):
 # --- Gaussian means --------------------------------------------------------------------------------
 
 
-@jit
-def _add_rows(x, chosen, total):
+@inline
+def _add_rows(x, first, chosen, size, total):
     """Rows one after the other; four at a time, so that the total is fetched and stored less often."""
-    d, whole = len(total), len(chosen) // 4 * 4
-    total[:] = 0
-    for r in range(0, whole, 4):
-        a, b, c, e = x[chosen[r]], x[chosen[r + 1]], x[chosen[r + 2]], x[chosen[r + 3]]
-        for i in range(d):
-            total[i] = total[i] + a[i] + b[i] + c[i] + e[i]
-    for r in range(whole, len(chosen)):
-        a = x[chosen[r]]
-        for i in range(d):
-            total[i] += a[i]
-
-
-@jit
-def _precise(diagonal, precision, c, scale, total, out):
-    """out = scale P_c total; a diagonal P is given by its diagonal, and there may be one P for all."""
-    d = len(total)
-    if len(diagonal):
-        p = diagonal[c if len(diagonal) > 1 else 0]
-        for i in range(d):
-            out[i] = scale * (p[i] * total[i])
-        return
-    full = precision[c if len(precision) > 1 else 0]
-    out[:] = 0
-    for k in range(d):  # P is symmetric: its rows are its columns
-        row, t = full[k], total[k]
-        for i in range(d):
-            out[i] += row[i] * t
+    d, whole = len(total), size // 4 * 4
     for i in range(d):
-        out[i] *= scale
+        total[i] = 0
+    for r in range(0, whole, 4):
+        a, b, c, e = first + chosen[r], first + chosen[r + 1], first + chosen[r + 2], first + chosen[r + 3]
+        for i in range(d):
+            total[i] = total[i] + x[a, i] + x[b, i] + x[c, i] + x[e, i]
+    for r in range(whole, size):
+        a = first + chosen[r]
+        for i in range(d):
+            total[i] += x[a, i]
+
+
+@inline
+def _precise(precision, c, scale, total, out, job):
+    """out[job] = scale P_c total; which kind of P it is, the compiler knows."""
+    d, at = len(total), c if len(precision) > 1 else 0
+    if precision.ndim == 2:
+        for i in range(d):
+            out[job, i] = scale * (precision[at, i] * total[i])
+    else:
+        for i in range(d):
+            out[job, i] = 0
+        for k in range(d):  # P is symmetric: its rows are its columns
+            t = total[k]
+            for i in range(d):
+                out[job, i] += precision[at, k, i] * t
+        for i in range(d):
+            out[job, i] *= scale
 
 
 @jit
-def _gaussian(theta, x, offsets, diagonal, precision, client, order, rows, key, out):
+def _gaussian(theta, x, offsets, precision, client, order, rows, key, out):
     jobs, d = theta.shape
     cast = theta.dtype.type
-    most, largest = _widest(client, offsets, rows)
-    lanes = max(1, min(LANES, WORDS // (2 * most + 2)))
-    lane, words = np.empty((5, lanes), np.uint32), np.empty((2 * most + 2, lanes), np.uint32)
+    most, largest = _largest(client, offsets, rows)
+    lanes = max(SPAN, min(LANES, WORDS // (2 * most + 2) // SPAN * SPAN))
+    lane, words = np.zeros((4, lanes), np.uint32), np.empty((2 * most + 2, lanes), np.uint32)
     place, chosen, total = np.arange(largest), np.empty(most, np.int64), np.empty(d, theta.dtype)
     begin = 0
     while begin < jobs:
         end = _group(client, order, begin, lanes)
         c = client[order[begin]]
-        own, m = x[offsets[c] : offsets[c + 1]], rows[c]
-        count, scale = cast(m), cast(len(own) / m)
-        _words(key, order[begin:end], (m + 1) // 2, lane, words)
+        first, n, m = offsets[c], offsets[c + 1] - offsets[c], rows[c]
+        count, scale = cast(m), cast(n / m)
+        _words(key, order, begin, end, (m + 1) // 2, lane, words)
         for j in range(end - begin):
             job = order[begin + j]
-            _choose(words, j, len(own), place, chosen[:m])
-            _add_rows(own, chosen[:m], total)
-            t = theta[job]
+            _choose(words, j, n, m, place, chosen)
+            _add_rows(x, first, chosen, m, total)
             for i in range(d):
-                total[i] = count * t[i] - total[i]
-            _precise(diagonal, precision, c, scale, total, out[job])
+                total[i] = count * theta[job, i] - total[i]
+            _precise(precision, c, scale, total, out, job)
         begin = end
 
 
 @jit
-def _gaussian_whole(theta, control, sums, sizes, diagonal, precision, client, out):
+def _gaussian_whole(theta, control, sums, offsets, precision, client, out):
     """Of all rows; with a control point the data drop out of the difference, and so does any minibatch."""
     jobs, d = theta.shape
     one, total = theta.dtype.type(1), np.empty(d, theta.dtype)
     for job in range(jobs):
         c = client[job]
-        t, count = theta[job], theta.dtype.type(sizes[c])
-        if len(control):
-            z = control[job]
+        count = theta.dtype.type(offsets[c + 1] - offsets[c])
+        if control is None:
             for i in range(d):
-                total[i] = count * (t[i] - z[i])
+                total[i] = count * theta[job, i] - sums[c, i]
         else:
-            s = sums[c]
             for i in range(d):
-                total[i] = count * t[i] - s[i]
-        _precise(diagonal, precision, c, one, total, out[job])
+                total[i] = count * (theta[job, i] - control[job, i])
+        _precise(precision, c, one, total, out, job)
 
 
 def gaussian_gradients(
-    theta: Array, control: Array | None, x: Array, offsets: Array, sums: Array, diagonal: Array, precision: Array,
-    client: Array, rows: Array | None, key: Array | None,
+    theta: Array, control: Array | None, x: Array, offsets: Array, sums: Array, precision: Array, client: Array,
+    rows: Array | None, key: Array | None,
 ) -> Array:  # fmt: skip
-    """(n / m) sum of P (theta - x_row), the prior left out.
+    """(n / m) sum of P (theta - x_row), the prior left out; `sums` (clients, d) are of all rows.
 
-    `sums` (clients, d) are of all rows; P is `diagonal` (1 or clients, d), or, if that is empty, `precision` (1 or
-    clients, d, d).
+    `precision` is (1 or clients, d, d), or (1 or clients, d) where the matrices are diagonal.
     """
     theta = np.ascontiguousarray(theta)
     out = np.empty_like(theta)
     if rows is None or control is not None:
-        at = theta[:0] if control is None else np.ascontiguousarray(control)
-        _gaussian_whole(theta, at, sums, np.diff(offsets), diagonal, precision, client, out)
+        at = None if control is None else np.ascontiguousarray(control)
+        _gaussian_whole(theta, at, sums, offsets, precision, client, out)
     else:
-        _gaussian(theta, x, offsets, diagonal, precision, client, by_client(client), rows, key, out)
+        _gaussian(theta, x, offsets, precision, client, by_client(client), rows, key, out)
     return out
 
 
 # --- Logistic regression ---------------------------------------------------------------------------
 
 
-@jit
-def _predictors(x, chosen, t, z):
-    """Linear predictors of the chosen rows, each in four partial sums."""
-    d = len(t)
-    for r in range(len(chosen)):
-        row = x[chosen[r]]
+@inline
+def _predictors(x, first, chosen, begin, theta, job, z):
+    """Linear predictors of the chosen rows from `begin` on, each in four partial sums."""
+    d = theta.shape[1]
+    for r in range(len(z)):
+        row = first + chosen[begin + r]
         a0, a1, a2, a3 = z.dtype.type(0), z.dtype.type(0), z.dtype.type(0), z.dtype.type(0)
         for i in range(0, d - 3, 4):
-            a0 += row[i] * t[i]
-            a1 += row[i + 1] * t[i + 1]
-            a2 += row[i + 2] * t[i + 2]
-            a3 += row[i + 3] * t[i + 3]
+            a0 += x[row, i] * theta[job, i]
+            a1 += x[row, i + 1] * theta[job, i + 1]
+            a2 += x[row, i + 2] * theta[job, i + 2]
+            a3 += x[row, i + 3] * theta[job, i + 3]
         for i in range(d - d % 4, d):
-            a0 += row[i] * t[i]
+            a0 += x[row, i] * theta[job, i]
         z[r] = (a0 + a1) + (a2 + a3)
 
 
@@ -207,9 +204,8 @@ def _sigmoid32(z):
         z[r] = f32(1) / (f32(1) + exp32(-z[r]))
 
 
-@jit
-def _probabilities(x, chosen, t, z):
-    _predictors(x, chosen, t, z)
+@inline
+def _sigmoid(z):
     if z.itemsize == 4:
         _sigmoid32(z.view(np.float32))
     else:
@@ -217,50 +213,44 @@ def _probabilities(x, chosen, t, z):
 
 
 @jit
-def _add_residuals(x, y, chosen, t, control, z, w, g):
-    """g += sum over the chosen rows of (p(x t) - y) x, or of (p(x t) - p(x control)) x."""
-    for begin in range(0, len(chosen), TILE):
-        tile = chosen[begin : begin + TILE]
-        n = len(tile)
-        _probabilities(x, tile, t, z[:n])
-        if len(control):
-            _probabilities(x, tile, control, w[:n])
-        else:
-            for r in range(n):
-                w[r] = y[tile[r]]
-        for r in range(n):
-            row, residual = x[tile[r]], z[r] - w[r]
-            for i in range(len(g)):
-                g[i] += residual * row[i]
-
-
-@jit
 def _logistic(theta, control, x, y, offsets, client, order, rows, key, out):
     jobs, d = theta.shape
     cast = theta.dtype.type
-    most, largest = _widest(client, offsets, rows)
-    lanes = max(1, min(LANES, WORDS // (2 * most + 2)))
-    lane, words = np.empty((5, lanes), np.uint32), np.empty((2 * most + 2, lanes), np.uint32)
-    place, chosen = np.arange(largest), np.empty(most, np.int64)
+    most, largest = _largest(client, offsets, rows)
+    lanes = max(SPAN, min(LANES, WORDS // (2 * most + 2) // SPAN * SPAN))
+    lane, words = np.zeros((4, lanes), np.uint32), np.empty((2 * most + 2, lanes), np.uint32)
+    place, chosen = np.arange(largest), np.arange(most)
     z, w = np.empty(TILE, theta.dtype), np.empty(TILE, theta.dtype)
     begin = 0
     while begin < jobs:
         end = _group(client, order, begin, lanes)
         c = client[order[begin]]
-        own, labels, m = x[offsets[c] : offsets[c + 1]], y[offsets[c] : offsets[c + 1]], rows[c]
-        scale = cast(len(own) / m)
-        if len(key):
-            _words(key, order[begin:end], (m + 1) // 2, lane, words)
+        first, n, m = offsets[c], offsets[c + 1] - offsets[c], rows[c]
+        scale = cast(n / m)
+        if key is not None:
+            _words(key, order, begin, end, (m + 1) // 2, lane, words)
         for j in range(end - begin):
             job = order[begin + j]
-            g = out[job]
-            g[:] = 0
-            if len(key):
-                _choose(words, j, len(own), place, chosen[:m])
-            at = control[job] if len(control) else theta[0, :0]
-            _add_residuals(own, labels, chosen[:m] if len(key) else place[:m], theta[job], at, z, w, g)
+            if key is not None:
+                _choose(words, j, n, m, place, chosen)
             for i in range(d):
-                g[i] *= scale
+                out[job, i] = 0
+            for tile in range(0, m, TILE):
+                size = min(TILE, m - tile)
+                _predictors(x, first, chosen, tile, theta, job, z[:size])
+                _sigmoid(z[:size])
+                if control is None:
+                    for r in range(size):
+                        w[r] = y[first + chosen[tile + r]]
+                else:
+                    _predictors(x, first, chosen, tile, control, job, w[:size])
+                    _sigmoid(w[:size])
+                for r in range(size):
+                    row, residual = first + chosen[tile + r], z[r] - w[r]
+                    for i in range(d):
+                        out[job, i] += residual * x[row, i]
+            for i in range(d):
+                out[job, i] *= scale
         begin = end
 
 
@@ -271,10 +261,10 @@ def logistic_gradients(
     """(n / m) sum of (p(x_row theta) - y_row) x_row, the prior left out."""
     theta = np.ascontiguousarray(theta)
     out = np.empty_like(theta)
-    at = theta[:0] if control is None else np.ascontiguousarray(control)
-    count = np.diff(offsets) if rows is None else rows
-    drawn = np.empty((0, 4), np.uint32) if rows is None or key is None else key
-    _logistic(theta, at, x, y, offsets, client, by_client(client), count, drawn, out)
+    at = None if control is None else np.ascontiguousarray(control)
+    if rows is None:
+        rows, key = np.diff(offsets), None
+    _logistic(theta, at, x, y, offsets, client, by_client(client), rows, key, out)
     return out
 
 

@@ -14,14 +14,13 @@ Array = npt.NDArray[Any]
 
 
 def gaussian_gradients(
-    theta: Array, control: Array | None, x: Array, offsets: Array, sums: Array, diagonal: Array, precision: Array,
-    client: Array, rows: Array | None, key: Array | None,
+    theta: Array, control: Array | None, x: Array, offsets: Array, sums: Array, precision: Array, client: Array,
+    rows: Array | None, key: Array | None,
 ) -> Array:  # fmt: skip
     """(n / m) sum of P (theta - x_row), less the same at the control point."""
     out = np.empty_like(theta)
     for job, c in enumerate(client):
-        p = diagonal if len(diagonal) else precision
-        p = p[c if len(p) > 1 else 0]
+        p = precision[c if len(precision) > 1 else 0]
         own = x[offsets[c] : offsets[c + 1]]
         chosen = _chosen(own, c, job, rows, key)
 

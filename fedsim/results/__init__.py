@@ -31,7 +31,7 @@ ROUNDS = ("replica", "round", "opened_s", "closed_s", *_COUNTS)  # then one colu
 METRICS = ("round", "seconds", "uplink_bits", "downlink_bits")  # then one column per metric over replicas
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """One finished run. `rounds` has one row per replica and round, `metrics` one per evaluated round.
 
@@ -73,6 +73,10 @@ class Result:
                 )
         if strangers := set(self.rounds["replica"].unique().tolist()) - set(self.replicas):
             raise InvalidInput(f"rounds name the replicas {sorted(strangers)}; pass replicas= with all indices")
+
+    def __repr__(self) -> str:
+        """Short on purpose: asyncio prints what its task returned, and whole tables would cost more than the run."""
+        return f"<Result of {len(self.replicas)} replicas, {len(self.rounds)} rounds in all>"
 
     def curve(self, metric: str, against: Axis = "rounds") -> pd.DataFrame:
         """A metric at every round where it was evaluated, as columns `[against, metric]`.

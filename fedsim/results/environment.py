@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from functools import cache
 from importlib import metadata
 
 _PACKAGES = (
@@ -22,6 +23,11 @@ _PACKAGES = (
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that are installed, read without importing them."""
+    return dict(_versions())
+
+
+@cache  # reading the packages' metadata takes longer than a short run
+def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:

@@ -96,6 +96,8 @@ class Host:
 class RaySession:
     """A run's hosts. The shard of a client says which host computes it; replies are put together in the batch's order."""
 
+    elsewhere = True  # jobs sent early run while the driver keeps time
+
     def __init__(self, runtime: Ray, algorithm: Any, setting: Setting) -> None:
         import ray
 
