@@ -53,7 +53,8 @@ class Scenario:
         self._check_budget()
         for metric in self.metrics:
             metric_catalogue.resolve(metric)
-        self.record.check(self.budget.rounds, len(self.replica_numbers), self.problem.dim, np.dtype(self.dtype).itemsize)
+        if not getattr(self.problem, "timing_only", False):
+            self.record.check(self.budget.rounds, len(self.replica_numbers), self.problem.dim, np.dtype(self.dtype).itemsize)
 
     @property
     def replica_numbers(self) -> range:
@@ -69,6 +70,10 @@ class Scenario:
     @property
     def reaches_all(self) -> bool:
         return (self.reach or getattr(self.algorithm, "reach", "selected")) == "all"
+
+    @property
+    def _remembers(self) -> bool:
+        return bool(self.algorithm.memory(self.problem)) if hasattr(self.algorithm, "memory") else False
 
     # --- Checks: each refuses one kind of mistake in one sentence ---------------------------------
 
@@ -125,6 +130,12 @@ class Scenario:
             raise InvalidInput(
                 f"participation.uniform({self.participation.size}) averages with 1/{self.participation.size}, which is biased here "
                 "because the clients' weights differ; choose weighting='normalised' or 'scaled', or with_replacement()"
+            )
+        at_work = getattr(self.participation, "size", None) or self.problem.clients
+        if getattr(self.participation, "asynchronous", False) and self.participation.replies > at_work and self._remembers:
+            raise InvalidInput(
+                f"participation.buffered({self.participation.replies}): clients of {type(self.algorithm).__name__} remember, so each waits "
+                f"until its reply is folded, and only {at_work} are at work; ask for at most {at_work}"
             )
         sizes = getattr(self.algorithm, "batch_size", None)
         if np.ndim(sizes) == 1 and len(sizes) != self.problem.clients:

@@ -334,6 +334,14 @@ def test_the_servers_gradient_is_the_sum_of_what_the_clients_remember():
     np.testing.assert_allclose(run.state["gradient"], run.memory["gradient"].sum(axis=1), rtol=1e-9, atol=1e-9)
 
 
+def test_debiasing_refuses_asynchronous_rounds():
+    devices = fs.devices.lognormal(median_step_s=1e-3, sigma=0.5)
+    buffered = {"participation": fs.participation.buffered(2), "devices": devices, "replicas": 2}
+    assert np.isfinite(simulate(FAHMC(SMALL, 3), **buffered)).all()
+    with pytest.raises(InvalidInput, match="synchronous rounds"):
+        simulate(FAHMC(SMALL, 3, debias="stale"), **buffered)
+
+
 def finished_run(scenario):
     """The engine's own state after the last round."""
     import asyncio
@@ -546,6 +554,8 @@ def test_halving_takes_twice_as_long_for_every_half_of_the_squared_step():
     assert schedule == halving(0.4, 3)
     with pytest.raises(InvalidInput, match="first=0"):
         halving(0.4, 0)
+    with pytest.raises(InvalidInput, match="eta0=0"):
+        halving(0, 3)
 
 
 # --- The compiled trajectories -------------------------------------------------------------------------

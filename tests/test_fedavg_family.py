@@ -470,9 +470,10 @@ def test_bits_are_those_counted_by_hand(name):
 @pytest.mark.parametrize(
     "algorithm",
     [
-        FedAvg(ETA, 3), FedAvg(ETA, 3, 5, objective="scaled"), FedPAQ(ETA, 3), FedPAQ(ETA, 2, 4, codec=Elias(4)),
-        PrivateFedPAQ(ETA, 3, batch_size=2, **PRIVATE), PrivateFedPAQ(ETA, 3, fraction=0.5, **PRIVATE),
-        Scaffold(ETA, 3), Scaffold(ETA, 3, 4, objective="scaled"),
+        FedAvg(ETA, 3), FedAvg(ETA, 3, 5, objective="scaled"), FedPAQ(ETA, 3),
+        FedPAQ(ETA, 2, 4, codec=Elias(4)), PrivateFedPAQ(ETA, 3, batch_size=2, **PRIVATE),
+        PrivateFedPAQ(ETA, 3, fraction=0.5, **PRIVATE), Scaffold(ETA, 3),
+        Scaffold(ETA, 3, 4, objective="scaled"),
     ],
     ids=lambda a: type(a).__name__,
 )  # fmt: skip

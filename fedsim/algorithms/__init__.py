@@ -4,6 +4,7 @@ An algorithm is a frozen dataclass with `init`, `memory`, `broadcast`, `work`, `
 the contract suite on anyone's.
 """
 
+from fedsim.algorithms.fahmc import FAHMC
 from fedsim.algorithms.fald import FALD
 
-__all__ = ["FALD"]
+__all__ = ["FAHMC", "FALD"]

@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from math import sqrt
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
@@ -128,8 +128,14 @@ class FAHMC:
         return self._reply(job, message, memory, theta)
 
     def server(self, state: State, replies: Any, rng: Any) -> State:
-        new = {"theta": replies.mean("theta")}
-        return new | ({"gradient": state["gradient"] + replies.sum("change")} if self.debias else {})
+        theta = replies.mean("theta")
+        if not self.debias:
+            return {"theta": theta}
+        if replies.staleness.any():  # a client that starts anew before it is folded counts a change twice
+            raise InvalidInput(
+                "FAHMC(debias='stale') needs synchronous rounds: not buffered(); or take debias=None"
+            )
+        return {"theta": theta, "gradient": state["gradient"] + replies.sum("change")}
 
     def fused(self, problem: Any, backend: Any) -> Callable[..., tuple[State, State]] | None:
         """All T trajectories in one kernel where the full gradient is H_c theta - b_c."""
@@ -194,6 +200,7 @@ class Halving:
 
 def halving(eta0: float, first: int) -> Halving:
     """eta0 for `first` iterations, then again and again 1/sqrt(2) of it for twice as long (proposition J.1)."""
-    check_step_size("halving", eta0)
+    if not (isinstance(eta0, (int, float)) and 0 < eta0 < inf):
+        raise InvalidInput(f"halving(eta0={eta0}): must be a positive number")
     check_count("halving", "first", first)
     return Halving(float(eta0), int(first))

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ class FALD:
             eta = step_at(self.step_size, job.round, self.local_steps, k)
             noise = rho * job.shared_normal(k) + np.sqrt((1 - rho**2) / job.weight) * job.normal(k)
             gradient = job.gradient(theta, k, self.batch_size) / job.weight
-            theta = theta - eta * gradient + np.sqrt(2 * eta * tau) * noise
+            theta = theta - eta * gradient + sqrt(2 * eta * tau) * noise
         return {"theta": theta}, memory
 
     def server(self, state: State, replies: Any, rng: Any) -> State:

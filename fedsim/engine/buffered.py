@@ -115,10 +115,13 @@ class Workshop:
                     f"participation.buffered({self.policy.replies}): {self._unanswered:,} visits in a row dropped out, so no "
                     "round would ever close; lower the devices' dropout"
                 )
-        if len(self.arrived) >= self.policy.replies:
-            self._to_restart.append(visit.client)  # it will start from the version that this reply completes
-            if self.trace is not None:
-                self.trace(self.clock.now, -1, "aggregate", 0)
+        full = len(self.arrived) >= self.policy.replies
+        if full and self.trace is not None:
+            self.trace(self.clock.now, -1, "aggregate", 0)
+        if full or (visit.arrived and self.run.memory):
+            # It starts from the version that this reply completes; and a client with memory waits for its own fold, because
+            # what it remembers, and what the server has added up from it, would otherwise part ways.
+            self._to_restart.append(visit.client)
         else:
             self._replace(visit.client)
 

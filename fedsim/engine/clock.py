@@ -55,7 +55,7 @@ class PrivateLinks:
         self._columns = {
             up: tuple(
                 np.broadcast_to(column(up), (network.clients,))
-                for column in (network.latency_s, network.stretch, network.bottleneck_bps)
+                for column in (network.delay_s, network.stretch, network.bottleneck_bps)
             )
             for up in (False, True)
         }
@@ -78,7 +78,7 @@ class SharedLinks:
         self.clock, self.network = clock, network
         self._flows = Flows(network.capacities_bps)
         self._waiting: dict[int, tuple[int, Any, Callable[[Any], None]]] = {}
-        self._latency = {up: np.broadcast_to(network.latency_s(up), (network.clients,)) for up in (False, True)}
+        self._latency = {up: np.broadcast_to(network.delay_s(up), (network.clients,)) for up in (False, True)}
         self._stretch = {up: np.broadcast_to(network.stretch(up), (network.clients,)) for up in (False, True)}
         self._planned = 0  # only the latest plan counts
         self._settling = False

@@ -33,10 +33,20 @@ def collect(run: Run, runtime: Any, real_s: float, more: dict[str, Any] | None =
         rounds=rounds,
         metrics=overall,
         clients=pd.DataFrame({"client": np.arange(run.population)} | run.totals),
-        events=pd.DataFrame(run.trace, columns=list(EVENTS)) if run.scenario.record.events else None,
+        events=_events(run),
         manifest=manifest(run, runtime, real_s) | (more or {}),
         replicas=tuple(int(r) for r in run.replicas),
     )
+
+
+def _events(run: Run) -> Any:
+    """The timeline of the rounds that counted."""
+    import pandas as pd
+
+    if not run.scenario.record.events:
+        return None
+    closed = dict(zip(run.replicas.tolist(), run.recorder.closed.tolist(), strict=True))
+    return pd.DataFrame([row for row in run.trace if row[1] <= closed[row[0]]], columns=list(EVENTS))
 
 
 def manifest(run: Run, runtime: Any, real_s: float) -> dict[str, Any]:

@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from simpy.core import EmptySchedule
 
 from fedsim.engine.clock import LAST, Clock, links
 from fedsim.engine.run import Run
 from fedsim.engine.select import Cohort, cohort
+from fedsim.engine.timeline import always_on
 from fedsim.engine.timeline import NOT
 from fedsim.engine.view import ReplicaView
 from fedsim.engine.visits import Journeys, Visit
@@ -43,7 +45,7 @@ class Replica:
         """Who takes part; the clock jumps to when somebody is there, and None means that nobody ever will be."""
         while True:
             who = cohort(self.view.select(round, self.clock.now)[None], self.run.population)
-            if len(who.client) or self.run.devices is None or self.run.devices.always_available:
+            if len(who.client) or always_on(self.run.devices):
                 return who
             soonest = self.view.next_available(np.arange(self.run.population), self.clock.now).min()
             if soonest == self.clock.now:
@@ -73,7 +75,7 @@ class Replica:
         if self.run.scenario.reaches_all and hasattr(self.links, "copy"):
             for c in sorted(set(range(self.run.population)) - set(self.view.selected)):
                 self.links.copy(c, down_bits)
-        self._consider()
+        self._consider(opening=True)
 
     def wind(self, rounds: int, down_bits: int) -> None:
         """Forward to where so many rounds are closed, computing nothing: the clock is a function of the seed."""
@@ -91,8 +93,15 @@ class Replica:
 
     def finish(self) -> None:
         """Run the clock to the close."""
-        while self.open:
-            self.clock.step()
+        try:
+            while self.open:
+                self.clock.step()
+        except EmptySchedule:
+            who = ", ".join(map(str, sorted(self.view.in_flight)[:3]))
+            raise InvalidInput(
+                f"round {self.view.round + 1} never closes: clients such as {who} are still under way and nothing more will "
+                "happen; raise the bandwidths, or close with a deadline"
+            ) from None
 
     def _heard(self, visit: Visit) -> None:
         """A reply arrived, or the server learnt that none will."""
@@ -107,22 +116,35 @@ class Replica:
     def _blocked(self, visit: Visit) -> None:
         raise AssertionError("a synchronous round knows its replies' sizes at the opening")
 
-    def _consider(self) -> None:
-        """Close now, or set the timer that the policy asks for."""
+    def _consider(self, opening: bool = False) -> None:
+        """Close now, or set the timer that the policy asks for; at the opening "now" is the end of this instant."""
         if not self.view.in_flight:
             self._close()
             return
         self.view.now_s = self.clock.now
-        at = float(self.run.policy.close(self.view))
-        if math.isnan(at):
-            raise InvalidInput(f"{type(self.run.policy).__name__}.close returned NaN; return a time, or inf to keep waiting")
+        at = self._closing_s()
         if at == self._timer:
             return  # it is set, and will ring after everything else that happens at that instant
-        if at <= self.clock.now:
+        if at <= self.clock.now and not opening:
             self._close()
-        elif at < math.inf:
-            self._timer, round = at, self.view.round
-            self.clock.at(at, lambda _: self._close() if self.open and self.view.round == round and self._timer == at else None, LAST)
+            return
+        self._timer, round = at, self.view.round
+        if at < math.inf:
+            rings = max(at, self.clock.now)
+            self.clock.at(rings, lambda _: self._close() if self.open and self.view.round == round and self._timer == at else None, LAST)
+
+    def _closing_s(self) -> float:
+        at = self.run.policy.close(self.view)
+        try:
+            at = float(at)
+        except (TypeError, ValueError):
+            at = math.nan
+        if math.isnan(at):
+            raise InvalidInput(
+                f"{type(self.run.policy).__name__}.close returned no time in round {self.view.round + 1}; return seconds on the "
+                "virtual clock, or inf to keep waiting"
+            )
+        return at
 
     def _close(self) -> None:
         self.open = False

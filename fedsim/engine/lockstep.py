@@ -24,9 +24,8 @@ Array = npt.NDArray[Any]
 def suits(scenario: Any) -> bool:
     """Whether this way of keeping time gives the scenario's timeline."""
     alone = scenario.network is None or not scenario.network.contended
-    present = scenario.devices is None or scenario.devices.always_available
     untraced = not scenario.record.events
-    return alone and present and untraced and hasattr(scenario.participation, "closing")
+    return alone and untraced and timeline.always_on(scenario.devices) and hasattr(scenario.participation, "closing")
 
 
 async def lockstep(run: Run) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.engine.guard import Patience, check_skip
 from fedsim.engine.judge import Judge
 from fedsim.engine.record import Recorder
 from fedsim.engine.replies import Replies
@@ -59,11 +60,13 @@ class Run:
         self.population, self.weights = self.problem.clients, setting.weights
         self.batched = bool(getattr(self.algorithm, "batched", False))
         self.first_state = self.algorithm.init(self.problem, scenario.start)
-        self.state = {n: np.repeat(np.asarray(s)[None], len(self.replicas), 0) for n, s in self.first_state.items()}
+        self.skip = skip
+        self.state = {n: np.repeat(np.asarray(s)[None], 1 if skip else len(self.replicas), 0) for n, s in self.first_state.items()}
         self.memory = self._memory()
         self.recorder = Recorder(scenario.record, self.replicas, self.problem.dim, setting.dtype)
         self.judge = Judge(scenario, self.recorder)
-        self.judge.check(self.state["theta"])
+        if not skip:
+            self.judge.check(self.state["theta"])
         self.spent = {name: np.zeros(len(self.replicas), np.int64) for name in SPENT}
         self.stopped_by = [""] * len(self.replicas)
         self.totals = {name: np.zeros(self.population, np.int64) for name in TOTALS}
@@ -72,15 +75,19 @@ class Run:
         self.keeper: Any = None  # set by `simulate`
         self.sizes: dict[tuple[int, int, int], int] = {}  # bits of replies by position, client, visit, where they vary
         self.observers = tuple(observers)
-        self.skip = skip
         self.path = ""  # which way of keeping time drives it
         self._shapes: dict[int, Shape] = {}
         self._latest: dict[str, float] = {}
+        self._patience = Patience(self.budget, len(self.replicas))
+        check_skip(self)
 
     # --- State and memory ---------------------------------------------------------------------
 
     def broadcast(self, active: Array) -> dict[str, Array]:
         """The message of every active replica, stacked."""
+        if self.skip:  # one will do for all
+            one = self.algorithm.broadcast(self.first_state)
+            return {n: np.broadcast_to(m, (len(active), *np.shape(m))) for n, m in one.items()}
         state = {n: s[active] for n, s in self.state.items()}
         if self.batched:
             return {n: np.asarray(m) for n, m in self.algorithm.broadcast(state).items()}
@@ -201,7 +208,8 @@ class Run:
         """Record round `number` (from 1) of these replicas; returns those that go on."""
         for n in SPENT:
             self.spent[n][active] += columns[n]
-        theta = self.state["theta"][active]
+        self._patience.after(active, number, columns)
+        theta = self.state["theta"] if self.skip else self.state["theta"][active]
         if not self.skip:
             self.recorder.sample(number, active, theta)
         last = self.budget.rounds is not None and number >= self.budget.rounds
@@ -317,7 +325,7 @@ def setting_of(scenario: Any, backend: Any) -> Setting:
     rows = {}
     if scenario.network is not None:
         for up, name in ((True, "uplink"), (False, "downlink")):
-            for column in ("latency_s", "bottleneck_bps"):
+            for column in ("delay_s", "bottleneck_bps"):
                 value = np.asarray(getattr(scenario.network, column)(up))
                 rows[f"{name}_{column}"] = np.broadcast_to(value, (scenario.problem.clients,))
     if hasattr(scenario.devices, "dropout_of"):

@@ -67,13 +67,21 @@ class Roster:
 def cohort(answer: Array, clients: int) -> Cohort:
     """Sort out (replicas, size) ids, repeats allowed, or a (replicas, clients) mask."""
     answer = np.asarray(answer)
+    if answer.ndim != 2 or (answer.size and answer.dtype.kind not in "biu"):
+        raise InvalidInput(
+            f"select returned an array of {answer.dtype} with shape {answer.shape[1:]}; return a list of client numbers, or a "
+            "mask with one truth value per client"
+        )
     replicas = len(answer)
     if answer.dtype == bool:
+        if answer.shape[1] != clients:
+            raise InvalidInput(f"select returned a mask of {answer.shape[1]} clients; there are {clients}")
         row, client = np.nonzero(answer)
         multiplicity = np.ones(len(row), np.int64)
     else:
         if answer.size and (answer.min() < 0 or answer.max() >= clients):
-            raise InvalidInput(f"select returned client {answer.max()}; clients are numbered 0 to {clients - 1}")
+            wrong = answer.min() if answer.min() < 0 else answer.max()
+            raise InvalidInput(f"select returned client {wrong}; clients are numbered 0 to {clients - 1}")
         ids = np.sort(answer.astype(np.int64), axis=1)
         first = np.ones(ids.shape, bool)
         first[:, 1:] = ids[:, 1:] != ids[:, :-1]

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.engine.select import Cohort
+from fedsim.errors import InvalidInput
 from fedsim.participation import Heard
 from fedsim.rng import Draws, Stream
 
@@ -59,17 +60,35 @@ def fates(devices: Any, opened: Array, client: Array, work: Any, draws: Callable
     m = len(client)
     compute, phase, fraction = np.zeros(m), np.zeros(m, np.int8), np.zeros(m)
     if devices is not None:
-        compute = devices.compute_s(client, np.broadcast_to(np.asarray(work, float), (m,)), opened, draws(Stream.COMPUTE))
-        if not devices.reliable:
-            phase, fraction = devices.drop(client, opened, draws(Stream.DROPOUT))
+        work = np.broadcast_to(np.asarray(work, float), (m,))
+        compute = np.asarray(devices.compute_s(client, work, opened, draws(Stream.COMPUTE)), np.float64)
+        _check(devices, "compute_s", compute, client, compute >= 0)
+        if not getattr(devices, "reliable", not hasattr(devices, "drop")):
+            phase, fraction = map(np.asarray, devices.drop(client, opened, draws(Stream.DROPOUT)))
+            _check(devices, "drop", phase, client, (phase >= NOT) & (phase <= UPLOAD))
+            _check(devices, "drop", fraction, client, (fraction >= 0) & (fraction <= 1))
     return Fates(compute, phase, fraction, lambda: draws(Stream.TIE).uniform())
+
+
+def always_on(devices: Any) -> bool:
+    """Whether nobody ever is offline."""
+    return devices is None or bool(getattr(devices, "always_available", not hasattr(devices, "next_available")))
+
+
+def _check(devices: Any, method: str, value: Array, client: Array, right: Array) -> None:
+    """Somebody's own devices may answer anything; the clock must not."""
+    if np.shape(value) != client.shape or not right.all():
+        raise InvalidInput(
+            f"{type(devices).__name__}.{method} gave {value!r:.60} for {len(client)} visits; give one number per visit, seconds of at "
+            "least 0, phases from 0 to 3, fractions from 0 to 1"
+        )
 
 
 def visits(network: Any, opened_s: Array, who: Cohort, down_bits: int, drawn: Fates) -> Visits:
     """The download and compute of every visit."""
     t = opened_s[who.row]
     if network is not None:
-        t = t + network.latency_s(False)[who.client]
+        t = t + network.delay_s(False)[who.client]
         t = t + down_bits * network.stretch(False)[who.client] / network.bottleneck_bps(False)[who.client]
     return Visits(t, t + drawn.compute_s, drawn.phase, drawn.fraction)
 
@@ -82,7 +101,7 @@ def outcome(
     sending = v.computed_s
     rate = np.full(len(opened), np.inf)
     if network is not None:
-        sending = sending + network.latency_s(True)[who.client]
+        sending = sending + network.delay_s(True)[who.client]
         rate = network.bottleneck_bps(True)[who.client] / network.stretch(True)[who.client]
     ends = sending if network is None else sending + _transfer_s(network, who.client, up_bits)
     dropped = v.phase != NOT

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.engine.run import Run
+from fedsim.engine.timeline import always_on
+from fedsim.errors import InvalidInput
 from fedsim.rng import Draws, Stream
 
 Array = npt.NDArray[Any]
@@ -26,7 +28,7 @@ class ReplicaView:
         self.in_flight: dict[int, Any] = {}  # client to visit; its length and its keys are what a policy needs
         self.durations: dict[int, float] = {}
         self._rng: Draws | None = None
-        self._lifted = False
+        self._lifted, self._always = False, always_on(run.devices)
 
     def select(self, round: int, now_s: float) -> Array:
         """The policy's answer: ids, or a mask, of this replica alone."""
@@ -36,8 +38,12 @@ class ReplicaView:
         replica = self._run.replicas[self._position : self._position + 1]
         key = backend.keys(self._run.setting.seed, Stream.SELECT, replica=replica, round=round)
         self._rng = Draws(key, single=not self._lifted, source=backend)
-        answer = np.asarray(policy.select(self, self._rng))
-        return answer[0] if self._lifted else answer
+        answer = policy.select(self, self._rng)
+        try:
+            answer = np.asarray(answer)
+        except ValueError:  # rows of different lengths
+            raise InvalidInput(f"{type(policy).__name__}.select returned {answer!r:.60}; return a list of client numbers") from None
+        return np.asarray(answer[0] if self._lifted else answer)
 
     # --- For policies -------------------------------------------------------------------------------
 
@@ -54,6 +60,9 @@ class ReplicaView:
     def sample_available(self, size: int) -> Array:
         """Different clients, uniformly among those that are on now: as many as asked for, or all there are."""
         assert self._rng is not None
+        if not size >= 0 or size != int(size):
+            raise InvalidInput(f"view.sample_available({size}): ask for a whole number of clients")
+        size = int(size)
         tried = min(size if self._always else 4 * size, self.clients)
         while True:
             ids = np.atleast_1d(np.asarray(self._rng.choice(self.clients, tried))).reshape(-1)
@@ -74,17 +83,23 @@ class ReplicaView:
         """When each client is on, now or later; inf: never again."""
         if self._always:
             return np.full(len(ids), now_s)
-        return np.asarray(self._run.devices.next_available(ids, np.full(len(ids), now_s), self._presence(ids)))
+        at = np.asarray(self._run.devices.next_available(ids, np.full(len(ids), now_s), self._presence(ids)))
+        if at.shape != ids.shape or not (at >= now_s).all():
+            raise InvalidInput(
+                f"{type(self._run.devices).__name__}.next_available gave {at!r:.60} at {now_s:g} s; give one time per client, now or later"
+            )
+        return at
 
     def offline_s(self, ids: Array, now_s: float) -> Array:
         """When each client, on now, goes off."""
         if self._always:
             return np.full(len(ids), np.inf)
-        return np.asarray(self._run.devices.available_until(ids, np.full(len(ids), now_s), self._presence(ids)))
-
-    @property
-    def _always(self) -> bool:
-        return self._run.devices is None or self._run.devices.always_available
+        if not hasattr(self._run.devices, "available_until"):
+            return np.full(len(ids), np.inf)
+        until = np.asarray(self._run.devices.available_until(ids, np.full(len(ids), now_s), self._presence(ids)))
+        if until.shape != ids.shape or np.isnan(until).any():
+            raise InvalidInput(f"{type(self._run.devices).__name__}.available_until gave {until!r:.60}; give one time per client")
+        return until
 
     def _on(self, ids: Array) -> Array:
         return np.asarray(self.next_available(ids, self.now_s) == self.now_s)

@@ -56,7 +56,7 @@ class Journeys:
             self.clock.at(self.clock.now, lambda _: self._lose(visit))
             return
         if offline_s < math.inf:
-            self.clock.at(offline_s, lambda _: self._lose(visit))
+            self.clock.at(max(offline_s, self.clock.now), lambda _: self._lose(visit))
         self.links.send(visit, False, down_bits, self._downloaded, PROGRESS)
 
     def abandon(self, visit: Visit) -> None:

@@ -48,7 +48,8 @@ class Shape:
 
 def reply_shape(algorithm: Any, problem: Any, state: dict[str, Array], dtype: np.dtype[Any], round: int) -> Shape:
     """The shape of a reply in this round."""
-    memory = {n: np.asarray(m) for n, m in algorithm.memory(problem).items()} if hasattr(algorithm, "memory") else {}
+    rows = algorithm.memory(problem) if hasattr(algorithm, "memory") else {}
+    memory = {n: np.asarray(m, dtype) for n, m in rows.items()}
     message = {n: np.zeros_like(m) for n, m in algorithm.broadcast(state).items()}
     values, _ = algorithm.client(DryJob(problem.dim, dtype, round), message, memory)
     bits: int | None = 0

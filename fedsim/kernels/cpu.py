@@ -11,6 +11,7 @@ import scipy.linalg.cython_blas  # noqa: F401  the BLAS that compiled kernels ca
 from fedsim.kernels import draws, reference
 from fedsim.kernels.draws import choice, integers, keys, normal, uniform
 from fedsim.kernels.langevin import langevin_quadratic
+from fedsim.kernels.leapfrog import leapfrog_quadratic
 from fedsim.kernels.sums import segment_sum
 
 Array = npt.NDArray[Any]
@@ -31,5 +32,5 @@ def choose_rows(key: Array, population: Array, start: Array, step: int) -> Array
 
 
 __all__ = [
-    "choice", "choose_rows", "gradients", "integers", "keys", "langevin_quadratic", "name", "normal", "segment_sum", "uniform",
+    "choice", "choose_rows", "gradients", "integers", "keys", "langevin_quadratic", "leapfrog_quadratic", "name", "normal", "segment_sum", "uniform",
 ]  # fmt: skip

@@ -15,6 +15,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
 
 from fedsim.kernels.draws import below, philox
 from fedsim.kernels.elementary import exp32, exp64, f32, inline, jit, u32
@@ -175,21 +178,49 @@ def gaussian_gradients(
 # --- Logistic regression ---------------------------------------------------------------------------
 
 
+@intrinsic
+def _columns(typing: Any, x: Any, row: Any, theta: Any, job: Any) -> Any:
+    """Sums of x[row, i] theta[job, i] over i = 0, 8, 16, ..., over 1, 9, 17, ... and so on, in whole groups of eight.
+
+    In LLVM's vector types, because its own vectoriser may not reorder a sum of floats into columns.
+    """
+    element = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
+    lanes = ir.VectorType(element[theta.dtype], 8)
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def load(kind: Any, value: Any, at: Any, i: Any) -> Any:
+            array = context.make_array(kind)(context, builder, value)
+            width = cgutils.unpack_tuple(builder, array.shape, 2)[1]
+            start = builder.gep(array.data, [builder.add(builder.mul(at, width), i)])
+            found = ir.VectorType(element[kind.dtype], 8)
+            v = builder.load(builder.bitcast(start, found.as_pointer()), align=kind.dtype.bitwidth // 8)
+            if found == lanes:
+                return v
+            return builder.fptrunc(v, lanes) if theta.dtype == types.float32 else builder.fpext(v, lanes)
+
+        total = cgutils.alloca_once_value(builder, ir.Constant(lanes, [0.0] * 8))
+        d = cgutils.unpack_tuple(builder, context.make_array(theta)(context, builder, args[2]).shape, 2)[1]
+        with cgutils.for_range(builder, builder.lshr(d, ir.Constant(d.type, 3))) as loop:
+            i = builder.shl(loop.index, ir.Constant(loop.index.type, 3))
+            product = builder.fmul(load(x, args[0], args[1], i), load(theta, args[2], args[3], i))
+            builder.store(builder.fadd(builder.load(total), product), total)
+        parts = builder.load(total)
+        eight = [builder.extract_element(parts, ir.Constant(ir.IntType(32), k)) for k in range(8)]
+        return context.make_tuple(builder, signature.return_type, eight)
+
+    return types.UniTuple(theta.dtype, 8)(x, types.int64, theta, types.int64), build
+
+
 @inline
 def _predictors(x, first, chosen, begin, theta, job, z):
-    """Linear predictors of the chosen rows from `begin` on, each in four partial sums."""
+    """Linear predictors of the chosen rows from `begin` on."""
     d = theta.shape[1]
     for r in range(len(z)):
         row = first + chosen[begin + r]
-        a0, a1, a2, a3 = z.dtype.type(0), z.dtype.type(0), z.dtype.type(0), z.dtype.type(0)
-        for i in range(0, d - 3, 4):
-            a0 += x[row, i] * theta[job, i]
-            a1 += x[row, i + 1] * theta[job, i + 1]
-            a2 += x[row, i + 2] * theta[job, i + 2]
-            a3 += x[row, i + 3] * theta[job, i + 3]
-        for i in range(d - d % 4, d):
-            a0 += x[row, i] * theta[job, i]
-        z[r] = (a0 + a1) + (a2 + a3)
+        c0, c1, c2, c3, c4, c5, c6, c7 = _columns(x, row, theta, job)
+        for i in range(d // 8 * 8, d):
+            c0 += z.dtype.type(x[row, i] * theta[job, i])
+        z[r] = ((c0 + c4) + (c1 + c5)) + ((c2 + c6) + (c3 + c7))
 
 
 @jit

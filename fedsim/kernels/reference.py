@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import rng
+from fedsim.kernels import leapfrog_reference
 
 Array = npt.NDArray[Any]
 
@@ -94,5 +95,6 @@ def choose_rows(key: Array, population: Array, start: Array, step: int) -> Array
     return out
 
 
+leapfrog_quadratic = leapfrog_reference.leapfrog_quadratic
 keys, normal, uniform, integers, choice = rng.keys, rng.normal, rng.uniform, rng.integers, rng.choice
 name = "numpy"

@@ -52,7 +52,8 @@ class Worker:
 
     def _call(self, body: Any, job: Job, message: Any, memory: Any, batch: Batch) -> tuple[Any, Any]:
         try:
-            return body(job, message, memory)  # type: ignore[no-any-return]
+            with np.errstate(over="ignore", invalid="ignore"):  # what diverges is reported once, as NonFinite
+                return body(job, message, memory)  # type: ignore[no-any-return]
         except FedsimError:
             raise
         except Exception as error:

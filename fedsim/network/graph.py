@@ -1,0 +1,161 @@
+"""Reading a user's networkx graph: who is the server, who are the clients, what the edges can carry."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import InvalidInput
+
+Array = npt.NDArray[Any]
+Attribute = str | Callable[[Any, Any, Mapping[str, Any]], Any]
+
+
+def server_of(graph: Any, server: Any) -> Any:
+    if server is not None:
+        return _known(graph, server, "the server")
+    named = [node for node, role in graph.nodes(data="role") if role == "server"]
+    if len(named) != 1:
+        found = f"{len(named)} ({_some(named)})" if named else "none"
+        raise InvalidInput(
+            f"one node must have role='server', found {found}: mark one, or name it with server="
+        )
+    return named[0]
+
+
+def clients_of(graph: Any, clients: Sequence[Any] | None) -> dict[Any, int]:
+    """The clients' numbers by node, in order."""
+    if clients is None:
+        named = [(node, number) for node, number in graph.nodes(data="client") if number is not None]
+    else:
+        named = [(_known(graph, node, f"client {c}"), c) for c, node in enumerate(clients)]
+    nodes: dict[int, Any] = {}
+    numbers: dict[Any, int] = {}
+    for node, number in named:
+        if not isinstance(number, Integral) or isinstance(number, bool) or number < 0:
+            raise InvalidInput(f"node {node!r} has client={number!r}: number the clients 0, 1, 2, ...")
+        if number in nodes:
+            raise InvalidInput(
+                f"nodes {nodes[int(number)]!r} and {node!r} are both client {number}: renumber one"
+            )
+        if node in numbers:
+            raise InvalidInput(
+                f"node {node!r} is client {numbers[node]} and client {number}: list every node once"
+            )
+        nodes[int(number)], numbers[node] = node, int(number)
+    for c in range(len(nodes)):
+        if c not in nodes:
+            raise InvalidInput(f"no node has client={c} among {len(nodes)} clients: number them 0, 1, 2, ...")
+    if not nodes:
+        raise InvalidInput(
+            "the network has no clients: give nodes client=0, 1, 2, ..., or list them with clients="
+        )
+    return {nodes[c]: c for c in range(len(nodes))}
+
+
+def _known(graph: Any, node: Any, what: str) -> Any:
+    try:
+        known = node in graph
+    except TypeError:
+        known = False
+    if not known:
+        raise InvalidInput(f"{what} {node!r} is not a node of the graph: name one of {_some(graph)}")
+    return node
+
+
+def _some(items: Iterable[Any]) -> str:
+    names = [repr(item) for item in items]
+    return ", ".join(names[:5]) + ", ..." * (len(names) > 5)
+
+
+@dataclass(frozen=True)
+class Arcs:
+    """Every edge, once for each direction in which it can be used."""
+
+    tail: Array  # node numbers, in the graph's order
+    head: Array
+    bandwidth_bps: Array
+    latency_s: Array
+    loss: Array
+    link: Array  # its number, -1: ideal; an edge that is shared is one link
+    between: dict[tuple[Any, Any], int]
+    capacities_bps: Array  # by link
+    names: tuple[str, ...]
+
+
+def arcs_of(graph: Any, *attributes: Attribute) -> Arcs:
+    for name, attribute in zip(("loss", "shared"), attributes[2:], strict=True):
+        optional = callable(attribute) or attribute == name or not graph.edges
+        if not optional and not any(attribute in data for _, _, data in graph.edges(data=True)):
+            raise InvalidInput(f"{name}={attribute!r}: no edge has that attribute; name one that edges have")
+    index = {node: i for i, node in enumerate(graph)}
+    between: dict[tuple[Any, Any], int] = {}
+    names: list[str] = []
+    capacities: list[float] = []
+    rows: list[tuple[Any, ...]] = []
+    for u, v, data in graph.edges(data=True):
+        if u == v:
+            raise InvalidInput(f"edge {u!r}-{v!r} leads back to where it starts: remove it")
+        bandwidth, latency, loss, shared = _read(u, v, data, attributes)
+        for a, b in ((u, v),) if graph.is_directed() else ((u, v), (v, u)):
+            link = rows[between[b, a]][5] if shared and (b, a) in between else len(names)
+            if bandwidth == math.inf:
+                link = -1
+            elif link == len(names):
+                names.append(f"{a}-{b}")
+                capacities.append(bandwidth)
+            between[a, b] = len(rows)
+            rows.append((index[a], index[b], bandwidth, latency, loss, link, shared))
+    for (u, v), arc in between.items():
+        back = between.get((v, u), -1)
+        if rows[arc][6] and (back < 0 or rows[back][2::4] != rows[arc][2::4]):
+            raise InvalidInput(
+                f"edge {u!r}-{v!r} is shared: the edge {v!r}-{u!r} must be shared, too, with the same bandwidth"
+            )
+    tail, head, bandwidth_bps, latency_s, losses, link_of = np.array(rows, np.float64).reshape(-1, 7).T[:6]
+    return Arcs(
+        tail=tail.astype(np.int64),
+        head=head.astype(np.int64),
+        bandwidth_bps=bandwidth_bps,
+        latency_s=latency_s,
+        loss=losses,
+        link=link_of.astype(np.int64),
+        between=between,
+        capacities_bps=np.array(capacities, np.float64),
+        names=tuple(names),
+    )
+
+
+def _read(
+    u: Any, v: Any, data: Mapping[str, Any], attributes: Sequence[Attribute]
+) -> tuple[float, float, float, bool]:
+    """Bandwidth, latency, loss and whether it is shared, of one edge."""
+    values = []
+    for (name, (default, good, right)), attribute in zip(_RULES.items(), attributes, strict=True):
+        value = attribute(u, v, data) if callable(attribute) else data.get(attribute, default)
+        if value is None:
+            raise InvalidInput(
+                f"edge {u!r}-{v!r} has no {attribute!r}: set it, or say with {name}= what it is called"
+            )
+        if not good(value):
+            raise InvalidInput(f"edge {u!r}-{v!r} has {name} {value!r}: {right}")
+        values.append(value)
+    return float(values[0]), float(values[1]), float(values[2]), bool(values[3])
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, Real) else math.nan
+
+
+_RULES: dict[str, tuple[Any, Callable[[Any], bool], str]] = {
+    "bandwidth_bps": (None, lambda x: _number(x) > 0.0, "give a positive number of bit/s, inf for ideal"),
+    "latency_s": (None, lambda x: 0.0 <= _number(x) < math.inf, "give seconds, at least 0"),
+    "loss": (0.0, lambda x: 0.0 <= _number(x) < 1.0, "give a share of what is sent, at least 0 and below 1"),
+    "shared": (False, lambda x: isinstance(x, (bool, np.bool_)), "give True or False"),
+}
