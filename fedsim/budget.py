@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, is_whole
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,12 @@ class Budget:
     def __post_init__(self) -> None:
         if all(getattr(self, f.name) is None for f in fields(self)):
             raise InvalidInput("Budget(): nothing would ever stop the run; give at least rounds=")
-        if self.rounds is not None and (self.rounds != int(self.rounds) or self.rounds < 1):
+        if self.rounds is not None and not is_whole(self.rounds, least=1):
             raise InvalidInput(f"Budget(rounds={self.rounds}): must be a whole number of at least 1")
         for name in ("uplink_bits", "downlink_bits", "total_bits", "seconds", "epsilon"):
             value = getattr(self, name)
-            if value is not None and not (value > 0 and math.isfinite(value)):
+            real = isinstance(value, Real) and not isinstance(value, bool)
+            if value is not None and not (real and 0 < value < math.inf):
                 raise InvalidInput(f"Budget({name}={value}): must be a positive number")
         if self.target is not None and not isinstance(self.target, Target):
             raise InvalidInput(

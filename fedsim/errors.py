@@ -13,6 +13,15 @@ A message is one sentence that says what is wrong, the value, and what would be 
 
 from __future__ import annotations
 
+from numbers import Real
+
+
+def is_whole(value: object, least: int = 0) -> bool:
+    """Whether a setting is a whole number of at least this: 3, NumPy's 3 or 3.0, but not True, "3", NaN or 1e300."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    return bool(least <= value <= 2**64 and value == int(value))
+
 
 class FedsimError(Exception):
     """The root of every error that fedsim raises on purpose."""

@@ -1,9 +1,9 @@
-"""Flows that share links max-min fairly, from event to event; it has no clock of its own.
+"""Flows that share links max-min fairly, from event to event; the time is whatever the caller says it is.
 
-Every bundle of flows with the same route (see `fedsim.bundles`) has a clock that counts bits: how many each of its
-flows has had since the bundle became busy. A flow is over when that clock reaches its mark, which is written once,
-when the flow starts. So an event costs a few operations for each bundle whose rate it changes, however many flows
-that has, and a clock is read only when its rate changes: a flow left alone ends at exactly `start + bits / rate`.
+Every bundle of flows (see `fedsim.bundles`) has a clock that counts bits: how many each of its flows has had
+since the bundle became busy. A flow is over when that clock reaches its mark, which is written once, when the
+flow starts. So an event costs a few operations for each bundle whose rate it changes, however many flows that
+has, and a clock is read only when its rate changes: a flow left alone ends at exactly `start + bits / rate`.
 """
 
 from __future__ import annotations
@@ -52,13 +52,17 @@ class Flows:
 
     def __init__(self, capacities_bps: npt.ArrayLike) -> None:
         self._tables = Tables(capacities_bps)
-        self._capacity, self._load = _view(self._tables.links.capacity), _view(self._tables.links.load)
-        self._flows: dict[int, tuple[int, float, float]] = {}  # flow: bundle, mark, bits
+        links = self._tables.links
+        self._capacity, self._load = _view(links["capacity"]), _view(links["load"])
+        self._flows: dict[int, tuple[int, float, float, int]] = {}  # flow: bundle, mark, bits, route
         self._marks: list[list[tuple[float, int]]] = []  # per bundle a heap of (mark, flow)
         self._instant: dict[int, float] = {}  # flows that need no time: bits
+        self._arrivals: dict[int, tuple[int, float]] = {}  # flows that start now: route, bits
+        self._moved: set[int] = set()  # routes that are in another bundle now
         self._dirty: set[int] = set()  # bundles whose group needs new rates
         self._events: list[tuple[float, int, int, list[int]]] = []  # heap of (end, number, stamp, bundles)
         self._now, self._started, self._pushed, self._serial = -math.inf, 0, 0, 0
+        self._bundles: Any = None
         self._look()
 
     def start(self, now_s: float, route: Iterable[int], bits: float) -> int:
@@ -67,25 +71,15 @@ class Flows:
         if not 0.0 <= bits < math.inf:
             raise InvalidInput(f"a flow of {bits} bits: give a finite number that is not negative")
         links = tuple(sorted(route.tolist() if isinstance(route, np.ndarray) else route))
-        b = self._tables.bundle(links)
-        if b == len(self._marks):
-            self._marks.append([])
-            self._look()
+        known = self._tables.find(links)
+        if known < 0:
+            self._tables.check(links)
         flow = self._started
         self._started += 1
         if bits == 0.0 or min(map(self._capacity.__getitem__, links), default=math.inf) == math.inf:
             self._instant[flow] = bits
-            return flow
-        if self._count[b] == 0:
-            self._tables.enter(b)
-            self._rate[b], self._served[b], self._since[b] = 0.0, 0.0, now_s
-        self._count[b] += 1
-        for link in self._tables.trunks[b]:
-            self._load[link] += 1
-        mark = self._clock(b) + bits
-        heappush(self._marks[b], (mark, flow))
-        self._flows[flow] = (b, mark, bits)
-        self._dirty.add(b)
+        else:
+            self._arrivals[flow] = (known if known >= 0 else self._learn(links), bits)
         return flow
 
     def cancel(self, now_s: float, flow: int) -> float:
@@ -93,17 +87,18 @@ class Flows:
         self._advance(now_s)
         if flow in self._instant:
             return self._instant.pop(flow)
+        if self._arrivals.pop(flow, None):
+            return 0.0
         if flow not in self._flows:
             raise InvalidInput(f"flow {flow} is not under way: cancel a flow that was started and is not over")
-        b, mark, bits = self._flows.pop(flow)
+        b, mark, bits, _ = self._flows.pop(flow)
         missing = mark - self._clock(b)
         self._leave(b, 1)
         return bits - min(max(missing, 0.0), bits)
 
     def next_finish_s(self) -> float:
         """When the next flow ends if nothing else happens; inf if none does."""
-        if self._dirty:
-            self._settle()
+        self._settle()
         if self._instant:
             return self._now
         events = self._events
@@ -114,8 +109,7 @@ class Flows:
     def finish(self, now_s: float) -> list[int]:
         """The flows that end at this time, in the order of their numbers."""
         self._advance(now_s)
-        if self._dirty:
-            self._settle()
+        self._settle()
         done = list(self._instant)
         self._instant.clear()
         while self._events and self._events[0][0] <= now_s:
@@ -132,14 +126,21 @@ class Flows:
             raise InvalidInput(f"link {link} does not exist: name one of 0 to {len(self._capacity) - 1}")
         if not bps >= 0.0:
             raise InvalidInput(f"link {link} has capacity {bps} bit/s: give 0, a positive number or inf")
-        self._tables.set_capacity(link, bps)
-        self._dirty.update(b for b in self._tables.busy() if link in self._tables.routes[b])
+        concerned, moved = self._tables.set_capacity(link, bps)
+        self._dirty |= concerned
+        self._moved |= moved
+        self._look()
 
     def rate_bps(self, flow: int) -> float:
         """At what rate a flow under way is served now."""
-        if self._dirty:
-            self._settle()
-        return float(self._rate[self._flows[flow][0]]) if flow in self._flows else math.inf
+        self._settle()
+        if flow in self._instant:
+            return math.inf
+        if flow not in self._flows:
+            raise InvalidInput(
+                f"flow {flow} is not under way: ask about a flow that was started and is not over"
+            )
+        return float(self._rate[self._flows[flow][0]])
 
     def _advance(self, now_s: float) -> None:
         if now_s != self._now:
@@ -177,6 +178,19 @@ class Flows:
         self._leave(b, len(done))
         return done
 
+    def _enter(self, flow: int, route: int, missing: float, bits: float) -> None:
+        b = self._tables.bundle_of[route]
+        if self._count[b] == 0:
+            self._tables.enter(b)
+            self._rate[b], self._served[b], self._since[b] = 0.0, 0.0, self._now
+        self._count[b] += 1
+        for link in self._tables.trunks[b]:
+            self._load[link] += 1
+        mark = self._clock(b) + missing
+        heappush(self._marks[b], (mark, flow))
+        self._flows[flow] = (b, mark, bits, route)
+        self._dirty.add(b)
+
     def _leave(self, b: int, flows: int) -> None:
         self._dirty.add(b)
         self._count[b] -= flows
@@ -187,35 +201,63 @@ class Flows:
             if self._tables.leave(b):
                 self._dirty.update(self._tables.busy())
 
+    def _learn(self, links: tuple[int, ...]) -> int:
+        self._moved |= self._tables.add(links)
+        self._look()
+        return self._tables.find(links)
+
+    def _move(self, flow: int) -> None:
+        """Put a flow into the bundle where it belongs now."""
+        b, mark, bits, route = self._flows[flow]
+        if b != self._tables.bundle_of[route]:
+            missing = mark - self._clock(b)
+            self._marks[b].remove((mark, flow))
+            heapify(self._marks[b])
+            self._leave(b, 1)
+            self._enter(flow, route, min(max(missing, 0.0), bits), bits)
+
     def _settle(self) -> None:
         """Give new rates to all whom the latest starts and ends concern."""
+        if self._moved:
+            for flow in [flow for flow, it in self._flows.items() if it[3] in self._moved]:
+                self._move(flow)
+            self._moved.clear()
+        for flow, (route, bits) in self._arrivals.items():
+            self._enter(flow, route, bits, bits)
+        self._arrivals.clear()
+        if self._dirty:
+            self._serve()
+
+    def _serve(self) -> None:
         self._serial += 1
-        tables, groups = self._tables, dict[int, Group]()
+        tables, groups, alone = self._tables, dict[int, Group](), set[int]()
         for b in self._dirty:
             trunks, marks = tables.trunks[b], self._marks[b]
             while marks and marks[0][1] not in self._flows:  # cancelled
                 heappop(marks)
-            if marks:
-                self._mark[b] = marks[0][0]
+            group = tables.groups.get(trunks[0]) if trunks else None
             if trunks:
                 tables.changed.add(b)
-            group = tables.groups.get(trunks[0]) if trunks else None
-            if group and group.busy > (1 if marks else 0):  # others are concerned, too
-                groups[id(group)] = group
-                if marks:
-                    continue
-            self._stamp[b] = self._serial
             if marks:
+                self._mark[b] = marks[0][0]
+            else:
+                self._stamp[b] = self._serial
+            if marks and (group is None or group.busy == 1):
                 self._serve_alone(b, trunks)
+                alone.add(id(group))
+            elif group is not None:
+                groups[id(group)] = group
         self._dirty.clear()
-        for group in groups.values():
-            end, bundles = tables.serve(self._now, self._serial, group)
-            self._expect(end, bundles)
+        for key, group in groups.items():
+            if key not in alone:
+                self._expect(*tables.serve(self._now, self._serial, group))
 
     def _serve_alone(self, b: int, trunks: tuple[int, ...]) -> None:
-        rate = min(self._cap[b], *map(self._capacity.__getitem__, trunks), math.inf) / self._count[b]
+        narrowest = min(map(self._capacity.__getitem__, trunks), default=math.inf)
+        rate = min(self._cap[b], narrowest) / self._count[b]
         if rate != self._rate[b]:
             self._served[b], self._since[b], self._rate[b] = self._clock(b), self._now, rate
+        self._stamp[b] = self._serial
         self._expect(self._end(b, self._mark[b]), [b])
 
     def _expect(self, end: float, bundles: list[int]) -> None:
@@ -228,14 +270,19 @@ class Flows:
         heappush(self._events, (end, self._pushed, self._serial, bundles))
 
     def _look(self) -> None:
-        """Plain Python numbers out of the columns: faster to read and write one by one than array elements."""
-        rows = self._tables.bundles
-        self._count, self._stamp, self._cap = _view(rows.flows), _view(rows.stamp), _view(rows.cap)
-        self._rate, self._since = _view(rows.rate), _view(rows.since)
-        self._served, self._mark = _view(rows.served), _view(rows.mark)
+        """Follow tables that have grown."""
+        while len(self._marks) < len(self._tables.trunks):
+            self._marks.append([])
+        if self._tables.bundles is not self._bundles:
+            self._bundles = self._tables.bundles
+            self._count, self._stamp, self._cap, self._rate, self._since, self._served, self._mark = (
+                _view(self._bundles[name])
+                for name in ("flows", "stamp", "cap", "rate", "since", "served", "mark")
+            )
 
 
 def _view(column: Any) -> Any:
+    """Plain Python numbers in and out of a column, one by one: faster than elements of an array."""
     return memoryview(column)
 
 
@@ -247,4 +294,4 @@ def _column(name: str, value: npt.ArrayLike, flows: int) -> list[float]:
         )
     for i in np.flatnonzero(~np.isfinite(column) | ((name == "bits") & (column < 0.0))).tolist():
         raise InvalidInput(f"{name} of flow {i} is {column.flat[i]}: give a finite number of at least 0")
-    return np.broadcast_to(column, flows).tolist()
+    return list(np.broadcast_to(column, flows).tolist())

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, is_whole
 
 Array = npt.NDArray[Any]
 
@@ -50,6 +50,7 @@ class Arrived:
     multiplicity: Array  # (m,) how often each was drawn
     starts: Array  # (replicas + 1,) replica r owns rows starts[r]:starts[r + 1]
     clients: int  # of the whole population
+    policy: Any = None  # the one that selected them, for algorithms that weigh by scheme
 
     def normalised(self, a: Array) -> Array:
         """`a` divided by its sum over the replica's rows, summed in client order."""
@@ -256,7 +257,10 @@ def uniform(size: int, weighting: str | None = None) -> Uniform:
 
 def bernoulli(probability: Any) -> Bernoulli:
     """Every client on its own with this probability (one number, or one per client)."""
-    p = np.asarray(probability, float)
+    try:
+        p = np.asarray(probability, float)
+    except (TypeError, ValueError):
+        p = np.full(1, np.nan)
     if p.ndim > 1 or not np.all((p > 0) & (p <= 1)):
         raise InvalidInput(f"participation.bernoulli({probability}): a probability lies in (0, 1]")
     return Bernoulli(float(p) if p.ndim == 0 else tuple(p.tolist()))
@@ -303,6 +307,6 @@ def check_size(policy: Any, clients: int) -> None:
 
 
 def _count(name: str, value: int) -> int:
-    if int(value) != value or value < 1:
+    if not is_whole(value, least=1):
         raise InvalidInput(f"participation.{name}({value}): ask for a whole number of at least 1")
     return int(value)

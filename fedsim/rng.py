@@ -43,6 +43,7 @@ class Stream(IntEnum):
     AVAILABILITY = 10  # when a device is on
     DATA = 11  # data that reacts to the model, and synthetic data sets
     USER = 12  # for code outside the package
+    COIN = 13  # to accept or to reject
 
 
 # --- Philox4x32-10 -------------------------------------------------------------------------------

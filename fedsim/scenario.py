@@ -17,7 +17,7 @@ from fedsim import metrics as metric_catalogue
 from fedsim import participation as policies
 from fedsim.budget import Budget
 from fedsim.engine.record import Record
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, is_whole
 from fedsim.problems import weights_of
 from fedsim.results import Result
 from fedsim.place import Place
@@ -93,29 +93,36 @@ class Scenario:
             raise InvalidInput(f"metrics={self.metrics!r}: give a tuple, metrics=({self.metrics!r},)")
         if not isinstance(self.record, Record):
             raise InvalidInput(f"record={self.record!r}: write fs.Record(every=10, warmup=100)")
+        if self.devices is not None and not hasattr(self.devices, "compute_s"):
+            raise InvalidInput(f"devices={self.devices!r}: devices need compute_s(); see fs.devices")
+        if self.network is not None and not hasattr(self.network, "delay_s"):
+            raise InvalidInput(f"network={self.network!r}: write fs.Network(graph), or see fs.topologies")
+        if hasattr(self.devices, "check"):
+            self.devices.check(self.problem.clients)
         clients = getattr(self.network, "clients", None)
         if clients is not None and clients != self.problem.clients:
             raise InvalidInput(f"the network has {clients} clients, the problem {self.problem.clients}; make them agree")
 
     def _check_numbers(self) -> None:
-        numbers = self.replica_numbers if isinstance(self.replicas, range) else None
-        if numbers is None and (isinstance(self.replicas, bool) or int(self.replicas) != self.replicas):
+        if not isinstance(self.replicas, range) and not is_whole(self.replicas):
             raise InvalidInput(f"replicas={self.replicas!r}: a whole number, or a range of replica numbers")
-        if len(self.replica_numbers) < 1 or min(self.replica_numbers) < 0:
-            raise InvalidInput(f"replicas={self.replicas!r}: ask for at least 1, numbered from 0")
-        if isinstance(self.seed, bool) or int(self.seed) != self.seed or not 0 <= self.seed < 2**64:
+        numbers = self.replica_numbers
+        if not numbers or min(numbers[0], numbers[-1]) < 0 or max(numbers[0], numbers[-1]) >= 2**32:
+            raise InvalidInput(f"replicas={self.replicas!r}: ask for at least 1, numbered from 0 and below 2**32")
+        if not is_whole(self.seed) or self.seed >= 2**64:
             raise InvalidInput(f"seed={self.seed!r}: a whole number from 0 to 2**64 - 1")
         if str(self.dtype) not in ("float32", "float64"):
             raise InvalidInput(f"dtype={self.dtype!r}: choose 'float32' or 'float64'")
-        if int(self.evaluate_every) != self.evaluate_every or self.evaluate_every < 1:
+        if not is_whole(self.evaluate_every, least=1):
             raise InvalidInput(f"evaluate_every={self.evaluate_every}: a whole number of at least 1")
         if self.reach not in (None, "selected", "all"):
             raise InvalidInput(f"reach={self.reach!r}: choose 'selected' or 'all'")
 
     def _check_start(self) -> None:
         try:
-            start = self.start
-        except (TypeError, ValueError):
+            with np.errstate(over="ignore"):  # an infinity is refused below
+                start = self.start
+        except (TypeError, ValueError, OverflowError):
             raise InvalidInput(f"initial: not an array of {self.problem.dim} numbers") from None
         if start.shape != (self.problem.dim,):
             raise InvalidInput(f"initial has shape {start.shape}; the problem needs ({self.problem.dim},)")
@@ -136,6 +143,11 @@ class Scenario:
             raise InvalidInput(
                 f"participation.buffered({self.participation.replies}): clients of {type(self.algorithm).__name__} remember, so each waits "
                 f"until its reply is folded, and only {at_work} are at work; ask for at most {at_work}"
+            )
+        if getattr(self.participation, "discount", None) is not None and self._remembers:
+            raise InvalidInput(
+                f"participation.buffered(discount=...): {type(self.algorithm).__name__} adds up what its clients remember, which a discount "
+                "would falsify; leave it out"
             )
         sizes = getattr(self.algorithm, "batch_size", None)
         if np.ndim(sizes) == 1 and len(sizes) != self.problem.clients:

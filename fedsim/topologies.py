@@ -1,7 +1,7 @@
 """Networks by name, so that nobody has to draw a star. Every number is one for all, or one per client.
 
-`star` keeps columns instead of a graph, so that a million clients cost a few megabytes; the others draw the graph and
-hand it to `Network`. A client's node is called "client3", an edge server's "edge0", the server's "server".
+`star` keeps columns instead of a graph, so that a million clients cost a few megabytes; the others draw the graph
+and hand it to `Network`. A client's node is called "client3", an edge server's "edge0", the server's "server".
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def tree(
     edge_latency_s: Numbers = 0.0,
     edge_loss: Numbers = 0.0,
 ) -> Network:
-    """Clients in equal blocks behind edge servers, and those on the server; `edge_...` is one per edge server."""
+    """Clients in equal blocks behind edge servers, which have links to the server with numbers of their own."""
     import networkx
 
     clients, edges = _count("tree", "clients", clients), _count("tree", "edges", edges)
@@ -165,7 +165,7 @@ def ring(
 def multiple_access(
     clients: int, capacity_bps: float, latency_s: Numbers = 0.0, loss: Numbers = 0.0
 ) -> Network:
-    """One channel that everybody shares in both directions, as radio does: the papers' multiple-access channel."""
+    """One channel that everybody shares in both directions: the papers' multiple-access channel."""
     import networkx
 
     clients = _count("multiple_access", "clients", clients)
@@ -217,7 +217,7 @@ def from_graphml(path: str | os.PathLike[str], **network_arguments: Any) -> Netw
 
 
 def _check_xml(name: str, data: bytes) -> None:
-    """Refuse what is not well-formed, and the parts of XML that can hurt: declared entities and bottomless nesting."""
+    """Refuse XML that is not well-formed, or that can hurt: declared entities, bottomless nesting."""
     from xml.parsers.expat import ExpatError, ParserCreate
 
     depth = 0

@@ -16,7 +16,7 @@ grid = {"local_steps": [1, 10, 100]}
 
 
 def scenario(
-    *, local_steps: int = 10, step_size: float = 4e-5, rounds: int = 300, replicas: int = 300
+    *, local_steps: int = 10, step_size: float = 4e-5, rounds: int = 300, replicas: int = 200
 ) -> fs.Scenario:
     return fs.Scenario(
         problem=problem(),

@@ -45,7 +45,7 @@ WITHIN = {  # who may import whom inside one layer
     ("topologies", "network"),
 }
 HOMES = {"simpy": "engine/", "ray": "runtime/ray.py", "numba": "kernels/", "cupy": "kernels/cuda.py"}
-LAZY = {"networkx", "numba", "pandas", "pyarrow", "ray", "matplotlib", "cupy", "scipy"}
+LAZY = {"networkx", "numba", "pandas", "pyarrow", "ray", "matplotlib", "cupy"}
 
 
 def concept(path):
@@ -169,7 +169,7 @@ def loaded_by(code):
 
 
 def test_importing_fedsim_loads_nothing_heavy():
-    heavy = {*LAZY, "simpy", "typer", "rich", "arviz", "plotly", "torch", "threadpoolctl"}
+    heavy = {*LAZY, "scipy", "simpy", "typer", "rich", "arviz", "plotly", "torch", "threadpoolctl"}
     assert not heavy & loaded_by("import fedsim")
 
 

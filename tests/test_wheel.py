@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,6 +56,13 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     paths = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     (site / "dependencies.pth").write_text("\n".join(sorted(paths)))
     return Installed(python.parent, site, files)
+
+
+def test_the_project_file_lists_every_package_of_the_tree() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    folders = sorted(path.parent.relative_to(ROOT) for path in (ROOT / "fedsim").rglob("__init__.py"))
+    found = [".".join(folder.parts) for folder in folders]
+    assert sorted(project["tool"]["setuptools"]["packages"]) == sorted([*found, "fedsim.scenarios"])
 
 
 @pytest.mark.slow

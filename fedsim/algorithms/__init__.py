@@ -6,5 +6,19 @@ the contract suite on anyone's.
 
 from fedsim.algorithms.fahmc import FAHMC
 from fedsim.algorithms.fald import FALD
+from fedsim.algorithms.fedavg import FedAvg, distributed_sgd
+from fedsim.algorithms.fedpaq import FedPAQ
+from fedsim.algorithms.hmc import HMC
+from fedsim.algorithms.mala import MALA
+from fedsim.algorithms.pfedavg import PFedAvg
+from fedsim.algorithms.private_fedpaq import PrivateFedPAQ
+from fedsim.algorithms.qlsd import QLSD
+from fedsim.algorithms.qlsd_plus_plus import QLSDPlusPlus
+from fedsim.algorithms.qlsd_star import QLSDStar
+from fedsim.algorithms.scaffold import Scaffold
+from fedsim.algorithms.sgld import SGLD
 
-__all__ = ["FAHMC", "FALD"]
+__all__ = [
+    "FAHMC", "FALD", "HMC", "MALA", "QLSD", "SGLD", "FedAvg", "FedPAQ", "PFedAvg", "PrivateFedPAQ", "QLSDPlusPlus", "QLSDStar",
+    "Scaffold", "distributed_sgd",
+]  # fmt: skip

@@ -131,10 +131,6 @@ class FAHMC:
         theta = replies.mean("theta")
         if not self.debias:
             return {"theta": theta}
-        if replies.staleness.any():  # a client that starts anew before it is folded counts a change twice
-            raise InvalidInput(
-                "FAHMC(debias='stale') needs synchronous rounds: not buffered(); or take debias=None"
-            )
         return {"theta": theta, "gradient": state["gradient"] + replies.sum("change")}
 
     def fused(self, problem: Any, backend: Any) -> Callable[..., tuple[State, State]] | None:

@@ -53,7 +53,7 @@ class FedAvg:
         return {"theta": initial}
 
     def memory(self, problem: Any) -> State:
-        return objectives.enrol(self.objective, problem)
+        return {}
 
     def broadcast(self, state: State) -> State:
         return {"theta": state["theta"]}
@@ -63,7 +63,7 @@ class FedAvg:
 
     def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
         x = message["theta"]
-        scale = objectives.scale(self.objective, job, memory, x.dtype)
+        scale = objectives.scale(self.objective, job, x.dtype)
         return {"delta": descend(job, x, scale, self) - x}, memory
 
     def server(self, state: State, replies: Any, rng: Any) -> State:

@@ -52,7 +52,7 @@ class FedPAQ:
         return {"theta": initial}
 
     def memory(self, problem: Any) -> State:
-        return objectives.enrol(self.objective, problem)
+        return {}
 
     def broadcast(self, state: State) -> State:
         return {"theta": state["theta"]}
@@ -62,7 +62,7 @@ class FedPAQ:
 
     def client(self, job: Any, message: State, memory: State) -> tuple[dict[str, Any], State]:
         x = message["theta"]
-        scale = objectives.scale(self.objective, job, memory, x.dtype)
+        scale = objectives.scale(self.objective, job, x.dtype)
         delta = descend(job, x, scale, self) - x
         return {"delta": job.encode(self.codec, delta)}, memory
 

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.algorithms.arguments import check_count, check_number, check_step_size
-from fedsim.algorithms.metropolis import accepted, check_potential, check_single, potential, square
+from fedsim.algorithms.metropolis import accepted, check_potential, check_single, square
 from fedsim.schedules import StepSize, step_at
 
 Array = npt.NDArray[Any]
@@ -66,7 +66,7 @@ class HMC:
     @np.errstate(over="ignore", invalid="ignore")  # a trajectory may fly off; it is rejected
     def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
         tau, theta = self.temperature, message["theta"]
-        f, gradient = potential(job, theta), job.gradient(theta, 0)
+        f, gradient = job.potential(theta), job.gradient(theta, 0)
         for k in range(self.local_steps):
             eta = step_at(self.step_size, job.round, self.local_steps, k)
             there, p, g = theta, job.normal(k), gradient
@@ -76,7 +76,7 @@ class HMC:
                 there = there + eta * p
                 g = job.gradient(there, k)
                 p = p - eta / (2 * tau) * g
-            f_there = potential(job, there)
+            f_there = job.potential(there)
             yes = accepted(job, k, before - (f_there / tau + square(p) / 2))
             theta, gradient, f = (
                 np.where(yes, there, theta),

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.algorithms.arguments import check_count, check_number, check_step_size
-from fedsim.algorithms.metropolis import accepted, check_potential, check_single, potential, square
+from fedsim.algorithms.metropolis import accepted, check_potential, check_single, square
 from fedsim.schedules import StepSize, step_at
 
 Array = npt.NDArray[Any]
@@ -64,11 +64,11 @@ class MALA:
     @np.errstate(over="ignore", invalid="ignore")  # a proposal may fly off; it is rejected
     def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
         tau, theta = self.temperature, message["theta"]
-        f, gradient = potential(job, theta), job.gradient(theta, 0)
+        f, gradient = job.potential(theta), job.gradient(theta, 0)
         for k in range(self.local_steps):
             eta = step_at(self.step_size, job.round, self.local_steps, k)
             there = theta - eta * gradient + math.sqrt(2 * eta * tau) * job.normal(k)
-            f_there, gradient_there = potential(job, there), job.gradient(there, k)
+            f_there, gradient_there = job.potential(there), job.gradient(there, k)
             out, back = there - theta + eta * gradient, theta - there + eta * gradient_there
             log_ratio = (f - f_there) / tau + (square(out) - square(back)) / (4 * eta * tau)
             yes = accepted(job, k, log_ratio)

@@ -2,8 +2,6 @@
 
     "mean"    clients descend f_i, the server averages by n_i over the arrived (1/M for equal sizes)
     "scaled"  clients descend p_i N f_i, the server averages with 1/M, as the papers' analyses have it
-
-Only "scaled" asks a client to know N: it is told so once, when it enrols, and keeps it as memory.
 """
 
 from __future__ import annotations
@@ -24,15 +22,10 @@ def check_objective(where: str, objective: str) -> None:
         raise InvalidInput(f"{where}(objective={objective!r}): choose 'mean' or 'scaled'")
 
 
-def enrol(objective: str, problem: Any) -> dict[str, Array]:
-    """What every client remembers from the start."""
-    return {"population": np.array([float(problem.clients)])} if objective == "scaled" else {}
-
-
-def scale(objective: str, job: Any, memory: dict[str, Array], dtype: np.dtype[Any]) -> Array:
+def scale(objective: str, job: Any, dtype: np.dtype[Any]) -> Array:
     """What makes a summed loss's gradient that of the client's objective: 1 / n_i, or p_i N / n_i."""
     one = 1 / np.asarray(job.size, dtype)
-    return np.asarray(one * job.weight * memory["population"] if objective == "scaled" else one)
+    return np.asarray(one * job.weight * dtype.type(job.clients) if objective == "scaled" else one)
 
 
 def weigh(where: str, objective: str, arrived: Arrived) -> Array:
@@ -44,7 +37,7 @@ def weigh(where: str, objective: str, arrived: Arrived) -> Array:
 
 def equally(where: str, arrived: Arrived) -> Array:
     """1/M over the arrived, which already carry their p_i in what they descend."""
-    if isinstance(getattr(arrived, "policy", None), WithReplacement):
+    if isinstance(arrived.policy, WithReplacement):
         raise InvalidInput(
             f"{where}(objective='scaled') with with_replacement(), which draws by p_i, would count p_i twice; "
             "choose objective='mean' or uniform()"
@@ -54,7 +47,7 @@ def equally(where: str, arrived: Arrived) -> Array:
 
 def policy_weights(arrived: Arrived, unsaid: Array) -> Array:
     """The policy's weights, or `unsaid` where it is a uniform() that does not say how to weigh."""
-    policy = getattr(arrived, "policy", None)
+    policy = arrived.policy
     if policy is None or (isinstance(policy, Uniform) and policy.weighting is None):
         return unsaid
     return np.asarray(policy.weigh(arrived)) if hasattr(policy, "weigh") else arrived.normalised(arrived.p)

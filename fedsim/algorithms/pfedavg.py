@@ -62,7 +62,7 @@ class PFedAvg:
         return {"theta": initial}
 
     def memory(self, problem: Any) -> State:
-        return objectives.enrol(self.objective, problem)
+        return {}
 
     def broadcast(self, state: State) -> State:
         return {"theta": state["theta"]}
@@ -72,7 +72,7 @@ class PFedAvg:
 
     def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
         theta = message["theta"]
-        scale = objectives.scale(self.objective, job, memory, theta.dtype)
+        scale = objectives.scale(self.objective, job, theta.dtype)
         for k in range(self.local_steps):
             eta = step_at(self.step_size, job.round, self.local_steps, k)
             theta = theta - eta * scale * job.gradient(theta, k, self.batch_size)

@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from fedsim.algorithms.arguments import check_batch_size, check_step_size
 from fedsim.algorithms.fedpaq import check_codec
-from fedsim.codecs import Identity
+from fedsim.codecs import QSGD, Elias, Identity
 from fedsim.errors import InvalidInput
 from fedsim.problems import GaussianMean, LogisticRegression
 from fedsim.rng import Stream
@@ -38,7 +38,6 @@ from fedsim.schedules import StepSize, step_at
 
 Array = npt.NDArray[Any]
 State = dict[str, Array]
-Oracle = Callable[[Any, Array, Array | None], Array]
 
 
 @dataclass(frozen=True)
@@ -73,19 +72,16 @@ class QLSD:
         return 1
 
     def client(self, job: Any, message: State, memory: State) -> tuple[dict[str, Any], State]:
-        return self._answer(job, message, memory, by_job(self.batch_size))
+        gradient = job.gradient(message["theta"], 0, self.batch_size, prior=False)
+        return {"gradient": encoded(job, self.codec, gradient)}, memory
 
     def server(self, state: State, replies: Any, rng: Any) -> State:
         gradient = estimate(self, replies) + state["precision"] * state["theta"]
         return {"theta": langevin(self, state["theta"], gradient, replies, rng)}
 
     def fused(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
-        oracle = compiled(problem, backend, self.batch_size)
-        return oracle and (lambda job, message, memory: self._answer(job, message, memory, oracle))
-
-    def _answer(self, job: Any, message: State, memory: State, oracle: Oracle) -> tuple[dict[str, Any], State]:
-        gradient = oracle(job, message["theta"], None)
-        return {"gradient": encoded(job, self.codec, gradient)}, memory
+        send = compiled(self, problem, backend)
+        return send and (lambda job, message, memory: ({"gradient": send(job, message["theta"])[0]}, memory))
 
 
 # --- What the family has in common: the server ---------------------------------------------------------
@@ -116,52 +112,59 @@ def langevin(algorithm: Any, theta: Array, gradient: Array, replies: Any, rng: A
 # --- The clients ------------------------------------------------------------------------------------
 
 
-def by_job(batch_size: Any) -> Oracle:
-    """The minibatch gradient at theta, less that of the same rows at a control point if there is one (C6)."""
+def compiled(algorithm: Any, problem: Any, backend: Any) -> Callable[..., tuple[Any, Array | None]] | None:
+    """`send(job, theta, control, anchor, memory, rate)`: gradient, quantiser and bit count in one kernel, where there is one.
 
-    def oracle(job: Any, theta: Array, control: Array | None) -> Array:
-        gradient: Array = job.gradient(theta, 0, batch_size, prior=False)
-        return gradient if control is None else gradient - job.gradient(control, 0, batch_size, prior=False)
-
-    return oracle
-
-
-def compiled(problem: Any, backend: Any, batch_size: Any) -> Oracle | None:
-    """The same in one kernel, for the problems that have one."""
-    if backend.name != "cpu" or type(problem) not in (GaussianMean, LogisticRegression):
+    Gives what goes on the wire and what the client keeps; `kernels/qlsd.py` says what the terms are.
+    """
+    codec, batch_size = algorithm.codec, algorithm.batch_size
+    known = type(problem) in (GaussianMean, LogisticRegression) and type(codec) in (Identity, QSGD, Elias)
+    if backend.name != "cpu" or not known:
         return None
-    from fedsim.kernels import qlsd
+    from fedsim.kernels import qlsd, qlsd_logistic
 
+    levels, code = getattr(codec, "levels", 0), getattr(codec, "code", None)
+    wire = qlsd.wire_form(getattr(codec, "dtype", None), problem.dim, levels, code, getattr(codec, "form", ""))
     rows = None if batch_size is None else batch_rows(batch_size, problem.sizes)
+    kernel: Any = qlsd.gaussian_messages if type(problem) is GaussianMean else qlsd_logistic.logistic_messages
+    tables: dict[Any, tuple[Array, ...]] = {}
 
-    def key(job: Any) -> Array | None:
-        return None if rows is None else job._keys(Stream.BATCH, job.client)
-
-    if isinstance(problem, LogisticRegression):
-        return lambda job, theta, control: qlsd.logistic_gradients(
-            theta, control, problem.x, problem.y, problem.offsets, job.client, rows, key(job)
-        )
-    tables: dict[Any, tuple[Array, Array]] = {}
-
-    def gaussian(job: Any, theta: Array, control: Array | None) -> Array:
+    def send(
+        job: Any, theta: Array, control: Any = None, anchor: Any = None, memory: Any = None, rate: float = 0.0
+    ) -> tuple[Any, Array | None]:
         if theta.dtype not in tables:
-            tables[theta.dtype] = _gaussian_tables(problem, theta.dtype)
-        drawn = key(job) if control is None else None  # the difference does not depend on the rows (C12)
-        return qlsd.gaussian_gradients(
-            theta, control, problem.x, problem.offsets, *tables[theta.dtype], job.client, rows, drawn
-        )
+            tables[theta.dtype] = _tables(problem, theta.dtype)
+        key = None if rows is None else job._keys(Stream.BATCH, job.client)
+        kept: list[Any] = []
 
-    return gaussian
+        def quantise(values: Array, keys: Array) -> tuple[Array, Array]:
+            terms = (control, anchor, memory, rate)
+            sent, bits, left = kernel(values, *tables[values.dtype], job.client, rows, key, terms, (keys, *wire))
+            kept.append(left)
+            return sent, bits
+
+        return job.encode(_Kernel(quantise), theta), kept[0]
+
+    return send
 
 
-def _gaussian_tables(problem: GaussianMean, dtype: Any) -> tuple[Array, Array]:
-    """The clients' sums of rows, and their precision, by its diagonal alone where there is nothing else."""
+@dataclass(frozen=True)
+class _Kernel:
+    """A codec in whose place a kernel computes, compresses and counts."""
+
+    quantise: Callable[[Array, Array], tuple[Array, Array]]
+
+
+def _tables(problem: Any, dtype: Any) -> tuple[Array, ...]:
+    """What a kernel reads: of Gaussian means also the sums of rows, and of a diagonal precision the diagonal alone."""
+    if isinstance(problem, LogisticRegression):
+        return problem.x, problem.y, problem.offsets
     sums = np.add.reduceat(problem.x.astype(np.float64), problem.offsets[:-1], axis=0)
     precision = problem.precision
     diagonal = np.einsum("cii->ci", precision)
     if np.array_equal(precision, diagonal[:, :, None] * np.eye(problem.dim)):
         precision = diagonal
-    return sums.astype(dtype), np.ascontiguousarray(precision, dtype)
+    return problem.x, problem.offsets, sums.astype(dtype), np.ascontiguousarray(precision, dtype)
 
 
 def batch_rows(batch_size: Any, sizes: Array) -> Array:

@@ -78,7 +78,13 @@ class QLSDPlusPlus:
         return 1
 
     def client(self, job: Any, message: State, memory: State) -> tuple[dict[str, Any], State]:
-        return self._answer(job, message, memory, qlsd.by_job(self.batch_size), qlsd.by_job(None))
+        theta, zeta, e = message["theta"], message["zeta"], memory["e"]
+        gradient, kept = job.gradient(theta, 0, self.batch_size, prior=False), memory
+        if self.batch_size is not None:  # of all rows the control variate takes away what it adds
+            kept = self._anchored(job, zeta, memory)
+            gradient = gradient - job.gradient(zeta, 0, self.batch_size, prior=False) + kept["anchor"]
+        sent = qlsd.encoded(job, self.codec, gradient - e)
+        return {"gradient": sent}, kept | {"e": e + self._rate(theta) * sent.value}
 
     def server(self, state: State, replies: Any, rng: Any) -> State:
         theta, zeta, e = state["theta"], state["zeta"], state["e"]
@@ -92,30 +98,27 @@ class QLSDPlusPlus:
         }
 
     def fused(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
-        oracle, whole = (qlsd.compiled(problem, backend, size) for size in (self.batch_size, None))
-        if oracle is None or whole is None:
-            return None
-        return lambda job, message, memory: self._answer(job, message, memory, oracle, whole)
+        send = qlsd.compiled(self, problem, backend)
 
-    def _answer(
-        self, job: Any, message: State, memory: State, oracle: qlsd.Oracle, whole: qlsd.Oracle
-    ) -> tuple[dict[str, Any], State]:
-        theta, zeta, e = message["theta"], message["zeta"], memory["e"]
-        if self.batch_size is None:  # the control variate cancels
-            gradient, kept = oracle(job, theta, None), memory
-        else:
-            kept = self._anchored(job, zeta, memory, whole)
-            gradient = oracle(job, theta, zeta) + kept["anchor"]
-        sent = qlsd.encoded(job, self.codec, gradient - e)
-        return {"gradient": sent}, kept | {"e": e + self._rate(theta) * sent.value}
+        def kernel(job: Any, message: State, memory: State) -> tuple[dict[str, Any], State]:
+            assert send is not None
+            theta, zeta, e, kept = message["theta"], message["zeta"], memory["e"], memory
+            if self.batch_size is None:
+                sent, e = send(job, theta, None, None, e, self._rate(theta))
+            else:
+                kept = self._anchored(job, zeta, memory)
+                sent, e = send(job, theta, zeta, kept["anchor"], e, self._rate(theta))
+            return {"gradient": sent}, kept | {"e": e}
 
-    def _anchored(self, job: Any, zeta: Array, memory: State, whole: qlsd.Oracle) -> State:
+        return send and kernel
+
+    def _anchored(self, job: Any, zeta: Array, memory: State) -> State:
         """The memory with grad U_i(zeta) in it: computed by whoever takes part first since zeta was renewed."""
         number = job.round // self.refresh_every
         old = memory["point"] != number
         if not old.any():
             return memory
-        anchor = np.where(old, whole(job, zeta, None), memory["anchor"])
+        anchor = np.where(old, job.gradient(zeta, 0, prior=False), memory["anchor"])
         return memory | {"anchor": anchor, "point": np.full_like(memory["point"], number)}
 
     def _rate(self, theta: Array) -> float:

@@ -68,19 +68,23 @@ class QLSDStar:
         return 1
 
     def client(self, job: Any, message: State, memory: State) -> tuple[dict[str, Any], State]:
-        return self._answer(job, message, memory, qlsd.by_job(self.batch_size))
+        theta, optimum = message["theta"], message["optimum"]
+        gradient = job.gradient(theta, 0, self.batch_size, prior=False)
+        gradient = gradient - job.gradient(optimum, 0, self.batch_size, prior=False)
+        return {"gradient": qlsd.encoded(job, self.codec, gradient)}, memory
 
     def server(self, state: State, replies: Any, rng: Any) -> State:
         gradient = qlsd.estimate(self, replies) + state["precision"] * (state["theta"] - state["optimum"])
         return {"theta": qlsd.langevin(self, state["theta"], gradient, replies, rng)}
 
     def fused(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
-        oracle = qlsd.compiled(problem, backend, self.batch_size)
-        return oracle and (lambda job, message, memory: self._answer(job, message, memory, oracle))
+        send = qlsd.compiled(self, problem, backend)
 
-    def _answer(self, job: Any, message: State, memory: State, oracle: qlsd.Oracle) -> tuple[dict[str, Any], State]:
-        gradient = oracle(job, message["theta"], message["optimum"])
-        return {"gradient": qlsd.encoded(job, self.codec, gradient)}, memory
+        def kernel(job: Any, message: State, memory: State) -> tuple[dict[str, Any], State]:
+            assert send is not None
+            return {"gradient": send(job, message["theta"], message["optimum"])[0]}, memory
+
+        return send and kernel
 
 
 def _minimiser(problem: Any, given: Any) -> Array:

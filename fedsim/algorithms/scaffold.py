@@ -58,7 +58,7 @@ class Scaffold:
         return {"theta": initial, "c": np.zeros_like(initial)}
 
     def memory(self, problem: Any) -> State:
-        return {"c": np.zeros(problem.dim)} | objectives.enrol(self.objective, problem)
+        return {"c": np.zeros(problem.dim)}
 
     def broadcast(self, state: State) -> State:
         return {"theta": state["theta"], "c": state["c"]}
@@ -68,14 +68,14 @@ class Scaffold:
 
     def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
         x, c, c_i = message["theta"], message["c"], memory["c"]
-        scale = objectives.scale(self.objective, job, memory, x.dtype)
+        scale = objectives.scale(self.objective, job, x.dtype)
         steps = steps_of(self.step_size, job.round, self.local_steps)
         y = x
         for k, eta in enumerate(steps):
             y = y - eta * (scale * job.gradient(y, k, self.batch_size) - c_i + c)
         delta = y - x
         change = -c - delta / sum(steps)
-        share = 1 / memory["population"] if self.objective == "scaled" else job.weight
+        share = 1 / job.clients if self.objective == "scaled" else job.weight
         return {"delta": delta, "delta_c": share * change}, memory | {"c": c_i + change}
 
     def server(self, state: State, replies: Any, rng: Any) -> State:

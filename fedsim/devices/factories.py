@@ -84,7 +84,7 @@ def table(
         )
     if dropout is not None and "dropout" in names:
         raise InvalidInput("devices.table: dropout is both a column and an argument; give one of them")
-    columns = {name: column(f"devices.table {name}", np.asarray(frame[name])) for name in names}
+    columns = {name: column(f"devices.table {name}", frame[name]) for name in names}
     rows = length(columns[speeds[0]]) or 0
     for name, values in columns.items():
         if not rows or length(values) != rows:

@@ -53,8 +53,7 @@ class Workshop:
         self.arrived, self.lost, self._started = [], [], 0
         self.view.arrived = []
         if version == 0:
-            chosen = cohort(self.view.select(0, self.clock.now)[None], self.run.population).client.tolist()
-            self._start(chosen)
+            self._staff(cohort(self.view.select(0, self.clock.now)[None], self.run.population).client.tolist())
         else:
             waiting, self._to_restart = self._to_restart, []
             for client in waiting:
@@ -128,28 +127,46 @@ class Workshop:
     def _blocked(self, visit: Visit) -> None:
         self.blocked.append(visit)
 
+    def _staff(self, chosen: list[int]) -> None:
+        """The first model: those chosen start, and who is off yet takes the free places as they come on."""
+        self._start(chosen)
+        places = self.run.population if self.policy.size is None else self.policy.size
+        if len(chosen) < places:
+            others = np.setdiff1d(np.arange(self.run.population), chosen)
+            at = self.view.next_available(others, self.clock.now)
+            for i in np.argsort(at, kind="stable")[: places - len(chosen)].tolist():
+                self._start_at(int(others[i]), float(at[i]))
+
     def _replace(self, client: int) -> None:
         """The next visit: the same client again where all work, else a client drawn from the idle."""
         if self.policy.size is not None:
-            client = self._draw_idle(client)
-        at = float(self.view.next_available(np.array([client]), self.clock.now)[0])
+            self._start_at(*self._draw_idle(client))
+        else:
+            self._start_at(client, float(self.view.next_available(np.array([client]), self.clock.now)[0]))
+
+    def _start_at(self, client: int, at: float) -> None:
         if at == self.clock.now:
             self._start([client])
         elif at < math.inf:
-            self.clock.at(at, lambda _: self._start([client]) if client not in self.view.in_flight else None)
+            self.clock.at(at, lambda _: self._replace(client) if client in self.view.in_flight else self._start([client]))
 
-    def _draw_idle(self, client: int) -> int:
-        number = self._visits.get(client, 0)
+    def _draw_idle(self, client: int) -> tuple[int, float]:
+        """A client that is on and has nothing to do, or else whoever comes on first, and when."""
         key = self.run.setting.backend.keys(
             self.run.setting.seed, Stream.SELECT, replica=int(self.run.replicas[self.position]), client=client,
-            round=self.version, visit=number,
+            round=self.version, visit=self._visits.get(client, 0),
         )  # fmt: skip
         rng = Draws(key, single=True, source=self.run.setting.backend)
-        for _ in range(64):  # idle clients are the many; trying beats listing them
-            drawn = int(rng.integers(self.run.population))
-            if drawn not in self.view.in_flight and float(self.view.next_available(np.array([drawn]), self.clock.now)[0]) == self.clock.now:
-                return drawn
-        return client
+        tried = min(16, self.run.population)  # idle clients are the many; trying beats listing them
+        while True:
+            idle = [c for c in np.asarray(rng.choice(self.run.population, tried)).tolist() if c not in self.view.in_flight]
+            at = self.view.next_available(np.array(idle, np.int64), self.clock.now)
+            soonest = int(np.argmin(at)) if len(idle) else 0
+            if len(idle) and (at[soonest] == self.clock.now or tried == self.run.population):
+                return idle[soonest], float(at[soonest])
+            if tried == self.run.population:
+                return client, math.inf
+            tried = min(4 * tried, self.run.population)
 
     def _start(self, clients: list[int]) -> None:
         now, ids = self.clock.now, np.array(clients, np.int64)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import simpy
 
+from fedsim.engine.timeline import WHOLE
 from fedsim.flows import Flows
 
 Array = npt.NDArray[Any]
@@ -115,7 +116,7 @@ class SharedLinks:
         sent = self._flows.cancel(self.clock.now, visit.flow)
         visit.flow = None
         self._settle()
-        return min(bits, math.floor(sent / visit.stretch))
+        return min(bits, math.floor(sent / visit.stretch * WHOLE))
 
     def _settle(self) -> None:
         """Plan the next finish once per instant, after everything that starts or stops in it."""
@@ -150,4 +151,4 @@ def links(clock: Clock, network: Any) -> Any:
 def _by_then(elapsed_s: float, rate_bps: float, bits: int) -> int:
     if math.isinf(rate_bps):
         return bits if elapsed_s > 0 else 0
-    return min(bits, math.floor(max(elapsed_s, 0.0) * rate_bps))
+    return min(bits, math.floor(max(elapsed_s, 0.0) * rate_bps * WHOLE))

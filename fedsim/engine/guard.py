@@ -11,7 +11,9 @@ from fedsim.budget import Budget
 from fedsim.errors import InvalidInput
 
 Array = npt.NDArray[Any]
-IDLE_ROUNDS = 10_000  # in a row that spend nothing of what the budget limits, before a run counts as endless
+IDLE_ROUNDS = 1_000  # in a row that spend nothing of what the budget limits, before a run counts as endless;
+EMPTY_ROUNDS = 10_000  # as many where nobody was even asked, which a policy's coin may bring about
+TOO_MANY = 1e9  # rounds to spend the budget
 
 
 def check_skip(run: Any) -> None:
@@ -37,9 +39,9 @@ class Patience:
 
     def __init__(self, budget: Budget, replicas: int) -> None:
         limits = ("seconds", "uplink_bits", "downlink_bits", "total_bits")
-        self._limited = [name for name in limits if getattr(budget, name) is not None]
+        self._least = {name: getattr(budget, name) / TOO_MANY for name in limits if getattr(budget, name) is not None}
         self._endless = budget.rounds is None
-        self._idle = np.zeros(replicas, np.int64)  # rounds in a row that spent nothing
+        self._idle = np.zeros(replicas)  # rounds in a row that spent nothing, as a share of those that are allowed
 
     def after(self, active: Array, number: int, columns: dict[str, Array]) -> None:
         """Round `number` of these replicas is about to count."""
@@ -52,10 +54,11 @@ class Patience:
             return
         spent = {**columns, "seconds": columns["closed_s"] - columns["opened_s"]}
         spent["total_bits"] = columns["uplink_bits"] + columns["downlink_bits"]
-        moved = np.any([spent[name] > 0 for name in self._limited], axis=0)
-        self._idle[active] = np.where(moved, 0, self._idle[active] + 1)
-        if self._idle[active].max() >= IDLE_ROUNDS:
+        moved = np.any([spent[name] > least for name, least in self._least.items()], axis=0)
+        share = np.where(columns["selected"] > 0, 1 / IDLE_ROUNDS, 1 / EMPTY_ROUNDS)
+        self._idle[active] = np.where(moved, 0.0, self._idle[active] + share)
+        if self._idle[active].max() >= 1.0:
             raise InvalidInput(
-                f"{IDLE_ROUNDS:,} rounds in a row spent nothing of what the budget limits, so the run might never end; add rounds= "
-                "to the Budget"
+                f"the last {IDLE_ROUNDS:,} rounds or more spent next to nothing of what the budget limits, so the run might never "
+                "end; add rounds= to the Budget"
             )

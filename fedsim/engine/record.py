@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, is_whole
 
 Array = npt.NDArray[Any]
 LIMIT_BYTES = 1_000_000_000
@@ -33,7 +33,7 @@ class Record:
     def __post_init__(self) -> None:
         for name, least in (("every", 1), ("warmup", 0), ("rounds_every", 1)):
             value = getattr(self, name)
-            if int(value) != value or value < least:
+            if not is_whole(value, least):
                 raise InvalidInput(f"Record({name}={value}): must be a whole number of at least {least}")
 
     def keeps(self, rounds: int) -> bool:

@@ -158,7 +158,7 @@ class Run:
         if self.skip:
             return
         values = reply.values
-        arrived = Arrived(self.weights[who.client], who.multiplicity, who.starts, self.population)
+        arrived = Arrived(self.weights[who.client], who.multiplicity, who.starts, self.population, self.policy)
         weigh = getattr(self.algorithm, "weigh", None) or getattr(self.policy, "weigh", None)
         a = weigh(arrived) if weigh else arrived.normalised(arrived.p)
         state = {n: s[active] for n, s in self.state.items()}

@@ -20,6 +20,7 @@ from fedsim.rng import Draws, Stream
 
 Array = npt.NDArray[Any]
 NOT, BEFORE, COMPUTE, UPLOAD = 0, 1, 2, 3  # where a visit drops out
+WHOLE = 1 + 2.0**-30  # 4799.999999 bits sent are 4800: a rounding error must not cost a bit
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def outcome(
     if late.any():
         cut = closed[who.row] - sending
         with np.errstate(invalid="ignore"):
-            by_then = np.where(np.isinf(rate), np.where(cut > 0, sent, 0), np.floor(np.maximum(cut, 0) * rate))
+            by_then = np.where(np.isinf(rate), np.where(cut > 0, sent, 0), np.floor(np.maximum(cut, 0) * rate * WHOLE))
         sent = np.where(late, np.minimum(sent, by_then).astype(np.int64), sent)
     return Outcome(closed, ends, arrived, dropped, late, sent, np.where(arrived, 0, sent))
 

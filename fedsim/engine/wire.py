@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 class DryJob:
     """Looks like a job of client 0 and computes nothing."""
 
-    client, replica, weight, size = 0, 0, 1.0, 1
+    client, replica, weight, size, clients = 0, 0, 1.0, 1, 1
 
     def __init__(self, dim: int, dtype: np.dtype[Any], round: int) -> None:
         self.round, self._zeros = round, np.zeros(dim, dtype)
@@ -33,6 +33,12 @@ class DryJob:
 
     def shared_normal(self, step: int) -> Array:
         return self._zeros
+
+    def uniform(self, step: int) -> Array:
+        return np.full(1, 0.5)
+
+    def potential(self, theta: Array) -> Array:
+        return np.zeros(1)
 
     def encode(self, codec: Any, value: Array, lane: int = 0) -> Encoded:
         return Encoded(value, codec.length(value.shape[-1], value.dtype) if codec.fixed else None)

@@ -21,116 +21,102 @@ jit: Any = nb.njit(nogil=True, cache=True, error_model="numpy")
 
 
 @jit  # type: ignore[untyped-decorator]
-def fill(
-    serial: int, group: Array, trunks: Array, lists: Array,
-    capacity: Array, scale: Array, load: Array, begin: Array, listed: Array, left: Array, unfixed: Array, at: Array,
-    hop: Array, hops: Array, flows: Array, stamp: Array, key: Array,
-) -> tuple[Array, Array]:  # fmt: skip
-    """The bundles of a group of links and the rates of their flows, in the order in which they were fixed."""
+def share(
+    now: float, serial: int, group: Array, links: Array, bundles: Array, trunks: Array, lists: Array, due: Array
+) -> tuple[float, int]:
+    """Serve a group of links anew: when its next flow ends, and in how many bundles, which `due` then names."""
     heap, offers = np.empty(len(group), np.int64), np.empty(len(group))
-    size, most, found = 0, 0, 0
-    for link in group:
-        if listed[link] > 0:
-            ideal = capacity[link] == np.inf  # its scale is 0: it offers 1 / 0, and nothing is taken away
-            left[link] = 1 if ideal else np.int64(capacity[link] * scale[link])
-            unfixed[link], at[link] = load[link], begin[link]
-            size = _push(heap, offers, size, link, left[link] / (scale[link] * unfixed[link]))
-            most += listed[link]
-    members, rates = np.empty(most, np.int64), np.empty(most)
+    size, named, soonest = 0, 0, np.inf
+    for number in group:
+        link = links[number]
+        if link.listed > 0:
+            link.left = np.int64(link.capacity * link.scale)
+            link.unfixed, link.at = link.load, link.begin
+            size = _push(heap, offers, size, number, link.left / (link.scale * link.unfixed))
     while size > 0:
-        link, then = heap[0], offers[0]
+        number, then = heap[0], offers[0]
         size = _pop(heap, offers, size)
-        if unfixed[link] == 0:
+        link = links[number]
+        if link.unfixed == 0:
             continue
-        offer = left[link] / (scale[link] * unfixed[link])
+        offer = link.left / (link.scale * link.unfixed)
         if offer > then:  # some were fixed elsewhere since, and it may no longer be the least
-            size = _push(heap, offers, size, link, offer)
+            size = _push(heap, offers, size, number, offer)
             continue
-        rest, waiting, unit = left[link], unfixed[link], scale[link]  # in registers: nearly every bundle needs them
-        i, stop = at[link], begin[link] + listed[link]
-        capped = i < stop and key[lists[i]] <= offer
+        left, unfixed, scale = link.left, link.unfixed, link.scale  # in registers: every bundle here takes some
+        i, stop = link.at, link.begin + link.listed
+        capped = i < stop and bundles[lists[i]].key <= offer
         while i < stop:
-            b = lists[i]
-            if capped and key[b] > offer:  # those with a lower cap leave more to the others: a better offer
+            b = bundles[lists[i]]
+            if capped and b.key > offer:  # those with a lower cap leave more to the others: a better offer
                 break
-            if stamp[b] != serial:
-                rate = min(key[b], offer)
-                members[found], rates[found] = b, rate
-                found += 1
-                stamp[b] = serial
-                n = flows[b]
-                waiting -= n
-                if rate < np.inf:
-                    rest -= n * np.int64(rate * unit)
-                for h in range(hop[b], hop[b] + hops[b]):
-                    other = trunks[h]
-                    if other != link:
-                        unfixed[other] -= n
-                        if rate < np.inf:
-                            left[other] -= n * np.int64(rate * scale[other])
             i += 1
-        at[link], left[link], unfixed[link] = i, rest, waiting
-        if waiting > 0:
-            size = _push(heap, offers, size, link, rest / (unit * waiting))
-    return members[:found], rates[:found]
-
-
-@jit  # type: ignore[untyped-decorator]
-def wind(
-    now: float, members: Array, rates: Array, rate: Array, since: Array, served: Array, mark: Array
-) -> tuple[float, Array]:
-    """Set the clocks of bundles to new rates; when the first flow among them ends, and in which bundles."""
-    ends, soonest = np.empty(len(members)), np.inf
-    for i in range(len(members)):
-        b = members[i]
-        if rates[i] != rate[b]:
-            if now > since[b]:
-                served[b] += rate[b] * (now - since[b])
-                since[b] = now
-            rate[b] = rates[i]
-        missing = mark[b] - served[b]
-        ends[i] = since[b] + (missing / rate[b] if missing > 0.0 else 0.0)
-        soonest = min(soonest, ends[i])
-    return soonest, members[ends == soonest]
+            if b.stamp == serial:
+                continue
+            b.stamp = serial
+            rate, n = min(b.key, offer), np.int64(b.flows)
+            unfixed -= n
+            left -= n * np.int64(rate * scale)
+            for h in range(b.hop, b.hop + b.hops):
+                if trunks[h] != number:
+                    other = links[trunks[h]]
+                    other.unfixed -= n
+                    other.left -= n * np.int64(rate * other.scale)
+            if rate != b.rate:  # wind its clock
+                if now > b.since:
+                    b.served += b.rate * (now - b.since)
+                    b.since = now
+                b.rate = rate
+            missing = b.mark - b.served
+            end = b.since + missing / rate if missing > 0.0 else b.since
+            if end <= soonest:
+                named = named if end == soonest else 0
+                soonest = end
+                due[named] = lists[i - 1]
+                named += 1
+        link.at, link.left, link.unfixed = i, left, unfixed
+        if unfixed > 0:
+            size = _push(heap, offers, size, number, left / (scale * unfixed))
+    return soonest, named
 
 
 # --- The busy bundles of every link, sorted by (cap on a flow, bundle) -------------------------------
 
 
 @jit  # type: ignore[untyped-decorator]
-def sort_in(
-    changed: Array, trunks: Array, lists: Array, begin: Array, listed: Array,
-    hop: Array, hops: Array, flows: Array, cap: Array, key: Array,
-) -> None:  # fmt: skip
+def sort_in(changed: Array, links: Array, bundles: Array, trunks: Array, lists: Array) -> None:
     """Put bundles where they belong in the lists of their links: in if they are busy, out if they are idle."""
-    for b in changed:
-        new = cap[b] / flows[b] if flows[b] > 0 else -1.0
-        if key[b] == new:
+    for number in changed:
+        b = bundles[number]
+        key = b.cap / b.flows if b.flows > 0 else -1.0
+        if b.key == key:
             continue
-        route = trunks[hop[b] : hop[b] + hops[b]]
-        if key[b] >= 0.0:
-            for link in route:
-                listed[link] -= 1
-                for i in range(_find(b, lists, begin[link], listed[link], key), begin[link] + listed[link]):
+        if b.key >= 0.0:
+            for h in range(b.hop, b.hop + b.hops):
+                link = links[trunks[h]]
+                link.listed -= 1
+                place = _find(number, b.key, bundles, lists, link.begin, link.listed)
+                for i in range(place, link.begin + link.listed):
                     lists[i] = lists[i + 1]
-        key[b] = new
-        if new >= 0.0:
-            for link in route:
-                place = _find(b, lists, begin[link], listed[link], key)
-                for i in range(begin[link] + listed[link], place, -1):
+        b.key = key
+        if key >= 0.0:
+            for h in range(b.hop, b.hop + b.hops):
+                link = links[trunks[h]]
+                place = _find(number, key, bundles, lists, link.begin, link.listed)
+                for i in range(link.begin + link.listed, place, -1):
                     lists[i] = lists[i - 1]
-                lists[place] = b
-                listed[link] += 1
+                lists[place] = number
+                link.listed += 1
 
 
 @jit  # type: ignore[untyped-decorator]
-def _find(b: int, lists: Array, begin: int, listed: int, key: Array) -> int:
+def _find(number: int, key: float, bundles: Array, lists: Array, begin: int, listed: int) -> int:
     """Where a bundle is, or would be, in a list."""
     low, high = begin, begin + listed
     while low < high:
         middle = (low + high) // 2
-        other = lists[middle]
-        if key[other] < key[b] or (key[other] == key[b] and other < b):
+        other = bundles[lists[middle]].key
+        if other < key or (other == key and lists[middle] < number):
             low = middle + 1
         else:
             high = middle

@@ -117,7 +117,7 @@ class Network:
         up, down = (np.bincount(path.links, minlength=len(self.link_names)) for path in (self.up, self.down))
         users = np.maximum(up, down)
         worst = int(np.argmin(self.capacities_bps / np.maximum(users, 1e-300)))
-        clients = f"{users[worst]:,} client{'s' * (users[worst] != 1)}"
+        clients = f"{users[worst]:,} client{'s' * int(users[worst] != 1)}"
         return f"{head}; bottleneck {self.link_names[worst]} {_rate(self.capacities_bps[worst])}, {clients}"
 
 

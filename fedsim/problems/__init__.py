@@ -12,12 +12,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.problems.credit import StrategicCredit
 from fedsim.problems.gaussian import GaussianMean
 from fedsim.problems.linear import LinearRegression
 from fedsim.problems.logistic import LogisticRegression
+from fedsim.problems.payload import Payload
+from fedsim.problems.performative import PerformativeMean
+from fedsim.problems.pooled import pooled
 from fedsim.problems.softmax import SoftmaxRegression
 
-__all__ = ["GaussianMean", "LinearRegression", "LogisticRegression", "SoftmaxRegression"]
+__all__ = [
+    "GaussianMean", "LinearRegression", "LogisticRegression", "Payload", "PerformativeMean", "SoftmaxRegression", "StrategicCredit",
+    "pooled", "weights_of",
+]  # fmt: skip
 
 
 def weights_of(problem: Any) -> npt.NDArray[np.float64]:

@@ -58,9 +58,9 @@ class InlineSession:
 
     async def submit(self, batch: Batch, work: float = 1.0) -> Reply:
         """All replies of the batch; `work` is local steps per job, to judge whether a hop pays."""
-        size = self.chunk or self._share(len(batch))
-        if len(batch) <= size and self._small(batch, work):
+        if self.chunk is None and self._small(batch, work):
             return self.worker.compute(batch)
+        size = self.chunk or self._share(len(batch))
         parts = [batch.part(slice(at, at + size)) for at in range(0, len(batch), size)]
         if self._pool is None:
             return Reply.join([self.worker.compute(part) for part in parts])

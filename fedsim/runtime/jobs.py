@@ -96,7 +96,7 @@ class Job:
 
     def __init__(self, setting: Setting, batch: Batch, single: bool) -> None:
         self._setting, self._batch, self._single = setting, batch, single
-        self.round = batch.round
+        self.round, self.clients = batch.round, setting.problem.clients
         self.client: Any = int(batch.client[0]) if single else batch.client
         self.replica: Any = int(batch.replica[0]) if single else batch.replica
         weight = setting.weights[batch.client].astype(setting.dtype, copy=False)
@@ -116,8 +116,7 @@ class Job:
         """
         problem, theta = self._setting.problem, self._up(theta)
         if getattr(problem, "reactive", False):  # its data are drawn anew, and answer to theta
-            key = self._keys(Stream.DATA, self._batch.client)
-            return self._down(problem.react(theta, self._batch.client, key, step, batch_size, self._setting.backend))
+            return self._down(problem.react(theta, self._batch.client, self._data_key, step, batch_size, self._setting.backend))
         rows, scale = self._rows(batch_size, step, split)
         if clip is not None:
             out = clipped_gradients(problem, theta, self._batch.client, rows, clip, self._setting.backend)
@@ -136,6 +135,22 @@ class Job:
         """Standard normals that all clients of the replica have in common (a common seed, nothing sent)."""
         return self._normal(self.shared_key, step)
 
+    def uniform(self, step: int) -> Array:
+        """A coin of this job: a float64 in (0, 1), shape (1,)."""
+        key = self._keys(Stream.COIN, self._batch.client)
+        return self._down(self._setting.backend.uniform(key, 1, step))
+
+    def potential(self, theta: Array) -> Array:
+        """The client's summed loss at `theta`, up to a constant and in float64, shape (1,)."""
+        problem, rows = self._setting.problem, self._up(theta).astype(np.float64)
+        if hasattr(problem, "potential"):
+            out = np.concatenate([problem.potential(row[None]) for row in rows])  # one product each: bits know no neighbours
+        else:
+            linear = problem.quadratic()[1][self._batch.client]
+            gradient = self._setting.backend.gradients(problem, rows, self._batch.client, None)
+            out = (rows * (gradient - linear)).sum(axis=1) / 2  # H theta = gradient + linear
+        return self._down(np.asarray(out)[:, None])
+
     def encode(self, codec: Any, value: Array, lane: int = 0) -> Encoded:
         """`value` as the server will decode it, with its exact bits; `lane` tells several vectors apart."""
         keys = self._keys(Stream.CODEC, self._batch.client, visit=self._batch.visit * 8 + lane)
@@ -149,6 +164,14 @@ class Job:
     @cached_property
     def shared_key(self) -> Array:
         return self._keys(Stream.SHARED, 0, visit=0)
+
+    @cached_property
+    def _data_key(self) -> Array:
+        return self._keys(Stream.DATA, self._batch.client)
+
+    @cached_property
+    def _batch_key(self) -> Array:
+        return self._keys(Stream.BATCH, self._batch.client)
 
     def _keys(self, stream: Stream, client: Any, visit: Any = None) -> Array:
         b = self._batch
@@ -169,7 +192,7 @@ class Job:
         sizes = self._setting.problem.sizes[self._batch.client]
         m = rows_per_batch(batch_size, sizes, self._batch.client)
         start = np.concatenate([[0], np.cumsum(m)])
-        key = self._keys(Stream.BATCH, self._batch.client)
+        key = self._batch_key
         if split is None:
             rows = self._setting.backend.choose_rows(key, sizes, start, step)
         else:
@@ -188,16 +211,15 @@ def clipped_gradients(problem: Any, theta: Array, clients: Array, rows: Any, cli
     """Sums of per-row gradients, each scaled down to norm `clip`; a problem may bring its own, faster `clipped`."""
     if hasattr(problem, "clipped"):
         return np.asarray(problem.clipped(theta, clients, rows, clip))
-    out = np.zeros_like(theta)
-    for i, c in enumerate(clients):
-        own = np.arange(problem.sizes[c]) if rows is None else rows[0][rows[1][i] : rows[1][i + 1]]
-        each = backend.gradients(
-            problem, np.repeat(theta[i : i + 1], len(own), 0), np.full(len(own), c), (own, np.arange(len(own) + 1))
-        )
-        norms = np.sqrt((each * each).sum(axis=1))
-        for g, norm in zip(each, norms, strict=True):
-            out[i] += g * min(1.0, clip / norm) if norm > 0 else g
-    return out
+    if rows is None:
+        sizes = problem.sizes[clients]
+        rows = (np.concatenate([np.arange(n) for n in sizes]), np.concatenate([[0], np.cumsum(sizes)]))
+    chosen, start = rows
+    owner = np.repeat(np.arange(len(clients)), np.diff(start))
+    each = backend.gradients(problem, theta[owner], clients[owner], (chosen, np.arange(len(chosen) + 1)))
+    norms = np.sqrt((each * each).sum(axis=1))
+    scale = np.where(norms > clip, clip / np.maximum(norms, np.finfo(norms.dtype).tiny), 1.0)
+    return np.asarray(backend.segment_sum(each, scale, start))
 
 
 def rows_per_batch(batch_size: Any, sizes: Array, clients: Array) -> Array:

@@ -1,0 +1,89 @@
+# mypy: allow-untyped-defs, disable-error-code="import-untyped,attr-defined,untyped-decorator"
+"""Jobs gathered by client, so that a client's rows are fetched once and its jobs' random words fill the lanes together.
+
+Functions take whole groups of jobs: an array handed to a function costs two atomic operations, which is nothing for a
+group and more than the sums themselves for a job.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.kernels.draws import below, philox
+from fedsim.kernels.elementary import inline, jit, u32
+
+Array = npt.NDArray[Any]
+LANES = 64  # jobs of a group,
+WORDS = 8192  # as long as their random words stay in the first-level cache;
+SPAN = 16  # a loop over lanes has no remainder
+
+
+def by_client(client: Array, clients: int) -> Array:
+    """The jobs in the order of their clients."""
+    if clients > 4 * len(client):
+        return np.argsort(client, kind="stable")
+    order = np.empty(len(client), np.int64)
+    _sort(client, np.zeros(clients + 1, np.int64), order)
+    return order
+
+
+@jit
+def _sort(client, place, order):
+    for c in client:
+        place[c + 1] += 1
+    for c in range(1, len(place)):
+        place[c] += place[c - 1]
+    for job in range(len(client)):
+        order[place[client[job]]] = job
+        place[client[job]] += 1
+
+
+@jit
+def scratch(client, offsets, rows):
+    """Room for groups of these clients: how many lanes, random words, places, and choices (lanes, most rows)."""
+    most, largest = 0, 0
+    for c in client:
+        most = max(most, rows[c])
+        largest = max(largest, offsets[c + 1] - offsets[c])
+    lanes = max(SPAN, min(LANES, WORDS // (2 * most + 2) // SPAN * SPAN))
+    words = np.zeros((2 * most + 6, lanes), np.uint32)  # the last four rows are for the keys
+    return lanes, words, np.arange(largest), np.empty((lanes, most), np.int64)
+
+
+@inline
+def group(client, order, begin, lanes):
+    """Where the jobs of order[begin]'s client end, or `lanes` of them."""
+    c, end = client[order[begin]], begin
+    while end < len(order) and end - begin < lanes and client[order[end]] == c:
+        end += 1
+    return end
+
+
+@jit
+def choose_group(key, order, begin, end, population, size, words, place, chosen):
+    """Choices of `size` different rows, as `draws.choose` makes them: chosen[j, r] for job order[begin + j].
+
+    `place` is 0, 1, 2, ... before and after.
+    """
+    k = len(words) - 4
+    for j in range(end - begin):
+        for i in range(4):
+            words[k + i, j] = key[order[begin + j], i]
+    n = (end - begin + SPAN - 1) // SPAN * SPAN  # what the last lanes hold does not matter, that they are whole does
+    for b in range((size + 1) // 2):
+        for j in range(n):
+            w0, w1, w2, w3 = philox(u32(b), u32(0), words[k + 2, j], words[k + 3, j], words[k, j], words[k + 1, j])
+            words[4 * b, j], words[4 * b + 1, j], words[4 * b + 2, j], words[4 * b + 3, j] = w0, w1, w2, w3
+    for j in range(end - begin):
+        for r in range(size):
+            target = r + np.int64(below(words[2 * r, j], words[2 * r + 1, j], population - r))
+            drawn = place[target]
+            place[target] = place[r]
+            place[r] = drawn
+            chosen[j, r] = drawn
+        for r in range(size):
+            place[chosen[j, r]] = chosen[j, r]
+            place[r] = r

@@ -1,0 +1,137 @@
+"""FA-LD's privacy: the theorem of its paper, and what the accountant has to know about a visit.
+
+`guarantee` is theorem G.3 of Deng, Zhang, Ma, Song and Lin (UAI 2024), whose scheme II is theorem 6.1, as
+printed:
+
+    eta <= tau (1 - rho^2) g^2 min p / (Delta^2 ln(1.25 / d0))                                             (57)
+    e1 = 2 Delta sqrt(eta ln(1.25 / d0) / (tau (1 - rho^2) min p))                                         (56)
+    eK = e1 min{sqrt(2 K ln(1 / d1)) + K (e^e1 - 1), K}                                                    (58)
+    et = ln(1 + a (e^eK - 1)),   a = 1 - (1 - 1/N)^S in scheme I, S / N in scheme II                       (62)
+    dt = (S / N) (K g d0 + d1) in scheme II                                                                (63)
+    dt = sum_{s=1..S} C(S, s) N^-s (1 - 1/N)^(S-s) (e^eK - 1) / (e^(eK/s) - 1) D_s in scheme I,
+         D_s = 1.25 K g (d0 / 1.25)^(1/s^2) + d1
+    epsilon = et min{sqrt(2 R ln(1 / d2)) + R (e^et - 1), R},   delta = R dt + d2,   R = T / K rounds      (64)
+
+Differs from paper: scheme I draws with p_c, so that 1/N becomes the largest p_c where the clients differ (A17).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import InvalidInput
+from fedsim.privacy.guarantee import Guarantee, amplified, check, composed
+from fedsim.privacy.rdp import Mechanism
+from fedsim.schedules import Constant, StepSize, steps_of
+
+Array = npt.NDArray[Any]
+
+
+def guarantee(
+    *,
+    step_size: float,
+    local_steps: int,
+    rounds: int,
+    weights: npt.ArrayLike,
+    sensitivity: float,
+    drawn: int,
+    scheme: str = "II",
+    temperature: float = 1.0,
+    correlation: float = 0.0,
+    fraction: float = 1.0,
+    delta0: float,
+    delta1: float = 0.0,
+    delta2: float = 0.0,
+) -> Guarantee:
+    """The theorem for a whole run of which nobody sees who is drawn.
+
+    `weights` are all clients' p_c, of whom `drawn` take part in a round; everybody is scheme "II" with
+    `drawn` = N. `sensitivity` bounds |grad l(theta; x) - grad l(theta; x')| over all theta and rows,
+    `fraction` is the share of its rows in a client's minibatch. `delta1` and `delta2` pay for advanced
+    composition within a round and over rounds; 0 stands for plain sums. Where the step size varies, give the
+    largest.
+    """
+    where, p = "privacy.fald.guarantee", np.asarray(weights, float)
+    smallest, largest = float(p.min()), float(p.max())
+    if scheme not in ("I", "II"):
+        raise InvalidInput(f"{where}(scheme={scheme!r}): 'I' draws with replacement, 'II' without")
+    check(where, 1, fraction=fraction, delta0=delta0)
+    check(where, math.inf, step_size=step_size, local_steps=local_steps, rounds=rounds, sensitivity=sensitivity)
+    check(where, p.size if scheme == "II" else math.inf, drawn=drawn)
+    for name, slack in (("delta1", delta1), ("delta2", delta2)):
+        if not 0 <= slack < 1:
+            raise InvalidInput(f"{where}({name}={slack}): must be at least 0 and below 1")
+    noise = temperature * (1 - correlation**2)
+    if noise == 0:
+        why = "temperature = 0" if temperature == 0 else "correlation = 1"
+        return Guarantee(math.inf, 0.0, math.inf, False, f"no noise is a client's own: {why}")
+
+    base = sensitivity / fraction * math.sqrt(step_size * math.log(1.25 / delta0) / (noise * smallest))
+    visit = composed(2 * fraction * base, local_steps, delta1)
+    if scheme == "II":
+        share = drawn / p.size
+        lost = share * (local_steps * fraction * delta0 + delta1)
+    else:
+        share = 1 - (1 - largest) ** drawn
+        lost = sum(
+            _drawn(s, drawn, largest, visit)
+            * (1.25 * local_steps * fraction * (delta0 / 1.25) ** (1 / s**2) + delta1)
+            for s in range(1, drawn + 1)
+        )
+    epsilon, delta = composed(amplified(visit, share), rounds, delta2), rounds * lost + delta2
+
+    limit = fraction**2 * noise * smallest / (sensitivity**2 * math.log(1.25 / delta0))
+    notes = []
+    if step_size > limit:
+        notes.append(f"the theorem asks for a step_size of at most {limit:.3g}, not {step_size:.3g}")
+    if delta >= 1:
+        notes.append(f"delta = {delta:.2g} promises nothing: it must stay below 1")
+    return Guarantee(epsilon, delta, base, step_size <= limit, "; ".join(notes))
+
+
+def mechanism(
+    *,
+    step_size: StepSize,
+    local_steps: int,
+    sizes: Array,
+    used: Array,
+    weights: Array,
+    sensitivity: float | None,
+    temperature: float = 1.0,
+    correlation: float = 0.0,
+) -> Mechanism:
+    """A visit for the accountant: K Gaussian mechanisms, each on a fresh minibatch of `used` rows.
+
+    Substituting a row moves a step by at most eta Delta n_c / (m_c p_c) (53), against private noise of standard
+    deviation sqrt(2 eta tau (1 - rho^2) / p_c). The shared noise hides nothing: everybody knows it.
+    """
+    if sensitivity is None:
+        raise InvalidInput(
+            "privacy.spent(sensitivity=None): FALD does not clip; give the most by which the gradient of a "
+            "row's loss changes with another row in its place, that is twice its largest norm"
+        )
+    check("privacy.spent", math.inf, sensitivity=sensitivity)
+    rows, used = np.asarray(sizes), np.asarray(used)
+    own = 2 * temperature * (1 - correlation**2) * np.asarray(weights, float)
+    multiplier = used / rows * np.sqrt(own) / sensitivity  # at a step size of 1
+
+    def scales(round: int) -> Array:
+        return np.asarray(1 / np.sqrt(steps_of(step_size, round, local_steps)))
+
+    constant = not callable(step_size) or isinstance(step_size, Constant)
+    return Mechanism(rows, used, multiplier, scales, constant)
+
+
+def _drawn(s: int, draws: int, p: float, visit: float) -> float:
+    """C(S, s) p^s (1 - p)^(S-s) (e^visit - 1) / (e^(visit/s) - 1), whose factors leave the floats."""
+    if p == 1 and s < draws:
+        return 0.0
+    log = math.lgamma(draws + 1) - math.lgamma(s + 1) - math.lgamma(draws - s + 1) + s * math.log(p)
+    if s < draws:
+        log += (draws - s) * math.log1p(-p)
+    log += visit - visit / s + math.log(-math.expm1(-visit)) - math.log(-math.expm1(-visit / s))
+    return math.exp(log) if log < 700 else math.inf

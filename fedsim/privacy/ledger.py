@@ -1,0 +1,83 @@
+"""Who has given away how much: kept up to date from the uploads that really began, visit by visit.
+
+A visit counts once a bit of its reply is on the uplink, whether the reply arrives, breaks off, comes too late
+or is thrown away: it was said, and somebody may have heard it. The visits of a client compose. Clients do
+not, for a row lives on one client only and the others' replies depend on it through the broadcasts alone;
+hence the worst client.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import InvalidInput
+from fedsim.privacy.rdp import ORDERS, Mechanism, to_epsilon
+
+Array = npt.NDArray[Any]
+LIMIT_BYTES = 8_000_000_000
+
+
+class Ledger:
+    """The accounts of all clients in all replicas. What an entry costs follows the uploads, not the population.
+
+    With the same noise in all rounds visits are counted, and the largest count of each kind of client decides.
+    Otherwise every client's Renyi divergences are summed, which is right whoever took part when.
+    """
+
+    def __init__(self, mechanism: Mechanism, replicas: int, delta: float) -> None:
+        self.mechanism, self.delta = mechanism, delta
+        shape = (replicas, mechanism.clients)
+        size = 0 if mechanism.constant else math.prod(shape) * ORDERS.nbytes
+        if size > LIMIT_BYTES:
+            raise InvalidInput(
+                f"privacy.spent: noise that varies by round takes {size / 1e9:.0f} GB of accounts for "
+                f"{mechanism.clients:,} clients in {replicas} replicas; use a constant step size, or run fewer "
+                "replicas at a time, such as replicas=range(0, 1)"
+            )
+        self.visits = np.zeros(shape, np.int64)  # pages come on use
+        self._most = np.zeros((replicas, mechanism.kinds), np.int64)
+        self._rdp = None if mechanism.constant else np.zeros((*shape, len(ORDERS)))
+        self._worst = np.zeros(replicas)
+
+    def add(self, replica: Array, client: Array, round: Any) -> None:
+        """Enter uploads that began: replicas (m,) by position, clients (m,), the round they started from."""
+        if not len(client):
+            return
+        np.add.at(self.visits, (replica, client), 1)
+        kind = self.mechanism.kind[client]
+        if self._rdp is None:
+            np.maximum.at(self._most, (replica, kind), self.visits[replica, client])
+            replica, kind = _pairs(replica, kind, self.mechanism.kinds)
+            rdp = self._most[replica, kind, None] * self.mechanism.rdp(kind, 0)
+        else:
+            started = np.broadcast_to(np.asarray(round), client.shape)
+            for number in np.unique(started):
+                own = started == number
+                np.add.at(self._rdp, (replica[own], client[own]), self.mechanism.rdp(kind[own], int(number)))
+            replica, client = _pairs(replica, client, self.mechanism.clients)
+            rdp = self._rdp[replica, client]
+        np.maximum.at(self._worst, replica, to_epsilon(rdp, self.delta))
+
+    def epsilon(self) -> Array:
+        """The worst client's epsilon so far, (replicas,)."""
+        return self._worst.copy()
+
+    def state(self) -> dict[str, Array]:
+        """What a checkpoint has to keep."""
+        out = {"visits": self.visits, "most": self._most, "worst": self._worst}
+        return out if self._rdp is None else out | {"rdp": self._rdp}
+
+    def restore(self, state: dict[str, Array]) -> None:
+        """Take up where a checkpoint left off."""
+        self.visits, self._most, self._worst = state["visits"], state["most"], state["worst"]
+        self._rdp = state.get("rdp")
+
+
+def _pairs(replica: Array, other: Array, many: int) -> tuple[Array, Array]:
+    """The different pairs, sorted."""
+    first, second = np.divmod(np.unique(replica * many + other), many)
+    return first, second

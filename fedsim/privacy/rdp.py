@@ -1,0 +1,136 @@
+"""Renyi differential privacy of what clients send: the currency in which visits add up.
+
+Order by order the Renyi divergences of successive mechanisms add up, however the later ones depend on what
+the earlier ones gave away; in the end they are changed into an epsilon at a given delta. Neighbouring data
+sets differ by one substituted row. The divergence of a Gaussian mechanism on a subset drawn without
+replacement is `dp_accounting`'s (Wang, Balle and Kasiviswanathan, AISTATS 2019, theorem 27), or that of the
+mechanism without any subsampling where this is smaller: not looking at a row cannot tell more about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import InvalidInput
+
+Array = npt.NDArray[Any]
+
+# So few that a curve takes a tenth of a second; epsilon is within 2 % of what a hundred and fifty orders give.
+ORDERS = np.array([
+    1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128,
+    512, 1024,
+])  # fmt: skip
+KINDS = 32  # so many different subsampled mechanisms in a run are taken as they are; more are rounded,
+GRID = 16  # to so many steps in every factor of two
+WHOLE = 2**30  # rows of the data set that stands for all those with the same rounded share
+
+
+@dataclass(frozen=True, eq=False)
+class Mechanism:
+    """What a visit tells of a client's rows: Gaussian mechanisms, each on a fresh subset of them.
+
+    Where the noise varies by round, or clients differ in more than 32 ways, the multipliers of subsampled
+    mechanisms are rounded down and their shares up, by less than 4.5 %: epsilon comes out a little too large,
+    never too small.
+    """
+
+    rows: Array  # (clients,) how many each has
+    used: Array  # (clients,) how many of them one mechanism looks at
+    multiplier: Array  # (clients,) standard deviation of the noise / sensitivity, at scale 1
+    scales: Callable[[int], Array]  # by round: a factor on the multiplier for each mechanism of a visit
+    constant: bool  # whether they are the same in all rounds
+
+    @property
+    def clients(self) -> int:
+        return len(self.rows)
+
+    @property
+    def kinds(self) -> int:
+        """How many different clients there are."""
+        return len(self._sorted[0])
+
+    @property
+    def kind(self) -> Array:
+        """Which of them each client is, (clients,)."""
+        return self._sorted[1]
+
+    def rdp(self, kind: Array, round: int) -> Array:
+        """What a visit in this round costs clients of these kinds, (m, orders)."""
+        scales = np.asarray(self.scales(round), float)
+        present, where = np.unique(kind, return_inverse=True)
+        table = np.empty((len(present), len(ORDERS)))
+        for row, (rows, used, multiplier) in enumerate(self._sorted[0][present]):
+            table[row] = self._visit(rows, used, multiplier * scales)
+        return np.asarray(table[where])
+
+    @cached_property
+    def _sorted(self) -> tuple[Array, Array]:
+        columns = [np.asarray(c, float) for c in (self.rows, self.used, self.multiplier)]
+        code = np.zeros(self.clients, np.int64)
+        for column in columns:  # by whole numbers: sorting rows of three floats takes ten times as long
+            values, place = np.unique(column, return_inverse=True)
+            code = code * len(values) + place
+        _, first, kind = np.unique(code, return_index=True, return_inverse=True)
+        return np.stack(columns, axis=1)[first], kind
+
+    def _visit(self, rows: float, used: float, z: Array) -> Array:
+        if used < rows and z[0] > 0 and (self.kinds > KINDS or not self.constant):
+            z = 2.0 ** (np.floor(GRID * np.log2(z)) / GRID)
+            share = 2.0 ** (np.ceil(GRID * np.log2(used / rows)) / GRID)
+            rows, used = WHOLE, np.ceil(WHOLE * share)
+        total = np.zeros(len(ORDERS))
+        for level, times in zip(*np.unique(z, return_counts=True), strict=True):
+            total += times * curve(float(level), int(rows), int(used))
+        return total
+
+
+@lru_cache(maxsize=65536)
+def curve(multiplier: float, rows: int, used: int) -> Array:
+    """Renyi divergences (orders,) of noise `multiplier` x sensitivity on `used` of `rows`; read only."""
+    if multiplier == 0:
+        return np.full(len(ORDERS), np.inf)
+    whole = np.asarray(ORDERS / (2 * multiplier**2))
+    if used >= rows:
+        return whole
+    dp = _dp_accounting()
+    accountant = dp.rdp.RdpAccountant(ORDERS, dp.NeighboringRelation.REPLACE_ONE)
+    accountant.compose(dp.SampledWithoutReplacementDpEvent(rows, used, dp.GaussianDpEvent(multiplier)))
+    return np.asarray(np.minimum(accountant.rdp, whole))
+
+
+def to_epsilon(rdp: Array, delta: float) -> Array:
+    """The least epsilon that Renyi divergences (..., orders) give at this delta, (...).
+
+    Canonne, Kamath and Steinke (NeurIPS 2020), proposition 12, as in `dp_accounting`; and 0 where already the
+    total variation is at most delta, by the inequality of Bretagnolle and Huber.
+    """
+    bound = rdp + np.log1p(-1 / ORDERS) - np.log(delta * ORDERS) / (ORDERS - 1)
+    bound = np.where(delta**2 + np.expm1(-rdp) > 0, 0.0, bound)
+    return np.asarray(np.maximum(bound.min(axis=-1), 0.0))
+
+
+def epsilons(mechanism: Mechanism, visits: npt.ArrayLike, delta: float) -> Array:
+    """Each client's epsilon after so many visits, (clients,); who never took part has given nothing away."""
+    if not mechanism.constant:
+        raise InvalidInput(
+            "privacy.epsilons: this noise varies by round, so that counts do not tell; keep a privacy.Ledger"
+        )
+    n = np.asarray(visits)[:, None]
+    return to_epsilon(np.where(n > 0, np.maximum(n, 1) * mechanism.rdp(mechanism.kind, 0), 0.0), delta)
+
+
+def _dp_accounting() -> Any:
+    try:
+        import dp_accounting
+        import dp_accounting.rdp
+    except ImportError:
+        raise InvalidInput(
+            "the privacy of minibatches needs dp_accounting: install fedsim-systems[privacy], or use all rows"
+        ) from None
+    return dp_accounting

@@ -1,0 +1,348 @@
+"""Timelines small enough to reckon by hand, to the microsecond, with every column of `rounds`.
+
+The network of most of them: three clients, each with an ideal link of 10 ms to a relay, and one shared link of
+40 ms and C = 24,000 bit/s from there to the server, for both directions and everybody. Messages have 8,000 bits
+both ways (125 float64), so a transfer takes 50 ms before its first bit counts, then
+
+    1/3 s alone,   2/3 s while two share the link,   1 s while three do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import fedsim as fs
+
+BITS, CAPACITY = 8_000, 24_000
+BEFORE, COMPUTE, UPLOAD = fs.devices.BEFORE, fs.devices.COMPUTE, fs.devices.UPLOAD
+COUNTS = ("selected", "arrived", "dropped", "late", "uplink_bits", "downlink_bits", "wasted_bits")
+
+
+def shared_star(clients=3):
+    graph = nx.Graph()
+    graph.add_node("server", role="server")
+    graph.add_edge("relay", "server", bandwidth_bps=CAPACITY, latency_s=0.040, shared=True)
+    for c in range(clients):
+        graph.add_node(c, client=c)
+        graph.add_edge(c, "relay", bandwidth_bps=math.inf, latency_s=0.010)
+    return fs.Network(graph)
+
+
+def scenario_of(seconds, policy=None, rounds=1, **more):
+    """One local step that takes client c `seconds[c]`."""
+    devices = seconds if hasattr(seconds, "compute_s") else fs.devices.constant(seconds_per_step=seconds)
+    return fs.Scenario(
+        **{
+            "problem": fs.problems.GaussianMean.synthetic(3, dim=BITS // 64, samples=2, seed=1),
+            "algorithm": fs.algorithms.FALD(step_size=1e-6, local_steps=1),
+            "network": shared_star(),
+            "devices": devices,
+            "participation": policy or fs.participation.full(),
+            "budget": fs.Budget(rounds=rounds),
+            "record": fs.Record(events=True),
+        }
+        | more
+    )
+
+
+def assert_rounds(result, *expected):
+    """Each expected row: opened and closed in seconds, then the counts in the order of COUNTS."""
+    assert len(result.rounds) == len(expected)
+    for (_, row), (opened, closed, *counts) in zip(result.rounds.iterrows(), expected, strict=True):
+        assert row["opened_s"] == pytest.approx(opened, abs=1e-6)
+        assert row["closed_s"] == pytest.approx(closed, abs=1e-6)
+        assert [int(row[name]) for name in COUNTS] == counts
+
+
+def times(result, event, round=1):
+    """{client: when} of one kind of event in one round."""
+    rows = result.events[(result.events["event"] == event) & (result.events["round"] == round)]
+    return {int(c): t for c, t in zip(rows["client"], rows["time_s"], strict=True)}
+
+
+class Scripted:
+    """Somebody's own devices: seconds per visit, and who drops out of the visits that begin at a given time."""
+
+    def __init__(self, seconds, drops):
+        self.seconds, self.drops = np.asarray(seconds, float), drops
+
+    def compute_s(self, clients, work, now_s, rng):
+        return work * self.seconds[clients]
+
+    def drop(self, clients, now_s, rng):
+        fates = [self.drops.get((float(t), int(c)), (0, 0.0)) for t, c in zip(now_s, clients, strict=True)]
+        return np.array([f[0] for f in fates], np.int8), np.array([f[1] for f in fates])
+
+
+# --- Synchronous rounds ---------------------------------------------------------------------------------
+
+
+def test_a_straggler_holds_up_the_round():
+    # Down: three flows from 0.05 on, 8,000 bit/s each, over at 1.05.
+    # Clients 0 and 1 compute 1 s until 2.05, send from 2.10 at 12,000 bit/s each: 2.10 + 2/3 = 2.766667.
+    # Client 2 computes 5 s until 6.05, sends alone from 6.10: 6.10 + 1/3 = 6.433333.
+    # Round 2 is the same, 6.433333 s later.
+    result = fs.run(scenario_of([1.0, 1.0, 5.0], rounds=2))
+    assert_rounds(
+        result,
+        (0.0, 6.433333, 3, 3, 0, 0, 24_000, 24_000, 0),
+        (6.433333, 12.866667, 3, 3, 0, 0, 24_000, 24_000, 0),
+    )
+    assert times(result, "download") == pytest.approx({0: 1.05, 1: 1.05, 2: 1.05}, abs=1e-6)
+    assert times(result, "compute") == pytest.approx({0: 2.05, 1: 2.05, 2: 6.05}, abs=1e-6)
+    assert times(result, "upload") == pytest.approx({0: 2.766667, 1: 2.766667, 2: 6.433333}, abs=1e-6)
+
+
+def test_a_deadline_calls_off_uploads_that_are_under_way():
+    # At 2.5 clients 0 and 1 have sent (2.5 - 2.10) * 12,000 = 4,800 bits each, for nothing; client 2 still computes.
+    result = fs.run(scenario_of([1.0, 1.0, 5.0], fs.participation.deadline(2.5)))
+    assert_rounds(result, (0.0, 2.5, 3, 0, 0, 3, 9_600, 24_000, 9_600))
+
+
+def test_a_deadline_waits_for_nobody_and_the_next_round_starts_clean():
+    # At 3.0 clients 0 and 1 have arrived (2.766667) and client 2 is called off while it computes: nothing is left
+    # on the link, so round 2 is round 1 again, 3 s later. It closes at 6.0, before client 2's 6.433333 would be.
+    result = fs.run(scenario_of([1.0, 1.0, 5.0], fs.participation.deadline(3.0), rounds=2))
+    assert_rounds(
+        result,
+        (0.0, 3.0, 3, 2, 0, 1, 16_000, 24_000, 0),
+        (3.0, 6.0, 3, 2, 0, 1, 16_000, 24_000, 0),
+    )
+
+
+def test_a_deadline_is_not_waited_for_when_all_have_answered():
+    result = fs.run(scenario_of([1.0, 1.0, 5.0], fs.participation.deadline(100.0)))
+    assert_rounds(result, (0.0, 6.433333, 3, 3, 0, 0, 24_000, 24_000, 0))
+
+
+def test_the_first_two_replies_close_the_round():
+    # Client 0 sends from 2.10, client 1 (0.2 s slower) from 2.30. Alone until then client 0 sends 4,800 bits; its
+    # other 3,200 go at 12,000 bit/s: 2.30 + 0.266667 = 2.566667. Client 1 has sent 3,200 by then and has 4,800 left,
+    # alone again: 2.566667 + 0.2 = 2.766667. Client 2 is called off while it computes.
+    result = fs.run(scenario_of([1.0, 1.2, 5.0], fs.participation.first(2)))
+    assert_rounds(result, (0.0, 2.766667, 3, 2, 0, 1, 16_000, 24_000, 0))
+    assert times(result, "upload") == pytest.approx({0: 2.566667, 1: 2.766667}, abs=1e-6)
+    assert times(result, "late") == pytest.approx({2: 2.766667}, abs=1e-6)
+
+
+def test_of_two_replies_at_the_same_instant_the_first_one_counts():
+    # Clients 0 and 1 arrive together at 2.766667. One of them is first; the other has sent all its bits for nothing.
+    result = fs.run(scenario_of([1.0, 1.0, 5.0], fs.participation.first(1), replicas=40))
+    for replica in range(40):
+        row = result.rounds.iloc[replica]
+        assert row["closed_s"] == pytest.approx(2.766667, abs=1e-6)
+        assert [int(row[name]) for name in COUNTS] == [3, 1, 0, 2, 16_000, 24_000, 8_000]
+    arrived = result.clients["arrived"].tolist()
+    assert arrived[2] == 0
+    assert 8 <= arrived[0] <= 32  # 20 +- 3.2: a fair draw, not the lower number
+
+
+def test_dropouts_in_every_phase():
+    # Client 0 is lost before it starts: nothing is downloaded to it, though the server has sent its copy.
+    # Down: two flows from 0.05, 12,000 bit/s each, over at 0.716667.
+    # Client 1 is lost half way through its 1 s of computing: at 1.216667.
+    # Client 2 breaks off its upload at floor(0.25 * 8,000) = 2,000 bits: computed at 0.716667 + 2 = 2.716667, sending
+    # from 2.766667 alone, 2,000 / 24,000 = 0.083333 s: the server hears of it at 2.85, nothing is outstanding.
+    devices = Scripted([1.0, 1.0, 2.0], {(0.0, 0): (BEFORE, 0.3), (0.0, 1): (COMPUTE, 0.5), (0.0, 2): (UPLOAD, 0.25)})
+    result = fs.run(scenario_of(devices))
+    assert_rounds(result, (0.0, 2.85, 3, 0, 3, 0, 2_000, 24_000, 2_000))
+    assert times(result, "drop") == pytest.approx({0: 0.0, 1: 1.216667, 2: 2.85}, abs=1e-6)
+    assert result.samples[0].tolist() == np.zeros((1, 125)).tolist()  # nobody arrived: theta is kept
+
+
+def test_a_dropout_frees_the_link_for_the_others():
+    # Clients 0 and 1 send from 2.10 at 12,000 bit/s. Client 1's 2,000 bits are out at 2.10 + 1/6 = 2.266667; client 0
+    # has 6,000 left then, alone: 2.266667 + 0.25 = 2.516667. Client 2 as ever: 6.433333.
+    devices = Scripted([1.0, 1.0, 5.0], {(0.0, 1): (UPLOAD, 0.25)})
+    result = fs.run(scenario_of(devices))
+    assert_rounds(result, (0.0, 6.433333, 3, 2, 1, 0, 18_000, 24_000, 2_000))
+    assert times(result, "upload") == pytest.approx({0: 2.516667, 2: 6.433333}, abs=1e-6)
+
+
+def test_a_client_that_would_break_off_after_the_close_is_late():
+    # Client 1 would break off at 4,000 bits, 2.10 + 1/3 = 2.433333, but the deadline is at 2.3: both have sent 2,400.
+    devices = Scripted([1.0, 1.0, 5.0], {(0.0, 1): (UPLOAD, 0.5)})
+    result = fs.run(scenario_of(devices, fs.participation.deadline(2.3)))
+    assert_rounds(result, (0.0, 2.3, 3, 0, 0, 3, 4_800, 24_000, 4_800))
+
+
+# --- Who is on ------------------------------------------------------------------------------------------
+
+
+def on_during(*intervals):
+    """Availability from one list of (start, end) per client."""
+    flat = [pair for own in intervals for pair in own]
+    offsets = np.cumsum([0, *(len(own) for own in intervals)])
+    return fs.devices.intervals([s for s, _ in flat], [e for _, e in flat], offsets)
+
+
+def test_going_offline_in_the_middle_of_an_upload_loses_the_visit():
+    # Client 1 goes off at 2.3, having sent (2.3 - 2.10) * 12,000 = 2,400 bits. Client 0 has 5,600 left, alone:
+    # 2.3 + 0.233333 = 2.533333. Client 2 is off all along and not asked: two downloads, over at 0.716667? No: two
+    # flows of 12,000 bit/s from 0.05 are over at 0.05 + 2/3 = 0.716667, so everything above is 1/3 s earlier:
+    # sending from 0.716667 + 1 + 0.05 = 1.766667; off at 2.3: (2.3 - 1.766667) * 12,000 = 6,400 bits; client 0 has
+    # 1,600 left, alone: 2.3 + 0.066667 = 2.366667.
+    # Round 2: only client 0 is on. Alone: 2.366667 + 0.05 + 1/3 + 1 + 0.05 + 1/3 = 4.133333.
+    availability = on_during([(0.0, 100.0)], [(0.0, 2.3), (50.0, 60.0)], [(200.0, 300.0)])
+    devices = fs.devices.constant(seconds_per_step=[1.0, 1.0, 5.0], availability=availability)
+    result = fs.run(scenario_of(devices, rounds=2))
+    assert_rounds(
+        result,
+        (0.0, 2.366667, 2, 1, 1, 0, 14_400, 16_000, 6_400),
+        (2.366667, 4.133333, 1, 1, 0, 0, 8_000, 8_000, 0),
+    )
+    assert times(result, "drop") == pytest.approx({1: 2.3}, abs=1e-6)
+
+
+def test_the_clock_jumps_to_when_somebody_is_there():
+    # Nobody until 7.0; then client 2 alone: 7.0 + 0.05 + 1/3 + 5 + 0.05 + 1/3 = 12.766667. It goes off at 13.0 for
+    # good, but first round 2 opens at 12.766667: its download would be over at 13.15, so it is lost at 13.0.
+    # From then on there is no one: the run stops.
+    devices = fs.devices.constant(seconds_per_step=[1.0, 1.0, 5.0], availability=on_during([], [], [(7.0, 13.0)]))
+    result = fs.run(scenario_of(devices, rounds=5))
+    assert_rounds(
+        result,
+        (7.0, 12.766667, 1, 1, 0, 0, 8_000, 8_000, 0),
+        (12.766667, 13.0, 1, 0, 1, 0, 0, 8_000, 0),
+    )
+    assert result.stopped_by == ("no clients",)
+
+
+# --- Who receives the broadcast -------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Only:
+    """A policy of one's own."""
+
+    who: tuple[int, ...]
+
+    def select(self, view, rng):
+        return list(self.who)
+
+    def close(self, view):
+        return math.inf
+
+
+def test_copies_to_those_who_were_not_selected_are_charged_and_contend():
+    # Three copies share the link: client 0 has its own at 1.05, computes until 2.05, sends alone: 2.10 + 1/3.
+    result = fs.run(scenario_of([1.0, 1.0, 5.0], Only((0,)), reach="all"))
+    assert_rounds(result, (0.0, 2.433333, 1, 1, 0, 0, 8_000, 24_000, 0))
+    # Without them: 0.05 + 1/3 + 1 + 0.05 + 1/3 = 1.766667.
+    result = fs.run(scenario_of([1.0, 1.0, 5.0], Only((0,))))
+    assert_rounds(result, (0.0, 1.766667, 1, 1, 0, 0, 8_000, 8_000, 0))
+
+
+def test_the_round_does_not_wait_for_copies_to_others_but_the_next_one_meets_them():
+    # Without computing, client 0 has its copy at 1.05 (three flows) and, all downloads over, sends 1.10 to 1.433333.
+    # With a link of 16,000 bit/s to client 2 alone things would differ; here nothing is left over at the close.
+    # A client with half the copy time: client 0 is nearer (its links 5 ms instead of 50 ms), so it downloads alone from
+    # 0.005 to 0.05 (1,080 bits), then shares with two copies that begin at 0.05: 6,920 bits left at 8,000 bit/s, 0.865 s,
+    # over at 0.915. The copies have 1,080 left each then. Client 0 computes nothing and sends from 0.92 on: until then the
+    # two copies have 12,000 bit/s for 0.005 s, 60 bits each, so 1,020 are left each. Three share 8,000 bit/s each: the
+    # copies are over at 0.92 + 0.1275 = 1.0475, client 0 has 6,980 left, alone: 1.0475 + 0.290833 = 1.338333.
+    graph = nx.Graph()
+    graph.add_node("server", role="server")
+    graph.add_edge("relay", "server", bandwidth_bps=CAPACITY, latency_s=0.0, shared=True)
+    for c, latency in enumerate((0.005, 0.05, 0.05)):
+        graph.add_node(c, client=c)
+        graph.add_edge(c, "relay", bandwidth_bps=math.inf, latency_s=latency)
+    scenario = scenario_of([0.0, 0.0, 0.0], Only((0,)), reach="all", network=fs.Network(graph))
+    assert_rounds(fs.run(scenario), (0.0, 1.338333, 1, 1, 0, 0, 8_000, 24_000, 0))
+
+
+# --- Loss, and links in a row -----------------------------------------------------------------------------
+
+
+def test_loss_lengthens_transfers_but_not_the_count():
+    # 20 % loss: 8,000 bits are sent as 10,000. Down at 20,000 bit/s: 0.5 s; up at 5,000 bit/s: 2 s.
+    # 0.1 + 0.5 + 1.0 + 0.1 + 2.0 = 3.7. A deadline at 2.7 finds (2.7 - 1.7) * 5,000 * 0.8 = 4,000 bits sent.
+    network = fs.topologies.star(3, uplink_bps=5_000, downlink_bps=20_000, latency_s=0.1, loss=0.2)
+    assert_rounds(
+        fs.run(scenario_of([1.0] * 3, network=network)), (0.0, 3.7, 3, 3, 0, 0, 24_000, 24_000, 0)
+    )
+    assert_rounds(
+        fs.run(scenario_of([1.0] * 3, fs.participation.deadline(2.7), network=network)),
+        (0.0, 2.7, 3, 0, 0, 3, 12_000, 24_000, 12_000),
+    )
+
+
+def test_a_route_takes_its_slowest_link():
+    # server - edge at 40,000 bit/s both ways (not shared), edge - clients at 8,000 and 16,000 and 64,000 bit/s.
+    # Max-min of 40,000 among caps 8,000, 16,000 and 64,000: 8,000, 16,000 and the rest, 16,000.
+    # Down from 0.2 on: client 0 takes 1 s, over at 1.2; clients 1 and 2 take 0.5 s, over at 0.7.
+    # They compute 1 s each: uploads begin at 1.2 + 1 + 0.2 = 2.4, and 0.7 + 1 + 0.2 = 1.9 for 1 and 2.
+    # Clients 1 and 2 alone: 1 has 16,000, client 2 the other 24,000: over at 1.9 + 1/3 = 2.233333; client 1 at 2.4.
+    # Client 0 from 2.4: 1 s, over at 3.4.
+    graph = nx.Graph()
+    graph.add_node("server", role="server")
+    graph.add_edge("edge", "server", bandwidth_bps=40_000, latency_s=0.15)
+    for c, bandwidth in enumerate((8_000, 16_000, 64_000)):
+        graph.add_node(c, client=c)
+        graph.add_edge(c, "edge", bandwidth_bps=bandwidth, latency_s=0.05)
+    result = fs.run(scenario_of([1.0] * 3, network=fs.Network(graph)))
+    assert_rounds(result, (0.0, 3.4, 3, 3, 0, 0, 24_000, 24_000, 0))
+    assert times(result, "download") == pytest.approx({0: 1.2, 1: 0.7, 2: 0.7}, abs=1e-6)
+    assert times(result, "upload") == pytest.approx({0: 3.4, 1: 2.4, 2: 2.233333}, abs=1e-6)
+
+
+# --- Asynchronous rounds ----------------------------------------------------------------------------------
+
+
+def test_a_buffer_of_two_on_the_shared_link():
+    # All start from version 0: three downloads, over at 1.05. Clients compute 1.0, 1.6 and 6.0 s.
+    # Client 0 sends from 2.10 alone: arrives 2.433333, and starts again from version 0.
+    #   Its download begins 2.483333, alone until client 1 sends from 2.70: 5,200 bits; the other 2,800 at 12,000 bit/s:
+    #   over at 2.933333. Client 1 has sent 2,800 then, 5,200 left, alone: arrives 2.933333 + 0.216667 = 3.15.
+    # Fold 1 at 3.15: replies of 0 and 1, nobody stale. Started so far: 0, 1, 2, and 0 again.
+    # Client 1 starts from version 1: download 3.20 to 3.533333, computes to 5.133333, sends from 5.183333.
+    # Client 0 (version 0) computes from 2.933333 to 3.933333, sends 3.983333 to 4.316667: arrives, one version old.
+    #   It starts from version 1: download 4.366667 to 4.70, computes to 5.70, sends from 5.75.
+    # Client 1 sends alone from 5.183333: arrives 5.516667.
+    # Fold 2 at 5.516667: replies of 0 (staleness 1) and 1 (0). Started: 1 and 0.
+    # Client 1 starts from version 2: download from 5.566667, alone until 5.75: 4,400 bits; 3,600 at 12,000 bit/s: 6.05.
+    #   Client 0 has sent 3,600 then, 4,400 left, alone: arrives 6.05 + 0.183333 = 6.233333 (staleness 1).
+    #   It starts again; client 1 computes until 7.65.
+    # Client 2 has computed at 1.05 + 6.0 = 7.05 and sends alone (client 0 downloads 6.283333 to 6.616667, computes
+    #   until 7.616667) from 7.10: arrives 7.433333, from version 0.
+    # Fold 3 at 7.433333: replies of 0 (staleness 1) and 2 (2). Started: 1 and 0.
+    seen = []
+
+    def discount(staleness):
+        seen.append(staleness)
+        return 1.0
+
+    result = fs.run(scenario_of([1.0, 1.6, 6.0], fs.participation.buffered(2, discount=discount), rounds=3))
+    assert_rounds(
+        result,
+        (0.0, 3.15, 4, 2, 0, 0, 16_000, 32_000, 0),
+        (3.15, 5.516667, 2, 2, 0, 0, 16_000, 16_000, 0),
+        (5.516667, 7.433333, 2, 2, 0, 0, 16_000, 16_000, 0),
+    )
+    assert seen == [0, 0, 1, 0, 1, 2]
+    assert times(result, "upload", round=3) == pytest.approx({0: 6.233333, 2: 7.433333}, abs=1e-6)
+
+
+def test_a_buffer_of_two_with_a_dropout():
+    # As above, but client 1's first upload breaks off at 2,000 bits: it began at 2.70 beside client 0's download, of which
+    # 2,800 bits are left, both at 12,000 bit/s: lost at 2.70 + 1/6 = 2.866667. Client 0's download has 800 left, alone:
+    # over at 2.9; it computes until 3.9, sends from 3.95.
+    # Client 1 starts again from version 0 at 2.866667: download from 2.916667 alone, over at 3.25; computes until 4.85.
+    # Client 0 arrives at 3.95 + 1/3 = 4.283333: with its first reply (2.433333) the buffer is full.
+    devices = Scripted([1.0, 1.6, 6.0], {(0.0, 1): (UPLOAD, 0.25)})
+    result = fs.run(scenario_of(devices, fs.participation.buffered(2)))
+    assert_rounds(result, (0.0, 4.283333, 5, 2, 1, 0, 18_000, 40_000, 2_000))
+    assert times(result, "drop") == pytest.approx({1: 2.866667}, abs=1e-6)
+
+
+# --- Golden timestamps of the shipped scenarios -------------------------------------------------------------
+
+
+GOLDEN = Path(__file__).parent / "golden"
