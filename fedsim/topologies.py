@@ -1,6 +1,6 @@
 """Networks by name, so that nobody has to draw a star. Every number is one for all, or one per client.
 
-`star` keeps columns instead of a graph, so that a million clients cost a few megabytes; the others draw the graph
+`star` keeps columns instead of a graph, so that a million clients cost a few megabytes; the others draw a graph
 and hand it to `Network`. A client's node is called "client3", an edge server's "edge0", the server's "server".
 """
 

@@ -63,20 +63,19 @@ def network(chance, clients):
         )  # fmt: skip
     if kind == 2:
         return fs.topologies.tree(
-            clients, chance.spoilt(chance.of(1, 2, clients)), uplink_bps=chance.spoilt(1e4),
+            clients, chance.spoilt(chance.of(1, clients)), uplink_bps=chance.spoilt(1e4),
             edge_uplink_bps=chance.spoilt(5e3), latency_s=chance.spoilt(0.1),
         )  # fmt: skip
     if kind == 3:
         return fs.topologies.multiple_access(clients, chance.spoilt(1e4), chance.spoilt(0.1), chance.spoilt(0.1))
     if kind == 4:
         return fs.topologies.ring(clients, chance.column(lambda: 1e4, clients), chance.spoilt(0.1))
-    return fs.Network(chance.spoilt(graph(chance, clients), 10))
+    return fs.Network(chance.spoilt(graph(chance, clients), 40))
 
 
 def graph(chance, clients):
     """Something like a network: edges at random, roles and attributes nearly right."""
-    kind = chance.of(nx.Graph, nx.DiGraph, nx.Graph, nx.DiGraph, nx.Graph, nx.MultiGraph)
-    out = kind()
+    out = chance.of(nx.Graph, nx.DiGraph)() if not chance.one_in(20) else nx.MultiGraph()
     nodes = ["server", *range(clients), *(f"relay{i}" for i in range(chance.rng.integers(4)))]
     out.add_nodes_from(nodes)
     if not chance.one_in(20):
@@ -146,8 +145,10 @@ def dropout(chance):
         return chance.spoilt(0.0)
     if kind == 2:
         return chance.of(0.3, 0.99, 1.0)
-    phases = {chance.of("before", "compute", "upload"): chance.of(0.3, 1.0), chance.of("before", "upload"): 0.5}
-    return chance.spoilt(phases, 10)
+    if kind == 3:
+        return {chance.of("before", "compute", "upload"): 1.0}
+    phases = {chance.of("before", "compute", "upload"): 0.3, chance.of("before", "upload"): chance.of(0.5, 0.5, 0.9)}
+    return chance.spoilt(phases, 20)
 
 
 def devices(chance, clients):
@@ -156,11 +157,12 @@ def devices(chance, clients):
         return None
     if kind == 1:
         return Absurd(chance)
-    slowdown = chance.of(None, fs.devices.pareto_slowdown(0.1), fs.devices.lognormal_slowdown(40.0), chance.spoilt(None, 5))
+    slowdown = chance.of(None, fs.devices.pareto_slowdown(0.1), fs.devices.lognormal_slowdown(40.0), chance.spoilt(None, 9))
     if kind == 2:
         return fs.devices.lognormal(chance.spoilt(0.1), chance.spoilt(1.0), dropout(chance), slowdown, availability(chance, clients))
     if kind == 3:
-        frame = {"seconds_per_step": chance.column(lambda: chance.of(0.0, 0.2, 3.0), clients), "dropout": [0.1] * clients}
+        seconds = [chance.spoilt(chance.of(0.0, 0.2, 3.0)) for _ in range(clients + chance.one_in(30))]
+        frame = {"seconds_per_step": seconds, "dropout": [0.1] * clients}
         return fs.devices.table(frame, slowdown, availability=availability(chance, clients))
     seconds = chance.column(lambda: chance.of(0.0, 0.2, 1e12), clients)
     return fs.devices.constant(seconds, slowdown, dropout(chance), availability(chance, clients), latency_s=chance.spoilt(0.0))
@@ -202,7 +204,7 @@ def policy(chance, clients):
     if kind == 3:
         return fs.participation.bernoulli(chance.column(lambda: chance.of(1e-6, 0.5, 1.0), clients))
     if kind == 4:
-        return fs.participation.first(chance.spoilt(some, 10), of=chance.of(None, some, clients + 1))
+        return fs.participation.first(chance.spoilt(some, 10), of=chance.of(None, clients, clients + chance.one_in(10)))
     if kind == 5:
         return fs.participation.deadline(chance.of(1e-12, 0.3, 5.0, chance.spoilt(1.0, 3)), of=chance.of(None, some))
     if kind == 6:
@@ -219,7 +221,7 @@ def budget(chance):
     if chance.one_in(4):
         limits = chance.of(
             {"seconds": 2.0}, {"uplink_bits": 2000}, {"downlink_bits": 2000}, {"total_bits": 3000},
-            {"seconds": 2.0, "uplink_bits": 2000}, {},
+            {"seconds": 2.0, "uplink_bits": 2000}, chance.of({}, {"seconds": 1.0}),
         )  # fmt: skip
         return fs.Budget(**limits)
     more = {name: chance.spoilt(chance.of(None, 1000.0, 5.0)) for name in ("uplink_bits", "total_bits", "seconds")}
@@ -237,10 +239,11 @@ def build(case):
         problem = fs.problems.Payload(chance.spoilt(clients, 30), chance.spoilt(3, 30))
     algorithm = chance.of(
         fs.algorithms.FALD(step_size=1e-3, local_steps=2),
-        FedPAQ(step_size=1e-2, codec=fs.codecs.Elias(4)),
+        FedPAQ(step_size=1e-2, codec=fs.codecs.QSGD(4) if how == "skip" and not chance.one_in(5) else fs.codecs.Elias(4)),
         FedPAQ(step_size=1e-2, codec=fs.codecs.QSGD(4)),
         fs.algorithms.FALD(step_size=1e9, local_steps=50) if chance.one_in(5) else fs.algorithms.FALD(step_size=1e-3),
     )
+    replicas = chance.of(1, 2, range(3, 5))
     scenario = fs.Scenario(
         problem=chance.spoilt(problem, 60),
         algorithm=chance.spoilt(algorithm, 60),
@@ -248,11 +251,11 @@ def build(case):
         network=network(chance, clients + chance.one_in(40)),
         devices=chance.spoilt(devices(chance, clients), 60),
         participation=policy(chance, clients),
-        replicas=chance.spoilt(chance.of(1, 2, range(3, 5)), 30),
-        seed=chance.spoilt(int(chance.rng.integers(2**32)), 30),
-        initial=chance.spoilt(None, 30),
-        dtype=chance.spoilt(chance.of("float64", "float32"), 60),
-        metrics=chance.of((), ("w2",)) if how == "run" else (),
+        replicas=chance.spoilt(replicas),
+        seed=chance.spoilt(int(chance.rng.integers(2**32))),
+        initial=chance.spoilt(None),
+        dtype=chance.spoilt(chance.of("float64", "float32")),
+        metrics=chance.of((), ("w2",)) if how == "run" and (replicas != 1 or chance.one_in(10)) else (),
         evaluate_every=chance.spoilt(1, 60),
         record=fs.Record(events=chance.one_in(3), rounds_every=chance.spoilt(1, 60)),
         reach=chance.of(None, "selected", "all", chance.spoilt(None, 10)),

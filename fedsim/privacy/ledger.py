@@ -40,27 +40,29 @@ class Ledger:
             )
         self.visits = np.zeros(shape, np.int64)  # pages come on use
         self._most = np.zeros((replicas, mechanism.kinds), np.int64)
-        self._rdp = None if mechanism.constant else np.zeros((*shape, len(ORDERS)))
+        self._rdp: Array | None = None if mechanism.constant else np.zeros((*shape, len(ORDERS)))
         self._worst = np.zeros(replicas)
 
     def add(self, replica: Array, client: Array, round: Any) -> None:
         """Enter uploads that began: replicas (m,) by position, clients (m,), the round they started from."""
         if not len(client):
             return
-        np.add.at(self.visits, (replica, client), 1)
-        kind = self.mechanism.kind[client]
+        kinds, many = self.mechanism.kind, self.mechanism.clients
+        replicas, clients, times = _pairs(replica, client, many)
+        self.visits[replicas, clients] += times
         if self._rdp is None:
-            np.maximum.at(self._most, (replica, kind), self.visits[replica, client])
-            replica, kind = _pairs(replica, kind, self.mechanism.kinds)
-            rdp = self._most[replica, kind, None] * self.mechanism.rdp(kind, 0)
+            kind = kinds[clients]
+            np.maximum.at(self._most, (replicas, kind), self.visits[replicas, clients])
+            replicas, kind, _ = _pairs(replicas, kind, self.mechanism.kinds)
+            rdp = self._most[replicas, kind, None] * self.mechanism.rdp(kind, 0)
         else:
             started = np.broadcast_to(np.asarray(round), client.shape)
             for number in np.unique(started):
                 own = started == number
-                np.add.at(self._rdp, (replica[own], client[own]), self.mechanism.rdp(kind[own], int(number)))
-            replica, client = _pairs(replica, client, self.mechanism.clients)
-            rdp = self._rdp[replica, client]
-        np.maximum.at(self._worst, replica, to_epsilon(rdp, self.delta))
+                r, c, n = _pairs(replica[own], client[own], many)
+                self._rdp[r, c] += n[:, None] * self.mechanism.rdp(kinds[c], int(number))
+            rdp = self._rdp[replicas, clients]
+        np.maximum.at(self._worst, replicas, to_epsilon(rdp, self.delta))
 
     def epsilon(self) -> Array:
         """The worst client's epsilon so far, (replicas,)."""
@@ -77,7 +79,7 @@ class Ledger:
         self._rdp = state.get("rdp")
 
 
-def _pairs(replica: Array, other: Array, many: int) -> tuple[Array, Array]:
-    """The different pairs, sorted."""
-    first, second = np.divmod(np.unique(replica * many + other), many)
-    return first, second
+def _pairs(first: Array, second: Array, many: int) -> tuple[Array, Array, Array]:
+    """The different pairs, sorted, and how often each occurs; `second` is below `many`."""
+    pairs, times = np.unique(first * many + second, return_counts=True)
+    return pairs // many, pairs % many, times

@@ -4,11 +4,14 @@ Order by order the Renyi divergences of successive mechanisms add up, however th
 the earlier ones gave away; in the end they are changed into an epsilon at a given delta. Neighbouring data
 sets differ by one substituted row. The divergence of a Gaussian mechanism on a subset drawn without
 replacement is `dp_accounting`'s (Wang, Balle and Kasiviswanathan, AISTATS 2019, theorem 27), or that of the
-mechanism without any subsampling where this is smaller: not looking at a row cannot tell more about it.
+mechanism without any subsampling where this is smaller: not looking at a row cannot tell more about it. The
+bound is not the last word: of a minibatch that is scaled up to the whole, as in the samplers, it makes about
+twice the epsilon of the full gradient under the same noise.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -110,8 +113,8 @@ def to_epsilon(rdp: Array, delta: float) -> Array:
     Canonne, Kamath and Steinke (NeurIPS 2020), proposition 12, as in `dp_accounting`; and 0 where already the
     total variation is at most delta, by the inequality of Bretagnolle and Huber.
     """
-    bound = rdp + np.log1p(-1 / ORDERS) - np.log(delta * ORDERS) / (ORDERS - 1)
-    bound = np.where(delta**2 + np.expm1(-rdp) > 0, 0.0, bound)
+    bound = rdp + (np.log1p(-1 / ORDERS) - np.log(delta * ORDERS) / (ORDERS - 1))
+    bound[rdp < (-math.log1p(-(delta**2)) if delta < 1 else math.inf)] = 0.0
     return np.asarray(np.maximum(bound.min(axis=-1), 0.0))
 
 

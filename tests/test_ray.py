@@ -1,0 +1,267 @@
+"""The same scenario on client hosts gives the same bits, whatever happens to the hosts."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedsim as fs
+from fedsim.errors import ClientFailed, InvalidInput, RuntimeFailed
+from fedsim.runtime.ray import Ray
+
+ray = pytest.importorskip("ray")
+CLIENTS = 6
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """One Ray for the whole file: starting it is what takes time."""
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    ray.init(num_cpus=16, include_dashboard=False, log_to_driver=False, logging_level="ERROR", _node_ip_address="127.0.0.1")
+    yield
+    ray.shutdown()
+
+
+def scenario(policy=None, algorithm=None, rounds=8, **more):
+    return fs.Scenario(
+        problem=fs.problems.GaussianMean.synthetic(CLIENTS, 2, 4.0, 20, seed=1),
+        algorithm=algorithm or fs.algorithms.FALD(step_size=1e-3, local_steps=2),
+        budget=fs.Budget(rounds=rounds),
+        participation=policy or fs.participation.full(),
+        network=fs.topologies.star(CLIENTS, np.arange(1, CLIENTS + 1) * 1e5, 1e6, np.arange(CLIENTS) * 1e-3),
+        devices=fs.devices.constant(1e-2, dropout=np.linspace(0, 0.3, CLIENTS)),
+        replicas=2,
+        seed=3,
+        **more,
+    )
+
+
+POLICIES = {
+    "full": fs.participation.full(),
+    "first": fs.participation.first(2, of=4),
+    "buffered": fs.participation.buffered(2),
+}
+
+
+@dataclass(frozen=True)
+class Watched(Ray):
+    """A Ray runtime that shows its session."""
+
+    seen: tuple = ()
+
+    def open(self, algorithm, setting):
+        session = super().open(algorithm, setting)
+        WATCHED.append(session)
+        return session
+
+
+WATCHED: list = []
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_hosts_give_the_bits_of_inline(cluster, policy):
+    what = scenario(POLICIES[policy], record=fs.Record(events=policy == "first"))
+    inline = fs.run(what)
+    for runtime in (Ray(hosts=1), Ray(hosts=3)):
+        assert fs.run(what, runtime=runtime).fingerprint == inline.fingerprint
+
+
+def test_an_actor_per_client_reports_its_own_client(cluster):
+    what = scenario()
+    WATCHED.clear()
+
+    def ask(progress):
+        if progress.round == 1:
+            hosts = WATCHED[0].hosts
+            answers.extend(ray.get([h.about.remote() for h in hosts]))
+
+    answers: list = []
+    result = fs.run(what, runtime=Watched(clients_per_host=1), observers=[ask])
+    assert result.fingerprint == fs.run(what).fingerprint
+    assert [a["clients"].tolist() for a in answers] == [[c] for c in range(CLIENTS)]
+    assert len({a["pid"] for a in answers}) == CLIENTS
+    for c, a in enumerate(answers):
+        assert a["uplink_bottleneck_bps"] == [(c + 1) * 1e5]
+        assert a["uplink_delay_s"] == [c * 1e-3]
+        assert a["dropout"] == [np.linspace(0, 0.3, CLIENTS)[c]]
+
+
+@pytest.mark.parametrize("policy", ["full", "buffered"])
+def test_a_killed_host_is_replaced_and_its_jobs_repeated(cluster, policy):
+    what = scenario(POLICIES[policy], rounds=12, algorithm=fs.algorithms.Scaffold(step_size=1e-2, local_steps=3))
+    WATCHED.clear()
+    killed = []
+
+    def kill(progress):
+        if progress.round in (3, 7):
+            victim = WATCHED[0].hosts[progress.round % 2]
+            pid = ray.get(victim.about.remote())["pid"]
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+
+    result = fs.run(what, runtime=Watched(hosts=2), observers=[kill])
+    assert len(set(killed)) == 2
+    assert result.fingerprint == fs.run(what).fingerprint
+
+
+def test_hosts_that_keep_dying_end_the_run_with_a_clear_error(cluster):
+    with pytest.raises(RuntimeFailed, match=r"died 5 times over round 1; .* resume"):
+        fs.run(scenario(algorithm=Suicidal(1e-3)), runtime=Ray(hosts=1))
+
+
+@dataclass(frozen=True)
+class Suicidal(fs.algorithms.FALD):
+    def client(self, job, message, memory):
+        if "raylet" in " ".join(sys.argv) or "default_worker" in " ".join(sys.argv):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().client(job, message, memory)
+
+    fused = None
+
+
+@dataclass(frozen=True)
+class Clumsy(fs.algorithms.FALD):
+    batched = False
+    fused = None
+
+    def client(self, job, message, memory):
+        if job.client == 4 and job.round == 2 and job.weight < 1:
+            raise ZeroDivisionError("my own mistake")
+        return super().client(job, message, memory)
+
+
+@pytest.mark.parametrize("runtime", [None, "ray"])
+def test_a_client_that_raises_aborts_the_run_with_its_name(cluster, runtime):
+    what = scenario(algorithm=Clumsy(1e-3))
+    with pytest.raises(ClientFailed, match=r"my own mistake .*client 4, round 3, replica \d, seed 3"):
+        fs.run(what, runtime=Ray(hosts=2) if runtime else None)
+
+
+def test_more_than_the_cluster_has_is_refused(cluster):
+    with pytest.raises(InvalidInput, match="need 60 CPUs, the cluster has 16"):
+        fs.run(scenario(), runtime=Ray(hosts=3, num_cpus_per_host=20))
+    with pytest.raises(InvalidInput, match="GPUs"):
+        fs.run(scenario(), runtime=Ray(hosts=1, num_gpus_per_host=1))
+    with pytest.raises(InvalidInput, match="one of the two"):
+        Ray(hosts=2, clients_per_host=3)
+
+
+def test_an_existing_cluster_is_left_as_it_was(cluster):
+    fs.run(scenario(), runtime=Ray(hosts=2))
+    assert ray.is_initialized()
+    for _ in range(100):
+        if ray.available_resources().get("CPU") == 16:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"the hosts still hold CPUs: {ray.available_resources()}")
+
+
+ALONE = """
+    import sys
+    sys.path.insert(0, {tests!r})
+    import test_ray as t, fedsim as fs
+    from fedsim.runtime.ray import Ray
+    import os
+    try:
+        observers = [lambda p: os.kill(os.getpid(), {signal}) if {signal} and p.round == 2 else None]
+        print(fs.run(t.scenario(), runtime=Ray(hosts=2), observers=observers).fingerprint)
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+def processes_of_ray():
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if "raylet" in line or "gcs_server" in line or line.startswith("ray::"):
+            found.add(int(folder.name))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks into /proc")
+@pytest.mark.parametrize("sent", [0, int(signal.SIGINT)])
+def test_a_ray_of_our_own_leaves_no_orphans(sent):
+    before = processes_of_ray()
+    code = textwrap.dedent(ALONE.format(tests=str(Path(__file__).parent), signal=sent))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
+    expected = "interrupted" if sent else fs.run(scenario()).fingerprint
+    assert done.stdout.split()[-1] == expected, done.stderr[-2000:]
+    for _ in range(100):
+        if processes_of_ray() <= before:
+            return
+        time.sleep(0.2)
+    raise AssertionError("processes of Ray are left behind")
+
+
+@pytest.mark.slow
+def test_two_nodes_and_a_lost_one_give_the_bits_of_inline():
+    from ray.cluster_utils import Cluster
+
+    if ray.is_initialized():
+        ray.shutdown()
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    second = nodes.add_node(num_cpus=2)
+    try:
+        what = scenario(POLICIES["buffered"], rounds=20)
+        whole = fs.run(what).fingerprint
+        assert fs.run(what, runtime=Ray(hosts=3, address=nodes.address)).fingerprint == whole
+
+        def lose(progress):
+            if progress.round == 5:
+                nodes.remove_node(second, allow_graceful=False)
+                nodes.add_node(num_cpus=2)
+
+        assert fs.run(what, runtime=Ray(hosts=3, address=nodes.address), observers=[lose]).fingerprint == whole
+    finally:
+        if ray.is_initialized():
+            ray.shutdown()
+        nodes.shutdown()
+
+
+@pytest.mark.slow
+def test_soak_of_killed_hosts(cluster_again):
+    rng = np.random.default_rng(0)
+    for trial in range(10):
+        policy = list(POLICIES)[trial % 3]
+        what = scenario(POLICIES[policy], rounds=15)
+        WATCHED.clear()
+        at = set(rng.integers(1, 14, 2).tolist())
+
+        def kill(progress, at=at):
+            if progress.round in at:
+                victim = WATCHED[-1].hosts[int(rng.integers(2))]
+                os.kill(ray.get(victim.about.remote())["pid"], signal.SIGKILL)
+
+        assert fs.run(what, runtime=Watched(hosts=2), observers=[kill]).fingerprint == fs.run(what).fingerprint
+
+
+@pytest.fixture
+def cluster_again():
+    if not ray.is_initialized():
+        ray.init(num_cpus=16, include_dashboard=False, log_to_driver=False, logging_level="ERROR", _node_ip_address="127.0.0.1")
+        yield
+        ray.shutdown()
+    else:
+        yield
+
+
+def test_runs_inside_a_running_event_loop(cluster):
+    async def both():
+        what = scenario(rounds=2)
+        return await fs.arun(what, runtime=Ray(hosts=1)), await fs.arun(what)
+
+    on_ray, inline = asyncio.run(both())
+    assert on_ray.fingerprint == inline.fingerprint
