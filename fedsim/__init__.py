@@ -20,10 +20,13 @@ _HOME = {
     "Ray": "fedsim.runtime.ray",
     "Record": "fedsim.engine.record",
     "Scenario": "fedsim.scenario",
+    "Study": "fedsim.study",
     "Target": "fedsim.budget",
     "arun": "fedsim.scenario",
-    "load": "fedsim.results",
+    "load": "fedsim.batch",
+    "replay": "fedsim.one_job",
     "run": "fedsim.scenario",
+    "sweep": "fedsim.batch",
 }
 _MODULES = (
     "algorithms", "codecs", "devices", "errors", "metrics", "network", "participation", "problems", "rng", "schedules", "testing",
@@ -34,12 +37,14 @@ __all__ = sorted([*_HOME, *_MODULES])
 
 if TYPE_CHECKING:
     from fedsim import algorithms, errors, metrics, participation, problems, rng, schedules, testing
+    from fedsim.batch import load, sweep
     from fedsim.budget import Budget, Target
     from fedsim.engine.record import Record
-    from fedsim.results import load
+    from fedsim.one_job import replay
     from fedsim.runtime.inline import Inline
     from fedsim.runtime.ray import Ray
     from fedsim.scenario import Scenario, arun, run
+    from fedsim.study import Study
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.errors import InvalidInput, is_whole
+from fedsim.errors import InvalidInput, positive, whole
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,9 @@ class Target:
     def __post_init__(self) -> None:
         if (self.above is None) == (self.below is None):
             raise InvalidInput(f"Target({self.metric!r}): give exactly one of above= and below=")
+        name, level = ("above", self.above) if self.below is None else ("below", self.below)
+        if not (isinstance(level, Real) and math.isfinite(level)):
+            raise InvalidInput(f"Target({self.metric!r}, {name}={level}): must be a finite number")
 
     def reached(self, value: Any) -> Any:
         """Whether `value` is there; NaN is not."""
@@ -44,16 +47,15 @@ class Budget:
     def __post_init__(self) -> None:
         if all(getattr(self, f.name) is None for f in fields(self)):
             raise InvalidInput("Budget(): nothing would ever stop the run; give at least rounds=")
-        if self.rounds is not None and not is_whole(self.rounds, least=1):
-            raise InvalidInput(f"Budget(rounds={self.rounds}): must be a whole number of at least 1")
+        if self.rounds is not None:
+            object.__setattr__(self, "rounds", whole("Budget(rounds={})", self.rounds))
         for name in ("uplink_bits", "downlink_bits", "total_bits", "seconds", "epsilon"):
-            value = getattr(self, name)
-            real = isinstance(value, Real) and not isinstance(value, bool)
-            if value is not None and not (real and 0 < value < math.inf):
-                raise InvalidInput(f"Budget({name}={value}): must be a positive number")
+            if getattr(self, name) is not None:
+                positive(f"Budget({name}={{}})", getattr(self, name))
         if self.target is not None and not isinstance(self.target, Target):
             raise InvalidInput(
-                f"Budget(target={self.target!r}): write fs.Target('w2', below=1e-3) or fs.Target('accuracy', above=.83)"
+                f"Budget(target={self.target!r}): write fs.Target('w2', below=1e-3) "
+                "or fs.Target('accuracy', above=.83)"
             )
 
     def crossed(self, spent: dict[str, Any]) -> list[tuple[str, Any]]:

@@ -13,14 +13,9 @@ A message is one sentence that says what is wrong, the value, and what would be 
 
 from __future__ import annotations
 
+import math
 from numbers import Real
-
-
-def is_whole(value: object, least: int = 0) -> bool:
-    """Whether a setting is a whole number of at least this: 3, NumPy's 3 or 3.0, but not True, "3", NaN or 1e300."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return False
-    return bool(least <= value <= 2**64 and value == int(value))
+from typing import Any
 
 
 class FedsimError(Exception):
@@ -49,3 +44,37 @@ class RuntimeFailed(FedsimError, RuntimeError):
 
 class CorruptData(FedsimError, ValueError):
     """Bytes that are not what they claim to be."""
+
+
+# --- Refusals that many arguments share: `where` is the argument as it was written, {} its value ------
+
+
+def is_whole(value: Any, least: int = 0) -> bool:
+    """Whether a setting is a whole number of at least this: 3, NumPy's 3, 3.0; not True, "3", NaN or 1e300."""
+    return _is_real(value) and bool(least <= value <= 2**64 and value == int(value))
+
+
+def whole(where: str, value: Any, least: int = 1, remedy: str = "") -> int:
+    """`value` as an int: `whole("Record(every={})", 0)` refuses Record(every=0)."""
+    if not is_whole(value, least):
+        remedy = remedy or f"must be a whole number of at least {least}"
+        raise InvalidInput(f"{shown(where.format(value))}: {remedy}")
+    return int(value)
+
+
+def positive(where: str, value: Any, zero: bool = False, remedy: str = "") -> float:
+    """`value` as a float, if it is a finite number above zero, or zero where that is allowed."""
+    if not (_is_real(value) and 0 <= value < math.inf and (zero or value > 0)):
+        remedy = remedy or f"must be {'zero or ' * zero}a positive number"
+        raise InvalidInput(f"{shown(where.format(value))}: {remedy}")
+    return float(value)
+
+
+def shown(value: object, longest: int = 100) -> str:
+    """A value as part of a sentence: on one line, and cut where it is long."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -1,9 +1,10 @@
 """Who takes part, and when a round closes: two small pure functions.
 
 `select(view, rng)` names the clients, `close(view)` the instant at which the round ends (inf: keep waiting). A
-policy with `batched = True` promises that its `select` also serves all replicas at once: `rng` and `view` then have
-a leading replicas axis and the ids come out as (replicas, size). `weigh` turns the replies that arrived into the
-weights of `replies.mean`; `closing` is `close` in closed form, for rounds in which nobody waits for anybody's link.
+policy with `batched = True` promises that its `select` also serves all replicas at once: `rng` and `view` then
+have a leading replicas axis and the ids come out as (replicas, size). `weigh` turns the replies that arrived
+into the weights of `replies.mean`; `closing` is `close` in closed form, for rounds in which nobody waits for a
+link.
 
 A policy of your own needs `select` and `close`; its replies are weighted by p_c renormalised over the arrived.
 """
@@ -18,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import InvalidInput, is_whole
+from fedsim.errors import InvalidInput, positive, shown, whole
 
 Array = npt.NDArray[Any]
 
@@ -68,7 +69,7 @@ class Arrived:
 
 @dataclass(frozen=True)
 class Heard:
-    """When the server hears of each visit of a round, for all replicas at once (`closing` of the batched policies)."""
+    """When the server hears of each visit of a round, for all replicas at once: what `closing` looks at."""
 
     opened_s: Array  # (replicas,)
     row: Array  # (m,) the visit's replica
@@ -91,9 +92,28 @@ class Heard:
         return rank
 
 
-def last_arrival(view: Any) -> float:
+# --- Methods that several policies share ------------------------------------------------------------
+
+
+def _ask(self: Any, view: Any, rng: Any) -> Array:
+    """So many clients, or everybody."""
+    return np.asarray(view.everybody() if self.size is None else view.sample_available(self.size))
+
+
+def _wait(self: Any, view: Any) -> float:
     """Close when nothing is outstanding."""
     return float(view.now_s) if len(view.in_flight) == 0 else math.inf
+
+
+def _all_in_time(self: Any, heard: Heard) -> tuple[Array, Array]:
+    return heard.last_s(), np.ones(len(heard.row), bool)
+
+
+def _normalised(self: Any, arrived: Arrived) -> Array:
+    return arrived.normalised(arrived.p)
+
+
+# --- The policies -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -104,11 +124,7 @@ class Full:
     def select(self, view: Any, rng: Any) -> Array:
         return np.asarray(view.everybody())
 
-    def close(self, view: Any) -> float:
-        return last_arrival(view)
-
-    def closing(self, heard: Heard) -> tuple[Array, Array]:
-        return heard.last_s(), np.ones(len(heard.row), bool)
+    close, closing = _wait, _all_in_time
 
     def weigh(self, arrived: Arrived) -> Array:
         everybody = arrived.counts == arrived.clients
@@ -120,14 +136,15 @@ class WithReplacement:
     draws: int
     batched = True
 
+    def __post_init__(self) -> None:
+        _check_counts("with_replacement", self, "draws")
+
     def select(self, view: Any, rng: Any) -> Array:
-        return np.minimum(np.searchsorted(view.cumulative, rng.uniform(self.draws)), view.clients - 1)
+        return np.asarray(
+            np.minimum(np.searchsorted(view.cumulative, rng.uniform(self.draws)), view.clients - 1)
+        )
 
-    def close(self, view: Any) -> float:
-        return last_arrival(view)
-
-    def closing(self, heard: Heard) -> tuple[Array, Array]:
-        return heard.last_s(), np.ones(len(heard.row), bool)
+    close, closing = _wait, _all_in_time
 
     def weigh(self, arrived: Arrived) -> Array:
         return arrived.normalised(arrived.multiplicity.astype(float))
@@ -139,14 +156,16 @@ class Uniform:
     weighting: str | None = None
     batched = True
 
+    def __post_init__(self) -> None:
+        _check_counts("uniform", self, "size")
+        if self.weighting not in (None, "normalised", "scaled"):
+            given = f"participation.uniform(weighting={self.weighting!r})"
+            raise InvalidInput(f"{given}: choose 'normalised' or 'scaled'")
+
     def select(self, view: Any, rng: Any) -> Array:
         return np.asarray(view.sample_available(self.size))
 
-    def close(self, view: Any) -> float:
-        return last_arrival(view)
-
-    def closing(self, heard: Heard) -> tuple[Array, Array]:
-        return heard.last_s(), np.ones(len(heard.row), bool)
+    close, closing = _wait, _all_in_time
 
     def weigh(self, arrived: Arrived) -> Array:
         if self.weighting == "scaled":
@@ -161,17 +180,20 @@ class Bernoulli:
     probability: Any
     batched = True
 
+    def __post_init__(self) -> None:
+        try:
+            p = np.asarray(self.probability, float)
+        except (TypeError, ValueError):
+            p = np.full(1, np.nan)
+        if p.ndim > 1 or p.size == 0 or not np.all((p > 0) & (p <= 1)):
+            given = shown(self.probability)
+            raise InvalidInput(f"participation.bernoulli({given}): a probability lies in (0, 1]")
+        object.__setattr__(self, "probability", float(p) if p.ndim == 0 else tuple(p.tolist()))
+
     def select(self, view: Any, rng: Any) -> Array:
-        return np.asarray(rng.uniform(view.clients) < np.asarray(self.probability)) & view.available()
+        return np.asarray((rng.uniform(view.clients) < np.asarray(self.probability)) & view.available())
 
-    def close(self, view: Any) -> float:
-        return last_arrival(view)
-
-    def closing(self, heard: Heard) -> tuple[Array, Array]:
-        return heard.last_s(), np.ones(len(heard.row), bool)
-
-    def weigh(self, arrived: Arrived) -> Array:
-        return arrived.normalised(arrived.p)
+    close, closing, weigh = _wait, _all_in_time, _normalised
 
 
 @dataclass(frozen=True)
@@ -180,8 +202,13 @@ class First:
     size: int | None = None
     batched = True
 
-    def select(self, view: Any, rng: Any) -> Array:
-        return np.asarray(view.everybody() if self.size is None else view.sample_available(self.size))
+    def __post_init__(self) -> None:
+        _check_counts("first", self, "replies", optional="size")
+        if self.size is not None and self.size < self.replies:
+            given = f"participation.first({self.replies}, of={self.size})"
+            raise InvalidInput(
+                f"{given}: cannot wait for {self.replies} of {self.size}; ask at least {self.replies}"
+            )
 
     def close(self, view: Any) -> float:
         return float(view.now_s) if len(view.arrived) >= self.replies else math.inf
@@ -193,8 +220,7 @@ class First:
         closed[heard.row[decisive]] = heard.ends_s[decisive]
         return closed, rank < self.replies
 
-    def weigh(self, arrived: Arrived) -> Array:
-        return arrived.normalised(arrived.p)
+    select, weigh = _ask, _normalised
 
 
 @dataclass(frozen=True)
@@ -203,8 +229,10 @@ class Deadline:
     size: int | None = None
     batched = True
 
-    def select(self, view: Any, rng: Any) -> Array:
-        return np.asarray(view.everybody() if self.size is None else view.sample_available(self.size))
+    def __post_init__(self) -> None:
+        remedy = "seconds must be a positive number"
+        object.__setattr__(self, "seconds", positive("participation.deadline({})", self.seconds, remedy=remedy))
+        _check_counts("deadline", self, optional="size")
 
     def close(self, view: Any) -> float:
         return float(view.opened_s + self.seconds)
@@ -213,8 +241,7 @@ class Deadline:
         closed = np.minimum(heard.last_s(), heard.opened_s + self.seconds)
         return closed, heard.ends_s <= closed[heard.row]
 
-    def weigh(self, arrived: Arrived) -> Array:
-        return arrived.normalised(arrived.p)
+    select, weigh = _ask, _normalised
 
 
 @dataclass(frozen=True)
@@ -224,14 +251,16 @@ class Buffered:
     discount: Callable[[int], float] | None = None
     asynchronous = True
 
-    def select(self, view: Any, rng: Any) -> Array:
-        return np.asarray(view.everybody() if self.size is None else view.sample_available(self.size))
+    def __post_init__(self) -> None:
+        _check_counts("buffered", self, "replies", optional="size")
+        if not (self.discount is None or callable(self.discount)):
+            given = f"participation.buffered(discount={self.discount!r})"
+            raise InvalidInput(f"{given}: give a function of the staleness, or None")
 
     def close(self, view: Any) -> float:
         return float(view.now_s) if len(view.arrived) >= self.replies else math.inf
 
-    def weigh(self, arrived: Arrived) -> Array:
-        return arrived.normalised(arrived.p)
+    select, weigh = _ask, _normalised
 
 
 def full() -> Full:
@@ -241,7 +270,7 @@ def full() -> Full:
 
 def with_replacement(draws: int) -> WithReplacement:
     """Scheme I: so many draws with probability p_c; a client drawn twice runs once and counts twice."""
-    return WithReplacement(_count("with_replacement", draws))
+    return WithReplacement(draws)
 
 
 def uniform(size: int, weighting: str | None = None) -> Uniform:
@@ -250,63 +279,54 @@ def uniform(size: int, weighting: str | None = None) -> Uniform:
     With unequal p_c say how to weigh: "normalised" (p_c over the arrived) or "scaled" (p_c N / size: unbiased,
     but the weights do not sum to one).
     """
-    if weighting not in (None, "normalised", "scaled"):
-        raise InvalidInput(f"participation.uniform(weighting={weighting!r}): choose 'normalised' or 'scaled'")
-    return Uniform(_count("uniform", size), weighting)
+    return Uniform(size, weighting)
 
 
 def bernoulli(probability: Any) -> Bernoulli:
     """Every client on its own with this probability (one number, or one per client)."""
-    try:
-        p = np.asarray(probability, float)
-    except (TypeError, ValueError):
-        p = np.full(1, np.nan)
-    if p.ndim > 1 or not np.all((p > 0) & (p <= 1)):
-        raise InvalidInput(f"participation.bernoulli({probability}): a probability lies in (0, 1]")
-    return Bernoulli(float(p) if p.ndim == 0 else tuple(p.tolist()))
+    return Bernoulli(probability)
 
 
 def first(replies: int, of: int | None = None) -> First:
     """Ask `of` clients (None: everybody), close at the first so many replies: over-selection."""
-    _count("first", replies)
-    if of is not None and _count("first", of) < replies:
-        raise InvalidInput(f"participation.first({replies}, of={of}): cannot wait for {replies} of {of}; ask at least {replies}")
     return First(replies, of)
 
 
 def deadline(seconds: float, of: int | None = None) -> Deadline:
     """Ask `of` clients (None: everybody), close after so many virtual seconds, or when all have answered."""
-    if not (isinstance(seconds, (int, float)) and seconds > 0 and math.isfinite(seconds)):
-        raise InvalidInput(f"participation.deadline({seconds}): seconds must be a positive number")
-    return Deadline(float(seconds), None if of is None else _count("deadline", of))
+    return Deadline(seconds, of)
 
 
 def buffered(replies: int, of: int | None = None, discount: Callable[[int], float] | None = None) -> Buffered:
     """Asynchronous: `of` clients (None: all) work continuously, the server folds every so many arrivals.
 
-    theta += sum_c w_c s(staleness) (beta_c - theta_{version c started from}), s = `discount`, 1 unless set. No stationary law
-    is claimed for the samplers.
+    theta += sum_c w_c s(staleness) (beta_c - theta_{version c started from}), s = `discount`, 1 unless set. No
+    stationary law is claimed for the samplers.
     """
-    return Buffered(_count("buffered", replies), None if of is None else _count("buffered", of), discount)
+    return Buffered(replies, of, discount)
 
 
 def check_size(policy: Any, clients: int) -> None:
     """Refuse a policy that asks for more clients than exist."""
     size = getattr(policy, "size", None)
     if isinstance(policy, First) and size is None and policy.replies > clients:
-        raise InvalidInput(f"participation.first({policy.replies}): only {clients} clients exist; wait for at most {clients}")
+        given = f"participation.first({policy.replies})"
+        raise InvalidInput(f"{given}: only {clients} clients exist; wait for at most {clients}")
     if size is not None and size > clients:
-        raise InvalidInput(
-            f"participation.{type(policy).__name__.lower()}({size}): only {clients} clients exist; ask for at most {clients}"
-        )
+        given = f"participation.{type(policy).__name__.lower()}({size})"
+        raise InvalidInput(f"{given}: only {clients} clients exist; ask for at most {clients}")
     p = getattr(policy, "probability", None)
     if isinstance(p, tuple) and len(p) != clients:
         raise InvalidInput(
-            f"participation.bernoulli: {len(p)} probabilities for {clients} clients; give one number or one per client"
+            f"participation.bernoulli: {len(p)} probabilities for {clients} clients; "
+            "give one number or one per client"
         )
 
 
-def _count(name: str, value: int) -> int:
-    if not is_whole(value, least=1):
-        raise InvalidInput(f"participation.{name}({value}): ask for a whole number of at least 1")
-    return int(value)
+def _check_counts(name: str, policy: Any, *counts: str, optional: str = "") -> None:
+    """Called when a policy is made, not by its factory, so that a field replaced later is checked as well."""
+    given = [*counts, optional] if optional and getattr(policy, optional) is not None else counts
+    for field in given:
+        remedy = "ask for a whole number of at least 1"
+        count = whole(f"participation.{name}({{}})", getattr(policy, field), remedy=remedy)
+        object.__setattr__(policy, field, count)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, is_whole
 
 Array = npt.NDArray[Any]
 U32, U64 = np.uint32, np.uint64
@@ -70,16 +70,24 @@ def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[Ar
 
 
 def check_seed(seed: int) -> int:
-    if int(seed) != seed or not 0 <= seed < 2**64:
-        raise InvalidInput(f"seed={seed}: a seed is a whole number from 0 to 2**64 - 1")
+    if not is_whole(seed) or seed >= 2**64:
+        raise InvalidInput(f"seed={seed!r}: a seed is a whole number from 0 to 2**64 - 1")
     return int(seed)
 
 
-def keys(
-    seed: int, stream: int, *, replica: Any = 0, client: Any = 0, round: Any = 0, visit: Any = 0
-) -> Array:
+def check_address(**columns: Any) -> None:
+    """Refuse numbers that a key has no room for: they would be taken for smaller ones."""
+    for name, value in columns.items():
+        numbers, bits = np.asarray(value), 24 if name == "visit" else 32
+        if numbers.size and not (numbers.min() >= 0 and numbers.max() < 2**bits):
+            worst = numbers.min() if numbers.min() < 0 else numbers.max()
+            raise InvalidInput(f"{name}={worst}: keys have room for 0 to 2**{bits} - 1; number {name}s so")
+
+
+def keys(seed: int, stream: int, *, replica: Any = 0, client: Any = 0, round: Any = 0, visit: Any = 0) -> Array:
     """One Philox key per broadcast row of (replica, client, round, visit), uint32 (rows, 4)."""
     seed = check_seed(seed)
+    check_address(replica=replica, client=client, round=round, visit=visit)
     purpose = np.asarray(visit, U64) << U64(8) | U64(int(stream))
     words = philox((client, round, replica, purpose), (seed & 0xFFFFFFFF, seed >> 32))
     return np.stack([np.atleast_1d(w) for w in np.broadcast_arrays(*words)], axis=-1)
@@ -105,9 +113,7 @@ def uniform(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.flo
     return unit64(w[..., 0], w[..., 1])
 
 
-def normal(
-    key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.float64, call: int = 0
-) -> Array:
+def normal(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.float64, call: int = 0) -> Array:
     """Standard normals, shape (rows, lanes).
 
     Box-Muller: a block of four words makes four float32 or two float64 normals. Normals are numbered on from
@@ -175,15 +181,15 @@ class Draws:
 
     def uniform(self, lanes: int | None = None) -> Any:
         """Uniforms in (0, 1): (rows,), or (rows, lanes)."""
-        return self._shape(self._source.uniform(self.key, lanes or 1, self._next()), lanes)
+        return self._shape(self._source.uniform(self.key, _lanes(lanes), self._next()), lanes)
 
     def normal(self, lanes: int | None = None, dtype: npt.DTypeLike = np.float64) -> Any:
         """Standard normals: (rows,), or (rows, lanes)."""
-        return self._shape(self._source.normal(self.key, lanes or 1, 0, dtype, self._next()), lanes)
+        return self._shape(self._source.normal(self.key, _lanes(lanes), 0, dtype, self._next()), lanes)
 
     def integers(self, below: Any, lanes: int | None = None) -> Any:
         """Whole numbers in [0, below): (rows,), or (rows, lanes)."""
-        return self._shape(self._source.integers(self.key, lanes or 1, below, self._next()), lanes)
+        return self._shape(self._source.integers(self.key, _lanes(lanes), below, self._next()), lanes)
 
     def choice(self, population: int, size: int) -> Any:
         """`size` different numbers of range(population): (rows, size)."""
@@ -201,6 +207,10 @@ class Draws:
         if lanes is None:
             drawn = drawn[:, 0]
         return drawn[0] if self.single else drawn
+
+
+def _lanes(lanes: int | None) -> int:
+    return 1 if lanes is None else lanes
 
 
 _THIS = sys.modules[__name__]
@@ -239,10 +249,11 @@ def _log32(x: Array) -> Array:
     e = ((bits >> np.int32(23)) - np.int32(127)).astype(f)
     m = ((bits & np.int32(0x007FFFFF)) + np.int32(0x3F3504F3)).view(f) - f(1)
     z = m * m
-    y = np.full_like(m, f(LOG32[0]))
-    for c in LOG32[1:]:
-        y = y * m + f(c)
-    y = y * m * z + e * f(-2.12194440e-4) - f(0.5) * z
+    q = z * z
+    c = [f(x) for x in LOG32]
+    near = (c[8] + c[7] * m) + (c[6] + c[5] * m) * z  # Estrin's order: half as deep as Horner's, so nobody waits
+    far = (c[4] + c[3] * m) + (c[2] + c[1] * m) * z
+    y = (near + q * (far + q * c[0])) * (m * z) + (e * f(-2.12194440e-4) - f(0.5) * z)
     return np.asarray((m + y) + e * f(0.693359375))
 
 

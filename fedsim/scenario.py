@@ -1,4 +1,4 @@
-"""Scenario: one frozen record of what is simulated; `run` and `arun` execute it and say nothing of how it is done."""
+"""Scenario: one frozen record of what is simulated; `run` and `arun` execute it and hide how it is done."""
 
 from __future__ import annotations
 
@@ -17,13 +17,23 @@ from fedsim import metrics as metric_catalogue
 from fedsim import participation as policies
 from fedsim.budget import Budget
 from fedsim.engine.record import Record
-from fedsim.errors import InvalidInput, is_whole
+from fedsim.errors import InvalidInput, is_whole, shown, whole
+from fedsim.place import Place
 from fedsim.problems import weights_of
 from fedsim.results import Result
-from fedsim.place import Place
 from fedsim.runtime.inline import Inline
 
 Array = npt.NDArray[Any]
+PARTS = {  # what each of them must offer, and the sentence about what it lacks
+    "problem": ("clients dim sizes", "a problem needs {}; see fs.problems"),
+    "algorithm": ("init broadcast work client server", "an algorithm needs {}(); see fs.algorithms"),
+    "participation": ("select close", "a policy needs {}(); see fs.participation"),
+    "network": (
+        "clients delay_s stretch bottleneck_bps contended",
+        "a network needs {}; write fs.Network(graph), or see fs.topologies",
+    ),
+    "devices": ("compute_s", "devices need {}(); see fs.devices"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +64,9 @@ class Scenario:
         for metric in self.metrics:
             metric_catalogue.resolve(metric)
         if not getattr(self.problem, "timing_only", False):
-            self.record.check(self.budget.rounds, len(self.replica_numbers), self.problem.dim, np.dtype(self.dtype).itemsize)
+            self.record.check(
+                self.budget.rounds, len(self.replica_numbers), self.problem.dim, np.dtype(self.dtype).itemsize
+            )
 
     @property
     def replica_numbers(self) -> range:
@@ -78,43 +90,44 @@ class Scenario:
     # --- Checks: each refuses one kind of mistake in one sentence ---------------------------------
 
     def _check_parts(self) -> None:
-        for name in ("clients", "dim", "sizes"):
-            if not hasattr(self.problem, name):
-                raise InvalidInput(f"problem={self.problem!r}: a problem needs {name}; see fs.problems")
-        for name in ("init", "broadcast", "work", "client", "server"):
-            if not hasattr(self.algorithm, name):
-                raise InvalidInput(f"algorithm={self.algorithm!r}: an algorithm needs {name}(); see fs.algorithms")
+        for role, (names, lacks) in PARTS.items():
+            part = getattr(self, role)
+            if part is None and role in ("network", "devices"):
+                continue
+            if isinstance(part, type):
+                kind = part.__name__
+                raise InvalidInput(f"{role}={kind} is a class; give an object of it, {role}={kind}(...)")
+            for name in names.split():
+                if not hasattr(part, name):
+                    raise InvalidInput(f"{role}={shown(repr(part))}: {lacks.format(name)}")
         if not isinstance(self.budget, Budget):
-            raise InvalidInput(f"budget={self.budget!r}: write fs.Budget(rounds=200)")
-        for name in ("select", "close"):
-            if not hasattr(self.participation, name):
-                raise InvalidInput(f"participation={self.participation!r}: a policy needs {name}(); see fs.participation")
-        if isinstance(self.metrics, str):
-            raise InvalidInput(f"metrics={self.metrics!r}: give a tuple, metrics=({self.metrics!r},)")
+            raise InvalidInput(f"budget={shown(repr(self.budget))}: write fs.Budget(rounds=200)")
+        if not isinstance(self.metrics, (tuple, list)):
+            right = f"({self.metrics!r},)" if isinstance(self.metrics, str) else "('w2', fs.metrics.ess())"
+            raise InvalidInput(f"metrics={shown(repr(self.metrics))}: give a tuple, metrics={right}")
         if not isinstance(self.record, Record):
-            raise InvalidInput(f"record={self.record!r}: write fs.Record(every=10, warmup=100)")
-        if self.devices is not None and not hasattr(self.devices, "compute_s"):
-            raise InvalidInput(f"devices={self.devices!r}: devices need compute_s(); see fs.devices")
-        if self.network is not None and not hasattr(self.network, "delay_s"):
-            raise InvalidInput(f"network={self.network!r}: write fs.Network(graph), or see fs.topologies")
+            raise InvalidInput(f"record={shown(repr(self.record))}: write fs.Record(every=10, warmup=100)")
         if hasattr(self.devices, "check"):
             self.devices.check(self.problem.clients)
         clients = getattr(self.network, "clients", None)
         if clients is not None and clients != self.problem.clients:
-            raise InvalidInput(f"the network has {clients} clients, the problem {self.problem.clients}; make them agree")
+            others = self.problem.clients
+            raise InvalidInput(f"the network has {clients} clients, the problem {others}; make them agree")
 
     def _check_numbers(self) -> None:
-        if not isinstance(self.replicas, range) and not is_whole(self.replicas):
-            raise InvalidInput(f"replicas={self.replicas!r}: a whole number, or a range of replica numbers")
+        if not isinstance(self.replicas, range):
+            remedy = "a whole number, or a range of replica numbers"
+            object.__setattr__(self, "replicas", whole("replicas={!r}", self.replicas, -(2**64), remedy))
         numbers = self.replica_numbers
         if not numbers or min(numbers[0], numbers[-1]) < 0 or max(numbers[0], numbers[-1]) >= 2**32:
-            raise InvalidInput(f"replicas={self.replicas!r}: ask for at least 1, numbered from 0 and below 2**32")
+            remedy = "ask for at least 1, numbered from 0 and below 2**32"
+            raise InvalidInput(f"replicas={self.replicas!r}: {remedy}")
         if not is_whole(self.seed) or self.seed >= 2**64:
-            raise InvalidInput(f"seed={self.seed!r}: a whole number from 0 to 2**64 - 1")
+            raise InvalidInput(f"seed={shown(repr(self.seed))}: a whole number from 0 to 2**64 - 1")
+        object.__setattr__(self, "seed", int(self.seed))
         if str(self.dtype) not in ("float32", "float64"):
             raise InvalidInput(f"dtype={self.dtype!r}: choose 'float32' or 'float64'")
-        if not is_whole(self.evaluate_every, least=1):
-            raise InvalidInput(f"evaluate_every={self.evaluate_every}: a whole number of at least 1")
+        object.__setattr__(self, "evaluate_every", whole("evaluate_every={!r}", self.evaluate_every))
         if self.reach not in (None, "selected", "all"):
             raise InvalidInput(f"reach={self.reach!r}: choose 'selected' or 'all'")
 
@@ -130,37 +143,48 @@ class Scenario:
             raise InvalidInput("initial holds a NaN or an infinity; start from finite numbers")
 
     def _check_participation(self) -> None:
-        policies.check_size(self.participation, self.problem.clients)
+        policy, clients, algorithm = self.participation, self.problem.clients, type(self.algorithm).__name__
+        policies.check_size(policy, clients)
         equal = np.ptp(weights_of(self.problem)) < 1e-12
         weighted = getattr(self.algorithm, "weighted", False)
-        if isinstance(self.participation, policies.Uniform) and not equal and weighted and not self.participation.weighting:
+        if isinstance(policy, policies.Uniform) and not equal and weighted and not policy.weighting:
             raise InvalidInput(
-                f"participation.uniform({self.participation.size}) averages with 1/{self.participation.size}, which is biased here "
+                f"participation.uniform({policy.size}) averages with 1/{policy.size}, which is biased here "
                 "because the clients' weights differ; choose weighting='normalised' or 'scaled', or with_replacement()"
             )
-        at_work = getattr(self.participation, "size", None) or self.problem.clients
-        if getattr(self.participation, "asynchronous", False) and self.participation.replies > at_work and self._remembers:
+        at_work = getattr(policy, "size", None) or clients
+        if getattr(policy, "asynchronous", False) and policy.replies > at_work and self._remembers:
             raise InvalidInput(
-                f"participation.buffered({self.participation.replies}): clients of {type(self.algorithm).__name__} remember, so each waits "
+                f"participation.buffered({policy.replies}): clients of {algorithm} remember, so each waits "
                 f"until its reply is folded, and only {at_work} are at work; ask for at most {at_work}"
             )
-        if getattr(self.participation, "discount", None) is not None and self._remembers:
+        if getattr(policy, "discount", None) is not None and self._remembers:
             raise InvalidInput(
-                f"participation.buffered(discount=...): {type(self.algorithm).__name__} adds up what its clients remember, which a discount "
-                "would falsify; leave it out"
+                f"participation.buffered(discount=...): {algorithm} adds up what its clients remember, which a "
+                "discount would falsify; leave it out"
             )
-        sizes = getattr(self.algorithm, "batch_size", None)
-        if np.ndim(sizes) == 1 and len(sizes) != self.problem.clients:
-            raise InvalidInput(f"{len(sizes)} batch sizes for {self.problem.clients} clients; give one number or one per client")
+        sizes: Any = getattr(self.algorithm, "batch_size", None)
+        if np.ndim(sizes) == 1 and len(sizes) != clients:
+            raise InvalidInput(
+                f"{len(sizes)} batch sizes for {clients} clients; give one number or one per client"
+            )
 
     def _check_budget(self) -> None:
         b = self.budget
-        if b.target is not None and not any(b.target.metric in metric_catalogue.resolve(m).columns for m in self.metrics):
-            raise InvalidInput(f"Budget(target on {b.target.metric!r}): add metrics=({b.target.metric!r},) so that it is evaluated")
+        columns = {column for m in self.metrics for column in metric_catalogue.resolve(m).columns}
+        if b.epsilon is not None and "epsilon" not in columns:
+            raise InvalidInput(
+                "Budget(epsilon=...): add metrics=(fs.privacy.spent(delta=1e-5),) so that it is accounted for"
+            )
+        if b.target is not None and b.target.metric not in columns:
+            name = b.target.metric
+            raise InvalidInput(f"Budget(target on {name!r}): add metrics=({name!r},) so that it is evaluated")
         counts_bits = any(x is not None for x in (b.uplink_bits, b.downlink_bits, b.total_bits))
         takes_time = self.network is not None or self.devices is not None
         if b.rounds is None and not counts_bits and not (takes_time and b.seconds is not None):
-            raise InvalidInput("this scenario could run for ever: rounds take no time; add rounds= to the Budget")
+            raise InvalidInput(
+                "this scenario could run for ever: rounds take no time; add rounds= to the Budget"
+            )
 
 
 def run(scenario: Scenario, **options: Any) -> Result:
@@ -180,9 +204,10 @@ async def arun(
 ) -> Result:  # fmt: skip
     """`run` for those who already have an event loop.
 
-    `out` leaves the result as a folder; `checkpoint_every` (rounds, or "60s") keeps it resumable on the way, and `resume`
-    takes it up where it was left. `compute="skip"` gives the timeline alone. Setting `stop` finishes the round, writes a
-    checkpoint and raises Interrupted. `source` says where the scenario came from, for the manifest.
+    `out` leaves the result as a folder; `checkpoint_every` (rounds, or "60s") keeps it resumable on the way,
+    and `resume` takes it up where it was left. `compute="skip"` gives the timeline alone. Setting `stop`
+    finishes the round, writes a checkpoint and raises Interrupted. `source` says where the scenario came from,
+    for the manifest.
     """
     from threadpoolctl import threadpool_limits
 
@@ -193,6 +218,8 @@ async def arun(
     if compute not in ("run", "skip"):
         raise InvalidInput(f"compute={compute!r}: 'run', or 'skip' for the timeline alone")
     runtime = runtime if runtime is not None else Inline()
+    if isinstance(runtime, type) or not hasattr(runtime, "open"):
+        raise InvalidInput(f"runtime={shown(repr(runtime))}: write fs.Inline() or fs.Ray()")
     began = time.perf_counter()
     place = Place.take(out, scenario, compute, checkpoint_every, resume, stop, source)
     if place.whole is not None:

@@ -73,6 +73,22 @@ class ScenarioFile:
         built: Scenario = settings.with_fields(scenario, rest)
         return built
 
+    def typed(self, name: str, value: Any, example: Scenario) -> Any:
+        """One setting as the value that it stands for, in a form that JSON can keep."""
+        known = {p.name: p.annotation for p in self.parameters}
+        annotation = known[name] if name in known else settings.annotation_of(example, name)
+        return settings.plain(name, settings.from_text(name, value, annotation))
+
+    def origin(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Where a scenario came from, for its folder: enough to build it again."""
+        kept = {name: settings.plain(name, value) for name, value in given.items()}
+        return {
+            "file": str(self.path),
+            "folder": str(self.path.parent.absolute()),
+            "text": self.source,
+            "settings": kept,
+        }
+
     @contextmanager
     def blamed(self, kind: type[FedsimError]) -> Iterator[None]:
         """Errors of the body get the file's own line in front; those that are not fedsim's become a `kind`."""
@@ -108,13 +124,29 @@ def load_file(file: str | Path) -> ScenarioFile:
     except OSError as error:
         raise InvalidInput(f"cannot read {path} ({error.strerror}); give a readable scenario file") from None
     try:
-        source = decode_source(raw)
+        return load_source(path, decode_source(raw))
+    except (SyntaxError, UnicodeDecodeError):
+        raise InvalidInput(f"{path} is not Python source; give a file that defines scenario()") from None
+
+
+def load_source(path: Path, source: str, folder: str | Path | None = None) -> ScenarioFile:
+    """Load the text of a scenario file, which may have changed since or be gone; `folder` is where it stood."""
+    try:
         code = compile(source, str(path), "exec", dont_inherit=True)
     except SyntaxError as error:
         raise InvalidInput(f"{path}:{error.lineno or 1}: {error.msg}") from None
     except ValueError:
         raise InvalidInput(f"{path} is not Python source; give a file that defines scenario()") from None
-    return _described(path, source, _executed(path, code))
+    return _described(path, source, _executed(path, code, folder))
+
+
+def from_origin(origin: Mapping[str, Any]) -> tuple[ScenarioFile, dict[str, Any]]:
+    """The file and the settings that a run's folder remembers; what `ScenarioFile.origin` wrote."""
+    if not {"file", "text", "settings"} <= set(origin):
+        raise InvalidInput(
+            "it was not made from a scenario file, so it cannot be rebuilt; use fs.run(..., resume=True)"
+        )
+    return load_source(Path(origin["file"]), origin["text"], origin.get("folder")), dict(origin["settings"])
 
 
 def shipped() -> dict[str, Path]:
@@ -140,15 +172,13 @@ def _find(file: str | Path) -> Path:
     )
 
 
-def _executed(path: Path, code: Any) -> ModuleType:
+def _executed(path: Path, code: Any, folder: str | Path | None) -> ModuleType:
     module = ModuleType(f"scenario_{path.stem}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # dataclasses and pickle look classes up there
-    folder = str(path.parent.absolute())
-    if folder not in sys.path:
-        sys.path.append(
-            folder
-        )  # last, so that a file beside the scenario can be imported but never shadows a library
+    beside = str(folder or path.parent.absolute())
+    if beside not in sys.path:
+        sys.path.append(beside)  # last, so that a neighbour can be imported but never shadows a library
     try:
         exec(code, module.__dict__)
     except FedsimError as error:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, positive
 
 StepSize = float | Callable[[int], float]
 
@@ -17,6 +17,9 @@ StepSize = float | Callable[[int], float]
 @dataclass(frozen=True)
 class Constant:
     value: float
+
+    def __post_init__(self) -> None:
+        _check_positive("constant", self)
 
     def __call__(self, t: int) -> float:
         return self.value
@@ -26,6 +29,9 @@ class Constant:
 class InverseTime:
     a: float
     b: float
+
+    def __post_init__(self) -> None:
+        _check_positive("inverse_time", self)
 
     def __call__(self, t: int) -> float:
         return self.a / (t + self.b)
@@ -37,28 +43,33 @@ class PerRound:
     every: float
     per_round = True  # evaluated at the round's first step, then held
 
+    def __post_init__(self) -> None:
+        _check_positive("per_round", self)
+
     def __call__(self, t: int) -> float:
         return self.eta0 / (1 + t / self.every)
 
 
 def constant(value: float) -> Constant:
     """The same step size for ever."""
-    return Constant(_positive("constant", value))
+    return Constant(value)
 
 
 def inverse_time(a: float, b: float) -> InverseTime:
     """a / (t + b)."""
-    return InverseTime(_positive("inverse_time", a), _positive("inverse_time", b))
+    return InverseTime(a, b)
 
 
 def per_round(eta0: float, every: float) -> PerRound:
     """eta0 / (1 + t / every) with t the first step of the round: constant inside a round (private FedPAQ)."""
-    return PerRound(_positive("per_round", eta0), _positive("per_round", every))
+    return PerRound(eta0, every)
 
 
 def strongly_convex(smoothness: float, convexity: float) -> InverseTime:
     """1 / (2 L + m t / 12), the varying step size of FA-LD's theorem 5.8, for L-smooth, m-convex potentials."""
-    if not 0 < convexity <= smoothness:
+    smoothness = positive("schedules.strongly_convex(smoothness={})", smoothness)
+    convexity = positive("schedules.strongly_convex(convexity={})", convexity)
+    if convexity > smoothness:
         raise InvalidInput(
             f"schedules.strongly_convex({smoothness}, {convexity}): needs 0 < convexity <= smoothness"
         )
@@ -81,7 +92,7 @@ def steps_of(step_size: StepSize, round: int, local_steps: int) -> list[float]:
     return [step_at(step_size, round, local_steps, k) for k in range(local_steps)]
 
 
-def _positive(where: str, value: float) -> float:
-    if not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
-        raise InvalidInput(f"{where}={value}: must be a positive number")
-    return float(value)
+def _check_positive(name: str, schedule: Constant | InverseTime | PerRound) -> None:
+    for f in fields(schedule):
+        number = positive(f"schedules.{name}({f.name}={{}})", getattr(schedule, f.name))
+        object.__setattr__(schedule, f.name, number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -78,6 +79,32 @@ def field_names(target: Any) -> list[str]:
         return []
     names = [f.name for f in fields(target)]
     return [x for name in names for x in (name, *(f"{name}.{y}" for y in field_names(getattr(target, name))))]
+
+
+def annotation_of(target: Any, name: str, whole: str = "") -> Any:
+    """The annotation of a dotted field."""
+    head, _, rest = name.partition(".")
+    hints = _hints(type(target)) if is_dataclass(target) else {}
+    if head not in hints:
+        raise unknown(whole or name, field_names(target))
+    return annotation_of(getattr(target, head), rest, whole or name) if rest else hints[head]
+
+
+def plain(name: str, value: Any) -> Any:
+    """A setting as JSON can keep it: None, a number or text that `from_text` reads back."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # a NumPy scalar
+        return value.item()
+    if isinstance(value, range) and value.step == 1:
+        return f"{value.start}:{value.stop}"
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, tuple | list):
+        return ",".join(str(plain(name, part)) for part in value)
+    raise InvalidInput(
+        f"{name}={value!r}: {type(value).__name__} cannot be written as text; make it an argument of scenario()"
+    )
 
 
 def unknown(name: str, known: Sequence[str]) -> InvalidInput:
@@ -193,3 +220,14 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
             raise InvalidInput(f"{option} {name.strip()} is given twice; give it once")
         out[name.strip()] = value
     return out
+
+
+def axis(text: str) -> list[str]:
+    """The values of one axis of a grid: 1,10,100 or 0:5, which leaves out its end."""
+    values: list[str] = []
+    for part in text.split(","):
+        span = re.fullmatch(r"(-?\d+):(-?\d+)", part.strip())
+        values += map(str, range(int(span[1]), int(span[2]))) if span else [part.strip()]
+    if not any(values):
+        raise InvalidInput(f"--grid ...={text}: no value at all; write 1,10,100 or 0:5")
+    return values

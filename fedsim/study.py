@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedsim.results import METRICS, ROUNDS, Result
+from fedsim.errors import NotRecorded
+from fedsim.results import METRICS, ROUNDS, Axis, Result
 from fedsim.scenario_file import ScenarioFile
 
 if TYPE_CHECKING:
     import pandas as pd
 
+AXES: tuple[Axis, ...] = ("rounds", "seconds", "uplink_bits", "downlink_bits", "total_bits")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that failed, and why, in one sentence."""
+
+    run: str
+    settings: dict[str, Any]
+    kind: str
+    message: str
+
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """`runs` holds (settings, result) in the order of the grid."""
+    """`runs` holds (settings, result) in the order of the grid; those of a folder are read when they are looked at."""
 
     name: str
-    runs: tuple[tuple[dict[str, Any], Result], ...]
+    runs: Sequence[tuple[dict[str, Any], Result]]
+    failed: tuple[Failure, ...] = ()
+    folder: Path | None = None
+    tables: Callable[[], tuple[pd.DataFrame, pd.DataFrame]] | None = (
+        None  # ready-made: one row per run, all curves
+    )
 
     def frame(self) -> pd.DataFrame:
         """One row per run: its settings, then what it spent and its metrics at the end, as in `outcome`.
@@ -28,11 +47,33 @@ class Study:
         """
         import pandas as pd
 
-        rows = []
-        for settings, result in self.runs:
-            ends = outcome(result)
-            rows.append({f"set {n}" if n in ends else n: v for n, v in settings.items()} | ends)
-        return pd.DataFrame(rows)
+        if self.tables is not None:
+            return self.tables()[0]
+        return pd.DataFrame([row(settings, result) for settings, result in self.runs])
+
+    def curve(self, metric: str, against: Axis = "rounds") -> pd.DataFrame:
+        """The curves of all runs, one below the other: settings, `against`, the metric, and its band where it has one."""
+        table = self.curve_table()
+        own = table[table["metric"] == metric] if len(table) else table
+        if own.empty:
+            found = ", ".join(table["metric"].unique()) if len(table) else "none"
+            raise NotRecorded(
+                f"metric {metric!r} was not evaluated (these runs have: {found}); add it to Scenario(metrics=...)"
+            )
+        band = [name for name in ("low", "high") if own[name].notna().any()]
+        settings = [name for name in table.columns if name not in (*AXES, "metric", "value", "low", "high")]
+        if against not in AXES:
+            raise NotRecorded(f"against={against!r}: choose one of {', '.join(AXES)}")
+        out = own[[*settings, against, "value", *band]].rename(columns={"value": metric})
+        return out.reset_index(drop=True)
+
+    def curve_table(self) -> pd.DataFrame:
+        """Every metric's curve of every run against all that was spent: columns `metric`, `value`, `low`, `high`."""
+        import pandas as pd
+
+        if self.tables is not None:
+            return self.tables()[1]
+        return pd.concat([curves(settings, result) for settings, result in self.runs], ignore_index=True)
 
 
 def grid_runs(file: ScenarioFile, given: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -46,6 +87,33 @@ def grid_runs(file: ScenarioFile, given: Mapping[str, Any]) -> list[dict[str, An
         for settings in runs:
             file.build(settings)
     return runs
+
+
+def row(settings: Mapping[str, Any], result: Result) -> dict[str, Any]:
+    """A run in one line of a table."""
+    ends = outcome(result)
+    return {f"set {n}" if n in ends else n: v for n, v in settings.items()} | ends
+
+
+def curves(settings: Mapping[str, Any], result: Result) -> pd.DataFrame:
+    """All metrics of a run at every round where they were evaluated, against everything that was spent."""
+    import numpy as np
+    import pandas as pd
+
+    names = [*result.metrics.columns.drop(list(METRICS)), *result.rounds.columns.drop(list(ROUNDS))]
+    taken = {*AXES, "metric", "value", "low", "high"}
+    known = {f"set {n}" if n in taken else n: v for n, v in settings.items()}
+    parts = []
+    for name in names:
+        each = {axis: result.curve(name, axis) for axis in AXES}
+        first = each["rounds"]
+        band = {side: first[side] if side in first else np.nan for side in ("low", "high")}
+        spent = {axis: each[axis][axis].to_numpy(np.float64) for axis in AXES}
+        part = pd.DataFrame({"metric": name, **spent, "value": first[name].to_numpy(np.float64), **band})
+        parts.append(part.assign(**known)[[*known, *part.columns]])
+    if not parts:
+        return pd.DataFrame(columns=[*known, "metric", *AXES, "value", "low", "high"])
+    return pd.concat(parts, ignore_index=True)
 
 
 def outcome(result: Result) -> dict[str, Any]:

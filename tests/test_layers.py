@@ -14,7 +14,7 @@ FILES = sorted(p.relative_to(PACKAGE) for p in PACKAGE.rglob("*.py"))
 
 LAYERS = (  # top to bottom; a module imports from layers below its own
     {"cli"},
-    {"scenario", "scenario_file", "settings", "study", "sweep", "place", "testing"},
+    {"scenario", "scenario_file", "settings", "study", "batch", "one_job", "place", "testing"},
     {"engine"},
     {"runtime"},
     {"algorithms", "problems"},
@@ -28,8 +28,15 @@ LAYERS = (  # top to bottom; a module imports from layers below its own
 )  # fmt: skip
 WITHIN = {  # who may import whom inside one layer
     ("algorithms", "problems"),
+    ("batch", "place"),
+    ("batch", "scenario"),
+    ("batch", "scenario_file"),
+    ("batch", "study"),
     ("flows", "bundles"),
     ("network", "flows"),
+    ("one_job", "place"),
+    ("one_job", "scenario"),
+    ("one_job", "scenario_file"),
     ("results", "errors"),
     ("rng", "errors"),
     ("scenario", "place"),
@@ -37,14 +44,10 @@ WITHIN = {  # who may import whom inside one layer
     ("scenario_file", "settings"),
     ("schedules", "errors"),
     ("study", "scenario_file"),
-    ("sweep", "scenario"),
-    ("sweep", "scenario_file"),
-    ("sweep", "settings"),
-    ("sweep", "study"),
     ("testing", "scenario"),
     ("topologies", "network"),
 }
-HOMES = {"simpy": "engine/", "ray": "runtime/ray.py", "numba": "kernels/", "cupy": "kernels/cuda.py"}
+HOMES = {"simpy": "engine/", "ray": "runtime/ray", "numba": "kernels/", "cupy": "kernels/cuda.py"}
 LAZY = {"networkx", "numba", "pandas", "pyarrow", "ray", "matplotlib", "cupy"}
 
 

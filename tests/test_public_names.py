@@ -9,8 +9,8 @@ import pytest
 
 import fedsim as fs
 
-CLASSES = {"Budget", "Inline", "Network", "Ray", "Record", "Scenario", "Target"}
-FUNCTIONS = {"arun", "load", "run"}
+CLASSES = {"Budget", "Inline", "Network", "Ray", "Record", "Scenario", "Study", "Target"}
+FUNCTIONS = {"arun", "load", "replay", "run", "sweep"}
 MODULES = {
     "algorithms", "codecs", "devices", "errors", "metrics", "network", "participation", "problems", "rng",
     "schedules", "testing", "topologies",

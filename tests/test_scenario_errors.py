@@ -224,7 +224,7 @@ def test_wrong_budgets_are_refused(mistake):
 # --- Samples over 1 GB ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("warmup", [0, 3_000_000])
+@pytest.mark.parametrize("warmup", [0, 2_000_000])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_samples_over_a_gigabyte_are_refused_naming_the_record_that_fits(dtype, warmup):
     rounds = 7_000_000

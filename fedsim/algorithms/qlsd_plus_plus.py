@@ -1,28 +1,30 @@
 """QLSD++: QLSD with a moving control point and memory (Vono et al., AISTATS 2022; Algorithm 2).
 
     zeta <- theta whenever l divides the iteration, before the step
-    client i in A:  H_i = (N_i / n_i) sum over a minibatch of [grad U_ij(theta) - grad U_ij(zeta)] + grad U_i(zeta)
-                    m_i = C(H_i - e_i),  e_i <- e_i + alpha m_i
-    server:         G = e + (b / |A|) sum_{i in A} m_i,  e <- e + alpha sum_{i in A} m_i
-                    theta <- theta - gamma G + sqrt(2 gamma) xi
+    client i in A:
+        H_i = (N_i / n_i) sum over a minibatch of [grad U_ij(theta) - grad U_ij(zeta)] + grad U_i(zeta)
+        m_i = C(H_i - e_i),  e_i <- e_i + alpha m_i
+    server:
+        G = e + (b / |A|) sum_{i in A} m_i,  e <- e + alpha sum_{i in A} m_i
+        theta <- theta - gamma G + sqrt(2 gamma) xi
 
-| symbol | argument        | meaning                                                                                  |
-|--------|-----------------|------------------------------------------------------------------------------------------|
-| l      | `refresh_every` | iterations between two control points, each of which costs a pass over the client's data |
-| alpha  | `memory_rate`   | None: 1 / (1 + omega) of the codec; 0 switches the memory off                            |
+| symbol | argument        | meaning                                                                           |
+|--------|-----------------|-----------------------------------------------------------------------------------|
+| l      | `refresh_every` | iterations between control points, each of which costs a pass over the data       |
+| alpha  | `memory_rate`   | None: 1 / (1 + omega), of the codec with the largest omega; 0: no memory          |
 
-The other arguments are QLSD's; `Identity()` gives LSD++. e_i and e = sum_i e_i start at zero (C4) and change for the active only
-(C3), by the largest omega where codecs differ. Both gradients of a minibatch use the same rows (C6). A round to which nobody comes has G = e (C1). Wire: up C(H_i - e_i)
-from the active, down theta (d) to all b clients, who therefore know zeta without its being sent (C5).
+The other arguments are QLSD's; `Identity()` gives LSD++. e_i and e = sum_i e_i start at zero (C4) and change
+for the active only (C3). Both gradients of a minibatch use the same rows (C6). If nobody comes, G = e (C1).
+Wire: up C(H_i - e_i) from the active, down theta (d) to all b clients, who so know zeta, unsent (C5).
 
-Differs from paper: the prior is the server's and enters neither zeta's gradient nor the memory (C14); with weighting="inverse"
-only G has the 1 / p_i, the memories keep Algorithm 2's rule (C3).
+Differs from paper: the prior is the server's, outside of H_i and of the memory (C14); with weighting="inverse"
+G alone has the 1 / p_i, the memories keep Algorithm 2's rule (C3).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,7 +32,9 @@ import numpy.typing as npt
 
 from fedsim.algorithms import qlsd
 from fedsim.algorithms.arguments import check_count, check_number
+from fedsim.algorithms.qlsd_fused import compiled
 from fedsim.codecs import Identity
+from fedsim.participation import Arrived
 from fedsim.schedules import StepSize
 
 Array = npt.NDArray[Any]
@@ -45,7 +49,7 @@ class QLSDPlusPlus:
     refresh_every: int
     memory_rate: float | None = None
     batch_size: Any = None
-    codec: Any = Identity()
+    codec: Any = field(default=Identity())
     empty: str = "noise"
     weighting: str = "count"
     activity: Any = None
@@ -63,13 +67,13 @@ class QLSDPlusPlus:
 
     def init(self, problem: Any, initial: Array) -> State:
         qlsd.check_population("QLSDPlusPlus", self, problem)
-        zero = np.zeros_like(initial)
-        return {"theta": initial, "zeta": initial, "e": zero, "precision": qlsd.prior_precision(problem, initial)}
+        precision = qlsd.prior_precision(problem, initial)
+        return {"theta": initial, "zeta": initial, "e": np.zeros_like(initial), "precision": precision}
 
     def memory(self, problem: Any) -> State:
-        """e_i, and, where minibatches need it, grad U_i(zeta) with the number of the control point it belongs to."""
-        rows = {"e": np.zeros(problem.dim)}
-        return rows if self.batch_size is None else rows | {"anchor": np.zeros(problem.dim), "point": np.array([-1.0])}
+        """e_i, and, where minibatches need it, grad U_i(zeta) and which control point that was."""
+        zero = np.zeros(problem.dim)
+        return {"e": zero} | ({} if self.batch_size is None else {"anchor": zero, "point": np.array([-1.0])})
 
     def broadcast(self, state: State) -> State:
         return {"theta": state["theta"], "zeta": state["zeta"]}
@@ -97,20 +101,24 @@ class QLSDPlusPlus:
             "e": e + self._rate(theta) * replies.sum("gradient"),
         }
 
+    def weigh(self, arrived: Arrived) -> Array:
+        return qlsd.by_count(arrived)
+
     def fused(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
-        send = qlsd.compiled(self, problem, backend)
+        send = compiled(self, problem, backend)
+        if send is None:
+            return None
 
         def kernel(job: Any, message: State, memory: State) -> tuple[dict[str, Any], State]:
-            assert send is not None
-            theta, zeta, e, kept = message["theta"], message["zeta"], memory["e"], memory
-            if self.batch_size is None:
-                sent, e = send(job, theta, None, None, e, self._rate(theta))
-            else:
-                kept = self._anchored(job, zeta, memory)
-                sent, e = send(job, theta, zeta, kept["anchor"], e, self._rate(theta))
+            theta, e, kept = message["theta"], memory["e"], memory
+            control, anchor = None, None
+            if self.batch_size is not None:
+                kept = self._anchored(job, message["zeta"], memory)
+                control, anchor = message["zeta"], kept["anchor"]
+            sent, e = send(job, theta, control, anchor, e, self._rate(theta))
             return {"gradient": sent}, kept | {"e": e}
 
-        return send and kernel
+        return kernel
 
     def _anchored(self, job: Any, zeta: Array, memory: State) -> State:
         """The memory with grad U_i(zeta) in it: computed by whoever takes part first since zeta was renewed."""
@@ -125,4 +133,4 @@ class QLSDPlusPlus:
         if self.memory_rate is not None:
             return float(self.memory_rate)
         codecs = self.codec if isinstance(self.codec, tuple) else (self.codec,)
-        return 1 / (1 + max(codec.omega(theta.shape[-1]) for codec in codecs))
+        return 1 / (1 + max(float(codec.omega(theta.shape[-1])) for codec in codecs))

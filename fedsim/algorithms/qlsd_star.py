@@ -3,29 +3,31 @@
     client i in A:  m_i = C((N_i / n_i) sum over a minibatch of grad U_ij(theta) - grad U_ij(theta*))
     server:         theta <- theta - gamma (b / |A|) sum_{i in A} m_i + sqrt(2 gamma) xi
 
-| symbol | argument  | meaning                                                                                        |
-|--------|-----------|------------------------------------------------------------------------------------------------|
-| theta* | `optimum` | argmin U, the prior included, known to all beforehand; None: the problem's `exact()` mean      |
+| symbol | argument  | meaning                                                                                 |
+|--------|-----------|-----------------------------------------------------------------------------------------|
+| theta* | `optimum` | argmin U, the prior included, known to all beforehand; None: the mean of `exact()`      |
 
-The other arguments are QLSD's; `Identity()` gives LSD*. Both gradients use the same minibatch (C6): where grad U_ij(theta) -
-grad U_ij(theta*) does not depend on j, as for Gaussian means, minibatches make no noise at all (C12). Wire: up C(H_i) from
-the active, down theta (d) to all b clients.
+The other arguments are QLSD's; `Identity()` gives LSD*. Both gradients use the same minibatch (C6): where their
+difference does not depend on the row, as for Gaussian means, minibatches make no noise at all (C12). Wire: up
+C(H_i) from the active, down theta (d) to all b clients.
 
-Differs from paper: the server's prior is taken relative to theta* like everything else (C14); an empty A is C1's.
+Differs from paper: the server's prior is taken relative to theta* like everything else (C14); empty A as in C1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim.algorithms import qlsd
+from fedsim.algorithms.qlsd_fused import compiled
 from fedsim.codecs import Identity
 from fedsim.errors import InvalidInput
+from fedsim.participation import Arrived
 from fedsim.schedules import StepSize
 
 Array = npt.NDArray[Any]
@@ -40,7 +42,7 @@ class QLSDStar:
     step_size: StepSize
     optimum: Any = None
     batch_size: Any = None
-    codec: Any = Identity()
+    codec: Any = field(default=Identity())
     empty: str = "noise"
     weighting: str = "count"
     activity: Any = None
@@ -68,30 +70,33 @@ class QLSDStar:
         return 1
 
     def client(self, job: Any, message: State, memory: State) -> tuple[dict[str, Any], State]:
-        theta, optimum = message["theta"], message["optimum"]
-        gradient = job.gradient(theta, 0, self.batch_size, prior=False)
-        gradient = gradient - job.gradient(optimum, 0, self.batch_size, prior=False)
+        gradient = job.gradient(message["theta"], 0, self.batch_size, prior=False)
+        gradient = gradient - job.gradient(message["optimum"], 0, self.batch_size, prior=False)
         return {"gradient": qlsd.encoded(job, self.codec, gradient)}, memory
 
     def server(self, state: State, replies: Any, rng: Any) -> State:
         gradient = qlsd.estimate(self, replies) + state["precision"] * (state["theta"] - state["optimum"])
         return {"theta": qlsd.langevin(self, state["theta"], gradient, replies, rng)}
 
+    def weigh(self, arrived: Arrived) -> Array:
+        return qlsd.by_count(arrived)
+
     def fused(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
-        send = qlsd.compiled(self, problem, backend)
-
-        def kernel(job: Any, message: State, memory: State) -> tuple[dict[str, Any], State]:
-            assert send is not None
-            return {"gradient": send(job, message["theta"], message["optimum"])[0]}, memory
-
-        return send and kernel
+        send = compiled(self, problem, backend)
+        if send is None:
+            return None
+        return lambda job, message, memory: (
+            {"gradient": send(job, message["theta"], message["optimum"])[0]},
+            memory,
+        )
 
 
 def _minimiser(problem: Any, given: Any) -> Array:
-    """theta*, refused unless the whole gradient there is as good as zero: what is left of it would bias every sample."""
+    """theta*, refused unless the gradient there is as good as zero: the rest of it would bias every sample."""
     if given is None and not hasattr(problem, "exact"):
         raise InvalidInput(
-            f"QLSDStar: {type(problem).__name__} does not know its minimiser; give optimum=, or use QLSDPlusPlus, which needs none"
+            f"QLSDStar: {type(problem).__name__} does not know its minimiser; give optimum=, or use "
+            "QLSDPlusPlus, which needs none"
         )
     at = np.asarray(problem.exact()[0] if given is None else given, np.float64)
     if at.shape != (problem.dim,) or not np.isfinite(at).all():
@@ -99,8 +104,8 @@ def _minimiser(problem: Any, given: Any) -> Array:
     far = _distance(problem, at)
     if not far <= FAR:
         raise InvalidInput(
-            f"QLSDStar(optimum): the gradient there is not zero, the minimum about {far:.2g} posterior standard deviations "
-            "away; minimise further, the prior included"
+            f"QLSDStar(optimum): the gradient there is not zero, the minimum about {far:.2g} posterior "
+            "standard deviations away; minimise further, the prior included"
         )
     return at
 
@@ -109,7 +114,7 @@ def _distance(problem: Any, at: Array) -> float:
     """How far the minimum is, in posterior standard deviations along the gradient: |g| / sqrt(curvature)."""
 
     def gradient(theta: Array) -> Array:
-        return np.asarray(sum(np.asarray(problem.gradient(theta, c), np.float64) for c in range(problem.clients)))
+        return np.asarray(np.sum([problem.gradient(theta, c) for c in range(problem.clients)], axis=0))
 
     g = gradient(at)
     size = float(np.sqrt(g @ g))
@@ -117,4 +122,4 @@ def _distance(problem: Any, at: Array) -> float:
         return 0.0
     step = 1e-4 * (1 + float(np.abs(at).max()))
     curvature = float((gradient(at + step * g / size) - g) @ g) / (size * step)
-    return size / np.sqrt(curvature) if curvature > 0 else np.inf
+    return float(size / np.sqrt(curvature)) if curvature > 0 else np.inf

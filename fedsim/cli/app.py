@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fedsim.engine import Interrupted
 from fedsim.errors import FedsimError, InvalidInput
 
 FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
@@ -42,6 +43,8 @@ def call(argv: Sequence[str]) -> int:
         return _failed(f"{error.format_message().rstrip('.')}; see fedsim --help", MISTAKE)
     except InvalidInput as error:
         return _failed(str(error), MISTAKE)
+    except Interrupted as error:
+        return _failed(str(error), INTERRUPTED)
     except FedsimError as error:
         return _failed(str(error), FAILED)
 
@@ -67,14 +70,24 @@ Out = Annotated[
 Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Short for --set seed=N.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing unless it fails.")]
 Threads = Annotated[int | None, typer.Option("--threads", metavar="N", help="Default: one per core.")]
-Runtime = Annotated[str, typer.Option("--runtime", metavar="NAME", help="Where jobs run.")]
+Runtime = Annotated[str, typer.Option("--runtime", metavar="NAME", help="Where jobs run: inline or ray.")]
+Address = Annotated[str | None, typer.Option("--address", metavar="A", help="Ray: a cluster to join.")]
+Hosts = Annotated[int | None, typer.Option("--hosts", metavar="N", help="Ray: client hosts.")]
+Each = Annotated[
+    int | None, typer.Option("--clients-per-host", metavar="N", help="Ray: 1 is an actor per client.")
+]
+Every = Annotated[
+    str | None, typer.Option("--checkpoint-every", metavar="N", help="Rounds, or seconds: 60s (the default).")
+]
 Help = Annotated[bool, typer.Option("--help", help="Show this, and FILE's own arguments.")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", show_default=False, help="The folder of a run.")]
 
 
 @app.command(add_help_option=False)
 def run(
     context: typer.Context, file: File = None, settings: Settings = [], out: Out = None, seed: Seed = None,  # noqa: B006
-    quiet: Quiet = False, threads: Threads = None, runtime: Runtime = "inline", help: Help = False,
+    quiet: Quiet = False, threads: Threads = None, runtime: Runtime = "inline", address: Address = None,
+    hosts: Hosts = None, clients_per_host: Each = None, checkpoint_every: Every = None, help: Help = False,
 ) -> None:  # fmt: skip
     """Run a scenario file, or every combination of its grid."""
     from fedsim.cli import run as command
@@ -86,8 +99,70 @@ def run(
     elif file is None:
         raise InvalidInput("run needs a FILE, such as fedsim run quickstart; see fedsim run --help")
     else:
-        where = command.runtime_named(runtime, threads)
-        command.run(file, settings, out=out, seed=seed, quiet=quiet, runtime=where)
+        where = command.runtime_named(runtime, threads, address, hosts, clients_per_host)
+        every = command.interval(checkpoint_every)
+        command.run(file, settings, out=out, seed=seed, quiet=quiet, runtime=where, checkpoint_every=every)
+
+
+@app.command()
+def resume(
+    folder: Folder, quiet: Quiet = False, threads: Threads = None, runtime: Runtime = "inline", address: Address = None,
+    hosts: Hosts = None, clients_per_host: Each = None,
+) -> None:  # fmt: skip
+    """Go on with an interrupted run, to the same bits as if it had never stopped."""
+    from fedsim.cli import run as command
+
+    where = command.runtime_named(runtime, threads, address, hosts, clients_per_host)
+    command.resume(folder, quiet=quiet, runtime=where)
+
+
+@app.command()
+def sweep(
+    file: Annotated[str, typer.Argument(metavar="FILE", show_default=False, help="A scenario file, or a shipped one's name.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The sweep's folder; shards share it.")],
+    grid: Annotated[list[str], typer.Option("--grid", metavar="NAME=VALUES", help="An axis: 1,10,100 or 0:5.")] = [],  # noqa: B006
+    settings: Settings = [],  # noqa: B006
+    jobs: Annotated[int | None, typer.Option("--jobs", metavar="N", help="Runs at a time; default one per core.")] = None,
+    shard: Annotated[str | None, typer.Option("--shard", metavar="I/N", help="Every N-th run only, from run I on.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the sweep in DIR.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Go on, and try failed runs again.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Time one run; say count, hours and disk.")] = False,
+    quiet: Quiet = False, runtime: Runtime = "inline", address: Address = None,
+) -> None:  # fmt: skip
+    """Run a scenario file under every combination of a grid, each into a folder of its own."""
+    from fedsim.cli.run import runtime_named
+    from fedsim.cli.sweep import sweep as command
+
+    code = command(
+        file, grid, settings, out=out, runtime=runtime_named(runtime, address=address), shard=shard, jobs=jobs,
+        resume=resume, retry_failed=retry_failed, dry_run=dry_run, quiet=quiet,
+    )  # fmt: skip
+    raise typer.Exit(code)
+
+
+@app.command()
+def status(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", show_default=False, help="A sweep's folder.")],
+) -> None:
+    """Say how far a sweep is, and what failed in it."""
+    from fedsim.cli.sweep import status as command
+
+    lines, code = command(folder)
+    typer.echo("\n".join(lines))
+    raise typer.Exit(code)
+
+
+@app.command()
+def report(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", show_default=False, help="Runs or sweeps.")
+    ],
+) -> None:
+    """Write DIR/report.html for each folder: one page that needs no network."""
+    from fedsim.cli.report import report as command
+
+    for folder in folders:
+        typer.echo(f"report  {command(folder)}")
 
 
 @app.command("list")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,22 +13,41 @@ from typing import Any
 
 from fedsim import settings as texts
 from fedsim.cli import header, progress, summary
-from fedsim.errors import FedsimError, InvalidInput
-from fedsim.results import write_atomic
+from fedsim.cli.stopping import stopping
+from fedsim.errors import CorruptData, FedsimError, InvalidInput
+from fedsim.place import STARTED
+from fedsim.results import Result, write_atomic
 from fedsim.results.atomic import check_writable, new_folder
 from fedsim.runtime.inline import Inline
+from fedsim.runtime.ray import Ray
+from fedsim.scenario import Scenario
 from fedsim.scenario import run as simulate
-from fedsim.scenario_file import ScenarioFile, load_file
+from fedsim.scenario_file import ScenarioFile, from_origin, load_file
 from fedsim.study import Study, grid_runs
 
-RUNTIMES = {"inline": Inline}
+CHECKPOINT_EVERY = "60s"  # unless told: a run that is killed loses a minute
 
 
-def runtime_named(name: str, threads: int | None) -> Any:
-    """The runtime that a word on the command line stands for."""
-    if name not in RUNTIMES:
-        raise InvalidInput(f"--runtime {name}: there is {', '.join(RUNTIMES)}")
-    return RUNTIMES[name](threads=threads)
+def runtime_named(
+    name: str, threads: int | None = None, address: str | None = None, hosts: int | None = None, each: int | None = None
+) -> Any:  # fmt: skip
+    """The runtime that the words on the command line stand for; an option that would do nothing is refused."""
+    if name not in ("inline", "ray"):
+        raise InvalidInput(f"--runtime {name}: there is inline, ray")
+    options = (
+        {"--threads": threads}
+        if name == "ray"
+        else {"--address": address, "--hosts": hosts, "--clients-per-host": each}
+    )
+    for option, value in options.items():
+        if value is not None:
+            raise InvalidInput(f"{option} {value} means nothing to --runtime {name}; leave it out")
+    return Ray(hosts, address, each) if name == "ray" else Inline(threads=threads)
+
+
+def interval(text: str | None) -> int | str | None:
+    """--checkpoint-every: rounds, or seconds as in 60s."""
+    return int(text) if text is not None and text.isdigit() else text
 
 
 def help_lines(file: str) -> list[str]:
@@ -48,7 +69,8 @@ def help_lines(file: str) -> list[str]:
 
 
 def run(
-    file: str, given: Sequence[str], *, out: Path | None, seed: int | None, quiet: bool, runtime: Any
+    file: str, given: Sequence[str], *, out: Path | None, seed: int | None, quiet: bool, runtime: Any,
+    checkpoint_every: int | str | None = None,
 ) -> Study:  # fmt: skip
     """Run a file, or its grid, and leave what was asked for."""
     loaded = load_file(file)
@@ -61,20 +83,23 @@ def run(
         _check_out(out)
     runs = grid_runs(loaded, settings)
     alone = len(runs) == 1
-    say, bar = _voices(quiet)
+    kept = out is not None and alone
+    if checkpoint_every is not None and not kept:
+        raise InvalidInput(
+            "--checkpoint-every needs --out and a single run; for a grid use fedsim sweep, which keeps its own"
+        )
+    say, bar = voices(quiet)
     done = []
-    for i, arguments in enumerate(runs):
-        scenario = loaded.build(arguments)
-        with loaded.blamed(FedsimError):
+    with stopping() as stop:
+        for i, arguments in enumerate(runs):
+            scenario = loaded.build(arguments)
             if i == 0:
-                say(*header.lines(loaded.name, scenario, runtime, runs))
+                with loaded.blamed(FedsimError):
+                    say(*header.lines(loaded.name, scenario, runtime, runs))
             label = "" if alone else " ".join(f"{name}={arguments[name]}" for name in loaded.grid) + "  "
-            with progress.shown(bar, scenario, label) as observers:
-                result = simulate(
-                    scenario, runtime=runtime, observers=observers, out=out if alone else None,
-                    source=_source(loaded, arguments),
-                )  # fmt: skip
-        done.append((arguments, result))
+            options = {"out": out, "checkpoint_every": checkpoint_every or CHECKPOINT_EVERY} if kept else {}
+            result = _watched(loaded, scenario, arguments, bar, label, runtime=runtime, stop=stop, **options)
+            done.append((arguments, result))
     study = Study(loaded.name, tuple(done))
     say("", *(summary.lines(scenario, result) if alone else summary.table(study)))
     if out is not None and not alone:
@@ -84,7 +109,51 @@ def run(
     return study
 
 
-def _voices(quiet: bool) -> tuple[Any, Any]:
+def resume(folder: Path, *, quiet: bool, runtime: Any) -> None:
+    """Go on with the run in a folder, from its own copy of the scenario file; one that is whole is only summed up."""
+    facts, whole = started(folder)
+    loaded, settings = from_origin(facts.get("source") or {})
+    scenario = loaded.build(settings)
+    say, bar = voices(quiet)
+    if not whole:
+        say(*header.lines(loaded.name, scenario, runtime, [settings]))
+    with stopping() as stop:
+        every = facts.get("checkpoint_every")
+        result = _watched(
+            loaded, scenario, settings, bar, "", runtime=runtime, stop=stop, out=folder, resume=True, checkpoint_every=every
+        )  # fmt: skip
+    note = result.manifest.get("resumed")
+    say("", *summary.lines(scenario, result), *([f"! {note}"] if note else []), f"next: fedsim report {folder}")
+
+
+def started(folder: Path) -> tuple[dict[str, Any], bool]:
+    """What a run's folder says about itself, and whether it is whole."""
+    for name in ("manifest.json", STARTED):
+        try:
+            return dict(json.loads((folder / name).read_bytes())), name == "manifest.json"
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as error:
+            raise CorruptData(f"{folder / name} is damaged ({error})") from None
+    raise InvalidInput(f"{folder} is no run's folder; give one that fedsim run --out DIR has made")
+
+
+def _watched(
+    file: ScenarioFile, scenario: Scenario, settings: dict[str, Any], bar: Any, label: str, **options: Any
+) -> Result:  # fmt: skip
+    """One run under a bar. A failure that left no checkpoint leaves no folder either."""
+    out = options.get("out")
+    fresh = out is not None and not out.exists()
+    try:
+        with file.blamed(FedsimError), progress.shown(bar, scenario, label) as observers:
+            return simulate(scenario, observers=observers, source=file.origin(settings), **options)
+    except BaseException:
+        if fresh and not (out / "checkpoints").exists():
+            shutil.rmtree(out, ignore_errors=True)
+        raise
+
+
+def voices(quiet: bool) -> tuple[Any, Any]:
     """How to say a line, and the terminal for the bar; plain text wherever stdout is not a terminal."""
     if quiet:
         return (lambda *lines: None), None
@@ -97,11 +166,6 @@ def _voices(quiet: bool) -> tuple[Any, Any]:
             console.print(line, soft_wrap=True)
 
     return say, Console(stderr=True, force_terminal=sys.stderr.isatty())
-
-
-def _source(file: ScenarioFile, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Where the scenario came from, for the manifest."""
-    return {"path": str(file.path), "text": file.source, "arguments": {n: str(v) for n, v in arguments.items()}}
 
 
 def _check_out(out: Path) -> None:
@@ -147,4 +211,4 @@ def _next(study: Study, out: Path | None) -> str:
     if out is None:
         return "next: add --out DIR to keep samples, tables and manifest"
     first = out if len(study.runs) == 1 else out / _folder_name(study.runs[0][0])
-    return f'next: fedsim.load("{first}") in Python, or any reader of Parquet'
+    return f'next: fedsim report {first}, or fedsim.load("{first}") in Python'

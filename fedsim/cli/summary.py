@@ -39,6 +39,20 @@ def lines(scenario: Scenario, result: Result) -> list[str]:
     ]
 
 
+def plain(result: Result) -> list[str]:
+    """A run whose scenario is not at hand: what its folder alone can tell."""
+    rounds = result.rounds.groupby("replica")
+    return [
+        f"stopped by {_reasons(result)}",
+        _row("rounds", rounds["round"].max(), units.number),
+        _row("virtual time", rounds["closed_s"].max(), units.seconds),
+        f"  {_clock(result)}",
+        _row("uplink", rounds["uplink_bits"].sum(), units.bits),
+        *_metrics(result),
+        _end(result),
+    ]
+
+
 def table(study: Study) -> list[str]:
     """Several runs: one line each."""
     shown: dict[str, Callable[[Any], str]] = {

@@ -30,6 +30,14 @@ def bits(value: float) -> str:
     return f"{value:.3g} bit"
 
 
+def size(value: float) -> str:
+    """Bytes on a disk: 6.1 MB."""
+    for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if value >= unit:
+            return f"{value / unit:.3g} {name}"
+    return f"{value:.0f} B"
+
+
 def number(value: float) -> str:
     """Three digits are enough."""
     return f"{value:,.0f}" if value == round(value) and abs(value) < 1e9 else f"{value:.3g}"

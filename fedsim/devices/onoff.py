@@ -47,16 +47,29 @@ class Markov:
         return min(rows, default=None)
 
     def next_available(self, clients: Array, now_s: Array, rng: Draws) -> Array:
+        if (compiled := self._compiled(clients, now_s, rng, until=False)) is not None:
+            return compiled
         on, _, coming = self._look(clients, now_s, rng)
         out = np.array(now_s, np.float64)
         out[~on] = coming.take(~on).following()
         return out
 
     def available_until(self, clients: Array, now_s: Array, rng: Draws) -> Array:
+        if (compiled := self._compiled(clients, now_s, rng, until=True)) is not None:
+            return compiled
         on, going, _ = self._look(clients, now_s, rng)
         out = np.array(now_s, np.float64)
         out[on] = going.take(on).following()
         return out
+
+    def _compiled(self, clients: Array, now_s: Array, rng: Draws, until: bool) -> Array | None:
+        """The same bits from `kernels/presence.py`, where a compiling backend asks; None: use the plain form."""
+        if getattr(rng.source, "name", "numpy") == "numpy":
+            return None
+        from fedsim.kernels.presence import presence
+
+        columns = (pick(self.on_s, clients), pick(self.off_s, clients), now_s)
+        return presence(rng.key, *(np.broadcast_to(column, clients.shape) for column in columns), until)
 
     def _look(self, clients: Array, now_s: Array, rng: Draws) -> tuple[Array, Calls, Calls]:
         """Whether each client is on, and the calls to go off and to come on."""

@@ -23,7 +23,7 @@ from fedsim.rng import Draws, Stream
 from fedsim.runtime.jobs import Batch, Reply
 
 Array = npt.NDArray[Any]
-PATIENCE = 10_000  # visits in a row without a reply, beyond 100 a client, after which nobody believes in one
+PATIENCE = 3_000  # visits in a row without a reply, beyond 100 a client, after which nobody believes in one
 
 
 class Workshop:

@@ -12,7 +12,7 @@ from fedsim.errors import InvalidInput
 
 Array = npt.NDArray[Any]
 IDLE_ROUNDS = 1_000  # in a row that spend nothing of what the budget limits, before a run counts as endless;
-EMPTY_ROUNDS = 10_000  # as many where nobody was even asked, which a policy's coin may bring about
+EMPTY_ROUNDS = 4_000  # as many where nobody was even asked, which a policy's coin may bring about
 TOO_MANY = 1e9  # rounds to spend the budget
 
 

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import InvalidInput, is_whole
+from fedsim.errors import InvalidInput, whole
 
 Array = npt.NDArray[Any]
 LIMIT_BYTES = 1_000_000_000
 COLUMNS = (
-    "opened_s", "closed_s", "selected", "arrived", "dropped", "late", "uplink_bits", "downlink_bits", "wasted_bits",
+    "opened_s", "closed_s", "selected", "arrived", "dropped", "late",
+    "uplink_bits", "downlink_bits", "wasted_bits",
 )  # fmt: skip
 
 
@@ -21,8 +22,8 @@ COLUMNS = (
 class Record:
     """Keep theta after every `every`-th round past `warmup`, and a row of `rounds` for every `rounds_every`-th.
 
-    A thinned row stands for all rounds since the row before: counts and bits are summed, `opened_s` is the first's.
-    `events=True` also keeps the timeline, one row per event.
+    A thinned row stands for all rounds since the row before: counts and bits are summed, `opened_s` is the
+    first's. `events=True` also keeps the timeline, one row per event.
     """
 
     every: int = 1
@@ -32,9 +33,7 @@ class Record:
 
     def __post_init__(self) -> None:
         for name, least in (("every", 1), ("warmup", 0), ("rounds_every", 1)):
-            value = getattr(self, name)
-            if not is_whole(value, least):
-                raise InvalidInput(f"Record({name}={value}): must be a whole number of at least {least}")
+            object.__setattr__(self, name, whole(f"Record({name}={{}})", getattr(self, name), least))
 
     def keeps(self, rounds: int) -> bool:
         """Whether theta is kept after so many rounds."""
@@ -44,14 +43,19 @@ class Record:
         """Refuse samples over 1 GB before anything starts, naming the record that fits."""
         if rounds is None:
             return
+        each = replicas * dim * itemsize
         kept = max(0, (rounds - self.warmup) // self.every)
-        size = kept * replicas * dim * itemsize
+        size = kept * each
         if size > LIMIT_BYTES:
-            fits = max(1, -(-(rounds - self.warmup) * replicas * dim * itemsize // LIMIT_BYTES))
+            fits = (rounds - self.warmup) // (LIMIT_BYTES // each + 1) + 1
             raise InvalidInput(
                 f"{kept:,} samples of {replicas} replicas with d={dim:,} take {size / 1e9:.1f} GB; "
-                f"thin them with record=fs.Record(every={fits}) or more"
+                f"thin them with {self.thinned(fits)} or more"
             )
+
+    def thinned(self, every: int) -> str:
+        """How to write this record with another `every`."""
+        return f"record=fs.Record({f'warmup={self.warmup}, ' * bool(self.warmup)}every={every})"
 
 
 class Recorder:
@@ -62,7 +66,9 @@ class Recorder:
         self.samples: list[Array] = []
         self.sample_rounds: list[int] = []
         self.lengths = np.zeros(len(replicas), np.int64)
-        self.rows: list[tuple[Any, Array, dict[str, Array]]] = []  # round (one, or one each), positions, columns
+        self.rows: list[
+            tuple[Any, Array, dict[str, Array]]
+        ] = []  # round (one, or one each), positions, columns
         self.metrics: list[dict[str, Any]] = []
         self.closed = np.zeros(len(replicas), np.int64)  # rounds closed so far
         self._open: dict[str, Array] = {}  # sums of the rounds that the next row will stand for
@@ -70,7 +76,9 @@ class Recorder:
         self._at = 0
         self._rows_saved = self._samples_saved = self._metrics_saved = 0
 
-    def round(self, number: int, active: Array, columns: dict[str, Array], per_replica: dict[str, Array]) -> None:
+    def round(
+        self, number: int, active: Array, columns: dict[str, Array], per_replica: dict[str, Array]
+    ) -> None:
         """One closed round, number from 1, of the replicas `active` (positions, not replica numbers)."""
         self.closed[active] = number
         if self.record.rounds_every == 1:
@@ -96,7 +104,9 @@ class Recorder:
         """Write the row that is being summed for these replicas, if any."""
         active = active[self._pending[active]]
         if len(active):
-            self.rows.append((self._at, active, {n: v[active] for n, v in self._open.items()} | (per_replica or {})))
+            self.rows.append(
+                (self._at, active, {n: v[active] for n, v in self._open.items()} | (per_replica or {}))
+            )
             for value in self._open.values():
                 value[active] = 0
             self._pending[active] = False
@@ -115,7 +125,8 @@ class Recorder:
         self.lengths[active] += 1
         if len(self.samples) * kept.nbytes > LIMIT_BYTES:
             raise InvalidInput(
-                f"samples passed 1 GB after {number:,} rounds; thin them with record=fs.Record(every={2 * self.record.every}) or more"
+                f"samples passed 1 GB after {number:,} rounds; "
+                f"thin them with {self.record.thinned(2 * self.record.every)} or more"
             )
 
     @property
@@ -130,17 +141,21 @@ class Recorder:
         names = list(dict.fromkeys(name for _, _, columns in self.rows for name in columns))
         out: dict[str, Array] = {
             "replica": np.concatenate([self.replicas[a] for _, a, _ in self.rows] or [np.empty(0, np.int64)]),
-            "round": np.concatenate([np.broadcast_to(n, len(a)) for n, a, _ in self.rows] or [np.empty(0, np.int64)]),
+            "round": np.concatenate(
+                [np.broadcast_to(n, len(a)) for n, a, _ in self.rows] or [np.empty(0, np.int64)]
+            ),
         }
         for name in list(dict.fromkeys([*COLUMNS, *names])):
             parts = [c.get(name, np.full(len(a), np.nan)) for _, a, c in self.rows]
-            out[name] = np.concatenate(parts) if parts else np.empty(0, np.float64 if name.endswith("_s") else np.int64)
+            out[name] = (
+                np.concatenate(parts) if parts else np.empty(0, np.float64 if name.endswith("_s") else np.int64)
+            )
         return out
 
     # --- Checkpoints -----------------------------------------------------------------------------------
 
     def segment(self) -> dict[str, Array]:
-        """What was recorded since the last call, as flat arrays; no more than a checkpoint's index must carry it again."""
+        """What was recorded since the last call, as flat arrays: later checkpoints need only name it."""
         rows, self._rows_saved = self.rows[self._rows_saved :], len(self.rows)
         samples, self._samples_saved = self.samples[self._samples_saved :], len(self.samples)
         metrics, self._metrics_saved = self.metrics[self._metrics_saved :], len(self.metrics)
@@ -149,10 +164,14 @@ class Recorder:
             out["samples"] = np.stack(samples)
             out["sample_rounds"] = np.asarray(self.sample_rounds[-len(samples) :], np.int64)
         if rows:
-            out["rows.round"] = np.concatenate([np.broadcast_to(n, len(a)) for n, a, _ in rows]).astype(np.int64)
+            out["rows.round"] = np.concatenate([np.broadcast_to(n, len(a)) for n, a, _ in rows]).astype(
+                np.int64
+            )
             out["rows.active"] = np.concatenate([a for _, a, _ in rows])
             for name in dict.fromkeys(n for _, _, c in rows for n in c):
-                out[f"rows.column.{name}"] = np.concatenate([c.get(name, np.full(len(a), np.nan)) for _, a, c in rows])
+                out[f"rows.column.{name}"] = np.concatenate(
+                    [c.get(name, np.full(len(a), np.nan)) for _, a, c in rows]
+                )
         if metrics:
             for name in dict.fromkeys(n for row in metrics for n in row):
                 out[f"metrics.{name}"] = np.array([row.get(name, np.nan) for row in metrics])
@@ -160,7 +179,12 @@ class Recorder:
 
     def state(self) -> dict[str, Array]:
         """What the next rounds need of the recorder."""
-        out = {"lengths": self.lengths, "closed": self.closed, "pending": self._pending, "at": np.array(self._at)}
+        out = {
+            "lengths": self.lengths,
+            "closed": self.closed,
+            "pending": self._pending,
+            "at": np.array(self._at),
+        }
         return out | {f"open.{name}": v for name, v in self._open.items()}
 
     def restore(self, state: dict[str, Array], segments: list[dict[str, Array]]) -> None:
@@ -171,10 +195,16 @@ class Recorder:
         for part in segments:
             self.samples += list(part.get("samples", ()))
             self.sample_rounds += part.get("sample_rounds", np.empty(0, np.int64)).tolist()
-            columns = {n.removeprefix("rows.column."): v for n, v in part.items() if n.startswith("rows.column.")}
+            columns = {
+                n.removeprefix("rows.column."): v for n, v in part.items() if n.startswith("rows.column.")
+            }
             if columns:
                 self.rows.append((part["rows.round"], part["rows.active"], columns))
             metrics = {n.removeprefix("metrics."): v for n, v in part.items() if n.startswith("metrics.")}
             for i in range(len(next(iter(metrics.values()), ()))):
                 self.metrics.append({n: v[i].item() for n, v in metrics.items()})
-        self._rows_saved, self._samples_saved, self._metrics_saved = len(self.rows), len(self.samples), len(self.metrics)
+        self._rows_saved, self._samples_saved, self._metrics_saved = (
+            len(self.rows),
+            len(self.samples),
+            len(self.metrics),
+        )

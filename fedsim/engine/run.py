@@ -5,7 +5,7 @@ Both ways of keeping time (`lockstep`, `events`) drive this and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -233,13 +233,13 @@ class Run:
         if self.budget.rounds is not None and number >= self.budget.rounds:
             self.stop(active[go], "rounds")
             go[:] = False
-        self.recorder.flush(active[~go])
         return active[go]
 
-    def stop(self, positions: Iterable[int], reason: str) -> None:
-        """These replicas are over."""
+    def stop(self, positions: Sequence[int] | Array, reason: str) -> None:
+        """These replicas are over; a thinned row that is being summed for them ends here."""
         for i in positions:
             self.stopped_by[i] = reason
+        self.recorder.flush(np.asarray(positions, np.int64))
 
     def _progress_columns(self, number: int, active: Array, columns: dict[str, Array]) -> dict[str, Any]:
         return {

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.errors import InvalidInput
-from fedsim.kernels.elementary import inline, jit, pair32, pair64, u32, u64, unit64
+from fedsim.kernels.elementary import direction32, direction64, inline, jit, radius32, radius64, u32, u64, unit64
 
 Array = npt.NDArray[Any]
 LANES = 512  # blocks whose words and normals stay in the first-level cache together
@@ -56,6 +56,44 @@ def philox(c0, c1, c2, c3, k0, k1):
     return u32(c0), u32(c1), u32(c2), u32(c3)
 
 
+@inline
+def philox_twice(c0, d0, c1, c2, c3, k0, k1):
+    """Blocks number c0 and d0 of one key together: they share its schedule and hide each other's latency."""
+    d0, d1, d2, d3 = u64(d0), u64(c1), u64(c2), u64(c3)
+    c0, c1, c2, c3, p, q = u64(c0), u64(c1), u64(c2), u64(c3), u64(k0), u64(k1)
+    a, b = u64(0x9E3779B9), u64(0xBB67AE85)
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    d0, d1, d2, d3 = _mix(d0, d1, d2, d3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    d0, d1, d2, d3 = _mix(d0, d1, d2, d3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    d0, d1, d2, d3 = _mix(d0, d1, d2, d3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    d0, d1, d2, d3 = _mix(d0, d1, d2, d3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    d0, d1, d2, d3 = _mix(d0, d1, d2, d3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    d0, d1, d2, d3 = _mix(d0, d1, d2, d3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    d0, d1, d2, d3 = _mix(d0, d1, d2, d3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    d0, d1, d2, d3 = _mix(d0, d1, d2, d3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    d0, d1, d2, d3 = _mix(d0, d1, d2, d3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    d0, d1, d2, d3 = _mix(d0, d1, d2, d3, p, q)
+    return u32(c0), u32(c1), u32(c2), u32(c3), u32(d0), u32(d1), u32(d2), u32(d3)
+
+
 # --- Lanes: many blocks at once ------------------------------------------------------------------
 
 
@@ -68,15 +106,57 @@ def fill_words(block, step, k0, k1, k2, k3, w0, w1, w2, w3):
 
 
 @jit
-def fill_pairs32(a, b, x, y):
-    for j in range(a.shape[0]):
-        x[j], y[j] = pair32(a[j], b[j])
+def fill_words_twice(first, second, k0, k1, k2, k3, w0, w1, w2, w3, v0, v1, v2, v3):
+    """Words of two blocks, the same for all lanes, under the keys k0..k3."""
+    for j in range(k0.shape[0]):
+        a, b, c, d, e, f, g, h = philox_twice(first, second, u32(0), k2[j], k3[j], k0[j], k1[j])
+        w0[j], w1[j], w2[j], w3[j] = a, b, c, d
+        v0[j], v1[j], v2[j], v3[j] = e, f, g, h
 
 
 @jit
-def fill_pairs64(a, b, c, d, x, y):
+def _fill_radius32(a, r):
     for j in range(a.shape[0]):
-        x[j], y[j] = pair64(a[j], b[j], c[j], d[j])
+        r[j] = radius32(a[j])
+
+
+@jit
+def _fill_pair32(b, r, x, y):
+    for j in range(b.shape[0]):
+        cosine, sine = direction32(b[j])
+        x[j], y[j] = r[j] * cosine, r[j] * sine
+
+
+@jit
+def _fill_radius64(a, b, r):
+    for j in range(a.shape[0]):
+        r[j] = radius64(a[j], b[j])
+
+
+@jit
+def _fill_pair64(c, d, r, x, y):
+    for j in range(c.shape[0]):
+        cosine, sine = direction64(c[j], d[j])
+        x[j], y[j] = r[j] * cosine, r[j] * sine
+
+
+# Radius and direction in loops of their own: short chains of operations, of which many are under way at once.
+
+
+@jit
+def fill_normals32(a, b, c, d, r, x, y, z, w):
+    """Four words to four normals, lane by lane; `r` is room for the radii (overlapping arrays would not vectorise)."""
+    _fill_radius32(a, r)
+    _fill_pair32(b[: len(a)], r, x, y)
+    _fill_radius32(c[: len(a)], r)
+    _fill_pair32(d[: len(a)], r, z, w)
+
+
+@jit
+def fill_normals64(a, b, c, d, r, x, y):
+    """Four words to two normals, lane by lane."""
+    _fill_radius64(a, b, r)
+    _fill_pair64(c[: len(a)], d, r, x, y)
 
 
 @jit
@@ -123,14 +203,14 @@ def normals32(key, begin, call, out):
     """Normals number `begin` onwards of every row into `out`, float32 (rows, lanes)."""
     block, k = np.empty(LANES, np.uint32), np.empty((4, LANES), np.uint32)
     w, x = np.empty((4, LANES), np.uint32), np.empty((4, LANES), np.float32)
+    r = np.empty(LANES, np.float32)
     first = begin // 4
     blocks = (begin + out.shape[1] + 3) // 4 - first
     row, at = 0, 0
     while row < key.shape[0]:
         n, next_row, next_at = _gather(key, row, at, blocks, first, block, k)
         fill_words(block[:n], u32(call), k[0], k[1], k[2], k[3], w[0], w[1], w[2], w[3])
-        fill_pairs32(w[0, :n], w[1], x[0], x[1])
-        fill_pairs32(w[2, :n], w[3], x[2], x[3])
+        fill_normals32(w[0, :n], w[1], w[2], w[3], r, x[0], x[1], x[2], x[3])
         _scatter(x, n, 4, row, at, blocks, begin - first * 4, out)
         row, at = next_row, next_at
 
@@ -140,13 +220,14 @@ def normals64(key, begin, call, out):
     """Normals number `begin` onwards of every row into `out`, float64 (rows, lanes)."""
     block, k = np.empty(LANES, np.uint32), np.empty((4, LANES), np.uint32)
     w, x = np.empty((4, LANES), np.uint32), np.empty((2, LANES), np.float64)
+    r = np.empty(LANES, np.float64)
     first = begin // 2
     blocks = (begin + out.shape[1] + 1) // 2 - first
     row, at = 0, 0
     while row < key.shape[0]:
         n, next_row, next_at = _gather(key, row, at, blocks, first, block, k)
         fill_words(block[:n], u32(call), k[0], k[1], k[2], k[3], w[0], w[1], w[2], w[3])
-        fill_pairs64(w[0, :n], w[1], w[2], w[3], x[0], x[1])
+        fill_normals64(w[0, :n], w[1], w[2], w[3], r, x[0], x[1])
         _scatter(x, n, 2, row, at, blocks, begin - first * 2, out)
         row, at = next_row, next_at
 
@@ -156,7 +237,9 @@ def _words(key, step, first, out):
     for row in range(key.shape[0]):
         for b in range(out.shape[1] // 4):
             block = u64(first + b)
-            w = philox(block, u64(step) + (block >> u64(32)), key[row, 2], key[row, 3], key[row, 0], key[row, 1])
+            w = philox(
+                block, u64(step) + (block >> u64(32)), key[row, 2], key[row, 3], key[row, 0], key[row, 1]
+            )
             out[row, 4 * b], out[row, 4 * b + 1], out[row, 4 * b + 2], out[row, 4 * b + 3] = w
 
 
@@ -194,24 +277,34 @@ def choose_rows(key, population, start, step, out):
 
 @jit
 def _keys(seed, stream, replica, client, round, visit, out):
+    """Keys into `out`; returns the bits for which a key has no room, 0 if all is well."""
+    beyond = u64(0)
     for i in range(out.shape[0]):
+        wide = u64(client[i]) | u64(round[i]) | u64(replica[i])
+        beyond |= (wide >> u64(32)) | (u64(visit[i]) >> u64(24))
         purpose = (u64(visit[i]) << u64(8)) | u64(stream)
-        w = philox(u32(client[i]), u32(round[i]), u32(replica[i]), u32(purpose), u32(seed), u32(seed >> u64(32)))
+        w = philox(
+            u32(client[i]), u32(round[i]), u32(replica[i]), u32(purpose), u32(seed), u32(seed >> u64(32))
+        )
         out[i, 0], out[i, 1], out[i, 2], out[i, 3] = w
+    return beyond
 
 
 # --- The names of fedsim.rng -----------------------------------------------------------------------
 
 
-def keys(
-    seed: int, stream: int, *, replica: Any = 0, client: Any = 0, round: Any = 0, visit: Any = 0
-) -> Array:
+def keys(seed: int, stream: int, *, replica: Any = 0, client: Any = 0, round: Any = 0, visit: Any = 0) -> Array:
     rng.check_seed(seed)
-    columns = [np.asarray(c, np.int64) for c in (replica, client, round, visit)]
+    try:
+        columns = [np.asarray(c, np.int64) for c in (replica, client, round, visit)]
+    except OverflowError:
+        rng.check_address(replica=replica, client=client, round=round, visit=visit)
+        raise
     rows = max((len(c) for c in columns if c.ndim), default=1)
     out = np.empty((rows, 4), np.uint32)
     full = (np.ascontiguousarray(c) if c.ndim and len(c) == rows else np.full(rows, c) for c in columns)
-    _keys(u64(seed), u64(int(stream)), *full, out)
+    if _keys(u64(seed), u64(int(stream)), *full, out):
+        rng.check_address(replica=replica, client=client, round=round, visit=visit)
     return out
 
 
@@ -221,10 +314,10 @@ def words(key: Array, blocks: int, step: int = 0, first: int = 0) -> Array:
     return out
 
 
-def normal(
-    key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.float64, call: int = 0
-) -> Array:
+def normal(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.float64, call: int = 0) -> Array:
     out = np.empty((len(key), lanes), dtype)
+    if out.size == 0:  # the compiled form counts on at least one block a row
+        return out
     if (step + 1) * lanes >= 2**33:  # the compiled form counts blocks in 32 bits
         return rng.normal(key, lanes, step, dtype, call)
     (normals32 if out.dtype == np.float32 else normals64)(key, step * lanes, call, out)

@@ -50,15 +50,10 @@ def log32(x):
     e = f32((bits >> i32(23)) - i32(127))
     m = as_float(i32((bits & i32(0x007FFFFF)) + i32(0x3F3504F3))) - f32(1)
     z = m * m
-    y = f32(LOG32[0]) * m + f32(LOG32[1])
-    y = y * m + f32(LOG32[2])
-    y = y * m + f32(LOG32[3])
-    y = y * m + f32(LOG32[4])
-    y = y * m + f32(LOG32[5])
-    y = y * m + f32(LOG32[6])
-    y = y * m + f32(LOG32[7])
-    y = y * m + f32(LOG32[8])
-    y = y * m * z + e * f32(-2.12194440e-4) - f32(0.5) * z
+    q = z * z
+    near = (f32(LOG32[8]) + f32(LOG32[7]) * m) + (f32(LOG32[6]) + f32(LOG32[5]) * m) * z
+    far = (f32(LOG32[4]) + f32(LOG32[3]) * m) + (f32(LOG32[2]) + f32(LOG32[1]) * m) * z
+    y = (near + q * (far + q * f32(LOG32[0]))) * (m * z) + (e * f32(-2.12194440e-4) - f32(0.5) * z)
     return (m + y) + e * f32(0.693359375)
 
 
@@ -117,27 +112,41 @@ def exp32(x):
 
 
 @inline
-def rotated(c, s, quadrant):
-    """(cosine, sine) of an angle, turned by so many right angles."""
-    swap = (quadrant & u32(1)) != u32(0)
+def rotated32(c, s, word):
+    """(cosine, sine) turned by as many right angles as the word's two highest bits say: signs are flipped as bits."""
+    swap = (word & u32(0x40000000)) != u32(0)
     first = s if swap else c
     second = c if swap else s
-    first = -first if (quadrant == u32(1)) | (quadrant == u32(2)) else first
-    second = -second if quadrant >= u32(2) else second
+    first = as_float(i32(as_int(first) ^ i32(u32(word ^ u32(word << u32(1))) & u32(0x80000000))))
+    second = as_float(i32(as_int(second) ^ i32(word & u32(0x80000000))))
     return first, second
 
 
 @inline
-def pair32(a, b):
-    """Two words to two float32 normals."""
-    unit = (f32(i32(a >> u32(1))) + f32(0.5)) * f32(2.0**-31)
-    radius = f32(np.sqrt(f32(-2.0) * log32(unit)))
-    x = f32(i32(u32(b << u32(2)))) * f32(np.pi / 4 * 2.0**-31)
+def rotated64(c, s, word):
+    swap = (word & u32(0x40000000)) != u32(0)
+    first = s if swap else c
+    second = c if swap else s
+    first = as_float(as_int(first) ^ i64(u64(u32(word ^ u32(word << u32(1))) & u32(0x80000000)) << u64(32)))
+    second = as_float(as_int(second) ^ i64(u64(word & u32(0x80000000)) << u64(32)))
+    return first, second
+
+
+@inline
+def radius32(word):
+    """Box-Muller's radius, float32."""
+    unit = (f32(i32(word >> u32(1))) + f32(0.5)) * f32(2.0**-31)
+    return f32(np.sqrt(f32(-2.0) * log32(unit)))
+
+
+@inline
+def direction32(word):
+    """A uniform point on the circle, float32."""
+    x = f32(i32(u32(word << u32(2)))) * f32(np.pi / 4 * 2.0**-31)
     z = x * x
     s = ((f32(SIN32[0]) * z + f32(SIN32[1])) * z + f32(SIN32[2])) * z * x + x
     c = ((f32(COS32[0]) * z + f32(COS32[1])) * z + f32(COS32[2])) * z * z - f32(0.5) * z + f32(1)
-    first, second = rotated(c, s, b >> u32(30))
-    return radius * first, radius * second
+    return rotated32(c, s, word)
 
 
 @inline
@@ -147,11 +156,14 @@ def unit64(high, low):
 
 
 @inline
-def pair64(a, b, c, d):
-    """Four words to two float64 normals."""
-    radius = np.sqrt(-2.0 * log64(unit64(a, b)))
-    x = f64(i32(u32(c << u32(2)))) * 2.0**-31
-    x = (x + f64(i32(d >> u32(11))) * 2.0**-51) * (np.pi / 4)
+def radius64(high, low):
+    return np.sqrt(-2.0 * log64(unit64(high, low)))
+
+
+@inline
+def direction64(high, low):
+    x = f64(i32(u32(high << u32(2)))) * 2.0**-31
+    x = (x + f64(i32(low >> u32(11))) * 2.0**-51) * (np.pi / 4)
     z = x * x
     s = SIN64[0] * z + SIN64[1]
     s = s * z + SIN64[2]
@@ -163,5 +175,4 @@ def pair64(a, b, c, d):
     e = e * z + COS64[3]
     e = e * z + COS64[4]
     e = e * z + COS64[5]
-    first, second = rotated((1.0 - 0.5 * z) + z * z * e, x + x * z * s, c >> u32(30))
-    return radius * first, radius * second
+    return rotated64((1.0 - 0.5 * z) + z * z * e, x + x * z * s, high)

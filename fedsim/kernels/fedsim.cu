@@ -64,15 +64,10 @@ __device__ inline float logarithm(float x) {
     const float e = (float)((bits >> 23) - 127);
     const float m = __int_as_float((bits & 0x007FFFFF) + 0x3F3504F3) - 1.0f;
     const float z = m * m;
-    float y = (float)7.0376836292e-2 * m + (float)-1.1514610310e-1;
-    y = y * m + (float)1.1676998740e-1;
-    y = y * m + (float)-1.2420140846e-1;
-    y = y * m + (float)1.4249322787e-1;
-    y = y * m + (float)-1.6668057665e-1;
-    y = y * m + (float)2.0000714765e-1;
-    y = y * m + (float)-2.4999993993e-1;
-    y = y * m + (float)3.3333331174e-1;
-    y = y * m * z + e * (float)-2.12194440e-4 - 0.5f * z;
+    const float q = z * z;
+    const float near = ((float)3.3333331174e-1 + (float)-2.4999993993e-1 * m) + ((float)2.0000714765e-1 + (float)-1.6668057665e-1 * m) * z;
+    const float far = ((float)1.4249322787e-1 + (float)-1.2420140846e-1 * m) + ((float)1.1676998740e-1 + (float)-1.1514610310e-1 * m) * z;
+    const float y = (near + q * (far + q * (float)7.0376836292e-2)) * (m * z) + (e * (float)-2.12194440e-4 - 0.5f * z);
     return (m + y) + e * 0.693359375f;
 }
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-from fedsim.kernels.draws import fill_pairs32, fill_pairs64, fill_words, normals32, normals64
+from fedsim.kernels.draws import fill_normals32, fill_normals64, fill_words_twice, normals32, normals64
 from fedsim.kernels.elementary import jit, u32
 
 JOBS = 256  # lanes of a block
@@ -20,30 +20,40 @@ NARROW = 8  # up to this d a lane is a job
 GROUP = 4  # steps whose noise is made together: 4 d normals are whole Philox blocks for every d
 
 
-def fill_blocks(w: Any, first: Any, k: Any, block: Any, x: Any) -> None:
+def fill_blocks(w: Any, first: Any, k: Any, x: Any) -> None:
     """GROUP * d normals of every lane into the rows of `x` (dispatched on its dtype by `overload`)."""
 
 
+@jit
+def fill_blocks_32(w, first, k, x):
+    blocks, r = x.shape[0] // 4, np.empty(x.shape[1], np.float32)
+    for b in range(0, blocks, 2):
+        other = min(b + 1, blocks - 1)  # an odd one out is made twice
+        fill_words_twice(
+            u32(first + b), u32(first + other), k[0], k[1], k[2], k[3], w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]
+        )
+        fill_normals32(w[0], w[1], w[2], w[3], r, x[4 * b], x[4 * b + 1], x[4 * b + 2], x[4 * b + 3])
+        at = 4 * other
+        fill_normals32(w[4], w[5], w[6], w[7], r, x[at], x[at + 1], x[at + 2], x[at + 3])
+
+
+@jit
+def fill_blocks_64(w, first, k, x):
+    blocks, r = x.shape[0] // 2, np.empty(x.shape[1], np.float64)
+    for b in range(0, blocks, 2):
+        other = min(b + 1, blocks - 1)
+        fill_words_twice(
+            u32(first + b), u32(first + other), k[0], k[1], k[2], k[3], w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]
+        )
+        fill_normals64(w[0], w[1], w[2], w[3], r, x[2 * b], x[2 * b + 1])
+        fill_normals64(w[4], w[5], w[6], w[7], r, x[2 * other], x[2 * other + 1])
+
+
 @overload(fill_blocks)
-def _fill_blocks(w, first, k, block, x):
+def _fill_blocks(w, first, k, x):
     if x.dtype.bitwidth == 32:
-
-        def fill(w, first, k, block, x):
-            for b in range(x.shape[0] // 4):
-                block[:] = u32(first + b)
-                fill_words(block, u32(0), k[0], k[1], k[2], k[3], w[0], w[1], w[2], w[3])
-                fill_pairs32(w[0], w[1], x[4 * b], x[4 * b + 1])
-                fill_pairs32(w[2], w[3], x[4 * b + 2], x[4 * b + 3])
-
-        return fill
-
-    def fill(w, first, k, block, x):
-        for b in range(x.shape[0] // 2):
-            block[:] = u32(first + b)
-            fill_words(block, u32(0), k[0], k[1], k[2], k[3], w[0], w[1], w[2], w[3])
-            fill_pairs64(w[0], w[1], w[2], w[3], x[2 * b], x[2 * b + 1])
-
-    return fill
+        return lambda w, first, k, x: fill_blocks_32(w, first, k, x)
+    return lambda w, first, k, x: fill_blocks_64(w, first, k, x)
 
 
 def fill_row(key: Any, step: Any, out: Any) -> None:
@@ -67,7 +77,7 @@ def quadratic_narrow(theta, hessian, linear, client, private, shared, scale, rho
     own, common = np.zeros((GROUP * d, lanes), theta.dtype), np.zeros((GROUP * d, lanes), theta.dtype)
     s = np.empty(lanes, theta.dtype)
     k, q = np.empty((4, lanes), np.uint32), np.empty((4, lanes), np.uint32)
-    w, block = np.empty((4, lanes), np.uint32), np.empty(lanes, np.uint32)
+    w = np.empty((8, lanes), np.uint32)
     blocks = GROUP * d * theta.itemsize // 16
     for begin in range(0, jobs, lanes):
         n = min(lanes, jobs - begin)
@@ -85,9 +95,9 @@ def quadratic_narrow(theta, hessian, linear, client, private, shared, scale, rho
             at = step % GROUP
             if at == 0:
                 if rho < 1:
-                    fill_blocks(w, step // GROUP * blocks, k, block, own)
+                    fill_blocks(w, step // GROUP * blocks, k, own)
                 if rho > 0:
-                    fill_blocks(w, step // GROUP * blocks, q, block, common)
+                    fill_blocks(w, step // GROUP * blocks, q, common)
             eta, a = steps[step], amplitude[step]
             for i in range(d):
                 gi, bi = g[i], b[i]

@@ -39,7 +39,7 @@ def quadratic_narrow(theta, hessian, linear, client, private, shared, scale, com
     own, all_ = np.zeros((GROUP * d, lanes), theta.dtype), np.zeros((GROUP * d, lanes), theta.dtype)
     s = np.empty(lanes, theta.dtype)
     k, q = np.empty((4, lanes), np.uint32), np.empty((4, lanes), np.uint32)
-    w, block = np.empty((4, lanes), np.uint32), np.empty(lanes, np.uint32)
+    w = np.empty((8, lanes), np.uint32)
     blocks = GROUP * d * theta.itemsize // 16
     for begin in range(0, jobs, lanes):
         n = min(lanes, jobs - begin)
@@ -56,9 +56,9 @@ def quadratic_narrow(theta, hessian, linear, client, private, shared, scale, com
             at = step % GROUP
             if at == 0:
                 if common < 1:
-                    fill_blocks(w, step // GROUP * blocks, k, block, own)
+                    fill_blocks(w, step // GROUP * blocks, k, own)
                 if common > 0:
-                    fill_blocks(w, step // GROUP * blocks, q, block, all_)
+                    fill_blocks(w, step // GROUP * blocks, q, all_)
             whole, square, half = steps[step, 0], steps[step, 1], steps[step, 2]
             _gradients(h, t, b, g)
             for i in range(d):

@@ -1,8 +1,8 @@
 # mypy: allow-untyped-defs, disable-error-code="import-untyped,attr-defined,untyped-decorator"
-"""Jobs gathered by client, so that a client's rows are fetched once and its jobs' random words fill the lanes together.
+"""Jobs gathered by client: its rows are fetched once, and its jobs' random words fill the lanes together.
 
-Functions take whole groups of jobs: an array handed to a function costs two atomic operations, which is nothing for a
-group and more than the sums themselves for a job.
+Functions take whole groups of jobs: an array handed to a function costs two atomic operations, which is nothing
+for a group and more than the sums themselves for a job.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _sort(client, place, order):
 
 @jit
 def scratch(client, offsets, rows):
-    """Room for groups of these clients: how many lanes, random words, places, and choices (lanes, most rows)."""
+    """Room for groups of these clients: lanes, random words, places, and choices (lanes, most rows)."""
     most, largest = 0, 0
     for c in client:
         most = max(most, rows[c])
@@ -72,10 +72,11 @@ def choose_group(key, order, begin, end, population, size, words, place, chosen)
     for j in range(end - begin):
         for i in range(4):
             words[k + i, j] = key[order[begin + j], i]
-    n = (end - begin + SPAN - 1) // SPAN * SPAN  # what the last lanes hold does not matter, that they are whole does
+    n = (end - begin + SPAN - 1) // SPAN * SPAN  # lanes that belong to no job hold rubbish, and nobody reads it
     for b in range((size + 1) // 2):
         for j in range(n):
-            w0, w1, w2, w3 = philox(u32(b), u32(0), words[k + 2, j], words[k + 3, j], words[k, j], words[k + 1, j])
+            k0, k1, k2, k3 = words[k, j], words[k + 1, j], words[k + 2, j], words[k + 3, j]
+            w0, w1, w2, w3 = philox(u32(b), u32(0), k2, k3, k0, k1)
             words[4 * b, j], words[4 * b + 1, j], words[4 * b + 2, j], words[4 * b + 3, j] = w0, w1, w2, w3
     for j in range(end - begin):
         for r in range(size):

@@ -1,14 +1,16 @@
 # mypy: allow-untyped-defs, disable-error-code="import-untyped,attr-defined,untyped-decorator"
 """QLSD's messages, compiled: minibatch, gradient, memory, quantiser and bit count of a job in one pass.
 
-    v = (n / m) sum over m rows of [grad(theta) - grad(control)] + anchor - memory;   sent = C(v);   kept = memory + rate sent
+    v = (n / m) sum over m rows of [grad(theta) - grad(control)] + anchor - memory
+    sent = C(v),  kept = memory + rate sent
 
-What a job yields does not depend on the jobs beside it. The arguments of all kernels:
+What a job yields does not depend on the jobs beside it. The arguments of all kernels, in which an empty array
+switches a term off:
 
-    theta, control, anchor, memory   (jobs, d); all but theta may be None, which removes the term before compilation
-    client (jobs,), order, rows (clients,), key uint32 (jobs, 4)   minibatches; key None: all rows of a client
+    theta, control, anchor, memory (jobs, d), rate
+    client (jobs,), order, rows (clients,), key uint32 (jobs, 4)   minibatches; no key: all rows of a client
     coins uint32 (jobs, 4), levels, lengths, form                  the wire, see `wire_form`
-    sent (jobs, d), bits (jobs,), kept (jobs, d)                   the results; sent is NaN where v cannot be sent
+    sent (jobs, d), bits (jobs,), kept (jobs, d)                   results; sent is NaN where v cannot be sent
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from fedsim.kernels.minibatches import SPAN, by_client, choose_group, group, scr
 from fedsim.kernels.quantise import ABOVE, DOWN, FIXED, FORMS, LARGEST, SIGN, elias_row, wire_norm
 
 Array = npt.NDArray[Any]
+NO_KEY = np.empty((0, 4), np.uint32)
 PLAIN, SINGLE = -1, -2  # forms without a quantiser: the numbers as they are, or rounded to float32
 
 
@@ -43,15 +46,17 @@ def _level(x, word, scale, top):
 
 
 @jit
-def send_group(v, order, begin, end, anchor, memory, rate, coins, levels, lengths, form, words, sent, bits, kept):
-    """From the gradients in the first rows of `v` to what arrives of them; `words` (SPAN more than d) is scratch."""
+def send_group(
+    v, order, begin, end, anchor, memory, rate, coins, levels, lengths, form, words, sent, bits, kept
+):
+    """From the gradients in the first rows of `v` to what arrives of them; `words` is scratch."""
     d, cast, top = v.shape[1], v.dtype.type, f64(levels)
     for j in range(end - begin):
         job = order[begin + j]
-        if anchor is not None:
+        if len(anchor):
             for i in range(d):
                 v[j, i] += anchor[job, i]
-        if memory is not None:
+        if len(memory):
             for i in range(d):
                 v[j, i] -= memory[job, i]
         if form == PLAIN:
@@ -84,15 +89,15 @@ def send_group(v, order, begin, end, anchor, memory, rate, coins, levels, length
                 bits[job] = 0
                 for i in range(d):
                     sent[job, i] = cast(np.nan)
-        if memory is not None:
+        if len(memory):
             for i in range(d):
                 kept[job, i] = memory[job, i] + cast(rate) * sent[job, i]
 
 
-def wire_form(dtype: Any, d: int, levels: int, code: str | None, form: str) -> tuple[int, Array, int]:
-    """(levels, lengths, form) of a codec: QSGD has no `code`, and no levels mean the numbers themselves in `dtype`."""
-    if levels == 0:
-        return 1, np.zeros(1, np.uint8), PLAIN if dtype is None else SINGLE
+def wire_form(d: int, dtype: Any, levels: Any, code: Any, form: Any) -> tuple[int, Array, int]:
+    """(levels, lengths, form) of a codec by its fields; None is for those that it does not have."""
+    if levels is None:
+        return 1, np.zeros(1, np.uint8), SINGLE if dtype == "float32" else PLAIN
     if code is None:
         return levels, np.array([1 + levels.bit_length()], np.uint8), FIXED
     return levels, elias_lengths(max(d, levels + 1), code), FORMS[form]
@@ -103,9 +108,10 @@ def wire_form(dtype: Any, d: int, levels: int, code: str | None, form: str) -> t
 
 @intrinsic
 def _sum_of_rows(typing: Any, x: Any, first: Any, chosen: Any, j: Any, size: Any, column: Any, v: Any) -> Any:
-    """v[j, column : column + SPAN] = the sum of x[first + chosen[j, r]] over r < size, row by row, kept in registers."""
+    """v[j, column : column + SPAN] = the sum of x[first + chosen[j, r]] over r < size, kept in registers."""
     element = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
     lanes = ir.VectorType(element[v.dtype], SPAN)
+    resize = "fptrunc" if v.dtype == types.float32 else "fpext"
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         def at(k: int, row: Any, column: Any) -> Any:
@@ -122,7 +128,7 @@ def _sum_of_rows(typing: Any, x: Any, first: Any, chosen: Any, j: Any, size: Any
             row = builder.add(first, builder.load(at(2, j, loop.index)))
             values = builder.load(vector(x, at(0, row, column)), align=x.dtype.bitwidth // 8)
             if x.dtype != v.dtype:
-                values = builder.fptrunc(values, lanes) if v.dtype == types.float32 else builder.fpext(values, lanes)
+                values = getattr(builder, resize)(values, lanes)
             builder.store(builder.fadd(builder.load(total), values), total)
         builder.store(builder.load(total), vector(v, at(6, j, column)), align=v.dtype.bitwidth // 8)
         return context.get_dummy_value()
@@ -168,8 +174,8 @@ def _precise(precision, c, scale, n, t, v):
 
 @jit
 def _gaussian(
-    theta, x, offsets, sums, precision, client, order, rows, key, control, anchor, memory, rate, coins, levels, lengths,
-    form, sent, bits, kept,
+    theta, x, offsets, sums, precision, client, order, rows, key, control, anchor, memory, rate, coins, levels,
+    lengths, form, sent, bits, kept,
 ):  # fmt: skip
     jobs, d = theta.shape
     cast = theta.dtype.type
@@ -181,12 +187,12 @@ def _gaussian(
         end = group(client, order, begin, lanes)
         c = client[order[begin]]
         n, m, scale = offsets[c + 1] - offsets[c], rows[c], cast(1)
-        if control is not None:  # the data drop out of the difference, and with them the minibatch
+        if len(control):  # the data drop out of the difference, and with them the minibatch
             for j in range(end - begin):
                 job = order[begin + j]
                 for i in range(d):
                     v[j, i] = cast(n) * (theta[job, i] - control[job, i])
-        elif key is None:
+        elif len(key) == 0:
             for j in range(end - begin):
                 job = order[begin + j]
                 for i in range(d):
@@ -200,32 +206,42 @@ def _gaussian(
                     v[j, i] = cast(m) * theta[job, i] - v[j, i]
             scale = cast(n / m)
         _precise(precision, c, scale, end - begin, t, v)
-        send_group(v, order, begin, end, anchor, memory, rate, coins, levels, lengths, form, rounding, sent, bits, kept)
+        send_group(
+            v, order, begin, end, anchor, memory, rate, coins, levels, lengths, form, rounding, sent, bits, kept
+        )
         begin = end
 
 
 def gaussian_messages(
     theta: Array, x: Array, offsets: Array, sums: Array, precision: Array, client: Array, rows: Array | None,
     key: Array | None, terms: tuple[Any, ...], wire: tuple[Any, ...],
-) -> tuple[Array, Array, Array | None]:  # fmt: skip
+) -> tuple[Array, Array, Array]:  # fmt: skip
     """(sent, bits, kept). Gradients are sums of P (theta - x_row); `sums` (clients, d) are of all rows.
 
-    `precision` is (1 or clients, d, d), or (1 or clients, d) where the matrices are diagonal; `terms` are control, anchor,
-    memory and rate, `wire` is coins and a `wire_form`.
+    `precision` is (1 or clients, d, d), or (1 or clients, d) if the matrices are diagonal; `terms` are control,
+    anchor, memory and rate, `wire` is coins and a `wire_form`.
     """
-    theta, out = results(theta, terms)
-    rows, key = minibatch(offsets, rows, None if terms[0] is not None else key)
-    order = by_client(client, len(rows))
-    _gaussian(theta, x, offsets, sums, precision, client, order, rows, key, *terms, *wire, *out)
+    control, anchor, memory, rate = terms
+    rows, key = minibatch(offsets, rows, key if control is None else None)
+    order, out = by_client(client, len(rows)), results(theta, memory)
+    theta, control, anchor, memory = present(theta, control, anchor, memory)
+    _gaussian(
+        theta, x, offsets, sums, precision, client, order, rows, key, control, anchor, memory, rate, *wire, *out
+    )
     return out
 
 
-def results(theta: Array, terms: tuple[Any, ...]) -> tuple[Array, tuple[Array, Array, Array | None]]:
-    """Room for what a kernel gives."""
-    kept = None if terms[2] is None else np.empty_like(theta)
-    return np.ascontiguousarray(theta), (np.empty_like(theta), np.empty(len(theta), np.int64), kept)
+def results(theta: Array, memory: Array | None) -> tuple[Array, Array, Array]:
+    """Room for what a kernel gives; nothing is kept where nothing was."""
+    kept = np.empty((0 if memory is None else len(theta), theta.shape[1]), theta.dtype)
+    return np.empty_like(theta), np.empty(len(theta), np.int64), kept
 
 
-def minibatch(offsets: Array, rows: Array | None, key: Array | None) -> tuple[Array, Array | None]:
+def present(theta: Array, *terms: Array | None) -> tuple[Array, ...]:
+    """A term that is switched off is empty: the kernels are compiled once, not once for each set of terms."""
+    return tuple(theta[:0] if t is None else np.ascontiguousarray(t) for t in (theta, *terms))
+
+
+def minibatch(offsets: Array, rows: Array | None, key: Array | None) -> tuple[Array, Array]:
     """Without a key everybody's rows are all of them."""
-    return (np.diff(offsets), None) if rows is None or key is None else (rows, key)
+    return (np.diff(offsets), NO_KEY) if rows is None or key is None else (rows, key)

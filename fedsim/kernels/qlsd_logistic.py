@@ -13,7 +13,7 @@ from numba.extending import intrinsic, overload
 
 from fedsim.kernels.elementary import exp32, exp64, f32, inline, jit
 from fedsim.kernels.minibatches import SPAN, by_client, choose_group, group, scratch
-from fedsim.kernels.qlsd import minibatch, results, send_group
+from fedsim.kernels.qlsd import minibatch, present, results, send_group
 
 Array = npt.NDArray[Any]
 TILE = 64  # rows whose linear predictors are held at once
@@ -21,7 +21,7 @@ TILE = 64  # rows whose linear predictors are held at once
 
 @intrinsic
 def _columns(typing: Any, x: Any, row: Any, theta: Any, job: Any) -> Any:
-    """Sums of x[row, i] theta[job, i] over i = 0, 8, 16, ..., over 1, 9, 17, ... and so on, in whole groups of eight.
+    """Sums of x[row, i] theta[job, i] over i = 0, 8, ..., over 1, 9, ... and so on, in whole groups of eight.
 
     In LLVM's vector types, because its own vectoriser may not reorder a sum of floats into columns.
     """
@@ -87,7 +87,7 @@ def _sigmoid_of(z, size):
 
 @jit
 def _residual_sums(theta, control, x, y, first, order, begin, end, size, scale, chosen, z, w, v):
-    """v[j] = scale times the sum over the chosen rows of (p(x theta) - y) x, or of (p(x theta) - p(x control)) x."""
+    """v[j] = scale times the sum over the chosen rows of (p(x theta) - y) x; a control's y is p(x control)."""
     d = v.shape[1]
     for j in range(end - begin):
         job = order[begin + j]
@@ -97,7 +97,7 @@ def _residual_sums(theta, control, x, y, first, order, begin, end, size, scale, 
             rows = min(TILE, size - tile)
             _predictors(x, first, chosen, j, tile, rows, theta, job, z)
             _sigmoid(z, rows)
-            if control is None:
+            if len(control) == 0:
                 for r in range(rows):
                     w[r] = y[first + chosen[j, tile + r]]
             else:
@@ -113,8 +113,8 @@ def _residual_sums(theta, control, x, y, first, order, begin, end, size, scale, 
 
 @jit
 def _logistic(
-    theta, x, y, offsets, client, order, rows, key, control, anchor, memory, rate, coins, levels, lengths, form, sent, bits,
-    kept,
+    theta, x, y, offsets, client, order, rows, key, control, anchor, memory, rate, coins, levels, lengths, form,
+    sent, bits, kept,
 ):  # fmt: skip
     jobs, d = theta.shape
     lanes, words, place, chosen = scratch(client, offsets, rows)
@@ -125,7 +125,7 @@ def _logistic(
         end = group(client, order, begin, lanes)
         c = client[order[begin]]
         first, n, m = offsets[c], offsets[c + 1] - offsets[c], rows[c]
-        if key is None:
+        if len(key) == 0:
             for j in range(end - begin):
                 for r in range(m):
                     chosen[j, r] = r
@@ -133,16 +133,20 @@ def _logistic(
             choose_group(key, order, begin, end, n, m, words, place, chosen)
         scale = theta.dtype.type(n / m)
         _residual_sums(theta, control, x, y, first, order, begin, end, m, scale, chosen, z, w, v)
-        send_group(v, order, begin, end, anchor, memory, rate, coins, levels, lengths, form, rounding, sent, bits, kept)
+        send_group(
+            v, order, begin, end, anchor, memory, rate, coins, levels, lengths, form, rounding, sent, bits, kept
+        )
         begin = end
 
 
 def logistic_messages(
     theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array | None, key: Array | None,
     terms: tuple[Any, ...], wire: tuple[Any, ...],
-) -> tuple[Array, Array, Array | None]:  # fmt: skip
+) -> tuple[Array, Array, Array]:  # fmt: skip
     """(sent, bits, kept). Gradients are sums of (1 / (1 + exp(-x_row theta)) - y_row) x_row."""
-    theta, out = results(theta, terms)
+    control, anchor, memory, rate = terms
     rows, key = minibatch(offsets, rows, key)
-    _logistic(theta, x, y, offsets, client, by_client(client, len(rows)), rows, key, *terms, *wire, *out)
+    order, out = by_client(client, len(rows)), results(theta, memory)
+    theta, control, anchor, memory = present(theta, control, anchor, memory)
+    _logistic(theta, x, y, offsets, client, order, rows, key, control, anchor, memory, rate, *wire, *out)
     return out

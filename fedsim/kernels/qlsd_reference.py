@@ -1,4 +1,4 @@
-"""QLSD's messages in plain NumPy: short, slow, and the oracle of `kernels/qlsd.py` and `kernels/qlsd_logistic.py`.
+"""QLSD's messages in plain NumPy: short, slow, and the oracle of `kernels/qlsd.py` and `qlsd_logistic.py`.
 
 The arguments are theirs, but that `quantise(values, coins)` of a codec stands for the wire.
 """
@@ -20,8 +20,8 @@ Quantise = Callable[[Array, Array], tuple[Array, Array]]
 
 
 def gaussian_messages(
-    theta: Array, x: Array, offsets: Array, precision: Array, client: Array, rows: Array | None, key: Array | None,
-    terms: tuple[Any, ...], coins: Array, quantise: Quantise,
+    theta: Array, x: Array, offsets: Array, precision: Array, client: Array, rows: Array | None,
+    key: Array | None, terms: tuple[Any, ...], coins: Array, quantise: Quantise,
 ) -> Results:  # fmt: skip
     """Gradients are sums of P (theta - x_row)."""
 
@@ -46,8 +46,8 @@ def logistic_messages(
 
 
 def _messages(
-    gradient: Callable[[Array, int, Array], Array], theta: Array, offsets: Array, client: Array, rows: Array | None,
-    key: Array | None, terms: tuple[Any, ...], coins: Array, quantise: Quantise,
+    gradient: Callable[[Array, int, Array], Array], theta: Array, offsets: Array, client: Array,
+    rows: Array | None, key: Array | None, terms: tuple[Any, ...], coins: Array, quantise: Quantise,
 ) -> Results:  # fmt: skip
     control, anchor, memory, rate = terms
     v = np.empty_like(theta)

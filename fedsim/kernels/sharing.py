@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 jit: Any = nb.njit(nogil=True, cache=True, error_model="numpy")
 
 
-@jit  # type: ignore[untyped-decorator]
+@jit
 def share(
     now: float, serial: int, group: Array, links: Array, bundles: Array, trunks: Array, lists: Array, due: Array
 ) -> tuple[float, int]:
@@ -83,7 +83,7 @@ def share(
 # --- The busy bundles of every link, sorted by (cap on a flow, bundle) -------------------------------
 
 
-@jit  # type: ignore[untyped-decorator]
+@jit
 def sort_in(changed: Array, links: Array, bundles: Array, trunks: Array, lists: Array) -> None:
     """Put bundles where they belong in the lists of their links: in if they are busy, out if they are idle."""
     for number in changed:
@@ -109,7 +109,7 @@ def sort_in(changed: Array, links: Array, bundles: Array, trunks: Array, lists: 
                 link.listed += 1
 
 
-@jit  # type: ignore[untyped-decorator]
+@jit
 def _find(number: int, key: float, bundles: Array, lists: Array, begin: int, listed: int) -> int:
     """Where a bundle is, or would be, in a list."""
     low, high = begin, begin + listed
@@ -126,7 +126,7 @@ def _find(number: int, key: float, bundles: Array, lists: Array, begin: int, lis
 # --- A heap of (offer, link) -------------------------------------------------------------------------
 
 
-@jit  # type: ignore[untyped-decorator]
+@jit
 def _push(heap: Array, offers: Array, size: int, link: int, offer: float) -> int:
     at = size
     while at > 0:
@@ -139,7 +139,7 @@ def _push(heap: Array, offers: Array, size: int, link: int, offer: float) -> int
     return size + 1
 
 
-@jit  # type: ignore[untyped-decorator]
+@jit
 def _pop(heap: Array, offers: Array, size: int) -> int:
     size -= 1
     link, offer = heap[size], offers[size]

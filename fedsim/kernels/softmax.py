@@ -10,51 +10,46 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.kernels.elementary import exp32, exp64, f32, jit
+from fedsim.kernels.elementary import exp32, exp64, jit
 
 Array = npt.NDArray[Any]
 TILE = 1024  # rows gathered at once: a full gradient needs a bounded buffer only
 
 
 @jit
-def _normalise64(z, n):
-    for r in range(n):
-        row = z[r]
-        top = row[0]
-        for k in range(1, row.shape[0]):
-            top = max(top, row[k])
-        for k in range(row.shape[0]):
-            row[k] = exp64(row[k] - top)
-        total = 0.0
-        for k in range(row.shape[0]):
-            total += row[k]
-        for k in range(row.shape[0]):
-            row[k] /= total
+def _exp64(z):
+    for i in range(z.shape[0]):
+        z[i] = exp64(z[i])
 
 
 @jit
-def _normalise32(z, n):
-    for r in range(n):
-        row = z[r]
-        top = row[0]
-        for k in range(1, row.shape[0]):
-            top = max(top, row[k])
-        for k in range(row.shape[0]):
-            row[k] = exp32(row[k] - top)
-        total = f32(0)
-        for k in range(row.shape[0]):
-            total += row[k]
-        for k in range(row.shape[0]):
-            row[k] /= total
+def _exp32(z):
+    for i in range(z.shape[0]):
+        z[i] = exp32(z[i])
 
 
 @jit
 def softmax_rows(z):
-    """In place: every row of `z` to probabilities."""
+    """In place: every row of `z` to probabilities. The exponentials run over the whole tile at once."""
+    for r in range(z.shape[0]):
+        row = z[r]
+        top = row[0]
+        for k in range(1, row.shape[0]):
+            top = max(top, row[k])
+        for k in range(row.shape[0]):
+            row[k] -= top
+    flat = z.reshape(-1)
     if z.itemsize == 4:
-        _normalise32(z.view(np.float32), z.shape[0])
+        _exp32(flat.view(np.float32))
     else:
-        _normalise64(z.view(np.float64), z.shape[0])
+        _exp64(flat.view(np.float64))
+    for r in range(z.shape[0]):
+        row = z[r]
+        total = row[0]
+        for k in range(1, row.shape[0]):
+            total += row[k]
+        for k in range(row.shape[0]):
+            row[k] /= total
 
 
 @jit

@@ -48,7 +48,7 @@ class Network:
     clients: int = field(init=False)
     server: Any = field(init=False)
     nodes: tuple[Any, ...] = field(init=False, repr=False)  # of client 0, 1, ...
-    edges: int = field(init=False)
+    edges: int = field(init=False)  # pairs of nodes, whichever way they are connected
     capacities_bps: Array = field(init=False, repr=False)
     link_names: tuple[str, ...] = field(init=False, repr=False)
     contended: bool = field(init=False)
@@ -80,8 +80,9 @@ class Network:
         paths = {upward: paths_of(arcs, graph, numbers, server, upward, own) for upward in (True, False)}
         uses = sum(np.bincount(way.links, minlength=len(arcs.names)) for way in paths.values())
         for name, value in {
-            "_graph": graph, "name": str(graph.graph.get("name", "")), "edges": graph.number_of_edges(),
+            "_graph": graph, "name": str(graph.graph.get("name", "")),
             "clients": len(numbers), "server": server, "nodes": tuple(numbers),
+            "edges": len({frozenset(ends) for ends in arcs.between}),
             "capacities_bps": arcs.capacities_bps, "link_names": arcs.names,
             "contended": bool(np.any(uses > 1)), "up": paths[True], "down": paths[False],
         }.items():  # fmt: skip
@@ -112,13 +113,15 @@ class Network:
     def describe(self) -> str:
         """Its size, and the link that leaves least to a client if all transmit at once."""
         head = f"{self.name}, " * bool(self.name) + f"{self.edges:,} link{'s' * (self.edges != 1)}"
-        if not self.link_names:
-            return f"{head}; all ideal"
         up, down = (np.bincount(path.links, minlength=len(self.link_names)) for path in (self.up, self.down))
         users = np.maximum(up, down)
-        worst = int(np.argmin(self.capacities_bps / np.maximum(users, 1e-300)))
-        clients = f"{users[worst]:,} client{'s' * int(users[worst] != 1)}"
-        return f"{head}; bottleneck {self.link_names[worst]} {_rate(self.capacities_bps[worst])}, {clients}"
+        if not users.any():
+            return f"{head}; all ideal"
+        share = np.where(users > 0, self.capacities_bps / np.maximum(users, 1), np.inf)
+        worst = np.lexsort((up == 0, share))[0]  # of the two directions, the one up
+        sharing = int(users[worst])
+        who = f"{sharing:,} client{'s' * (sharing != 1)}"
+        return f"{head}; bottleneck {self.link_names[worst]} {_rate(self.capacities_bps[worst])}, {who}"
 
 
 def _rate(bps: float) -> str:

@@ -79,5 +79,5 @@ def mechanism(*, epsilon: float, delta: float, sizes: Array, used: Array, kind: 
 
 def _units(kind: str) -> float:
     if kind not in ("paper", "tight"):
-        raise InvalidInput(f"sensitivity={kind!r}: choose 'paper' (4 eta E C) or 'tight' (2 eta E C)")
+        raise InvalidInput(f"sensitivity={kind!r}: choose 'paper' or 'tight'")
     return PAPER if kind == "paper" else TIGHT

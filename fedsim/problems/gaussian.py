@@ -1,4 +1,4 @@
-"""Estimating a mean under Gaussian noise of known covariance: everything is exact, so everything can be checked.
+"""Estimating a mean under Gaussian noise of known covariance: all is exact, so all can be checked.
 
 l^c(theta) = sum_i (theta - x_ci)' Sigma_c^-1 (theta - x_ci) / 2, the potential of FA-LD's section 7.1.
 """
@@ -12,16 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import rng
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, positive, whole
 from fedsim.problems import shards
 
 Array = npt.NDArray[Any]
 
 
 class GaussianMean:
-    """Clients with points x_c (n_c, d), one covariance (d, d) or one per client, and an optional N(0, I/precision) prior.
+    """Clients with points x_c (n_c, d), one covariance (d, d) or one per client, and an optional prior.
 
-    The prior is spread over the data points, so client c carries the share n_c / n of it.
+    The prior N(0, I/prior_precision) is spread over the data points: client c carries the share n_c / n of it.
     """
 
     def __init__(self, data: Sequence[Any], covariance: Any, prior_precision: float = 0.0) -> None:
@@ -41,14 +41,16 @@ class GaussianMean:
     ) -> GaussianMean:  # fmt: skip
         """Clients' centres are N(0, heterogeneity I); `covariance` None is the identity."""
         offsets = shards.even_offsets("GaussianMean.synthetic", clients, samples)
-        sigma = np.eye(dim) if covariance is None else np.asarray(covariance, float)
-        factors = np.linalg.cholesky(_covariances(sigma, clients, dim))
+        clients, dim = len(offsets) - 1, whole("GaussianMean.synthetic(dim={})", dim)
+        spread = positive("GaussianMean.synthetic(heterogeneity={})", heterogeneity, zero=True)
+        sigma = _covariances(np.eye(dim) if covariance is None else covariance, clients, dim)
+        factors = np.linalg.cholesky(sigma)
         centres = rng.normal(rng.keys(seed, rng.Stream.DATA, client=np.arange(clients)), dim, 0)
         noise = rng.normal(rng.keys(seed, rng.Stream.DATA, round=1, client=np.arange(offsets[-1])), dim, 0)
         x = np.empty_like(noise)
         for c in range(clients):
             own = slice(offsets[c], offsets[c + 1])
-            x[own] = np.sqrt(heterogeneity) * centres[c] + noise[own] @ factors[c if len(factors) > 1 else 0].T
+            x[own] = np.sqrt(spread) * centres[c] + noise[own] @ factors[c if len(factors) > 1 else 0].T
         return cls.from_arrays(x, offsets, sigma)
 
     def _build(self, data: shards.Shards, covariance: Any, prior_precision: float) -> None:
@@ -65,7 +67,7 @@ class GaussianMean:
         x = self.x[slice(*self.offsets[client : client + 2])]
         x = x if rows is None else x[rows]
         p = self.precision[client if len(self.precision) > 1 else 0]
-        out = p @ (len(x) * theta - x.sum(axis=0)) + self.share * len(x) * theta
+        out = p @ (len(x) * theta - x.sum(axis=0, dtype=theta.dtype)) + self.share * len(x) * theta
         return np.asarray(out, theta.dtype)
 
     def gradients(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
@@ -106,20 +108,20 @@ class GaussianMean:
         return covariance @ linear.sum(axis=0), covariance
 
     def _cast(self, dtype: npt.DTypeLike) -> tuple[Array, Any]:
-        return self.precision.astype(dtype, copy=False), np.dtype(dtype).type(self.share)
+        return self.precision.astype(dtype, copy=False), np.asarray(self.share, dtype)[()]
 
 
 def _covariances(covariance: Any, clients: int, dim: int) -> Array:
-    sigma = np.asarray(covariance, np.float64)
+    sigma = shards.numbers("GaussianMean: covariance", covariance).astype(np.float64)
     sigma = sigma[None] if sigma.ndim == 2 else sigma
     if sigma.shape not in ((1, dim, dim), (clients, dim, dim)):
         raise InvalidInput(
-            f"GaussianMean: covariance of shape {np.shape(covariance)}; give ({dim}, {dim}) or ({clients}, {dim}, {dim})"
+            f"GaussianMean: covariance of shape {np.shape(covariance)}; "
+            f"give ({dim}, {dim}) or ({clients}, {dim}, {dim})"
         )
     if not np.isfinite(sigma).all() or not np.allclose(sigma, sigma.transpose(0, 2, 1)):
         raise InvalidInput("GaussianMean: a covariance is a finite symmetric matrix")
-    if np.linalg.eigvalsh(sigma).min() <= 0:
-        raise InvalidInput(
-            f"GaussianMean: covariance has eigenvalue {np.linalg.eigvalsh(sigma).min():.3g}; it must be positive definite"
-        )
+    least = np.linalg.eigvalsh(sigma).min()
+    if least <= 0:
+        raise InvalidInput(f"GaussianMean: covariance has eigenvalue {least:.3g}; it must be positive definite")
     return sigma

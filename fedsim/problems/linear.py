@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import rng
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, positive, whole
 from fedsim.problems import shards
 
 Array = npt.NDArray[Any]
@@ -19,7 +19,8 @@ class LinearRegression:
     """Clients with rows (X_c, y_c) and an optional N(0, I/prior_precision) prior spread over the rows."""
 
     def __init__(self, data: Sequence[Any], noise_variance: float = 1.0, prior_precision: float = 0.0) -> None:
-        self._build(shards.from_clients("LinearRegression", data, labelled=True), noise_variance, prior_precision)
+        stacked = shards.from_clients("LinearRegression", data, labelled=True)
+        self._build(stacked, noise_variance, prior_precision)
 
     @classmethod
     def from_arrays(
@@ -37,23 +38,25 @@ class LinearRegression:
     ) -> LinearRegression:  # fmt: skip
         """Standard normal features; every client's true coefficients are N(common, heterogeneity I)."""
         offsets = shards.even_offsets("LinearRegression.synthetic", clients, samples)
+        clients, dim = len(offsets) - 1, whole("LinearRegression.synthetic(dim={})", dim)
+        spread = positive("LinearRegression.synthetic(heterogeneity={})", heterogeneity, zero=True)
+        noise_variance = positive("LinearRegression.synthetic(noise_variance={})", noise_variance)
         owner = np.repeat(np.arange(clients), np.diff(offsets))
         row = np.arange(offsets[-1])
         truth = rng.normal(rng.keys(seed, rng.Stream.DATA), dim, 0)
         own = rng.normal(rng.keys(seed, rng.Stream.DATA, round=1, client=np.arange(clients)), dim, 0)
         x = rng.normal(rng.keys(seed, rng.Stream.DATA, round=2, client=row), dim, 0)
         noise = rng.normal(rng.keys(seed, rng.Stream.DATA, round=3, client=row), 1, 0)[:, 0]
-        coefficients = truth + np.sqrt(heterogeneity) * own
+        coefficients = truth + np.sqrt(spread) * own
         y = np.einsum("ni,ni->n", x, coefficients[owner]) + np.sqrt(noise_variance) * noise
         return cls.from_arrays(x, y, offsets, noise_variance)
 
     def _build(self, data: shards.Shards, noise_variance: float, prior_precision: float) -> None:
-        if not (np.isfinite(noise_variance) and noise_variance > 0):
-            raise InvalidInput(f"LinearRegression(noise_variance={noise_variance}): must be a positive number")
         assert data.y is not None
-        self.x, self.y, self.offsets, self.sizes = data.x, data.y.astype(data.x.dtype, copy=False), data.offsets, data.sizes
+        self.x, self.offsets, self.sizes = data.x, data.offsets, data.sizes
+        self.y = data.y.astype(data.x.dtype, copy=False)
         self.clients, self.dim = len(self.sizes), self.x.shape[1]
-        self.noise_variance = float(noise_variance)
+        self.noise_variance = positive("LinearRegression(noise_variance={})", noise_variance)
         self.prior_precision = shards.check_prior("LinearRegression", prior_precision)
         self.share = self.prior_precision / len(self.x)
         self._tables: dict[np.dtype[Any], tuple[Array, Array]] = {}  # a cache: what quadratic() gave, by dtype
@@ -94,7 +97,7 @@ class LinearRegression:
     @property
     def tabulated(self) -> bool:
         """Whether d x d tables are smaller than the data they stand for."""
-        return self.dim * self.clients <= len(self.x)
+        return bool(self.dim * self.clients <= len(self.x))
 
     def quadratic(self, dtype: npt.DTypeLike = np.float64) -> tuple[Array, Array]:
         """Tables (H, b) with which client c's full gradient is H_c theta - b_c."""
@@ -116,12 +119,13 @@ class LinearRegression:
         total = hessian.sum(axis=0)
         if np.linalg.matrix_rank(total) < self.dim:
             raise InvalidInput(
-                f"LinearRegression: {len(self.x)} rows do not determine {self.dim} coefficients; set prior_precision > 0"
+                f"LinearRegression: {len(self.x)} rows do not determine {self.dim} coefficients; "
+                "set prior_precision > 0"
             )
         covariance = np.linalg.inv(total)
         return covariance @ linear.sum(axis=0), covariance
 
     def loss(self, theta: Array) -> Array:
-        """Mean of the squared error / (2 noise_variance) over all rows, for every row of `theta` (replicas, d)."""
+        """Mean squared error / (2 noise_variance) over all rows, for every row of `theta` (replicas, d)."""
         residual = self.x @ theta.T - self.y[:, None]
         return np.asarray((residual**2).mean(axis=0) / (2 * self.noise_variance))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import rng
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, positive, whole
 from fedsim.kernels import reference
 from fedsim.problems import shards
 
@@ -38,13 +38,15 @@ class LogisticRegression:
     ) -> LogisticRegression:  # fmt: skip
         """Standard normal features; every client's true coefficients are N(common, heterogeneity I) (B17)."""
         offsets = shards.even_offsets("LogisticRegression.synthetic", clients, samples)
+        clients, dim = len(offsets) - 1, whole("LogisticRegression.synthetic(dim={})", dim)
+        spread = positive("LogisticRegression.synthetic(heterogeneity={})", heterogeneity, zero=True)
         owner = np.repeat(np.arange(clients), np.diff(offsets))
         row = np.arange(offsets[-1])
         truth = rng.normal(rng.keys(seed, rng.Stream.DATA), dim, 0)
         own = rng.normal(rng.keys(seed, rng.Stream.DATA, round=1, client=np.arange(clients)), dim, 0)
         x = rng.normal(rng.keys(seed, rng.Stream.DATA, round=2, client=row), dim, 0)
         u = rng.uniform(rng.keys(seed, rng.Stream.DATA, round=3, client=row), 1)[:, 0]
-        score = np.einsum("ni,ni->n", x, (truth + np.sqrt(heterogeneity) * own)[owner])
+        score = np.einsum("ni,ni->n", x, (truth + np.sqrt(spread) * own)[owner])
         return cls.from_arrays(x, (u < 1 / (1 + reference.exp(-score))).astype(float), offsets, prior_precision)
 
     def _build(self, data: shards.Shards, prior_precision: float, test: Any) -> None:
@@ -56,9 +58,8 @@ class LogisticRegression:
         self.share = self.prior_precision / len(self.x)
         self.test = None
         if test is not None:
-            checked = shards.from_flat("LogisticRegression(test)", test[0], test[1], [0, len(test[0])])
-            assert checked.y is not None
-            self.test = (checked.x, _binary("LogisticRegression(test)", checked.y).astype(np.int64))
+            x, y = shards.from_test("LogisticRegression", test, self.dim)
+            self.test = (x, _binary("LogisticRegression(test)", y).astype(np.int64))
 
     def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
         """The NumPy reference: the sum over the client's rows, all of them or those given."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, positive, shown, whole
 
 Array = npt.NDArray[Any]
 
@@ -32,23 +32,28 @@ class Shards:
 
 def from_clients(name: str, data: Sequence[Any], labelled: bool) -> Shards:
     """Stack `data=[x0, x1, ...]`, or `[(X0, y0), ...]` where `labelled`."""
-    if len(data) == 0:
+    try:
+        clients = list(data)
+    except TypeError:
+        raise InvalidInput(f"{name}: data={shown(data)}; give a list with one entry per client") from None
+    if not clients:
         raise InvalidInput(f"{name}: data is empty; give one array per client")
-    xs, ys = [], []
-    for c, item in enumerate(data):
+    xs: list[Array] = []
+    ys: list[Array] = []
+    for c, item in enumerate(clients):
         if labelled:
             if not (isinstance(item, (tuple, list)) and len(item) == 2):
                 raise InvalidInput(f"{name}: data[{c}] must be a pair (X, y), not {type(item).__name__}")
-            x, y = _array(name, c, item[0]), np.asarray(item[1])
+            x = numbers(f"{name}: data[{c}]", item[0], 2)
+            y = numbers(f"{name}: the labels of data[{c}]", item[1])
             if y.shape != (len(x),):
                 raise InvalidInput(f"{name}: data[{c}] has {len(x)} rows but labels of shape {y.shape}")
             ys.append(y)
         else:
-            x = _array(name, c, item)
+            x = numbers(f"{name}: data[{c}]", item, 2)
         if xs and x.shape[1] != xs[0].shape[1]:
-            raise InvalidInput(
-                f"{name}: data[{c}] has {x.shape[1]} columns, data[0] has {xs[0].shape[1]}; give all clients the same"
-            )
+            differ = f"data[{c}] has {x.shape[1]} columns, data[0] has {xs[0].shape[1]}"
+            raise InvalidInput(f"{name}: {differ}; give all clients the same")
         xs.append(x)
     offsets = np.concatenate([[0], np.cumsum([len(x) for x in xs])])
     return from_flat(name, np.concatenate(xs), np.concatenate(ys) if labelled else None, offsets)
@@ -56,52 +61,81 @@ def from_clients(name: str, data: Sequence[Any], labelled: bool) -> Shards:
 
 def from_flat(name: str, x: Any, y: Any, offsets: Any) -> Shards:
     """Check flat arrays and keep them as they are, without a copy."""
-    x = np.asarray(x)
+    x = numbers(f"{name}: x", x, 2)
     if x.dtype not in (np.float32, np.float64):
         x = x.astype(np.float64)
     if not x.flags.c_contiguous:
         x = np.ascontiguousarray(x)
-    offsets = np.asarray(offsets, np.int64)
-    if x.ndim != 2:
-        raise InvalidInput(f"{name}: x must have two axes (rows, columns), not shape {x.shape}")
-    if offsets.ndim != 1 or len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != len(x):
-        raise InvalidInput(f"{name}: offsets must run from 0 to the number of rows, {len(x)}, one more than clients")
+    if x.shape[1] == 0:
+        raise InvalidInput(f"{name}: x has no columns; give at least one")
+    offsets = numbers(f"{name}: offsets", offsets)
+    if offsets.ndim != 1 or len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != len(x) or not _whole(offsets):
+        raise InvalidInput(
+            f"{name}: offsets must be whole numbers from 0 to the number of rows, {len(x)}, "
+            "one more of them than clients"
+        )
+    offsets = offsets.astype(np.int64, copy=False)
     if np.any(np.diff(offsets) < 1):
         empty = int(np.argmax(np.diff(offsets) < 1))
         raise InvalidInput(f"{name}: client {empty} has no data; leave it out or give it at least one row")
     if not np.isfinite(x).all():
         row = int(np.argmax(~np.isfinite(x).all(axis=1)))
         client = int(np.searchsorted(offsets, row, side="right") - 1)
-        raise InvalidInput(f"{name}: client {client} has a NaN or infinity in row {row - offsets[client]}; clean the data")
+        where = f"client {client} has a NaN or infinity in row {row - offsets[client]}"
+        raise InvalidInput(f"{name}: {where}; clean the data")
     if y is not None:
-        y = np.asarray(y)
+        y = numbers(f"{name}: y", y)
         if y.shape != (len(x),):
             raise InvalidInput(f"{name}: y has shape {y.shape}; give one label per row, ({len(x)},)")
         if not np.isfinite(y).all():
-            raise InvalidInput(f"{name}: y holds a NaN or infinity in row {int(np.argmin(np.isfinite(y)))}; clean the data")
+            row = int(np.argmin(np.isfinite(y)))
+            raise InvalidInput(f"{name}: y holds a NaN or infinity in row {row}; clean the data")
     return Shards(x, y, offsets)
+
+
+def from_test(name: str, test: Any, columns: int) -> tuple[Array, Array]:
+    """Test rows (X, y) with as many columns as the clients have."""
+    if not (isinstance(test, (tuple, list)) and len(test) == 2):
+        raise InvalidInput(f"{name}(test={shown(test, 40)}): give a pair (X, y)")
+    rows = np.shape(test[0])[:1]
+    if rows in ((), (0,)):
+        raise InvalidInput(f"{name}(test): X has no rows; give some, or leave test out")
+    checked = from_flat(f"{name}(test)", test[0], test[1], [0, *rows])
+    if checked.x.shape[1] != columns:
+        found = checked.x.shape[1]
+        raise InvalidInput(f"{name}(test): {found} columns, the clients have {columns}; make them agree")
+    assert checked.y is not None
+    return checked.x, checked.y
 
 
 def even_offsets(name: str, clients: int, samples: Any) -> Array:
     """Offsets for `samples` rows each (one number, or one per client)."""
-    sizes = np.broadcast_to(np.asarray(samples, np.int64), (clients,))
-    if clients < 1 or np.any(sizes < 1):
-        raise InvalidInput(f"{name}: clients={clients}, samples={samples}: both must be at least 1")
-    return np.concatenate([[0], np.cumsum(sizes)])
+    clients = whole(f"{name}(clients={{}})", clients)
+    sizes = numbers(f"{name}: samples", samples)
+    if sizes.shape not in ((), (clients,)) or not _whole(sizes) or np.any(sizes < 1):
+        given = f"{name}(samples={shown(samples, 40)})"
+        raise InvalidInput(f"{given}: give a whole number of at least 1, or one for each of {clients} clients")
+    return np.concatenate([[0], np.cumsum(np.broadcast_to(sizes.astype(np.int64), (clients,)))])
 
 
 def check_prior(name: str, precision: float) -> float:
-    if not (np.isscalar(precision) and np.isfinite(precision) and precision >= 0):  # type: ignore[arg-type]
-        raise InvalidInput(f"{name}(prior_precision={precision}): must be zero (flat prior) or a positive number")
-    return float(precision)
+    remedy = "must be zero (flat prior) or a positive number"
+    return positive(f"{name}(prior_precision={{}})", precision, zero=True, remedy=remedy)
 
 
-def _array(name: str, client: int, item: Any) -> Array:
+def numbers(where: str, value: Any, axes: int | None = None) -> Array:
+    """`value` as an array of numbers, with so many axes if it matters; not a copy if it is one."""
     try:
-        x = np.asarray(item)
-        x = x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput(f"{name}: data[{client}] is not a rectangular array of numbers") from None
-    if x.ndim != 2:
-        raise InvalidInput(f"{name}: data[{client}] must have two axes (rows, columns), not shape {x.shape}")
-    return x
+        array = np.asarray(value)
+        array = array.astype(np.float64) if array.dtype == object else array
+    except (TypeError, ValueError, OverflowError):
+        array = np.empty(0, object)
+    if array.dtype.kind not in "biuf":
+        raise InvalidInput(f"{where} is not a rectangular array of numbers")
+    if axes == 2 and array.ndim != 2:
+        raise InvalidInput(f"{where} must have two axes (rows, columns), not shape {array.shape}")
+    return array
+
+
+def _whole(array: Array) -> bool:
+    return bool(np.all(np.isfinite(array) & (array == np.floor(array))))

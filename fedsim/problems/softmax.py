@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import rng
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, whole
 from fedsim.kernels import reference
 from fedsim.problems import shards
 
@@ -41,11 +41,14 @@ class SoftmaxRegression:
 
     @classmethod
     def synthetic(
-        cls, clients: int, features: int, classes: int = 10, samples: Any = 100, seed: int = 0, bias: bool = True,
-        dtype: npt.DTypeLike = np.float32, test_samples: int = 1000,
+        cls, clients: int, features: int, classes: int = 10, samples: Any = 100, seed: int = 0,
+        bias: bool = True, dtype: npt.DTypeLike = np.float32, test_samples: int = 1000,
     ) -> SoftmaxRegression:  # fmt: skip
         """Standard normal features, label = argmax of a random linear map."""
         offsets = shards.even_offsets("SoftmaxRegression.synthetic", clients, samples)
+        features = whole("SoftmaxRegression.synthetic(features={})", features)
+        classes = _classes(classes)
+        test_samples = whole("SoftmaxRegression.synthetic(test_samples={})", test_samples, least=0)
         n = int(offsets[-1])
         row = rng.keys(seed, rng.Stream.DATA, round=1, client=np.arange(n + test_samples))
         x = rng.normal(row, features, 0, dtype)
@@ -55,11 +58,9 @@ class SoftmaxRegression:
         return cls.from_arrays(x[:n], y[:n], offsets, classes, bias, test)
 
     def _build(self, data: shards.Shards, classes: int, bias: bool, test: Any, prior_precision: float) -> None:
-        if int(classes) != classes or classes < 2:
-            raise InvalidInput(f"SoftmaxRegression(classes={classes}): needs at least 2")
         assert data.y is not None
         self.x, self.offsets, self.sizes = data.x, data.offsets, data.sizes
-        self.classes, self.bias = int(classes), bool(bias)
+        self.classes, self.bias = _classes(classes), bool(bias)
         self.y = self._labels("SoftmaxRegression", data.y)
         self.clients, self.features = len(self.sizes), self.x.shape[1]
         self.dim = (self.features + self.bias) * self.classes
@@ -67,13 +68,8 @@ class SoftmaxRegression:
         self.share = self.prior_precision / len(self.x)
         self.test = None
         if test is not None:
-            checked = shards.from_flat("SoftmaxRegression(test)", test[0], test[1], [0, len(test[0])])
-            assert checked.y is not None
-            if checked.x.shape[1] != self.features:
-                raise InvalidInput(
-                    f"SoftmaxRegression(test): {checked.x.shape[1]} columns, the clients have {self.features}"
-                )
-            self.test = (checked.x, self._labels("SoftmaxRegression(test)", checked.y))
+            x, y = shards.from_test("SoftmaxRegression", test, self.features)
+            self.test = (x, self._labels("SoftmaxRegression(test)", y))
 
     def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
         """The NumPy reference: the sum over the client's rows, all of them or those given."""
@@ -130,5 +126,10 @@ class SoftmaxRegression:
 
     def _labels(self, name: str, y: Array) -> Array:
         if np.any(y != np.floor(y)) or y.min() < 0 or y.max() >= self.classes:
-            raise InvalidInput(f"{name}: labels must be whole numbers from 0 to {self.classes - 1}, found {y.min()} to {y.max()}")
+            found = f"found {y.min()} to {y.max()}"
+            raise InvalidInput(f"{name}: labels must be whole numbers from 0 to {self.classes - 1}, {found}")
         return y.astype(np.int64, copy=False)
+
+
+def _classes(classes: int) -> int:
+    return whole("SoftmaxRegression(classes={})", classes, least=2, remedy="needs at least 2, a whole number")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsim import kernels
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, whole
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.worker import Worker
 
@@ -18,9 +18,10 @@ SMALL = 50_000  # numbers to update below which a hop to another thread costs mo
 
 @dataclass(frozen=True)
 class Inline:
-    """Run jobs here, on `threads` threads (default: all cores), `chunk` jobs at a time (default: by their number).
+    """Run jobs here, on `threads` threads (default: all cores), `chunk` jobs at a time (default: by number).
 
-    Neither changes a bit of any result. `backend`: "auto" or "cpu" (Numba), "cuda" (CuPy), "numpy" (the slow reference).
+    Neither changes a bit of any result. `backend`: "auto" or "cpu" (Numba), "cuda" (CuPy), "numpy" (the slow
+    reference).
     """
 
     threads: int | None = None
@@ -29,9 +30,8 @@ class Inline:
 
     def __post_init__(self) -> None:
         for name in ("threads", "chunk"):
-            value = getattr(self, name)
-            if value is not None and (int(value) != value or value < 1):
-                raise InvalidInput(f"Inline({name}={value}): ask for a whole number of at least 1")
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, whole(f"Inline({name}={{}})", getattr(self, name)))
         if self.backend not in ("auto", "cpu", "cuda", "numpy"):
             raise InvalidInput(f"Inline(backend={self.backend!r}): choose 'auto', 'cpu', 'cuda' or 'numpy'")
 
@@ -45,7 +45,9 @@ class Inline:
 
     def describe(self) -> str:
         threads = self.threads or os.cpu_count() or 1
-        return f"inline {threads} thread{'s' * (threads > 1)}" + (f", {self.backend}" if self.backend != "auto" else "")
+        return f"inline {threads} thread{'s' * (threads > 1)}" + (
+            f", {self.backend}" if self.backend != "auto" else ""
+        )
 
 
 class InlineSession:

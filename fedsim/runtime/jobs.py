@@ -225,7 +225,8 @@ def clipped_gradients(problem: Any, theta: Array, clients: Array, rows: Any, cli
 def rows_per_batch(batch_size: Any, sizes: Array, clients: Array) -> Array:
     """How many rows a minibatch has: an int, a fraction (rounded down, at least 1) or one per client; at most n_c."""
     if isinstance(batch_size, (float, np.floating)) and batch_size < 1:
-        m = np.maximum(1, np.floor(batch_size * sizes).astype(np.int64))
+        share = float(batch_size) * (1 + 1e-9)  # so that 0.6 / 3 of 50 rows are 10, not 9
+        m = np.maximum(1, np.floor(share * sizes).astype(np.int64))
     elif np.ndim(batch_size) == 0:
         m = np.full(len(sizes), int(batch_size), np.int64)
     else:

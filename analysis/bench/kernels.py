@@ -1,0 +1,123 @@
+"""How fast the kernels are, as ratios taken in one run.
+
+    python analysis/bench/kernels.py
+
+Everything is timed side by side, best of several, so that a slow or busy machine slows both sides of a ratio.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from fedsim import problems, rng
+from fedsim.kernels import cpu, draws, reference
+from fedsim.kernels.langevin import fill_blocks_32
+
+ROUNDS = 40
+
+
+def best(*functions: Callable[[], object], rounds: int = ROUNDS) -> list[float]:
+    """The least seconds of each, called in turn so that all see the same machine."""
+    least = [np.inf] * len(functions)
+    for f in functions:
+        f()
+    for _ in range(rounds):
+        for i, f in enumerate(functions):
+            began = time.perf_counter()
+            f()
+            least[i] = min(least[i], time.perf_counter() - began)
+    return least
+
+
+def normals() -> None:
+    rows, lanes = 512, 512
+    key = rng.keys(1, rng.Stream.NOISE, client=np.arange(rows))
+    transposed = np.ascontiguousarray(key.T)
+    generator, out = np.random.default_rng(1), np.empty((lanes, rows), np.float32)
+    words = np.empty((8, rows), np.uint32)
+    ours, public, numpys, doubles, numpys64 = best(
+        lambda: fill_blocks_32(words, 0, transposed, out),
+        lambda: draws.normal(key, lanes, 0, np.float32),
+        lambda: generator.standard_normal(out=out, dtype=np.float32),
+        lambda: draws.normal(key, lanes, 0, np.float64),
+        lambda: generator.standard_normal(out.shape),
+    )
+    n = rows * lanes
+    print(f"normals float32   kernel {ours / n * 1e9:5.2f} ns   numpy {numpys / n * 1e9:5.2f} ns   {numpys / ours:5.1f} x  (at least 6)")
+    print(f"        as rows   draws  {public / n * 1e9:5.2f} ns                  {numpys / public:5.1f} x")
+    print(f"        float64   draws  {doubles / n * 1e9:5.2f} ns   numpy {numpys64 / n * 1e9:5.2f} ns   {numpys64 / doubles:5.1f} x")
+
+
+def fald(dtype: type) -> None:
+    clients, replicas, d, steps = 50, 300, 2, 100
+    generator = np.random.default_rng(0)
+    root = generator.normal(size=(clients, d, d))
+    hessian = (root @ root.transpose(0, 2, 1) + np.eye(d)).astype(dtype)
+    linear = generator.normal(size=(clients, d)).astype(dtype)
+    client, replica = np.tile(np.arange(clients), replicas), np.repeat(np.arange(replicas), clients)
+    private = rng.keys(1, rng.Stream.NOISE, client=client, replica=replica)
+    shared = rng.keys(1, rng.Stream.SHARED, replica=replica)
+    theta, scale, eta = np.zeros((len(client), d), dtype), np.ones(len(client), dtype), np.full(steps, 1e-4)
+
+    def kernel(part: slice = slice(None)) -> np.ndarray:
+        return cpu.langevin_quadratic(
+            theta[part], hessian, linear, client[part], private[part], shared[part], scale[part], 0.0, eta, 1.0
+        )
+
+    def threads() -> None:
+        pieces = [slice(i, i + 1875) for i in range(0, len(client), 1875)]
+        list(pool.map(kernel, pieces))
+
+    def batched_numpy(few: int = 10) -> None:
+        x = theta.reshape(replicas, clients, d)
+        for _ in range(few):
+            gradient = (hessian @ x[..., None])[..., 0] - linear
+            x = x - dtype(1e-4) * gradient + dtype(0.014) * generator.standard_normal(x.shape, dtype=dtype)
+
+    def oracle(few: int = 2) -> None:
+        reference.langevin_quadratic(theta, hessian, linear, client, private, shared, scale, 0.0, eta[:few], 1.0)
+
+    with ThreadPoolExecutor(2) as pool:
+        one, two, batched, slow = best(kernel, threads, batched_numpy, oracle)
+    n = len(client)
+    one, two, batched, slow = one / n / steps, two / n / steps, batched / n / 10, slow / n / 2
+    print(
+        f"FA-LD {np.dtype(dtype).name}     kernel {one * 1e9:5.2f} ns a client step   batched NumPy {batched * 1e9:5.1f} ns   "
+        f"{batched / one:5.1f} x  (at least 10)   2 threads {one / two:4.2f} x  (at least 1.7)   our NumPy oracle {slow / one:4.0f} x"
+    )
+
+
+def softmax() -> None:
+    features, classes, batch = 784, 10, 200
+    problem = problems.SoftmaxRegression.synthetic(10, features, classes, 1000, dtype=np.float32, test_samples=0)
+    theta = np.zeros((10, problem.dim), np.float32)
+    clients = np.arange(10)
+    key = rng.keys(1, rng.Stream.BATCH, client=clients)
+    start = np.arange(11) * batch
+    rows = cpu.choose_rows(key, problem.sizes, start, 0)
+    weights = np.zeros((features, classes), np.float32)
+
+    def bare() -> None:
+        for c in range(10):
+            x = problem.x[problem.offsets[c] + rows[start[c] : start[c + 1]]]
+            z = x @ weights
+            x.T @ z
+
+    def ours() -> None:
+        cpu.gradients(problem, theta, clients, (cpu.choose_rows(key, problem.sizes, start, 0), start))
+
+    full, plain = best(ours, bare, rounds=40)
+    print(f"softmax 784x10    gradient {full / 10 * 1e6:5.0f} us   gather + two products {plain / 10 * 1e6:5.0f} us   {full / plain:5.2f} x  (at most 1.3)")
+
+
+if __name__ == "__main__":
+    with threadpool_limits(1):
+        normals()
+        fald(np.float32)
+        fald(np.float64)
+        softmax()

@@ -1,0 +1,152 @@
+"""What a sweep consists of: a scenario file's text, an axis of values per swept setting, and a name for every run.
+
+A run is called by a hash of all that decides its bits: source, settings, data and version. So a folder of runs can be
+shared, extended and taken up by anyone, and nothing that is whole is ever repeated.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from hashlib import blake2b
+from itertools import islice, product
+from pathlib import Path
+from typing import Any
+
+import fedsim
+from fedsim.engine.collect import described
+from fedsim.errors import CorruptData, InvalidInput
+from fedsim.results import write_atomic
+from fedsim.results.folder import to_json
+from fedsim.scenario import Scenario
+from fedsim.scenario_file import ScenarioFile
+
+PLAN = "sweep.json"
+FORMAT = "fedsim-sweep-1"
+ATTEMPTS = 20  # combinations that may refuse to be built before the file itself is to blame
+
+
+@dataclass(frozen=True)
+class Order:
+    """One run of a sweep."""
+
+    run: str  # 12 hex digits, and the name of its folder
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A sweep, as its folder remembers it."""
+
+    name: str
+    file: str
+    folder: str  # where the file stood, for what it imports from there
+    source: str
+    grid: dict[str, list[Any]]
+    settings: dict[str, Any]
+    version: str
+    data: str  # digest of the problem's arrays
+
+    @cached_property
+    def orders(self) -> tuple[Order, ...]:
+        """All runs, in the order of the grid."""
+        combinations = (dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values()))
+        return tuple(self._order(self.settings | chosen) for chosen in combinations)
+
+    def shard(self, shard: tuple[int, int] | None) -> tuple[Order, ...]:
+        """The runs of one of several array jobs, which divide them evenly without talking to each other."""
+        if shard is None:
+            return self.orders
+        part, parts = shard
+        if not (parts >= 1 and 0 <= part < parts):
+            raise InvalidInput(f"shard {part}/{parts}: shards of {parts} are numbered 0 to {parts - 1}")
+        return self.orders[part::parts]
+
+    def _order(self, settings: dict[str, Any]) -> Order:
+        facts = {"source": self.source, "settings": settings, "data": self.data, "version": self.version}
+        return Order(_digest(facts, 6), settings)
+
+    # --- As a file ------------------------------------------------------------------------------------
+
+    def claim(self, out: Path, *, resume: bool, shared: bool) -> None:
+        """Make `out` this sweep's folder, or find that it is already; `shared` where other shards may have made it."""
+        if not (out / PLAN).exists():
+            if out.exists() and any(p for p in out.iterdir() if not p.name.startswith(".")):
+                raise InvalidInput(f"{out} is no sweep's folder; choose another --out")
+            out.mkdir(parents=True, exist_ok=True)
+            write_atomic(out / PLAN, to_json({"fedsim_format": FORMAT, **asdict(self)}))
+            return
+        there = Plan.read(out)
+        if not (resume or shared):
+            raise InvalidInput(
+                f"{out} already holds a sweep; add --resume to go on with it, or choose another --out"
+            )
+        for what in ("source", "settings", "version", "data"):
+            if getattr(there, what) != getattr(self, what):
+                raise InvalidInput(f"{out} holds a sweep with another {what}; choose another --out")
+        if there.grid != self.grid:
+            grown = list(there.grid) == list(self.grid) and all(
+                set(map(str, there.grid[n])) <= set(map(str, self.grid[n])) for n in self.grid
+            )
+            if not grown or not resume:
+                raise InvalidInput(
+                    f"{out} holds a sweep of another grid; keep its axes and values, or choose another --out"
+                )
+            write_atomic(out / PLAN, to_json({"fedsim_format": FORMAT, **asdict(self)}))
+
+    @staticmethod
+    def read(out: Path) -> Plan:
+        """The plan of a sweep's folder."""
+        try:
+            facts = json.loads((out / PLAN).read_bytes())
+            if facts.pop("fedsim_format") != FORMAT:
+                raise ValueError("another version of fedsim wrote it")
+            return Plan(**facts)
+        except FileNotFoundError:
+            raise InvalidInput(f"{out} is no sweep's folder: it has no {PLAN}") from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptData(f"{out / PLAN} is damaged ({error})") from error
+
+
+def plan(file: ScenarioFile, grid: Mapping[str, Iterable[Any]] | None, settings: Mapping[str, Any]) -> Plan:
+    """Check names and values, and name every run; `grid=None` takes the file's own."""
+    if grid is None:
+        grid = {name: values for name, values in file.grid.items() if name not in settings}
+    axes = {name: _axis(name, values) for name, values in grid.items()}
+    if twice := sorted(set(axes) & set(settings)):
+        raise InvalidInput(f"{twice[0]} is set and swept; choose one of --set and --grid")
+    first = _first(file, axes, settings)
+    typed = {name: [file.typed(name, value, first) for value in values] for name, values in axes.items()}
+    for name, values in typed.items():
+        if len(set(map(repr, values))) < len(values):
+            raise InvalidInput(f"the grid's {name} names a value twice: {', '.join(map(str, values))}")
+    fixed = {name: file.typed(name, value, first) for name, value in settings.items()}
+    data = _digest(described(first.problem), 8)
+    where = str(file.path.parent.absolute())
+    return Plan(file.name, str(file.path), where, file.source, typed, fixed, fedsim.__version__, data)
+
+
+def _axis(name: str, values: Any) -> list[Any]:
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        raise InvalidInput(f"grid[{name!r}] = {values!r}; give a list of values")
+    if not (listed := list(values)):
+        raise InvalidInput(f"grid[{name!r}] is empty; give at least one value")
+    return listed
+
+
+def _first(file: ScenarioFile, axes: dict[str, list[Any]], settings: Mapping[str, Any]) -> Scenario:
+    """The first combination that can be built; single ones that cannot are failed runs, not a failed sweep."""
+    refused: InvalidInput | None = None
+    for values in islice(product(*axes.values()), ATTEMPTS):
+        try:
+            return file.build({**settings, **dict(zip(axes, values, strict=True))})
+        except InvalidInput as error:
+            refused = refused or error
+    assert refused is not None
+    raise refused
+
+
+def _digest(facts: Any, size: int) -> str:
+    return blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=size).hexdigest()

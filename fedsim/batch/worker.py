@@ -1,0 +1,50 @@
+"""A worker process of a sweep: reads runs to do as lines of JSON, answers with reports, ends when its input does.
+
+It is started as a plain program, so that a script that calls `fs.sweep` is never run a second time by its own workers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from fedsim.batch.plan import Order
+from fedsim.batch.work import perform
+from fedsim.results.folder import to_json
+from fedsim.scenario_file import load_source
+
+COMMAND = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from fedsim.batch.worker import main; main()"
+)
+
+
+def main() -> None:
+    """The worker's whole life."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a scenario prints must not end up among the answers
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    first = json.loads(sys.stdin.buffer.readline() or "null")
+    if first is None:
+        return
+    orders: queue.Queue[dict[str, object] | None] = queue.Queue()
+    threading.Thread(target=_listen, args=(orders, stop), daemon=True).start()
+    file = load_source(Path(first["file"]), first["source"], first["folder"])
+    while (order := orders.get()) is not None:
+        report = perform(file, Order(**order), Path(first["out"]), first["threads"], stop)  # type: ignore[arg-type]
+        answers.write(json.dumps(json.loads(to_json(report))).encode() + b"\n")
+        answers.flush()
+
+
+def _listen(orders: queue.Queue[dict[str, object] | None], stop: threading.Event) -> None:
+    """Beside the run: if the sweep ends, or dies, the run finishes its round, keeps a checkpoint and stops."""
+    for line in sys.stdin.buffer:
+        orders.put(json.loads(line))
+    stop.set()
+    orders.put(None)

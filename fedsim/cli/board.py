@@ -1,0 +1,109 @@
+"""A sweep as it goes: a live table by swept value on a terminal, one line per run elsewhere."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import Counter
+from typing import Any
+
+from fedsim.batch import Event
+from fedsim.batch.plan import Plan
+from fedsim.cli import units
+
+ROWS = 30  # more values than this on the first axis are not shown one by one
+COSTS = {"seconds": ("virtual time", units.seconds), "uplink_bits": ("uplink", units.bits)}
+HIDDEN = {"rounds", "downlink_bits", "wasted_bits", "real_s", "fingerprint"}
+
+
+class Board:
+    """Watches a sweep; it can never change it."""
+
+    def __init__(self, plan: Plan, total: int, terminal: Any, say: Any) -> None:
+        self.plan, self.total, self._say = plan, total, say
+        self.states: Counter[str] = Counter()
+        self._cells: dict[tuple[str, str], Counter[str]] = {}
+        self._ends: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        self._began = time.monotonic()
+        self._live: Any = None
+        self._terminal = terminal if terminal is not None and terminal.is_terminal else None
+
+    def __enter__(self) -> Board:
+        if self._terminal is not None:
+            from rich.live import Live
+
+            self._live = Live(
+                console=self._terminal, get_renderable=self._picture, refresh_per_second=4, transient=True
+            )
+            self._live.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._live is not None:
+            self._live.__exit__(*error)
+
+    def __call__(self, event: Event) -> None:
+        settings = event.order.settings
+        if event.state == "started":
+            self.states["running"] += 1
+            return
+        if self.states["running"] and event.state != "kept":
+            self.states["running"] -= 1
+        self.states[event.state] += 1
+        for name in self.plan.grid:
+            at = (name, str(settings[name]))
+            self._cells.setdefault(at, Counter())[event.state] += 1
+            if event.ends:
+                self._ends.setdefault(at, []).append(dict(event.ends))
+        if self._live is None and event.state in ("whole", "failed"):
+            swept = " ".join(f"{name}={settings[name]}" for name in self.plan.grid)
+            done = self.states["kept"] + self.states["whole"] + self.states["failed"]
+            self._say(f"{done}/{self.total} {event.state:6}  {event.order.run} {swept}")
+
+    def table(self) -> list[str]:
+        """One line per value of the first axis that has several: runs done and failed, and medians of what came out."""
+        axis = next((name for name, values in self.plan.grid.items() if len(values) > 1), None)
+        if axis is None or len(self.plan.grid[axis]) > ROWS:
+            return []
+        names = list(
+            dict.fromkeys(n for ends in self._ends.values() for end in ends for n in end if n not in HIDDEN)
+        )
+        rows = [[axis, "done", "failed", *(COSTS[n][0] if n in COSTS else n for n in names)]]
+        for value in map(str, self.plan.grid[axis]):
+            cell, ends = self._cells.get((axis, value), Counter()), self._ends.get((axis, value), [])
+            rows.append(
+                [
+                    value,
+                    str(cell["whole"] + cell["kept"]),
+                    str(cell["failed"]),
+                    *(_median(ends, n) for n in names),
+                ]
+            )
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return [
+            "  ".join(
+                [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]
+            )
+            for row in rows
+        ]
+
+    def _picture(self) -> Any:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        ended = self.states["whole"] + self.states["failed"]
+        done = self.states["kept"] + ended
+        facts = f"running {self.states['running']}  failed {self.states['failed']}"
+        if self.states["whole"]:
+            left = (self.total - done) * (time.monotonic() - self._began) / max(ended, 1)
+            facts += f"  ETA {units.seconds(round(left))}"
+        line = Table.grid(padding=(0, 1))
+        line.add_row(f"{done:,}/{self.total:,}", ProgressBar(self.total, done, width=20), facts)
+        return Group(line, *self.table())
+
+
+def _median(ends: list[dict[str, Any]], name: str) -> str:
+    values = [float(end[name]) for end in ends if end.get(name) is not None]
+    form = COSTS[name][1] if name in COSTS else units.number
+    return form(statistics.median(values)) if values else ""

@@ -1,0 +1,142 @@
+"""`replay`: one client's job of a run that is over, computed again alone, to look at what it was sent and what it answered."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.budget import Budget
+from fedsim.engine.collect import described
+from fedsim.engine.record import Record
+from fedsim.errors import InvalidInput, NotRecorded, is_whole
+from fedsim.place import STARTED
+from fedsim.results import load
+from fedsim.results.folder import to_json
+from fedsim.runtime.inline import Inline
+from fedsim.runtime.jobs import Batch, Reply, Setting
+from fedsim.runtime.worker import Worker
+from fedsim.scenario import Scenario, run
+from fedsim.scenario_file import from_origin
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One job: what the client was sent and remembered, and what it answered."""
+
+    replica: int
+    round: int  # from 1
+    client: int
+    message: dict[str, Array]
+    memory: dict[str, Array]
+    values: dict[str, Array]  # the reply as the server decodes it
+    bits: int
+    new_memory: dict[str, Array]
+
+
+def replay(
+    path: str | Path, *, replica: int, round: int, client: int, scenario: Scenario | None = None
+) -> Replayed:  # fmt: skip
+    """Run again, alone, the job of `client` in round `round` (from 1) of one replica of the run in the folder `path`.
+
+    The replica is simulated up to that round, which gives the message to the last bit whatever the run has recorded;
+    then the job is computed by itself. A client that failed there fails here, in your debugger. `scenario` is needed
+    only where the run was not made from a scenario file.
+    """
+    folder = Path(path)
+    facts = _facts(folder)
+    if scenario is None:
+        file, settings = from_origin(facts.get("source") or {})
+        scenario = file.build(settings)
+    if "scenario" in facts and json.loads(to_json(described(scenario))) != facts["scenario"]:
+        raise InvalidInput(
+            f"the scenario is not the one that {folder} was made from; pass the same one as scenario="
+        )
+    _check(scenario, replica, round, client)
+    if "scenario" in facts:
+        rounds = load(folder).rounds
+        if not (rounds.loc[rounds["replica"] == replica, "round"] >= round).any():
+            raise NotRecorded(f"replica {replica} ended before round {round}; ask for an earlier one")
+    tap = _Tap(round - 1, client)
+    # Alone, the replica must not stop for reasons that concern all of them, nor spend time on anything but this round.
+    alone = replace(
+        scenario,
+        replicas=range(replica, replica + 1),
+        metrics=(),
+        budget=Budget(rounds=round),
+        record=Record(every=round),
+    )
+    try:
+        run(alone, runtime=tap)
+    except _Found as found:
+        return _again(scenario, tap.setting, found.job)
+    raise NotRecorded(
+        f"client {client} took no part in round {round} of replica {replica}; its events say when it did"
+    )
+
+
+class _Found(BaseException):
+    """The job is there: nothing after it matters. No Exception, so that nobody takes it for a client's mistake."""
+
+    def __init__(self, job: Batch) -> None:
+        self.job = job
+
+
+class _Tap:
+    """A runtime that computes like Inline until the wanted job comes by."""
+
+    def __init__(self, round: int, client: int) -> None:
+        self.round, self.client = round, client
+        self.inline = Inline()
+        self.setting: Any = None
+        self.kernels, self.describe = self.inline.kernels, self.inline.describe
+
+    def open(self, algorithm: Any, setting: Setting) -> _Tap:
+        self.setting, self.session = setting, self.inline.open(algorithm, setting)
+        self.close = self.session.close
+        return self
+
+    async def submit(self, batch: Batch, work: float = 1.0) -> Reply:
+        here = np.flatnonzero(batch.client == self.client)
+        if batch.round == self.round and len(here):
+            raise _Found(batch.part(here[:1]))
+        return await self.session.submit(batch, work)
+
+
+def _again(scenario: Scenario, setting: Setting, job: Batch) -> Replayed:
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        reply = Worker(scenario.algorithm, setting).compute(job)
+    at = int(job.version[0])
+    return Replayed(
+        int(job.replica[0]), job.round + 1, int(job.client[0]),
+        {name: m[at] for name, m in job.message.items()}, _only(job.memory), _only(reply.values), int(reply.bits[0]),
+        _only(reply.memory),
+    )  # fmt: skip
+
+
+def _only(arrays: dict[str, Array]) -> dict[str, Array]:
+    return {name: a[0] for name, a in arrays.items()}
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    for name in ("manifest.json", STARTED):  # whole, or on the way
+        if (folder / name).exists():
+            return dict(json.loads((folder / name).read_bytes()))
+    raise InvalidInput(f"{folder} is no run's folder; pass one that fs.run(..., out=...) or fedsim wrote")
+
+
+def _check(scenario: Scenario, replica: int, round: int, client: int) -> None:
+    if replica not in scenario.replica_numbers:
+        raise InvalidInput(f"replica={replica}: the run has {scenario.replica_numbers}")
+    if not is_whole(round, least=1) or round > (scenario.budget.rounds or round):
+        raise InvalidInput(f"round={round}: rounds count from 1 to {scenario.budget.rounds or 'the last'}")
+    if not 0 <= client < scenario.problem.clients:
+        raise InvalidInput(f"client={client}: clients are numbered 0 to {scenario.problem.clients - 1}")

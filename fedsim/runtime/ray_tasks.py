@@ -1,0 +1,74 @@
+"""Independent calls as tasks of a Ray cluster: for many runs at once, each of which computes inline where it lands."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from fedsim.errors import RuntimeFailed
+from fedsim.runtime.ray import Ray
+
+RETRIES = 2  # of a task whose process or machine dies
+TICK_S = 0.2
+
+
+def spread(
+    runtime: Ray, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], jobs: int | None, tick: Callable[[], bool]
+) -> Iterator[tuple[int, Any]]:  # fmt: skip
+    """Call `function` with each of `calls`, at most `jobs` at a time, anywhere on the cluster.
+
+    Yields (number, None) when a call is handed over and (number, answer) when it is done, the error in place of an answer
+    if it died. `tick()` is asked several times a second; once it is false, nothing more is handed over.
+    """
+    import ray
+
+    owned = _join(ray, runtime, jobs)
+    try:
+        cores = ray.cluster_resources().get("CPU", 1)
+        most = jobs or max(1, int(cores / (runtime.num_cpus_per_host or 1)))
+        remote = ray.remote(function).options(
+            num_cpus=runtime.num_cpus_per_host, num_gpus=runtime.num_gpus_per_host, max_retries=RETRIES
+        )
+        waiting, busy = list(range(len(calls)))[::-1], {}
+        while busy or (waiting and tick()):
+            while waiting and len(busy) < most and tick():
+                number = waiting.pop()
+                busy[remote.remote(*calls[number])] = number
+                yield number, None
+            for done in ray.wait(list(busy), timeout=TICK_S)[0]:
+                yield busy.pop(done), _answer(ray, done)
+            tick()
+    finally:
+        if owned:
+            ray.shutdown()
+
+
+def _join(ray: Any, runtime: Ray, jobs: int | None) -> bool:
+    """Join a Ray that is there, or start one; True if it is ours to leave or shut down."""
+    if ray.is_initialized():
+        return False
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if runtime.address is None:
+        cores = max(1, round((jobs or runtime.hosts or os.cpu_count() or 1) * runtime.num_cpus_per_host))
+        ray.init(
+            num_cpus=cores,
+            include_dashboard=False,
+            _node_ip_address="127.0.0.1",
+            configure_logging=False,
+            **quiet,
+        )
+        return True
+    try:
+        ray.init(address=runtime.address, **quiet)
+    except ConnectionError as error:
+        raise RuntimeFailed(f"Ray(address={runtime.address!r}): no cluster answers there ({error})") from None
+    return True
+
+
+def _answer(ray: Any, done: Any) -> Any:
+    try:
+        return ray.get(done)
+    except ray.exceptions.RayError as error:
+        return RuntimeFailed(str(error).strip().splitlines()[0])
