@@ -1,4 +1,4 @@
-"""`replay`: one client's job of a run that is over, computed again alone, to look at what it was sent and what it answered."""
+"""`replay`: one client's job, computed again alone, to look at what it was sent and what it answered."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Replayed:
 def replay(
     path: str | Path, *, replica: int, round: int, client: int, scenario: Scenario | None = None
 ) -> Replayed:  # fmt: skip
-    """Run again, alone, the job of `client` in round `round` (from 1) of one replica of the run in the folder `path`.
+    """Run again, alone, the job of `client` in round `round` (from 1) of one replica of the run in `path`.
 
-    The replica is simulated up to that round, which gives the message to the last bit whatever the run has recorded;
-    then the job is computed by itself. A client that failed there fails here, in your debugger. `scenario` is needed
-    only where the run was not made from a scenario file.
+    The replica is simulated up to that round, which gives the message to the last bit whatever the run has
+    recorded; then the job is computed by itself. A client that failed there fails here, in your debugger.
+    `scenario` is needed only where the run was not made from a scenario file.
     """
     folder = Path(path)
     facts = _facts(folder)
@@ -64,7 +64,7 @@ def replay(
         if not (rounds.loc[rounds["replica"] == replica, "round"] >= round).any():
             raise NotRecorded(f"replica {replica} ended before round {round}; ask for an earlier one")
     tap = _Tap(round - 1, client)
-    # Alone, the replica must not stop for reasons that concern all of them, nor spend time on anything but this round.
+    # Alone, the replica must not stop for reasons that concern all of them, nor spend time on anything else.
     alone = replace(
         scenario,
         replicas=range(replica, replica + 1),
@@ -82,7 +82,7 @@ def replay(
 
 
 class _Found(BaseException):
-    """The job is there: nothing after it matters. No Exception, so that nobody takes it for a client's mistake."""
+    """The job is there: nothing after it matters. No Exception, so that nobody takes it for a mistake."""
 
     def __init__(self, job: Batch) -> None:
         self.job = job

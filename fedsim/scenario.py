@@ -150,7 +150,8 @@ class Scenario:
         if isinstance(policy, policies.Uniform) and not equal and weighted and not policy.weighting:
             raise InvalidInput(
                 f"participation.uniform({policy.size}) averages with 1/{policy.size}, which is biased here "
-                "because the clients' weights differ; choose weighting='normalised' or 'scaled', or with_replacement()"
+                "because the clients' weights differ; choose weighting='normalised' or 'scaled', "
+                "or with_replacement()"
             )
         at_work = getattr(policy, "size", None) or clients
         if getattr(policy, "asynchronous", False) and policy.replies > at_work and self._remembers:

@@ -30,7 +30,7 @@ class Failure:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """`runs` holds (settings, result) in the order of the grid; those of a folder are read when they are looked at."""
+    """`runs` holds (settings, result) in the order of the grid; those of a folder are read when looked at."""
 
     name: str
     runs: Sequence[tuple[dict[str, Any], Result]]
@@ -52,7 +52,7 @@ class Study:
         return pd.DataFrame([row(settings, result) for settings, result in self.runs])
 
     def curve(self, metric: str, against: Axis = "rounds") -> pd.DataFrame:
-        """The curves of all runs, one below the other: settings, `against`, the metric, and its band where it has one."""
+        """The curves of all runs, one below the other: settings, `against`, the metric, its band if it has one."""
         table = self.curve_table()
         own = table[table["metric"] == metric] if len(table) else table
         if own.empty:
@@ -68,7 +68,7 @@ class Study:
         return out.reset_index(drop=True)
 
     def curve_table(self) -> pd.DataFrame:
-        """Every metric's curve of every run against all that was spent: columns `metric`, `value`, `low`, `high`."""
+        """Every metric's curve of every run against all that was spent, in one long table."""
         import pandas as pd
 
         if self.tables is not None:
@@ -100,30 +100,45 @@ def curves(settings: Mapping[str, Any], result: Result) -> pd.DataFrame:
     import numpy as np
     import pandas as pd
 
-    names = [*result.metrics.columns.drop(list(METRICS)), *result.rounds.columns.drop(list(ROUNDS))]
+    over = [name for name in result.metrics.columns if name not in METRICS]
+    each = [name for name in result.rounds.columns if name not in ROUNDS]
     taken = {*AXES, "metric", "value", "low", "high"}
     known = {f"set {n}" if n in taken else n: v for n, v in settings.items()}
     parts = []
-    for name in names:
-        each = {axis: result.curve(name, axis) for axis in AXES}
-        first = each["rounds"]
-        band = {side: first[side] if side in first else np.nan for side in ("low", "high")}
-        spent = {axis: each[axis][axis].to_numpy(np.float64) for axis in AXES}
-        part = pd.DataFrame({"metric": name, **spent, "value": first[name].to_numpy(np.float64), **band})
-        parts.append(part.assign(**known)[[*known, *part.columns]])
-    if not parts:
-        return pd.DataFrame(columns=[*known, "metric", *AXES, "value", "low", "high"])
-    return pd.concat(parts, ignore_index=True)
+    for name in over:
+        curve = result.curve(name, "rounds")
+        columns: dict[str, Any] = {axis: result.curve(name, axis)[axis].to_numpy(np.float64) for axis in AXES}
+        parts.append(columns | {"metric": name, "value": curve[name], "low": np.nan, "high": np.nan})
+    spent = _spent(result) if each else None
+    for name in each:
+        curve = result.curve(name, "rounds")
+        medians = spent[result.rounds[name].notna()].groupby("round")[list(AXES)].median()  # type: ignore[index]
+        columns = {axis: medians[axis].to_numpy(np.float64) for axis in AXES}
+        parts.append(
+            columns | {"metric": name, "value": curve[name], "low": curve["low"], "high": curve["high"]}
+        )
+    order = [*known, "metric", *AXES, "value", "low", "high"]
+    frames = [pd.DataFrame(part).assign(**known)[order] for part in parts]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=order)
+
+
+def _spent(result: Result) -> pd.DataFrame:
+    """What every replica had spent by the end of each round, in the rows of `result.rounds`."""
+    rounds = result.rounds.sort_values(["replica", "round"])
+    sent = rounds.groupby("replica")[["uplink_bits", "downlink_bits"]].cumsum()
+    spent = sent.assign(round=rounds["round"], rounds=rounds["round"], seconds=rounds["closed_s"])
+    return spent.assign(total_bits=sent["uplink_bits"] + sent["downlink_bits"]).loc[result.rounds.index]
 
 
 def outcome(result: Result) -> dict[str, Any]:
     """What a run spent, medians over replicas, and its metrics at the end."""
-    last = result.rounds.groupby("replica")[["round", "closed_s"]].max().median()
-    spent = result.rounds.groupby("replica")[["uplink_bits", "downlink_bits", "wasted_bits"]].sum().median()
+    replicas = result.rounds.groupby("replica")
+    last = replicas[["round", "closed_s"]].max().median()
+    spent = replicas[["uplink_bits", "downlink_bits", "wasted_bits"]].sum().median()
     return {
-        "rounds": last["round"],
-        "seconds": last["closed_s"],
-        **spent.to_dict(),
+        "rounds": float(last["round"]),
+        "seconds": float(last["closed_s"]),
+        **{name: float(value) for name, value in spent.items()},
         **final_metrics(result),
         "real_s": result.manifest.get("real_s"),
         "fingerprint": result.fingerprint,

@@ -74,7 +74,9 @@ def test_a_budget_smaller_than_one_round_leaves_nothing():
 
 @pytest.mark.parametrize("events", [False, True])
 @pytest.mark.parametrize(
-    "policy", [fs.participation.full(), fs.participation.first(2), fs.participation.buffered(3)], ids=lambda p: type(p).__name__
+    "policy",
+    [fs.participation.full(), fs.participation.first(2), fs.participation.buffered(3)],
+    ids=lambda p: type(p).__name__,
 )
 def test_the_crossing_round_is_discarded_whole(policy, events):
     """All that a stopped run leaves is what a run of exactly that many rounds leaves."""
@@ -102,7 +104,9 @@ def test_thinned_rows_still_hold_everything_up_to_the_last_round_that_counts():
 
 def test_wasted_bits_count_towards_the_budget():
     """A deadline after 0.44 s finds everybody 0.04 s into the upload: 51 bits each, none of which arrive."""
-    result = fs.run(scenario_of(fs.Budget(uplink_bits=2 * 4 * 51), participation=fs.participation.deadline(0.44)))
+    result = fs.run(
+        scenario_of(fs.Budget(uplink_bits=2 * 4 * 51), participation=fs.participation.deadline(0.44))
+    )
     assert result.rounds["uplink_bits"].tolist() == [204, 204]
     assert result.rounds["wasted_bits"].tolist() == [204, 204]
     assert result.stopped_by == ("uplink_bits",)
@@ -140,27 +144,22 @@ def test_different_budgets_may_stop_different_replicas():
     )
     result = fs.run(scenario)
     assert set(result.stopped_by) == {"seconds", "uplink_bits"}
-    spent = result.rounds.groupby("replica")[["uplink_bits", "closed_s"]].agg({"uplink_bits": "sum", "closed_s": "max"})
+    spent = result.rounds.groupby("replica")[["uplink_bits", "closed_s"]].agg(
+        {"uplink_bits": "sum", "closed_s": "max"}
+    )
     assert (spent["uplink_bits"] <= 12 * MESSAGE).all()
     assert (spent["closed_s"] <= 10.0).all()
 
 
-def distance(samples, problem):
-    return np.linalg.norm(samples[-1] - problem.exact()[0], axis=-1)
-
-
-def test_a_target_stops_the_replicas_that_have_reached_it():
+def test_a_target_over_replicas_stops_all_of_them_at_the_first_value_within():
     target = fs.Target("mean_error", below=0.5)
     more = {"metrics": ("mean_error",), "replicas": 6, "initial": np.full(DIM, 3.0)}
     result = fs.run(scenario_of(fs.Budget(rounds=4000, target=target), **more))
     assert set(result.stopped_by) == {"target"}
-    values = result.metrics["mean_error"].to_numpy() if "mean_error" in result.metrics else None
-    if values is not None:  # one number over replicas: all stop together, at the first value within
-        assert values[-1] <= 0.5
-        assert (values[:-1] > 0.5).all()
-        return
-    last = result.rounds.groupby("replica")["mean_error"].last()
-    assert (last <= 0.5).all()
+    values = result.metrics["mean_error"].to_numpy()
+    assert len(values) > 10
+    assert values[-1] <= 0.5
+    assert (values[:-1] > 0.5).all()
 
 
 def test_a_target_of_each_replica_stops_them_one_by_one():
@@ -187,7 +186,10 @@ def test_a_target_of_each_replica_stops_them_one_by_one():
 def test_a_target_is_only_looked_at_when_it_is_evaluated():
     result = fs.run(
         scenario_of(
-            fs.Budget(rounds=10, target=fs.Target("w2", below=1e9)), metrics=("w2",), evaluate_every=4, replicas=3
+            fs.Budget(rounds=10, target=fs.Target("w2", below=1e9)),
+            metrics=("w2",),
+            evaluate_every=4,
+            replicas=3,
         )
     )
     assert result.rounds["round"].max() == 4
@@ -201,7 +203,9 @@ def never_on(clients):
     return fs.devices.intervals([], [], np.zeros(clients + 1, int))
 
 
-@pytest.mark.parametrize("policy", [fs.participation.full(), fs.participation.uniform(2), fs.participation.buffered(2)])
+@pytest.mark.parametrize(
+    "policy", [fs.participation.full(), fs.participation.uniform(2), fs.participation.buffered(2)]
+)
 def test_a_run_stops_when_nobody_will_ever_be_there(policy):
     devices = fs.devices.constant(seconds_per_step=0.1, availability=never_on(CLIENTS))
     result = fs.run(scenario_of(fs.Budget(rounds=5), devices=devices, participation=policy, replicas=2))
@@ -209,8 +213,10 @@ def test_a_run_stops_when_nobody_will_ever_be_there(policy):
     assert len(result.rounds) == 0
 
 
-@pytest.mark.parametrize("policy", [fs.participation.full(), fs.participation.first(2), fs.participation.deadline(0.3)])
-@pytest.mark.parametrize("limit", [{"seconds": 1.0}, {"uplink_bits": 1000}, {"seconds": 1.0, "uplink_bits": 1000}])
+@pytest.mark.parametrize(
+    "policy", [fs.participation.full(), fs.participation.first(2), fs.participation.deadline(0.3)]
+)
+@pytest.mark.parametrize("limit", [{"seconds": 1.0}, {"seconds": 1.0, "uplink_bits": 1000}])
 def test_rounds_that_spend_nothing_do_not_go_on_for_ever(policy, limit):
     """Everybody is lost before the round has begun, at every attempt: time stands still, and no bit is sent."""
     devices = fs.devices.constant(seconds_per_step=0.1, dropout={"before": 1.0})
@@ -232,17 +238,21 @@ def test_idle_rounds_are_welcome_where_rounds_are_counted():
 
 
 def test_a_coin_that_rarely_falls_is_given_time():
-    """1,500 rounds in a row without anybody are nothing unusual at one in a thousand."""
+    """More than a thousand rounds in a row without anybody are nothing unusual at one in a thousand."""
     result = fs.run(
-        scenario_of(fs.Budget(seconds=1.6), participation=fs.participation.bernoulli(2e-4), seed=3), compute="skip"
+        scenario_of(fs.Budget(seconds=0.6), participation=fs.participation.bernoulli(2.5e-4), seed=2),
+        compute="skip",
     )
     assert result.stopped_by == ("seconds",)
-    gaps = np.diff(np.flatnonzero(result.rounds["selected"]))
-    assert max(gaps.max(initial=0), np.flatnonzero(result.rounds["selected"])[0]) > 1000
+    assert result.rounds["selected"].sum() == 1  # the next one is past the budget
+    empty = np.split(result.rounds["selected"].to_numpy(), np.flatnonzero(result.rounds["selected"]))
+    assert max(map(len, empty)) > 1000
 
 
 def test_a_round_that_never_closes_is_refused():
-    devices = fs.devices.constant(seconds_per_step=[0.1, 0.1, 0.1, 1e308], slowdown=fs.devices.bimodal_slowdown(1.0, 1e10))
+    devices = fs.devices.constant(
+        seconds_per_step=[0.1, 0.1, 0.1, 1e308], slowdown=fs.devices.bimodal_slowdown(1.0, 1e10)
+    )
     with pytest.raises(fs.errors.InvalidInput, match="round 1 never closes"), np.errstate(over="ignore"):
         fs.run(scenario_of(fs.Budget(rounds=3), devices=devices))
 
@@ -301,7 +311,9 @@ def test_a_channel_that_only_the_uplink_fills_carries_capacity_times_time(sample
     seconds = by_bits.rounds["closed_s"].iloc[-1]
     assert capacity * seconds == pytest.approx(rounds * sampled * beta, rel=1e-12)
     # The same budget, given as time: a hair more than B / C, for the sums of 1/C are rounded.
-    by_time = fs.run(dataclasses.replace(scenario, budget=fs.Budget(seconds=budget_bits / capacity * (1 + 1e-12))))
+    by_time = fs.run(
+        dataclasses.replace(scenario, budget=fs.Budget(seconds=budget_bits / capacity * (1 + 1e-12)))
+    )
     assert len(by_time.rounds) == rounds
     assert by_time.fingerprint == by_bits.fingerprint
 

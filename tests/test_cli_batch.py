@@ -28,15 +28,34 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_sweep_says_how_many_what_failed_and_what_to_do_next(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_says_how_many_what_failed_and_what_to_do_next(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (here / "bad").touch()
-    line = ["sweep", "tiny.py", "--grid", "level=1,3", "--grid", "seed=0:2", "--set", "bad=bad", "--out", "runs", "--jobs", "1"]
+    line = [
+        "sweep",
+        "tiny.py",
+        "--grid",
+        "level=1,3",
+        "--grid",
+        "seed=0:2",
+        "--set",
+        "bad=bad",
+        "--out",
+        "runs",
+        "--jobs",
+        "1",
+    ]
     assert call(line) == 1
     text = capsys.readouterr().out
     assert text.startswith("2x2 = 4 runs; 0 whole (kept), 4 to do\n")
     assert re.search(r"^level +done +failed +virtual time +uplink +mean_error$", text, re.MULTILINE)
     assert re.search(r"^1 +0 +2 ", text, re.MULTILINE)
-    assert re.search(r"^failed  [0-9a-f]{12} level=1 seed=0\n +.*the dog ate it.*\n +log runs/.*/run\.log$", text, re.MULTILINE)
+    assert re.search(
+        r"^failed  [0-9a-f]{12} level=1 seed=0\n +.*the dog ate it.*\n +log runs/.*/run\.log$",
+        text,
+        re.MULTILINE,
+    )
     assert "done: 2 whole, 2 failed" in text
     assert "again   add --retry-failed" in text
     assert "\x1b" not in text
@@ -64,7 +83,9 @@ def test_a_sweep_says_how_many_what_failed_and_what_to_do_next(here: Path, capsy
     assert len(fs.load("runs").frame()) == 4  # a report is no run
 
 
-def test_a_dry_run_says_count_hours_and_disk_and_leaves_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_says_count_hours_and_disk_and_leaves_nothing(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = sorted(here.iterdir())
     assert call(["sweep", "tiny.py", "--grid", "level=3:8", "--out", "runs", "--dry-run", "--jobs", "2"]) == 0
     text = capsys.readouterr().out
@@ -82,7 +103,10 @@ def test_a_dry_run_says_count_hours_and_disk_and_leaves_nothing(here: Path, caps
         ("sweep tiny.py --grid level= --out runs", "no value at all"),
         ("sweep tiny.py --grid level --out runs", "write name=value"),
         ("sweep tiny.py --grid level=1", "--out"),
-        ("sweep tiny.py --grid level=1 --out runs --address auto", "--address auto means nothing to --runtime inline"),
+        (
+            "sweep tiny.py --grid level=1 --out runs --address auto",
+            "--address auto means nothing to --runtime inline",
+        ),
         ("run tiny.py --hosts 2", "--hosts 2 means nothing to --runtime inline"),
         ("run tiny.py --runtime ray --threads 2", "--threads 2 means nothing to --runtime ray"),
         ("run tiny.py --checkpoint-every 5", "--checkpoint-every needs --out"),
@@ -101,16 +125,22 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_asked_to_stop_can_be_resumed_from_its_own_copy_of_the_file(number: int, here: Path) -> None:
+def test_a_run_that_is_asked_to_stop_can_be_resumed_from_its_own_copy_of_the_file(
+    number: int, here: Path
+) -> None:
     line = ["run", "tiny.py", "--set", "rounds=60000", "--set", "record.every=1000", "--out", "a"]
-    with subprocess.Popen([*PROGRAM, *line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(
+        [*PROGRAM, *line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
         assert running.stdout is not None
         assert running.stderr is not None
         running.stdout.readline()  # the header: from here on it is running
         time.sleep(1.0)
         running.send_signal(number)
         assert running.wait(timeout=60) == 130
-        assert re.fullmatch(r"fedsim: stopped after round \d+; go on with: fedsim resume .*/a\n", running.stderr.read())
+        assert re.fullmatch(
+            r"fedsim: stopped after round \d+; go on with: fedsim resume .*/a\n", running.stderr.read()
+        )
     stored = json.loads((here / "a/run.json").read_text())
     assert stored["source"]["text"] == TEXT
     assert stored["source"]["settings"] == {"rounds": "60000", "record.every": "1000"}
@@ -121,7 +151,9 @@ def test_a_run_that_is_asked_to_stop_can_be_resumed_from_its_own_copy_of_the_fil
     assert fs.load("a").fingerprint == fs.load("b").fingerprint
 
 
-def test_resuming_a_whole_run_sums_it_up_and_repeats_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resuming_a_whole_run_sums_it_up_and_repeats_nothing(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert call(["run", "tiny.py", "--out", "a", "--quiet"]) == 0
     before = (here / "a/manifest.json").stat().st_mtime_ns
     assert call(["resume", "a"]) == 0

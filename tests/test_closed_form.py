@@ -88,7 +88,10 @@ def devices(draw, clients):
     seconds = column(st.sampled_from([0.0, 0.25, 1.0]) | st.floats(0.0, 3.0), clients)
     unit = draw(st.sampled_from(["seconds_per_step", "seconds_per_example"]))
     return fs.devices.constant(
-        **{unit: draw(seconds)}, slowdown=slowdown, dropout=dropout, latency_s=draw(column(st.sampled_from(DELAYS), clients))
+        **{unit: draw(seconds)},
+        slowdown=slowdown,
+        dropout=dropout,
+        latency_s=draw(column(st.sampled_from(DELAYS), clients)),
     )
 
 

@@ -18,7 +18,22 @@ import fedsim as fs
 from fedsim.algorithms.fedpaq import FedPAQ
 
 SECONDS = 20  # of real time for one case, all of them being tiny
-NONSENSE = (math.nan, math.inf, -math.inf, -1.0, 0.0, 1e-300, 1e300, None, "fast", (), [1.0, 2.0], {}, True, 2**70)
+NONSENSE = (
+    math.nan,
+    math.inf,
+    -math.inf,
+    -1.0,
+    0.0,
+    1e-300,
+    1e300,
+    None,
+    "fast",
+    (),
+    [1.0, 2.0],
+    {},
+    True,
+    2**70,
+)
 
 
 class Chance:
@@ -67,7 +82,9 @@ def network(chance, clients):
             edge_uplink_bps=chance.spoilt(5e3), latency_s=chance.spoilt(0.1),
         )  # fmt: skip
     if kind == 3:
-        return fs.topologies.multiple_access(clients, chance.spoilt(1e4), chance.spoilt(0.1), chance.spoilt(0.1))
+        return fs.topologies.multiple_access(
+            clients, chance.spoilt(1e4), chance.spoilt(0.1), chance.spoilt(0.1)
+        )
     if kind == 4:
         return fs.topologies.ring(clients, chance.column(lambda: 1e4, clients), chance.spoilt(0.1))
     return fs.Network(chance.spoilt(graph(chance, clients), 40))
@@ -91,7 +108,9 @@ def graph(chance, clients):
                 continue
             for a, b in ((u, v), (v, u)) if out.is_directed() and not chance.one_in(20) else ((u, v),):
                 data = {"bandwidth_bps": chance.of(1e3, 1e5, math.inf), "latency_s": chance.of(0.0, 0.05, 2.0)}
-                data = {name: chance.spoilt(value, 200) for name, value in data.items() if not chance.one_in(300)}
+                data = {
+                    name: chance.spoilt(value, 200) for name, value in data.items() if not chance.one_in(300)
+                }
                 if chance.one_in(6):
                     data["shared"] = True
                 if chance.one_in(6):
@@ -147,7 +166,10 @@ def dropout(chance):
         return chance.of(0.3, 0.99, 1.0)
     if kind == 3:
         return {chance.of("before", "compute", "upload"): 1.0}
-    phases = {chance.of("before", "compute", "upload"): 0.3, chance.of("before", "upload"): chance.of(0.5, 0.5, 0.9)}
+    phases = {
+        chance.of("before", "compute", "upload"): 0.3,
+        chance.of("before", "upload"): chance.of(0.5, 0.5, 0.9),
+    }
     return chance.spoilt(phases, 20)
 
 
@@ -157,15 +179,21 @@ def devices(chance, clients):
         return None
     if kind == 1:
         return Absurd(chance)
-    slowdown = chance.of(None, fs.devices.pareto_slowdown(0.1), fs.devices.lognormal_slowdown(40.0), chance.spoilt(None, 9))
+    slowdown = chance.of(
+        None, fs.devices.pareto_slowdown(0.1), fs.devices.lognormal_slowdown(40.0), chance.spoilt(None, 9)
+    )
     if kind == 2:
-        return fs.devices.lognormal(chance.spoilt(0.1), chance.spoilt(1.0), dropout(chance), slowdown, availability(chance, clients))
+        return fs.devices.lognormal(
+            chance.spoilt(0.1), chance.spoilt(1.0), dropout(chance), slowdown, availability(chance, clients)
+        )
     if kind == 3:
         seconds = [chance.spoilt(chance.of(0.0, 0.2, 3.0)) for _ in range(clients + chance.one_in(30))]
         frame = {"seconds_per_step": seconds, "dropout": [0.1] * clients}
         return fs.devices.table(frame, slowdown, availability=availability(chance, clients))
     seconds = chance.column(lambda: chance.of(0.0, 0.2, 1e12), clients)
-    return fs.devices.constant(seconds, slowdown, dropout(chance), availability(chance, clients), latency_s=chance.spoilt(0.0))
+    return fs.devices.constant(
+        seconds, slowdown, dropout(chance), availability(chance, clients), latency_s=chance.spoilt(0.0)
+    )
 
 
 # --- Policies -------------------------------------------------------------------------------------------
@@ -204,9 +232,13 @@ def policy(chance, clients):
     if kind == 3:
         return fs.participation.bernoulli(chance.column(lambda: chance.of(1e-6, 0.5, 1.0), clients))
     if kind == 4:
-        return fs.participation.first(chance.spoilt(some, 10), of=chance.of(None, clients, clients + chance.one_in(10)))
+        return fs.participation.first(
+            chance.spoilt(some, 10), of=chance.of(None, clients, clients + chance.one_in(10))
+        )
     if kind == 5:
-        return fs.participation.deadline(chance.of(1e-12, 0.3, 5.0, chance.spoilt(1.0, 3)), of=chance.of(None, some))
+        return fs.participation.deadline(
+            chance.of(1e-12, 0.3, 5.0, chance.spoilt(1.0, 3)), of=chance.of(None, some)
+        )
     if kind == 6:
         discount = chance.of(None, lambda k: 1 / (1 + k), lambda k: math.nan, lambda k: -1.0)
         return fs.participation.buffered(chance.spoilt(some, 10), of=chance.of(None, some), discount=discount)
@@ -224,7 +256,9 @@ def budget(chance):
             {"seconds": 2.0, "uplink_bits": 2000}, chance.of({}, {"seconds": 1.0}),
         )  # fmt: skip
         return fs.Budget(**limits)
-    more = {name: chance.spoilt(chance.of(None, 1000.0, 5.0)) for name in ("uplink_bits", "total_bits", "seconds")}
+    more = {
+        name: chance.spoilt(chance.of(None, 1000.0, 5.0)) for name in ("uplink_bits", "total_bits", "seconds")
+    }
     target = chance.spoilt(chance.of(None, fs.Target("w2", below=1e-9)), 20) if chance.one_in(10) else None
     return fs.Budget(rounds=chance.spoilt(int(chance.rng.integers(1, 8))), target=target, **more)
 
@@ -234,14 +268,21 @@ def build(case):
     chance = Chance(case)
     clients = int(chance.rng.integers(1, 6))
     how = chance.of("run", "run", "skip", chance.spoilt("skip", 10))
-    problem = fs.problems.GaussianMean.synthetic(clients, dim=2, samples=chance.of(3, [3] * clients), seed=case % 7)
+    problem = fs.problems.GaussianMean.synthetic(
+        clients, dim=2, samples=chance.of(3, [3] * clients), seed=case % 7
+    )
     if how == "skip" and chance.one_in(2):
         problem = fs.problems.Payload(chance.spoilt(clients, 30), chance.spoilt(3, 30))
     algorithm = chance.of(
         fs.algorithms.FALD(step_size=1e-3, local_steps=2),
-        FedPAQ(step_size=1e-2, codec=fs.codecs.QSGD(4) if how == "skip" and not chance.one_in(5) else fs.codecs.Elias(4)),
+        FedPAQ(
+            step_size=1e-2,
+            codec=fs.codecs.QSGD(4) if how == "skip" and not chance.one_in(5) else fs.codecs.Elias(4),
+        ),
         FedPAQ(step_size=1e-2, codec=fs.codecs.QSGD(4)),
-        fs.algorithms.FALD(step_size=1e9, local_steps=50) if chance.one_in(5) else fs.algorithms.FALD(step_size=1e-3),
+        fs.algorithms.FALD(step_size=1e9, local_steps=50)
+        if chance.one_in(5)
+        else fs.algorithms.FALD(step_size=1e-3),
     )
     replicas = chance.of(1, 2, range(3, 5))
     scenario = fs.Scenario(
@@ -282,7 +323,7 @@ def watchdog(case):
 
 
 def outcome(case):
-    """"a run", or the error's message."""
+    """ "a run", or the error's message."""
     with watchdog(case), warnings.catch_warnings():
         warnings.simplefilter("error")
         try:

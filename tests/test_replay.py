@@ -50,7 +50,9 @@ class Listening:
     async def submit(self, batch, work=1.0):
         reply = await self.session.submit(batch, work)
         for i, (replica, client) in enumerate(zip(batch.replica.tolist(), batch.client.tolist(), strict=True)):
-            self.heard.setdefault((replica, batch.round + 1, client), []).append((reply.values["theta"][i], reply.bits[i]))
+            self.heard.setdefault((replica, batch.round + 1, client), []).append(
+                (reply.values["theta"][i], reply.bits[i])
+            )
         return reply
 
 
@@ -78,13 +80,17 @@ def test_a_job_among_many_is_replayed_to_the_last_bit(policy: str, algorithm: st
 
     scenario = load_file(file).build({"clients": 5, "policy": policy})
     if algorithm == "Scaffold":
-        scenario = replace(scenario, algorithm=fs.algorithms.Scaffold(step_size=1e-2, local_steps=2), metrics=())
+        scenario = replace(
+            scenario, algorithm=fs.algorithms.Scaffold(step_size=1e-2, local_steps=2), metrics=()
+        )
     listening = Listening()
     fs.run(scenario, runtime=listening, out="a")
     for replica, round, client in [key for key in listening.heard if key[1] in (1, 4) and key[0] == 1]:
         job = fs.replay("a", replica=replica, round=round, client=client, scenario=scenario)
         theta, bits = listening.heard[replica, round, client][0]
-        assert np.array_equal(job.values["theta"] if "theta" in job.values else next(iter(job.values.values())), theta)
+        assert np.array_equal(
+            job.values["theta"] if "theta" in job.values else next(iter(job.values.values())), theta
+        )
         assert job.bits == bits
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, NotRecorded
 from fedsim.scenario import run
 from fedsim.scenario_file import ScenarioFile, load_file
 from fedsim.study import Study, grid_runs, outcome
@@ -61,3 +61,16 @@ def test_a_frame_has_one_row_per_run_with_settings_costs_and_metrics(file: Scena
     assert frame["w2"].iloc[1] == last.metrics["w2"].iloc[-1]
     assert frame["off"].iloc[1] == last.rounds[last.rounds["round"] == 4]["off"].median()
     assert outcome(last)["fingerprint"] == last.fingerprint
+
+
+def test_curves_hold_what_every_run_says_of_itself(file: ScenarioFile) -> None:
+    runs = [{"local_steps": 1, "rounds": 3}, {"local_steps": 2, "rounds": 4}]
+    study = Study("it", tuple((settings, run(file.build(settings))) for settings in runs))
+    for metric in ("w2", "off"):
+        for against in ("rounds", "seconds", "uplink_bits", "downlink_bits", "total_bits"):
+            curve = study.curve(metric, against)
+            assert curve["local_steps"].tolist() == [1] * 3 + [2] * 4
+            own = study.runs[1][1].curve(metric, against)
+            assert curve[curve["local_steps"] == 2][own.columns].to_numpy().tolist() == own.to_numpy().tolist()
+    with pytest.raises(NotRecorded, match="rhat"):
+        study.curve("rhat")

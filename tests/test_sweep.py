@@ -69,7 +69,9 @@ def settings_of(study: fs.Study) -> list[dict[str, object]]:
     return [settings for settings, _ in study.runs]
 
 
-def test_a_hundred_runs_of_which_four_fail_keep_the_rest_and_can_be_repaired(tmp_path: Path, file: Path) -> None:
+def test_a_hundred_runs_of_which_four_fail_keep_the_rest_and_can_be_repaired(
+    tmp_path: Path, file: Path
+) -> None:
     bad = tmp_path / "bad"
     bad.touch()
     grid = {"level": [*range(25)], "seed": range(4)}
@@ -178,7 +180,12 @@ def test_a_run_that_another_process_holds_is_left_to_it(tmp_path: Path, file: Pa
             assert not twice
         assert [o.run for o in status(tmp_path / "runs").running] == [run]
         study = fs.sweep(
-            file, {"level": [3]}, out=tmp_path / "runs", jobs=1, resume=True, observers=[lambda e: seen.append(e.state)]
+            file,
+            {"level": [3]},
+            out=tmp_path / "runs",
+            jobs=1,
+            resume=True,
+            observers=[lambda e: seen.append(e.state)],
         )
         assert (len(study.runs), seen) == (0, [])
     assert status(tmp_path / "runs").running == ()

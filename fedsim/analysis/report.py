@@ -1,4 +1,4 @@
-"""One HTML page about a run or a sweep: numbers, curves, timeline. Pictures are inside it; it asks nothing of a network."""
+"""One HTML page about a run or a sweep: numbers, curves, timeline. Pictures are inside; it needs no network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ AXES: tuple[Axis, ...] = ("rounds", "seconds", "uplink_bits")
 LINES = 12  # curves in one picture, and rows of clients in a timeline, before it is unreadable
 STEPS = {"download": figures.COLOURS[5], "compute": figures.COLOURS[0], "upload": figures.COLOURS[1]}
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;color:#222}
-h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}pre,table{font-size:13px}table{border-collapse:collapse}
+h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}
+pre,table{font-size:13px}table{border-collapse:collapse}
 td,th{padding:.15rem .7rem;text-align:right;border-bottom:1px solid #eee}img{max-width:100%}pre{overflow:auto}"""
 
 

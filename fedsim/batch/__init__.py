@@ -1,4 +1,4 @@
-"""Many runs of one scenario file: `sweep` carries out a grid of settings, `load` reads what it, or a run, has left."""
+"""Many runs of one scenario file: `sweep` carries out a grid, `load` reads what it, or a single run, has left."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Event", "load", "sweep"]
 
 @dataclass(frozen=True)
 class Event:
-    """What an observer of a sweep sees: a run that was found, started or ended. For the eye, never for the run."""
+    """What an observer of a sweep sees: a run was found, started or ended. For the eye, never for the run."""
 
     order: Order
     state: str  # kept, started, whole, failed, interrupted, elsewhere
@@ -40,11 +40,12 @@ def sweep(
     resume: bool = False, retry_failed: bool = False, runtime: Any = None,
     observers: Iterable[Callable[[Event], None]] = (), stop: threading.Event | None = None,
 ) -> Study:  # fmt: skip
-    """Run a scenario file under every combination of `grid` (by default the file's own), each into its own folder in `out`.
+    """Run a scenario file under every combination of `grid` (or the file's own), each into its own folder in `out`.
 
-    `jobs` at a time (by default one per core), in processes of this machine or, with `runtime=fs.Ray(...)`, as tasks of a
-    cluster. `shard=(3, 20)` does every twentieth run only, from the fourth on. What is whole is kept, what was interrupted goes on from its
-    checkpoint, what failed is left alone unless `retry_failed`. A failed run does not stop the others; see `study.failed`.
+    `jobs` at a time (by default one per core), in processes of this machine or, with `runtime=fs.Ray(...)`, as
+    tasks of a cluster. `shard=(3, 20)` does every twentieth run only, from number 3 on. What is whole is kept, what
+    was interrupted goes on from its checkpoint, what failed is left alone unless `retry_failed`. A failed run does
+    not stop the others; see `study.failed`.
     """
     return carry_out(
         plan(load_file(file), grid, settings or {}), Path(out).absolute(), jobs=jobs, shard=shard, resume=resume,

@@ -1,7 +1,7 @@
-"""What a sweep consists of: a scenario file's text, an axis of values per swept setting, and a name for every run.
+"""What a sweep consists of: a scenario file's text, a list of values per swept setting, a name for every run.
 
-A run is called by a hash of all that decides its bits: source, settings, data and version. So a folder of runs can be
-shared, extended and taken up by anyone, and nothing that is whole is ever repeated.
+A run is called by a hash of all that decides its bits: source, settings, data and version. So a folder of runs can
+be shared, extended and taken up by anyone, and nothing that is whole is ever repeated.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Plan:
     # --- As a file ------------------------------------------------------------------------------------
 
     def claim(self, out: Path, *, resume: bool, shared: bool) -> None:
-        """Make `out` this sweep's folder, or find that it is already; `shared` where other shards may have made it."""
+        """Make `out` this sweep's folder, or find that it is; `shared` where other shards may have made it."""
         if not (out / PLAN).exists():
             if out.exists() and any(p for p in out.iterdir() if not p.name.startswith(".")):
                 raise InvalidInput(f"{out} is no sweep's folder; choose another --out")

@@ -1,4 +1,4 @@
-"""Runs of a sweep on this machine: a few persistent processes; one that dies is replaced and its run tried again."""
+"""Runs of a sweep on this machine: a few persistent processes; one that dies is replaced, its run tried again."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Generator, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -58,10 +59,8 @@ class Worker:
     def dismiss(self) -> None:
         """No more work: a run under way finishes its round and keeps a checkpoint."""
         assert self.process.stdin is not None
-        try:
+        with suppress(OSError):
             self.process.stdin.close()
-        except OSError:
-            pass
 
     def end(self) -> str:
         """Wait for the process; how it ended, in a few words."""

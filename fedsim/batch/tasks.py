@@ -1,4 +1,4 @@
-"""Runs of a sweep on a Ray cluster that shares the sweep's folder: one task per run, computing inline inside."""
+"""Runs of a sweep on a Ray cluster that shares its folder: one task per run, computing inline inside."""
 
 from __future__ import annotations
 

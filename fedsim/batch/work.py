@@ -1,4 +1,4 @@
-"""One run of a sweep, in whatever process it happens: claimed, carried out or continued, and its failure written down."""
+"""One run of a sweep, in whatever process it happens: claimed, carried out or continued, its failure noted."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A worker process of a sweep: reads runs to do as lines of JSON, answers with reports, ends when its input does.
+"""A worker process of a sweep: reads runs to do as lines of JSON, answers with reports, ends with its input.
 
-It is started as a plain program, so that a script that calls `fs.sweep` is never run a second time by its own workers.
+It is a plain program, so that a script that calls `fs.sweep` is never run a second time by its own workers.
 """
 
 from __future__ import annotations

@@ -143,13 +143,13 @@ def _watched(
 ) -> Result:  # fmt: skip
     """One run under a bar. A failure that left no checkpoint leaves no folder either."""
     out = options.get("out")
-    fresh = out is not None and not out.exists()
+    fresh = out if out is not None and not out.exists() else None
     try:
         with file.blamed(FedsimError), progress.shown(bar, scenario, label) as observers:
             return simulate(scenario, observers=observers, source=file.origin(settings), **options)
     except BaseException:
-        if fresh and not (out / "checkpoints").exists():
-            shutil.rmtree(out, ignore_errors=True)
+        if fresh is not None and not (fresh / "checkpoints").exists():
+            shutil.rmtree(fresh, ignore_errors=True)
         raise
 
 

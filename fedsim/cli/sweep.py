@@ -1,4 +1,4 @@
-"""`fedsim sweep` and `fedsim status`: many runs, as counts and a table while they last and as a list of what failed."""
+"""`fedsim sweep` and `fedsim status`: many runs, as counts and a table, and as a list of what failed."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def from_clients(name: str, data: Sequence[Any], labelled: bool) -> Shards:
             if not (isinstance(item, (tuple, list)) and len(item) == 2):
                 raise InvalidInput(f"{name}: data[{c}] must be a pair (X, y), not {type(item).__name__}")
             x = numbers(f"{name}: data[{c}]", item[0], 2)
-            y = numbers(f"{name}: the labels of data[{c}]", item[1])
+            y = numbers(f"{name}: y of data[{c}]", item[1])
             if y.shape != (len(x),):
                 raise InvalidInput(f"{name}: data[{c}] has {len(x)} rows but labels of shape {y.shape}")
             ys.append(y)

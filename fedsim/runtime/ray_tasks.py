@@ -1,4 +1,4 @@
-"""Independent calls as tasks of a Ray cluster: for many runs at once, each of which computes inline where it lands."""
+"""Independent calls as tasks of a Ray cluster: for many runs at once, each computing inline where it lands."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def spread(
 ) -> Iterator[tuple[int, Any]]:  # fmt: skip
     """Call `function` with each of `calls`, at most `jobs` at a time, anywhere on the cluster.
 
-    Yields (number, None) when a call is handed over and (number, answer) when it is done, the error in place of an answer
-    if it died. `tick()` is asked several times a second; once it is false, nothing more is handed over.
+    Yields (number, None) when a call is handed over and (number, answer) when it is done, an error in place of the
+    answer if it died. `tick()` is asked several times a second; once false, nothing more is handed over.
     """
     import ray
 
@@ -31,7 +31,8 @@ def spread(
         remote = ray.remote(function).options(
             num_cpus=runtime.num_cpus_per_host, num_gpus=runtime.num_gpus_per_host, max_retries=RETRIES
         )
-        waiting, busy = list(range(len(calls)))[::-1], {}
+        waiting = list(range(len(calls)))[::-1]
+        busy: dict[Any, int] = {}
         while busy or (waiting and tick()):
             while waiting and len(busy) < most and tick():
                 number = waiting.pop()
