@@ -29,7 +29,7 @@ _HOME = {
     "sweep": "fedsim.batch",
 }
 _MODULES = (
-    "algorithms", "codecs", "devices", "errors", "metrics", "network", "participation", "problems", "rng", "schedules", "testing",
+    "algorithms", "codecs", "devices", "errors", "metrics", "network", "participation", "privacy", "problems", "rng", "schedules", "testing",
     "topologies",
 )  # fmt: skip
 

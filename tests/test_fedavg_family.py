@@ -18,10 +18,11 @@ import fedsim as fs
 from fedsim import participation, rng
 from fedsim.algorithms.fedavg import FedAvg, distributed_sgd
 from fedsim.algorithms.fedpaq import FedPAQ
-from fedsim.algorithms.private_fedpaq import PrivateFedPAQ, noise_sigma
+from fedsim.algorithms.private_fedpaq import PrivateFedPAQ
 from fedsim.algorithms.scaffold import Scaffold
 from fedsim.codecs import QSGD, Elias, Identity
 from fedsim.errors import InvalidInput
+from fedsim.privacy.fedpaq import noise_sigma
 
 ETA, DIM = 0.15, 3
 SIZES = (6, 9, 12, 15, 18)

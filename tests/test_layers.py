@@ -48,7 +48,7 @@ WITHIN = {  # who may import whom inside one layer
     ("topologies", "network"),
 }
 HOMES = {"simpy": "engine/", "ray": "runtime/ray", "numba": "kernels/", "cupy": "kernels/cuda.py"}
-LAZY = {"networkx", "numba", "pandas", "pyarrow", "ray", "matplotlib", "cupy"}
+LAZY = {"dp_accounting", "networkx", "numba", "pandas", "pyarrow", "ray", "matplotlib", "cupy"}
 
 
 def concept(path):

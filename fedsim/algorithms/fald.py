@@ -27,7 +27,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
+from fedsim.algorithms.arguments import (
+    check_batch_size,
+    check_count,
+    check_number,
+    check_step_size,
+    rows_per_batch,
+)
+from fedsim.privacy import Mechanism
+from fedsim.privacy import fald as accounting
 from fedsim.problems import weights_of
 from fedsim.schedules import StepSize, step_at, steps_of
 
@@ -79,6 +87,16 @@ class FALD:
 
     def server(self, state: State, replies: Any, rng: Any) -> State:
         return {"theta": replies.mean("theta")}
+
+    def mechanism(self, problem: Any, sensitivity: float | None) -> Mechanism:
+        """What a visit tells of a client's rows."""
+        sizes, b = problem.sizes, self.batch_size
+        return accounting.mechanism(
+            step_size=self.step_size, local_steps=self.local_steps, sizes=sizes,
+            used=sizes if b is None else rows_per_batch(b, sizes, np.arange(problem.clients)),
+            weights=weights_of(problem), sensitivity=sensitivity,
+            temperature=self.temperature, correlation=self.correlation,
+        )  # fmt: skip
 
     def fused(self, problem: Any, backend: Any) -> Callable[..., tuple[State, State]] | None:
         """All K steps in one kernel where the full gradient is H_c theta - b_c."""

@@ -34,28 +34,23 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.algorithms import objectives
-from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
+from fedsim.algorithms.arguments import (
+    check_batch_size,
+    check_count,
+    check_number,
+    check_step_size,
+    rows_per_batch,
+)
 from fedsim.algorithms.fedpaq import check_codec
 from fedsim.codecs import QSGD
 from fedsim.errors import InvalidInput
 from fedsim.participation import Arrived
+from fedsim.privacy import Guarantee, Mechanism
+from fedsim.privacy import fedpaq as accounting
 from fedsim.schedules import StepSize, steps_of
 
 Array = npt.NDArray[Any]
 State = dict[str, Array]
-SENSITIVITY = {"paper": 4.0, "tight": 2.0}  # times the bound C sum_t eta_t on how far a client walks in a round
-
-
-@dataclass(frozen=True)
-class Guarantee:
-    """(epsilon, delta) for any one client in any one round; no composition over rounds is claimed (E6)."""
-
-    epsilon: float
-    delta: float
-    base_epsilon: (
-        float  # of the Gaussian mechanism before amplification by subsampling, the largest of all clients
-    )
-    valid: bool  # whether base_epsilon <= 1, as the proof asks
 
 
 @dataclass(frozen=True)
@@ -90,11 +85,10 @@ class PrivateFedPAQ:
         if self.fraction is not None:
             check_number("PrivateFedPAQ", "fraction", self.fraction, math.ulp(0.0), 1)
         check_codec("PrivateFedPAQ", self.codec)
-        if self.sensitivity not in SENSITIVITY:
-            raise InvalidInput(f"PrivateFedPAQ(sensitivity={self.sensitivity!r}): choose 'paper' or 'tight'")
+        accounting.sensitivity(self.sensitivity, 1.0, 1.0)  # refuses what it does not know
 
     def init(self, problem: Any, initial: Array) -> State:
-        used = self.local_steps * self._rows(problem.sizes, np.arange(problem.clients))
+        used = self._used(problem)
         if np.any(used > problem.sizes):
             c = int(np.argmax(used > problem.sizes))
             raise InvalidInput(
@@ -126,8 +120,8 @@ class PrivateFedPAQ:
             clipped = job.gradient(y, k, self._batch, split=self.local_steps, clip=self.clip) / size
             y = y - eta * clipped
         gamma = self.local_steps * self._rows(job.size, job.client) / job.size
-        reach = SENSITIVITY[self.sensitivity] * self.clip * sum(steps)
-        sigma = np.asarray(noise_sigma(reach, self.epsilon, self.delta, gamma), x.dtype)
+        reach = accounting.sensitivity(self.sensitivity, self.clip, sum(steps))
+        sigma = np.asarray(accounting.noise_sigma(reach, self.epsilon, self.delta, gamma), x.dtype)
         return {"delta": job.encode(self.codec, y - x + sigma * job.normal(0))}, memory
 
     def server(self, state: State, replies: Any, rng: Any) -> State:
@@ -138,9 +132,22 @@ class PrivateFedPAQ:
 
     def guarantee(self, problem: Any) -> Guarantee:
         """What a client is promised on this problem, and whether the proof covers it."""
-        gamma = self.local_steps * self._rows(problem.sizes, np.arange(problem.clients)) / problem.sizes
-        base = float(self.epsilon / (2 * gamma.min()))
-        return Guarantee(self.epsilon, self.delta, base, base <= 1)
+        return accounting.guarantee(self.epsilon, self.delta, self._used(problem) / problem.sizes)
+
+    def mechanism(self, problem: Any, sensitivity: float | None) -> Mechanism:
+        """What a visit tells of a client's rows."""
+        if sensitivity is not None:
+            raise InvalidInput(
+                f"privacy.spent(sensitivity={sensitivity}): PrivateFedPAQ clips, which settles it; leave it out"
+            )
+        used = self._used(problem)
+        return accounting.mechanism(
+            epsilon=self.epsilon, delta=self.delta, sizes=problem.sizes, used=used, kind=self.sensitivity
+        )
+
+    def _used(self, problem: Any) -> Array:
+        """E b of every client, (clients,)."""
+        return np.asarray(self.local_steps * self._rows(problem.sizes, np.arange(problem.clients)))
 
     @property
     def _batch(self) -> Any:
@@ -157,11 +164,4 @@ class PrivateFedPAQ:
         b = self._batch
         if b is None:
             return size
-        if np.ndim(b) == 1:
-            return np.minimum(np.asarray(b)[client].reshape(np.shape(size)), size)
-        return np.minimum(np.maximum(np.floor(b * size), 1).astype(int) if b < 1 else int(b), size)
-
-
-def noise_sigma(sensitivity: float, epsilon: float, delta: float, fraction: Any = 1.0) -> Any:
-    """Equation 16: the Gaussian mechanism (13) at epsilon / (2 fraction) and delta / fraction."""
-    return sensitivity * np.sqrt(2 * np.log(1.25 * fraction / delta)) / (epsilon / (2 * fraction))
+        return rows_per_batch(b, np.ravel(size), np.ravel(client)).reshape(np.shape(size))

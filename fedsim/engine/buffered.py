@@ -265,6 +265,8 @@ async def _fold(run: Run, shops: list[Workshop], active: Array, number: int) -> 
         return active
     rows = [shops[i].columns() for i in active]
     columns = {n: np.array([row[n] for row in rows], np.float64 if n.endswith("_s") else np.int64) for n in rows[0]}
+    ended = [(i, v.client, v.sent, v.version) for i in active for v in shops[i].arrived + shops[i].lost]
+    run.uploaded(*np.array(ended, np.int64).T)
     active, columns = _within(run, active, columns)
     if not len(active):
         return active

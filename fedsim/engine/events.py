@@ -207,6 +207,8 @@ async def _round(run: Run, replicas: list[Replica], active: Array, number: int, 
         replicas[i].finish()
     rows = [replicas[i].columns(down) for i in active]
     columns = {n: np.array([row[n] for row in rows], np.float64 if n.endswith("_s") else np.int64) for n in rows[0]}
+    sent = np.array([v.sent for i in active for v in replicas[i].visits], np.int64)
+    run.uploaded(active[who.row], who.client, sent, number)
     within = run.within_budget(active, columns)
     arrived = np.array([v.arrived for i in active for v in replicas[i].visits], bool)
     folded = arrived & within[who.row]

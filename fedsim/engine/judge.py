@@ -21,6 +21,8 @@ class Judge:
         probe = np.repeat(scenario.start[None], len(recorder.replicas), 0)
         self.metrics = [metrics.resolve(m, probe) for m in scenario.metrics]
         self.problem, self.recorder = scenario.problem, recorder
+        kept = [m.ledger(scenario.algorithm, scenario.problem, len(probe)) for m in self.metrics if hasattr(m, "ledger")]
+        self.ledger = kept[0] if kept else None  # the uploads so far, where a metric accounts for their privacy
         self.temperature = getattr(scenario.algorithm, "temperature", 1.0)
         self.theta = np.empty((len(recorder.replicas), recorder.dim), recorder.dtype)
         self._predicted: Array | None = None  # (replicas, rows, classes), summed over the samples seen
@@ -56,12 +58,15 @@ class Judge:
         return self._predicted / self._seen
 
     def state(self) -> dict[str, Array]:
-        """The running predictive average, for a checkpoint."""
-        return {} if self._predicted is None else {"predicted": self._predicted, "seen": np.array(self._seen)}
+        """The running predictive average and the ledger, for a checkpoint."""
+        out = {} if self._predicted is None else {"predicted": self._predicted, "seen": np.array(self._seen)}
+        return out | {f"ledger.{n}": a for n, a in (self.ledger.state() if self.ledger else {}).items()}
 
     def restore(self, state: dict[str, Array]) -> None:
-        if state:
+        if "predicted" in state:
             self._predicted, self._seen = state["predicted"], int(state["seen"])
+        if self.ledger is not None:
+            self.ledger.restore({n.removeprefix("ledger."): a for n, a in state.items() if n.startswith("ledger.")})
 
     def after(self, active: Array, theta: Array) -> tuple[dict[str, Array], dict[str, float]]:
         """The metrics' columns for `rounds` (one value per active replica) and for `metrics`."""

@@ -71,6 +71,7 @@ async def _round(run: Run, active: Array, number: int, opened: Array) -> tuple[A
         up = np.full(len(who.client), bits, np.int64)
     out = timeline.outcome(run.network, run.policy, opened, who, visits, up, drawn.tie)
     columns = _columns(run, opened, who, out, down)
+    run.uploaded(active[who.row], who.client, out.sent_bits, number)
     within = run.within_budget(active, columns)
     going, folded = active, out.arrived
     kept: Any = slice(None)

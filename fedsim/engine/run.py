@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.algorithms.arguments import rows_per_batch
 from fedsim.engine.guard import Patience, check_skip
 from fedsim.engine.judge import Judge
 from fedsim.engine.record import Recorder
@@ -24,7 +25,7 @@ from fedsim.errors import InvalidInput, NonFinite
 from fedsim.participation import Arrived
 from fedsim.problems import weights_of
 from fedsim.rng import Draws, Stream
-from fedsim.runtime.jobs import Batch, Reply, Setting, rows_per_batch
+from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.worker import advice
 
 Array = npt.NDArray[Any]
@@ -191,6 +192,13 @@ class Run:
             rows.append(self.algorithm.server(mine, replies, Draws(key[r : r + 1], True, self.setting.backend)))
         return {n: np.stack([np.asarray(row[n]) for row in rows]) for n in rows[0]}
 
+    def uploaded(self, position: Array, client: Array, sent: Array, round: Any) -> None:
+        """A round's visits, before it is known whether it counts: whoever has sent a bit has given something away."""
+        if self.judge.ledger is not None:
+            said = sent > 0
+            started = round if np.ndim(round) == 0 else round[said]
+            self.judge.ledger.add(position[said], client[said], started)
+
     # --- Closing a round --------------------------------------------------------------------------
 
     def within_budget(self, active: Array, columns: dict[str, Array]) -> Array:
@@ -198,6 +206,8 @@ class Run:
         spent = {n: self.spent[n][active] + columns[n] for n in SPENT}
         spent["total_bits"] = spent["uplink_bits"] + spent["downlink_bits"]
         spent["seconds"] = columns["closed_s"]
+        if self.judge.ledger is not None:
+            spent["epsilon"] = self.judge.ledger.epsilon()[active]
         ok = np.ones(len(active), bool)
         for name, over in self.budget.crossed(spent):
             self.stop(active[over & ok], name)

@@ -148,6 +148,8 @@ def resolve(metric: Metric | str | Function, probe: npt.ArrayLike | None = None)
     if isinstance(metric, str):
         if metric in PREDICTIVE:
             return Predictive((metric,))
+        if metric == "epsilon":
+            raise InvalidInput("metric 'epsilon' needs arguments; write fs.privacy.spent(delta=1e-5)")
         if metric not in _FACTORIES:
             raise InvalidInput(
                 f"metric {metric!r} is unknown; choose among {', '.join([*_FACTORIES, *PREDICTIVE])}, or pass a function"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.algorithms.arguments import rows_per_batch
 from fedsim.rng import Stream
 
 Array = npt.NDArray[Any]
@@ -220,16 +221,3 @@ def clipped_gradients(problem: Any, theta: Array, clients: Array, rows: Any, cli
     norms = np.sqrt((each * each).sum(axis=1))
     scale = np.where(norms > clip, clip / np.maximum(norms, np.finfo(norms.dtype).tiny), 1.0)
     return np.asarray(backend.segment_sum(each, scale, start))
-
-
-def rows_per_batch(batch_size: Any, sizes: Array, clients: Array) -> Array:
-    """How many rows a minibatch has: an int, a fraction (rounded down, at least 1) or one per client; at most n_c."""
-    if isinstance(batch_size, (float, np.floating)) and batch_size < 1:
-        share = float(batch_size) * (1 + 1e-9)  # so that 0.6 / 3 of 50 rows are 10, not 9
-        m = np.maximum(1, np.floor(share * sizes).astype(np.int64))
-    elif np.ndim(batch_size) == 0:
-        m = np.full(len(sizes), int(batch_size), np.int64)
-    else:
-        m = np.asarray(batch_size, np.int64)[clients]
-    return np.minimum(m, sizes)
-

@@ -1,0 +1,103 @@
+"""Privacy as a run spends it: the column "epsilon" follows the uploads, and a budget stops before crossing."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import fedsim as fs
+from fedsim.algorithms.private_fedpaq import PrivateFedPAQ
+from fedsim.engine import Interrupted
+from fedsim.errors import InvalidInput
+
+DELTA, CLIENTS = 1e-5, 6
+PROBLEM = fs.problems.GaussianMean([np.full((20, 2), 0.1 * c) for c in range(CLIENTS)], np.eye(2))
+SPENT = fs.privacy.spent(DELTA, sensitivity=1.0)
+FALD = fs.algorithms.FALD(step_size=1e-3, local_steps=2)
+
+
+def scenario(algorithm=FALD, rounds=8, metrics=(SPENT,), **more):
+    more = {
+        "budget": fs.Budget(rounds=rounds),
+        "participation": fs.participation.uniform(3),
+        "replicas": 3,
+    } | more
+    return fs.Scenario(problem=PROBLEM, algorithm=algorithm, metrics=metrics, seed=2, **more)
+
+
+def table(result):
+    return result.rounds.pivot(index="round", columns="replica", values="epsilon").to_numpy()
+
+
+def test_epsilon_is_that_of_the_client_that_uploaded_most():
+    flaky = fs.devices.lognormal(1e-2, 0.5, dropout={"compute": 0.3, "upload": 0.3})
+    hasty = fs.participation.deadline(0.03, of=4)
+    result = fs.run(scenario(devices=flaky, participation=hasty, record=fs.Record(events=True)))
+    said = result.events[result.events.event.isin(["upload", "drop", "late"]) & (result.events.bits > 0)]
+    assert set(said.event) >= {"upload", "drop"}
+    mechanism = FALD.mechanism(PROBLEM, 1.0)
+    for replica in range(3):
+        for round in range(1, 9):
+            own = said[(said.replica == replica) & (said["round"] <= round)]
+            visits = np.bincount(own.client, minlength=CLIENTS)
+            worst = fs.privacy.epsilons(mechanism, visits, DELTA).max()
+            assert table(result)[round - 1, replica] == pytest.approx(worst, rel=1e-12)
+
+
+def test_both_ways_of_keeping_time_spend_the_same():
+    flaky = fs.devices.lognormal(1e-2, 0.5, dropout={"compute": 0.2, "upload": 0.2})
+    closed, event = (fs.run(scenario(devices=flaky, record=fs.Record(events=e))) for e in (False, True))
+    assert np.array_equal(table(closed), table(event))
+
+
+def test_a_budget_of_epsilon_discards_the_round_that_would_cross_it():
+    free = table(fs.run(scenario(rounds=12)))
+    result = fs.run(scenario(budget=fs.Budget(rounds=12, epsilon=0.55)))
+    assert result.stopped_by == ("epsilon",) * 3
+    for replica in range(3):
+        kept = free[:, replica][free[:, replica] <= 0.55]
+        assert 0 < len(kept) < 12
+        own = result.rounds[result.rounds.replica == replica]
+        assert np.array_equal(own.epsilon.to_numpy(), kept)
+
+
+def test_noise_that_varies_by_round_is_charged_by_the_version_a_client_started_from():
+    fading = fs.algorithms.FALD(step_size=fs.schedules.inverse_time(0.01, 10.0), local_steps=2)
+    devices = fs.devices.lognormal(1e-2, 0.5)
+    result = fs.run(scenario(fading, devices=devices, participation=fs.participation.buffered(2)))
+    steady = fs.run(scenario(devices=devices, participation=fs.participation.buffered(2)))
+    assert (np.diff(table(result), axis=0) >= 0).all()
+    assert (table(result)[-1] < table(steady)[-1]).all()  # 0.01 / (t + 10) is 1e-3 at first, and then less
+
+
+@pytest.mark.parametrize("step_size", [1e-3, fs.schedules.inverse_time(0.01, 10.0)], ids=["steady", "fading"])
+def test_a_resumed_run_has_not_forgotten_what_was_spent(tmp_path, step_size):
+    what = scenario(fs.algorithms.FALD(step_size=step_size, local_steps=2))
+    stop = threading.Event()
+    with pytest.raises(Interrupted):
+        fs.run(what, out=tmp_path / "run", checkpoint_every=2, stop=stop, observers=[
+            lambda progress: stop.set() if progress.round == 5 else None
+        ])  # fmt: skip
+    assert np.array_equal(table(fs.run(what, out=tmp_path / "run", resume=True)), table(fs.run(what)))
+
+
+def test_private_fedpaq_accounts_for_itself():
+    algorithm = PrivateFedPAQ(0.1, 2, clip=1.0, epsilon=1.0, delta=1e-4, fraction=0.2)
+    result = fs.run(
+        scenario(algorithm, rounds=3, metrics=(fs.privacy.spent(1e-4),), participation=fs.participation.full())
+    )
+    expected = [
+        fs.privacy.epsilons(algorithm.mechanism(PROBLEM, None), np.full(6, k), 1e-4)[0] for k in (1, 2, 3)
+    ]
+    assert table(result) == pytest.approx(np.repeat(expected, 3).reshape(3, 3), rel=1e-12)
+    with pytest.raises(InvalidInput, match="clips, which settles it"):
+        fs.run(scenario(algorithm))
+
+
+def test_a_budget_of_epsilon_asks_for_the_metric():
+    with pytest.raises(InvalidInput, match=r"privacy\.spent"):
+        scenario(metrics=(), budget=fs.Budget(rounds=5, epsilon=1.0))
+    with pytest.raises(InvalidInput, match=r"privacy\.spent"):
+        scenario(metrics=("epsilon",))
