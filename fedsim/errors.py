@@ -13,7 +13,7 @@ A message is one sentence that says what is wrong, the value, and what would be 
 
 from __future__ import annotations
 
-import sys
+import math
 from numbers import Real
 from typing import Any
 
@@ -64,10 +64,14 @@ def whole(where: str, value: Any, least: int = 1, remedy: str = "") -> int:
 
 def positive(where: str, value: Any, zero: bool = False, remedy: str = "") -> float:
     """`value` as a float, if it is a finite number above zero, or zero where that is allowed."""
-    if not (_is_real(value) and 0 <= value <= sys.float_info.max and (zero or value > 0)):
+    try:
+        number = float(value) if _is_real(value) else math.nan
+    except OverflowError:  # an int of more than 1024 bits
+        number = math.inf
+    if not (0 <= number < math.inf and (zero or number > 0)):
         remedy = remedy or f"must be {'zero or ' * zero}a positive number"
         raise InvalidInput(f"{shown(where.format(value))}: {remedy}")
-    return float(value)
+    return number
 
 
 def shown(value: object, longest: int = 100) -> str:

@@ -117,8 +117,8 @@ def _again(scenario: Scenario, setting: Setting, job: Batch) -> Replayed:
     at = int(job.version[0])
     return Replayed(
         int(job.replica[0]), job.round + 1, int(job.client[0]),
-        {name: m[at] for name, m in job.message.items()}, _only(job.memory), _only(reply.values), int(reply.bits[0]),
-        _only(reply.memory),
+        {name: m[at] for name, m in job.message.items()}, _only(job.memory), _only(reply.values),
+        int(reply.bits[0]), _only(reply.memory),
     )  # fmt: skip
 
 

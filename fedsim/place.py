@@ -39,7 +39,9 @@ class Place:
             return cls(None, engine.Keeper(None, "", None, stop), False)
         folder = Path(out).absolute()
         kept = every is not None or resume
-        keeper = engine.Keeper(folder if kept else None, engine.identity(scenario, compute) if kept else "", every, stop)
+        keeper = engine.Keeper(
+            folder if kept else None, engine.identity(scenario, compute) if kept else "", every, stop
+        )
         if folder.exists():
             if not resume:
                 raise InvalidInput(f"{out} already exists; choose another --out, remove it, or resume it")

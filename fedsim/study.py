@@ -52,13 +52,13 @@ class Study:
         return pd.DataFrame([row(settings, result) for settings, result in self.runs])
 
     def curve(self, metric: str, against: Axis = "rounds") -> pd.DataFrame:
-        """The curves of all runs, one below the other: settings, `against`, the metric, its band if it has one."""
+        """The curves of all runs, one below the other: settings, `against`, the metric, its band if any."""
         table = self.curve_table()
         own = table[table["metric"] == metric] if len(table) else table
         if own.empty:
             found = ", ".join(table["metric"].unique()) if len(table) else "none"
             raise NotRecorded(
-                f"metric {metric!r} was not evaluated (these runs have: {found}); add it to Scenario(metrics=...)"
+                f"metric {metric!r} was not evaluated (these runs have: {found}); add it to metrics="
             )
         band = [name for name in ("low", "high") if own[name].notna().any()]
         settings = [name for name in table.columns if name not in (*AXES, "metric", "value", "low", "high")]

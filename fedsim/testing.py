@@ -5,7 +5,6 @@ It returns the promises it checked and raises `Broken`, an AssertionError, with 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -83,9 +82,12 @@ def _algorithm(algorithm: Any, problem: Any) -> list[str]:
     promise("the server leaves its state alone", _server_is_pure(trial, first))
     promise("the server accepts that nobody arrived", _nobody(trial))
     whole = run(scenario, runtime=Inline(threads=1))
-    promise("threads and chunks do not change a run", whole.fingerprint == run(scenario, runtime=Inline(2, 2)).fingerprint)
+    promise(
+        "threads and chunks do not change a run", whole.fingerprint == run(scenario, runtime=Inline(2, 2)).fingerprint
+    )
     one = run(Scenario(problem=problem, algorithm=algorithm, budget=Budget(rounds=3), replicas=range(1, 2), seed=11))
-    assert whole.samples is not None and one.samples is not None
+    assert whole.samples is not None
+    assert one.samples is not None
     promise("a replica alone is the replica among others", np.array_equal(whole.samples[:, 1], one.samples[:, 0]))
     return done
 
@@ -108,17 +110,31 @@ def _batch(trial: Run) -> Batch:
     position = np.arange(JOBS) // trial.population % REPLICAS
     message = trial.broadcast(np.arange(REPLICAS))
     shaken = {
-        n: (m + 0.1 * rng.normal(rng.keys(3, rng.Stream.USER, client=np.arange(len(m))), m[0].size).reshape(m.shape)).astype(m.dtype)
+        n: (
+            m + 0.1 * rng.normal(rng.keys(3, rng.Stream.USER, client=np.arange(len(m))), m[0].size).reshape(m.shape)
+        ).astype(m.dtype)
         for n, m in message.items()
     }
     return Batch(
-        1, trial.replicas[position], clients, np.zeros(JOBS, np.int64), shaken, position, trial.recall(position, clients)
+        1,
+        trial.replicas[position],
+        clients,
+        np.zeros(JOBS, np.int64),
+        shaken,
+        position,
+        trial.recall(position, clients),
     )
 
 
 def _inputs_untouched(algorithm: Any, setting: Setting, batch: Batch) -> bool:
     one = batch.part(slice(0, 1))
-    ranks = [(Job(setting, one, single=True), {n: m[0] for n, m in batch.message.items()}, {n: m[0] for n, m in one.memory.items()})]
+    ranks = [
+        (
+            Job(setting, one, single=True),
+            {n: m[0] for n, m in batch.message.items()},
+            {n: m[0] for n, m in one.memory.items()},
+        )
+    ]
     if getattr(algorithm, "batched", False):
         message = {n: m[batch.version] for n, m in batch.message.items()}
         ranks.append((Job(setting, batch, single=False), message, batch.memory))
@@ -132,7 +148,7 @@ def _inputs_untouched(algorithm: Any, setting: Setting, batch: Batch) -> bool:
 
 def _server_is_pure(trial: Run, reply: Reply) -> bool:
     state = {n: s.copy() for n, s in trial.state.items()}
-    handed = {n: s for n, s in trial.state.items()}
+    handed = dict(trial.state)
     m = min(JOBS, trial.population * REPLICAS)
     who = Cohort(
         np.arange(m) // trial.population, np.arange(m) % trial.population, np.ones(m, np.int64),
@@ -152,7 +168,8 @@ def _server_is_pure(trial: Run, reply: Reply) -> bool:
 def _nobody(trial: Run) -> bool:
     handed = {n: s.copy() for n, s in trial.state.items()}
     shape = trial.reply_shape(1)
-    who = Cohort(*(np.empty(0, np.int64) for _ in range(3)), np.zeros(REPLICAS + 1, np.int64))
+    none = np.empty(0, np.int64)
+    who = Cohort(none, none, none, np.zeros(REPLICAS + 1, np.int64))
     trial.fold(np.arange(REPLICAS), 1, who, Reply(shape.values, np.empty(0, np.int64), {}), np.empty(0, np.int64))
     finite = all(np.isfinite(s).all() for s in trial.state.values())
     trial.state = handed
@@ -177,7 +194,9 @@ def _problem(problem: Any) -> list[str]:
         for i in range(JOBS):
             one = None if chosen is None else (chosen[0][i : i + 1], start[:2])
             if not np.array_equal(cpu.gradients(problem, theta[i : i + 1], clients[i : i + 1], one)[0], whole[i]):
-                raise Broken(f"{type(problem).__name__}: a {text} gradient's bits depend on its neighbours in the batch")
+                raise Broken(
+                    f"{type(problem).__name__}: a {text} gradient's bits depend on its neighbours in the batch"
+                )
         done += [f"batched and single {text} gradients agree", f"a {text} gradient does not depend on its neighbours"]
     return done
 
@@ -188,7 +207,12 @@ def _policy(policy: Any, problem: Any) -> list[str]:
     def scenario(replicas: Any) -> Scenario:
         algorithm = FALD(step_size=1e-3)
         return Scenario(
-            problem=problem, algorithm=algorithm, budget=Budget(rounds=4), replicas=replicas, participation=policy, seed=2
+            problem=problem,
+            algorithm=algorithm,
+            budget=Budget(rounds=4),
+            replicas=replicas,
+            participation=policy,
+            seed=2,
         )
 
     whole, again, one = run(scenario(3)), run(scenario(3)), run(scenario(range(2, 3)))
@@ -250,10 +274,14 @@ def _pairs(a: Reply, b: Reply) -> list[tuple[str, Array, Array]]:
 
 
 def _close(a: Reply, b: Reply) -> bool:
-    near: Callable[[Array, Array], bool] = lambda x, y: np.allclose(x, y, rtol=1e-9, atol=1e-9 * (1 + np.abs(x).max(initial=0)))  # noqa: E731
+    def near(x: Array, y: Array) -> bool:
+        return bool(np.allclose(x, y, rtol=1e-9, atol=1e-9 * (1 + np.abs(x).max(initial=0))))
+
     return a.values.keys() == b.values.keys() and all(near(x, y) for _, x, y in _pairs(a, b))
 
 
 def _gap(a: Reply, b: Reply) -> str:
-    gaps = [f"{n} differs by up to {np.abs(x - y).max(initial=0):.2g}" for n, x, y in _pairs(a, b) if x.shape == y.shape]
+    gaps = [
+        f"{n} differs by up to {np.abs(x - y).max(initial=0):.2g}" for n, x, y in _pairs(a, b) if x.shape == y.shape
+    ]
     return ", ".join(gaps)

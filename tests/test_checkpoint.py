@@ -188,7 +188,9 @@ def test_full_disk_leaves_earlier_checkpoints_intact(tmp_path):
         with pytest.raises(fs.errors.RuntimeFailed, match="no room"):
             fs.run(scenario(), out=small / "run", checkpoint_every=5, observers=[fill])
         filler.unlink()
-        index = json.loads((small / "run" / "checkpoints" / "checkpoint-000000005.json").read_bytes().rsplit(b"\n", 1)[0])
+        index = json.loads(
+            (small / "run" / "checkpoints" / "checkpoint-000000005.json").read_bytes().rsplit(b"\n", 1)[0]
+        )
         assert index["number"] == 5
         assert same(fs.run(scenario()), fs.run(scenario(), out=small / "run", resume=True))
     finally:

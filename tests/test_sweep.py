@@ -1,4 +1,4 @@
-"""A sweep keeps what is whole, names what failed, survives its processes, and can be shared between array jobs."""
+"""A sweep keeps what is whole, names what failed, survives its processes, and can be shared by array jobs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import threading
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -21,7 +22,7 @@ from fedsim.errors import InvalidInput, NotRecorded
 
 TEXT = """
 from dataclasses import dataclass
-import os, signal
+import os, signal, time
 import numpy as np
 import fedsim as fs
 
@@ -30,6 +31,7 @@ class Moody(fs.algorithms.FALD):
     batched = False
     bad: str = ""
     kill: str = ""
+    slow: str = ""
 
     def fused(self, problem, backend):
         return None
@@ -40,16 +42,18 @@ class Moody(fs.algorithms.FALD):
         if self.kill and os.path.exists(self.kill):
             os.unlink(self.kill)
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.slow and os.path.exists(self.slow):
+            time.sleep(0.05)
         return {"theta": 0.5 * message["theta"] + job.normal(0)}, memory
 
-def scenario(*, level: int = 0, bad: str = "", kill: str = "", rounds: int = 3):
+def scenario(*, level: int = 0, bad: str = "", kill: str = "", slow: str = "", rounds: int = 3):
     print("this goes to the log")
     if level < 0:
         raise ValueError("below the floor")
     trouble = bad if level == 1 else ""
     return fs.Scenario(
         problem=fs.problems.GaussianMean([np.zeros((4, 2)), np.full((4, 2), 1.0 + level)], np.eye(2)),
-        algorithm=Moody(step_size=1e-3, bad=trouble, kill=kill if level == 2 else ""),
+        algorithm=Moody(step_size=1e-3, bad=trouble, kill=kill if level == 2 else "", slow=slow),
         budget=fs.Budget(rounds=rounds), metrics=("mean_error",))
 """
 
@@ -69,9 +73,7 @@ def settings_of(study: fs.Study) -> list[dict[str, object]]:
     return [settings for settings, _ in study.runs]
 
 
-def test_a_hundred_runs_of_which_four_fail_keep_the_rest_and_can_be_repaired(
-    tmp_path: Path, file: Path
-) -> None:
+def test_a_hundred_runs_of_which_four_fail_keep_the_rest_and_can_be_repaired(tmp_path: Path, file: Path) -> None:
     bad = tmp_path / "bad"
     bad.touch()
     grid = {"level": [*range(25)], "seed": range(4)}
@@ -151,22 +153,31 @@ def test_a_run_that_kills_its_process_every_time_is_given_up_and_named(tmp_path:
 
 def test_a_combination_that_cannot_be_built_fails_alone(tmp_path: Path, file: Path) -> None:
     study = fs.sweep(file, {"level": [-1, 3]}, out=tmp_path / "runs", jobs=1)
-    assert [f.message.partition("tiny.py")[2] for f in study.failed] == [":26: ValueError: below the floor"]
+    assert [f.message.partition("tiny.py")[2] for f in study.failed] == [":29: ValueError: below the floor"]
     assert [s["level"] for s in settings_of(study)] == [3]
 
 
 def test_a_stopped_sweep_goes_on_where_it_was_to_the_same_bits(tmp_path: Path, file: Path) -> None:
-    grid, long = {"level": [3, 4]}, {"rounds": 200_000, "record.every": 200_000}
-    stop = threading.Event()
+    slow, stop = tmp_path / "slow", threading.Event()
+    slow.touch()
+    options = {"grid": {"level": [3, 4]}, "settings": {"rounds": 200, "slow": str(slow)}, "jobs": 1}
 
-    def after_start(event: object) -> None:
-        threading.Timer(4.0, stop.set).start()
+    def when_it_runs() -> None:
+        while not list((tmp_path / "runs").glob("*/run.json")):
+            time.sleep(0.05)
+        stop.set()
 
-    with pytest.raises(Interrupted, match="--resume"):
-        fs.sweep(file, grid, settings=long, out=tmp_path / "runs", jobs=1, stop=stop, observers=[after_start])
+    threading.Thread(target=when_it_runs).start()
+    with pytest.raises(Interrupted, match=r"stopped with 2 of 2 runs to do; .*--resume"):
+        fs.sweep(file, **options, out=tmp_path / "runs", stop=stop)
     there = status(tmp_path / "runs")
     assert (len(there.whole), len(there.todo), len(there.running)) == (0, 2, 0)
-    assert list((tmp_path / "runs").glob("*/checkpoints/*.json"))
+    assert len(list((tmp_path / "runs").glob("*/checkpoints/*.json"))) == 1
+    slow.unlink()
+    resumed = fs.sweep(file, **options, out=tmp_path / "runs", resume=True).frame()
+    assert (
+        resumed["fingerprint"].tolist() == fs.sweep(file, **options, out=tmp_path / "b").frame()["fingerprint"].tolist()
+    )
 
 
 def test_a_run_that_another_process_holds_is_left_to_it(tmp_path: Path, file: Path) -> None:

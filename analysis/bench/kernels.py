@@ -48,9 +48,13 @@ def normals() -> None:
         lambda: generator.standard_normal(out.shape),
     )
     n = rows * lanes
-    print(f"normals float32   kernel {ours / n * 1e9:5.2f} ns   numpy {numpys / n * 1e9:5.2f} ns   {numpys / ours:5.1f} x  (at least 6)")
+    print(
+        f"normals float32   kernel {ours / n * 1e9:5.2f} ns   numpy {numpys / n * 1e9:5.2f} ns   {numpys / ours:5.1f} x  (at least 6)"
+    )
     print(f"        as rows   draws  {public / n * 1e9:5.2f} ns                  {numpys / public:5.1f} x")
-    print(f"        float64   draws  {doubles / n * 1e9:5.2f} ns   numpy {numpys64 / n * 1e9:5.2f} ns   {numpys64 / doubles:5.1f} x")
+    print(
+        f"        float64   draws  {doubles / n * 1e9:5.2f} ns   numpy {numpys64 / n * 1e9:5.2f} ns   {numpys64 / doubles:5.1f} x"
+    )
 
 
 def fald(dtype: type) -> None:
@@ -112,7 +116,9 @@ def softmax() -> None:
         cpu.gradients(problem, theta, clients, (cpu.choose_rows(key, problem.sizes, start, 0), start))
 
     full, plain = best(ours, bare, rounds=40)
-    print(f"softmax 784x10    gradient {full / 10 * 1e6:5.0f} us   gather + two products {plain / 10 * 1e6:5.0f} us   {full / plain:5.2f} x  (at most 1.3)")
+    print(
+        f"softmax 784x10    gradient {full / 10 * 1e6:5.0f} us   gather + two products {plain / 10 * 1e6:5.0f} us   {full / plain:5.2f} x  (at most 1.3)"
+    )
 
 
 if __name__ == "__main__":

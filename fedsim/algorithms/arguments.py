@@ -28,9 +28,7 @@ def check_step_size(where: str, step_size: Any) -> None:
     if callable(step_size):
         return
     if not (isinstance(step_size, (int, float, np.number)) and math.isfinite(step_size) and step_size > 0):
-        raise InvalidInput(
-            f"{where}(step_size={step_size}): must be a positive number or a schedule (fs.schedules)"
-        )
+        raise InvalidInput(f"{where}(step_size={step_size}): must be a positive number or a schedule (fs.schedules)")
 
 
 def check_batch_size(where: str, batch_size: Any, clients: int | None = None) -> None:
@@ -45,9 +43,7 @@ def check_batch_size(where: str, batch_size: Any, clients: int | None = None) ->
         given = f"{where}: batch_size={shown(batch_size)}"
         raise InvalidInput(f"{given}: a positive count, a fraction below 1, or one count per client")
     if sizes.dtype.kind == "f" and (sizes.ndim == 1 or (sizes >= 1 and sizes != np.floor(sizes))):
-        raise InvalidInput(
-            f"{where}: batch_size={batch_size}: a fraction must be below 1, a count a whole number"
-        )
+        raise InvalidInput(f"{where}: batch_size={batch_size}: a fraction must be below 1, a count a whole number")
     if clients is not None and sizes.ndim == 1 and len(sizes) != clients:
         raise InvalidInput(
             f"{where}: {len(sizes)} batch sizes for {clients} clients; give one number or one per client"

@@ -84,9 +84,7 @@ class FAHMC:
         check_count("FAHMC", "local_steps", self.local_steps)
         check_number("FAHMC", "correlation", self.correlation, 0, 1)
         if self.debias not in (None, "stale"):
-            raise InvalidInput(
-                f"FAHMC(debias={self.debias!r}): choose None or 'stale', the anchor one round back"
-            )
+            raise InvalidInput(f"FAHMC(debias={self.debias!r}): choose None or 'stale', the anchor one round back")
         check_batch_size("FAHMC", self.batch_size)
         check_number("FAHMC", "gradient_noise", self.gradient_noise)
         if self.codec is not None and not hasattr(self.codec, "quantise"):

@@ -119,4 +119,3 @@ class FALD:
             return {"theta": theta}, memory
 
         return kernel
-

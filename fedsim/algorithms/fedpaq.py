@@ -75,6 +75,4 @@ class FedPAQ:
 
 def check_codec(where: str, codec: Any) -> None:
     if not hasattr(codec, "quantise") or isinstance(codec, type):
-        raise InvalidInput(
-            f"{where}(codec={codec!r}): give a codec such as fs.codecs.QSGD(10) or fs.codecs.Identity()"
-        )
+        raise InvalidInput(f"{where}(codec={codec!r}): give a codec such as fs.codecs.QSGD(10) or fs.codecs.Identity()")

@@ -1,7 +1,7 @@
 """What the FedAvg family minimises, sum_i p_i f_i of mean losses f_i, and the two ways of averaging towards it.
 
-    "mean"    clients descend f_i, the server averages by n_i over the arrived (1/M for equal sizes)
-    "scaled"  clients descend p_i N f_i, the server averages with 1/M, as the papers' analyses have it
+"mean"    clients descend f_i, the server averages by n_i over the arrived (1/M for equal sizes)
+"scaled"  clients descend p_i N f_i, the server averages with 1/M, as the papers' analyses have it
 """
 
 from __future__ import annotations

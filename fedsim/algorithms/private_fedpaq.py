@@ -155,9 +155,7 @@ class PrivateFedPAQ:
         if self.fraction is None:
             return self.batch_size
         share = self.fraction / self.local_steps
-        return (
-            None if share == 1 else share * (1 + 1e-12)
-        )  # so that a third of 0.6 of 50 rows is 10, not 9.99...
+        return None if share == 1 else share * (1 + 1e-12)  # so that a third of 0.6 of 50 rows is 10, not 9.99...
 
     def _rows(self, size: Any, client: Any) -> Any:
         """b, for clients of this size, in the shape of `size`."""

@@ -106,9 +106,7 @@ def estimate(algorithm: Any, replies: Any) -> Array:
     if algorithm.weighting == "count":
         return np.asarray(replies.mean("gradient"))
     p = np.asarray(algorithm.activity, float)
-    return np.asarray(
-        replies.weighted("gradient", 1 / (p[replies.clients] if p.ndim else np.full(len(replies), p)))
-    )
+    return np.asarray(replies.weighted("gradient", 1 / (p[replies.clients] if p.ndim else np.full(len(replies), p))))
 
 
 def langevin(algorithm: Any, theta: Array, gradient: Array, replies: Any, rng: Any) -> Array:

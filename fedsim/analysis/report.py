@@ -21,7 +21,8 @@ STEPS = {"download": figures.COLOURS[5], "compute": figures.COLOURS[0], "upload"
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;color:#222}
 h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}
 pre,table{font-size:13px}table{border-collapse:collapse}
-td,th{padding:.15rem .7rem;text-align:right;border-bottom:1px solid #eee}img{max-width:100%}pre{overflow:auto}"""
+td,th{padding:.15rem .7rem;text-align:right;border-bottom:1px solid #eee}
+img{max-width:100%}pre{overflow:auto}"""
 
 
 def run_page(name: str, result: Result, summary: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Many runs of one scenario file: `sweep` carries out a grid, `load` reads what it, or a single run, has left."""
+"""Many runs of one scenario file: `sweep` carries out a grid, `load` reads what it, or one run, has left."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ def sweep(
     resume: bool = False, retry_failed: bool = False, runtime: Any = None,
     observers: Iterable[Callable[[Event], None]] = (), stop: threading.Event | None = None,
 ) -> Study:  # fmt: skip
-    """Run a scenario file under every combination of `grid` (or the file's own), each into its own folder in `out`.
+    """Run a scenario file under every combination of `grid` (or the file's own), each into a folder in `out`.
 
     `jobs` at a time (by default one per core), in processes of this machine or, with `runtime=fs.Ray(...)`, as
-    tasks of a cluster. `shard=(3, 20)` does every twentieth run only, from number 3 on. What is whole is kept, what
-    was interrupted goes on from its checkpoint, what failed is left alone unless `retry_failed`. A failed run does
-    not stop the others; see `study.failed`.
+    tasks of a cluster. `shard=(3, 20)` does every twentieth run only, from number 3 on. What is whole is kept,
+    what was interrupted goes on from its checkpoint, what failed is left alone unless `retry_failed`. A failed
+    run does not stop the others; see `study.failed`.
     """
     return carry_out(
-        plan(load_file(file), grid, settings or {}), Path(out).absolute(), jobs=jobs, shard=shard, resume=resume,
-        retry_failed=retry_failed, runtime=runtime, observers=tuple(observers), stop=stop,
+        plan(load_file(file), grid, settings or {}), Path(out).absolute(), jobs=jobs, shard=shard,
+        resume=resume, retry_failed=retry_failed, runtime=runtime, observers=tuple(observers), stop=stop,
     )  # fmt: skip
 
 
 def carry_out(
-    what: Plan, out: Path, *, jobs: int | None = None, shard: tuple[int, int] | None = None, resume: bool = False,
-    retry_failed: bool = False, runtime: Any = None, observers: Sequence[Callable[[Event], None]] = (),
-    stop: threading.Event | None = None,
+    what: Plan, out: Path, *, jobs: int | None = None, shard: tuple[int, int] | None = None,
+    resume: bool = False, retry_failed: bool = False, runtime: Any = None,
+    observers: Sequence[Callable[[Event], None]] = (), stop: threading.Event | None = None,
 ) -> Study:  # fmt: skip
     """`sweep` for those who have made the plan already."""
     from fedsim.batch.merge import merge
@@ -65,9 +65,7 @@ def carry_out(
     if jobs is not None and not is_whole(jobs, least=1):
         raise InvalidInput(f"jobs={jobs}: ask for a whole number of at least 1")
     if runtime is not None and not isinstance(runtime, Inline | Ray):
-        raise InvalidInput(
-            f"runtime={runtime!r}: a sweep runs on processes of this machine (None) or on fs.Ray(...)"
-        )
+        raise InvalidInput(f"runtime={runtime!r}: a sweep runs on processes of this machine (None) or on fs.Ray(...)")
     mine = what.shard(shard)
     check_writable(out / PLAN)
     what.claim(out, resume=resume or retry_failed, shared=shard is not None)
@@ -80,9 +78,7 @@ def carry_out(
         tell(Event(order, "kept", {}))
     for failure in found.failed:
         if failure.run not in again:
-            tell(
-                Event(Order(failure.run, failure.settings), "failed", {}, f"{failure.kind}: {failure.message}")
-            )
+            tell(Event(Order(failure.run, failure.settings), "failed", {}, f"{failure.kind}: {failure.message}"))
     orders = [order for order in mine if order.run in todo]
     with closing(_reports(what, orders, out, jobs, runtime, stop)) as reports:
         for order, report in reports:

@@ -23,7 +23,7 @@ def whole(plan: Plan, out: Path) -> list[Order]:
 
 
 def tables(orders: list[Order], out: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The two tables of these whole runs; what an earlier merge has is taken from it, for a whole run never changes."""
+    """The two tables of these runs; rows of an earlier merge are kept, for a whole run never changes."""
     import pandas as pd
 
     known = _earlier(out)

@@ -1,7 +1,7 @@
 """What a sweep consists of: a scenario file's text, a list of values per swept setting, a name for every run.
 
-A run is called by a hash of all that decides its bits: source, settings, data and version. So a folder of runs can
-be shared, extended and taken up by anyone, and nothing that is whole is ever repeated.
+A run is called by a hash of all that decides its bits: source, settings, data and version. So a folder of runs
+can be shared, extended and taken up by anyone, and nothing that is whole is ever repeated.
 """
 
 from __future__ import annotations
@@ -80,9 +80,7 @@ class Plan:
             return
         there = Plan.read(out)
         if not (resume or shared):
-            raise InvalidInput(
-                f"{out} already holds a sweep; add --resume to go on with it, or choose another --out"
-            )
+            raise InvalidInput(f"{out} already holds a sweep; add --resume to go on with it, or choose another --out")
         for what in ("source", "settings", "version", "data"):
             if getattr(there, what) != getattr(self, what):
                 raise InvalidInput(f"{out} holds a sweep with another {what}; choose another --out")

@@ -1,4 +1,4 @@
-"""Runs of a sweep on this machine: a few persistent processes; one that dies is replaced, its run tried again."""
+"""Runs of a sweep on this machine: persistent processes; one that dies is replaced, its run tried again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -35,6 +35,8 @@ class Worker:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, start_new_session=True
         )
+        assert self.process.stdout is not None
+        self.output = self.process.stdout
         self.order: Order | None = None
         self._send(
             {
@@ -46,14 +48,14 @@ class Worker:
             }
         )
 
-    def give(self, order: Order) -> None:
+    def give(self, order: Order) -> Order:
         self.order = order
         self._send({"run": order.run, "settings": order.settings})
+        return order
 
     def answer(self) -> Report | None:
         """The report that has come, or None if the process has died instead."""
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
+        line = self.output.readline()
         return json.loads(line) if line.endswith(b"\n") else None
 
     def dismiss(self) -> None:
@@ -66,8 +68,7 @@ class Worker:
         """Wait for the process; how it ended, in a few words."""
         self.dismiss()
         code = self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        self.output.close()
         self.errors.seek(0)
         last = self.errors.read().decode(errors="replace").strip().splitlines()[-1:]
         self.errors.close()
@@ -85,58 +86,52 @@ class Worker:
 
 def pool(
     plan: Plan, orders: Iterable[Order], out: Path, jobs: int, stop: threading.Event
-) -> Generator[tuple[Order, Report], None, None]:  # fmt: skip
-    """Carry out the orders, `jobs` at a time; yields ("started" and later what came out of it) for each."""
-    waiting = deque(orders)
-    jobs = min(jobs, len(waiting))
-    threads = max(1, (os.cpu_count() or 1) // max(jobs, 1))
-    deaths: dict[str, int] = {}
-    busy: list[Worker] = []
+) -> Generator[tuple[Order, Report], None, None]:
+    """Carry out the orders, `jobs` at a time; yields each when it is started and again with what came out."""
+    waiting, deaths = deque(orders), Counter[str]()
+    at_once = min(jobs, len(waiting))
+    threads = max(1, (os.cpu_count() or 1) // max(at_once, 1))
     with selectors.DefaultSelector() as watch:
         try:
-            while waiting or busy:
+            while waiting or watch.get_map():
                 if stop.is_set():
                     waiting.clear()
-                    for worker in busy:
+                    for worker in _busy(watch):
                         worker.dismiss()
-                while waiting and len(busy) < jobs:
+                while waiting and len(watch.get_map()) < at_once:
                     worker = Worker(plan, out, threads)
-                    busy.append(worker)
-                    watch.register(worker.process.stdout, selectors.EVENT_READ, worker)
-                    worker.give(waiting.popleft())
-                    yield worker.order, {"state": "started"}  # type: ignore[misc]
+                    watch.register(worker.output, selectors.EVENT_READ, worker)
+                    yield worker.give(waiting.popleft()), {"state": "started"}
                 for key, _ in watch.select(TICK_S):
                     worker, order = key.data, key.data.order
                     report = worker.answer()
+                    if report is not None:
+                        if report["state"] == "interrupted":  # the worker itself was told to end: so is all else
+                            stop.set()
+                        yield order, report
+                        if waiting and not stop.is_set():
+                            yield worker.give(waiting.popleft()), {"state": "started"}
+                            continue
+                    watch.unregister(worker.output)
+                    how = worker.end()
                     if report is None:
-                        watch.unregister(key.fileobj)
-                        busy.remove(worker)
-                        how = worker.end()
-                        deaths[order.run] = deaths.get(order.run, 0) + 1
-                        if stop.is_set():
-                            yield order, {"state": "interrupted"}
-                        elif deaths[order.run] < TRIES:
+                        deaths[order.run] += 1
+                        if deaths[order.run] < TRIES and not stop.is_set():
                             waiting.appendleft(order)
                         else:
-                            message = f"its process died {TRIES} times ({how}); look at its memory, then --retry-failed"
-                            yield (
-                                order,
-                                fail(out / order.run, order, RuntimeFailed.__name__, message, message + "\n"),
-                            )
-                        continue
-                    if (
-                        report["state"] == "interrupted"
-                    ):  # someone stopped the worker itself: the machine is closing
-                        stop.set()
-                    yield order, report
-                    if waiting and not stop.is_set():
-                        worker.give(waiting.popleft())
-                        yield worker.order, {"state": "started"}
-                    else:
-                        watch.unregister(key.fileobj)
-                        busy.remove(worker)
-                        worker.end()
-        finally:  # the caller has gone away: nothing is left running, and what is not whole goes on another time
-            for worker in busy:
+                            yield order, _given_up(out, order, deaths[order.run], how)
+        finally:  # if the caller has gone away: nothing is left running; what is not whole goes on another time
+            for worker in _busy(watch):
                 worker.process.kill()
                 worker.end()
+
+
+def _busy(watch: selectors.BaseSelector) -> list[Worker]:
+    return [key.data for key in watch.get_map().values()]
+
+
+def _given_up(out: Path, order: Order, times: int, how: str) -> Report:
+    if times < TRIES:  # it died while the sweep was being stopped
+        return {"state": "interrupted"}
+    message = f"its process died {times} times ({how}); look at its memory, then --retry-failed"
+    return fail(out / order.run, order, RuntimeFailed.__name__, message, f"{message}\n")

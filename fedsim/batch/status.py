@@ -52,6 +52,4 @@ def failure(order: Order, folder: Path) -> Failure:
         reason = json.loads((folder / FAILED).read_bytes())
         return Failure(order.run, order.settings, str(reason["error"]), str(reason["message"]))
     except (OSError, ValueError, KeyError, TypeError):
-        return Failure(
-            order.run, order.settings, "CorruptData", f"{folder / FAILED} is damaged; use --retry-failed"
-        )
+        return Failure(order.run, order.settings, "CorruptData", f"{folder / FAILED} is damaged; use --retry-failed")

@@ -30,9 +30,7 @@ CLAIMS = ".claims"
 Report = dict[str, Any]  # state: whole, failed, interrupted, elsewhere; then what came out, or what went wrong
 
 
-def perform(
-    file: ScenarioFile, order: Order, out: Path, threads: int, stop: threading.Event | None = None
-) -> Report:
+def perform(file: ScenarioFile, order: Order, out: Path, threads: int, stop: threading.Event | None = None) -> Report:
     """Carry out one run in its folder, unless it is whole already; a failure is reported, never raised."""
     folder = out / order.run
     with claimed(out, order.run) as mine:

@@ -18,9 +18,7 @@ from fedsim.batch.work import perform
 from fedsim.results.folder import to_json
 from fedsim.scenario_file import load_source
 
-COMMAND = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from fedsim.batch.worker import main; main()"
-)
+COMMAND = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from fedsim.batch.worker import main; main()"
 
 
 def main() -> None:

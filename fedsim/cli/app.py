@@ -34,9 +34,7 @@ def call(argv: Sequence[str]) -> int:
     """Run the command line `argv` and return the exit code; errors go to stderr in one sentence."""
     try:
         code = int(app(list(argv) or ["--help"], prog_name="fedsim", standalone_mode=False) or 0)
-        return (
-            _failed("interrupted", code) if code == INTERRUPTED else code
-        )  # as newer versions of typer report it
+        return _failed("interrupted", code) if code == INTERRUPTED else code  # as newer versions of typer report it
     except (KeyboardInterrupt, typer.Abort):
         return _failed("interrupted", INTERRUPTED)
     except _Usage as error:
@@ -60,26 +58,28 @@ File = Annotated[
 ]
 Settings = Annotated[
     list[str],
-    typer.Option(
-        "--set", metavar="NAME=VALUE", help="An argument of scenario(), or a field: budget.rounds=50."
-    ),
+    typer.Option("--set", metavar="NAME=VALUE", help="An argument of scenario(), or a field: budget.rounds=50."),
 ]
-Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Leave results and picture in this new folder.")
-]
+Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Leave results and picture in this new folder.")]
 Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Short for --set seed=N.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing unless it fails.")]
 Threads = Annotated[int | None, typer.Option("--threads", metavar="N", help="Default: one per core.")]
 Runtime = Annotated[str, typer.Option("--runtime", metavar="NAME", help="Where jobs run: inline or ray.")]
 Address = Annotated[str | None, typer.Option("--address", metavar="A", help="Ray: a cluster to join.")]
 Hosts = Annotated[int | None, typer.Option("--hosts", metavar="N", help="Ray: client hosts.")]
-Each = Annotated[
-    int | None, typer.Option("--clients-per-host", metavar="N", help="Ray: 1 is an actor per client.")
-]
+Each = Annotated[int | None, typer.Option("--clients-per-host", metavar="N", help="Ray: 1 is an actor per client.")]
 Every = Annotated[
     str | None, typer.Option("--checkpoint-every", metavar="N", help="Rounds, or seconds: 60s (the default).")
 ]
 Help = Annotated[bool, typer.Option("--help", help="Show this, and FILE's own arguments.")]
+SweptFile = Annotated[str, typer.Argument(metavar="FILE", show_default=False, help="As for fedsim run.")]
+SweepFolder = Annotated[Path, typer.Option("--out", metavar="DIR", help="The sweep's folder; shards share it.")]
+Grid = Annotated[list[str], typer.Option("--grid", metavar="NAME=VALUES", help="An axis: 1,10,100 or 0:5.")]
+Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", help="Runs at a time; default one per core.")]
+Shard = Annotated[str | None, typer.Option("--shard", metavar="I/N", help="Every N-th run only, from I on.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the sweep in DIR.")]
+Retry = Annotated[bool, typer.Option("--retry-failed", help="Go on, and try failed runs again.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Time one run; say count, hours and disk.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", show_default=False, help="The folder of a run.")]
 
 
@@ -106,8 +106,8 @@ def run(
 
 @app.command()
 def resume(
-    folder: Folder, quiet: Quiet = False, threads: Threads = None, runtime: Runtime = "inline", address: Address = None,
-    hosts: Hosts = None, clients_per_host: Each = None,
+    folder: Folder, quiet: Quiet = False, threads: Threads = None, runtime: Runtime = "inline",
+    address: Address = None, hosts: Hosts = None, clients_per_host: Each = None,
 ) -> None:  # fmt: skip
     """Go on with an interrupted run, to the same bits as if it had never stopped."""
     from fedsim.cli import run as command
@@ -118,15 +118,8 @@ def resume(
 
 @app.command()
 def sweep(
-    file: Annotated[str, typer.Argument(metavar="FILE", show_default=False, help="A scenario file, or a shipped one's name.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The sweep's folder; shards share it.")],
-    grid: Annotated[list[str], typer.Option("--grid", metavar="NAME=VALUES", help="An axis: 1,10,100 or 0:5.")] = [],  # noqa: B006
-    settings: Settings = [],  # noqa: B006
-    jobs: Annotated[int | None, typer.Option("--jobs", metavar="N", help="Runs at a time; default one per core.")] = None,
-    shard: Annotated[str | None, typer.Option("--shard", metavar="I/N", help="Every N-th run only, from run I on.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the sweep in DIR.")] = False,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Go on, and try failed runs again.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Time one run; say count, hours and disk.")] = False,
+    file: SweptFile, out: SweepFolder, grid: Grid = [], settings: Settings = [], jobs: Jobs = None,  # noqa: B006
+    shard: Shard = None, resume: Resume = False, retry_failed: Retry = False, dry_run: DryRun = False,
     quiet: Quiet = False, runtime: Runtime = "inline", address: Address = None,
 ) -> None:  # fmt: skip
     """Run a scenario file under every combination of a grid, each into a folder of its own."""
@@ -154,9 +147,7 @@ def status(
 
 @app.command()
 def report(
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", show_default=False, help="Runs or sweeps.")
-    ],
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", show_default=False, help="Runs or sweeps.")],
 ) -> None:
     """Write DIR/report.html for each folder: one page that needs no network."""
     from fedsim.cli.report import report as command

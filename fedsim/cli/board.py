@@ -22,6 +22,7 @@ class Board:
     def __init__(self, plan: Plan, total: int, terminal: Any, say: Any) -> None:
         self.plan, self.total, self._say = plan, total, say
         self.states: Counter[str] = Counter()
+        self._running: set[str] = set()
         self._cells: dict[tuple[str, str], Counter[str]] = {}
         self._ends: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self._began = time.monotonic()
@@ -45,10 +46,9 @@ class Board:
     def __call__(self, event: Event) -> None:
         settings = event.order.settings
         if event.state == "started":
-            self.states["running"] += 1
+            self._running.add(event.order.run)
             return
-        if self.states["running"] and event.state != "kept":
-            self.states["running"] -= 1
+        self._running.discard(event.order.run)
         self.states[event.state] += 1
         for name in self.plan.grid:
             at = (name, str(settings[name]))
@@ -61,13 +61,11 @@ class Board:
             self._say(f"{done}/{self.total} {event.state:6}  {event.order.run} {swept}")
 
     def table(self) -> list[str]:
-        """One line per value of the first axis that has several: runs done and failed, and medians of what came out."""
+        """One line per value of the first axis that has several: done, failed, medians of what came out."""
         axis = next((name for name, values in self.plan.grid.items() if len(values) > 1), None)
         if axis is None or len(self.plan.grid[axis]) > ROWS:
             return []
-        names = list(
-            dict.fromkeys(n for ends in self._ends.values() for end in ends for n in end if n not in HIDDEN)
-        )
+        names = list(dict.fromkeys(n for ends in self._ends.values() for end in ends for n in end if n not in HIDDEN))
         rows = [[axis, "done", "failed", *(COSTS[n][0] if n in COSTS else n for n in names)]]
         for value in map(str, self.plan.grid[axis]):
             cell, ends = self._cells.get((axis, value), Counter()), self._ends.get((axis, value), [])
@@ -81,9 +79,7 @@ class Board:
             )
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return [
-            "  ".join(
-                [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]
-            )
+            "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
             for row in rows
         ]
 
@@ -94,7 +90,7 @@ class Board:
 
         ended = self.states["whole"] + self.states["failed"]
         done = self.states["kept"] + ended
-        facts = f"running {self.states['running']}  failed {self.states['failed']}"
+        facts = f"running {len(self._running)}  failed {self.states['failed']}"
         if self.states["whole"]:
             left = (self.total - done) * (time.monotonic() - self._began) / max(ended, 1)
             facts += f"  ETA {units.seconds(round(left))}"

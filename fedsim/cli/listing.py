@@ -28,9 +28,7 @@ def lines() -> list[str]:
             "Problems (fs.problems)",
             {name: _sentence(getattr(problems, name).__doc__) for name in problems.__all__},
         ),
-        *_section(
-            "Policies (fs.participation)", {_call(f): _sentence(f.__doc__) for f in _policies(participation)}
-        ),
+        *_section("Policies (fs.participation)", {_call(f): _sentence(f.__doc__) for f in _policies(participation)}),
     ][:-1]
 
 

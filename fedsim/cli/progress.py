@@ -64,9 +64,7 @@ class Watch:
         facts += [f"{name} {number(value)}" for name, value in list(progress.metrics.items())[:2]]
         left = self._left_s(now, done, total)
         facts += [] if left is None else [f"ETA {seconds(left)}"]
-        self._update(
-            description=f"{self._label}round {rounds}", completed=done, total=total, facts="  ".join(facts)
-        )
+        self._update(description=f"{self._label}round {rounds}", completed=done, total=total, facts="  ".join(facts))
 
     def _share(self, progress: Progress) -> tuple[float, float | None]:
         """How much of the budget that is shown is spent."""

@@ -23,9 +23,7 @@ def report(folder: Path) -> Path:
     else:
         table = found.curve_table()
         lines = {metric: found.curve(metric) for metric in table["metric"].unique()} if len(table) else {}
-        html = pages.sweep_page(
-            found.name, status(folder)[0], found.frame(), lines, list(Plan.read(folder).grid)
-        )
+        html = pages.sweep_page(found.name, status(folder)[0], found.frame(), lines, list(Plan.read(folder).grid))
     path = folder / "report.html"
     write_atomic(path, html.encode())
     return path

@@ -29,7 +29,8 @@ CHECKPOINT_EVERY = "60s"  # unless told: a run that is killed loses a minute
 
 
 def runtime_named(
-    name: str, threads: int | None = None, address: str | None = None, hosts: int | None = None, each: int | None = None
+    name: str, threads: int | None = None, address: str | None = None, hosts: int | None = None,
+    each: int | None = None,
 ) -> Any:  # fmt: skip
     """The runtime that the words on the command line stand for; an option that would do nothing is refused."""
     if name not in ("inline", "ray"):
@@ -54,8 +55,7 @@ def help_lines(file: str) -> list[str]:
     """The arguments of a file's `scenario()`: name, type, default."""
     loaded = load_file(file)
     rows = [
-        (p.name, texts.spelled(p.annotation), "required" if p.required else repr(p.default))
-        for p in loaded.parameters
+        (p.name, texts.spelled(p.annotation), "required" if p.required else repr(p.default)) for p in loaded.parameters
     ]
     if not rows:
         return [f"{loaded.path} has no arguments of its own."]
@@ -110,7 +110,7 @@ def run(
 
 
 def resume(folder: Path, *, quiet: bool, runtime: Any) -> None:
-    """Go on with the run in a folder, from its own copy of the scenario file; one that is whole is only summed up."""
+    """Go on with the run in a folder, from its own copy of the file; one that is whole is only summed up."""
     facts, whole = started(folder)
     loaded, settings = from_origin(facts.get("source") or {})
     scenario = loaded.build(settings)
@@ -120,7 +120,8 @@ def resume(folder: Path, *, quiet: bool, runtime: Any) -> None:
     with stopping() as stop:
         every = facts.get("checkpoint_every")
         result = _watched(
-            loaded, scenario, settings, bar, "", runtime=runtime, stop=stop, out=folder, resume=True, checkpoint_every=every
+            loaded, scenario, settings, bar, "", runtime=runtime, stop=stop, out=folder, resume=True,
+            checkpoint_every=every,
         )  # fmt: skip
     note = result.manifest.get("resumed")
     say("", *summary.lines(scenario, result), *([f"! {note}"] if note else []), f"next: fedsim report {folder}")
@@ -197,9 +198,7 @@ def _picture(study: Study, file: ScenarioFile, out: Path | None) -> Path | None:
     with file.blamed(InvalidInput):
         figure = file.figure(study)
         if not hasattr(figure, "savefig"):
-            raise InvalidInput(
-                f"{file.path}: figure() returned {type(figure).__name__}, not a matplotlib figure"
-            )
+            raise InvalidInput(f"{file.path}: figure() returned {type(figure).__name__}, not a matplotlib figure")
         png = io.BytesIO()
         figure.savefig(png, format="png", dpi=150)
     path = (out or Path()) / f"{study.name}.png"

@@ -103,9 +103,7 @@ def _reasons(result: Result) -> str:
 
 def _row(name: str, values: Any, form: Any) -> str:
     cells = (values.median(), values.quantile(0.05), values.quantile(0.95))
-    return f"{name:{LABEL}}" + "".join(
-        f"{form(float(c)):>{COLUMN}}" for c in cells[: 3 if len(values) > 1 else 1]
-    )
+    return f"{name:{LABEL}}" + "".join(f"{form(float(c)):>{COLUMN}}" for c in cells[: 3 if len(values) > 1 else 1])
 
 
 def _wasted(spent: Any) -> str:

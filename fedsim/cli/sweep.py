@@ -28,8 +28,8 @@ SHOWN = 20  # failures listed in full
 
 
 def sweep(
-    file: str, grid: Sequence[str], given: Sequence[str], *, out: Path, runtime: Any, shard: str | None, jobs: int | None,
-    resume: bool, retry_failed: bool, dry_run: bool, quiet: bool,
+    file: str, grid: Sequence[str], given: Sequence[str], *, out: Path, runtime: Any, shard: str | None,
+    jobs: int | None, resume: bool, retry_failed: bool, dry_run: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """Carry a sweep out; the exit code says whether all of this shard's runs are whole."""
     axes = {name: texts.axis(text) for name, text in texts.pairs(grid, "--grid").items()}
@@ -53,7 +53,8 @@ def sweep(
     (say if not quiet else _complain)(*failures(out, what, study.failed))
     here = look(what, mine, out)
     code = 1 if here.failed else 0
-    ended = f"done: {len(here.whole):,} whole, {len(here.failed):,} failed, {units.seconds(time.perf_counter() - began)}"
+    took = units.seconds(time.perf_counter() - began)
+    ended = f"done: {len(here.whole):,} whole, {len(here.failed):,} failed, {took}"
     say(
         ended
         + (f", {len(here.running):,} running elsewhere" if here.running else "")
@@ -108,8 +109,8 @@ def _dry_run(say: Any, one: Estimate, count: int, jobs: int | None, runtime: Any
     at_once = jobs or (runtime.hosts if isinstance(runtime, Ray) else None) or os.cpu_count() or 1
     total_s = one.real_s * count / min(at_once, max(count, 1))
     say(
-        f"estimate: {units.seconds(one.real_s)}, {units.size(one.bytes)} each; {count:,} runs, {at_once} at a time: "
-        f"{total_s / 3600:.3g} hours, {units.size(one.bytes * count)} (timed one run on one thread; nothing was kept)"
+        f"estimate: {units.seconds(one.real_s)}, {units.size(one.bytes)} each; {count:,} runs, {at_once} at a "
+        f"time: {total_s / 3600:.3g} hours, {units.size(one.bytes * count)} (timed one run; nothing was kept)"
     )
 
 

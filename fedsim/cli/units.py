@@ -59,9 +59,7 @@ def called(value: Any) -> str:
     """An object as the call that makes it, with what differs from the defaults: FALD(step_size=0.001)."""
     if not is_dataclass(value) or isinstance(value, type):
         return type(value).__name__
-    told = [
-        f"{f.name}={_short(getattr(value, f.name))}" for f in fields(value) if f.init and _differs(value, f)
-    ]
+    told = [f"{f.name}={_short(getattr(value, f.name))}" for f in fields(value) if f.init and _differs(value, f)]
     return f"{type(value).__name__}({', '.join(told)})"
 
 

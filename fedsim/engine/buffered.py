@@ -32,7 +32,7 @@ class Workshop:
     def __init__(self, run: Run, position: int) -> None:
         self.run, self.position, self.policy = run, position, run.policy
         self.clock = Clock()
-        self.links = links(self.clock, run.network)
+        self.links = links(self.clock, run.network, run.ways)
         self.view = ReplicaView(run, position)
         self.trace = run.tracer(position)
         self.journeys = Journeys(self.clock, self.links, self._heard, self._blocked, self.trace)
@@ -177,10 +177,10 @@ class Workshop:
         rank = (drawn.tie() * 2**40).astype(np.int64)
         offline = self.view.offline_s(ids, now).tolist()
         bits = self.run.reply_shape(self.version).bits
-        rows = zip(ids.tolist(), drawn.compute_s.tolist(), drawn.phase.tolist(), drawn.fraction.tolist(), rank.tolist(), strict=True)
-        for i, row in enumerate(rows):
-            visit = Visit(0, *row)
-            visit.bits, visit.version, visit.number = bits, self.version, numbers[i]
+        rows = zip(*(c.tolist() for c in (ids, drawn.compute_s, drawn.phase, drawn.fraction, rank)), self.links.ways(ids), strict=True)
+        for i, (*row, ways) in enumerate(rows):
+            visit = Visit(*row, bits, ways)
+            visit.version, visit.number = self.version, numbers[i]
             visit.message = dict(self.message)
             visit.memory = self.run.recall(np.array([self.position]), ids[i : i + 1])
             self.view.in_flight[visit.client] = visit

@@ -11,11 +11,21 @@ import numpy as np
 import numpy.typing as npt
 import simpy
 
-from fedsim.engine.timeline import WHOLE
+from fedsim.engine.timeline import WHOLE, Way
 from fedsim.flows import Flows
 
 Array = npt.NDArray[Any]
 LAST = 1 << 60  # comes after everything else that happens at the same instant
+
+
+class Moment:
+    """An event that knows its visit. SimPy asks no more of an event that was never in doubt, and it is cheap to make."""
+
+    __slots__ = ("callbacks", "visit")
+    _ok = True
+
+    def __init__(self, callback: Callable[[Any], None], visit: Any) -> None:
+        self.callbacks, self.visit = (callback,), visit
 
 
 class Clock(simpy.Environment):
@@ -25,12 +35,9 @@ class Clock(simpy.Environment):
     the last bit only if an event happens at the very number that was computed.
     """
 
-    def at(self, time_s: float, callback: Callable[[Any], None], priority: int = 0) -> None:
-        """Call back at `time_s`; what happens at the same instant is ordered by priority."""
-        event = simpy.Event(self)
-        event._ok, event._value = True, None
-        event.callbacks.append(callback)
-        heappush(self._queue, (time_s, priority, next(self._eid), event))
+    def at(self, time_s: float, callback: Callable[[Any], None], priority: int = 0, visit: Any = None) -> None:
+        """Call back with a `Moment` at `time_s`; what happens at the same instant is ordered by priority."""
+        heappush(self._queue, (time_s, priority, next(self._eid), Moment(callback, visit)))
 
 
 class NoLinks:
@@ -39,54 +46,59 @@ class NoLinks:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
 
-    def send(self, visit: Any, upward: bool, bits: int, done: Callable[[Any], None], priority: int) -> None:
-        visit.sending_s, visit.rate_bps = self.clock.now, math.inf
-        self.clock.at(self.clock.now, lambda _: None if visit.over else done(visit), priority)
+    def ways(self, client: Array) -> list[Any]:
+        """What `send` will need to know of each client's way down and up."""
+        return [None] * len(client)
+
+    def send(self, visit: Any, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
+        """Call `done` when the message has arrived, whether or not anybody still waits for it."""
+        visit.sending_s = self.clock.now
+        self.clock.at(visit.sending_s, done, priority, visit)
 
     def sent_bits(self, visit: Any, bits: int) -> int:
         """What had left by now of a message that is being called off."""
-        return _by_then(self.clock.now - visit.sending_s, visit.rate_bps, bits)
+        return bits if self.clock.now > visit.sending_s else 0
 
 
 class PrivateLinks:
     """Everybody's own link: a transfer takes latency + bits / bandwidth, whatever the others do."""
 
-    def __init__(self, clock: Clock, network: Any) -> None:
-        self.clock = clock
-        self._columns = {
-            up: tuple(
-                np.broadcast_to(column(up), (network.clients,))
-                for column in (network.delay_s, network.stretch, network.bottleneck_bps)
-            )
-            for up in (False, True)
-        }
+    def __init__(self, clock: Clock, ways: tuple[Way, Way]) -> None:
+        self.clock, self._ways = clock, ways
 
-    def send(self, visit: Any, upward: bool, bits: int, done: Callable[[Any], None], priority: int) -> None:
-        latency, stretch, bandwidth = (float(column[visit.client]) for column in self._columns[upward])
-        visit.sending_s, visit.rate_bps = self.clock.now + latency, bandwidth / stretch
-        self.clock.at(
-            visit.sending_s + bits * stretch / bandwidth, lambda _: None if visit.over else done(visit), priority
-        )
+    def ways(self, client: Array) -> list[Any]:
+        return list(zip(*(zip(*(c.tolist() for c in way.of(client)), strict=True) for way in self._ways), strict=True))
+
+    def send(self, visit: Any, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
+        latency, stretch, bandwidth = visit.ways[upward]
+        visit.sending_s = sending = self.clock.now + latency
+        self.clock.at(sending + bits * stretch / bandwidth, done, priority, visit)
 
     def sent_bits(self, visit: Any, bits: int) -> int:
-        return _by_then(self.clock.now - visit.sending_s, visit.rate_bps, bits)
+        _, stretch, bandwidth = visit.ways[True]
+        elapsed = max(self.clock.now - visit.sending_s, 0.0)
+        if math.isinf(bandwidth):
+            return bits if elapsed > 0 else 0
+        return min(bits, math.floor(elapsed * (bandwidth / stretch) * WHOLE))
 
 
 class SharedLinks:
     """Links that flows share max-min fairly; the next finish is one event, replaced whenever rates change."""
 
-    def __init__(self, clock: Clock, network: Any) -> None:
-        self.clock, self.network = clock, network
+    def __init__(self, clock: Clock, network: Any, ways: tuple[Way, Way]) -> None:
+        self.clock, self.network, self._ways = clock, network, ways
         self._flows = Flows(network.capacities_bps)
-        self._waiting: dict[int, tuple[int, Any, Callable[[Any], None]]] = {}
-        self._latency = {up: np.broadcast_to(network.delay_s(up), (network.clients,)) for up in (False, True)}
-        self._stretch = {up: np.broadcast_to(network.stretch(up), (network.clients,)) for up in (False, True)}
+        self._waiting: dict[int, tuple[int, Any, Callable[[Moment], None]]] = {}
         self._planned = 0  # only the latest plan counts
         self._settling = False
 
-    def send(self, visit: Any, upward: bool, bits: int, done: Callable[[Any], None], priority: int) -> None:
-        visit.flow, visit.stretch, visit.sending_s = None, float(self._stretch[upward][visit.client]), math.inf
-        start = self.clock.now + float(self._latency[upward][visit.client])
+    def ways(self, client: Array) -> list[Any]:
+        return [None] * len(client)
+
+    def send(self, visit: Any, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
+        way = self._ways[upward]
+        visit.flow, visit.stretch, visit.sending_s = None, float(way.stretch[visit.client]), math.inf
+        start = self.clock.now + float(way.latency_s[visit.client])
 
         def begin(_: Any) -> None:
             if visit.over:
@@ -101,13 +113,13 @@ class SharedLinks:
 
     def copy(self, client: int, bits: int) -> None:
         """A broadcast copy that nobody waits for: it only takes its share of the links."""
-        route, stretched = self.network.route(client, False), bits * float(self._stretch[False][client])
+        route, stretched = self.network.route(client, False), bits * float(self._ways[False].stretch[client])
 
         def begin(_: Any) -> None:
             self._flows.start(self.clock.now, route, stretched)
             self._settle()
 
-        self.clock.at(self.clock.now + float(self._latency[False][client]), begin)
+        self.clock.at(self.clock.now + float(self._ways[False].latency_s[client]), begin)
 
     def sent_bits(self, visit: Any, bits: int) -> int:
         if visit.flow is None:
@@ -137,18 +149,13 @@ class SharedLinks:
         ended = [self._waiting.pop(f) for f in self._flows.finish(self.clock.now) if f in self._waiting]
         for priority, visit, done in ended:
             visit.flow = None
-            self.clock.at(self.clock.now, lambda _, v=visit, d=done: None if v.over else d(v), priority)
+            self.clock.at(self.clock.now, done, priority, visit)
         self._settle()
 
 
-def links(clock: Clock, network: Any) -> Any:
+def links(clock: Clock, network: Any, ways: tuple[Way, Way] | None) -> Any:
     """The links of one replica."""
-    if network is None:
+    if ways is None:
         return NoLinks(clock)
-    return SharedLinks(clock, network) if network.contended else PrivateLinks(clock, network)
+    return SharedLinks(clock, network, ways) if network.contended else PrivateLinks(clock, ways)
 
-
-def _by_then(elapsed_s: float, rate_bps: float, bits: int) -> int:
-    if math.isinf(rate_bps):
-        return bits if elapsed_s > 0 else 0
-    return min(bits, math.floor(max(elapsed_s, 0.0) * rate_bps * WHOLE))

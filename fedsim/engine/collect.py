@@ -24,7 +24,9 @@ def collect(run: Run, runtime: Any, real_s: float, more: dict[str, Any] | None =
     rounds = rounds.sort_values(["replica", "round"], ignore_index=True)
     overall = pd.DataFrame(recorder.metrics)
     if overall.empty:
-        overall = pd.DataFrame({"round": np.empty(0, np.int64)} | {c: np.empty(0) for c in ("seconds", "uplink_bits", "downlink_bits")})
+        overall = pd.DataFrame(
+            {"round": np.empty(0, np.int64)} | {c: np.empty(0) for c in ("seconds", "uplink_bits", "downlink_bits")}
+        )
     return Result(
         samples=None if run.skip else recorder.history,
         sample_rounds=np.asarray(recorder.sample_rounds, np.int64),
@@ -86,7 +88,7 @@ def described(value: Any) -> Any:
 
 def digest(array: np.ndarray[Any, Any]) -> str:
     """16 hex digits of an array's bytes."""
-    return blake2b(np.ascontiguousarray(array).view(np.uint8).reshape(-1), digest_size=8).hexdigest()
+    return blake2b(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, digest_size=8).hexdigest()
 
 
 def identity(scenario: Any, compute: str) -> str:

@@ -32,7 +32,7 @@ class Replica:
     def __init__(self, run: Run, position: int) -> None:
         self.run, self.position = run, position
         self.clock = Clock()
-        self.links = links(self.clock, run.network)
+        self.links = links(self.clock, run.network, run.ways)
         self.view = ReplicaView(run, position)
         trace = run.tracer(position)
         self.journeys = Journeys(self.clock, self.links, self._heard, self._blocked, trace)
@@ -55,23 +55,22 @@ class Replica:
             self.clock.at(soonest, lambda _: None)
             self.clock.step()
 
-    def begin(self, who: Cohort, round: int, down_bits: int, up_bits: Array | None) -> None:
+    def begin(self, who: Cohort, round: int, down_bits: int, up_bits: Array) -> None:
         """Open the round: every visit sets out."""
         now, client = self.clock.now, who.client
         drawn = self.run.fates(np.full(len(client), now), np.full(len(client), self.position), client, round)
         rank = np.empty(len(client), np.int64)
         rank[np.lexsort((client, drawn.tie()))] = np.arange(len(client))
         offline = self.view.offline_s(client, now).tolist()
-        columns = (client, drawn.compute_s, drawn.phase, drawn.fraction, rank)
-        self.visits = [Visit(i, *row) for i, row in enumerate(zip(*(c.tolist() for c in columns), strict=True))]
+        columns = (client, drawn.compute_s, drawn.phase, drawn.fraction, rank, up_bits)
+        self.visits = list(map(Visit, *(c.tolist() for c in columns), self.links.ways(client)))
         self.open, self._timer = True, math.inf
         self.view.selected, self.view.arrived = client.tolist(), []
-        self.view.in_flight = {v.client: v for v in self.visits}
-        for i, visit in enumerate(self.visits):
-            visit.bits = None if up_bits is None else int(up_bits[i])
+        self.view.in_flight = dict(zip(self.view.selected, self.visits, strict=True))
+        for visit, offline_s in zip(self.visits, offline, strict=True):
             if self.trace is not None:
                 self.trace(now, visit.client, "select", down_bits)
-            self.journeys.start(visit, down_bits, offline[i])
+            self.journeys.start(visit, down_bits, offline_s)
         if self.run.scenario.reaches_all and hasattr(self.links, "copy"):
             for c in sorted(set(range(self.run.population)) - set(self.view.selected)):
                 self.links.copy(c, down_bits)
@@ -93,9 +92,10 @@ class Replica:
 
     def finish(self) -> None:
         """Run the clock to the close."""
+        step = self.clock.step
         try:
             while self.open:
-                self.clock.step()
+                step()
         except EmptySchedule:
             who = ", ".join(map(str, sorted(self.view.in_flight)[:3]))
             raise InvalidInput(
@@ -105,12 +105,11 @@ class Replica:
 
     def _heard(self, visit: Visit) -> None:
         """A reply arrived, or the server learnt that none will."""
-        if not self.open:
-            return
-        del self.view.in_flight[visit.client]
+        view = self.view
+        del view.in_flight[visit.client]
         if visit.arrived:
-            self.view.arrived.append(visit.client)
-            self.view.durations[visit.client] = visit.ends_s - visit.started_s
+            view.arrived.append(visit.client)
+            view.durations[visit.client] = visit.ends_s - visit.started_s
         self._consider()
 
     def _blocked(self, visit: Visit) -> None:
@@ -118,13 +117,15 @@ class Replica:
 
     def _consider(self, opening: bool = False) -> None:
         """Close now, or set the timer that the policy asks for; at the opening "now" is the end of this instant."""
-        if not self.view.in_flight:
+        view = self.view
+        if not view.in_flight:
             self._close()
             return
-        self.view.now_s = self.clock.now
-        at = self._closing_s()
-        if at == self._timer:
+        view.now_s = self.clock.now
+        at = self.run.policy.close(view)
+        if type(at) is float and at == self._timer:
             return  # it is set, and will ring after everything else that happens at that instant
+        at = self._checked(at)
         if at <= self.clock.now and not opening:
             self._close()
             return
@@ -133,8 +134,7 @@ class Replica:
             rings = max(at, self.clock.now)
             self.clock.at(rings, lambda _: self._close() if self.open and self.view.round == round and self._timer == at else None, LAST)
 
-    def _closing_s(self) -> float:
-        at = self.run.policy.close(self.view)
+    def _checked(self, at: Any) -> float:
         try:
             at = float(at)
         except (TypeError, ValueError):

@@ -21,7 +21,9 @@ class Judge:
         probe = np.repeat(scenario.start[None], len(recorder.replicas), 0)
         self.metrics = [metrics.resolve(m, probe) for m in scenario.metrics]
         self.problem, self.recorder = scenario.problem, recorder
-        kept = [m.ledger(scenario.algorithm, scenario.problem, len(probe)) for m in self.metrics if hasattr(m, "ledger")]
+        kept = [
+            m.ledger(scenario.algorithm, scenario.problem, len(probe)) for m in self.metrics if hasattr(m, "ledger")
+        ]
         self.ledger = kept[0] if kept else None  # the uploads so far, where a metric accounts for their privacy
         self.temperature = getattr(scenario.algorithm, "temperature", 1.0)
         self.theta = np.empty((len(recorder.replicas), recorder.dim), recorder.dtype)

@@ -30,7 +30,9 @@ class Interrupted(FedsimError):
 class Keeper:
     """Writes a run's checkpoints; `every` counts rounds, or real seconds as in "60s". None: only when interrupted."""
 
-    def __init__(self, folder: Path | None, identity: str, every: int | str | None, stop: threading.Event | None) -> None:
+    def __init__(
+        self, folder: Path | None, identity: str, every: int | str | None, stop: threading.Event | None
+    ) -> None:
         self.files = None if folder is None else Checkpoints(folder / "checkpoints", identity)
         self.rounds, self.seconds = _interval(every)
         self.stop, self._wrote = stop, time.monotonic()

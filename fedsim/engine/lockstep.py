@@ -59,7 +59,8 @@ async def _round(run: Run, active: Array, number: int, opened: Array) -> tuple[A
     down = run.down_bits(message)
 
     drawn = run.fates(opened[who.row], active[who.row], who.client, number)
-    visits = timeline.visits(run.network, opened, who, down, drawn)
+    way_down, way_up = run.ways or (None, None)
+    visits = timeline.visits(way_down, opened, who, down, drawn)
     bits = run.reply_shape(number).bits
     reply = None
     if bits is None:  # the clock needs the sizes: everybody who gets as far as the upload computes first
@@ -69,7 +70,7 @@ async def _round(run: Run, active: Array, number: int, opened: Array) -> tuple[A
         up[computing] = reply.bits
     else:
         up = np.full(len(who.client), bits, np.int64)
-    out = timeline.outcome(run.network, run.policy, opened, who, visits, up, drawn.tie)
+    out = timeline.outcome(way_up, run.policy, opened, who, visits, up, drawn.tie)
     columns = _columns(run, opened, who, out, down)
     run.uploaded(active[who.row], who.client, out.sent_bits, number)
     within = run.within_budget(active, columns)

@@ -18,7 +18,7 @@ from fedsim.engine.judge import Judge
 from fedsim.engine.record import Recorder
 from fedsim.engine.replies import Replies
 from fedsim.engine.select import Cohort
-from fedsim.engine.timeline import Fates, fates
+from fedsim.engine.timeline import Fates, fates, ways
 from fedsim.engine.visits import Visit
 from fedsim.engine.wire import Shape, message_bits, reply_shape
 from fedsim.errors import InvalidInput, NonFinite
@@ -57,6 +57,7 @@ class Run:
         self.scenario, self.setting, self.session = scenario, setting, session
         self.problem, self.algorithm, self.policy = scenario.problem, scenario.algorithm, scenario.participation
         self.network, self.devices, self.budget = scenario.network, scenario.devices, scenario.budget
+        self.ways = ways(self.network)
         self.replicas = np.asarray(scenario.replica_numbers, np.int64)
         self.population, self.weights = self.problem.clients, setting.weights
         self.batched = bool(getattr(self.algorithm, "batched", False))

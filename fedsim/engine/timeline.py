@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -85,33 +85,56 @@ def _check(devices: Any, method: str, value: Array, client: Array, right: Array)
         )
 
 
-def visits(network: Any, opened_s: Array, who: Cohort, down_bits: int, drawn: Fates) -> Visits:
-    """The download and compute of every visit."""
+class Way(NamedTuple):
+    """All clients' ways in one direction, a column each."""
+
+    latency_s: Array
+    stretch: Array
+    bandwidth_bps: Array
+
+    def of(self, client: Array) -> Way:
+        """These clients' ways."""
+        return Way(*(column[client] for column in self))
+
+    def transfer_s(self, bits: Any) -> Array:
+        """How long so many bits take each of them, apart from the latency."""
+        return np.asarray(bits * self.stretch / self.bandwidth_bps)
+
+
+def ways(network: Any) -> tuple[Way, Way] | None:
+    """The ways down and up; asked of the network once, for it may have to work them out."""
+    if network is None:
+        return None
+    asked = ((network.delay_s(up), network.stretch(up), network.bottleneck_bps(up)) for up in (False, True))
+    down, up = (Way(*(np.broadcast_to(column, (network.clients,)) for column in columns)) for columns in asked)
+    return down, up
+
+
+def visits(down: Way | None, opened_s: Array, who: Cohort, down_bits: int, drawn: Fates) -> Visits:
+    """The download and compute of every visit; no way is an ideal one."""
     t = opened_s[who.row]
-    if network is not None:
-        t = t + network.delay_s(False)[who.client]
-        t = t + down_bits * network.stretch(False)[who.client] / network.bottleneck_bps(False)[who.client]
+    if down is not None:
+        own = down.of(who.client)
+        t = t + own.latency_s
+        t = t + own.transfer_s(down_bits)
     return Visits(t, t + drawn.compute_s, drawn.phase, drawn.fraction)
 
 
 def outcome(
-    network: Any, policy: Any, opened_s: Array, who: Cohort, v: Visits, up_bits: Array, tie: Callable[[], Array]
+    up: Way | None, policy: Any, opened_s: Array, who: Cohort, v: Visits, up_bits: Array, tie: Callable[[], Array]
 ) -> Outcome:
     """The uploads, the close, and who was in time."""
     opened = opened_s[who.row]
-    sending = v.computed_s
-    rate = np.full(len(opened), np.inf)
-    if network is not None:
-        sending = sending + network.delay_s(True)[who.client]
-        rate = network.bottleneck_bps(True)[who.client] / network.stretch(True)[who.client]
-    ends = sending if network is None else sending + _transfer_s(network, who.client, up_bits)
+    own = None if up is None else up.of(who.client)
+    sending = v.computed_s if own is None else v.computed_s + own.latency_s
+    ends = sending if own is None else sending + own.transfer_s(up_bits)
     dropped = v.phase != NOT
-    sent = np.asarray(up_bits, np.int64) * np.ones(len(opened), np.int64)
+    sent = np.broadcast_to(np.asarray(up_bits, np.int64), opened.shape)
     if dropped.any():
         part = np.floor(v.fraction * up_bits).astype(np.int64)
         sent = np.where(v.phase == UPLOAD, part, np.where(dropped, 0, sent))
         in_compute = v.downloaded_s + v.fraction * (v.computed_s - v.downloaded_s)
-        broken = sending if network is None else sending + _transfer_s(network, who.client, part)
+        broken = sending if own is None else sending + own.transfer_s(part)
         ends = np.select([v.phase == BEFORE, v.phase == COMPUTE, v.phase == UPLOAD], [opened, in_compute, broken], ends)
     closed, in_time = policy.closing(Heard(opened_s, who.row, ends, dropped, tie))
     arrived = in_time & ~dropped
@@ -121,11 +144,9 @@ def outcome(
     dropped = dropped & ~late
     if late.any():
         cut = closed[who.row] - sending
+        rate = np.full(len(cut), np.inf) if own is None else own.bandwidth_bps / own.stretch
         with np.errstate(invalid="ignore"):
             by_then = np.where(np.isinf(rate), np.where(cut > 0, sent, 0), np.floor(np.maximum(cut, 0) * rate * WHOLE))
         sent = np.where(late, np.minimum(sent, by_then).astype(np.int64), sent)
     return Outcome(closed, ends, arrived, dropped, late, sent, np.where(arrived, 0, sent))
 
-
-def _transfer_s(network: Any, client: Array, bits: Array) -> Array:
-    return np.asarray(bits * network.stretch(True)[client] / network.bottleneck_bps(True)[client])

@@ -6,30 +6,30 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from fedsim.engine.clock import Clock
+from fedsim.engine.clock import Clock, Moment
 from fedsim.engine.timeline import BEFORE, COMPUTE, UPLOAD
 
 
 class Visit:
-    """What is known of a visit, and where it stands."""
+    """What is known of a visit, and where it stands. Values that most visits keep are the class's own."""
 
-    __slots__ = (
-        "arrived", "bits", "client", "compute_s", "ends_s", "flow", "fraction", "late", "memory", "message", "number", "over", "phase",
-        "rank", "rate_bps", "reply", "row", "sending_s", "sent", "started_s", "stretch", "uploading", "version",
-    )  # fmt: skip
+    over = arrived = late = uploading = False
+    sent = 0  # bits on the uplink
+    started_s = ends_s = sending_s = 0.0
+    flow: int | None = None
+    stretch = 1.0
+    version = number = 0
+    reply: Any = None
+    message: dict[str, Any]  # what it started from, and its client's memory then (asynchronous rounds)
+    memory: dict[str, Any]
 
-    def __init__(self, row: int, client: int, compute_s: float, phase: int, fraction: float, rank: int) -> None:
-        self.row, self.client, self.compute_s = row, client, compute_s
+    def __init__(
+        self, client: int, compute_s: float, phase: int, fraction: float, rank: int, bits: int | None, ways: Any
+    ) -> None:
+        self.client, self.compute_s = client, compute_s
         self.phase, self.fraction, self.rank = phase, fraction, rank
-        self.bits: int | None = None  # of the reply; None until it is known
-        self.over = self.arrived = self.late = self.uploading = False
-        self.sent = 0  # bits on the uplink
-        self.started_s = self.ends_s = self.sending_s = 0.0
-        self.rate_bps, self.flow, self.stretch = math.inf, None, 1.0
-        self.version = self.number = 0
-        self.message: dict[str, Any] = {}  # what it started from, and its client's memory then (asynchronous rounds)
-        self.memory: dict[str, Any] = {}
-        self.reply: Any = None
+        self.bits = bits  # of the reply; None until it is known
+        self.ways = ways
 
 
 PROGRESS = 0  # at one instant everything else comes before the arrivals, which go by rank from 1 on
@@ -37,33 +37,41 @@ Trace = Callable[[float, int, str, int], None]
 
 
 class Journeys:
-    """Moves visits along the clock by event callbacks and reports each one's end once."""
+    """Moves visits along the clock by event callbacks and reports each one's end once.
+
+    A callback may come after its visit was called off; it then finds it over and does nothing.
+    """
 
     def __init__(
-        self, clock: Clock, links: Any, ended: Callable[[Visit], None], blocked: Callable[[Visit], None], trace: Trace | None
+        self,
+        clock: Clock,
+        links: Any,
+        ended: Callable[[Visit], None],
+        blocked: Callable[[Visit], None],
+        trace: Trace | None,
     ) -> None:
         self.clock, self.links, self._ended, self._blocked, self._trace = clock, links, ended, blocked, trace
-        self._silent = False
+        self._at, self._send, self._heard = clock.at, links.send, trace
 
     def mute(self, silent: bool) -> None:
         """While the clock is wound forward its events were traced already."""
-        self._silent = silent
+        self._trace = None if silent else self._heard
 
     def start(self, visit: Visit, down_bits: int, offline_s: float = math.inf) -> None:
         """Send the broadcast; the visit is lost if its client goes offline before it is through."""
-        visit.started_s = self.clock.now
+        now = visit.started_s = self.clock.now
         if visit.phase == BEFORE:
-            self.clock.at(self.clock.now, lambda _: self._lose(visit))
+            self._at(now, self._lose, PROGRESS, visit)
             return
         if offline_s < math.inf:
-            self.clock.at(max(offline_s, self.clock.now), lambda _: self._lose(visit))
-        self.links.send(visit, False, down_bits, self._downloaded, PROGRESS)
+            self._at(max(offline_s, now), self._lose, PROGRESS, visit)
+        self._send(visit, False, down_bits, self._downloaded, PROGRESS)
 
     def abandon(self, visit: Visit) -> None:
         """The server calls the visit off: what it had sent by now was sent for nothing."""
         self._call_off(visit)
         visit.over, visit.late, visit.ends_s = True, True, self.clock.now
-        self.note(visit, "late", visit.sent)
+        self._note(visit, "late", visit.sent)
 
     def upload(self, visit: Visit) -> None:
         """The reply's size is known: send it, or as much of it as gets out."""
@@ -71,53 +79,64 @@ class Journeys:
         visit.uploading = True
         if visit.phase == UPLOAD:
             visit.bits = math.floor(visit.fraction * visit.bits)
-            self.links.send(visit, True, visit.bits, self._break_off, PROGRESS)
+            self._send(visit, True, visit.bits, self._break_off, PROGRESS)
         else:
-            self.links.send(visit, True, visit.bits, self._arrive, 1 + visit.rank)
+            self._send(visit, True, visit.bits, self._arrive, 1 + visit.rank)
 
-    def note(self, visit: Visit, what: str, bits: int = 0) -> None:
-        if self._trace is not None and not self._silent:
+    def _note(self, visit: Visit, what: str, bits: int = 0) -> None:
+        if self._trace is not None:
             self._trace(self.clock.now, visit.client, what, bits)
 
-    def _downloaded(self, visit: Visit) -> None:
-        self.note(visit, "download")
+    # --- What happens on the way ------------------------------------------------------------------------
+
+    def _downloaded(self, moment: Moment) -> None:
+        visit = moment.visit
+        if visit.over:
+            return
+        self._note(visit, "download")
         now = self.clock.now
         computed = now + visit.compute_s
         if visit.phase == COMPUTE:
-            self.clock.at(now + visit.fraction * (computed - now), lambda _: self._lose(visit))
+            self._at(now + visit.fraction * (computed - now), self._lose, PROGRESS, visit)
         else:
-            self.clock.at(computed, lambda _: None if visit.over else self._computed(visit))
+            self._at(computed, self._computed, PROGRESS, visit)
 
-    def _computed(self, visit: Visit) -> None:
-        self.note(visit, "compute")
+    def _computed(self, moment: Moment) -> None:
+        visit = moment.visit
+        if visit.over:
+            return
+        self._note(visit, "compute")
         if visit.bits is None:
             self._blocked(visit)
         else:
             self.upload(visit)
 
-    def _arrive(self, visit: Visit) -> None:
-        assert visit.bits is not None
-        visit.arrived, visit.sent = True, visit.bits
-        self._end(visit, "upload")
+    def _arrive(self, moment: Moment) -> None:
+        visit = moment.visit
+        if not visit.over:
+            visit.arrived, visit.sent = True, visit.bits
+            self._end(visit, "upload")
 
-    def _break_off(self, visit: Visit) -> None:
-        assert visit.bits is not None
-        visit.sent = visit.bits
-        self._end(visit, "drop")
+    def _break_off(self, moment: Moment) -> None:
+        visit = moment.visit
+        if not visit.over:
+            visit.sent = visit.bits
+            self._end(visit, "drop")
 
-    def _lose(self, visit: Visit) -> None:
+    def _lose(self, moment: Moment) -> None:
+        visit = moment.visit
         if not visit.over:
             self._call_off(visit)
             self._end(visit, "drop")
 
     def _call_off(self, visit: Visit) -> None:
         if visit.uploading:
+            assert visit.bits is not None
             visit.sent = self.links.sent_bits(visit, visit.bits)
         elif visit.flow is not None:
             self.links.sent_bits(visit, 0)  # takes its download off the links
 
     def _end(self, visit: Visit, what: str) -> None:
         visit.over, visit.ends_s = True, self.clock.now
-        self.note(visit, what, visit.sent)
+        self._note(visit, what, visit.sent)
         self._ended(visit)
-

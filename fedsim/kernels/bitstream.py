@@ -108,9 +108,7 @@ def levels_to_codes(level: Array, code: str, form: str) -> tuple[Array, Array]:
             (some < 0, np.ones_like(some)),
             elias(np.abs(some), code),
         ]
-    words, widths = (
-        np.stack(columns, axis=-1).ravel().astype(np.int64) for columns in zip(*parts, strict=True)
-    )
+    words, widths = (np.stack(columns, axis=-1).ravel().astype(np.int64) for columns in zip(*parts, strict=True))
     if form == "sparse":
         end, width = elias(np.array([level.size - at.max(initial=-1)]), code)
         words, widths = np.append(words, end), np.append(widths, width)
@@ -172,9 +170,7 @@ class EliasReader:
         if self.at + bits > len(self.text):
             raise CorruptData("the message ends in the middle of a number: it was cut short or altered")
         # The width comes first, so that a forged one makes no number of a million digits.
-        value = (
-            int(self.text[self.at : self.at + bits], 2) if bits <= self.limit.bit_length() else self.limit + 1
-        )
+        value = int(self.text[self.at : self.at + bits], 2) if bits <= self.limit.bit_length() else self.limit + 1
         if value > self.limit:
             raise CorruptData(f"the message holds a number above {self.limit}, which cannot occur in it")
         self.at += bits

@@ -237,9 +237,7 @@ def _words(key, step, first, out):
     for row in range(key.shape[0]):
         for b in range(out.shape[1] // 4):
             block = u64(first + b)
-            w = philox(
-                block, u64(step) + (block >> u64(32)), key[row, 2], key[row, 3], key[row, 0], key[row, 1]
-            )
+            w = philox(block, u64(step) + (block >> u64(32)), key[row, 2], key[row, 3], key[row, 0], key[row, 1])
             out[row, 4 * b], out[row, 4 * b + 1], out[row, 4 * b + 2], out[row, 4 * b + 3] = w
 
 
@@ -283,9 +281,7 @@ def _keys(seed, stream, replica, client, round, visit, out):
         wide = u64(client[i]) | u64(round[i]) | u64(replica[i])
         beyond |= (wide >> u64(32)) | (u64(visit[i]) >> u64(24))
         purpose = (u64(visit[i]) << u64(8)) | u64(stream)
-        w = philox(
-            u32(client[i]), u32(round[i]), u32(replica[i]), u32(purpose), u32(seed), u32(seed >> u64(32))
-        )
+        w = philox(u32(client[i]), u32(round[i]), u32(replica[i]), u32(purpose), u32(seed), u32(seed >> u64(32)))
         out[i, 0], out[i, 1], out[i, 2], out[i, 3] = w
     return beyond
 

@@ -46,9 +46,7 @@ def _level(x, word, scale, top):
 
 
 @jit
-def send_group(
-    v, order, begin, end, anchor, memory, rate, coins, levels, lengths, form, words, sent, bits, kept
-):
+def send_group(v, order, begin, end, anchor, memory, rate, coins, levels, lengths, form, words, sent, bits, kept):
     """From the gradients in the first rows of `v` to what arrives of them; `words` is scratch."""
     d, cast, top = v.shape[1], v.dtype.type, f64(levels)
     for j in range(end - begin):
@@ -206,9 +204,7 @@ def _gaussian(
                     v[j, i] = cast(m) * theta[job, i] - v[j, i]
             scale = cast(n / m)
         _precise(precision, c, scale, end - begin, t, v)
-        send_group(
-            v, order, begin, end, anchor, memory, rate, coins, levels, lengths, form, rounding, sent, bits, kept
-        )
+        send_group(v, order, begin, end, anchor, memory, rate, coins, levels, lengths, form, rounding, sent, bits, kept)
         begin = end
 
 
@@ -225,9 +221,7 @@ def gaussian_messages(
     rows, key = minibatch(offsets, rows, key if control is None else None)
     order, out = by_client(client, len(rows)), results(theta, memory)
     theta, control, anchor, memory = present(theta, control, anchor, memory)
-    _gaussian(
-        theta, x, offsets, sums, precision, client, order, rows, key, control, anchor, memory, rate, *wire, *out
-    )
+    _gaussian(theta, x, offsets, sums, precision, client, order, rows, key, control, anchor, memory, rate, *wire, *out)
     return out
 
 

@@ -133,9 +133,7 @@ def _logistic(
             choose_group(key, order, begin, end, n, m, words, place, chosen)
         scale = theta.dtype.type(n / m)
         _residual_sums(theta, control, x, y, first, order, begin, end, m, scale, chosen, z, w, v)
-        send_group(
-            v, order, begin, end, anchor, memory, rate, coins, levels, lengths, form, rounding, sent, bits, kept
-        )
+        send_group(v, order, begin, end, anchor, memory, rate, coins, levels, lengths, form, rounding, sent, bits, kept)
         begin = end
 
 

@@ -210,9 +210,7 @@ def _quantise(values, keys, levels, lengths, form, out, bits):
                     bits[first + i] = 32 + elias_row(words[i, :d], lengths, form)
 
 
-def quantise(
-    values: Array, keys: Array, levels: int, code: str | None, form: str = "auto"
-) -> tuple[Array, Array]:
+def quantise(values: Array, keys: Array, levels: int, code: str | None, form: str = "auto") -> tuple[Array, Array]:
     """The compiled twin of `quantise_reference.quantise`: same arguments, same bits."""
     values = np.ascontiguousarray(values)
     out, bits = np.empty_like(values), np.empty(len(values), np.int64)

@@ -72,9 +72,7 @@ def elias_bits(level: Array, code: str, form: str) -> int:
     return int({"sparse": sparse, "dense": dense, "auto": min(sparse, dense)}[form])
 
 
-def quantise(
-    values: Array, keys: Array, levels: int, code: str | None, form: str = "auto"
-) -> tuple[Array, Array]:
+def quantise(values: Array, keys: Array, levels: int, code: str | None, form: str = "auto") -> tuple[Array, Array]:
     """What arrives, (rows, d), and the exact bits of every message, int64 (rows,); -1 where it cannot be sent.
 
     Without a `code` the levels have a fixed width.

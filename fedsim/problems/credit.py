@@ -80,15 +80,11 @@ class StrategicCredit:
             raise InvalidInput("StrategicCredit: labels must be 0 (paid back) or 1 (default)")
         eps = np.asarray(sensitivities, np.float64)
         if eps.shape not in ((), (self.clients,)) or not np.isfinite(eps).all():
-            raise InvalidInput(
-                f"StrategicCredit: sensitivities of shape {eps.shape}; give one, or {self.clients}"
-            )
+            raise InvalidInput(f"StrategicCredit: sensitivities of shape {eps.shape}; give one, or {self.clients}")
         self.sensitivities = np.broadcast_to(eps, (self.clients,)).copy()
         chosen = np.asarray(strategic, np.int64)
         if chosen.ndim != 1 or np.any((chosen < 0) | (chosen >= self.dim)):
-            raise InvalidInput(
-                f"StrategicCredit(strategic={strategic}): columns are numbered 0 to {self.dim - 1}"
-            )
+            raise InvalidInput(f"StrategicCredit(strategic={strategic}): columns are numbered 0 to {self.dim - 1}")
         self.strategic = np.zeros(self.dim)
         self.strategic[chosen] = 1
         self.regularisation = shards.check_prior(
@@ -98,9 +94,7 @@ class StrategicCredit:
         if intercept:
             self.shrunk[-1] = 0
 
-    def react(
-        self, theta: Array, clients: Array, key: Array, step: int, batch_size: Any, backend: Any
-    ) -> Array:
+    def react(self, theta: Array, clients: Array, key: Array, step: int, batch_size: Any, backend: Any) -> Array:
         """Sum gradients (jobs, d) over rows that have answered `theta`: a fresh minibatch scaled up, or all."""
         sizes = self.sizes[clients]
         m = _rows(batch_size, sizes)
@@ -133,9 +127,7 @@ class StrategicCredit:
 
         found = root(pull, np.zeros(self.dim), tol=1e-12)
         if np.abs(pull(found.x)).max() > 1e-8:
-            raise InvalidInput(
-                f"StrategicCredit: no stable point found ({found.message}); lower the sensitivities"
-            )
+            raise InvalidInput(f"StrategicCredit: no stable point found ({found.message}); lower the sensitivities")
         return np.asarray(found.x)
 
     def loss(self, theta: Array) -> Array:

@@ -76,9 +76,7 @@ class GaussianMean:
 
         return self.gradients_by(gradients, theta, clients, rows)
 
-    def gradients_by(
-        self, kernels: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None
-    ) -> Array:
+    def gradients_by(self, kernels: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None) -> Array:
         """`gradients` by a backend's own kernels."""
         out = np.empty_like(theta)
         if rows is None:

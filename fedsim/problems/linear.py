@@ -75,9 +75,7 @@ class LinearRegression:
 
         return self.gradients_by(gradients, theta, clients, rows)
 
-    def gradients_by(
-        self, kernels: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None
-    ) -> Array:
+    def gradients_by(self, kernels: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None) -> Array:
         """`gradients` by a backend's own kernels."""
         from fedsim.kernels.gradients import NO_ROWS, NO_START
 

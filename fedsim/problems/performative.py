@@ -39,9 +39,7 @@ class PerformativeMean:
             raise InvalidInput(f"PerformativeMean(sigma={sigma}): must be a number of at least 0")
         p = np.full(self.clients, 1 / self.clients) if weights is None else _finite("weights", weights)
         if p.shape != (self.clients,) or np.any(p <= 0) or abs(p.sum() - 1) > 1e-9:
-            raise InvalidInput(
-                f"PerformativeMean: weights must be {self.clients} positive numbers that sum to 1"
-            )
+            raise InvalidInput(f"PerformativeMean: weights must be {self.clients} positive numbers that sum to 1")
         self.weights = p / p.sum()
         self.sizes = np.ones(self.clients, np.int64)  # a gradient is that of one expected loss, not of a sum
 
@@ -58,15 +56,11 @@ class PerformativeMean:
         means = base_mean + np.sqrt(base_variance) * standard[0]
         return cls(means, sensitivity + np.sqrt(sensitivity_variance) * standard[1], sigma, weights)
 
-    def react(
-        self, theta: Array, clients: Array, key: Array, step: int, batch_size: Any, backend: Any
-    ) -> Array:
+    def react(self, theta: Array, clients: Array, key: Array, step: int, batch_size: Any, backend: Any) -> Array:
         """Gradients theta - Z (jobs, 1) with Z drawn in answer to `theta`, averaged over `batch_size` draws."""
         draws = 1 if batch_size is None else batch_size
         if np.ndim(draws) or draws < 1:
-            raise InvalidInput(
-                f"PerformativeMean: batch_size={batch_size}: a whole number of draws, at least 1"
-            )
+            raise InvalidInput(f"PerformativeMean: batch_size={batch_size}: a whole number of draws, at least 1")
         noise = backend.normal(key, int(draws), step, theta.dtype)
         total = noise[:, :1]
         for j in range(1, int(draws)):  # in this order for any number of jobs
@@ -87,9 +81,7 @@ class PerformativeMean:
         """The point of least performative loss, (1,)."""
         p, stays = self.weights, 1 - self.sensitivities
         if not np.any(stays):
-            raise InvalidInput(
-                "PerformativeMean: with all sensitivities 1 every theta has the same performative loss"
-            )
+            raise InvalidInput("PerformativeMean: with all sensitivities 1 every theta has the same performative loss")
         return np.array([p @ (stays * self.base_means) / (p @ stays**2)])
 
     def loss(self, theta: Array) -> Array:

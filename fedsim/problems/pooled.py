@@ -22,17 +22,13 @@ def pooled(problem: Any) -> Any:
                 "pooled(GaussianMean): the clients' covariances differ and one client has only one; "
                 "take problem.exact() as reference"
             )
-        return GaussianMean.from_arrays(
-            problem.x, whole, np.linalg.inv(problem.precision[0]), problem.prior_precision
-        )
+        return GaussianMean.from_arrays(problem.x, whole, np.linalg.inv(problem.precision[0]), problem.prior_precision)
     if isinstance(problem, LinearRegression):
         return LinearRegression.from_arrays(
             problem.x, problem.y, whole, problem.noise_variance, problem.prior_precision
         )
     if isinstance(problem, LogisticRegression):
-        return LogisticRegression.from_arrays(
-            problem.x, problem.y, whole, problem.prior_precision, problem.test
-        )
+        return LogisticRegression.from_arrays(problem.x, problem.y, whole, problem.prior_precision, problem.test)
     if isinstance(problem, SoftmaxRegression):
         return SoftmaxRegression.from_arrays(
             problem.x, problem.y, whole, problem.classes, problem.bias, problem.test, problem.prior_precision

@@ -88,9 +88,7 @@ class SoftmaxRegression:
 
         return self.gradients_by(softmax, theta, clients, rows)
 
-    def gradients_by(
-        self, kernels: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None
-    ) -> Array:
+    def gradients_by(self, kernels: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None) -> Array:
         """`gradients` by a backend's own kernels."""
         from fedsim.kernels.gradients import NO_ROWS, NO_START
 

@@ -59,7 +59,7 @@ class Checkpoints:
 
     def latest(self) -> Saved | None:
         """The newest checkpoint that is whole; a damaged one is passed over, and said so. None where there is none."""
-        notes = []
+        notes: list[str] = []
         for index in sorted(self.folder.glob("checkpoint-*.json"), reverse=True):
             try:
                 saved = self._read(index, "; ".join(notes))

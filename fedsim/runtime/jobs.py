@@ -117,14 +117,16 @@ class Job:
         """
         problem, theta = self._setting.problem, self._up(theta)
         if getattr(problem, "reactive", False):  # its data are drawn anew, and answer to theta
-            return self._down(problem.react(theta, self._batch.client, self._data_key, step, batch_size, self._setting.backend))
+            return self._down(
+                problem.react(theta, self._batch.client, self._data_key, step, batch_size, self._setting.backend)
+            )
         rows, scale = self._rows(batch_size, step, split)
         if clip is not None:
             out = clipped_gradients(problem, theta, self._batch.client, rows, clip, self._setting.backend)
         else:
             out = self._setting.backend.gradients(problem, theta, self._batch.client, rows)
         out = out if scale is None else scale * out
-        if not prior and getattr(problem, "share", 0.0):
+        if not prior and hasattr(problem, "share"):
             out = out - (problem.share * problem.sizes[self._batch.client]).astype(theta.dtype)[:, None] * theta
         return self._down(out)
 
@@ -145,7 +147,9 @@ class Job:
         """The client's summed loss at `theta`, up to a constant and in float64, shape (1,)."""
         problem, rows = self._setting.problem, self._up(theta).astype(np.float64)
         if hasattr(problem, "potential"):
-            out = np.concatenate([problem.potential(row[None]) for row in rows])  # one product each: bits know no neighbours
+            out = np.concatenate(
+                [problem.potential(row[None]) for row in rows]
+            )  # one product each: bits know no neighbours
         else:
             linear = problem.quadratic()[1][self._batch.client]
             gradient = self._setting.backend.gradients(problem, rows, self._batch.client, None)
@@ -198,7 +202,9 @@ class Job:
             rows = self._setting.backend.choose_rows(key, sizes, start, step)
         else:
             whole = self._setting.backend.choose_rows(key, sizes, split * start, 0)
-            rows = np.concatenate([whole[split * a + step * n : split * a + (step + 1) * n] for a, n in zip(start, m, strict=False)])
+            rows = np.concatenate(
+                [whole[split * a + step * n : split * a + (step + 1) * n] for a, n in zip(start, m, strict=False)]
+            )
         return (rows, start), (sizes / m).astype(self._setting.dtype)[:, None]
 
     def _up(self, value: Array) -> Array:

@@ -61,7 +61,9 @@ class Ray:
         return RaySession(self, algorithm, setting)
 
     def describe(self) -> str:
-        hosts = f"{self.clients_per_host} clients a host" if self.clients_per_host else f"{self.hosts or _cores()} hosts"
+        hosts = (
+            f"{self.clients_per_host} clients a host" if self.clients_per_host else f"{self.hosts or _cores()} hosts"
+        )
         return f"ray, {hosts}" + (f", {self.address}" if self.address else "")
 
     def shards(self, clients: int) -> list[Array]:
@@ -73,19 +75,20 @@ class Ray:
 class Host:
     """A client host: its shard's data, its clients' rows, its kernels. One call per batch."""
 
-    def __init__(self, algorithm: Any, setting: tuple[Any, ...], clients: Array, rows: dict[str, Array], backend: str) -> None:
+    def __init__(
+        self, algorithm: Any, setting: tuple[Any, ...], clients: Array, rows: dict[str, Array], backend: str
+    ) -> None:
         from threadpoolctl import threadpool_limits
 
         self.clients, self.rows = clients, rows
-        self.worker = Worker(algorithm, Setting(*setting, kernels.backend(backend)))
+        problem, weights, seed, dtype = setting
+        self.worker = Worker(algorithm, Setting(problem, weights, seed, dtype, kernels.backend(backend)))
         self._limits = threadpool_limits(1)  # after the kernels have loaded every BLAS there is
 
     async def compute(self, batch: Batch, message: dict[str, Array] | None = None) -> Reply:
         """The jobs of this host's clients."""
         if message is not None:
-            batch = Batch(
-                batch.round, batch.replica, batch.client, batch.visit, message, batch.version, batch.memory
-            )
+            batch = Batch(batch.round, batch.replica, batch.client, batch.visit, message, batch.version, batch.memory)
         return self.worker.compute(batch)
 
     async def about(self) -> dict[str, Any]:
@@ -157,7 +160,9 @@ class RaySession:
         order = np.argsort(owner, kind="stable")
         present, begin = np.unique(owner[order], return_index=True)
         picks = np.split(order, begin[1:])
-        parts = await asyncio.gather(*(self._part(int(h), batch.part(p), message) for h, p in zip(present, picks, strict=True)))
+        parts = await asyncio.gather(
+            *(self._part(int(h), batch.part(p), message) for h, p in zip(present, picks, strict=True))
+        )
         joined = Reply.join(list(parts))
         back = np.empty(len(order), np.int64)
         back[np.concatenate(picks)] = np.arange(len(order))

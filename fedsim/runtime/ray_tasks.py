@@ -15,12 +15,13 @@ TICK_S = 0.2
 
 
 def spread(
-    runtime: Ray, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], jobs: int | None, tick: Callable[[], bool]
+    runtime: Ray, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], jobs: int | None,
+    tick: Callable[[], bool],
 ) -> Iterator[tuple[int, Any]]:  # fmt: skip
     """Call `function` with each of `calls`, at most `jobs` at a time, anywhere on the cluster.
 
-    Yields (number, None) when a call is handed over and (number, answer) when it is done, an error in place of the
-    answer if it died. `tick()` is asked several times a second; once false, nothing more is handed over.
+    Yields (number, None) when a call is handed over and (number, answer) when it is done, an error in place of
+    the answer if it died. `tick()` is asked several times a second; once false, no more is handed over.
     """
     import ray
 

@@ -57,7 +57,9 @@ class Worker:
         except FedsimError:
             raise
         except Exception as error:
-            who = f"client {batch.client[0]}" if len(batch) == 1 else f"clients {sorted(set(batch.client.tolist()))[:5]}"
+            who = (
+                f"client {batch.client[0]}" if len(batch) == 1 else f"clients {sorted(set(batch.client.tolist()))[:5]}"
+            )
             raise ClientFailed(
                 f"{type(self.algorithm).__name__}.client raised {type(error).__name__}: {error} "
                 f"({who}, round {batch.round + 1}, replica {batch.replica[0]}, seed {self.setting.seed})"
