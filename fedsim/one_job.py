@@ -55,30 +55,25 @@ def replay(
         file, settings = from_origin(facts.get("source") or {})
         scenario = file.build(settings)
     if "scenario" in facts and json.loads(to_json(described(scenario))) != facts["scenario"]:
-        raise InvalidInput(
-            f"the scenario is not the one that {folder} was made from; pass the same one as scenario="
-        )
+        raise InvalidInput(f"the scenario is not the one that {folder} was made from; pass the same one as scenario=")
     _check(scenario, replica, round, client)
     if "scenario" in facts:
         rounds = load(folder).rounds
         if not (rounds.loc[rounds["replica"] == replica, "round"] >= round).any():
             raise NotRecorded(f"replica {replica} ended before round {round}; ask for an earlier one")
     tap = _Tap(round - 1, client)
-    # Alone, the replica must not stop for reasons that concern all of them, nor spend time on anything else.
+    # Alone, the replica must not stop for reasons that concern all of them, nor spend time on anything else. Where
+    # clients work at their own pace, a job that starts in a round may be computed many rounds later.
+    own_pace = getattr(scenario.participation, "asynchronous", False)
+    budget = replace(scenario.budget, target=None) if own_pace else Budget(rounds=round)
     alone = replace(
-        scenario,
-        replicas=range(replica, replica + 1),
-        metrics=(),
-        budget=Budget(rounds=round),
-        record=Record(every=round),
+        scenario, replicas=range(replica, replica + 1), metrics=(), budget=budget, record=Record(every=round)
     )
     try:
         run(alone, runtime=tap)
     except _Found as found:
         return _again(scenario, tap.setting, found.job)
-    raise NotRecorded(
-        f"client {client} took no part in round {round} of replica {replica}; its events say when it did"
-    )
+    raise NotRecorded(f"client {client} took no part in round {round} of replica {replica}; its events say when it did")
 
 
 class _Found(BaseException):
@@ -88,25 +83,28 @@ class _Found(BaseException):
         self.job = job
 
 
+@dataclass
 class _Tap:
-    """A runtime that computes like Inline until the wanted job comes by."""
+    """A runtime, and its session, that computes like Inline until the wanted job comes by."""
 
-    def __init__(self, round: int, client: int) -> None:
-        self.round, self.client = round, client
-        self.inline = Inline()
-        self.setting: Any = None
-        self.kernels, self.describe = self.inline.kernels, self.inline.describe
+    round: int  # from 0
+    client: int
+
+    def kernels(self) -> Any:
+        return Inline().kernels()
 
     def open(self, algorithm: Any, setting: Setting) -> _Tap:
-        self.setting, self.session = setting, self.inline.open(algorithm, setting)
-        self.close = self.session.close
+        self.setting, self._session = setting, Inline().open(algorithm, setting)
         return self
 
     async def submit(self, batch: Batch, work: float = 1.0) -> Reply:
         here = np.flatnonzero(batch.client == self.client)
         if batch.round == self.round and len(here):
             raise _Found(batch.part(here[:1]))
-        return await self.session.submit(batch, work)
+        return await self._session.submit(batch, work)
+
+    def close(self) -> None:
+        self._session.close()
 
 
 def _again(scenario: Scenario, setting: Setting, job: Batch) -> Replayed:

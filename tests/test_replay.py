@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import fedsim as fs
 from fedsim.cli.app import call
 from fedsim.errors import InvalidInput, NotRecorded
 from fedsim.runtime.inline import Inline
+from fedsim.scenario_file import load_file
 
 TEXT = """
 import numpy as np
@@ -36,25 +38,26 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@dataclass
 class Listening:
-    """A runtime that remembers every reply."""
+    """A runtime, and its session, that remembers every reply."""
 
-    def __init__(self) -> None:
-        self.inline, self.heard = Inline(threads=1), {}
-        self.kernels, self.describe = self.inline.kernels, self.inline.describe
+    def kernels(self):
+        return Inline().kernels()
 
     def open(self, algorithm, setting):
-        self.session = self.inline.open(algorithm, setting)
-        self.close = self.session.close
+        self.session, self.heard = Inline(threads=1).open(algorithm, setting), {}
         return self
 
     async def submit(self, batch, work=1.0):
         reply = await self.session.submit(batch, work)
         for i, (replica, client) in enumerate(zip(batch.replica.tolist(), batch.client.tolist(), strict=True)):
-            self.heard.setdefault((replica, batch.round + 1, client), []).append(
-                (reply.values["theta"][i], reply.bits[i])
-            )
+            values = {name: v[i] for name, v in reply.values.items()}
+            self.heard.setdefault((replica, batch.round + 1, client), []).append((values, reply.bits[i]))
         return reply
+
+    def close(self):
+        self.session.close()
 
 
 def test_a_lone_clients_reply_is_the_sample_after_the_round(file: Path) -> None:
@@ -75,10 +78,6 @@ def test_the_stored_text_counts_and_not_what_the_file_has_become(file: Path) -> 
 @pytest.mark.parametrize("policy", ["uniform", "buffered"])
 @pytest.mark.parametrize("algorithm", ["FALD", "Scaffold"])
 def test_a_job_among_many_is_replayed_to_the_last_bit(policy: str, algorithm: str, file: Path) -> None:
-    from dataclasses import replace
-
-    from fedsim.scenario_file import load_file
-
     scenario = load_file(file).build({"clients": 5, "policy": policy})
     if algorithm == "Scaffold":
         scenario = replace(scenario, algorithm=fs.algorithms.Scaffold(step_size=1e-2, local_steps=2), metrics=())
@@ -86,8 +85,9 @@ def test_a_job_among_many_is_replayed_to_the_last_bit(policy: str, algorithm: st
     fs.run(scenario, runtime=listening, out="a")
     for replica, round, client in [key for key in listening.heard if key[1] in (1, 4) and key[0] == 1]:
         job = fs.replay("a", replica=replica, round=round, client=client, scenario=scenario)
-        theta, bits = listening.heard[replica, round, client][0]
-        assert np.array_equal(job.values["theta"] if "theta" in job.values else next(iter(job.values.values())), theta)
+        values, bits = listening.heard[replica, round, client][0]
+        assert job.values.keys() == values.keys()
+        assert all(np.array_equal(job.values[name], value) for name, value in values.items())
         assert job.bits == bits
 
 
@@ -106,8 +106,6 @@ def test_what_cannot_be_replayed_is_said_in_one_sentence(file: Path) -> None:
     for wrong in ({"replica": 3}, {"round": 7}, {"round": 0}, {"client": 5}):
         with pytest.raises(InvalidInput, match=next(iter(wrong))):
             fs.replay("a", **{"replica": 0, "round": 1, "client": 0, **wrong})
-    from fedsim.scenario_file import load_file
-
     with pytest.raises(InvalidInput, match="not the one"):
         fs.replay("a", replica=0, round=1, client=0, scenario=load_file(file).build({}))
     with pytest.raises(InvalidInput, match="no run's folder"):

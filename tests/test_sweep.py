@@ -38,6 +38,7 @@ class Moody(fs.algorithms.FALD):
 
     def client(self, job, message, memory):
         if self.bad and os.path.exists(self.bad):
+            print("this goes to the log")
             raise LookupError("the dog ate it")
         if self.kill and os.path.exists(self.kill):
             os.unlink(self.kill)
@@ -47,7 +48,6 @@ class Moody(fs.algorithms.FALD):
         return {"theta": 0.5 * message["theta"] + job.normal(0)}, memory
 
 def scenario(*, level: int = 0, bad: str = "", kill: str = "", slow: str = "", rounds: int = 3):
-    print("this goes to the log")
     if level < 0:
         raise ValueError("below the floor")
     trouble = bad if level == 1 else ""
@@ -122,10 +122,10 @@ def test_shards_share_a_folder_and_make_the_table_of_one_sweep(tmp_path: Path, f
     grid = {"level": [3, 4, 5], "seed": [0, 1]}
     whole = fs.sweep(file, grid, out=tmp_path / "one", jobs=1).frame()
     sizes = []
-    for part in (2, 0, 1):
-        study = fs.sweep(file, grid, out=tmp_path / "many", shard=(part, 3), jobs=1)
+    for part in (1, 0):
+        study = fs.sweep(file, grid, out=tmp_path / "many", shard=(part, 2), jobs=1)
         sizes.append(len(study.runs))
-    assert sizes == [2, 4, 6]
+    assert sizes == [3, 6]
     frame = fs.load(tmp_path / "many").frame()
     pd.testing.assert_frame_equal(frame.drop(columns="real_s"), whole.drop(columns="real_s"))
     for shard in ((3, 3), (-1, 3), (0, 0)):
@@ -145,15 +145,16 @@ def test_a_worker_that_is_killed_is_replaced_and_its_run_repeated(tmp_path: Path
 def test_a_run_that_kills_its_process_every_time_is_given_up_and_named(tmp_path: Path) -> None:
     path = tmp_path / "tiny.py"
     path.write_text(TEXT.replace("            os.unlink(self.kill)\n", ""))
-    study = fs.sweep(path, {"level": [2, 3]}, settings={"kill": str(path)}, out=tmp_path / "runs", jobs=1)
+    study = fs.sweep(path, {"level": [2]}, settings={"kill": str(path)}, out=tmp_path / "runs", jobs=1)
     assert [(f.kind, f.settings["level"]) for f in study.failed] == [("RuntimeFailed", 2)]
     assert "its process died 3 times (signal SIGKILL" in study.failed[0].message
-    assert [s["level"] for s in settings_of(study)] == [3]
+    assert len(study.runs) == 0
 
 
 def test_a_combination_that_cannot_be_built_fails_alone(tmp_path: Path, file: Path) -> None:
     study = fs.sweep(file, {"level": [-1, 3]}, out=tmp_path / "runs", jobs=1)
-    assert [f.message.partition("tiny.py")[2] for f in study.failed] == [":29: ValueError: below the floor"]
+    assert [f.message.rpartition(":")[2] for f in study.failed] == [" below the floor"]
+    assert "tiny.py:30: ValueError: below the floor" in study.failed[0].message
     assert [s["level"] for s in settings_of(study)] == [3]
 
 
@@ -245,7 +246,7 @@ def test_text_and_values_name_the_same_run_and_everything_else_another(file: Pat
         ({"level": 3}, {}, "give a list of values"),
         ({"level": [3, 3]}, {}, "names a value twice"),
         ({"level": [3]}, {"level": 4}, "level is set and swept"),
-        ({"seed": [object()]}, {}, "cannot be written as text"),
+        ({"devices": [fs.devices.lognormal(1e-2, 0.5)]}, {}, "cannot be written as text"),
     ],
 )
 def test_a_mistake_is_refused_before_anything_starts(

@@ -81,17 +81,20 @@ class Plan:
         there = Plan.read(out)
         if not (resume or shared):
             raise InvalidInput(f"{out} already holds a sweep; add --resume to go on with it, or choose another --out")
-        for what in ("source", "settings", "version", "data"):
+        for what in ("source", "settings", "version"):
             if getattr(there, what) != getattr(self, what):
                 raise InvalidInput(f"{out} holds a sweep with another {what}; choose another --out")
         if there.grid != self.grid:
             grown = list(there.grid) == list(self.grid) and all(
-                set(map(str, there.grid[n])) <= set(map(str, self.grid[n])) for n in self.grid
+                self.grid[name][: len(values)] == values for name, values in there.grid.items()
             )
-            if not grown or not resume:
+            if not (grown and resume):
                 raise InvalidInput(
-                    f"{out} holds a sweep of another grid; keep its axes and values, or choose another --out"
+                    f"{out} holds a sweep of another grid; keep its axes, put new values last, or choose another --out"
                 )
+        if there.data != self.data:
+            raise InvalidInput(f"{out} holds a sweep over other data; choose another --out")
+        if there.grid != self.grid:
             write_atomic(out / PLAN, to_json({"fedsim_format": FORMAT, **asdict(self)}))
 
     @staticmethod

@@ -41,6 +41,8 @@ def _algorithm(name: str, cls: Any) -> list[str]:
     """The opening of the algorithm's file is its paper; `Wire:` says what it sends."""
     text = " ".join((inspect.getdoc(inspect.getmodule(cls)) or "").split())
     wire = re.search(r"Wire: (.*?)\.(?= |$)", text)
+    if inspect.isfunction(cls):  # another paper's algorithm, made from one of these
+        return [f"  {name}", f"    {_sentence(cls.__doc__)}", f"    arguments  {_call(cls).partition('(')[2][:-1]}"]
     given = [f.name if f.default is MISSING else f"{f.name}={f.default}" for f in fields(cls) if f.init]
     told = {
         "": _sentence(inspect.getmodule(cls).__doc__),

@@ -16,7 +16,8 @@ from fedsim import rng as numpy_draws
 from fedsim.devices.columns import Array, number
 from fedsim.errors import InvalidInput
 from fedsim.kernels.reference import exp
-from fedsim.rng import Draws, Stream, _log64
+from fedsim.rng import Draws, Stream
+from fedsim.rng.boxmuller import log64
 
 NEVER_PLAYED = 2**32 - 1  # the round of draws that belong to no round, so that no visit shares their key
 
@@ -123,4 +124,4 @@ def bimodal_slowdown(probability: float, factor: float) -> BimodalSlowdown:
 
 def exponential(u: Array) -> Array:
     """Unit exponentials from uniforms in (0, 1)."""
-    return -_log64(u)
+    return -log64(u)

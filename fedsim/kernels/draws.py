@@ -264,13 +264,51 @@ def choose(k0, k1, k2, k3, step, population, size, place, out):
         place[j] = j
 
 
+@inline
+def _slot(places, place):
+    """Where a place is in a table of places, or would be."""
+    i = (place * np.int64(0x9E3779B1)) & (len(places) - 1)
+    while places[i] >= 0 and places[i] != place:
+        i = (i + 1) & (len(places) - 1)
+    return i
+
+
+@jit
+def choose_few(k0, k1, k2, k3, step, population, size, places, values, out):
+    """The same shuffle, with a table of the places that differ from 0, 1, 2, ...: nothing is as long as the population."""
+    w0, w1, w2, w3 = u32(0), u32(0), u32(0), u32(0)
+    places[:] = -1
+    for j in range(size):
+        if j % 2 == 0:
+            w0, w1, w2, w3 = philox(u32(j // 2), step, k2, k3, k0, k1)
+            target = j + np.int64(below(w0, w1, population - j))
+        else:
+            target = j + np.int64(below(w2, w3, population - j))
+        here, there = _slot(places, j), _slot(places, target)
+        out[j] = values[there] if places[there] == target else target
+        moved = values[here] if places[here] == j else j
+        places[there], values[there] = target, moved
+
+
 @jit
 def choose_rows(key, population, start, step, out):
     """Row i's choice of start[i + 1] - start[i] out of population[i], all in one flat array."""
-    place = np.arange(population.max() if len(population) else 0)
+    most = population.max() if len(population) else 0
+    few = most > 64 * len(out)
+    size = 1
+    if few:
+        for i in range(key.shape[0]):
+            while size < 4 * (start[i + 1] - start[i]):
+                size *= 2
+    place = np.arange(0 if few else most)
+    places, values = np.empty(size, np.int64), np.empty(size, np.int64)
     for i in range(key.shape[0]):
         a, b = start[i], start[i + 1]
-        choose(key[i, 0], key[i, 1], key[i, 2], key[i, 3], u32(step), population[i], b - a, place, out[a:b])
+        k0, k1, k2, k3, n = key[i, 0], key[i, 1], key[i, 2], key[i, 3], population[i]
+        if few:
+            choose_few(k0, k1, k2, k3, u32(step), n, b - a, places, values, out[a:b])
+        else:
+            choose(k0, k1, k2, k3, u32(step), n, b - a, place, out[a:b])
 
 
 @jit

@@ -14,7 +14,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from fedsim.kernels.reference import EXP32, EXP64
-from fedsim.rng import COS32, COS64, LN2_HIGH, LN2_LOW, LOG32, LOG64, SIN32, SIN64
+from fedsim.rng.boxmuller import COS32, COS64, LN2_HIGH, LN2_LOW, LOG32, LOG64, SIN32, SIN64
 
 jit = nb.njit(nogil=True, cache=True, error_model="numpy")
 inline = nb.njit(nogil=True, cache=True, error_model="numpy", forceinline=True)

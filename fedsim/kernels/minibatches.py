@@ -17,7 +17,7 @@ from fedsim.kernels.elementary import inline, jit, u32
 
 Array = npt.NDArray[Any]
 LANES = 64  # jobs of a group,
-WORDS = 8192  # as long as their random words stay in the first-level cache;
+WORDS = 8192  # as long as the swaps they make stay in the first-level cache;
 SPAN = 16  # a loop over lanes has no remainder
 
 
@@ -43,14 +43,14 @@ def _sort(client, place, order):
 
 @jit
 def scratch(client, offsets, rows):
-    """Room for groups of these clients: lanes, random words, places, and choices (lanes, most rows)."""
+    """Room for groups of these clients: lanes, swaps to make, places, and choices (lanes, most rows)."""
     most, largest = 0, 0
     for c in client:
         most = max(most, rows[c])
         largest = max(largest, offsets[c + 1] - offsets[c])
-    lanes = max(SPAN, min(LANES, WORDS // (2 * most + 2) // SPAN * SPAN))
-    words = np.zeros((2 * most + 6, lanes), np.uint32)  # the last four rows are for the keys
-    return lanes, words, np.arange(largest), np.empty((lanes, most), np.int64)
+    lanes = max(SPAN, min(LANES, WORDS // (most + 5) // SPAN * SPAN))
+    targets = np.zeros((most + 5, lanes), np.uint32)  # the last four rows are for the keys
+    return lanes, targets, np.arange(largest), np.empty((lanes, most), np.int64)
 
 
 @inline
@@ -63,24 +63,25 @@ def group(client, order, begin, lanes):
 
 
 @jit
-def choose_group(key, order, begin, end, population, size, words, place, chosen):
+def choose_group(key, order, begin, end, population, size, targets, place, chosen):
     """Choices of `size` different rows, as `draws.choose` makes them: chosen[j, r] for job order[begin + j].
 
     `place` is 0, 1, 2, ... before and after.
     """
-    k = len(words) - 4
+    k = len(targets) - 4
     for j in range(end - begin):
         for i in range(4):
-            words[k + i, j] = key[order[begin + j], i]
+            targets[k + i, j] = key[order[begin + j], i]
     n = (end - begin + SPAN - 1) // SPAN * SPAN  # lanes that belong to no job hold rubbish, and nobody reads it
-    for b in range((size + 1) // 2):
+    for r in range(0, size, 2):
         for j in range(n):
-            k0, k1, k2, k3 = words[k, j], words[k + 1, j], words[k + 2, j], words[k + 3, j]
-            w0, w1, w2, w3 = philox(u32(b), u32(0), k2, k3, k0, k1)
-            words[4 * b, j], words[4 * b + 1, j], words[4 * b + 2, j], words[4 * b + 3, j] = w0, w1, w2, w3
+            k0, k1, k2, k3 = targets[k, j], targets[k + 1, j], targets[k + 2, j], targets[k + 3, j]
+            w0, w1, w2, w3 = philox(u32(r // 2), u32(0), k2, k3, k0, k1)
+            targets[r, j] = u32(r + below(w0, w1, population - r))
+            targets[r + 1, j] = u32(r + 1 + below(w2, w3, population - r - 1))
     for j in range(end - begin):
         for r in range(size):
-            target = r + np.int64(below(words[2 * r, j], words[2 * r + 1, j], population - r))
+            target = targets[r, j]
             drawn = place[target]
             place[target] = place[r]
             place[r] = drawn

@@ -177,7 +177,7 @@ def _gaussian(
 ):  # fmt: skip
     jobs, d = theta.shape
     cast = theta.dtype.type
-    lanes, words, place, chosen = scratch(client, offsets, rows)
+    lanes, targets, place, chosen = scratch(client, offsets, rows)
     v, t = np.empty((lanes, d), theta.dtype), np.empty(d, theta.dtype)
     rounding = np.empty((d + SPAN - 1) // SPAN * SPAN, np.uint32)
     begin = 0
@@ -196,7 +196,7 @@ def _gaussian(
                 for i in range(d):
                     v[j, i] = cast(n) * theta[job, i] - sums[c, i]
         else:
-            choose_group(key, order, begin, end, n, m, words, place, chosen)
+            choose_group(key, order, begin, end, n, m, targets, place, chosen)
             _add_rows(x, offsets[c], chosen, m, end - begin, v)
             for j in range(end - begin):
                 job = order[begin + j]

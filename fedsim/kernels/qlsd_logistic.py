@@ -117,7 +117,7 @@ def _logistic(
     sent, bits, kept,
 ):  # fmt: skip
     jobs, d = theta.shape
-    lanes, words, place, chosen = scratch(client, offsets, rows)
+    lanes, targets, place, chosen = scratch(client, offsets, rows)
     v, rounding = np.empty((lanes, d), theta.dtype), np.empty((d + SPAN - 1) // SPAN * SPAN, np.uint32)
     z, w = np.empty(TILE, theta.dtype), np.empty(TILE, theta.dtype)
     begin = 0
@@ -130,7 +130,7 @@ def _logistic(
                 for r in range(m):
                     chosen[j, r] = r
         else:
-            choose_group(key, order, begin, end, n, m, words, place, chosen)
+            choose_group(key, order, begin, end, n, m, targets, place, chosen)
         scale = theta.dtype.type(n / m)
         _residual_sums(theta, control, x, y, first, order, begin, end, m, scale, chosen, z, w, v)
         send_group(v, order, begin, end, anchor, memory, rate, coins, levels, lengths, form, rounding, sent, bits, kept)

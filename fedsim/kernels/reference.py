@@ -31,7 +31,7 @@ def exp(x: Array) -> Array:
         return np.asarray(p * ((k.astype(np.int32) + np.int32(127)) << np.int32(23)).view(f))
     x = np.clip(x, -708.0, 709.0)
     k = (x * 1.4426950408889634 + 6755399441055744.0) - 6755399441055744.0
-    r = (x - k * rng.LN2_HIGH) - k * rng.LN2_LOW
+    r = (x - k * rng.boxmuller.LN2_HIGH) - k * rng.boxmuller.LN2_LOW
     p = np.full_like(r, EXP64[0])
     for c in EXP64[1:]:
         p = p * r + c

@@ -1,0 +1,168 @@
+"""How fast virtual time goes by: `python analysis/bench/clock.py`, one core, seconds of processor time.
+
+Machines differ and are busy with other things, so SimPy's own rate of events is measured beside everything else.
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import simpy
+
+import fedsim as fs
+
+
+def main() -> None:
+    print("simulated client visits per second, timeline alone (compute='skip')")
+    per_second("event by event, uncontended star", 60_000, visits_by_events)
+    per_second("closed form, everybody", 3_000_000, lambda: visits_in_closed_form(fs.participation.full(), 1000))
+    per_second(
+        "closed form, 500 of 1,000", 3_000_000, lambda: visits_in_closed_form(fs.participation.uniform(500), 500)
+    )
+    per_second("asynchronous, buffer of 10", None, visits_asynchronously)
+
+    print("\nflows over one shared link, random sizes and starts")
+    print(f"{'flows':>10} {'seconds':>10} {'ns / (n log2 n)':>16}")
+    for flows in (100, 1000, 10_000, 100_000):
+        seconds = one_link(flows)
+        print(f"{flows:>10,} {seconds:>10.4f} {1e9 * seconds / (flows * math.log2(flows)):>16.1f}")
+    row("through the engine: 10,000 clients on one channel, a round", f"{one_channel(10_000):.2f} s", "up to 2 s")
+    row("10,000 flows on a graph of 200 links, 4 each", f"{general_graph(10_000):.2f} s", "up to 5 s")
+
+    print("\na round of 1,000 participants, lognormal devices")
+    small, large = per_round(10_000, 1_000_000)
+    row("out of 10,000", f"{1e3 * small:.2f} ms", "")
+    row("out of 1,000,000", f"{1e3 * large:.2f} ms", f"{large / small:.2f} times as much; up to 1.20")
+    row("peak memory of all this", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB", "up to 2 GB")
+
+
+def row(what: str, value: str, goal: str) -> None:
+    print(f"  {what:<60} {value:>10}   {goal}")
+
+
+def per_second(what: str, target: float | None, visits: Callable[[], tuple[int, float]]) -> None:
+    """The best of three, each beside SimPy's rate at that moment."""
+    visits()  # compiles and warms up
+    rows = []
+    for _ in range(3):
+        baseline = simpy_events_per_second()
+        count, seconds = visits()
+        rows.append((count / seconds, baseline))
+    rate, baseline = max(rows)
+    goal = "" if target is None else f"   (at least {target:,.0f})"
+    print(f"  {what:<36} {rate:>12,.0f}{goal:<24} SimPy alone: {baseline:>9,.0f} events/s, ratio {rate / baseline:.3f}")
+
+
+def simpy_events_per_second() -> float:
+    environment = simpy.Environment()
+
+    def ticking() -> Any:
+        while True:
+            yield environment.timeout(1)
+
+    for _ in range(100):
+        environment.process(ticking())
+    begin = time.process_time()
+    environment.run(until=1000)
+    return 100 * 1000 / (time.process_time() - begin)
+
+
+# --- Visits -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Everybody:
+    """Full participation without its closed form, so that every visit goes through the clock."""
+
+    def select(self, view: Any, rng: Any) -> Any:
+        return view.everybody()
+
+    def close(self, view: Any) -> float:
+        return math.inf
+
+
+def star(clients: int, policy: Any, rounds: int, replicas: int = 1) -> fs.Scenario:
+    return fs.Scenario(
+        problem=fs.problems.Payload(clients, parameters=10),
+        algorithm=fs.algorithms.FALD(step_size=1e-3, local_steps=3),
+        network=fs.topologies.star(clients, uplink_bps=1e5, downlink_bps=1e6, latency_s=0.01),
+        devices=fs.devices.lognormal(median_step_s=0.1, sigma=0.5),
+        participation=policy, budget=fs.Budget(rounds=rounds), replicas=replicas,
+    )  # fmt: skip
+
+
+def timed(scenario: fs.Scenario, path: str) -> float:
+    begin = time.process_time()
+    result = fs.run(scenario, runtime=fs.Inline(threads=1), compute="skip")
+    seconds = time.process_time() - begin
+    assert result.manifest["clock"]["path"] == path
+    return seconds
+
+
+def visits_by_events() -> tuple[int, float]:
+    return 50 * 1000, timed(star(1000, Everybody(), rounds=50), "event")
+
+
+def visits_in_closed_form(policy: Any, size: int) -> tuple[int, float]:
+    return 30 * 200 * size, timed(star(1000, policy, rounds=30, replicas=200), "closed form")
+
+
+def visits_asynchronously() -> tuple[int, float]:
+    return 10 * 300, timed(star(100, fs.participation.buffered(10), rounds=300), "event, asynchronous")
+
+
+# --- Flows ------------------------------------------------------------------------------------------------
+
+
+def one_link(flows: int) -> float:
+    draw = np.random.default_rng(0)
+    case = ([1e9], [[0]] * flows, draw.integers(1_000, 1_000_000, flows), draw.random(flows))
+    fs.network.finish_times([1.0], [[0]], 1.0, 0.0)
+    begin = time.process_time()
+    fs.network.finish_times(*case)
+    return time.process_time() - begin
+
+
+def one_channel(clients: int) -> float:
+    """Downloads and uploads of everybody on one channel; devices differ, so that flows end one by one."""
+    scenario = fs.Scenario(
+        problem=fs.problems.Payload(clients, parameters=1000),
+        algorithm=fs.algorithms.FALD(step_size=1e-3),
+        network=fs.topologies.multiple_access(clients, capacity_bps=1e9),
+        devices=fs.devices.lognormal(median_step_s=0.1, sigma=0.5),
+        budget=fs.Budget(rounds=1),
+    )
+    return timed(scenario, "event")
+
+
+def general_graph(flows: int) -> float:
+    draw = np.random.default_rng(0)
+    capacities = draw.uniform(1e7, 5e7, 200)
+    routes = [draw.choice(200, 4, replace=False) for _ in range(flows)]
+    bits, starts = draw.integers(1_000, 1_000_000, flows), 100 * draw.random(flows)
+    begin = time.process_time()
+    fs.network.finish_times(capacities, routes, bits, starts)
+    return time.process_time() - begin
+
+
+# --- Populations ------------------------------------------------------------------------------------------
+
+
+def per_round(*populations: int) -> list[float]:
+    """What one more round costs, apart from what is paid once; the populations take turns."""
+    best = {(population, rounds): math.inf for rounds in (20, 320) for population in populations}
+    for _ in range(5):
+        for population, rounds in best:
+            seconds = timed(star(population, fs.participation.uniform(1000), rounds), "closed form")
+            best[population, rounds] = min(best[population, rounds], seconds)
+    return [(best[population, 320] - best[population, 20]) / 300 for population in populations]
+
+
+if __name__ == "__main__":
+    main()

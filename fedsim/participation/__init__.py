@@ -1,0 +1,99 @@
+"""Who takes part, and when a round closes: two small pure functions.
+
+`select(view, rng)` names the clients, `close(view)` the instant at which the round ends (inf: keep waiting). A
+policy with `batched = True` promises that its `select` also serves all replicas at once: `rng` and `view` then
+have a leading replicas axis and the ids come out as (replicas, size). `weigh` turns the replies that arrived
+into the weights of `replies.mean`; `closing` is `close` in closed form, for rounds in which nobody waits for a
+link.
+
+A policy of your own needs `select` and `close`; its replies are weighted by p_c renormalised over the arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fedsim.errors import InvalidInput
+from fedsim.participation.policies import Bernoulli, Buffered, Deadline, First, Full, Uniform, WithReplacement
+from fedsim.participation.round import Arrived, Heard, View
+
+__all__ = [
+    "Arrived",
+    "Bernoulli",
+    "Buffered",
+    "Deadline",
+    "First",
+    "Full",
+    "Heard",
+    "Uniform",
+    "View",
+    "WithReplacement",
+    "bernoulli",
+    "buffered",
+    "check_size",
+    "deadline",
+    "first",
+    "full",
+    "uniform",
+    "with_replacement",
+]
+
+
+def full() -> Full:
+    """Everybody, weighted by p_c."""
+    return Full()
+
+
+def with_replacement(draws: int) -> WithReplacement:
+    """Scheme I: so many draws with probability p_c; a client drawn twice runs once and counts twice."""
+    return WithReplacement(draws)
+
+
+def uniform(size: int, weighting: str | None = None) -> Uniform:
+    """Scheme II: so many different clients, uniformly, averaged with 1/size.
+
+    With unequal p_c say how to weigh: "normalised" (p_c over the arrived) or "scaled" (p_c N / size: unbiased,
+    but the weights do not sum to one).
+    """
+    return Uniform(size, weighting)
+
+
+def bernoulli(probability: Any) -> Bernoulli:
+    """Every client on its own with this probability (one number, or one per client)."""
+    return Bernoulli(probability)
+
+
+def first(replies: int, of: int | None = None) -> First:
+    """Ask `of` clients (None: everybody), close at the first so many replies: over-selection."""
+    return First(replies, of)
+
+
+def deadline(seconds: float, of: int | None = None) -> Deadline:
+    """Ask `of` clients (None: everybody), close after so many virtual seconds, or when all have answered."""
+    return Deadline(seconds, of)
+
+
+def buffered(replies: int, of: int | None = None, discount: Callable[[int], float] | None = None) -> Buffered:
+    """Asynchronous: `of` clients (None: all) work continuously, the server folds every so many arrivals.
+
+    theta += sum_c w_c s(staleness) (beta_c - theta_{version c started from}), s = `discount`, 1 unless set. No
+    stationary law is claimed for the samplers.
+    """
+    return Buffered(replies, of, discount)
+
+
+def check_size(policy: Any, clients: int) -> None:
+    """Refuse a policy that asks for more clients than exist."""
+    size = getattr(policy, "size", None)
+    if isinstance(policy, First) and size is None and policy.replies > clients:
+        given = f"participation.first({policy.replies})"
+        raise InvalidInput(f"{given}: only {clients} clients exist; wait for at most {clients}")
+    if size is not None and size > clients:
+        given = f"participation.{type(policy).__name__.lower()}({size})"
+        raise InvalidInput(f"{given}: only {clients} clients exist; ask for at most {clients}")
+    p = getattr(policy, "probability", None)
+    if isinstance(p, tuple) and len(p) != clients:
+        raise InvalidInput(
+            f"participation.bernoulli: {len(p)} probabilities for {clients} clients; give one number or one per client"
+        )

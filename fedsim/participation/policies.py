@@ -1,0 +1,189 @@
+"""The policies themselves. What several have in common are functions, which their classes name as methods."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import InvalidInput, positive, shown, whole
+from fedsim.participation.round import Arrived, Heard
+
+Array = npt.NDArray[Any]
+
+
+def _ask(self: Any, view: Any, rng: Any) -> Array:
+    """So many clients, or everybody."""
+    return np.asarray(view.everybody() if self.size is None else view.sample_available(self.size))
+
+
+def _wait(self: Any, view: Any) -> float:
+    """Close when nothing is outstanding."""
+    return float(view.now_s) if len(view.in_flight) == 0 else math.inf
+
+
+def _all_in_time(self: Any, heard: Heard) -> tuple[Array, Array]:
+    return heard.last_s(), np.ones(len(heard.row), bool)
+
+
+def _normalised(self: Any, arrived: Arrived) -> Array:
+    return arrived.normalised(arrived.p)
+
+
+# --- The policies -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Full:
+    batched = True
+    always = True  # the same clients in every round
+
+    def select(self, view: Any, rng: Any) -> Array:
+        return np.asarray(view.everybody())
+
+    close, closing = _wait, _all_in_time
+
+    def weigh(self, arrived: Arrived) -> Array:
+        everybody = arrived.counts == arrived.clients
+        return arrived.p if everybody.all() else np.where(everybody, arrived.p, arrived.normalised(arrived.p))
+
+
+@dataclass(frozen=True)
+class WithReplacement:
+    draws: int
+    batched = True
+
+    def __post_init__(self) -> None:
+        _check_counts("with_replacement", self, "draws")
+
+    def select(self, view: Any, rng: Any) -> Array:
+        return np.asarray(np.minimum(np.searchsorted(view.cumulative, rng.uniform(self.draws)), view.clients - 1))
+
+    close, closing = _wait, _all_in_time
+
+    def weigh(self, arrived: Arrived) -> Array:
+        return arrived.normalised(arrived.multiplicity.astype(float))
+
+
+@dataclass(frozen=True)
+class Uniform:
+    size: int
+    weighting: str | None = None
+    batched = True
+
+    def __post_init__(self) -> None:
+        _check_counts("uniform", self, "size")
+        if self.weighting not in (None, "normalised", "scaled"):
+            given = f"participation.uniform(weighting={self.weighting!r})"
+            raise InvalidInput(f"{given}: choose 'normalised' or 'scaled'")
+
+    def select(self, view: Any, rng: Any) -> Array:
+        return np.asarray(view.sample_available(self.size))
+
+    close, closing = _wait, _all_in_time
+
+    def weigh(self, arrived: Arrived) -> Array:
+        if self.weighting == "scaled":
+            return np.asarray(arrived.p * arrived.clients / arrived.counts)
+        if self.weighting == "normalised":
+            return arrived.normalised(arrived.p)
+        return np.asarray(1.0 / arrived.counts)
+
+
+@dataclass(frozen=True)
+class Bernoulli:
+    probability: Any
+    batched = True
+
+    def __post_init__(self) -> None:
+        try:
+            p = np.asarray(self.probability, float)
+        except (TypeError, ValueError):
+            p = np.full(1, np.nan)
+        if p.ndim > 1 or p.size == 0 or not np.all((p > 0) & (p <= 1)):
+            given = shown(self.probability)
+            raise InvalidInput(f"participation.bernoulli({given}): a probability lies in (0, 1]")
+        object.__setattr__(self, "probability", float(p) if p.ndim == 0 else tuple(p.tolist()))
+
+    def select(self, view: Any, rng: Any) -> Array:
+        return np.asarray((rng.uniform(view.clients) < np.asarray(self.probability)) & view.available())
+
+    close, closing, weigh = _wait, _all_in_time, _normalised
+
+
+@dataclass(frozen=True)
+class First:
+    replies: int
+    size: int | None = None
+    batched = True
+
+    def __post_init__(self) -> None:
+        _check_counts("first", self, "replies", optional="size")
+        if self.size is not None and self.size < self.replies:
+            given = f"participation.first({self.replies}, of={self.size})"
+            raise InvalidInput(f"{given}: cannot wait for {self.replies} of {self.size}; ask at least {self.replies}")
+
+    def close(self, view: Any) -> float:
+        return float(view.now_s) if len(view.arrived) >= self.replies else math.inf
+
+    def closing(self, heard: Heard) -> tuple[Array, Array]:
+        rank = heard.rank()
+        closed = heard.last_s()
+        decisive = (rank == self.replies - 1) & ~heard.dropped
+        closed[heard.row[decisive]] = heard.ends_s[decisive]
+        return closed, rank < self.replies
+
+    select, weigh = _ask, _normalised
+
+
+@dataclass(frozen=True)
+class Deadline:
+    seconds: float
+    size: int | None = None
+    batched = True
+
+    def __post_init__(self) -> None:
+        remedy = "seconds must be a positive number"
+        object.__setattr__(self, "seconds", positive("participation.deadline({})", self.seconds, remedy=remedy))
+        _check_counts("deadline", self, optional="size")
+
+    def close(self, view: Any) -> float:
+        return float(view.opened_s + self.seconds)
+
+    def closing(self, heard: Heard) -> tuple[Array, Array]:
+        closed = np.minimum(heard.last_s(), heard.opened_s + self.seconds)
+        return closed, heard.ends_s <= closed[heard.row]
+
+    select, weigh = _ask, _normalised
+
+
+@dataclass(frozen=True)
+class Buffered:
+    replies: int
+    size: int | None = None
+    discount: Callable[[int], float] | None = None
+    asynchronous = True
+
+    def __post_init__(self) -> None:
+        _check_counts("buffered", self, "replies", optional="size")
+        if not (self.discount is None or callable(self.discount)):
+            given = f"participation.buffered(discount={self.discount!r})"
+            raise InvalidInput(f"{given}: give a function of the staleness, or None")
+
+    def close(self, view: Any) -> float:
+        return float(view.now_s) if len(view.arrived) >= self.replies else math.inf
+
+    select, weigh = _ask, _normalised
+
+
+def _check_counts(name: str, policy: Any, *counts: str, optional: str = "") -> None:
+    """Called when a policy is made, not by its factory, so that a field replaced later is checked as well."""
+    given = [*counts, optional] if optional and getattr(policy, optional) is not None else counts
+    for field in given:
+        remedy = "ask for a whole number of at least 1"
+        count = whole(f"participation.{name}({{}})", getattr(policy, field), remedy=remedy)
+        object.__setattr__(policy, field, count)
