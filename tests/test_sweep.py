@@ -278,3 +278,14 @@ def test_workers_are_gone_when_a_sweep_is_over_or_broken_off(tmp_path: Path, fil
         fs.sweep(file, {"level": [3, 4]}, out=tmp_path / "b", jobs=2, observers=[break_off])
     assert children() <= before
     assert signal.getsignal(signal.SIGINT) is not None
+
+
+@pytest.mark.slow
+def test_tasks_of_a_ray_cluster_give_the_runs_of_local_processes(tmp_path: Path, file: Path) -> None:
+    (tmp_path / "bad").touch()
+    options = {"grid": {"level": [1, 3, 4]}, "settings": {"bad": str(tmp_path / "bad")}, "jobs": 2}
+    local = fs.sweep(file, **options, out=tmp_path / "local")
+    spread = fs.sweep(file, **options, out=tmp_path / "ray", runtime=fs.Ray())
+    assert [f.run for f in spread.failed] == [f.run for f in local.failed]
+    pd.testing.assert_frame_equal(spread.frame().drop(columns="real_s"), local.frame().drop(columns="real_s"))
+    assert not list((tmp_path / "ray").glob(".*"))

@@ -86,7 +86,9 @@ class Workshop:
                 into.update({n.removeprefix(place + kind): a for n, a in saved.items() if n.startswith(place + kind)})
             values = {n.removeprefix(place + "value."): a for n, a in saved.items() if n.startswith(place + "value.")}
             if values:
-                remembered = {n.removeprefix(place + "next."): a for n, a in saved.items() if n.startswith(place + "next.")}
+                remembered = {
+                    n.removeprefix(place + "next."): a for n, a in saved.items() if n.startswith(place + "next.")
+                }
                 visit.reply = Reply(values, saved[place + "bits"], remembered)
 
     def columns(self) -> dict[str, float]:
@@ -148,7 +150,9 @@ class Workshop:
         if at == self.clock.now:
             self._start([client])
         elif at < math.inf:
-            self.clock.at(at, lambda _: self._replace(client) if client in self.view.in_flight else self._start([client]))
+            self.clock.at(
+                at, lambda _: self._replace(client) if client in self.view.in_flight else self._start([client])
+            )
 
     def _draw_idle(self, client: int) -> tuple[int, float]:
         """A client that is on and has nothing to do, or else whoever comes on first, and when."""
@@ -159,7 +163,9 @@ class Workshop:
         rng = Draws(key, single=True, source=self.run.setting.backend)
         tried = min(16, self.run.population)  # idle clients are the many; trying beats listing them
         while True:
-            idle = [c for c in np.asarray(rng.choice(self.run.population, tried)).tolist() if c not in self.view.in_flight]
+            idle = [
+                c for c in np.asarray(rng.choice(self.run.population, tried)).tolist() if c not in self.view.in_flight
+            ]
             at = self.view.next_available(np.array(idle, np.int64), self.clock.now)
             soonest = int(np.argmin(at)) if len(idle) else 0
             if len(idle) and (at[soonest] == self.clock.now or tried == self.run.population):
@@ -177,9 +183,10 @@ class Workshop:
         rank = (drawn.tie() * 2**40).astype(np.int64)
         offline = self.view.offline_s(ids, now).tolist()
         bits = self.run.reply_shape(self.version).bits
-        rows = zip(*(c.tolist() for c in (ids, drawn.compute_s, drawn.phase, drawn.fraction, rank)), self.links.ways(ids), strict=True)
-        for i, (*row, ways) in enumerate(rows):
-            visit = Visit(*row, bits, ways)
+        drawn_rows = (column.tolist() for column in (drawn.compute_s, drawn.phase, drawn.fraction, rank))
+        rows = zip(clients, *drawn_rows, self.links.ways(ids), strict=True)
+        for i, (client, compute_s, phase, fraction, place, ways) in enumerate(rows):
+            visit = Visit(client, compute_s, phase, fraction, place, bits, ways)
             visit.version, visit.number = self.version, numbers[i]
             visit.message = dict(self.message)
             visit.memory = self.run.recall(np.array([self.position]), ids[i : i + 1])
@@ -270,7 +277,9 @@ async def _fold(run: Run, shops: list[Workshop], active: Array, number: int) -> 
     active, columns = _within(run, active, columns)
     if not len(active):
         return active
-    visits = [(r, v) for r, i in enumerate(active) for v in sorted(shops[i].arrived, key=lambda v: (v.client, v.number))]
+    visits = [
+        (r, v) for r, i in enumerate(active) for v in sorted(shops[i].arrived, key=lambda v: (v.client, v.number))
+    ]
     await _compute(run, [(shops[active[r]], v) for r, v in visits])
     row = np.array([r for r, _ in visits], np.int64)
     client = np.array([v.client for _, v in visits], np.int64)

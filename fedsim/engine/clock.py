@@ -7,7 +7,6 @@ from collections.abc import Callable
 from heapq import heappush
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import simpy
 
@@ -158,4 +157,3 @@ def links(clock: Clock, network: Any, ways: tuple[Way, Way] | None) -> Any:
     if ways is None:
         return NoLinks(clock)
     return SharedLinks(clock, network, ways) if network.contended else PrivateLinks(clock, ways)
-

@@ -132,7 +132,11 @@ class Replica:
         self._timer, round = at, self.view.round
         if at < math.inf:
             rings = max(at, self.clock.now)
-            self.clock.at(rings, lambda _: self._close() if self.open and self.view.round == round and self._timer == at else None, LAST)
+            self.clock.at(
+                rings,
+                lambda _: self._close() if self.open and self.view.round == round and self._timer == at else None,
+                LAST,
+            )
 
     def _checked(self, at: Any) -> float:
         try:
@@ -199,7 +203,9 @@ async def _round(run: Run, replicas: list[Replica], active: Array, number: int, 
     for r, i in enumerate(active):
         replicas[i].begin(cohorts[r], number, down, up[who.starts[r] : who.starts[r + 1]])
     early = None
-    if reply is None and getattr(run.session, "elsewhere", False):  # other processes may compute while the clock runs here
+    if reply is None and getattr(
+        run.session, "elsewhere", False
+    ):  # other processes may compute while the clock runs here
         promising = np.array([v.phase == NOT for i in active for v in replicas[i].visits], bool)
         early = asyncio.create_task(run.replies(active, number, who.part(promising), message))
         await asyncio.sleep(0)

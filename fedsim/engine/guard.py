@@ -20,7 +20,9 @@ def check_skip(run: Any) -> None:
     """Refuse a timing-only run of what has no timeline without its values, and a computed run of what has none."""
     if not run.skip:
         if getattr(run.problem, "timing_only", False):
-            raise InvalidInput(f'problems.{type(run.problem).__name__} has no data to compute with; run it with compute="skip"')
+            raise InvalidInput(
+                f'problems.{type(run.problem).__name__} has no data to compute with; run it with compute="skip"'
+            )
         return
     if run.budget.target is not None:
         raise InvalidInput(

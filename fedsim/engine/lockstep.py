@@ -100,7 +100,8 @@ def _select(run: Run, active: Array, number: int) -> Cohort:
     rng = Draws(
         backend.keys(run.setting.seed, Stream.SELECT, replica=run.replicas[active], round=number), source=backend
     )
-    return cohort(run.policy.select(Roster(run.weights, number, len(active), rng), rng), run.population)
+    roster = Roster(run.weights, number, len(active), rng, lambda: run.cumulative)
+    return cohort(run.policy.select(roster, rng), run.population)
 
 
 def _columns(run: Run, opened: Array, who: Cohort, out: timeline.Outcome, down: int) -> dict[str, Array]:

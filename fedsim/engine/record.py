@@ -66,9 +66,7 @@ class Recorder:
         self.samples: list[Array] = []
         self.sample_rounds: list[int] = []
         self.lengths = np.zeros(len(replicas), np.int64)
-        self.rows: list[
-            tuple[Any, Array, dict[str, Array]]
-        ] = []  # round (one, or one each), positions, columns
+        self.rows: list[tuple[Any, Array, dict[str, Array]]] = []  # round (one, or one each), positions, columns
         self.metrics: list[dict[str, Any]] = []
         self.closed = np.zeros(len(replicas), np.int64)  # rounds closed so far
         self._open: dict[str, Array] = {}  # sums of the rounds that the next row will stand for
@@ -76,9 +74,7 @@ class Recorder:
         self._at = 0
         self._rows_saved = self._samples_saved = self._metrics_saved = 0
 
-    def round(
-        self, number: int, active: Array, columns: dict[str, Array], per_replica: dict[str, Array]
-    ) -> None:
+    def round(self, number: int, active: Array, columns: dict[str, Array], per_replica: dict[str, Array]) -> None:
         """One closed round, number from 1, of the replicas `active` (positions, not replica numbers)."""
         self.closed[active] = number
         if self.record.rounds_every == 1:
@@ -104,9 +100,7 @@ class Recorder:
         """Write the row that is being summed for these replicas, if any."""
         active = active[self._pending[active]]
         if len(active):
-            self.rows.append(
-                (self._at, active, {n: v[active] for n, v in self._open.items()} | (per_replica or {}))
-            )
+            self.rows.append((self._at, active, {n: v[active] for n, v in self._open.items()} | (per_replica or {})))
             for value in self._open.values():
                 value[active] = 0
             self._pending[active] = False
@@ -141,15 +135,11 @@ class Recorder:
         names = list(dict.fromkeys(name for _, _, columns in self.rows for name in columns))
         out: dict[str, Array] = {
             "replica": np.concatenate([self.replicas[a] for _, a, _ in self.rows] or [np.empty(0, np.int64)]),
-            "round": np.concatenate(
-                [np.broadcast_to(n, len(a)) for n, a, _ in self.rows] or [np.empty(0, np.int64)]
-            ),
+            "round": np.concatenate([np.broadcast_to(n, len(a)) for n, a, _ in self.rows] or [np.empty(0, np.int64)]),
         }
         for name in list(dict.fromkeys([*COLUMNS, *names])):
             parts = [c.get(name, np.full(len(a), np.nan)) for _, a, c in self.rows]
-            out[name] = (
-                np.concatenate(parts) if parts else np.empty(0, np.float64 if name.endswith("_s") else np.int64)
-            )
+            out[name] = np.concatenate(parts) if parts else np.empty(0, np.float64 if name.endswith("_s") else np.int64)
         return out
 
     # --- Checkpoints -----------------------------------------------------------------------------------
@@ -164,14 +154,10 @@ class Recorder:
             out["samples"] = np.stack(samples)
             out["sample_rounds"] = np.asarray(self.sample_rounds[-len(samples) :], np.int64)
         if rows:
-            out["rows.round"] = np.concatenate([np.broadcast_to(n, len(a)) for n, a, _ in rows]).astype(
-                np.int64
-            )
+            out["rows.round"] = np.concatenate([np.broadcast_to(n, len(a)) for n, a, _ in rows]).astype(np.int64)
             out["rows.active"] = np.concatenate([a for _, a, _ in rows])
             for name in dict.fromkeys(n for _, _, c in rows for n in c):
-                out[f"rows.column.{name}"] = np.concatenate(
-                    [c.get(name, np.full(len(a), np.nan)) for _, a, c in rows]
-                )
+                out[f"rows.column.{name}"] = np.concatenate([c.get(name, np.full(len(a), np.nan)) for _, a, c in rows])
         if metrics:
             for name in dict.fromkeys(n for row in metrics for n in row):
                 out[f"metrics.{name}"] = np.array([row.get(name, np.nan) for row in metrics])
@@ -195,9 +181,7 @@ class Recorder:
         for part in segments:
             self.samples += list(part.get("samples", ()))
             self.sample_rounds += part.get("sample_rounds", np.empty(0, np.int64)).tolist()
-            columns = {
-                n.removeprefix("rows.column."): v for n, v in part.items() if n.startswith("rows.column.")
-            }
+            columns = {n.removeprefix("rows.column."): v for n, v in part.items() if n.startswith("rows.column.")}
             if columns:
                 self.rows.append((part["rows.round"], part["rows.active"], columns))
             metrics = {n.removeprefix("metrics."): v for n, v in part.items() if n.startswith("metrics.")}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,9 @@ class Run:
         self.batched = bool(getattr(self.algorithm, "batched", False))
         self.first_state = self.algorithm.init(self.problem, scenario.start)
         self.skip = skip
-        self.state = {n: np.repeat(np.asarray(s)[None], 1 if skip else len(self.replicas), 0) for n, s in self.first_state.items()}
+        self.state = {
+            n: np.repeat(np.asarray(s)[None], 1 if skip else len(self.replicas), 0) for n, s in self.first_state.items()
+        }
         self.memory = self._memory()
         self.recorder = Recorder(scenario.record, self.replicas, self.problem.dim, setting.dtype)
         self.judge = Judge(scenario, self.recorder)
@@ -82,6 +85,11 @@ class Run:
         self._latest: dict[str, float] = {}
         self._patience = Patience(self.budget, len(self.replicas))
         check_skip(self)
+
+    @cached_property
+    def cumulative(self) -> Array:
+        """p_0, p_0 + p_1, ..., for policies that draw by weight."""
+        return np.cumsum(self.weights)
 
     # --- State and memory ---------------------------------------------------------------------
 
@@ -225,7 +233,9 @@ class Run:
             self.recorder.sample(number, active, theta)
         last = self.budget.rounds is not None and number >= self.budget.rounds
         due = number % self.scenario.evaluate_every == 0 or last
-        per_replica, overall = self.judge.after(active, theta) if due and self.judge.metrics and not self.skip else ({}, {})
+        per_replica, overall = (
+            self.judge.after(active, theta) if due and self.judge.metrics and not self.skip else ({}, {})
+        )
         self.recorder.round(number, active, columns, per_replica)
         if overall:
             self.recorder.metrics.append(self._progress_columns(number, active, columns) | overall)
@@ -292,7 +302,9 @@ class Run:
         if not self.scenario.record.events:
             return None
         replica, rows, counter = int(self.replicas[position]), self.trace, self.recorder.closed
-        return lambda time_s, client, event, bits: rows.append((replica, counter[position] + 1, time_s, client, event, bits))
+        return lambda time_s, client, event, bits: rows.append(
+            (replica, counter[position] + 1, time_s, client, event, bits)
+        )
 
     def sizes_state(self) -> dict[str, Array]:
         """The replies' sizes that the clock has seen, where they depend on the values: winding it forward needs them."""

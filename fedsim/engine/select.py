@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -47,8 +48,11 @@ class Cohort:
 class Roster:
     """What a batched policy may look at while it selects: the population, for `rows` replicas."""
 
-    def __init__(self, weights: Array, round: int, rows: int, rng: Draws) -> None:
+    def __init__(
+        self, weights: Array, round: int, rows: int, rng: Draws, cumulative: Callable[[], Array] | None = None
+    ) -> None:
         self.weights, self.clients, self.round, self.rows, self._rng = weights, len(weights), round, rows, rng
+        self._cumulative = cumulative or (lambda: np.cumsum(weights))
 
     def everybody(self) -> Array:
         return np.broadcast_to(np.arange(self.clients), (self.rows, self.clients))
@@ -59,9 +63,10 @@ class Roster:
     def sample_available(self, size: int) -> Array:
         return np.asarray(self._rng.choice(self.clients, min(size, self.clients)))
 
-    @cached_property
+    @property
     def cumulative(self) -> Array:
-        return np.cumsum(self.weights)
+        """p_0, p_0 + p_1, ...: as long as the population, so a run adds them up once."""
+        return self._cumulative()
 
 
 def cohort(answer: Array, clients: int) -> Cohort:

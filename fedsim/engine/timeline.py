@@ -149,4 +149,3 @@ def outcome(
             by_then = np.where(np.isinf(rate), np.where(cut > 0, sent, 0), np.floor(np.maximum(cut, 0) * rate * WHOLE))
         sent = np.where(late, np.minimum(sent, by_then).astype(np.int64), sent)
     return Outcome(closed, ends, arrived, dropped, late, sent, np.where(arrived, 0, sent))
-

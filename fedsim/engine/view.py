@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,14 +41,16 @@ class ReplicaView:
         try:
             answer = np.asarray(answer)
         except ValueError:  # rows of different lengths
-            raise InvalidInput(f"{type(policy).__name__}.select returned {answer!r:.60}; return a list of client numbers") from None
+            raise InvalidInput(
+                f"{type(policy).__name__}.select returned {answer!r:.60}; return a list of client numbers"
+            ) from None
         return np.asarray(answer[0] if self._lifted else answer)
 
     # --- For policies -------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def cumulative(self) -> Array:
-        return np.cumsum(self.weights)
+        return self._run.cumulative
 
     def everybody(self) -> Array:
         return self._lift(np.flatnonzero(self._on(np.arange(self.clients))))
@@ -98,7 +99,9 @@ class ReplicaView:
             return np.full(len(ids), np.inf)
         until = np.asarray(self._run.devices.available_until(ids, np.full(len(ids), now_s), self._presence(ids)))
         if until.shape != ids.shape or np.isnan(until).any():
-            raise InvalidInput(f"{type(self._run.devices).__name__}.available_until gave {until!r:.60}; give one time per client")
+            raise InvalidInput(
+                f"{type(self._run.devices).__name__}.available_until gave {until!r:.60}; give one time per client"
+            )
         return until
 
     def _on(self, ids: Array) -> Array:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-from fedsim.kernels.draws import fill_normals32, fill_normals64, fill_words_twice, normals32, normals64
+from fedsim.kernels.draws import normals32, normals64
+from fedsim.kernels.lanes import fill_normals32, fill_normals64, fill_words_twice
 from fedsim.kernels.elementary import jit, u32
 
 JOBS = 256  # lanes of a block

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.kernels.draws import below, philox
+from fedsim.kernels.draws import below
+from fedsim.kernels.lanes import philox
 from fedsim.kernels.elementary import inline, jit, u32
 
 Array = npt.NDArray[Any]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.kernels.draws import philox
+from fedsim.kernels.lanes import philox
 from fedsim.kernels.elementary import inline, jit, log64, u32, u64, unit64
 
 Array = npt.NDArray[Any]

@@ -17,7 +17,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from fedsim.kernels.bitstream import elias_lengths
-from fedsim.kernels.draws import philox
+from fedsim.kernels.lanes import philox
 from fedsim.kernels.elementary import as_float, as_int, f32, f64, i32, i64, inline, jit, u32, u64
 
 Array = npt.NDArray[Any]

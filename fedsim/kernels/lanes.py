@@ -1,0 +1,148 @@
+"""Philox and Box-Muller lane by lane: the loops that LLVM turns into vector instructions.
+
+A lane is one Philox block. Straight lines, no branches, arrays that do not overlap: that is all a vectoriser asks for.
+"""
+
+from __future__ import annotations
+
+from fedsim.kernels.elementary import direction32, direction64, inline, jit, radius32, radius64, u32, u64
+
+LOW = u64(0xFFFFFFFF)
+
+
+@inline
+def _mix(c0, c1, c2, c3, k0, k1):
+    """One round, in 64-bit lanes: the multiplier reads only the low half, so the high half may hold rubbish."""
+    left = u64(0xD2511F53) * (c0 & LOW)
+    right = u64(0xCD9E8D57) * (c2 & LOW)
+    return (right >> u64(32)) ^ c1 ^ k0, right, (left >> u64(32)) ^ c3 ^ k1, left
+
+
+@inline
+def philox(c0, c1, c2, c3, k0, k1):
+    """Philox4x32-10 of one block; written out, because LLVM vectorises straight lines."""
+    c0, c1, c2, c3, p, q = u64(c0), u64(c1), u64(c2), u64(c3), u64(k0), u64(k1)
+    a, b = u64(0x9E3779B9), u64(0xBB67AE85)
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    return u32(c0), u32(c1), u32(c2), u32(c3)
+
+
+@inline
+def philox_twice(c0, d0, c1, c2, c3, k0, k1):
+    """Blocks number c0 and d0 of one key together: they share its schedule and hide each other's latency."""
+    d0, d1, d2, d3 = u64(d0), u64(c1), u64(c2), u64(c3)
+    c0, c1, c2, c3, p, q = u64(c0), u64(c1), u64(c2), u64(c3), u64(k0), u64(k1)
+    a, b = u64(0x9E3779B9), u64(0xBB67AE85)
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    d0, d1, d2, d3 = _mix(d0, d1, d2, d3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    d0, d1, d2, d3 = _mix(d0, d1, d2, d3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    d0, d1, d2, d3 = _mix(d0, d1, d2, d3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    d0, d1, d2, d3 = _mix(d0, d1, d2, d3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    d0, d1, d2, d3 = _mix(d0, d1, d2, d3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    d0, d1, d2, d3 = _mix(d0, d1, d2, d3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    d0, d1, d2, d3 = _mix(d0, d1, d2, d3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    d0, d1, d2, d3 = _mix(d0, d1, d2, d3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    d0, d1, d2, d3 = _mix(d0, d1, d2, d3, p, q)
+    p, q = p + a, q + b
+    c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
+    d0, d1, d2, d3 = _mix(d0, d1, d2, d3, p, q)
+    return u32(c0), u32(c1), u32(c2), u32(c3), u32(d0), u32(d1), u32(d2), u32(d3)
+
+
+# --- Lanes: many blocks at once ------------------------------------------------------------------
+
+
+@jit
+def fill_words(block, step, k0, k1, k2, k3, w0, w1, w2, w3):
+    """Words of the blocks `block` under the keys k0..k3, lane by lane."""
+    for j in range(block.shape[0]):
+        a, b, c, d = philox(block[j], step, k2[j], k3[j], k0[j], k1[j])
+        w0[j], w1[j], w2[j], w3[j] = a, b, c, d
+
+
+@jit
+def fill_words_twice(first, second, k0, k1, k2, k3, w0, w1, w2, w3, v0, v1, v2, v3):
+    """Words of two blocks, the same for all lanes, under the keys k0..k3."""
+    for j in range(k0.shape[0]):
+        a, b, c, d, e, f, g, h = philox_twice(first, second, u32(0), k2[j], k3[j], k0[j], k1[j])
+        w0[j], w1[j], w2[j], w3[j] = a, b, c, d
+        v0[j], v1[j], v2[j], v3[j] = e, f, g, h
+
+
+@jit
+def _fill_radius32(a, r):
+    for j in range(a.shape[0]):
+        r[j] = radius32(a[j])
+
+
+@jit
+def _fill_pair32(b, r, x, y):
+    for j in range(b.shape[0]):
+        cosine, sine = direction32(b[j])
+        x[j], y[j] = r[j] * cosine, r[j] * sine
+
+
+@jit
+def _fill_radius64(a, b, r):
+    for j in range(a.shape[0]):
+        r[j] = radius64(a[j], b[j])
+
+
+@jit
+def _fill_pair64(c, d, r, x, y):
+    for j in range(c.shape[0]):
+        cosine, sine = direction64(c[j], d[j])
+        x[j], y[j] = r[j] * cosine, r[j] * sine
+
+
+# Radius and direction in loops of their own: short chains of operations, of which many are under way at once.
+
+
+@jit
+def fill_normals32(a, b, c, d, r, x, y, z, w):
+    """Four words to four normals, lane by lane; `r` is room for the radii (overlapping arrays would not vectorise)."""
+    _fill_radius32(a, r)
+    _fill_pair32(b[: len(a)], r, x, y)
+    _fill_radius32(c[: len(a)], r)
+    _fill_pair32(d[: len(a)], r, z, w)
+
+
+@jit
+def fill_normals64(a, b, c, d, r, x, y):
+    """Four words to two normals, lane by lane."""
+    _fill_radius64(a, b, r)
+    _fill_pair64(c[: len(a)], d, r, x, y)
