@@ -47,12 +47,13 @@ class Place:
                 raise InvalidInput(f"{out} already exists; choose another --out, remove it, or resume it")
             if (folder / "manifest.json").exists():
                 return cls(folder, keeper, True, whole=load(folder))
-            if not (folder / STARTED).exists():
+            if not (folder / STARTED).exists() and any(folder.iterdir()):
                 raise InvalidInput(f"{out} is no run's folder; choose another --out")
-            return cls(folder, keeper, True, keeper.find())
+            if (folder / STARTED).exists():
+                return cls(folder, keeper, True, keeper.find())
         check_writable(folder)
         if kept:
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)
             write_atomic(folder / STARTED, to_json({"source": source or {}, "checkpoint_every": every}))
         return cls(folder, keeper, kept)
 

@@ -114,6 +114,7 @@ def test_another_scenario_is_refused(tmp_path):
 
 def test_a_folder_that_exists_is_refused_and_a_foreign_one_too(tmp_path):
     (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "letter.txt").write_text("not a run")
     with pytest.raises(InvalidInput, match="already exists"):
         fs.run(scenario(), out=tmp_path / "taken")
     with pytest.raises(InvalidInput, match="no run's folder"):

@@ -16,15 +16,11 @@ from moments import z_scores
 
 import fedsim as fs
 from fedsim import rng
-from fedsim.algorithms.qlsd import QLSD
-from fedsim.algorithms.qlsd_fused import batch_rows
-from fedsim.algorithms.qlsd_plus_plus import QLSDPlusPlus
-from fedsim.algorithms.qlsd_star import QLSDStar
+from fedsim.algorithms import QLSD, QLSDPlusPlus, QLSDStar
 from fedsim.codecs import QSGD, Elias, Identity
 from fedsim.errors import InvalidInput
 from fedsim.kernels import cpu, qlsd, qlsd_logistic, qlsd_reference
 from fedsim.rng import Stream
-from fedsim.runtime.jobs import rows_per_batch
 
 REPLICAS, GAMMA, PRIOR = 4000, 4e-3, 5.0
 SIZES = (4, 6, 8, 12, 15, 20, 35)
@@ -94,9 +90,7 @@ def weights_of(mask, weighting, probability):
     return mask * (len(mask) / max(mask.sum(), 1))
 
 
-def law(
-    rounds, probability=1.0, weighting="count", rate=0.0, error=None, star=False, empty="noise", prior=PRIOR
-):
+def law(rounds, probability=1.0, weighting="count", rate=0.0, error=None, star=False, empty="noise", prior=PRIOR):
     """[(mean, covariance) of theta after iteration 1, 2, ...] from affine maps of z = (theta, e_1, ..., e_b).
 
     `error` (b, d, d) are the covariances of the clients' minibatch gradients, which do not depend on theta.
@@ -106,9 +100,7 @@ def law(
     n = (b + 1) * d
     hessian = problem.sizes[:, None, None] * problem.precision
     bounds = zip(problem.offsets, problem.offsets[1:], strict=False)
-    linear = np.array(
-        [p @ problem.x[i:j].sum(axis=0) for p, (i, j) in zip(problem.precision, bounds, strict=True)]
-    )
+    linear = np.array([p @ problem.x[i:j].sum(axis=0) for p, (i, j) in zip(problem.precision, bounds, strict=True)])
     pull = np.zeros(d)  # of the prior
     if star:
         optimum = np.linalg.solve(hessian.sum(axis=0) + prior * np.eye(d), linear.sum(axis=0))
@@ -183,9 +175,7 @@ def test_iterates_have_the_exact_moments_under_bernoulli_participation(name, cas
 def test_empty_active_sets_are_frequent_and_have_the_exact_moments_either_way():
     for name, empty in product(FAMILY, ("noise", "hold")):
         memory = {"memory_rate": 0.4} if name == "QLSDPlusPlus" else {}
-        result = run(
-            FAMILY[name](empty=empty, **memory), participation=fs.participation.bernoulli(0.08), rounds=6
-        )
+        result = run(FAMILY[name](empty=empty, **memory), participation=fs.participation.bernoulli(0.08), rounds=6)
         assert (result.rounds.arrived == 0).mean() > 0.5
         exact = law(6, 0.08, rate=memory.get("memory_rate", 0.0), star=name == "QLSDStar", empty=empty)
         check(result.samples, exact, (1, 2, 6))
@@ -245,9 +235,7 @@ def test_wrong_recursions_are_noticed():
 
 def gradients_at(theta):
     problem = clients()
-    own = [
-        problem.gradient(theta, c) - problem.share * problem.sizes[c] * theta for c in range(problem.clients)
-    ]
+    own = [problem.gradient(theta, c) - problem.share * problem.sizes[c] * theta for c in range(problem.clients)]
     return np.array(own)
 
 
@@ -317,9 +305,7 @@ def test_the_toy_problem_has_the_reference_stationary_variance(name):
     problem, rows = toy()
     mean, covariance = problem.exact()
     algorithm = kind(4.9e-4, batch_size=rows, codec=codec)
-    samples = run(
-        algorithm, problem, 220, 30, start=mean, record=fs.Record(warmup=20, rounds_every=220)
-    ).samples
+    samples = run(algorithm, problem, 220, 30, start=mean, record=fs.Record(warmup=20, rounds_every=220)).samples
     found = ((samples - mean) ** 2).mean() / covariance[0, 0]
     assert abs(found / ratio - 1) < tolerance, found
 
@@ -501,12 +487,6 @@ def test_what_cannot_be_sent_is_refused_with_the_client_and_a_step_size_to_try()
     for codec in (QSGD(4), Elias(4), Identity()):
         with pytest.raises(fs.errors.NonFinite, match=r"client \d+ .* round \d+ .*step_size"):
             run(QLSD(50.0, codec=codec), rounds=400, replicas=2)
-
-
-@pytest.mark.parametrize("batch_size", [1, 5, 100, 5.0, 0.1, 0.5, (4, 1, 2, 30, 5, 6, 7)])
-def test_batches_have_the_sizes_that_the_runtime_gives_them(batch_size):
-    sizes = np.array(SIZES)
-    assert np.array_equal(batch_rows(batch_size, sizes), rows_per_batch(batch_size, sizes, np.arange(7)))
 
 
 # --- Bad arguments --------------------------------------------------------------------------------------------

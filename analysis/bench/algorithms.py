@@ -21,9 +21,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import fedsim as fs
-from fedsim.algorithms.qlsd import QLSD
-from fedsim.algorithms.qlsd_plus_plus import QLSDPlusPlus
-from fedsim.algorithms.qlsd_star import QLSDStar
+from fedsim.algorithms import QLSD, QLSDPlusPlus, QLSDStar
 from fedsim.codecs import QSGD, Identity
 
 CLIENTS, DIM, LEVELS, REPLICAS, STEP = 20, 50, 16, 30, 1e-4

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.algorithms.arguments import rows_per_batch
 from fedsim.codecs import QSGD, Elias, Identity
 from fedsim.problems import GaussianMean, LogisticRegression
 
@@ -29,7 +30,8 @@ def compiled(algorithm: Any, problem: Any, backend: Any) -> Callable[..., tuple[
     kernel: Any = qlsd.gaussian_messages if type(problem) is GaussianMean else qlsd_logistic.logistic_messages
     parts = (getattr(codec, name, None) for name in ("dtype", "levels", "code", "form"))
     wire = qlsd.wire_form(problem.dim, *parts)
-    rows = None if batch_size is None else batch_rows(batch_size, problem.sizes)
+    everybody = np.arange(problem.clients)
+    rows = None if batch_size is None else rows_per_batch(batch_size, problem.sizes, everybody)
     tables: dict[Any, tuple[Array, ...]] = {}
 
     def send(
@@ -68,10 +70,3 @@ def _tables(problem: Any, dtype: Any) -> tuple[Array, ...]:
     if np.array_equal(precision, diagonal[:, :, None] * np.eye(problem.dim)):
         precision = diagonal
     return problem.x, problem.offsets, sums.astype(dtype), np.ascontiguousarray(precision, dtype)
-
-
-def batch_rows(batch_size: Any, sizes: Array) -> Array:
-    """Rows of a minibatch: a count, a fraction (rounded down, at least 1) or one per client; at most n_c."""
-    if np.ndim(batch_size) == 0 and batch_size < 1:
-        return np.asarray(np.maximum(1, np.floor(batch_size * sizes)), np.int64)
-    return np.asarray(np.minimum(np.broadcast_to(np.asarray(batch_size, np.int64), sizes.shape), sizes))

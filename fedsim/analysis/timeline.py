@@ -1,32 +1,173 @@
-"""Where virtual time went, read from a recorded timeline."""
+"""What a recorded timeline shows: where virtual time went, visit by visit, as numbers, a trace file or a picture.
+
+All of it needs a run that kept its events, `record=fs.Record(events=True)`.
+"""
 
 from __future__ import annotations
 
-from fedsim.results import Result
+import json
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedsim.analysis import figures
+from fedsim.errors import InvalidInput, NotRecorded
+from fedsim.results import Result, write_atomic
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+SERVER = -1  # the client number of what the server does
+STEPS = ("download", "compute", "upload")
+ENDS = ("upload", "drop", "late")
+_COLOURS = dict(zip(STEPS, figures.COLOURS[:3], strict=True))
 
 
 def shares(result: Result) -> dict[str, float] | None:
     """Of the time that clients whose reply was folded spent in their rounds: transfer, compute and wait.
 
-    Waiting is from a reply's arrival to the close. None unless the run kept its timeline
-    (`record=fs.Record(events=True)`) and some of it took time. For synchronous rounds.
+    Waiting is from a reply's arrival to the close. None unless the run kept its timeline and some of it took time.
+    For synchronous rounds.
     """
     if result.events is None:
         return None
-    visit = ["replica", "round", "client"]
-    steps = result.events[result.events["event"].isin(["download", "compute", "upload"])]
-    times = steps.pivot_table(index=visit, columns="event", values="time_s", aggfunc="last").reset_index()
-    if not {"download", "compute", "upload"} <= set(times.columns):
-        return None
-    times = times.dropna().merge(
-        result.rounds[["replica", "round", "opened_s", "closed_s"]], on=["replica", "round"]
+    arrived = visits(result)
+    arrived = arrived[arrived["outcome"] == "upload"].merge(
+        result.rounds[["replica", "round", "closed_s"]], on=["replica", "round"]
     )
-    total = float((times["closed_s"] - times["opened_s"]).sum())
+    total = float((arrived["closed_s"] - arrived["select"]).sum())
     if total <= 0:
         return None
     spans = {
-        "wait": times["closed_s"] - times["upload"],
-        "compute": times["compute"] - times["download"],
-        "transfer": (times["download"] - times["opened_s"]) + (times["upload"] - times["compute"]),
+        "wait": arrived["closed_s"] - arrived["end_s"],
+        "compute": arrived["compute"] - arrived["download"],
+        "transfer": (arrived["download"] - arrived["select"]) + (arrived["end_s"] - arrived["compute"]),
     }
     return {name: float(span.sum()) / total for name, span in spans.items()}
+
+
+def visits(result: Result) -> pd.DataFrame:
+    """One row per visit, in the order of their beginnings.
+
+    `replica, client, round` (in which it began), the instants `select, download, compute` (NaN where it did not get
+    that far), `end_s` and its `outcome`: upload (it arrived), drop, late, or "" where the run ended first; `bits` sent.
+    """
+    import pandas as pd
+
+    events = _events(result)
+    events = events[events["client"] != SERVER]
+    own = events.sort_values(["replica", "client"], kind="stable", ignore_index=True)  # rows of a client stay in order
+    own["visit"] = (own["event"] == "select").cumsum()
+    when = own.pivot_table(index="visit", columns="event", values="time_s", aggfunc="first")
+    when = when.reindex(columns=["select", "download", "compute", *ENDS])
+    first = own.drop_duplicates("visit").set_index("visit")[["replica", "client", "round"]]
+    ends = own[own["event"].isin(ENDS)].set_index("visit")
+    frame = pd.concat([first, when[["select", "download", "compute"]]], axis=1)
+    frame["end_s"], frame["outcome"], frame["bits"] = ends["time_s"], ends["event"], ends["bits"]
+    frame["outcome"], frame["bits"] = frame["outcome"].fillna(""), frame["bits"].fillna(0).astype(np.int64)
+    return frame.sort_values(["replica", "select", "client"], kind="stable", ignore_index=True)
+
+
+def to_chrome(result: Result, path: str | Path) -> Path:
+    """Write the timeline as Chrome trace JSON, for chrome://tracing or ui.perfetto.dev: a process per replica,
+    a thread per client, times in virtual microseconds."""
+    events: list[dict[str, Any]] = []
+    for replica in result.replicas:
+        events.append({"name": "process_name", "ph": "M", "pid": replica, "args": {"name": f"replica {replica}"}})
+        events.append(_thread(replica, SERVER, "server"))
+    frame = visits(result)
+    for replica, client in sorted(set(zip(frame["replica"], frame["client"], strict=True))):
+        events.append(_thread(replica, client, f"client {client}"))
+    for row in result.rounds.itertuples():
+        where = {"pid": int(row.replica), "tid": _tid(SERVER), "cat": "round"}
+        counts = {n: int(getattr(row, n)) for n in ("selected", "arrived", "dropped", "late", "uplink_bits")}
+        events.append(_span(f"round {row.round}", row.opened_s, row.closed_s, where, counts))
+    for row in frame.itertuples():
+        where = {"pid": int(row.replica), "tid": _tid(row.client), "cat": "visit"}
+        for name, begin, end in _spans(row):
+            events.append(_span(name, begin, end, where, {"round": int(row.round)}))
+        if row.outcome in ("drop", "late"):
+            args = {"round": int(row.round), "wasted_bits": int(row.bits)}
+            events.append({"name": row.outcome, "ph": "i", "s": "t", "ts": 1e6 * row.end_s, "args": args, **where})
+    text = json.dumps({"displayTimeUnit": "ms", "traceEvents": events})
+    write_atomic(Path(path), text.encode())
+    return Path(path)
+
+
+def swimlanes(result: Result, path: str | Path, replica: int = 0, rounds: int = 6) -> Path:
+    """Save a picture (PNG) of the first rounds of one replica: a lane per client, a bar per step of its visits."""
+    if replica not in result.replicas:
+        raise InvalidInput(f"swimlanes(replica={replica}): the run has the replicas {list(result.replicas)[:5]}")
+    frame = visits(result)
+    closes = result.rounds.loc[result.rounds["replica"] == replica, "closed_s"].head(rounds).to_numpy()
+    until = float(closes.max(initial=0.0))
+    frame = frame[(frame["replica"] == replica) & (frame["select"] <= until)]
+    lanes = sorted(frame["client"].unique())
+    figure = figures.blank(11, min(1.6 + 0.3 * len(lanes), 20))
+    draw_lanes(figure.subplots(), frame, lanes, closes)
+    image = BytesIO()
+    figure.savefig(image, format="png", dpi=150)
+    write_atomic(Path(path), image.getvalue())
+    return Path(path)
+
+
+def draw_lanes(axes: Axes, frame: pd.DataFrame, lanes: list[int], closes: Any) -> None:
+    """Visits as bars, one lane per client, and a line at every close."""
+    lane = {client: i for i, client in enumerate(lanes)}
+    until = float(np.max(closes, initial=0.0))
+    for name in STEPS:
+        rows = [(row, *s) for row in frame.itertuples() for s in _spans(row) if s[0] == name]
+        ends = np.array([min(end, until) for *_, end in rows])
+        begins = np.array([begin for *_, begin, _ in rows])
+        fates = np.array([lane[row.client] for row, *_ in rows], float)
+        axes.barh(fates, ends - begins, 0.62, begins, color=_COLOURS[name], label=name, zorder=2)
+    for outcome, mark, text in (("drop", "x", "dropped out"), ("late", "|", "called off, late")):
+        lost = frame[(frame["outcome"] == outcome) & (frame["end_s"] <= until)]
+        if len(lost):
+            places = [lane[c] for c in lost["client"]]
+            axes.scatter(lost["end_s"], places, marker=mark, s=46, color=figures.INK, lw=1.6, label=text, zorder=4)
+    for i, close in enumerate(closes, start=1):
+        axes.axvline(close, color=figures.FAINT, lw=1, zorder=3)
+        axes.annotate(f"{i}", (close, 1.0), xycoords=("data", "axes fraction"), xytext=(0, 3),
+                      textcoords="offset points", ha="center", fontsize=8.5, color=figures.FAINT)  # fmt: skip
+    figures.plain(axes)
+    axes.grid(False, axis="y")
+    axes.set_yticks(range(len(lanes)), [f"client {c}" for c in lanes])
+    axes.set_ylim(len(lanes) - 0.5, -0.5)
+    axes.set_xlim(0.0, until * 1.01 or 1.0)
+    axes.set_xlabel("virtual seconds; a line where the server closed a round")
+    axes.legend(ncols=5, frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.04), fontsize=9)
+
+
+def _spans(row: Any) -> list[tuple[str, float, float]]:
+    """The steps of a visit as (name, begin, end); a step that was cut short ends with the visit."""
+    instants = [row.select, row.download, row.compute, row.end_s if row.outcome == "upload" else np.nan]
+    spans = []
+    for name, begin, end in zip(STEPS, instants, instants[1:], strict=False):
+        if np.isnan(begin):
+            break
+        end = row.end_s if np.isnan(end) else end
+        if end > begin:  # neither in flight when the run ended nor over at once
+            spans.append((name, float(begin), float(end)))
+    return spans
+
+
+def _events(result: Result) -> pd.DataFrame:
+    if result.events is None:
+        raise NotRecorded("this run kept no timeline; run it again with record=fs.Record(events=True)")
+    return result.events
+
+
+def _span(name: str, begin_s: float, end_s: float, where: dict[str, Any], args: dict[str, int]) -> dict[str, Any]:
+    return {"name": name, "ph": "X", "ts": 1e6 * begin_s, "dur": 1e6 * (end_s - begin_s), "args": args, **where}
+
+
+def _thread(replica: int, client: int, name: str) -> dict[str, Any]:
+    return {"name": "thread_name", "ph": "M", "pid": int(replica), "tid": _tid(client), "args": {"name": name}}
+
+
+def _tid(client: int) -> int:
+    return int(client) + 1  # the server's lane comes first

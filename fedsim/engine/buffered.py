@@ -8,6 +8,7 @@ model, s times the value for anything else, with s the policy's discount of the 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -113,15 +114,15 @@ class Workshop:
             self._unanswered += 1
             if self._unanswered > PATIENCE + 100 * self.run.population:
                 raise InvalidInput(
-                    f"participation.buffered({self.policy.replies}): {self._unanswered:,} visits in a row dropped out, so no "
-                    "round would ever close; lower the devices' dropout"
+                    f"participation.buffered({self.policy.replies}): {self._unanswered:,} visits in a row dropped out, "
+                    "so no round would ever close; lower the devices' dropout"
                 )
         full = len(self.arrived) >= self.policy.replies
         if full and self.trace is not None:
             self.trace(self.clock.now, -1, "aggregate", 0)
         if full or (visit.arrived and self.run.memory):
-            # It starts from the version that this reply completes; and a client with memory waits for its own fold, because
-            # what it remembers, and what the server has added up from it, would otherwise part ways.
+            # It starts from the version that this reply completes; and a client with memory waits for its own fold,
+            # because what it remembers, and what the server has added up from it, would otherwise part ways.
             self._to_restart.append(visit.client)
         else:
             self._replace(visit.client)
@@ -217,7 +218,7 @@ async def buffered(run: Run) -> None:
         run.stop([i for i in ended if shops[i].clock.now <= shops[i].limit_s], "no clients")
         active = await _fold(run, shops, active[full], number)
         number += 1
-        run.keeper.after(run, number, active, lambda: _in_flight(shops, active))
+        run.keeper.after(run, number, active, partial(_in_flight, shops, active))
 
 
 def _in_flight(shops: list[Workshop], active: Array) -> dict[str, Array]:

@@ -18,7 +18,7 @@ LAST = 1 << 60  # comes after everything else that happens at the same instant
 
 
 class Moment:
-    """An event that knows its visit. SimPy asks no more of an event that was never in doubt, and it is cheap to make."""
+    """An event that knows its visit; SimPy asks no more of one that cannot fail, and it is cheap to make."""
 
     __slots__ = ("callbacks", "visit")
     _ok = True
@@ -27,11 +27,11 @@ class Moment:
         self.callbacks, self.visit = (callback,), visit
 
 
-class Clock(simpy.Environment):
+class Clock(simpy.Environment):  # type: ignore[misc]
     """A SimPy environment whose events are named by the instant itself.
 
-    `timeout(t - now)` would land on now + (t - now), which need not be t. Two ways of computing one timeline can agree to
-    the last bit only if an event happens at the very number that was computed.
+    `timeout(t - now)` would land on now + (t - now), which need not be t. Two ways of computing one timeline can agree
+    to the last bit only if an event happens at the very number that was computed.
     """
 
     def at(self, time_s: float, callback: Callable[[Any], None], priority: int = 0, visit: Any = None) -> None:
@@ -78,7 +78,7 @@ class PrivateLinks:
         elapsed = max(self.clock.now - visit.sending_s, 0.0)
         if math.isinf(bandwidth):
             return bits if elapsed > 0 else 0
-        return min(bits, math.floor(elapsed * (bandwidth / stretch) * WHOLE))
+        return min(bits, int(elapsed * (bandwidth / stretch) * WHOLE))
 
 
 class SharedLinks:
@@ -127,7 +127,7 @@ class SharedLinks:
         sent = self._flows.cancel(self.clock.now, visit.flow)
         visit.flow = None
         self._settle()
-        return min(bits, math.floor(sent / visit.stretch * WHOLE))
+        return min(bits, int(sent / visit.stretch * WHOLE))
 
     def _settle(self) -> None:
         """Plan the next finish once per instant, after everything that starts or stops in it."""

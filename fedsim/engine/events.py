@@ -17,8 +17,7 @@ from simpy.core import EmptySchedule
 from fedsim.engine.clock import LAST, Clock, links
 from fedsim.engine.run import Run
 from fedsim.engine.select import Cohort, cohort
-from fedsim.engine.timeline import always_on
-from fedsim.engine.timeline import NOT
+from fedsim.engine.timeline import NOT, always_on
 from fedsim.engine.view import ReplicaView
 from fedsim.engine.visits import Journeys, Visit
 from fedsim.errors import InvalidInput
@@ -99,8 +98,8 @@ class Replica:
         except EmptySchedule:
             who = ", ".join(map(str, sorted(self.view.in_flight)[:3]))
             raise InvalidInput(
-                f"round {self.view.round + 1} never closes: clients such as {who} are still under way and nothing more will "
-                "happen; raise the bandwidths, or close with a deadline"
+                f"round {self.view.round + 1} never closes: clients such as {who} are still under way and nothing more "
+                "will happen; raise the bandwidths, or close with a deadline"
             ) from None
 
     def _heard(self, visit: Visit) -> None:
@@ -139,16 +138,17 @@ class Replica:
             )
 
     def _checked(self, at: Any) -> float:
+        """The instant that a policy names, in floating point."""
         try:
-            at = float(at)
+            instant = float(at)
         except (TypeError, ValueError):
-            at = math.nan
-        if math.isnan(at):
+            instant = math.nan
+        if math.isnan(instant):
             raise InvalidInput(
-                f"{type(self.run.policy).__name__}.close returned no time in round {self.view.round + 1}; return seconds on the "
-                "virtual clock, or inf to keep waiting"
+                f"{type(self.run.policy).__name__}.close returned no time in round {self.view.round + 1}; return "
+                "seconds on the virtual clock, or inf to keep waiting"
             )
-        return at
+        return instant
 
     def _close(self) -> None:
         self.open = False

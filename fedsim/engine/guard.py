@@ -16,23 +16,26 @@ EMPTY_ROUNDS = 4_000  # as many where nobody was even asked, which a policy's co
 TOO_MANY = 1e9  # rounds to spend the budget
 
 
+def check_data(problem: Any, skip: bool) -> None:
+    """Refuse to compute with a problem that is only as long as its messages."""
+    if not skip and getattr(problem, "timing_only", False):
+        raise InvalidInput(f'problems.{type(problem).__name__} has no data to compute with; run it with compute="skip"')
+
+
 def check_skip(run: Any) -> None:
-    """Refuse a timing-only run of what has no timeline without its values, and a computed run of what has none."""
+    """Refuse a timing-only run of what has no timeline without its values."""
     if not run.skip:
-        if getattr(run.problem, "timing_only", False):
-            raise InvalidInput(
-                f'problems.{type(run.problem).__name__} has no data to compute with; run it with compute="skip"'
-            )
         return
     if run.budget.target is not None:
         raise InvalidInput(
-            f'compute="skip" evaluates no metrics, so Budget(target on {run.budget.target.metric!r}) would never be reached; give '
-            "rounds=, bits or seconds="
+            f'compute="skip" evaluates no metrics, so Budget(target on {run.budget.target.metric!r}) would never be '
+            "reached; give rounds=, bits or seconds="
         )
     if any(run.reply_shape(round).bits is None for round in (0, 1)):
         raise InvalidInput(
-            f'compute="skip" cannot time {type(run.algorithm).__name__} with codec={getattr(run.algorithm, "codec", None)}: how long '
-            "its replies are depends on their values; take a codec of fixed length such as fs.codecs.QSGD(levels), or compute"
+            f'compute="skip" cannot time {type(run.algorithm).__name__} with {getattr(run.algorithm, "codec", None)}: '
+            "how long its replies are depends on their values; take a codec of fixed length such as "
+            "fs.codecs.QSGD(levels), or compute"
         )
 
 
@@ -49,8 +52,8 @@ class Patience:
         """Round `number` of these replicas is about to count."""
         if not np.isfinite(columns["closed_s"]).all():
             raise InvalidInput(
-                f"round {number} never closes: some client takes infinitely long; shorten its latency or its compute time, close "
-                "with a deadline, or give the Budget seconds="
+                f"round {number} never closes: some client takes infinitely long; shorten its latency or its compute "
+                "time, close with a deadline, or give the Budget seconds="
             )
         if not self._endless:
             return
@@ -61,6 +64,6 @@ class Patience:
         self._idle[active] = np.where(moved, 0.0, self._idle[active] + share)
         if self._idle[active].max() >= 1.0:
             raise InvalidInput(
-                f"the last {IDLE_ROUNDS:,} rounds or more spent next to nothing of what the budget limits, so the run might never "
-                "end; add rounds= to the Budget"
+                f"the last {IDLE_ROUNDS:,} rounds or more spent next to nothing of what the budget limits, so the run "
+                "might never end; add rounds= to the Budget"
             )

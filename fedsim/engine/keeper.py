@@ -1,7 +1,8 @@
 """When to checkpoint, what goes into it, and how a run takes up from one.
 
-The clock is not saved. It is a pure function of the seed, so a resumed run winds it forward, without computing anything,
-and holds the same flows and the same visits in flight as the run that was interrupted. Only what was *learnt* is stored.
+The clock is not saved. It is a pure function of the seed, so a resumed run winds it forward, without computing
+anything, and holds the same flows and the same visits in flight as the run that was interrupted. Only what was
+*learnt* is stored.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class Keeper:
 def _state(run: Run, active: Array, own: Arrays) -> Arrays:
     out = {"active": active, "stopped_by": np.asarray(run.stopped_by, np.str_)}
     groups: dict[str, Arrays] = {
-        "state": run.state, "memory": run.memory, "spent": run.spent, "totals": run.totals, "recorder": run.recorder.state(),
+        "state": run.state, "memory": run.memory, "spent": run.spent, "totals": run.totals,
+        "recorder": run.recorder.state(),
         "judge": run.judge.state(), "own": own, "sizes": run.sizes_state(),
     }  # fmt: skip
     for group, arrays in groups.items():

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.algorithms.arguments import rows_per_batch
-from fedsim.engine.guard import Patience, check_skip
+from fedsim.engine.guard import Patience, check_data, check_skip
 from fedsim.engine.judge import Judge
 from fedsim.engine.record import Recorder
 from fedsim.engine.replies import Replies
@@ -55,6 +55,7 @@ class Run:
     def __init__(
         self, scenario: Any, setting: Setting, session: Any, observers: Iterable[Observer] = (), skip: bool = False
     ) -> None:  # fmt: skip
+        check_data(scenario.problem, skip)
         self.scenario, self.setting, self.session = scenario, setting, session
         self.problem, self.algorithm, self.policy = scenario.problem, scenario.algorithm, scenario.participation
         self.network, self.devices, self.budget = scenario.network, scenario.devices, scenario.budget
@@ -151,8 +152,8 @@ class Run:
         reply: Reply = await self.session.submit(batch, float(self.algorithm.work(None)))
         if shape.bits is not None and (reply.bits != shape.bits).any():
             raise InvalidInput(
-                f"{type(self.algorithm).__name__}: a reply of {reply.bits.max()} bits in round {batch.round + 1}, where the "
-                f"clock had reckoned with {shape.bits}; a reply's size must not depend on data, client or round"
+                f"{type(self.algorithm).__name__}: a reply of {reply.bits.max()} bits in round {batch.round + 1}, "
+                f"where the clock had reckoned with {shape.bits}; its size must not depend on data, client or round"
             )
         return reply
 
@@ -307,7 +308,7 @@ class Run:
         )
 
     def sizes_state(self) -> dict[str, Array]:
-        """The replies' sizes that the clock has seen, where they depend on the values: winding it forward needs them."""
+        """The replies' sizes that the clock has seen, where they depend on values: winding it forward needs them."""
         if not self.sizes:
             return {}
         return {"keys": np.array(list(self.sizes), np.int64), "bits": np.array(list(self.sizes.values()), np.int64)}

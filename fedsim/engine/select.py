@@ -74,8 +74,8 @@ def cohort(answer: Array, clients: int) -> Cohort:
     answer = np.asarray(answer)
     if answer.ndim != 2 or (answer.size and answer.dtype.kind not in "biu"):
         raise InvalidInput(
-            f"select returned an array of {answer.dtype} with shape {answer.shape[1:]}; return a list of client numbers, or a "
-            "mask with one truth value per client"
+            f"select returned an array of {answer.dtype} with shape {answer.shape[1:]}; return a list of client "
+            "numbers, or a mask with one truth value per client"
         )
     replicas = len(answer)
     if answer.dtype == bool:

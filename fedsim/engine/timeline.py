@@ -48,7 +48,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Fates:
-    """What is drawn at a visit's outset: how long it will compute, whether and where it will drop out, its place in ties."""
+    """What is drawn at a visit's outset: how long it will compute, whether it will drop out, its place in ties."""
 
     compute_s: Array  # (m,)
     phase: Array  # (m,) NOT, BEFORE, COMPUTE or UPLOAD
@@ -80,8 +80,8 @@ def _check(devices: Any, method: str, value: Array, client: Array, right: Array)
     """Somebody's own devices may answer anything; the clock must not."""
     if np.shape(value) != client.shape or not right.all():
         raise InvalidInput(
-            f"{type(devices).__name__}.{method} gave {value!r:.60} for {len(client)} visits; give one number per visit, seconds of at "
-            "least 0, phases from 0 to 3, fractions from 0 to 1"
+            f"{type(devices).__name__}.{method} gave {value!r:.60} for {len(client)} visits; give one number per "
+            "visit, seconds of at least 0, phases from 0 to 3, fractions from 0 to 1"
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.errors import ClientFailed, FedsimError
 from fedsim.runtime.jobs import Encoded
 
 Array = npt.NDArray[Any]
@@ -57,7 +58,15 @@ def reply_shape(algorithm: Any, problem: Any, state: dict[str, Array], dtype: np
     rows = algorithm.memory(problem) if hasattr(algorithm, "memory") else {}
     memory = {n: np.asarray(m, dtype) for n, m in rows.items()}
     message = {n: np.zeros_like(m) for n, m in algorithm.broadcast(state).items()}
-    values, _ = algorithm.client(DryJob(problem.dim, dtype, round), message, memory)
+    try:
+        values, _ = algorithm.client(DryJob(problem.dim, dtype, round), message, memory)
+    except FedsimError:
+        raise
+    except Exception as error:
+        raise ClientFailed(
+            f"{type(algorithm).__name__}.client raised {type(error).__name__}: {error} (while its reply was measured on a "
+            f"job without data, round {round + 1})"
+        ) from error
     bits: int | None = 0
     empty = {}
     for name, v in values.items():

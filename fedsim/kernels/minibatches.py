@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.kernels.draws import below
-from fedsim.kernels.lanes import philox
 from fedsim.kernels.elementary import inline, jit, u32
+from fedsim.kernels.lanes import philox
 
 Array = npt.NDArray[Any]
 LANES = 64  # jobs of a group,

@@ -24,8 +24,8 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from fedsim.kernels.bitstream import elias_lengths
-from fedsim.kernels.lanes import philox_twice
 from fedsim.kernels.elementary import as_float, as_int, f32, f64, i32, i64, inline, jit, u32, u64
+from fedsim.kernels.lanes import philox
 from fedsim.kernels.minibatches import SPAN, by_client, choose_group, group, scratch
 from fedsim.kernels.quantise import ABOVE, DOWN, FIXED, FORMS, LARGEST, SIGN, elias_row, wire_norm
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ def complete(result: Result, path: str | Path) -> Path:
     path = Path(path).absolute()
     if not path.is_dir():
         raise InvalidInput(f"{path} has vanished; the result has nowhere to go")
+    shutil.rmtree(path / ".whole", ignore_errors=True)  # of a run that was killed while it did this
     with new_folder(path / ".whole") as folder:
         _write(result, folder)
     for file in sorted((path / ".whole").iterdir(), key=lambda f: f.name == "manifest.json"):
