@@ -29,9 +29,20 @@ _HOME = {
     "sweep": "fedsim.batch",
 }
 _MODULES = (
-    "algorithms", "codecs", "devices", "errors", "metrics", "network", "participation", "privacy", "problems", "rng", "schedules", "testing",
+    "algorithms",
+    "codecs",
+    "devices",
+    "errors",
+    "metrics",
+    "network",
+    "participation",
+    "privacy",
+    "problems",
+    "rng",
+    "schedules",
+    "testing",
     "topologies",
-)  # fmt: skip
+)
 
 __all__ = sorted([*_HOME, *_MODULES])
 

@@ -54,8 +54,7 @@ class Budget:
                 positive(f"Budget({name}={{}})", getattr(self, name))
         if self.target is not None and not isinstance(self.target, Target):
             raise InvalidInput(
-                f"Budget(target={self.target!r}): write fs.Target('w2', below=1e-3) "
-                "or fs.Target('accuracy', above=.83)"
+                f"Budget(target={self.target!r}): write fs.Target('w2', below=1e-3) or fs.Target('accuracy', above=.83)"
             )
 
     def crossed(self, spent: dict[str, Any]) -> list[tuple[str, Any]]:

@@ -70,9 +70,7 @@ class Tables:
     def __init__(self, capacities_bps: npt.ArrayLike) -> None:
         capacity = np.array(capacities_bps, np.float64, ndmin=1)
         for link in np.flatnonzero(~(capacity > 0)).tolist():
-            raise InvalidInput(
-                f"link {link} has capacity {capacity[link]} bit/s: give a positive number or inf"
-            )
+            raise InvalidInput(f"link {link} has capacity {capacity[link]} bit/s: give a positive number or inf")
         self.links = np.zeros(len(capacity), LINK)
         self.links["capacity"], self.links["scale"] = capacity, _scale(capacity)
         self.bundles = np.zeros(8, BUNDLE)

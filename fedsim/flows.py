@@ -137,9 +137,7 @@ class Flows:
         if flow in self._instant:
             return math.inf
         if flow not in self._flows:
-            raise InvalidInput(
-                f"flow {flow} is not under way: ask about a flow that was started and is not over"
-            )
+            raise InvalidInput(f"flow {flow} is not under way: ask about a flow that was started and is not over")
         return float(self._rate[self._flows[flow][0]])
 
     def _advance(self, now_s: float) -> None:
@@ -276,8 +274,7 @@ class Flows:
         if self._tables.bundles is not self._bundles:
             self._bundles = self._tables.bundles
             self._count, self._stamp, self._cap, self._rate, self._since, self._served, self._mark = (
-                _view(self._bundles[name])
-                for name in ("flows", "stamp", "cap", "rate", "since", "served", "mark")
+                _view(self._bundles[name]) for name in ("flows", "stamp", "cap", "rate", "since", "served", "mark")
             )
 
 
@@ -289,9 +286,7 @@ def _view(column: Any) -> Any:
 def _column(name: str, value: npt.ArrayLike, flows: int) -> list[float]:
     column = np.asarray(value, np.float64)
     if column.shape not in ((), (flows,)):
-        raise InvalidInput(
-            f"{name} has shape {column.shape} for {flows} routes: give one number, or one per route"
-        )
+        raise InvalidInput(f"{name} has shape {column.shape} for {flows} routes: give one number, or one per route")
     for i in np.flatnonzero(~np.isfinite(column) | ((name == "bits") & (column < 0.0))).tolist():
         raise InvalidInput(f"{name} of flow {i} is {column.flat[i]}: give a finite number of at least 0")
     return list(np.broadcast_to(column, flows).tolist())

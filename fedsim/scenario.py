@@ -166,9 +166,7 @@ class Scenario:
             )
         sizes: Any = getattr(self.algorithm, "batch_size", None)
         if np.ndim(sizes) == 1 and len(sizes) != clients:
-            raise InvalidInput(
-                f"{len(sizes)} batch sizes for {clients} clients; give one number or one per client"
-            )
+            raise InvalidInput(f"{len(sizes)} batch sizes for {clients} clients; give one number or one per client")
 
     def _check_budget(self) -> None:
         b = self.budget
@@ -183,9 +181,7 @@ class Scenario:
         counts_bits = any(x is not None for x in (b.uplink_bits, b.downlink_bits, b.total_bits))
         takes_time = self.network is not None or self.devices is not None
         if b.rounds is None and not counts_bits and not (takes_time and b.seconds is not None):
-            raise InvalidInput(
-                "this scenario could run for ever: rounds take no time; add rounds= to the Budget"
-            )
+            raise InvalidInput("this scenario could run for ever: rounds take no time; add rounds= to the Budget")
 
 
 def run(scenario: Scenario, **options: Any) -> Result:

@@ -63,9 +63,7 @@ class ScenarioFile:
         with self.blamed(InvalidInput):
             scenario = self.function(**arguments)
         if not isinstance(scenario, Scenario):
-            raise InvalidInput(
-                f"{self.path}: scenario() returned {type(scenario).__name__}; return a fs.Scenario"
-            )
+            raise InvalidInput(f"{self.path}: scenario() returned {type(scenario).__name__}; return a fs.Scenario")
         rest = {n: v for n, v in given.items() if n not in known}
         for name in rest:
             if name.partition(".")[0] not in {f.name for f in fields(scenario)}:
@@ -167,9 +165,7 @@ def _find(file: str | Path) -> Path:
         return known[str(file)]
     if path.is_dir():
         raise InvalidInput(f"{path} is a folder; give a scenario file")
-    raise InvalidInput(
-        f"{path}: no such file, and no scenario of that name ships with fedsim ({', '.join(known)})"
-    )
+    raise InvalidInput(f"{path}: no such file, and no scenario of that name ships with fedsim ({', '.join(known)})")
 
 
 def _executed(path: Path, code: Any, folder: str | Path | None) -> ModuleType:
@@ -201,9 +197,7 @@ def _described(path: Path, source: str, module: ModuleType) -> ScenarioFile:
 
 def _parameter(path: Path, function: Callable[..., Any], p: inspect.Parameter) -> Parameter:
     if p.kind not in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD):
-        raise InvalidInput(
-            f"{path}: scenario({p}): name every argument, as in scenario(*, local_steps: int = 10)"
-        )
+        raise InvalidInput(f"{path}: scenario({p}): name every argument, as in scenario(*, local_steps: int = 10)")
     annotation = p.annotation
     if annotation is p.empty:
         annotation = type(p.default) if isinstance(p.default, bool | int | float | str) else Any
@@ -217,9 +211,7 @@ def _parameter(path: Path, function: Callable[..., Any], p: inspect.Parameter) -
 
 def _grid(path: Path, grid: Any) -> dict[str, list[Any]]:
     if not isinstance(grid, Mapping):
-        raise InvalidInput(
-            f"{path}: grid is {type(grid).__name__}; write grid = {{'local_steps': [1, 10, 100]}}"
-        )
+        raise InvalidInput(f"{path}: grid is {type(grid).__name__}; write grid = {{'local_steps': [1, 10, 100]}}")
     for name, values in grid.items():
         if isinstance(values, str) or not hasattr(values, "__iter__") or not list(values):
             raise InvalidInput(f"{path}: grid[{name!r}] = {values!r}; give a list of at least one value")

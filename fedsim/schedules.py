@@ -70,9 +70,7 @@ def strongly_convex(smoothness: float, convexity: float) -> InverseTime:
     smoothness = positive("schedules.strongly_convex(smoothness={})", smoothness)
     convexity = positive("schedules.strongly_convex(convexity={})", convexity)
     if convexity > smoothness:
-        raise InvalidInput(
-            f"schedules.strongly_convex({smoothness}, {convexity}): needs 0 < convexity <= smoothness"
-        )
+        raise InvalidInput(f"schedules.strongly_convex({smoothness}, {convexity}): needs 0 < convexity <= smoothness")
     return InverseTime(12 / convexity, 24 * smoothness / convexity)
 
 

@@ -36,9 +36,7 @@ class Study:
     runs: Sequence[tuple[dict[str, Any], Result]]
     failed: tuple[Failure, ...] = ()
     folder: Path | None = None
-    tables: Callable[[], tuple[pd.DataFrame, pd.DataFrame]] | None = (
-        None  # ready-made: one row per run, all curves
-    )
+    tables: Callable[[], tuple[pd.DataFrame, pd.DataFrame]] | None = None  # ready-made: one row per run, all curves
 
     def frame(self) -> pd.DataFrame:
         """One row per run: its settings, then what it spent and its metrics at the end, as in `outcome`.
@@ -57,9 +55,7 @@ class Study:
         own = table[table["metric"] == metric] if len(table) else table
         if own.empty:
             found = ", ".join(table["metric"].unique()) if len(table) else "none"
-            raise NotRecorded(
-                f"metric {metric!r} was not evaluated (these runs have: {found}); add it to metrics="
-            )
+            raise NotRecorded(f"metric {metric!r} was not evaluated (these runs have: {found}); add it to metrics=")
         band = [name for name in ("low", "high") if own[name].notna().any()]
         settings = [name for name in table.columns if name not in (*AXES, "metric", "value", "low", "high")]
         if against not in AXES:
@@ -114,9 +110,7 @@ def curves(settings: Mapping[str, Any], result: Result) -> pd.DataFrame:
         curve = result.curve(name, "rounds")
         medians = spent[result.rounds[name].notna()].groupby("round")[list(AXES)].median()  # type: ignore[index]
         columns = {axis: medians[axis].to_numpy(np.float64) for axis in AXES}
-        parts.append(
-            columns | {"metric": name, "value": curve[name], "low": curve["low"], "high": curve["high"]}
-        )
+        parts.append(columns | {"metric": name, "value": curve[name], "low": curve["low"], "high": curve["high"]})
     order = [*known, "metric", *AXES, "value", "low", "high"]
     frames = [pd.DataFrame(part).assign(**known)[order] for part in parts]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=order)

@@ -118,9 +118,7 @@ def tree(
 
     clients, edges = _count("tree", "clients", clients), _count("tree", "edges", edges)
     if edges > clients:
-        raise InvalidInput(
-            f"tree(edges={edges}): only {clients} clients exist; ask for at most {clients} edges"
-        )
+        raise InvalidInput(f"tree(edges={edges}): only {clients} clients exist; ask for at most {clients} edges")
     graph = networkx.DiGraph(name="tree")
     graph.add_node("server", role="server")
     near = {"uplink_bps": uplink_bps, "downlink_bps": downlink_bps, "latency_s": latency_s, "loss": loss}
@@ -139,9 +137,7 @@ def tree(
     return Network(graph)
 
 
-def ring(
-    clients: int, bandwidth_bps: Numbers = math.inf, latency_s: Numbers = 0.0, loss: Numbers = 0.0
-) -> Network:
+def ring(clients: int, bandwidth_bps: Numbers = math.inf, latency_s: Numbers = 0.0, loss: Numbers = 0.0) -> Network:
     """Server, client 0, client 1, ... and back to the server.
 
     Client c's numbers are those of the link that enters it; the link back to the server has the last client's.
@@ -162,24 +158,18 @@ def ring(
     return Network(graph)
 
 
-def multiple_access(
-    clients: int, capacity_bps: float, latency_s: Numbers = 0.0, loss: Numbers = 0.0
-) -> Network:
+def multiple_access(clients: int, capacity_bps: float, latency_s: Numbers = 0.0, loss: Numbers = 0.0) -> Network:
     """One channel that everybody shares in both directions: the papers' multiple-access channel."""
     import networkx
 
     clients = _count("multiple_access", "clients", clients)
     capacity = _column("multiple_access", "capacity_bps", capacity_bps, clients)
     if capacity.ndim:
-        raise InvalidInput(
-            "multiple_access(capacity_bps=...): the channel is one link; give one number for all"
-        )
+        raise InvalidInput("multiple_access(capacity_bps=...): the channel is one link; give one number for all")
     graph = networkx.Graph(name="multiple access")
     graph.add_node("server", role="server")
     graph.add_edge("channel", "server", bandwidth_bps=float(capacity), latency_s=0.0, shared=True)
-    for c, (latency, lost) in enumerate(
-        _rows("multiple_access", {"latency_s": latency_s, "loss": loss}, clients)
-    ):
+    for c, (latency, lost) in enumerate(_rows("multiple_access", {"latency_s": latency_s, "loss": loss}, clients)):
         graph.add_node(f"client{c}", client=c)
         graph.add_edge(f"client{c}", "channel", bandwidth_bps=math.inf, latency_s=latency, loss=lost)
     return Network(graph)
@@ -196,20 +186,14 @@ def from_graphml(path: str | os.PathLike[str], **network_arguments: Any) -> Netw
         with open(path, "rb") as file:
             data = file.read(LARGEST_FILE + 1)
     except OSError as error:
-        raise InvalidInput(
-            f"{name} cannot be read ({error.strerror}): give the path of a GraphML file"
-        ) from error
+        raise InvalidInput(f"{name} cannot be read ({error.strerror}): give the path of a GraphML file") from error
     if len(data) > LARGEST_FILE:
-        raise InvalidInput(
-            f"{name} is larger than {LARGEST_FILE >> 20} MiB: leave out what is not nodes and links"
-        )
+        raise InvalidInput(f"{name} is larger than {LARGEST_FILE >> 20} MiB: leave out what is not nodes and links")
     _check_xml(name, data)
     try:
         graph = networkx.read_graphml(io.BytesIO(data))
     except Exception as error:  # the reader raises whatever a strange file makes it stumble over
-        raise InvalidInput(
-            f"{name} is XML but not a GraphML graph ({error}): export it as GraphML again"
-        ) from error
+        raise InvalidInput(f"{name} is XML but not a GraphML graph ({error}): export it as GraphML again") from error
     if graph.is_multigraph():
         raise InvalidInput(f"{name} has parallel edges: merge them into one edge each with their bandwidth")
     graph.graph.setdefault("name", name)

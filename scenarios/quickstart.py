@@ -15,9 +15,7 @@ CLIENTS = 10
 grid = {"local_steps": [1, 10, 100]}
 
 
-def scenario(
-    *, local_steps: int = 10, step_size: float = 4e-5, rounds: int = 300, replicas: int = 200
-) -> fs.Scenario:
+def scenario(*, local_steps: int = 10, step_size: float = 4e-5, rounds: int = 300, replicas: int = 200) -> fs.Scenario:
     return fs.Scenario(
         problem=problem(),
         algorithm=fs.algorithms.FALD(step_size=step_size, local_steps=local_steps),
@@ -47,9 +45,7 @@ def figure(study):
     left, right = fig.subfigures(1, 2, width_ratios=(2.4, 1))
     curve = left.subplots()
     figures.curves(curve, results, "w2")
-    figures.level(
-        curve, fs.metrics.w2_floor(covariance, replicas), f"what {replicas} perfect samples would show"
-    )
+    figures.level(curve, fs.metrics.w2_floor(covariance, replicas), f"what {replicas} perfect samples would show")
     curve.set_title("Distance to the exact posterior (Wasserstein-2)", loc="left")
     curve.set_ylabel("")
     curve.legend(title="local steps", frameon=False)

@@ -56,9 +56,7 @@ def linear_regression(data, noise_variance=1.0, prior_precision=0.0):
     n = sum(len(y) for _, y in data)
     p = np.array([len(y) / n for _, y in data])
     d = data[0][0].shape[1]
-    hessian = [
-        x.T @ x / noise_variance / q + prior_precision * np.eye(d) for (x, _), q in zip(data, p, strict=True)
-    ]
+    hessian = [x.T @ x / noise_variance / q + prior_precision * np.eye(d) for (x, _), q in zip(data, p, strict=True)]
     linear = [x.T @ y / noise_variance / q for (x, y), q in zip(data, p, strict=True)]
     return Clients(np.array(hessian), np.array(linear), np.zeros((len(p), d, d)), p)
 
@@ -140,9 +138,7 @@ def local_steps(clients, etas, temperature, correlation, private=None):
     return transition, shift, shared, own
 
 
-def fald(
-    clients, weights, step_size, local, rounds, temperature=1.0, correlation=0.0, start=None, private=None
-):
+def fald(clients, weights, step_size, local, rounds, temperature=1.0, correlation=0.0, start=None, private=None):
     """[(mean, covariance) after round 1, 2, ...]; `step_size` is a function of the global local-step index."""
     n, d = clients.linear.shape
     first, second = weights

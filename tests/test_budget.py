@@ -104,9 +104,7 @@ def test_thinned_rows_still_hold_everything_up_to_the_last_round_that_counts():
 
 def test_wasted_bits_count_towards_the_budget():
     """A deadline after 0.44 s finds everybody 0.04 s into the upload: 51 bits each, none of which arrive."""
-    result = fs.run(
-        scenario_of(fs.Budget(uplink_bits=2 * 4 * 51), participation=fs.participation.deadline(0.44))
-    )
+    result = fs.run(scenario_of(fs.Budget(uplink_bits=2 * 4 * 51), participation=fs.participation.deadline(0.44)))
     assert result.rounds["uplink_bits"].tolist() == [204, 204]
     assert result.rounds["wasted_bits"].tolist() == [204, 204]
     assert result.stopped_by == ("uplink_bits",)
@@ -144,9 +142,7 @@ def test_different_budgets_may_stop_different_replicas():
     )
     result = fs.run(scenario)
     assert set(result.stopped_by) == {"seconds", "uplink_bits"}
-    spent = result.rounds.groupby("replica")[["uplink_bits", "closed_s"]].agg(
-        {"uplink_bits": "sum", "closed_s": "max"}
-    )
+    spent = result.rounds.groupby("replica")[["uplink_bits", "closed_s"]].agg({"uplink_bits": "sum", "closed_s": "max"})
     assert (spent["uplink_bits"] <= 12 * MESSAGE).all()
     assert (spent["closed_s"] <= 10.0).all()
 
@@ -172,9 +168,7 @@ def test_a_target_of_each_replica_stops_them_one_by_one():
             return {"distance": np.abs(view.theta[:, 0])}
 
     result = fs.run(
-        scenario_of(
-            fs.Budget(rounds=500, target=fs.Target("distance", above=0.4)), metrics=(Distance(),), replicas=8
-        )
+        scenario_of(fs.Budget(rounds=500, target=fs.Target("distance", above=0.4)), metrics=(Distance(),), replicas=8)
     )
     lengths = result.rounds.groupby("replica").size()
     assert lengths.nunique() > 3
@@ -203,9 +197,7 @@ def never_on(clients):
     return fs.devices.intervals([], [], np.zeros(clients + 1, int))
 
 
-@pytest.mark.parametrize(
-    "policy", [fs.participation.full(), fs.participation.uniform(2), fs.participation.buffered(2)]
-)
+@pytest.mark.parametrize("policy", [fs.participation.full(), fs.participation.uniform(2), fs.participation.buffered(2)])
 def test_a_run_stops_when_nobody_will_ever_be_there(policy):
     devices = fs.devices.constant(seconds_per_step=0.1, availability=never_on(CLIENTS))
     result = fs.run(scenario_of(fs.Budget(rounds=5), devices=devices, participation=policy, replicas=2))
@@ -213,9 +205,7 @@ def test_a_run_stops_when_nobody_will_ever_be_there(policy):
     assert len(result.rounds) == 0
 
 
-@pytest.mark.parametrize(
-    "policy", [fs.participation.full(), fs.participation.first(2), fs.participation.deadline(0.3)]
-)
+@pytest.mark.parametrize("policy", [fs.participation.full(), fs.participation.first(2), fs.participation.deadline(0.3)])
 @pytest.mark.parametrize("limit", [{"seconds": 1.0}, {"seconds": 1.0, "uplink_bits": 1000}])
 def test_rounds_that_spend_nothing_do_not_go_on_for_ever(policy, limit):
     """Everybody is lost before the round has begun, at every attempt: time stands still, and no bit is sent."""
@@ -311,9 +301,7 @@ def test_a_channel_that_only_the_uplink_fills_carries_capacity_times_time(sample
     seconds = by_bits.rounds["closed_s"].iloc[-1]
     assert capacity * seconds == pytest.approx(rounds * sampled * beta, rel=1e-12)
     # The same budget, given as time: a hair more than B / C, for the sums of 1/C are rounded.
-    by_time = fs.run(
-        dataclasses.replace(scenario, budget=fs.Budget(seconds=budget_bits / capacity * (1 + 1e-12)))
-    )
+    by_time = fs.run(dataclasses.replace(scenario, budget=fs.Budget(seconds=budget_bits / capacity * (1 + 1e-12))))
     assert len(by_time.rounds) == rounds
     assert by_time.fingerprint == by_bits.fingerprint
 

@@ -25,8 +25,7 @@ from fedsim.kernels.elementary import jit
 
 LEVELS = [1, 2, 3, 16, 255, 2**16]
 ELIAS = [
-    Elias(s, code, form)
-    for s, code, form in product([1, 4, 300], ["omega", "gamma"], ["auto", "sparse", "dense"])
+    Elias(s, code, form) for s, code, form in product([1, 4, 300], ["omega", "gamma"], ["auto", "sparse", "dense"])
 ]
 RANDOM = [*(QSGD(s) for s in LEVELS), *ELIAS]
 EVERY = [Identity(), Identity("float32"), Identity("float64"), *RANDOM]
@@ -44,9 +43,7 @@ def vectors(largest: float = 1e30, most: int = 40) -> st.SearchStrategy:
         np.float32, sizes, elements=st.floats(-float(np.float32(largest)), float(np.float32(largest)), width=32)
     )
     double = hnp.arrays(np.float64, sizes, elements=st.floats(-largest, largest))
-    sparse = hnp.arrays(
-        np.float64, sizes, elements=st.sampled_from([0.0, -0.0, 1.0, -3.0, 5e-324, 1e-310, 1e-40])
-    )
+    sparse = hnp.arrays(np.float64, sizes, elements=st.sampled_from([0.0, -0.0, 1.0, -3.0, 5e-324, 1e-310, 1e-40]))
     return st.one_of(single, double, sparse)
 
 

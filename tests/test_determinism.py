@@ -35,9 +35,7 @@ def rows(labels, dim=6, sizes=(20, 30, 25, 35, 28)):
 
 
 def linear(dim=6):
-    return fs.problems.LinearRegression(
-        rows(lambda x, rng: x.sum(axis=1) + rng.normal(size=len(x)), dim), 0.7, 1.0
-    )
+    return fs.problems.LinearRegression(rows(lambda x, rng: x.sum(axis=1) + rng.normal(size=len(x)), dim), 0.7, 1.0)
 
 
 def linear_untabulated():
@@ -47,9 +45,7 @@ def linear_untabulated():
 
 
 def logistic():
-    return fs.problems.LogisticRegression(
-        rows(lambda x, rng: (x[:, 0] > 0).astype(float), 7), prior_precision=1.0
-    )
+    return fs.problems.LogisticRegression(rows(lambda x, rng: (x[:, 0] > 0).astype(float), 7), prior_precision=1.0)
 
 
 def softmax():
@@ -84,8 +80,7 @@ def scenario_of(name, dtype, replicas, rounds=3, participation=None, local_steps
 def bits(result):
     """Samples and timeline as bytes."""
     columns = [
-        (name, result.rounds[name].dtype.str, result.rounds[name].to_numpy().tobytes())
-        for name in result.rounds
+        (name, result.rounds[name].dtype.str, result.rounds[name].to_numpy().tobytes()) for name in result.rounds
     ]
     return result.samples.dtype.str, result.samples.shape, result.samples.tobytes(), columns
 
@@ -147,9 +142,7 @@ POLICIES = [
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda p: type(p).__name__ + str(getattr(p, "weighting", "")))
 def test_every_policy_leaves_replicas_to_themselves(policy):
-    together = fs.run(
-        scenario_of("gaussian", "float64", 100, 8, policy), runtime=fs.Inline(threads=2, chunk=11)
-    )
+    together = fs.run(scenario_of("gaussian", "float64", 100, 8, policy), runtime=fs.Inline(threads=2, chunk=11))
     ranged = fs.run(scenario_of("gaussian", "float64", range(90, 30, -7), 8, policy))
     for number in ranged.replicas:
         assert of_replica(ranged, number) == of_replica(together, number)

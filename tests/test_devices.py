@@ -174,9 +174,7 @@ MODELS = {
     "diurnal in phase": devices.diurnal(7.0, 0.3, phase=0.9),
     "recorded": devices.intervals([1.0, 4.0, 0.0], [3.0, 6.5, 9.0], [0, 2, 2, 3]),
     "repeated": devices.intervals([1.0, 4.0, 0.0], [3.0, 6.5, 2.0], [0, 2, 2, 3], period_s=[8.0, 3.0, 5.0]),
-    "across the seam": devices.intervals(
-        [0.0, 4.0, 0.0, 2.0], [1.0, 6.0, 1.0, 5.0], [0, 2, 3, 4], [6.0, 1.0, 5.0]
-    ),
+    "across the seam": devices.intervals([0.0, 4.0, 0.0, 2.0], [1.0, 6.0, 1.0, 5.0], [0, 2, 3, 4], [6.0, 1.0, 5.0]),
 }
 CLIENTS = np.arange(3)
 
@@ -345,9 +343,7 @@ class Counting:
         return rng.uniform(key, lanes, step)
 
 
-@pytest.mark.parametrize(
-    "model", [devices.markov(3.0, 5.0), devices.markov(1e4, 1.0), devices.markov(1.0, 1e4)]
-)
+@pytest.mark.parametrize("model", [devices.markov(3.0, 5.0), devices.markov(1e4, 1.0), devices.markov(1.0, 1e4)])
 def test_a_question_about_a_late_time_costs_no_more_than_one_about_an_early_time(model):
     def draws(now):
         source, clients = Counting(), np.arange(200)

@@ -96,9 +96,7 @@ def test_iterates_have_the_exact_moments(policy, correlation, local):
 @pytest.mark.parametrize("probability", [0.25, (0.1, 0.9, 0.3, 0.5, 0.2, 1.0, 0.4)])
 def test_bernoulli_rounds_have_the_exact_moments_empty_ones_included(probability):
     clients = moments.gaussian_means(*UNBALANCED)
-    law = moments.fald(
-        clients, moments.bernoulli(clients.p, probability), lambda t: ETA, 5, 20, 1.0, 0.5, START
-    )
+    law = moments.fald(clients, moments.bernoulli(clients.p, probability), lambda t: ETA, 5, 20, 1.0, 0.5, START)
     samples = simulate(
         problem_of("unbalanced"),
         fs.participation.bernoulli(probability),
@@ -173,9 +171,7 @@ def test_minibatches_and_partial_participation_together_have_the_exact_moments()
 @pytest.mark.parametrize("temperature", [0.0, 0.05, 4.0])
 def test_temperature_scales_the_noise_and_nothing_else(temperature):
     clients = moments.gaussian_means(*UNBALANCED)
-    law = moments.fald(
-        clients, moments.with_replacement(clients.p, 3), lambda t: ETA, 5, 20, temperature, 0.5, START
-    )
+    law = moments.fald(clients, moments.with_replacement(clients.p, 3), lambda t: ETA, 5, 20, temperature, 0.5, START)
     samples = simulate(
         problem_of("unbalanced"), fs.participation.with_replacement(3), 20, step_size=ETA, local_steps=5,
         correlation=0.5, temperature=temperature,
@@ -240,20 +236,14 @@ def test_linear_regression_has_the_exact_moments():
         data.append((x, x @ rng.normal(size=3) + rng.normal(size=n)))
     clients = moments.linear_regression(data, noise_variance=1.5, prior_precision=3.0)
     problem = fs.problems.LinearRegression(data=data, noise_variance=1.5, prior_precision=3.0)
-    law = moments.fald(
-        clients, moments.with_replacement(clients.p, 3), lambda t: ETA, 5, ROUNDS, 1.0, 0.5, START
-    )
-    samples = simulate(
-        problem, fs.participation.with_replacement(3), step_size=ETA, local_steps=5, correlation=0.5
-    )
+    law = moments.fald(clients, moments.with_replacement(clients.p, 3), lambda t: ETA, 5, ROUNDS, 1.0, 0.5, START)
+    samples = simulate(problem, fs.participation.with_replacement(3), step_size=ETA, local_steps=5, correlation=0.5)
     check(samples, law)
 
 
 def test_single_precision_has_the_same_moments():
     clients = moments.gaussian_means(*UNBALANCED)
-    law = moments.fald(
-        clients, moments.with_replacement(clients.p, 3), lambda t: ETA, 5, ROUNDS, 1.0, 0.5, START
-    )
+    law = moments.fald(clients, moments.with_replacement(clients.p, 3), lambda t: ETA, 5, ROUNDS, 1.0, 0.5, START)
     samples = simulate(
         problem_of("unbalanced"), fs.participation.with_replacement(3), step_size=ETA, local_steps=5,
         correlation=0.5, dtype="float32",
@@ -269,9 +259,7 @@ def test_many_dimensions_have_the_same_moments():
     start = np.linspace(-1, 1, 12)
     law = moments.fald(clients, moments.full(clients.p), lambda t: ETA, 5, 20, 1.0, 0.5, start)
     problem = fs.problems.GaussianMean(data=data, covariance=covariances)
-    samples = simulate(
-        problem, fs.participation.full(), 20, start=start, step_size=ETA, local_steps=5, correlation=0.5
-    )
+    samples = simulate(problem, fs.participation.full(), 20, start=start, step_size=ETA, local_steps=5, correlation=0.5)
     check(samples, law, (1, 5, 20))
 
 
@@ -314,9 +302,7 @@ def test_equal_hessians_make_local_steps_and_correlation_irrelevant(local, corre
 def test_local_steps_bias_the_stationary_law_where_hessians_differ():
     clients = moments.gaussian_means(*UNBALANCED)
     exact = problem_of("unbalanced").exact()[0]
-    one, twenty = (
-        moments.fald(clients, moments.full(clients.p), lambda t: ETA, k, 1000 // k)[-1][0] for k in (1, 20)
-    )
+    one, twenty = (moments.fald(clients, moments.full(clients.p), lambda t: ETA, k, 1000 // k)[-1][0] for k in (1, 20))
     assert np.allclose(one, exact, atol=1e-6)
     assert np.linalg.norm(twenty - exact) > 0.02
 

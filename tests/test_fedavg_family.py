@@ -116,10 +116,7 @@ def test_fedavg_settles_at_its_own_fixed_point(local):
     step = np.eye(DIM) - ETA * hessian
     power = np.array([np.linalg.matrix_power(a, local) for a in step])
     shift = np.array(
-        [
-            ETA * sum(np.linalg.matrix_power(a, j) for j in range(local)) @ h
-            for a, h in zip(step, linear, strict=True)
-        ]
+        [ETA * sum(np.linalg.matrix_power(a, j) for j in range(local)) @ h for a, h in zip(step, linear, strict=True)]
     )
     fixed = np.linalg.solve(np.eye(DIM) - np.einsum("c,cij->ij", p, power), p @ shift)
     reached = simulate(FedAvg(ETA, local), UNEQUAL, 400).samples[-1, 0]
@@ -289,16 +286,12 @@ def test_equal_clients_move_the_control_variate_by_one_over_their_number():
 def test_a_lost_reply_leaves_the_clients_control_variate_alone():
     devices = fs.devices.constant(1.0, dropout=0.4)
     record = fs.Record(events=True)
-    result = simulate(
-        Scaffold(ETA, 4), UNEQUAL, 25, participation.uniform(4), devices=devices, record=record, seed=3
-    )
+    result = simulate(Scaffold(ETA, 4), UNEQUAL, 25, participation.uniform(4), devices=devices, record=record, seed=3)
     folded = heard(result, "upload")
     assert sum(map(len, folded)) < 80
     assert all(folded)
     same(result.samples[:, 0], scaffold_by_hand(UNEQUAL, ETA, 4, folded))
-    assert (
-        np.abs(result.samples[:, 0] - scaffold_by_hand(UNEQUAL, ETA, 4, heard(result, "select"))).max() > 1e-3
-    )
+    assert np.abs(result.samples[:, 0] - scaffold_by_hand(UNEQUAL, ETA, 4, heard(result, "select"))).max() > 1e-3
 
 
 @pytest.mark.parametrize("local, eta, rounds", [(1, ETA, 500), (10, ETA / 3, 200), (30, ETA / 3, 120)])
@@ -326,9 +319,7 @@ PRIVATE = {"clip": 0.5, "epsilon": 1.0, "delta": 1e-4}
 
 def sigma_by_hand(factor, eta, local, clip, epsilon, delta, gamma):
     """Equation 51 for factor 4: 128 C^2 b^2 ln(1.25 E b / (n delta)) E^4 eta^2 / (n^2 epsilon^2)."""
-    return (
-        np.sqrt(8 * factor**2 * clip**2 * gamma**2 * np.log(1.25 * gamma / delta) * local**2 * eta**2) / epsilon
-    )
+    return np.sqrt(8 * factor**2 * clip**2 * gamma**2 * np.log(1.25 * gamma / delta) * local**2 * eta**2) / epsilon
 
 
 def test_the_noise_is_that_of_equation_51():
@@ -424,9 +415,7 @@ def test_a_fraction_means_the_same_rows_whatever_its_binary_expansion():
         algorithm = PrivateFedPAQ(0.1, local, fraction=fraction, **PRIVATE)
         assert algorithm.guarantee(Watched((n,))).base_epsilon == pytest.approx(n / (2 * local * b))
     everything = PrivateFedPAQ(0.1, 1, fraction=1.0, clip=1e6, epsilon=1e9, delta=1e-4, codec=Identity())
-    assert np.allclose(
-        simulate(everything, UNEQUAL, 1).samples, simulate(FedAvg(0.1), UNEQUAL, 1).samples, atol=1e-2
-    )
+    assert np.allclose(simulate(everything, UNEQUAL, 1).samples, simulate(FedAvg(0.1), UNEQUAL, 1).samples, atol=1e-2)
 
 
 def test_the_guarantee_says_whether_the_proof_covers_it():

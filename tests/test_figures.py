@@ -50,9 +50,7 @@ def test_the_ellipse_holds_its_probability() -> None:
     figures.ellipse(axes, mean, covariance, 0.95)
     away = axes.lines[0].get_xydata() - mean
     squared = np.einsum("ni,ij,nj->n", away, np.linalg.inv(covariance), away)
-    np.testing.assert_allclose(
-        squared, 5.991464547107979
-    )  # the 95 % quantile of chi-square with 2 degrees of freedom
+    np.testing.assert_allclose(squared, 5.991464547107979)  # the 95 % quantile of chi-square with 2 degrees of freedom
 
 
 def test_shares_of_virtual_time_add_up_and_match_the_devices(result: Result) -> None:

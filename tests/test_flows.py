@@ -80,10 +80,7 @@ def exact_finish(capacities, routes, bits, starts):
 
 def assert_fair(capacities, routes, rates):
     """No link over capacity, none to spare: everybody is among the fastest on a link that is full."""
-    load = [
-        sum(rate for route, rate in zip(routes, rates, strict=True) if k in route)
-        for k in range(len(capacities))
-    ]
+    load = [sum(rate for route, rate in zip(routes, rates, strict=True) if k in route) for k in range(len(capacities))]
     for k, capacity in enumerate(capacities):
         assert load[k] <= capacity * (1 + 1e-12)
     for route, rate in zip(routes, rates, strict=True):
@@ -105,9 +102,7 @@ def reference_cases():
 
 
 @pytest.mark.skipif(not CASES.exists(), reason="the reference cases are not at hand; set FEDSIM_REFERENCE")
-@pytest.mark.parametrize(
-    "way", [finish_times, lambda *case: drive(*case)[0]], ids=["finish_times", "event by event"]
-)
+@pytest.mark.parametrize("way", [finish_times, lambda *case: drive(*case)[0]], ids=["finish_times", "event by event"])
 def test_finishing_times_agree_with_simgrid(way):
     cases = reference_cases()
     assert len(cases) == 24

@@ -82,9 +82,7 @@ def network(chance, clients):
             edge_uplink_bps=chance.spoilt(5e3), latency_s=chance.spoilt(0.1),
         )  # fmt: skip
     if kind == 3:
-        return fs.topologies.multiple_access(
-            clients, chance.spoilt(1e4), chance.spoilt(0.1), chance.spoilt(0.1)
-        )
+        return fs.topologies.multiple_access(clients, chance.spoilt(1e4), chance.spoilt(0.1), chance.spoilt(0.1))
     if kind == 4:
         return fs.topologies.ring(clients, chance.column(lambda: 1e4, clients), chance.spoilt(0.1))
     return fs.Network(chance.spoilt(graph(chance, clients), 40))
@@ -108,9 +106,7 @@ def graph(chance, clients):
                 continue
             for a, b in ((u, v), (v, u)) if out.is_directed() and not chance.one_in(20) else ((u, v),):
                 data = {"bandwidth_bps": chance.of(1e3, 1e5, math.inf), "latency_s": chance.of(0.0, 0.05, 2.0)}
-                data = {
-                    name: chance.spoilt(value, 200) for name, value in data.items() if not chance.one_in(300)
-                }
+                data = {name: chance.spoilt(value, 200) for name, value in data.items() if not chance.one_in(300)}
                 if chance.one_in(6):
                     data["shared"] = True
                 if chance.one_in(6):
@@ -232,13 +228,9 @@ def policy(chance, clients):
     if kind == 3:
         return fs.participation.bernoulli(chance.column(lambda: chance.of(1e-6, 0.5, 1.0), clients))
     if kind == 4:
-        return fs.participation.first(
-            chance.spoilt(some, 10), of=chance.of(None, clients, clients + chance.one_in(10))
-        )
+        return fs.participation.first(chance.spoilt(some, 10), of=chance.of(None, clients, clients + chance.one_in(10)))
     if kind == 5:
-        return fs.participation.deadline(
-            chance.of(1e-12, 0.3, 5.0, chance.spoilt(1.0, 3)), of=chance.of(None, some)
-        )
+        return fs.participation.deadline(chance.of(1e-12, 0.3, 5.0, chance.spoilt(1.0, 3)), of=chance.of(None, some))
     if kind == 6:
         discount = chance.of(None, lambda k: 1 / (1 + k), lambda k: math.nan, lambda k: -1.0)
         return fs.participation.buffered(chance.spoilt(some, 10), of=chance.of(None, some), discount=discount)
@@ -256,9 +248,7 @@ def budget(chance):
             {"seconds": 2.0, "uplink_bits": 2000}, chance.of({}, {"seconds": 1.0}),
         )  # fmt: skip
         return fs.Budget(**limits)
-    more = {
-        name: chance.spoilt(chance.of(None, 1000.0, 5.0)) for name in ("uplink_bits", "total_bits", "seconds")
-    }
+    more = {name: chance.spoilt(chance.of(None, 1000.0, 5.0)) for name in ("uplink_bits", "total_bits", "seconds")}
     target = chance.spoilt(chance.of(None, fs.Target("w2", below=1e-9)), 20) if chance.one_in(10) else None
     return fs.Budget(rounds=chance.spoilt(int(chance.rng.integers(1, 8))), target=target, **more)
 
@@ -268,9 +258,7 @@ def build(case):
     chance = Chance(case)
     clients = int(chance.rng.integers(1, 6))
     how = chance.of("run", "run", "skip", chance.spoilt("skip", 10))
-    problem = fs.problems.GaussianMean.synthetic(
-        clients, dim=2, samples=chance.of(3, [3] * clients), seed=case % 7
-    )
+    problem = fs.problems.GaussianMean.synthetic(clients, dim=2, samples=chance.of(3, [3] * clients), seed=case % 7)
     if how == "skip" and chance.one_in(2):
         problem = fs.problems.Payload(chance.spoilt(clients, 30), chance.spoilt(3, 30))
     algorithm = chance.of(
@@ -280,9 +268,7 @@ def build(case):
             codec=fs.codecs.QSGD(4) if how == "skip" and not chance.one_in(5) else fs.codecs.Elias(4),
         ),
         FedPAQ(step_size=1e-2, codec=fs.codecs.QSGD(4)),
-        fs.algorithms.FALD(step_size=1e9, local_steps=50)
-        if chance.one_in(5)
-        else fs.algorithms.FALD(step_size=1e-3),
+        fs.algorithms.FALD(step_size=1e9, local_steps=50) if chance.one_in(5) else fs.algorithms.FALD(step_size=1e-3),
     )
     replicas = chance.of(1, 2, range(3, 5))
     scenario = fs.Scenario(

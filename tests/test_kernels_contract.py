@@ -18,9 +18,7 @@ from fedsim.kernels import cpu, cuda, draws, reference
 from fedsim.rng import Stream
 
 DTYPES = ["float32", "float64"]
-ON_HOST = pytest.param(
-    "cuda on host", marks=pytest.mark.skipif(not cuda_on_host.COMPILER, reason="no C++ compiler")
-)
+ON_HOST = pytest.param("cuda on host", marks=pytest.mark.skipif(not cuda_on_host.COMPILER, reason="no C++ compiler"))
 ON_DEVICE = pytest.param("cuda", marks=pytest.mark.gpu)
 
 
@@ -109,9 +107,7 @@ def test_normals_are_box_muller_of_the_words(backend, dtype):
     angle = np.pi / 2 * (turn >> 30) + np.pi / 4 * inside
     expected = np.sqrt(-2 * np.log(unit))[..., None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
     tolerance = 1e-12 if dtype == "float64" else 5e-6
-    np.testing.assert_allclose(
-        backend.normal(key, 12, 0, dtype), expected.reshape(5, 12), rtol=0, atol=tolerance
-    )
+    np.testing.assert_allclose(backend.normal(key, 12, 0, dtype), expected.reshape(5, 12), rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -175,8 +171,7 @@ def test_chosen_rows_do_not_depend_on_their_place_in_a_batch(backend):
     together = backend.choose_rows(key, population, start, 2)
     for parts in chunks(80):
         alone = [
-            backend.choose_rows(key[p], population[p], start[p.start : p.stop + 1] - start[p.start], 2)
-            for p in parts
+            backend.choose_rows(key[p], population[p], start[p.start : p.stop + 1] - start[p.start], 2) for p in parts
         ]
         np.testing.assert_array_equal(np.concatenate(alone), together)
 
@@ -211,9 +206,7 @@ def test_langevin_steps_equal_the_reference(compiled, d, dtype, rho):
 
 @pytest.mark.parametrize("rho", [0.0, 0.6, 1.0])
 def test_langevin_steps_follow_the_update_rule(backend, rho):
-    start, hessian, linear, client, private, shared, scale, _, eta, tau = quadratic_jobs(
-        8, 3, "float64", rho, 4
-    )
+    start, hessian, linear, client, private, shared, scale, _, eta, tau = quadratic_jobs(8, 3, "float64", rho, 4)
     found = backend.langevin_quadratic(start, hessian, linear, client, private, shared, scale, rho, eta, tau)
     for job, c in enumerate(client):
         theta = start[job]
@@ -231,9 +224,7 @@ def test_langevin_steps_do_not_depend_on_a_jobs_place_in_a_batch(backend, d, dty
     together = backend.langevin_quadratic(theta, hessian, linear, client, private, shared, scale, *rest)
     for parts in chunks(80):
         alone = [
-            backend.langevin_quadratic(
-                theta[p], hessian, linear, client[p], private[p], shared[p], scale[p], *rest
-            )
+            backend.langevin_quadratic(theta[p], hessian, linear, client[p], private[p], shared[p], scale[p], *rest)
             for p in parts
         ]
         np.testing.assert_array_equal(np.concatenate(alone), together)
@@ -316,9 +307,7 @@ def gradient_jobs(make, dtype, data_dtype, batch):
 
 
 @pytest.mark.parametrize("batch", [False, True], ids=["full", "minibatch"])
-@pytest.mark.parametrize(
-    "dtype, data_dtype", [("float32", "float32"), ("float32", "float64"), ("float64", "float64")]
-)
+@pytest.mark.parametrize("dtype, data_dtype", [("float32", "float32"), ("float32", "float64"), ("float64", "float64")])
 def test_gradients_equal_the_reference_to_rounding(compiled, make, dtype, data_dtype, batch):
     problem, theta, client, rows = gradient_jobs(make, dtype, data_dtype, batch)
     found = compiled.gradients(problem, theta, client, rows)

@@ -94,13 +94,9 @@ def test_imports_point_down(path):
         if parts[0] != "fedsim" or len(parts) == 1:
             continue
         if parts[1] in known:
-            assert allowed(importer, parts[1]), (
-                f"line {line}: fedsim.{importer} may not import fedsim.{parts[1]}"
-            )
+            assert allowed(importer, parts[1]), f"line {line}: fedsim.{importer} may not import fedsim.{parts[1]}"
         else:
-            assert (PACKAGE / f"{parts[1]}.py").exists() is False, (
-                f"line {line}: fedsim.{parts[1]} has no layer"
-            )
+            assert (PACKAGE / f"{parts[1]}.py").exists() is False, f"line {line}: fedsim.{parts[1]} has no layer"
 
 
 def test_the_rule_can_be_broken():
@@ -129,9 +125,7 @@ def test_heavy_libraries_are_imported_inside_functions(path):
             for name, line in imports_of(ast.Module([node], [])):
                 library = name.split(".")[0]
                 at_home = library in HOMES and str(path).startswith(HOMES[library])
-                assert library not in LAZY or at_home, (
-                    f"line {line}: import {library} inside the function that uses it"
-                )
+                assert library not in LAZY or at_home, f"line {line}: import {library} inside the function that uses it"
 
 
 @pytest.mark.parametrize("path", FILES, ids=str)
@@ -148,9 +142,7 @@ def test_nothing_draws_from_a_stateful_generator(path):
 def test_only_the_command_line_prints(path):
     if concept(path) != "cli":
         for node in ast.walk(parsed(path)):
-            printing = (
-                isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
-            )
+            printing = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
             assert not printing, f"line {node.lineno}"
 
 

@@ -102,9 +102,7 @@ def test_w2_is_a_symmetric_distance_with_triangle_inequality(seed, dim):
 def test_floor_is_the_root_mean_square_w2_of_perfect_samples():
     covariance = np.diag([1.0, 4.0, 0.1])
     metric, rng = metrics.w2((np.zeros(3), covariance)), generator(5)
-    squared = [
-        metric.evaluate(view(rng.normal(size=(300, 3)) @ np.sqrt(covariance)))["w2"] ** 2 for _ in range(1000)
-    ]
+    squared = [metric.evaluate(view(rng.normal(size=(300, 3)) @ np.sqrt(covariance)))["w2"] ** 2 for _ in range(1000)]
     # Two per cent is three standard errors of the root mean square of 1000 draws, plus the next order in 1/R.
     assert math.sqrt(np.mean(squared)) == pytest.approx(metrics.w2_floor(covariance, 300), rel=0.02)
 
@@ -125,9 +123,7 @@ def test_marginal_error_agrees_with_scipy_for_any_two_sizes(seed, n, m, dim):
 
 def test_marginal_error_does_not_see_how_often_a_sample_is_repeated():
     x, y = generator(1).normal(size=(2, 40, 2))
-    assert metrics.marginal_w1(np.repeat(x, 3, axis=0), y) == pytest.approx(
-        metrics.marginal_w1(x, y), rel=1e-12
-    )
+    assert metrics.marginal_w1(np.repeat(x, 3, axis=0), y) == pytest.approx(metrics.marginal_w1(x, y), rel=1e-12)
 
 
 def test_marginal_error_of_a_shift_is_the_shift():
@@ -315,9 +311,7 @@ def test_moment_metrics_use_the_replica_mean_and_the_unbiased_covariance():
     assert metrics.w2().evaluate(seen)["w2"] == pytest.approx(
         metrics.gaussian_w2(sample_mean, sample_covariance, mean, covariance), rel=1e-10
     )
-    assert metrics.mean_error().evaluate(seen)["mean_error"] == pytest.approx(
-        np.linalg.norm(sample_mean - mean)
-    )
+    assert metrics.mean_error().evaluate(seen)["mean_error"] == pytest.approx(np.linalg.norm(sample_mean - mean))
     assert metrics.covariance_error().evaluate(seen)["covariance_error"] == pytest.approx(
         np.linalg.norm(sample_covariance - covariance) / np.linalg.norm(covariance)
     )
@@ -516,7 +510,5 @@ def test_importing_metrics_loads_neither_pandas_nor_scipy():
     import subprocess
     import sys
 
-    code = (
-        "import sys, fedsim.metrics, fedsim.results; print({'pandas', 'pyarrow', 'scipy'} & set(sys.modules))"
-    )
+    code = "import sys, fedsim.metrics, fedsim.results; print({'pandas', 'pyarrow', 'scipy'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"

@@ -191,9 +191,7 @@ def connected(draw):
     graph.add_nodes_from(range(n))
     pairs = [(draw(st.integers(0, v - 1)), v) for v in range(1, n)]
     pairs += draw(
-        st.lists(
-            st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)).filter(lambda p: p[0] != p[1]), max_size=8
-        )
+        st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)).filter(lambda p: p[0] != p[1]), max_size=8)
     )
     for u, v in pairs:
         graph.add_edge(
@@ -219,9 +217,7 @@ def test_every_route_is_a_shortest_path_and_its_columns_are_its_links(case):
         assert all(u == v for (_, u), (v, _) in itertools.pairwise(hops))
         assert network.delay_s(upward)[c] == shortest[node]
         assert network.bottleneck_bps(upward)[c] == min(graph.edges[hop]["bandwidth_bps"] for hop in hops)
-        assert (
-            hops == [(v, u) for u, v in edge_list(network, edge, c, not upward)][::-1]
-        )  # there and back alike
+        assert hops == [(v, u) for u, v in edge_list(network, edge, c, not upward)][::-1]  # there and back alike
 
 
 def edge_list(network, edge, client, upward):
@@ -396,9 +392,7 @@ def test_half_a_shared_edge_is_refused(back):
         graph.remove_edge("core", "agg")
     else:
         graph["core"]["agg"].update(back)
-    with pytest.raises(
-        InvalidInput, match=r"is shared: the edge .* must be shared, too, with the same bandwidth"
-    ):
+    with pytest.raises(InvalidInput, match=r"is shared: the edge .* must be shared, too, with the same bandwidth"):
         Network(graph)
 
 

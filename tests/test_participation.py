@@ -66,9 +66,7 @@ def test_with_replacement_draws_clients_independently_by_their_weight():
     assert p_value(counts, REPLICAS * np.outer(P, P).ravel()) > 1e-6
 
 
-@pytest.mark.parametrize(
-    "weights", [np.full(3, 1 / 3), np.full(7, 1 / 7), np.array([1e-12, 1 - 1e-12]), np.ones(1)]
-)
+@pytest.mark.parametrize("weights", [np.full(3, 1 / 3), np.full(7, 1 / 7), np.array([1e-12, 1 - 1e-12]), np.ones(1)])
 def test_draws_with_replacement_stay_among_the_clients(weights):
     """Cumulative weights may fall short of one by a rounding error."""
     answer = selected(participation.with_replacement(50), weights, 2000)
@@ -80,18 +78,14 @@ def test_draws_with_replacement_stay_among_the_clients(weights):
 def test_bernoulli_tosses_a_coin_for_every_client(probability):
     mask = selected(participation.bernoulli(probability))
     q = np.broadcast_to(probability, (N,))
-    chance = np.array(
-        [np.prod(np.where([(code >> c) & 1 for c in range(N)], q, 1 - q)) for code in range(2**N)]
-    )
+    chance = np.array([np.prod(np.where([(code >> c) & 1 for c in range(N)], q, 1 - q)) for code in range(2**N)])
     counts = np.bincount((mask * 2 ** np.arange(N)).sum(axis=1), minlength=2**N)
     possible = chance > 0
     assert counts[~possible].sum() == 0
     assert p_value(counts[possible], REPLICAS * chance[possible]) > 1e-6
 
 
-@pytest.mark.parametrize(
-    "policy", [participation.first(2), participation.deadline(3.0), participation.buffered(2)]
-)
+@pytest.mark.parametrize("policy", [participation.first(2), participation.deadline(3.0), participation.buffered(2)])
 def test_policies_without_a_sample_size_ask_everybody(policy):
     assert selected(policy, replicas=2).tolist() == [list(range(N))] * 2
 

@@ -32,9 +32,7 @@ def clients(p, sigma=SIGMA, q=None):
     """The clients' quadratics; `q` multiplies their gradients."""
     q = np.ones(6) if q is None else q
     hessian, linear = q * (1 - np.array(SENSITIVITIES)), q * np.array(MEANS)
-    return moments.Clients(
-        hessian[:, None, None], linear[:, None], (q**2 * sigma**2)[:, None, None], np.asarray(p)
-    )
+    return moments.Clients(hessian[:, None, None], linear[:, None], (q**2 * sigma**2)[:, None, None], np.asarray(p))
 
 
 def law(of, weights, local, eta=lambda t: ETA, rounds=ROUNDS):
@@ -227,8 +225,7 @@ def test_credit_gradients_are_those_of_the_answered_data_held_fixed():
     got = problem.react(np.tile(theta, (4, 1)), np.arange(4), key, 0, None, kernels.backend("cpu")).sum(axis=0)
     h = 1e-6 * np.eye(5)
     slopes = [
-        loss_on_answers(applicants(), theta + e, theta) - loss_on_answers(applicants(), theta - e, theta)
-        for e in h
+        loss_on_answers(applicants(), theta + e, theta) - loss_on_answers(applicants(), theta - e, theta) for e in h
     ]
     assert np.allclose(got / 180, np.array(slopes) / 2e-6, atol=1e-8)
     assert np.isclose(problem.loss(theta[None])[0], loss_on_answers(applicants(), theta, theta))
@@ -295,9 +292,7 @@ def test_single_precision_follows_double():
 REFUSED = {
     "whose data do not react": lambda: fs.testing.check(PFedAvg(0.1)),
     r"PFedAvg\(local_steps=0\)": lambda: PFedAvg(0.1, 0),
-    "weights must be 6 positive numbers that sum to 1": lambda: PerformativeMean(
-        MEANS, SENSITIVITIES, 1, 2 * P
-    ),
+    "weights must be 6 positive numbers that sum to 1": lambda: PerformativeMean(MEANS, SENSITIVITIES, 1, 2 * P),
     r"sigma=-1\)": lambda: PerformativeMean(MEANS, SENSITIVITIES, -1),
     "one finite number per client": lambda: PerformativeMean((1.0, float("nan")), (0.1, 0.1)),
     "a stable point needs it below 1": lambda: PerformativeMean((1.0, 1.0), (1.1, 1.0)).performatively_stable(),

@@ -68,9 +68,7 @@ def test_scheme_ii_with_plain_sums_gives_the_value_computed_by_hand():
 
 def test_scheme_i_charges_clients_drawn_more_than_once():
     # two draws of two clients: s = 1 with probability 1/2, s = 2 with 1/4; D_s = 1.25 (d0 / 1.25)^(1/s^2)
-    got = theorem(
-        step_size=1e-9, local_steps=1, fraction=1.0, weights=[0.5, 0.5], drawn=2, rounds=1, scheme="I"
-    )
+    got = theorem(step_size=1e-9, local_steps=1, fraction=1.0, weights=[0.5, 0.5], drawn=2, rounds=1, scheme="I")
     e1 = 2 * math.sqrt(1e-9 * math.log(1.25e6) / 0.5)
     twice = (math.exp(e1) - 1) / (math.exp(e1 / 2) - 1) * 1.25 * (1e-6 / 1.25) ** 0.25
     assert got.delta == pytest.approx(0.5 * 1e-6 + 0.25 * twice, rel=1e-9)
@@ -95,9 +93,7 @@ def test_advanced_composition_is_used_only_where_it_is_paid_for_and_smaller():
     paid = theorem(rounds=10_000, step_size=1e-9, delta2=1e-6)
     assert paid.epsilon < plain.epsilon / 5
     assert paid.delta == pytest.approx(plain.delta + 1e-6, rel=1e-12)
-    assert (
-        theorem(rounds=2, delta2=1e-6).epsilon == theorem(rounds=2).epsilon
-    )  # plain sums are smaller for two rounds
+    assert theorem(rounds=2, delta2=1e-6).epsilon == theorem(rounds=2).epsilon  # plain sums are smaller for two rounds
     steps = theorem(local_steps=1000, step_size=1e-9, delta1=1e-6)
     assert steps.epsilon < theorem(local_steps=1000, step_size=1e-9).epsilon / 3
     assert steps.delta == pytest.approx(5 * 0.5 * (1000 * 0.1 * 1e-6 + 1e-6), rel=1e-12)
@@ -112,9 +108,7 @@ def test_advanced_composition_is_used_only_where_it_is_paid_for_and_smaller():
     st.integers(1, 1000),
     st.sampled_from([0.0, 1e-6]),
 )
-def test_epsilon_grows_with_step_size_correlation_participation_and_time(
-    scheme, eta, rho, drawn, rounds, slack
-):
+def test_epsilon_grows_with_step_size_correlation_participation_and_time(scheme, eta, rho, drawn, rounds, slack):
     here = {"scheme": scheme, "step_size": eta, "correlation": rho, "drawn": drawn, "rounds": rounds}
     here |= {"delta1": slack, "delta2": slack}
     base = theorem(**here).epsilon
@@ -183,13 +177,9 @@ def test_the_theorem_refuses_what_it_cannot_speak_of(change):
 
 def test_the_noise_is_the_printed_equation_51():
     eta, steps, b, n, clip, epsilon, delta = 0.1, 10, 12, 600, 1.5, 0.4, 1e-4
-    printed = (
-        128 * clip**2 * b**2 * math.log(1.25 * steps * b / (n * delta)) / (n * epsilon) ** 2 * steps**4 * eta**2
-    )
+    printed = 128 * clip**2 * b**2 * math.log(1.25 * steps * b / (n * delta)) / (n * epsilon) ** 2 * steps**4 * eta**2
     reach = fedpaq.sensitivity("paper", clip, steps * eta)
-    assert fedpaq.noise_sigma(reach, epsilon, delta, steps * b / n) == pytest.approx(
-        math.sqrt(printed), rel=1e-12
-    )
+    assert fedpaq.noise_sigma(reach, epsilon, delta, steps * b / n) == pytest.approx(math.sqrt(printed), rel=1e-12)
     assert fedpaq.sensitivity("tight", clip, steps * eta) == reach / 2
 
 
@@ -263,9 +253,7 @@ def test_a_client_that_never_took_part_has_given_nothing_away():
     got = privacy.epsilons(visit(), np.array([0, 1, 7, *[0] * 7]), DELTA)
     assert got[0] == 0
     assert 0 < got[1] < got[2]
-    assert (
-        privacy.epsilons(visit(correlation=1.0), np.array([0, 1, *[0] * 8]), DELTA)[:2] == [0, math.inf]
-    ).all()
+    assert (privacy.epsilons(visit(correlation=1.0), np.array([0, 1, *[0] * 8]), DELTA)[:2] == [0, math.inf]).all()
 
 
 def test_rounding_where_clients_differ_in_many_ways_errs_on_the_safe_side():
@@ -306,9 +294,7 @@ def test_a_ledger_of_noise_that_varies_by_round_charges_the_rounds_taken_part_in
     mechanism = visit(step_size=schedules.inverse_time(1.0, 1000.0), local_steps=2)
     ledger = privacy.Ledger(mechanism, 2, DELTA)
     ledger.add(np.array([0, 1]), np.array([3, 3]), 0)
-    ledger.add(
-        np.array([0, 0, 1]), np.array([3, 3, 4]), np.array([90, 90, 50])
-    )  # asynchronous: twice from one version
+    ledger.add(np.array([0, 0, 1]), np.array([3, 3, 4]), np.array([90, 90, 50]))  # asynchronous: twice from one version
     charged = [event(100, 100, float(mechanism.multiplier[0] * math.sqrt(t + 1000))) for t in (0, 1, 180, 181)]
     first = composition((charged[0], 1), (charged[1], 1), (charged[2], 2), (charged[3], 2))
     second = composition((charged[0], 1), (charged[1], 1))

@@ -88,9 +88,7 @@ def test_private_fedpaq_accounts_for_itself():
     result = fs.run(
         scenario(algorithm, rounds=3, metrics=(fs.privacy.spent(1e-4),), participation=fs.participation.full())
     )
-    expected = [
-        fs.privacy.epsilons(algorithm.mechanism(PROBLEM, None), np.full(6, k), 1e-4)[0] for k in (1, 2, 3)
-    ]
+    expected = [fs.privacy.epsilons(algorithm.mechanism(PROBLEM, None), np.full(6, k), 1e-4)[0] for k in (1, 2, 3)]
     assert table(result) == pytest.approx(np.repeat(expected, 3).reshape(3, 3), rel=1e-12)
     with pytest.raises(InvalidInput, match="clips, which settles it"):
         fs.run(scenario(algorithm))

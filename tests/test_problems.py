@@ -168,9 +168,7 @@ def test_client_gradients_sum_to_the_slope_of_the_loss(make):
 def test_logistic_potential_is_minus_the_log_posterior():
     problem = logistic()
     theta = generator().normal(size=(2, 3))
-    assert np.allclose(
-        problem.potential(theta), [sum(potential(problem, t, c) for c in range(3)) for t in theta]
-    )
+    assert np.allclose(problem.potential(theta), [sum(potential(problem, t, c) for c in range(3)) for t in theta])
 
 
 def test_extreme_scores_stay_finite():
@@ -312,9 +310,7 @@ def test_labels_of_plus_and_minus_one_mean_one_and_zero():
     x, y = features(), generator(3).integers(0, 2, N)
     theta = np.array([0.3, -1.0, 2.0])
     signed = LogisticRegression.from_arrays(x, 2 * y - 1, OFFSETS, test=(x, 2 * y - 1))
-    assert np.array_equal(
-        signed.gradient(theta, 0), LogisticRegression.from_arrays(x, y, OFFSETS).gradient(theta, 0)
-    )
+    assert np.array_equal(signed.gradient(theta, 0), LogisticRegression.from_arrays(x, y, OFFSETS).gradient(theta, 0))
     assert signed.test[1].tolist() == y.tolist()
 
 

@@ -138,9 +138,7 @@ def test_pooling_keeps_the_posterior_and_the_sum_of_gradients():
     assert (whole.clients, whole.sizes.tolist()) == (1, [30])
     for a, b in zip(whole.exact(), spread.exact(), strict=True):
         assert np.allclose(a, b)
-    softmax = fs.problems.SoftmaxRegression.synthetic(
-        3, 4, classes=3, samples=8, dtype=np.float64, test_samples=5
-    )
+    softmax = fs.problems.SoftmaxRegression.synthetic(3, 4, classes=3, samples=8, dtype=np.float64, test_samples=5)
     logistic = fs.problems.LogisticRegression.synthetic(3, 4, samples=8)
     linear = fs.problems.LinearRegression.synthetic(3, 4, samples=8, noise_variance=2.0)
     for problem in (softmax, logistic, linear):

@@ -137,9 +137,7 @@ def test_time_to_is_the_first_time_in_a_loop(result, against, level, upwards):
 
     curve = result.curve("w2", against)
     hits = [x for x, value in zip(curve[against], curve["w2"], strict=True) if reached(value)]
-    assert result.time_to("w2", **limits, against=against) == pytest.approx(
-        hits[0] if hits else math.nan, nan_ok=True
-    )
+    assert result.time_to("w2", **limits, against=against) == pytest.approx(hits[0] if hits else math.nan, nan_ok=True)
 
 
 def test_neither_curves_nor_times_depend_on_the_order_of_rows():
@@ -171,9 +169,7 @@ def test_a_metric_may_be_called_like_an_internal_column():
 
 
 def test_a_metric_that_was_not_evaluated_names_those_that_were():
-    with pytest.raises(
-        NotRecorded, match=r"'brier' was not evaluated \(this run has: w2, accuracy\); add it to"
-    ):
+    with pytest.raises(NotRecorded, match=r"'brier' was not evaluated \(this run has: w2, accuracy\); add it to"):
         make_result().curve("brier")
     with pytest.raises(NotRecorded, match="arrived"):
         make_result().time_to("arrived", above=1)

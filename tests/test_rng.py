@@ -94,9 +94,7 @@ def test_keys_have_the_same_bits_compiled(seed, stream, replica, round, visit, c
     assert bits(rng.keys(seed, stream, **job)) == bits(draws.keys(seed, stream, **job))
 
 
-@pytest.mark.parametrize(
-    "varying", [(), ("client",), ("replica", "visit"), ("replica", "client", "round", "visit")]
-)
+@pytest.mark.parametrize("varying", [(), ("client",), ("replica", "visit"), ("replica", "client", "round", "visit")])
 def test_keys_broadcast_scalars_against_columns(varying):
     job = {name: np.arange(6) * 3 if name in varying else 2 for name in ("replica", "client", "round", "visit")}
     plain, compiled = rng.keys(3, 1, **job), draws.keys(3, 1, **job)
@@ -238,9 +236,7 @@ ROWS, LANES = 50_000, 20
 
 def addressed(seed=1, stream=Stream.NOISE, replica=0, client=0, round=0, visit=0, step=0, call=0):
     """A million normals of 50,000 jobs near one address, and the words they would be made of."""
-    key = draws.keys(
-        seed, stream, replica=replica + 10 * np.arange(ROWS), client=client, round=round, visit=visit
-    )
+    key = draws.keys(seed, stream, replica=replica + 10 * np.arange(ROWS), client=client, round=round, visit=visit)
     return draws.normal(key, LANES, step, np.float64, call), draws.words(key, LANES // 4, step)
 
 

@@ -232,9 +232,7 @@ def test_samples_over_a_gigabyte_are_refused_naming_the_record_that_fits(dtype, 
     def build(record):
         return scenario(budget=fs.Budget(rounds=rounds), replicas=30, dtype=dtype, record=record)
 
-    message = refused(
-        lambda: build(fs.Record(warmup=warmup)), r"GB; thin them with record=fs.Record\(.*every=\d+"
-    )
+    message = refused(lambda: build(fs.Record(warmup=warmup)), r"GB; thin them with record=fs.Record\(.*every=\d+")
     advice = re.search(r"fs\.Record\(([^)]*)\)", message).group(1)
     options = {name.strip(): int(value) for name, value in (part.split("=") for part in advice.split(","))}
     build(fs.Record(**options))
@@ -305,9 +303,7 @@ def test_a_metric_that_cannot_be_evaluated_is_refused_before_the_first_round(lac
 
     def build_and_run():
         replicas = 1 if lacking == "replicas to compare" else 3
-        plan = scenario(
-            problem, metrics=(metric,), evaluate_every=4, budget=fs.Budget(rounds=5), replicas=replicas
-        )
+        plan = scenario(problem, metrics=(metric,), evaluate_every=4, budget=fs.Budget(rounds=5), replicas=replicas)
         fs.run(plan, observers=(rounds_seen.append,))
 
     refused(build_and_run, says)

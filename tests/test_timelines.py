@@ -10,7 +10,6 @@ both ways (125 float64), so a transfer takes 50 ms before its first bit counts, 
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from pathlib import Path
 
@@ -150,9 +149,7 @@ def test_dropouts_in_every_phase():
     # Client 1 is lost half way through its 1 s of computing: at 1.216667.
     # Client 2 breaks off its upload at floor(0.25 * 8,000) = 2,000 bits: computed at 0.716667 + 2 = 2.716667, sending
     # from 2.766667 alone, 2,000 / 24,000 = 0.083333 s: the server hears of it at 2.85, nothing is outstanding.
-    devices = Scripted(
-        [1.0, 1.0, 2.0], {(0.0, 0): (BEFORE, 0.3), (0.0, 1): (COMPUTE, 0.5), (0.0, 2): (UPLOAD, 0.25)}
-    )
+    devices = Scripted([1.0, 1.0, 2.0], {(0.0, 0): (BEFORE, 0.3), (0.0, 1): (COMPUTE, 0.5), (0.0, 2): (UPLOAD, 0.25)})
     result = fs.run(scenario_of(devices))
     assert_rounds(result, (0.0, 2.85, 3, 0, 3, 0, 2_000, 24_000, 2_000))
     assert times(result, "drop") == pytest.approx({0: 0.0, 1: 1.216667, 2: 2.85}, abs=1e-6)
@@ -207,9 +204,7 @@ def test_the_clock_jumps_to_when_somebody_is_there():
     # Nobody until 7.0; then client 2 alone: 7.0 + 0.05 + 1/3 + 5 + 0.05 + 1/3 = 12.766667. It goes off at 13.0 for
     # good, but first round 2 opens at 12.766667: its download would be over at 13.15, so it is lost at 13.0.
     # From then on there is no one: the run stops.
-    devices = fs.devices.constant(
-        seconds_per_step=[1.0, 1.0, 5.0], availability=on_during([], [], [(7.0, 13.0)])
-    )
+    devices = fs.devices.constant(seconds_per_step=[1.0, 1.0, 5.0], availability=on_during([], [], [(7.0, 13.0)]))
     result = fs.run(scenario_of(devices, rounds=5))
     assert_rounds(
         result,

@@ -194,9 +194,7 @@ def test_inconsistent_fedscale_files_are_corrupt(tmp_path, content):
         traces.fedscale_availability(json_file(tmp_path, content))
 
 
-@pytest.mark.parametrize(
-    "entry", [{"computation": -1, "communication": 5}, {"computation": 1, "communication": 0}]
-)
+@pytest.mark.parametrize("entry", [{"computation": -1, "communication": 5}, {"computation": 1, "communication": 0}])
 def test_impossible_capacities_are_corrupt(tmp_path, entry):
     with pytest.raises(CorruptData, match="communication above 0"):
         traces.fedscale_capacity(json_file(tmp_path, {"1": entry}))
@@ -311,10 +309,7 @@ def test_the_recorded_speeds_are_read_whole():
     assert 900 < len(phones) < 997
     assert (phones.min(), phones.max()) == (0.04, 4.886)
     assert (
-        len(
-            traces.flhetbench_latency(recorded("flhetbench_training_latency.csv.gz"), "vit")["seconds_per_step"]
-        )
-        == 21
+        len(traces.flhetbench_latency(recorded("flhetbench_training_latency.csv.gz"), "vit")["seconds_per_step"]) == 21
     )
     scores = traces.ai_benchmark(recorded("ai_benchmark_devices.csv.gz"))
     assert len(scores["model"]) == 333

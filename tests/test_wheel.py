@@ -19,9 +19,7 @@ PARTS = ("fedsim", "scenarios", "pyproject.toml", "README.md", "LICENSE")
 
 def run(*command: object, cwd: Path) -> str:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-    done = subprocess.run(
-        [str(c) for c in command], cwd=cwd, env=kept, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([str(c) for c in command], cwd=cwd, env=kept, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -42,9 +40,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
         copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
         copy(ROOT / part, source / part)
     pip = (sys.executable, "-m", "pip")
-    files = [
-        f.relative_to(source) for f in (source / "fedsim").rglob("*") if f.is_file() and f.suffix != ".pyc"
-    ]
+    files = [f.relative_to(source) for f in (source / "fedsim").rglob("*") if f.is_file() and f.suffix != ".pyc"]
     run(*pip, "wheel", source, "--no-deps", "-w", work / "dist", cwd=work)
     shutil.rmtree(source)
     run(sys.executable, "-m", "venv", "--without-pip", work / "env", cwd=work)
@@ -66,9 +62,7 @@ def test_the_project_file_lists_every_package_of_the_tree() -> None:
 
 
 @pytest.mark.slow
-def test_the_shipped_scenario_runs_from_the_wheel_in_an_empty_folder(
-    installed: Installed, tmp_path: Path
-) -> None:
+def test_the_shipped_scenario_runs_from_the_wheel_in_an_empty_folder(installed: Installed, tmp_path: Path) -> None:
     home = run(installed.programs / "python", "-c", "import fedsim; print(fedsim.__file__)", cwd=tmp_path)
     assert Path(home).is_relative_to(installed.site)
     said = run(installed.programs / "fedsim", "run", "quickstart", cwd=tmp_path)

@@ -1,7 +1,7 @@
 """Algorithms: one paper's algorithm, one file, in the paper's order.
 
-An algorithm is a frozen dataclass with `init`, `memory`, `broadcast`, `work`, `client` and `server`; `fs.testing.check` runs
-the contract suite on anyone's.
+An algorithm is a frozen dataclass with `init`, `memory`, `broadcast`, `work`, `client` and `server`; `fs.testing.check`
+runs the contract suite on anyone's.
 """
 
 from fedsim.algorithms.fahmc import FAHMC
@@ -19,6 +19,18 @@ from fedsim.algorithms.scaffold import Scaffold
 from fedsim.algorithms.sgld import SGLD
 
 __all__ = [
-    "FAHMC", "FALD", "HMC", "MALA", "QLSD", "SGLD", "FedAvg", "FedPAQ", "PFedAvg", "PrivateFedPAQ", "QLSDPlusPlus", "QLSDStar",
-    "Scaffold", "distributed_sgd",
-]  # fmt: skip
+    "FAHMC",
+    "FALD",
+    "HMC",
+    "MALA",
+    "QLSD",
+    "SGLD",
+    "FedAvg",
+    "FedPAQ",
+    "PFedAvg",
+    "PrivateFedPAQ",
+    "QLSDPlusPlus",
+    "QLSDStar",
+    "Scaffold",
+    "distributed_sgd",
+]

@@ -108,9 +108,7 @@ class Intervals:
         period = column("intervals period_s", self.period_s, low=TINY)
         object.__setattr__(self, "period_s", period)
         if isinstance(period, np.ndarray) and len(period) != len(offsets) - 1:
-            raise InvalidInput(
-                f"intervals: {len(period)} periods for {len(offsets) - 1} clients; give one each"
-            )
+            raise InvalidInput(f"intervals: {len(period)} periods for {len(offsets) - 1} clients; give one each")
         each = np.repeat(np.broadcast_to(period, len(offsets) - 1), np.diff(offsets))
         if (ends > each).any():
             i = int(np.argmax(ends > each))

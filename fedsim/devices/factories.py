@@ -88,9 +88,7 @@ def table(
     rows = length(columns[speeds[0]]) or 0
     for name, values in columns.items():
         if not rows or length(values) != rows:
-            raise InvalidInput(
-                f"devices.table: {name} has to have one row per client, like {speeds[0]} ({rows})"
-            )
+            raise InvalidInput(f"devices.table: {name} has to have one row per client, like {speeds[0]} ({rows})")
     order: Any = columns.pop("client", np.arange(rows))
     if not np.array_equal(np.sort(order), np.arange(rows)):
         raise InvalidInput(f"devices.table: the client column has to name each of 0 to {rows - 1} once")

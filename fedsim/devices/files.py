@@ -45,9 +45,7 @@ def read_bytes(path: str | Path) -> bytes:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise CorruptData(f"{path}: the gzip file is damaged ({error}); fetch it again") from error
     except OSError as error:
-        raise InvalidInput(
-            f"{path}: cannot be read ({error.strerror}); give the path of a trace file"
-        ) from error
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror}); give the path of a trace file") from error
     if len(data) > LIMIT:
         raise InvalidInput(f"{path}: over {LIMIT} bytes when unpacked; split it into smaller files")
     return data
@@ -63,9 +61,7 @@ def read_csv(path: str | Path, names: Sequence[str]) -> dict[str, list[str]]:
     header = rows[0] if rows else []
     missing = [name for name in names if name not in header]
     if missing or len(rows) < 2:
-        raise CorruptData(
-            f"{path}: needs the columns {', '.join(names)} and a row; missing: {missing or 'rows'}"
-        )
+        raise CorruptData(f"{path}: needs the columns {', '.join(names)} and a row; missing: {missing or 'rows'}")
     for i, row in enumerate(rows[1:], start=2):
         if len(row) != len(header):
             raise CorruptData(f"{path}: line {i} has {len(row)} fields, the header has {len(header)}")
@@ -96,11 +92,7 @@ def read_npz(path: str | Path, kinds: dict[str, str]) -> dict[str, Array]:
     except Exception as error:  # numpy and zipfile raise a dozen kinds on damaged bytes
         raise CorruptData(f"{path}: not a readable .npz file ({error})") from error
     for name, kind in kinds.items():
-        if (
-            not isinstance(arrays[name], np.ndarray)
-            or arrays[name].ndim != 1
-            or arrays[name].dtype.kind != kind
-        ):
+        if not isinstance(arrays[name], np.ndarray) or arrays[name].ndim != 1 or arrays[name].dtype.kind != kind:
             raise CorruptData(f"{path}: the array {name} has to be one-dimensional and of kind {kind!r}")
     return arrays
 

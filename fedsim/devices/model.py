@@ -105,7 +105,9 @@ class Devices:
     def dropout_of(self, clients: Array) -> Array:
         """The probability that a visit of each client is lost, in whatever phase."""
         shares = (self._share(name) for name in PHASES)
-        return sum((pick(s, self._rows(clients, length(s))) + np.zeros(len(clients)) for s in shares), np.zeros(len(clients)))
+        return sum(
+            (pick(s, self._rows(clients, length(s))) + np.zeros(len(clients)) for s in shares), np.zeros(len(clients))
+        )
 
     # --- What the engine may skip, and what it prints -------------------------------------------------
 
@@ -183,9 +185,7 @@ def _dropout(value: Any) -> Column | dict[str, Column]:
     shares = {name: column(f"dropout {name}", value[name], high=1.0) for name in PHASES if name in value}
     lengths = {length(share) for share in shares.values()} - {None}
     if len(lengths) > 1:
-        raise InvalidInput(
-            "dropout: its phases have columns of different lengths; give one row per client each"
-        )
+        raise InvalidInput("dropout: its phases have columns of different lengths; give one row per client each")
     total = np.max(sum(shares.values()))
     if total > 1.0 + 1e-9:
         raise InvalidInput(f"dropout: the phases add up to {total:g}; give probabilities that sum to at most 1")

@@ -68,8 +68,8 @@ class Markov:
             return None
         from fedsim.kernels.presence import presence
 
-        columns = (pick(self.on_s, clients), pick(self.off_s, clients), now_s)
-        return presence(rng.key, *(np.broadcast_to(column, clients.shape) for column in columns), until)
+        on_s, off_s = (np.broadcast_to(pick(column, clients), clients.shape) for column in (self.on_s, self.off_s))
+        return presence(rng.key, on_s, off_s, np.broadcast_to(now_s, clients.shape), until)
 
     def _look(self, clients: Array, now_s: Array, rng: Draws) -> tuple[Array, Calls, Calls]:
         """Whether each client is on, and the calls to go off and to come on."""

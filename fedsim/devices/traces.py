@@ -122,9 +122,7 @@ def fedscale_capacity(path: str | Path, *, training_factor: float = 3.0) -> tupl
     compute = numbers(path, "computation", [r["computation"] for r in records])
     bandwidth = numbers(path, "communication", [r["communication"] for r in records])
     if not (np.isfinite(compute) & (compute >= 0) & np.isfinite(bandwidth) & (bandwidth > 0)).all():
-        raise CorruptData(
-            f"{path}: computation has to be at least 0 and communication above 0 for every client"
-        )
+        raise CorruptData(f"{path}: computation has to be at least 0 and communication above 0 for every client")
     return {"seconds_per_example": compute * training_factor / 1e3}, bandwidth * 1e3
 
 
@@ -136,9 +134,7 @@ def ai_benchmark(path: str | Path) -> dict[str, Any]:
     """
     text = read_csv(path, ["Model", "RAM", "AI_Score"])
     ram = numbers(path, "RAM", [size.removesuffix("GB") for size in text["RAM"]])
-    score = numbers(
-        path, "AI_Score", [f"{mark} x".split()[0] for mark in text["AI_Score"]]
-    )  # without footnotes
+    score = numbers(path, "AI_Score", [f"{mark} x".split()[0] for mark in text["AI_Score"]])  # without footnotes
     if not (score > 0).all():
         raise CorruptData(f"{path}: every AI_Score has to be above 0")
     return {"model": text["Model"], "ram_gb": ram, "score": score, "relative_speed": score / np.median(score)}
@@ -166,9 +162,7 @@ def mobiperf(path: str | Path, case: int) -> dict[str, Array]:
     cases = numbers(path, "case", text["case"])
     rows = np.flatnonzero(cases == case)
     if not len(rows):
-        raise InvalidInput(
-            f"mobiperf case={case!r}: the file has the cases {np.unique(cases).astype(int).tolist()}"
-        )
+        raise InvalidInput(f"mobiperf case={case!r}: the file has the cases {np.unique(cases).astype(int).tolist()}")
     rows = rows[np.argsort(numbers(path, "client", text["client"])[rows], kind="stable")]
     samples = [numbers(path, "tcp_speed_kbps", text["tcp_speed_kbps"][row].split()) * 1e3 for row in rows]
     if not all(len(s) and (np.isfinite(s) & (s > 0)).all() for s in samples):

@@ -64,8 +64,8 @@ def reply_shape(algorithm: Any, problem: Any, state: dict[str, Array], dtype: np
         raise
     except Exception as error:
         raise ClientFailed(
-            f"{type(algorithm).__name__}.client raised {type(error).__name__}: {error} (while its reply was measured on a "
-            f"job without data, round {round + 1})"
+            f"{type(algorithm).__name__}.client raised {type(error).__name__}: {error} (while its reply was "
+            f"measured on a job without data, round {round + 1})"
         ) from error
     bits: int | None = 0
     empty = {}

@@ -32,5 +32,15 @@ def choose_rows(key: Array, population: Array, start: Array, step: int) -> Array
 
 
 __all__ = [
-    "choice", "choose_rows", "gradients", "integers", "keys", "langevin_quadratic", "leapfrog_quadratic", "name", "normal", "segment_sum", "uniform",
-]  # fmt: skip
+    "choice",
+    "choose_rows",
+    "gradients",
+    "integers",
+    "keys",
+    "langevin_quadratic",
+    "leapfrog_quadratic",
+    "name",
+    "normal",
+    "segment_sum",
+    "uniform",
+]

@@ -15,9 +15,11 @@ from fedsim import rng
 from fedsim.errors import InvalidInput
 from fedsim.kernels.elementary import inline, jit, u32, u64
 from fedsim.kernels.lanes import fill_normals32, fill_normals64, fill_words, philox
+from fedsim.rng import boxmuller
 
 Array = npt.NDArray[Any]
 LANES = 512  # blocks whose words and normals stay in the first-level cache together
+
 
 @jit
 def _gather(key, row, at, blocks, first, block, k):
@@ -135,7 +137,7 @@ def _slot(places, place):
 
 @jit
 def choose_few(k0, k1, k2, k3, step, population, size, places, values, out):
-    """The same shuffle, with a table of the places that differ from 0, 1, 2, ...: nothing is as long as the population."""
+    """The same shuffle with a table of the places that differ from 0, 1, 2, ...: nothing as long as the population."""
     w0, w1, w2, w3 = u32(0), u32(0), u32(0), u32(0)
     places[:] = -1
     for j in range(size):
@@ -220,14 +222,14 @@ def normal(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.floa
 
 def uniform(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.float64) -> Array:
     if np.dtype(dtype) == np.float32:
-        return rng.unit32(words(key, -(-lanes // 4), step)[:, :lanes])
+        return boxmuller.unit32(words(key, -(-lanes // 4), step)[:, :lanes])
     w = words(key, -(-lanes // 2), step).reshape(len(key), 2 * -(-lanes // 2), 2)[:, :lanes]
-    return rng.unit64(w[..., 0], w[..., 1])
+    return boxmuller.unit64(w[..., 0], w[..., 1])
 
 
 def integers(key: Array, lanes: int, below: Any, step: int = 0) -> Array:
     w = words(key, -(-lanes // 2), step).reshape(len(key), 2 * -(-lanes // 2), 2)[:, :lanes]
-    return rng.scaled(w[..., 0], w[..., 1], below)
+    return boxmuller.scaled(w[..., 0], w[..., 1], below)
 
 
 def choice(key: Array, population: Any, size: int, step: int = 0) -> Array:

@@ -13,8 +13,8 @@ import numpy as np
 from numba.extending import overload
 
 from fedsim.kernels.draws import normals32, normals64
-from fedsim.kernels.lanes import fill_normals32, fill_normals64, fill_words_twice
 from fedsim.kernels.elementary import jit, u32
+from fedsim.kernels.lanes import fill_normals32, fill_normals64, fill_words_twice
 
 JOBS = 256  # lanes of a block
 NARROW = 8  # up to this d a lane is a job

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.kernels.lanes import philox
 from fedsim.kernels.elementary import inline, jit, log64, u32, u64, unit64
+from fedsim.kernels.lanes import philox
 
 Array = npt.NDArray[Any]
 OFF, ON, START = 0, 1, 2

@@ -17,8 +17,8 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from fedsim.kernels.bitstream import elias_lengths
-from fedsim.kernels.lanes import philox
 from fedsim.kernels.elementary import as_float, as_int, f32, f64, i32, i64, inline, jit, u32, u64
+from fedsim.kernels.lanes import philox
 
 Array = npt.NDArray[Any]
 TILE = 64  # rows at once,

@@ -152,7 +152,8 @@ def resolve(metric: Metric | str | Function, probe: npt.ArrayLike | None = None)
             raise InvalidInput("metric 'epsilon' needs arguments; write fs.privacy.spent(delta=1e-5)")
         if metric not in _FACTORIES:
             raise InvalidInput(
-                f"metric {metric!r} is unknown; choose among {', '.join([*_FACTORIES, *PREDICTIVE])}, or pass a function"
+                f"metric {metric!r} is unknown; choose among {', '.join([*_FACTORIES, *PREDICTIVE])}, "
+                "or pass a function"
             )
         if metric in _NEED_ARGUMENTS:
             raise InvalidInput(f"metric {metric!r} needs arguments; write fs.metrics.{metric}(...)")

@@ -81,9 +81,7 @@ def _target(name: str, reference: Moments | None, view: View) -> Moments:
 def _law(name: str, view: View) -> Array:
     """The states (R, d) of the replicas still running, once it is clear that they can form a law."""
     if len(view.theta) < 2:
-        raise InvalidInput(
-            f"{name} compares the law over replicas: ask for replicas >= 2, not {len(view.theta)}"
-        )
+        raise InvalidInput(f"{name} compares the law over replicas: ask for replicas >= 2, not {len(view.theta)}")
     return _running(view)
 
 
@@ -147,9 +145,7 @@ class MarginalError:
         samples = view.history if self.over == "history" else view.theta
         samples = np.asarray(samples, np.float64).reshape(-1, self.reference.shape[1])
         samples = samples[~np.isnan(samples).all(axis=1)]
-        return {
-            "marginal_error": distances.w1_to_sorted(samples, self.reference) if len(samples) else float("nan")
-        }
+        return {"marginal_error": distances.w1_to_sorted(samples, self.reference) if len(samples) else float("nan")}
 
 
 @dataclass(frozen=True, eq=False)

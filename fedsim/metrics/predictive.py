@@ -24,9 +24,7 @@ def _probabilities(p: npt.ArrayLike) -> Array:
             f"class probabilities have shape {p.shape}; they must be (points, classes), two columns if binary"
         )
     if not (p.min() >= 0.0 and np.abs(p.sum(axis=1) - 1.0).max() <= _SUM_TOLERANCE):
-        raise InvalidInput(
-            "class probabilities must be non-negative with rows that sum to 1; are these logits?"
-        )
+        raise InvalidInput("class probabilities must be non-negative with rows that sum to 1; are these logits?")
     return p
 
 
@@ -35,9 +33,7 @@ def _with_labels(p: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array]:
     if y.shape != p.shape[:1] or y.dtype.kind not in "iu":
         raise InvalidInput(f"labels are {y.dtype} {y.shape}; they must be {len(p)} integers, one per point")
     if y.min() < 0 or y.max() >= p.shape[1]:
-        raise InvalidInput(
-            f"labels run from {y.min()} to {y.max()}; {p.shape[1]} classes are 0..{p.shape[1] - 1}"
-        )
+        raise InvalidInput(f"labels run from {y.min()} to {y.max()}; {p.shape[1]} classes are 0..{p.shape[1] - 1}")
     return p, y
 
 

@@ -68,9 +68,7 @@ class Network:
     ) -> None:
         if not hasattr(graph, "is_multigraph") or graph.is_multigraph():
             kind = type(graph).__name__
-            raise InvalidInput(
-                f"the network's graph is a {kind}: give a networkx Graph or DiGraph, one edge per link"
-            )
+            raise InvalidInput(f"the network's graph is a {kind}: give a networkx Graph or DiGraph, one edge per link")
         server = server_of(graph, server)
         numbers = clients_of(graph, clients)
         if server in numbers:

@@ -23,9 +23,7 @@ def server_of(graph: Any, server: Any) -> Any:
     named = [node for node, role in graph.nodes(data="role") if role == "server"]
     if len(named) != 1:
         found = f"{len(named)} ({_some(named)})" if named else "none"
-        raise InvalidInput(
-            f"one node must have role='server', found {found}: mark one, or name it with server="
-        )
+        raise InvalidInput(f"one node must have role='server', found {found}: mark one, or name it with server=")
     return named[0]
 
 
@@ -41,21 +39,15 @@ def clients_of(graph: Any, clients: Sequence[Any] | None) -> dict[Any, int]:
         if not isinstance(number, Integral) or isinstance(number, bool) or number < 0:
             raise InvalidInput(f"node {node!r} has client={number!r}: number the clients 0, 1, 2, ...")
         if number in nodes:
-            raise InvalidInput(
-                f"nodes {nodes[int(number)]!r} and {node!r} are both client {number}: renumber one"
-            )
+            raise InvalidInput(f"nodes {nodes[int(number)]!r} and {node!r} are both client {number}: renumber one")
         if node in numbers:
-            raise InvalidInput(
-                f"node {node!r} is client {numbers[node]} and client {number}: list every node once"
-            )
+            raise InvalidInput(f"node {node!r} is client {numbers[node]} and client {number}: list every node once")
         nodes[int(number)], numbers[node] = node, int(number)
     for c in range(len(nodes)):
         if c not in nodes:
             raise InvalidInput(f"no node has client={c} among {len(nodes)} clients: number them 0, 1, 2, ...")
     if not nodes:
-        raise InvalidInput(
-            "the network has no clients: give nodes client=0, 1, 2, ..., or list them with clients="
-        )
+        raise InvalidInput("the network has no clients: give nodes client=0, 1, 2, ..., or list them with clients=")
     return {nodes[c]: c for c in range(len(nodes))}
 
 
@@ -132,17 +124,13 @@ def arcs_of(graph: Any, *attributes: Attribute) -> Arcs:
     )
 
 
-def _read(
-    u: Any, v: Any, data: Mapping[str, Any], attributes: Sequence[Attribute]
-) -> tuple[float, float, float, bool]:
+def _read(u: Any, v: Any, data: Mapping[str, Any], attributes: Sequence[Attribute]) -> tuple[float, float, float, bool]:
     """Bandwidth, latency, loss and whether it is shared, of one edge."""
     values = []
     for (name, (default, good, right)), attribute in zip(_RULES.items(), attributes, strict=True):
         value = attribute(u, v, data) if callable(attribute) else data.get(attribute, default)
         if value is None:
-            raise InvalidInput(
-                f"edge {u!r}-{v!r} has no {attribute!r}: set it, or say with {name}= what it is called"
-            )
+            raise InvalidInput(f"edge {u!r}-{v!r} has no {attribute!r}: set it, or say with {name}= what it is called")
         if not good(value):
             raise InvalidInput(f"edge {u!r}-{v!r} has {name} {value!r}: {right}")
         values.append(value)

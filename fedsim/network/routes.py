@@ -36,12 +36,7 @@ def own_routes(
     own = {}
     for client, route in routes.items():
         path = list(route)
-        if (
-            len(path) < 2
-            or path[0] not in numbers
-            or client not in (path[0], numbers[path[0]])
-            or path[-1] != server
-        ):
+        if len(path) < 2 or path[0] not in numbers or client not in (path[0], numbers[path[0]]) or path[-1] != server:
             raise InvalidInput(
                 f"routes[{client!r}] is {path}: list the nodes from that client to the server {server!r}"
             )
@@ -49,9 +44,7 @@ def own_routes(
             raise InvalidInput(f"routes[{client!r}] is {path}: pass every node once")
         for u, v in pairwise(path):
             if (u, v) not in arcs.between or (v, u) not in arcs.between:
-                raise InvalidInput(
-                    f"routes[{client!r}] needs {u!r}-{v!r} both ways: add the edge, or go another way"
-                )
+                raise InvalidInput(f"routes[{client!r}] needs {u!r}-{v!r} both ways: add the edge, or go another way")
         own[numbers[path[0]]] = path
     return own
 
@@ -60,9 +53,7 @@ def _tree(arcs: Arcs, nodes: int, root: int, upward: bool) -> Array:
     """Each node's arc to the next node on its way to the root, or from there; -1: it has none."""
     near, far = (arcs.head, arcs.tail) if upward else (arcs.tail, arcs.head)
     beyond: list[list[tuple[int, float, int]]] = [[] for _ in range(nodes)]
-    for arc, (a, b, latency) in enumerate(
-        zip(near.tolist(), far.tolist(), arcs.latency_s.tolist(), strict=True)
-    ):
+    for arc, (a, b, latency) in enumerate(zip(near.tolist(), far.tolist(), arcs.latency_s.tolist(), strict=True)):
         beyond[a].append((b, latency, arc))
     best: list[tuple[float, int, int]] = [(math.inf, 0, 0)] * nodes  # latency, links, previous node
     best[root] = (0.0, 0, -1)

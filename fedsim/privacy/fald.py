@@ -78,8 +78,7 @@ def guarantee(
     else:
         share = 1 - (1 - largest) ** drawn
         lost = sum(
-            _drawn(s, drawn, largest, visit)
-            * (1.25 * local_steps * fraction * (delta0 / 1.25) ** (1 / s**2) + delta1)
+            _drawn(s, drawn, largest, visit) * (1.25 * local_steps * fraction * (delta0 / 1.25) ** (1 / s**2) + delta1)
             for s in range(1, drawn + 1)
         )
     epsilon, delta = composed(amplified(visit, share), rounds, delta2), rounds * lost + delta2

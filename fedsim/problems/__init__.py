@@ -1,8 +1,9 @@
 """Problems: the clients' data, their local sum gradients and weights, and, where there is one, the true answer.
 
 A problem of your own needs `clients`, `dim`, `sizes` and `gradient(theta, client, rows=None) -> (d,)`, a sum over the
-client's rows. Optional: `weights` (p_c, default sizes / total), a batched `gradients(theta, clients, rows)`, `exact() -> (mean,
-covariance)`, `quadratic(dtype)` tables for the fused kernels, `loss(theta)`, `predict(theta)` with `test`.
+client's rows. Optional: `weights` (p_c, default sizes / total), a batched `gradients(theta, clients, rows)` (and
+`gradients_by(kernels, ...)` to run on any backend), `exact() -> (mean, covariance)`, `quadratic(dtype)` tables for the
+fused kernels, `loss(theta)`, `predict(theta)` with `test`.
 """
 
 from __future__ import annotations
@@ -22,9 +23,16 @@ from fedsim.problems.pooled import pooled
 from fedsim.problems.softmax import SoftmaxRegression
 
 __all__ = [
-    "GaussianMean", "LinearRegression", "LogisticRegression", "Payload", "PerformativeMean", "SoftmaxRegression", "StrategicCredit",
-    "pooled", "weights_of",
-]  # fmt: skip
+    "GaussianMean",
+    "LinearRegression",
+    "LogisticRegression",
+    "Payload",
+    "PerformativeMean",
+    "SoftmaxRegression",
+    "StrategicCredit",
+    "pooled",
+    "weights_of",
+]
 
 
 def weights_of(problem: Any) -> npt.NDArray[np.float64]:

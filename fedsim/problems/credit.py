@@ -100,10 +100,8 @@ class StrategicCredit:
         m = _rows(batch_size, sizes)
         start = np.concatenate([[0], np.cumsum(m)])
         job = np.repeat(np.arange(len(clients)), m)
-        if batch_size is None:
-            rows = np.arange(start[-1]) - start[job]
-        else:
-            rows = backend.choose_rows(key, sizes, start, step)
+        whole = batch_size is None
+        rows = np.arange(start[-1]) - start[job] if whole else backend.choose_rows(key, sizes, start, step)
         rows = rows + self.offsets[clients][job]
         x = self._answered(self.x[rows], self.sensitivities[clients][job], theta[job])
         score = x[:, 0] * theta[job, 0]

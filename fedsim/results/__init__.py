@@ -68,9 +68,7 @@ class Result:
                 raise InvalidInput(f"{name} lacks the columns {', '.join(missing)}")
         for column in ("replica", "round", *_COUNTS):
             if (dtype := self.rounds[column].dtype) != np.int64:
-                raise InvalidInput(
-                    f"rounds.{column} is {dtype}; it must be int64, so that no bit is rounded away"
-                )
+                raise InvalidInput(f"rounds.{column} is {dtype}; it must be int64, so that no bit is rounded away")
         if strangers := set(self.rounds["replica"].unique().tolist()) - set(self.replicas):
             raise InvalidInput(f"rounds name the replicas {sorted(strangers)}; pass replicas= with all indices")
 
@@ -138,9 +136,7 @@ class Result:
             raise InvalidInput("to_arviz() needs ArviZ: pip install 'fedsim-systems[report]'") from None
         draws = int(np.min(self.lengths, initial=len(self.sample_rounds)))
         if self.samples is None or draws == 0:
-            raise NotRecorded(
-                "a replica recorded no samples; set Scenario(record=fs.Record(every=1, warmup=0))"
-            )
+            raise NotRecorded("a replica recorded no samples; set Scenario(record=fs.Record(every=1, warmup=0))")
         return arviz.from_dict(
             posterior={"theta": self.samples[:draws].swapaxes(0, 1)},
             coords={"chain": list(self.replicas), "draw": self.sample_rounds[:draws]},
@@ -183,6 +179,4 @@ def _spent(rounds: pd.DataFrame, against: Axis) -> pd.Series:
         return (rounds["uplink_bits"] + rounds["downlink_bits"]).groupby(rounds["replica"]).cumsum()
     if against in ("uplink_bits", "downlink_bits"):
         return rounds.groupby("replica")[against].cumsum()
-    raise InvalidInput(
-        f"against = {against!r}; it must be rounds, seconds, uplink_bits, downlink_bits or total_bits"
-    )
+    raise InvalidInput(f"against = {against!r}; it must be rounds, seconds, uplink_bits, downlink_bits or total_bits")

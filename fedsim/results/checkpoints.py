@@ -1,8 +1,8 @@
 """Checkpoints on disk: numbered, checksummed, and complete the moment their index file appears.
 
 A checkpoint is an index (JSON) that names its files and their SHA-256: one state file of its own, and the segments of
-what was recorded, which are written once and shared by all later checkpoints. The two newest are kept, so that a damaged
-one costs time and not the run.
+what was recorded, which are written once and shared by all later checkpoints. The two newest are kept, so that a
+damaged one costs time and not the run.
 """
 
 from __future__ import annotations

@@ -45,9 +45,7 @@ class Inline:
 
     def describe(self) -> str:
         threads = self.threads or os.cpu_count() or 1
-        return f"inline {threads} thread{'s' * (threads > 1)}" + (
-            f", {self.backend}" if self.backend != "auto" else ""
-        )
+        return f"inline {threads} thread{'s' * (threads > 1)}" + (f", {self.backend}" if self.backend != "auto" else "")
 
 
 class InlineSession:

@@ -111,9 +111,9 @@ class Job:
     ) -> Array:  # fmt: skip
         """The gradient of the client's summed loss at `theta`: all its rows, or a fresh minibatch scaled up.
 
-        Two calls with the same `step` use the same rows, as control variates need. `split=E` takes batch number `step` of E
-        disjoint ones drawn at the round's start; `clip` bounds the norm of every row's own gradient; `prior=False` leaves
-        the prior's share out, for servers that add it themselves.
+        Two calls with the same `step` use the same rows, as control variates need. `split=E` takes batch number `step`
+        of E disjoint ones drawn at the round's start; `clip` bounds the norm of every row's own gradient;
+        `prior=False` leaves the prior's share out, for servers that add it themselves.
         """
         problem, theta = self._setting.problem, self._up(theta)
         if getattr(problem, "reactive", False):  # its data are drawn anew, and answer to theta

@@ -32,8 +32,8 @@ INLINE_BYTES = 100_000  # a broadcast up to this size travels inside the call, a
 class Ray:
     """Run jobs on `hosts` client hosts, or on as many as `clients_per_host` asks for (1: an actor per client).
 
-    `address=None` starts a Ray of its own, bound to this machine, and shuts it down again; an address joins that cluster
-    and leaves it as it was. With `num_gpus_per_host` the hosts compute with CUDA.
+    `address=None` starts a Ray of its own, bound to this machine, and shuts it down again; an address joins that
+    cluster and leaves it as it was. With `num_gpus_per_host` the hosts compute with CUDA.
     """
 
     hosts: int | None = None
@@ -97,7 +97,7 @@ class Host:
 
 
 class RaySession:
-    """A run's hosts. The shard of a client says which host computes it; replies are put together in the batch's order."""
+    """A run's hosts. A client's shard says which host computes it; replies come together in the batch's order."""
 
     elsewhere = True  # jobs sent early run while the driver keeps time
 
@@ -141,8 +141,8 @@ class RaySession:
         for kind, amount in needed.items():
             if amount > have.get(kind, 0):
                 raise InvalidInput(
-                    f"{hosts} hosts need {amount:g} {kind}s, the cluster has {have.get(kind, 0):g}; ask for fewer hosts or a "
-                    f"smaller num_{kind.lower()}s_per_host"
+                    f"{hosts} hosts need {amount:g} {kind}s, the cluster has {have.get(kind, 0):g}; ask for fewer "
+                    f"hosts or a smaller num_{kind.lower()}s_per_host"
                 )
         return joined
 
