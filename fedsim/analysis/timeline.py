@@ -104,7 +104,7 @@ def swimlanes(result: Result, path: str | Path, replica: int = 0, rounds: int = 
     frame = visits(result)
     closes = result.rounds.loc[result.rounds["replica"] == replica, "closed_s"].head(rounds).to_numpy()
     until = float(closes.max(initial=0.0))
-    frame = frame[(frame["replica"] == replica) & (frame["select"] <= until)]
+    frame = frame[(frame["replica"] == replica) & (frame["select"] < until)]
     lanes = sorted(frame["client"].unique())
     figure = figures.blank(11, min(1.6 + 0.3 * len(lanes), 20))
     draw_lanes(figure.subplots(), frame, lanes, closes)
@@ -118,17 +118,20 @@ def draw_lanes(axes: Axes, frame: pd.DataFrame, lanes: list[int], closes: Any) -
     """Visits as bars, one lane per client, and a line at every close."""
     lane = {client: i for i, client in enumerate(lanes)}
     until = float(np.max(closes, initial=0.0))
+    spans = [(lane[row.client], *span) for row in frame.itertuples() for span in _spans(row)]
     for name in STEPS:
-        rows = [(row, *s) for row in frame.itertuples() for s in _spans(row) if s[0] == name]
-        ends = np.array([min(end, until) for *_, end in rows])
-        begins = np.array([begin for *_, begin, _ in rows])
-        fates = np.array([lane[row.client] for row, *_ in rows], float)
-        axes.barh(fates, ends - begins, 0.62, begins, color=_COLOURS[name], label=name, zorder=2)
+        bars = [
+            (at, begin, min(end, until) - begin) for at, step, begin, end in spans if step == name and begin < until
+        ]
+        places, begins, lengths = zip(*bars, strict=True) if bars else ((), (), ())
+        axes.barh(places, lengths, 0.62, begins, color=_COLOURS[name], label=name, zorder=2)
     for outcome, mark, text in (("drop", "x", "dropped out"), ("late", "|", "called off, late")):
         lost = frame[(frame["outcome"] == outcome) & (frame["end_s"] <= until)]
         if len(lost):
-            places = [lane[c] for c in lost["client"]]
-            axes.scatter(lost["end_s"], places, marker=mark, s=46, color=figures.INK, lw=1.6, label=text, zorder=4)
+            axes.scatter(
+                lost["end_s"], lost["client"].map(lane), marker=mark, s=46, color=figures.INK, lw=1.6, label=text,
+                zorder=4, clip_on=False,
+            )  # fmt: skip
     for i, close in enumerate(closes, start=1):
         axes.axvline(close, color=figures.FAINT, lw=1, zorder=3)
         axes.annotate(f"{i}", (close, 1.0), xycoords=("data", "axes fraction"), xytext=(0, 3),
@@ -139,7 +142,12 @@ def draw_lanes(axes: Axes, frame: pd.DataFrame, lanes: list[int], closes: Any) -
     axes.set_ylim(len(lanes) - 0.5, -0.5)
     axes.set_xlim(0.0, until * 1.01 or 1.0)
     axes.set_xlabel("virtual seconds; a line where the server closed a round")
-    axes.legend(ncols=5, frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.04), fontsize=9)
+    handles, labels = axes.get_legend_handles_labels()
+    order = sorted(range(len(labels)), key=lambda i: labels[i] not in STEPS)  # the steps first
+    axes.legend(
+        [handles[i] for i in order], [labels[i] for i in order], ncols=5, frameon=False, loc="lower left",
+        bbox_to_anchor=(0.0, 1.04), fontsize=9,
+    )  # fmt: skip
 
 
 def _spans(row: Any) -> list[tuple[str, float, float]]:

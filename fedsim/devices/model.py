@@ -50,6 +50,8 @@ class Devices:
     per_example: bool = False
     recycle: bool = False
 
+    timeless = True  # how long a visit computes and whether it drops out does not depend on when it begins
+
     def __post_init__(self) -> None:
         if not isinstance(self.seconds_per_step, LognormalSpeed):
             unit = "seconds_per_example" if self.per_example else "seconds_per_step"

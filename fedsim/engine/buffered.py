@@ -7,196 +7,20 @@ model, s times the value for anything else, with s the policy's discount of the 
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.engine.clock import Clock, links
 from fedsim.engine.run import Run
-from fedsim.engine.select import Cohort, cohort
-from fedsim.engine.view import ReplicaView
-from fedsim.engine.visits import Journeys, Visit
+from fedsim.engine.select import Cohort
+from fedsim.engine.visits import Visit
+from fedsim.engine.workshop import Workshop
 from fedsim.errors import InvalidInput
-from fedsim.rng import Draws, Stream
 from fedsim.runtime.jobs import Batch, Reply
 
 Array = npt.NDArray[Any]
-PATIENCE = 3_000  # visits in a row without a reply, beyond 100 a client, after which nobody believes in one
-
-
-class Workshop:
-    """One replica's clock and the clients at work on it."""
-
-    def __init__(self, run: Run, position: int) -> None:
-        self.run, self.position, self.policy = run, position, run.policy
-        self.clock = Clock()
-        self.links = links(self.clock, run.network, run.ways)
-        self.view = ReplicaView(run, position)
-        self.trace = run.tracer(position)
-        self.journeys = Journeys(self.clock, self.links, self._heard, self._blocked, self.trace)
-        self.message: dict[str, Array] = {}  # of the current version, without a replicas axis
-        self.version, self.down_bits = 0, 0
-        self.arrived: list[Visit] = []
-        self.lost: list[Visit] = []
-        self.blocked: list[Visit] = []
-        self._to_restart: list[int] = []
-        self._visits: dict[int, int] = {}  # how often each client has set out
-        self._started = self._unanswered = 0
-        self.limit_s = run.budget.seconds if run.budget.seconds is not None else math.inf
-
-    def release(self, version: int, message: dict[str, Array], down_bits: int) -> None:
-        """A new model version: whoever waits for work starts from it."""
-        self.version, self.message, self.down_bits = version, message, down_bits
-        self.view.opened_s, self.view.round = self.clock.now, version
-        self.arrived, self.lost, self._started = [], [], 0
-        self.view.arrived = []
-        if version == 0:
-            self._staff(cohort(self.view.select(0, self.clock.now)[None], self.run.population).client.tolist())
-        else:
-            waiting, self._to_restart = self._to_restart, []
-            for client in waiting:
-                self._replace(client)
-
-    def advance(self) -> bool:
-        """Run the clock until the buffer is full; False where a reply's size is needed first, or nobody will come."""
-        while len(self.arrived) < self.policy.replies:
-            if self.blocked or self.clock.peek() == math.inf or self.clock.now > self.limit_s:
-                return False
-            self.clock.step()
-        return True
-
-    def wind(self, folds: int, down_bits: int, saved: dict[str, Array]) -> None:
-        """Forward to where so many folds are done; what is in flight then gets back what it started from."""
-        trace, self.trace = self.trace, None
-        self.journeys.mute(True)
-        for version in range(folds):
-            self.release(version, {}, down_bits)
-            while not self.advance():
-                blocked, self.blocked = self.blocked, []
-                for visit in blocked:
-                    visit.bits = self.run.sizes[self.position, visit.client, visit.number]
-                    self.journeys.upload(visit)
-        self.journeys.mute(False)
-        self.trace = trace
-        for visit in self.view.in_flight.values():
-            place = f"{self.position}.{visit.client}."
-            for kind, into in (("message.", visit.message), ("memory.", visit.memory)):
-                into.update({n.removeprefix(place + kind): a for n, a in saved.items() if n.startswith(place + kind)})
-            values = {n.removeprefix(place + "value."): a for n, a in saved.items() if n.startswith(place + "value.")}
-            if values:
-                remembered = {
-                    n.removeprefix(place + "next."): a for n, a in saved.items() if n.startswith(place + "next.")
-                }
-                visit.reply = Reply(values, saved[place + "bits"], remembered)
-
-    def columns(self) -> dict[str, float]:
-        ended = self.arrived + self.lost
-        copies = self.run.population if self.run.scenario.reaches_all else self._started
-        return {
-            "opened_s": self.view.opened_s, "closed_s": self.clock.now, "selected": self._started,
-            "arrived": len(self.arrived), "dropped": len(self.lost), "late": 0,
-            "uplink_bits": sum(v.sent for v in ended), "downlink_bits": copies * self.down_bits,
-            "wasted_bits": sum(v.sent for v in self.lost),
-        }  # fmt: skip
-
-    def _heard(self, visit: Visit) -> None:
-        del self.view.in_flight[visit.client]
-        if visit.arrived:
-            self.arrived.append(visit)
-            self.view.arrived.append(visit.client)
-            self.view.durations[visit.client] = visit.ends_s - visit.started_s
-            self._unanswered = 0
-        else:
-            self.lost.append(visit)
-            self._unanswered += 1
-            if self._unanswered > PATIENCE + 100 * self.run.population:
-                raise InvalidInput(
-                    f"participation.buffered({self.policy.replies}): {self._unanswered:,} visits in a row dropped out, "
-                    "so no round would ever close; lower the devices' dropout"
-                )
-        full = len(self.arrived) >= self.policy.replies
-        if full and self.trace is not None:
-            self.trace(self.clock.now, -1, "aggregate", 0)
-        if full or (visit.arrived and self.run.memory):
-            # It starts from the version that this reply completes; and a client with memory waits for its own fold,
-            # because what it remembers, and what the server has added up from it, would otherwise part ways.
-            self._to_restart.append(visit.client)
-        else:
-            self._replace(visit.client)
-
-    def _blocked(self, visit: Visit) -> None:
-        self.blocked.append(visit)
-
-    def _staff(self, chosen: list[int]) -> None:
-        """The first model: those chosen start, and who is off yet takes the free places as they come on."""
-        self._start(chosen)
-        places = self.run.population if self.policy.size is None else self.policy.size
-        if len(chosen) < places:
-            others = np.setdiff1d(np.arange(self.run.population), chosen)
-            at = self.view.next_available(others, self.clock.now)
-            for i in np.argsort(at, kind="stable")[: places - len(chosen)].tolist():
-                self._start_at(int(others[i]), float(at[i]))
-
-    def _replace(self, client: int) -> None:
-        """The next visit: the same client again where all work, else a client drawn from the idle."""
-        if self.policy.size is not None:
-            self._start_at(*self._draw_idle(client))
-        else:
-            self._start_at(client, float(self.view.next_available(np.array([client]), self.clock.now)[0]))
-
-    def _start_at(self, client: int, at: float) -> None:
-        if at == self.clock.now:
-            self._start([client])
-        elif at < math.inf:
-            self.clock.at(
-                at, lambda _: self._replace(client) if client in self.view.in_flight else self._start([client])
-            )
-
-    def _draw_idle(self, client: int) -> tuple[int, float]:
-        """A client that is on and has nothing to do, or else whoever comes on first, and when."""
-        key = self.run.setting.backend.keys(
-            self.run.setting.seed, Stream.SELECT, replica=int(self.run.replicas[self.position]), client=client,
-            round=self.version, visit=self._visits.get(client, 0),
-        )  # fmt: skip
-        rng = Draws(key, single=True, source=self.run.setting.backend)
-        tried = min(16, self.run.population)  # idle clients are the many; trying beats listing them
-        while True:
-            idle = [
-                c for c in np.asarray(rng.choice(self.run.population, tried)).tolist() if c not in self.view.in_flight
-            ]
-            at = self.view.next_available(np.array(idle, np.int64), self.clock.now)
-            soonest = int(np.argmin(at)) if len(idle) else 0
-            if len(idle) and (at[soonest] == self.clock.now or tried == self.run.population):
-                return idle[soonest], float(at[soonest])
-            if tried == self.run.population:
-                return client, math.inf
-            tried = min(4 * tried, self.run.population)
-
-    def _start(self, clients: list[int]) -> None:
-        now, ids = self.clock.now, np.array(clients, np.int64)
-        numbers = [self._visits.get(c, 0) for c in clients]
-        drawn = self.run.fates(
-            np.full(len(ids), now), np.full(len(ids), self.position), ids, self.version, np.array(numbers, np.int64)
-        )
-        rank = (drawn.tie() * 2**40).astype(np.int64)
-        offline = self.view.offline_s(ids, now).tolist()
-        bits = self.run.reply_shape(self.version).bits
-        drawn_rows = (column.tolist() for column in (drawn.compute_s, drawn.phase, drawn.fraction, rank))
-        rows = zip(clients, *drawn_rows, self.links.ways(ids), strict=True)
-        for i, (client, compute_s, phase, fraction, place, ways) in enumerate(rows):
-            visit = Visit(client, compute_s, phase, fraction, place, bits, ways)
-            visit.version, visit.number = self.version, numbers[i]
-            visit.message = dict(self.message)
-            visit.memory = self.run.recall(np.array([self.position]), ids[i : i + 1])
-            self.view.in_flight[visit.client] = visit
-            self._visits[visit.client] = numbers[i] + 1
-            self._started += 1
-            if self.trace is not None:
-                self.trace(now, visit.client, "select", self.down_bits)
-            self.journeys.start(visit, self.down_bits, offline[i])
 
 
 async def buffered(run: Run) -> None:

@@ -1,4 +1,6 @@
-"""Softmax regression for a flat batch of jobs: two BLAS products a job, the rest compiled around them.
+"""Softmax regression for a flat batch of jobs: NumPy's gather and two BLAS products a job, the rest compiled.
+
+Both let go of Python's lock, so threads overlap.
 
 A BLAS call never sees two jobs: what one job gets cannot depend on its neighbours.
 """
@@ -53,44 +55,42 @@ def softmax_rows(z):
 
 
 @jit
-def softmax_gradient(theta, x, y, offsets, client, rows, start, classes, bias, share, out):
+def _residuals(z, bias, y, total):
+    """In place: scores to probabilities less the labels' ones; their sum over rows is added to `total`."""
+    for r in range(z.shape[0]):
+        for k in range(len(bias)):
+            z[r, k] += bias[k]
+    softmax_rows(z)
+    for r in range(z.shape[0]):
+        z[r, y[r]] -= z.dtype.type(1)
+        for k in range(len(total)):
+            total[k] += z[r, k]
+
+
+def softmax_gradient(
+    theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array, start: Array, classes: int, bias: bool,
+    share: Any, out: Array,
+) -> None:  # fmt: skip
     """sum over rows of x (p - onehot(y)) and, with a bias, (p - onehot(y)); then share theta per row."""
     features = x.shape[1]
     split = features * classes
     whole = len(rows) == 0
-    widest = 0
-    for job in range(theta.shape[0]):
-        begin, end = offsets[client[job]], offsets[client[job] + 1]
-        widest = max(widest, end - begin if whole else start[job + 1] - start[job])
-    gathered = np.empty((min(TILE, widest), features), theta.dtype)
-    scores = np.empty((min(TILE, widest), classes), theta.dtype)
-    product = np.empty((features, classes), theta.dtype)
-    for job in range(theta.shape[0]):
-        begin, end = offsets[client[job]], offsets[client[job] + 1]
-        first, last = (0, end - begin) if whole else (start[job], start[job + 1])
-        weights = theta[job, :split].reshape(features, classes)
-        g = out[job]
-        count = theta.dtype.type(last - first)
-        for i in range(g.shape[0]):
-            g[i] = share * count * theta[job, i]
-        for tile in range(first, last, TILE):
-            n = min(TILE, last - tile)
-            for r in range(n):
-                gathered[r] = x[begin + (tile + r if whole else rows[tile + r])]
-            xb, z = gathered[:n], scores[:n]
-            np.dot(xb, weights, z)
-            if bias:
-                for r in range(n):
-                    for k in range(classes):
-                        z[r, k] += theta[job, split + k]
-            softmax_rows(z)
-            for r in range(n):
-                z[r, y[begin + (tile + r if whole else rows[tile + r])]] -= theta.dtype.type(1)
-            np.dot(xb.T, z, product)
-            flat = product.reshape(-1)
-            for i in range(split):
-                g[i] += flat[i]
-            if bias:
-                for r in range(n):
-                    for k in range(classes):
-                        g[split + k] += z[r, k]
+    for job, c in enumerate(client.tolist()):
+        first, last = int(offsets[c]), int(offsets[c + 1])
+        chosen = None if whole else rows[start[job] : start[job + 1]] + first
+        weights, g = theta[job, :split].reshape(features, classes), out[job]
+        product, total = g[:split].reshape(features, classes), g[split:]
+        total[:] = 0
+        count = last - first if chosen is None else len(chosen)
+        for tile in range(0, count, TILE):
+            part: Any = slice(first + tile, min(first + tile + TILE, last))
+            part = part if chosen is None else chosen[tile : tile + TILE]
+            xb = x[part].astype(theta.dtype, copy=False)
+            z = xb @ weights
+            _residuals(z, theta[job, split:], y[part], total)
+            if tile == 0:
+                np.matmul(xb.T, z, out=product)
+            else:
+                product += xb.T @ z
+        if share:
+            g += theta.dtype.type(share * count) * theta[job]
