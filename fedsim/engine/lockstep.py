@@ -37,8 +37,8 @@ async def lockstep(run: Run) -> None:
     while len(active):
         active, closed = await _round(run, active, number, now[active])
         now[active] = closed
-        for i in active:
-            clocks[i].at(now[i], _nothing)
+        for i, t in zip(active.tolist(), closed.tolist(), strict=True):
+            clocks[i].at(t, _nothing)
             clocks[i].step()
         number += 1
         run.keeper.after(run, number, active, lambda: {"now": now})
@@ -71,7 +71,7 @@ async def _round(run: Run, active: Array, number: int, opened: Array) -> tuple[A
     else:
         up = np.full(len(who.client), bits, np.int64)
     out = timeline.outcome(way_up, run.policy, opened, who, visits, up, drawn.tie)
-    columns = _columns(run, opened, who, out, down)
+    columns = _columns(run, opened, who, out, down, bits)
     run.uploaded(active[who.row], who.client, out.sent_bits, number)
     within = run.within_budget(active, columns)
     going, folded = active, out.arrived
@@ -104,7 +104,9 @@ def _select(run: Run, active: Array, number: int) -> Cohort:
     return cohort(run.policy.select(roster, rng), run.population)
 
 
-def _columns(run: Run, opened: Array, who: Cohort, out: timeline.Outcome, down: int) -> dict[str, Array]:
+def _columns(
+    run: Run, opened: Array, who: Cohort, out: timeline.Outcome, down: int, bits: int | None
+) -> dict[str, Array]:
     def count(x: Array) -> Array:
         total = np.concatenate([[0], np.cumsum(x)])  # whole numbers: any order of summation is exact
         return np.asarray(total[who.starts[1:]] - total[who.starts[:-1]])
@@ -119,7 +121,7 @@ def _columns(run: Run, opened: Array, who: Cohort, out: timeline.Outcome, down: 
         "arrived": who.sizes if smooth else count(out.arrived),
         "dropped": nothing if smooth else count(out.dropped),
         "late": nothing if smooth else count(out.late),
-        "uplink_bits": count(out.sent_bits),
+        "uplink_bits": who.sizes * bits if smooth and bits is not None else count(out.sent_bits),
         "downlink_bits": np.full(len(opened), down, np.int64) * copies,
         "wasted_bits": nothing if smooth else count(out.wasted_bits),
     }

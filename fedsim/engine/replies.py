@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,6 @@ class Replies:
     def weighted(self, name: str, weights: Array) -> Array:
         """A sum with any weights, one per reply, in client order."""
         values = self._values[name]
-        flat = values.reshape(len(values), int(np.prod(values.shape[1:])))
+        flat = values.reshape(len(values), math.prod(values.shape[1:]))
         out = self._backend.segment_sum(flat, weights, self.starts).reshape(-1, *values.shape[1:])
         return np.asarray(out[0] if self._single else out)

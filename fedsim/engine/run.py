@@ -172,7 +172,8 @@ class Run:
         arrived = Arrived(self.weights[who.client], who.multiplicity, who.starts, self.population, self.policy)
         weigh = getattr(self.algorithm, "weigh", None) or getattr(self.policy, "weigh", None)
         a = weigh(arrived) if weigh else arrived.normalised(arrived.p)
-        state = {n: s[active] for n, s in self.state.items()}
+        everybody = len(active) == len(self.replicas)  # then nothing need be picked out
+        state = self.state if everybody else {n: s[active] for n, s in self.state.items()}
         backend = self.setting.backend
         key = backend.keys(self.setting.seed, Stream.SERVER, replica=self.replicas[active], round=round)
         if self.batched:

@@ -137,6 +137,8 @@ def outcome(
         broken = sending if own is None else sending + own.transfer_s(part)
         ends = np.select([v.phase == BEFORE, v.phase == COMPUTE, v.phase == UPLOAD], [opened, in_compute, broken], ends)
     closed, in_time = policy.closing(Heard(opened_s, who.row, ends, dropped, tie))
+    if in_time.all() and not dropped.any():
+        return Outcome(closed, ends, in_time, dropped, dropped, sent, np.zeros(len(ends), np.int64))
     arrived = in_time & ~dropped
     late = ~in_time & ~dropped
     # A visit that breaks off only after the close never gets there: the server has called it off as late.

@@ -6,6 +6,7 @@ noise are zero, and a codec is only asked for its length. Nobody has to declare 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,4 +83,4 @@ def message_bits(message: dict[str, Array], known: tuple[str, ...] = ()) -> int:
 
     What the clients already have from an earlier broadcast (`known`, such as a control point) is not sent again.
     """
-    return sum(8 * m.itemsize * int(np.prod(m.shape[1:])) for name, m in message.items() if name not in known)
+    return sum(8 * m.itemsize * math.prod(m.shape[1:]) for name, m in message.items() if name not in known)

@@ -68,8 +68,8 @@ def _residuals(z, bias, y, total):
 
 
 def softmax_gradient(
-    theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array, start: Array, classes: int, bias: bool,
-    share: Any, out: Array,
+    theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array, start: Array, classes: int,
+    bias: bool, share: Any, out: Array,
 ) -> None:  # fmt: skip
     """sum over rows of x (p - onehot(y)) and, with a bias, (p - onehot(y)); then share theta per row."""
     features = x.shape[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -74,7 +75,7 @@ class Worker:
                 plain[name] = v.value
             else:
                 plain[name] = np.asarray(v, self.setting.dtype)
-                bits += 8 * plain[name].itemsize * int(np.prod(plain[name].shape[1:]))
+                bits += 8 * plain[name].itemsize * math.prod(plain[name].shape[1:])
         return Reply(plain, bits, memory)
 
     def _check_finite(self, batch: Batch, reply: Reply) -> None:
