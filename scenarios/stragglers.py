@@ -20,6 +20,12 @@ POLICIES = {
     "deadline": fs.participation.deadline(0.35),
     "buffered": fs.participation.buffered(CLIENTS // 2),
 }
+CLOSES = {
+    "full": "at the last reply",
+    "first": f"at the {CLIENTS // 2}th reply (first)",
+    "deadline": "after 0.35 s (deadline)",
+    "buffered": f"every {CLIENTS // 2} arrivals (buffered)",
+}
 grid = {"policy": list(POLICIES)}
 
 
@@ -56,7 +62,7 @@ def figure(study):
 
     fig = figures.blank(11, 5.2)
     curve, bars = fig.subplots(1, 2, width_ratios=(2.2, 1))
-    figures.curves(curve, results, "w2", against="seconds")
+    figures.curves(curve, {CLOSES[policy]: result for policy, result in results.items()}, "w2", against="seconds")
     figures.level(curve, TARGET, f"target, {TARGET:g}")
     figures.level(curve, fs.metrics.w2_floor(covariance, replicas), f"what {replicas} perfect samples would show")
     curve.set_title("Distance to the exact posterior (Wasserstein-2)", loc="left")
