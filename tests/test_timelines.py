@@ -10,6 +10,7 @@ both ways (125 float64), so a transfer takes 50 ms before its first bit counts, 
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from pathlib import Path
 
@@ -18,6 +19,8 @@ import numpy as np
 import pytest
 
 import fedsim as fs
+from fedsim.scenario_file import load_file
+from fedsim.study import grid_runs
 
 BITS, CAPACITY = 8_000, 24_000
 BEFORE, COMPUTE, UPLOAD = fs.devices.BEFORE, fs.devices.COMPUTE, fs.devices.UPLOAD
@@ -183,11 +186,9 @@ def on_during(*intervals):
 
 
 def test_going_offline_in_the_middle_of_an_upload_loses_the_visit():
-    # Client 1 goes off at 2.3, having sent (2.3 - 2.10) * 12,000 = 2,400 bits. Client 0 has 5,600 left, alone:
-    # 2.3 + 0.233333 = 2.533333. Client 2 is off all along and not asked: two downloads, over at 0.716667? No: two
-    # flows of 12,000 bit/s from 0.05 are over at 0.05 + 2/3 = 0.716667, so everything above is 1/3 s earlier:
-    # sending from 0.716667 + 1 + 0.05 = 1.766667; off at 2.3: (2.3 - 1.766667) * 12,000 = 6,400 bits; client 0 has
-    # 1,600 left, alone: 2.3 + 0.066667 = 2.366667.
+    # Client 2 is off and not asked: two downloads from 0.05 at 12,000 bit/s each, over at 0.716667. Clients 0 and 1
+    # compute until 1.716667 and send from 1.766667 at 12,000 bit/s each. Client 1 goes off at 2.3, after
+    # (2.3 - 1.766667) * 12,000 = 6,400 bits. Client 0 has 1,600 left, alone: 2.3 + 0.066667 = 2.366667.
     # Round 2: only client 0 is on. Alone: 2.366667 + 0.05 + 1/3 + 1 + 0.05 + 1/3 = 4.133333.
     availability = on_during([(0.0, 100.0)], [(0.0, 2.3), (50.0, 60.0)], [(200.0, 300.0)])
     devices = fs.devices.constant(seconds_per_step=[1.0, 1.0, 5.0], availability=availability)
@@ -240,21 +241,23 @@ def test_copies_to_those_who_were_not_selected_are_charged_and_contend():
 
 
 def test_the_round_does_not_wait_for_copies_to_others_but_the_next_one_meets_them():
-    # Without computing, client 0 has its copy at 1.05 (three flows) and, all downloads over, sends 1.10 to 1.433333.
-    # With a link of 16,000 bit/s to client 2 alone things would differ; here nothing is left over at the close.
-    # A client with half the copy time: client 0 is nearer (its links 5 ms instead of 50 ms), so it downloads alone from
-    # 0.005 to 0.05 (1,080 bits), then shares with two copies that begin at 0.05: 6,920 bits left at 8,000 bit/s, 0.865 s,
-    # over at 0.915. The copies have 1,080 left each then. Client 0 computes nothing and sends from 0.92 on: until then the
-    # two copies have 12,000 bit/s for 0.005 s, 60 bits each, so 1,020 are left each. Three share 8,000 bit/s each: the
-    # copies are over at 0.92 + 0.1275 = 1.0475, client 0 has 6,980 left, alone: 1.0475 + 0.290833 = 1.338333.
+    # Client 0 is at the server's door, the others 1 s away; nobody computes.
+    # Round 1: client 0 receives and sends alone, 1/3 s each: closed at 0.666667. The two copies have not begun.
+    # Round 2: it receives alone until 1.0. From then on it sends beside the two copies of round 1, 8,000 bit/s each, until
+    # the two of round 2 begin at 1.666667: 5,333.33 bits are through. The other 2,666.67 go as one of five flows, at
+    # 4,800 bit/s, in 0.555556 s: closed at 2.222222.
     graph = nx.Graph()
     graph.add_node("server", role="server")
     graph.add_edge("relay", "server", bandwidth_bps=CAPACITY, latency_s=0.0, shared=True)
-    for c, latency in enumerate((0.005, 0.05, 0.05)):
+    for c, latency in enumerate((0.0, 1.0, 1.0)):
         graph.add_node(c, client=c)
         graph.add_edge(c, "relay", bandwidth_bps=math.inf, latency_s=latency)
-    scenario = scenario_of([0.0, 0.0, 0.0], Only((0,)), reach="all", network=fs.Network(graph))
-    assert_rounds(fs.run(scenario), (0.0, 1.338333, 1, 1, 0, 0, 8_000, 24_000, 0))
+    scenario = scenario_of([0.0, 0.0, 0.0], Only((0,)), rounds=2, reach="all", network=fs.Network(graph))
+    assert_rounds(
+        fs.run(scenario),
+        (0.0, 0.666667, 1, 1, 0, 0, 8_000, 24_000, 0),
+        (0.666667, 2.222222, 1, 1, 0, 0, 8_000, 24_000, 0),
+    )
 
 
 # --- Loss, and links in a row -----------------------------------------------------------------------------
@@ -343,3 +346,31 @@ def test_a_buffer_of_two_with_a_dropout():
 
 
 GOLDEN = Path(__file__).parent / "golden"
+SMALL = {"stragglers": {"rounds": 8, "replicas": 2}, "topologies": {"rounds": 4, "replicas": 2}}
+
+
+def closing_times(name):
+    """{settings: [per replica, the times at which its rounds closed]} of a small run of a shipped scenario."""
+    file = load_file(name)
+    out = {}
+    for settings in grid_runs(file, SMALL[name]):
+        rounds = fs.run(file.build(settings), runtime=fs.Inline(threads=1)).rounds
+        label = ", ".join(str(settings[axis]) for axis in file.grid)
+        out[label] = [own["closed_s"].tolist() for _, own in rounds.groupby("replica")]
+    return out
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_shipped_scenarios_close_their_rounds_when_they_always_did(name):
+    """Regenerate with `python tests/test_timelines.py`, and say why the times have changed."""
+    expected = json.loads((GOLDEN / f"{name}.json").read_text())
+    found = closing_times(name)
+    assert list(found) == list(expected)
+    for label, times in found.items():
+        np.testing.assert_allclose(times, expected[label], rtol=1e-12, err_msg=label)
+
+
+if __name__ == "__main__":
+    for scenario_name in SMALL:
+        times_of = {label: [list(map(float, own)) for own in r] for label, r in closing_times(scenario_name).items()}
+        (GOLDEN / f"{scenario_name}.json").write_text(json.dumps(times_of, indent=1) + "\n")

@@ -36,7 +36,7 @@ def best(*functions: Callable[[], object], rounds: int = ROUNDS) -> list[float]:
 
 def normals() -> None:
     """The kernels make noise in a buffer that stays in the cache, block by block, and use it up there; NumPy hands out an array."""
-    rows, lanes, blocks = 512, 32, 16
+    rows, lanes, blocks = 512, 64, 8
     key = rng.keys(1, rng.Stream.NOISE, client=np.arange(rows))
     transposed = np.ascontiguousarray(key.T)
     generator, buffer = np.random.default_rng(1), np.empty((lanes, rows), np.float32)

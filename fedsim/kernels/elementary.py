@@ -45,9 +45,10 @@ def as_int(typing: Any, x: Any) -> Any:
 
 
 @inline
-def log32(x):
+def log32(x, shift):
+    """log(x / 2**shift): dividing by a power of two costs nothing where the exponent is at hand."""
     bits = as_int(x) + i32(0x3F800000 - 0x3F3504F3)
-    e = f32((bits >> i32(23)) - i32(127))
+    e = f32(i32(bits >> i32(23)) - i32(127 + shift))
     m = as_float(i32((bits & i32(0x007FFFFF)) + i32(0x3F3504F3))) - f32(1)
     z = m * m
     q = z * z
@@ -135,8 +136,7 @@ def rotated64(c, s, word):
 @inline
 def radius32(word):
     """Box-Muller's radius, float32."""
-    unit = (f32(i32(word >> u32(1))) + f32(0.5)) * f32(2.0**-31)
-    return f32(np.sqrt(f32(-2.0) * log32(unit)))
+    return f32(np.sqrt(f32(-2.0) * log32(f32(i32(word >> u32(1))) + f32(0.5), 31)))
 
 
 @inline
