@@ -13,8 +13,8 @@ import numpy.typing as npt
 from fedsim import kernels, rng
 from fedsim.budget import Budget
 from fedsim.engine import Run
-from fedsim.engine.run import setting_of
 from fedsim.engine.select import Cohort
+from fedsim.engine.setting import setting_of
 from fedsim.errors import InvalidInput
 from fedsim.problems import GaussianMean
 from fedsim.runtime.inline import Inline

@@ -11,7 +11,8 @@ from fedsim.engine.events import events
 from fedsim.engine.keeper import Interrupted, Keeper
 from fedsim.engine.lockstep import lockstep, suits
 from fedsim.engine.record import Record
-from fedsim.engine.run import Observer, Progress, Run, setting_of
+from fedsim.engine.run import Observer, Progress, Run
+from fedsim.engine.setting import setting_of
 
 __all__ = ["Interrupted", "Keeper", "Observer", "Progress", "Record", "Run", "collect", "identity", "simulate"]
 

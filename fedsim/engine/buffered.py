@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fedsim.engine.run import Run
 from fedsim.engine.select import Cohort
+from fedsim.engine.totals import tally_visits
 from fedsim.engine.visits import Visit
 from fedsim.engine.workshop import Workshop
 from fedsim.errors import InvalidInput
@@ -110,7 +111,7 @@ async def _fold(run: Run, shops: list[Workshop], active: Array, number: int) -> 
     client = np.array([v.client for _, v in visits], np.int64)
     who = Cohort(row, client, np.ones(len(row), np.int64), np.searchsorted(row, np.arange(len(active) + 1)))
     staleness = np.array([number - v.version for _, v in visits], np.int64)
-    run.tally_visits([v for i in active for v in shops[i].arrived + shops[i].lost])
+    tally_visits(run.totals, [v for i in active for v in shops[i].arrived + shops[i].lost])
     if not run.skip:
         reply = Reply.join([v.reply for _, v in visits])
         run.fold(active, number, who, _rebased(run, shops, active, visits, reply, staleness), staleness)

@@ -18,6 +18,7 @@ from fedsim.engine.clock import LAST, Clock, links
 from fedsim.engine.run import Run
 from fedsim.engine.select import Cohort, cohort
 from fedsim.engine.timeline import NOT, always_on
+from fedsim.engine.totals import tally_visits
 from fedsim.engine.view import ReplicaView
 from fedsim.engine.visits import Journeys, Visit
 from fedsim.errors import InvalidInput
@@ -231,7 +232,7 @@ async def _round(run: Run, replicas: list[Replica], active: Array, number: int, 
     else:
         reply = reply.part(folded)
     visits = [v for r, i in enumerate(active) if within[r] for v in replicas[i].visits]
-    run.tally_visits(visits)
+    tally_visits(run.totals, visits)
     run.fold(going, number, chosen, reply, np.zeros(len(chosen.client), np.int64))
     return run.close(going, number + 1, {n: c[within] for n, c in columns.items()})
 

@@ -16,6 +16,7 @@ from fedsim.engine import timeline
 from fedsim.engine.clock import Clock
 from fedsim.engine.run import Run
 from fedsim.engine.select import Cohort, Roster, cohort
+from fedsim.engine.totals import tally
 from fedsim.rng import Draws, Stream
 
 Array = npt.NDArray[Any]
@@ -87,7 +88,7 @@ async def _round(run: Run, active: Array, number: int, opened: Array) -> tuple[A
         reply = await run.replies(going, number, arrived, message)
     else:
         reply = reply.part(folded[computing])
-    run.tally(who.client[kept], out.arrived[kept], out.dropped[kept], out.late[kept], out.sent_bits[kept])
+    tally(run.totals, who.client[kept], out.arrived[kept], out.dropped[kept], out.late[kept], out.sent_bits[kept])
     run.fold(going, number, arrived, reply, np.zeros(len(arrived.client), np.int64))
     going = run.close(going, number + 1, columns)
     return going, out.closed_s if len(going) == len(active) else out.closed_s[np.isin(active, going)]

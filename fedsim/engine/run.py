@@ -20,11 +20,10 @@ from fedsim.engine.record import Recorder
 from fedsim.engine.replies import Replies
 from fedsim.engine.select import Cohort
 from fedsim.engine.timeline import Fates, fates, ways
-from fedsim.engine.visits import Visit
+from fedsim.engine.totals import nothing_yet
 from fedsim.engine.wire import Shape, message_bits, reply_shape
 from fedsim.errors import InvalidInput, NonFinite
 from fedsim.participation import Arrived
-from fedsim.problems import weights_of
 from fedsim.rng import Draws, Stream
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.worker import advice
@@ -32,7 +31,6 @@ from fedsim.runtime.worker import advice
 Array = npt.NDArray[Any]
 SPENT = ("uplink_bits", "downlink_bits")
 MEMORY_BYTES = 8_000_000_000
-TOTALS = ("selected", "arrived", "dropped", "late", "uplink_bits", "wasted_bits")
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class Run:
             self.judge.check(self.state["theta"])
         self.spent = {name: np.zeros(len(self.replicas), np.int64) for name in SPENT}
         self.stopped_by = [""] * len(self.replicas)
-        self.totals = {name: np.zeros(self.population, np.int64) for name in TOTALS}
+        self.totals = nothing_yet(self.population)
         self.trace: list[tuple[int, int, float, int, str, int]] = []
         self.trace_saved = 0
         self.keeper: Any = None  # set by `simulate`
@@ -279,25 +277,7 @@ class Run:
         for observer in self.observers:
             observer(progress)
 
-    # --- Totals and traces ----------------------------------------------------------------------------
-
-    def tally(self, client: Array, arrived: Array, dropped: Array, late: Array, sent: Array) -> None:
-        """Add visits that counted to the clients' totals."""
-        add = _add_small if self.population <= len(client) else np.add.at
-        add(self.totals["selected"], client, 1)
-        add(self.totals["uplink_bits"], client, sent)
-        if arrived.all():
-            add(self.totals["arrived"], client, 1)
-            return
-        wasted = np.where(arrived, 0, sent)
-        for name, value in (("arrived", arrived), ("dropped", dropped), ("late", late), ("wasted_bits", wasted)):
-            add(self.totals[name], client, value)
-
-    def tally_visits(self, visits: list[Visit]) -> None:
-        """The same for the event path's visits."""
-        client, sent = (np.array([getattr(v, n) for v in visits], np.int64) for n in ("client", "sent"))
-        arrived, late = (np.array([getattr(v, n) for v in visits], bool) for n in ("arrived", "late"))
-        self.tally(client, arrived, ~arrived & ~late, late, sent)
+    # --- Traces ----------------------------------------------------------------------------
 
     def tracer(self, position: int) -> Callable[[float, int, str, int], None] | None:
         """Where a replica's clock writes its events, if they are kept."""
@@ -307,16 +287,6 @@ class Run:
         return lambda time_s, client, event, bits: rows.append(
             (replica, counter[position] + 1, time_s, client, event, bits)
         )
-
-    def sizes_state(self) -> dict[str, Array]:
-        """The replies' sizes that the clock has seen, where they depend on values: winding it forward needs them."""
-        if not self.sizes:
-            return {}
-        return {"keys": np.array(list(self.sizes), np.int64), "bits": np.array(list(self.sizes.values()), np.int64)}
-
-    def restore_sizes(self, state: dict[str, Array]) -> None:
-        if state:
-            self.sizes = dict(zip(map(tuple, state["keys"].tolist()), state["bits"].tolist(), strict=True))
 
     # --- Checks -------------------------------------------------------------------------------------
 
@@ -343,23 +313,3 @@ class Run:
                 f"the server's {name} is not finite in round {round + 1} (replica {self.replicas[active][row]}, "
                 f"seed {self.setting.seed}); {advice(self.algorithm, self.setting)}"
             )
-
-
-def setting_of(scenario: Any, backend: Any) -> Setting:
-    """What the jobs of a scenario have in common."""
-    rows = {}
-    if scenario.network is not None:
-        for up, name in ((True, "uplink"), (False, "downlink")):
-            for column in ("delay_s", "bottleneck_bps"):
-                value = np.asarray(getattr(scenario.network, column)(up))
-                rows[f"{name}_{column}"] = np.broadcast_to(value, (scenario.problem.clients,))
-    if hasattr(scenario.devices, "dropout_of"):
-        rows["dropout"] = scenario.devices.dropout_of(np.arange(scenario.problem.clients))
-    weights = weights_of(scenario.problem)
-    return Setting(scenario.problem, weights, scenario.seed, np.dtype(scenario.dtype), backend, rows)
-
-
-def _add_small(total: Array, client: Array, value: Any) -> None:
-    """np.add.at for a population smaller than the round: one pass instead of one step each. Exact below 2**53."""
-    weights = None if isinstance(value, int) else value
-    total += np.bincount(client, weights, minlength=len(total)).astype(np.int64)

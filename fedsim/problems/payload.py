@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, is_whole, shown
 
 Array = npt.NDArray[Any]
 
@@ -18,10 +18,8 @@ class Payload:
     timing_only = True  # no samples come of it, so none are budgeted for
 
     def __init__(self, clients: int, parameters: int) -> None:
-        for name, value in (("clients", clients), ("parameters", parameters)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise InvalidInput(f"Payload({name}={value!r}): must be a whole number of at least 1")
-        self.clients, self.dim = int(clients), int(parameters)
+        self.clients = _count("clients", clients, most=2**32)
+        self.dim = _count("parameters", parameters, most=10**9)
 
     @property
     def sizes(self) -> Array:
@@ -29,3 +27,9 @@ class Payload:
 
     def gradient(self, theta: Array, client: int, rows: Array | None = None) -> NoReturn:
         raise InvalidInput('problems.Payload has no data to compute with; run the scenario with compute="skip"')
+
+
+def _count(name: str, value: int, most: int) -> int:
+    if not is_whole(value, least=1) or value > most:
+        raise InvalidInput(f"Payload({name}={shown(value)}): must be a whole number of at least 1 and at most {most:,}")
+    return int(value)
