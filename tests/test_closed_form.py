@@ -160,7 +160,7 @@ def test_closed_form_and_events_give_the_same_bits(scenario):
     assert_same(*both_ways(scenario))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @settings(max_examples=10_000)
 @given(scenarios())
 def test_closed_form_and_events_give_the_same_bits_ten_thousand_times(scenario):

@@ -364,7 +364,7 @@ def test_fuzzed_scenarios_run_or_say_why_not(part):
     assert 20 < list(outcomes.values()).count("a run") < 80  # the generator is neither tame nor hopeless
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("part", range(20))
 def test_ten_thousand_fuzzed_scenarios_run_or_say_why_not(part):
     sweep(range(1000 + 500 * part, 1000 + 500 * part + 500))
