@@ -16,6 +16,7 @@ import numpy.typing as npt
 from fedsim.algorithms.arguments import rows_per_batch
 from fedsim.engine.guard import Patience, check_data, check_skip
 from fedsim.engine.judge import Judge
+from fedsim.engine.memory import memory_of
 from fedsim.engine.record import Recorder
 from fedsim.engine.replies import Replies
 from fedsim.engine.select import Cohort
@@ -30,7 +31,6 @@ from fedsim.runtime.worker import advice
 
 Array = npt.NDArray[Any]
 SPENT = ("uplink_bits", "downlink_bits")
-MEMORY_BYTES = 8_000_000_000
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Run:
         self.state = {
             n: np.repeat(np.asarray(s)[None], 1 if skip else len(self.replicas), 0) for n, s in self.first_state.items()
         }
-        self.memory = self._memory()
+        self.memory = memory_of(self.algorithm, self.problem, len(self.replicas), setting.dtype)
         self.recorder = Recorder(scenario.record, self.replicas, self.problem.dim, setting.dtype)
         self.judge = Judge(scenario, self.recorder)
         if not skip:
@@ -289,22 +289,6 @@ class Run:
         )
 
     # --- Checks -------------------------------------------------------------------------------------
-
-    def _memory(self) -> dict[str, Array]:
-        rows = self.algorithm.memory(self.problem) if hasattr(self.algorithm, "memory") else {}
-        out = {}
-        for name, row in rows.items():
-            row = np.asarray(row, self.setting.dtype)
-            size = len(self.replicas) * self.population * row.nbytes
-            if size > MEMORY_BYTES:
-                raise InvalidInput(
-                    f"{type(self.algorithm).__name__} remembers {size / 1e9:.0f} GB for {self.population:,} clients in "
-                    f"{len(self.replicas)} replicas; run fewer replicas at a time, such as replicas=range(0, 1)"
-                )
-            out[name] = np.zeros((len(self.replicas), self.population, *row.shape), row.dtype)  # pages come on use
-            if row.any():
-                out[name][:] = row
-        return out
 
     def _check_finite(self, name: str, value: Array, active: Array, round: int) -> None:
         if not np.isfinite(value).all():
