@@ -159,7 +159,7 @@ def dropout(chance):
     if kind < 2:
         return chance.spoilt(0.0)
     if kind == 2:
-        return chance.of(0.3, 0.99, 1.0)
+        return chance.of(0.3, 0.9, 1.0)
     if kind == 3:
         return {chance.of("before", "compute", "upload"): 1.0}
     phases = {

@@ -215,6 +215,21 @@ def test_the_clock_jumps_to_when_somebody_is_there():
     assert result.stopped_by == ("no clients",)
 
 
+def test_a_client_that_goes_off_between_two_visits_of_one_period_loses_only_the_second():
+    # Client 0 alone, on until 4.0: a visit takes 0.05 + 1/3 + 1 + 0.05 + 1/3 = 1.766667 s. Visits end at 1.766667 and
+    # 3.533333; the third is in its download at 4.0. It is on again from 5.0 until 6.0, too short for a visit.
+    availability = on_during([(0.0, 4.0), (5.0, 6.0)], [], [])
+    result = fs.run(scenario_of(fs.devices.constant(seconds_per_step=1.0, availability=availability), rounds=9))
+    assert_rounds(
+        result,
+        (0.0, 1.766667, 1, 1, 0, 0, 8_000, 8_000, 0),
+        (1.766667, 3.533333, 1, 1, 0, 0, 8_000, 8_000, 0),
+        (3.533333, 4.0, 1, 0, 1, 0, 0, 8_000, 0),
+        (5.0, 6.0, 1, 0, 1, 0, 0, 8_000, 0),
+    )
+    assert result.stopped_by == ("no clients",)
+
+
 # --- Who receives the broadcast -------------------------------------------------------------------------
 
 

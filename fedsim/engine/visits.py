@@ -52,6 +52,7 @@ class Journeys:
     ) -> None:
         self.clock, self.links, self._ended, self._blocked, self._trace = clock, links, ended, blocked, trace
         self._at, self._send, self._heard = clock.at, links.send, trace
+        self._on_until: dict[int, tuple[float, Visit]] = {}  # when a client goes off, and its latest visit
 
     def mute(self, silent: bool) -> None:
         """While the clock is wound forward its events were traced already."""
@@ -64,7 +65,7 @@ class Journeys:
             self._at(now, self._lose, PROGRESS, visit)
             return
         if offline_s < math.inf:
-            self._at(max(offline_s, now), self._lose, PROGRESS, visit)
+            self._watch(visit, max(offline_s, now))
         self._send(visit, False, down_bits, self._downloaded, PROGRESS)
 
     def abandon(self, visit: Visit) -> None:
@@ -86,6 +87,13 @@ class Journeys:
     def _note(self, visit: Visit, what: str, bits: int = 0) -> None:
         if self._trace is not None:
             self._trace(self.clock.now, visit.client, what, bits)
+
+    def _watch(self, visit: Visit, offline_s: float) -> None:
+        """One event for each of a client's on-periods, however many visits it has in it."""
+        before = self._on_until.get(visit.client)
+        self._on_until[visit.client] = (offline_s, visit)
+        if before is None or before[0] != offline_s:
+            self._at(offline_s, self._goes_off, PROGRESS, visit)
 
     # --- What happens on the way ------------------------------------------------------------------------
 
@@ -128,6 +136,12 @@ class Journeys:
         if not visit.over:
             self._call_off(visit)
             self._end(visit, "drop")
+
+    def _goes_off(self, moment: Moment) -> None:
+        offline_s, visit = self._on_until[moment.visit.client]
+        if offline_s == self.clock.now:
+            moment.visit = visit  # the one that is under way, if any is
+            self._lose(moment)
 
     def _call_off(self, visit: Visit) -> None:
         if visit.uploading:

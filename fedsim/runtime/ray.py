@@ -160,17 +160,25 @@ class RaySession:
         order = np.argsort(owner, kind="stable")
         present, begin = np.unique(owner[order], return_index=True)
         picks = np.split(order, begin[1:])
-        parts = await asyncio.gather(
-            *(self._part(int(h), batch.part(p), message) for h, p in zip(present, picks, strict=True))
-        )
+        shares = [(int(h), batch.part(p)) for h, p in zip(present, picks, strict=True)]
+        calls = [self.hosts[h].compute.remote(self._light(part, message), message) for h, part in shares]
+        try:  # waiting for all of them in a thread is cheaper than awaiting each
+            parts = await asyncio.to_thread(self._ray.get, calls)
+        except self._ray.exceptions.RayError:  # somebody died or raised: one by one
+            parts = await asyncio.gather(*(self._part(h, part, message) for h, part in shares))
         joined = Reply.join(list(parts))
         back = np.empty(len(order), np.int64)
         back[np.concatenate(picks)] = np.arange(len(order))
         return joined.part(back)
 
+    def _light(self, part: Batch, message: Any) -> Batch:
+        """The batch without its message, where that travels as an object of its own."""
+        if message is None:
+            return part
+        return Batch(part.round, part.replica, part.client, part.visit, {}, part.version, part.memory)
+
     async def _part(self, index: int, part: Batch, message: Any) -> Reply:
-        if message is not None:
-            part = Batch(part.round, part.replica, part.client, part.visit, {}, part.version, part.memory)
+        part = self._light(part, message)
         for _ in range(TRIES):
             host = self.hosts[index]
             try:
