@@ -40,7 +40,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
         copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
         copy(ROOT / part, source / part)
     pip = (sys.executable, "-m", "pip")
-    files = [f.relative_to(source) for f in (source / "fedsim").rglob("*") if f.is_file() and f.suffix != ".pyc"]
+    files = [
+        f.relative_to(source) for f in (source / "fedsim").rglob("*") if f.is_file() and f.parent.name != "__pycache__"
+    ]
     run(*pip, "wheel", source, "--no-deps", "-w", work / "dist", cwd=work)
     shutil.rmtree(source)
     run(sys.executable, "-m", "venv", "--without-pip", work / "env", cwd=work)

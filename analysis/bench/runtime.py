@@ -70,6 +70,7 @@ if __name__ == "__main__":
 
     began = time.perf_counter()
     ray.init(
+        address="local",
         num_cpus=4,
         include_dashboard=False,
         log_to_driver=False,

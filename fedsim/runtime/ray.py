@@ -127,6 +127,7 @@ class RaySession:
         needed = {"CPU": hosts * runtime.num_cpus_per_host, "GPU": hosts * runtime.num_gpus_per_host}
         if runtime.address is None and not ray.is_initialized():
             ray.init(
+                address="local",  # never one that happens to run on this machine
                 num_cpus=max(1, int(np.ceil(needed["CPU"]))), include_dashboard=False, log_to_driver=False,
                 logging_level=logging.ERROR, _node_ip_address="127.0.0.1", configure_logging=False,
             )  # fmt: skip

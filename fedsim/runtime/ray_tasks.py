@@ -55,6 +55,7 @@ def _join(ray: Any, runtime: Ray, jobs: int | None) -> bool:
     if runtime.address is None:
         cores = max(1, round((jobs or runtime.hosts or os.cpu_count() or 1) * runtime.num_cpus_per_host))
         ray.init(
+            address="local",
             num_cpus=cores,
             include_dashboard=False,
             _node_ip_address="127.0.0.1",
