@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fedsim.errors import RuntimeFailed
-from fedsim.runtime.ray import Ray
+from fedsim.runtime.ray import OWN, Ray
 
 RETRIES = 2  # of a task whose process or machine dies
 TICK_S = 0.2
@@ -51,20 +51,12 @@ def _join(ray: Any, runtime: Ray, jobs: int | None) -> bool:
     """Join a Ray that is there, or start one; True if it is ours to leave or shut down."""
     if ray.is_initialized():
         return False
-    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     if runtime.address is None:
         cores = max(1, round((jobs or runtime.hosts or os.cpu_count() or 1) * runtime.num_cpus_per_host))
-        ray.init(
-            address="local",
-            num_cpus=cores,
-            include_dashboard=False,
-            _node_ip_address="127.0.0.1",
-            configure_logging=False,
-            **quiet,
-        )
+        ray.init(num_cpus=cores, **OWN)
         return True
     try:
-        ray.init(address=runtime.address, **quiet)
+        ray.init(address=runtime.address, log_to_driver=False, logging_level=logging.ERROR)
     except ConnectionError as error:
         raise RuntimeFailed(f"Ray(address={runtime.address!r}): no cluster answers there ({error})") from None
     return True
