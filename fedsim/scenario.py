@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fedsim import metrics as metric_catalogue
 from fedsim import participation as policies
+from fedsim.algorithms.activity import check_activity
 from fedsim.budget import Budget
 from fedsim.engine.record import Record
 from fedsim.errors import InvalidInput, is_whole, shown, whole
@@ -60,6 +61,7 @@ class Scenario:
         self._check_numbers()
         self._check_start()
         self._check_participation()
+        self._check_reach()
         self._check_budget()
         for metric in self.metrics:
             metric_catalogue.resolve(metric)
@@ -164,9 +166,20 @@ class Scenario:
                 f"participation.buffered(discount=...): {algorithm} adds up what its clients remember, which a "
                 "discount would falsify; leave it out"
             )
+        check_activity(self.algorithm, self.problem, policy, self.devices)
         sizes: Any = getattr(self.algorithm, "batch_size", None)
         if np.ndim(sizes) == 1 and len(sizes) != clients:
             raise InvalidInput(f"{len(sizes)} batch sizes for {clients} clients; give one number or one per client")
+
+    def _check_reach(self) -> None:
+        """What is known from an earlier broadcast must have reached everybody; what was so beforehand need not."""
+        algorithm = self.algorithm
+        heard = set(getattr(algorithm, "known", ())) - set(getattr(algorithm, "beforehand", ()))
+        if heard and not self.reaches_all:
+            raise InvalidInput(
+                f"reach='selected': {type(algorithm).__name__} does not send {', '.join(sorted(heard))}, which clients "
+                "know from earlier broadcasts, and those not selected would have missed it; set reach='all'"
+            )
 
     def _check_budget(self) -> None:
         b = self.budget

@@ -5,6 +5,7 @@ It returns the promises it checked and raises `Broken`, an AssertionError, with 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from fedsim.budget import Budget
 from fedsim.engine import Run
 from fedsim.engine.select import Cohort
 from fedsim.engine.setting import setting_of
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, NonFinite
+from fedsim.participation import bernoulli, full
 from fedsim.problems import GaussianMean
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.jobs import Batch, Job, Reply, Setting
@@ -54,7 +56,11 @@ def small_problem() -> GaussianMean:
 
 
 def _algorithm(algorithm: Any, problem: Any) -> list[str]:
-    scenario = Scenario(problem=problem, algorithm=algorithm, budget=Budget(rounds=3), replicas=REPLICAS, seed=11)
+    chance = getattr(algorithm, "activity", None)  # that messages arrive, for those who divide by it
+    policy = full() if chance is None else bernoulli(chance)
+    scenario = Scenario(
+        problem=problem, algorithm=algorithm, budget=Budget(rounds=3), replicas=REPLICAS, seed=11, participation=policy
+    )
     setting = setting_of(scenario, kernels.backend("cpu"))
     trial = Run(scenario, setting, session=None)
     batch = _batch(trial)
@@ -79,13 +85,14 @@ def _algorithm(algorithm: Any, problem: Any) -> list[str]:
     for size in (1, 4):
         parts = [worker.compute(batch.part(slice(i, i + size))) for i in range(0, JOBS, size)]
         promise(f"chunks of {size} give the bits of the whole batch", _equal(first, Reply.join(parts)))
-    promise("the server leaves its state alone", _server_is_pure(trial, first))
+    pure, ordered = _server(trial, first)
+    promise("the server leaves its state and the replies alone", pure)
+    promise("the order of the replies is irrelevant", ordered)
     promise("the server accepts that nobody arrived", _nobody(trial))
     whole = run(scenario, runtime=Inline(threads=1))
-    promise(
-        "threads and chunks do not change a run", whole.fingerprint == run(scenario, runtime=Inline(2, 2)).fingerprint
-    )
-    one = run(Scenario(problem=problem, algorithm=algorithm, budget=Budget(rounds=3), replicas=range(1, 2), seed=11))
+    again = run(scenario, runtime=Inline(2, 2))
+    promise("threads and chunks do not change a run", whole.fingerprint == again.fingerprint)
+    one = run(replace(scenario, replicas=range(1, 2)))
     assert whole.samples is not None
     assert one.samples is not None
     promise("a replica alone is the replica among others", np.array_equal(whole.samples[:, 1], one.samples[:, 0]))
@@ -115,26 +122,14 @@ def _batch(trial: Run) -> Batch:
         ).astype(m.dtype)
         for n, m in message.items()
     }
-    return Batch(
-        1,
-        trial.replicas[position],
-        clients,
-        np.zeros(JOBS, np.int64),
-        shaken,
-        position,
-        trial.recall(position, clients),
-    )
+    visit, memory = np.zeros(JOBS, np.int64), trial.recall(position, clients)
+    return Batch(1, trial.replicas[position], clients, visit, shaken, position, memory)
 
 
 def _inputs_untouched(algorithm: Any, setting: Setting, batch: Batch) -> bool:
     one = batch.part(slice(0, 1))
-    ranks = [
-        (
-            Job(setting, one, single=True),
-            {n: m[0] for n, m in batch.message.items()},
-            {n: m[0] for n, m in one.memory.items()},
-        )
-    ]
+    alone = [{n: m[0] for n, m in part.items()} for part in (batch.message, one.memory)]
+    ranks = [(Job(setting, one, single=True), alone[0], alone[1])]
     if getattr(algorithm, "batched", False):
         message = {n: m[batch.version] for n, m in batch.message.items()}
         ranks.append((Job(setting, batch, single=False), message, batch.memory))
@@ -146,34 +141,52 @@ def _inputs_untouched(algorithm: Any, setting: Setting, batch: Batch) -> bool:
     return True
 
 
-def _server_is_pure(trial: Run, reply: Reply) -> bool:
-    state = {n: s.copy() for n, s in trial.state.items()}
-    handed = dict(trial.state)
+class _Watched:
+    """An algorithm that notices whether its server changes the state it is given."""
+
+    def __init__(self, algorithm: Any) -> None:
+        self.algorithm, self.pure = algorithm, True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.algorithm, name)
+
+    def server(self, state: dict[str, Array], replies: Any, rng: Any) -> Any:
+        handed = {n: s.copy() for n, s in state.items()}
+        new = self.algorithm.server(state, replies, rng)
+        self.pure &= _same(handed, state)
+        return new
+
+
+def _server(trial: Run, reply: Reply) -> tuple[bool, bool]:
+    """Whether it leaves state and replies alone, and whether it does not mind the order of a replica's replies."""
     m = min(JOBS, trial.population * REPLICAS)
-    who = Cohort(
-        np.arange(m) // trial.population, np.arange(m) % trial.population, np.ones(m, np.int64),
-        np.minimum(np.arange(REPLICAS + 1) * trial.population, m),
-    )  # fmt: skip
-    values = {n: v[:m].copy() for n, v in reply.values.items()}
-    kept = {n: v.copy() for n, v in values.items()}
-    outcomes = []
-    for _ in range(2):
-        trial.state = {n: s.copy() for n, s in handed.items()}
-        trial.fold(np.arange(REPLICAS), 1, who, Reply(values, reply.bits[:m], {}), np.zeros(m, np.int64))
-        outcomes.append({n: s.copy() for n, s in trial.state.items()})
-    trial.state = handed
-    return _same(outcomes[0], outcomes[1]) and _same(kept, values) and _same(state, handed)
+    starts = np.minimum(np.arange(REPLICAS + 1) * trial.population, m)
+    row, client, once = np.arange(m) // trial.population, np.arange(m) % trial.population, np.ones(m, np.int64)
+    state, algorithm = trial.state, trial.algorithm
+    trial.algorithm, outcomes, pure = _Watched(algorithm), [], True
+    for order in (np.arange(m), np.lexsort((-client, row))):
+        values = {n: v[order] for n, v in reply.values.items()}
+        trial.state = {n: s.copy() for n, s in state.items()}
+        who = Cohort(row, client[order], once, starts)
+        trial.fold(np.arange(REPLICAS), 1, who, Reply(values, reply.bits[order], {}), 0 * once)
+        outcomes.append(trial.state)
+        pure &= _same(values, {n: v[order] for n, v in reply.values.items()})
+    pure &= trial.algorithm.pure
+    trial.state, trial.algorithm = state, algorithm
+    return pure, all(_near(outcomes[0][n], outcomes[1][n]) for n in state)
 
 
 def _nobody(trial: Run) -> bool:
     handed = {n: s.copy() for n, s in trial.state.items()}
-    shape = trial.reply_shape(1)
     none = np.empty(0, np.int64)
     who = Cohort(none, none, none, np.zeros(REPLICAS + 1, np.int64))
-    trial.fold(np.arange(REPLICAS), 1, who, Reply(shape.values, np.empty(0, np.int64), {}), np.empty(0, np.int64))
-    finite = all(np.isfinite(s).all() for s in trial.state.values())
-    trial.state = handed
-    return finite
+    try:
+        trial.fold(np.arange(REPLICAS), 1, who, Reply(trial.reply_shape(1).values, none, {}), none)
+    except NonFinite:
+        return False
+    finally:
+        trial.state = handed
+    return True
 
 
 # --- Problems, policies, devices, codecs ---------------------------------------------------------------
@@ -205,15 +218,10 @@ def _policy(policy: Any, problem: Any) -> list[str]:
     from fedsim.algorithms import FALD
 
     def scenario(replicas: Any) -> Scenario:
-        algorithm = FALD(step_size=1e-3)
         return Scenario(
-            problem=problem,
-            algorithm=algorithm,
-            budget=Budget(rounds=4),
-            replicas=replicas,
-            participation=policy,
-            seed=2,
-        )
+            problem=problem, algorithm=FALD(step_size=1e-3), budget=Budget(rounds=4), replicas=replicas,
+            participation=policy, seed=2,
+        )  # fmt: skip
 
     whole, again, one = run(scenario(3)), run(scenario(3)), run(scenario(range(2, 3)))
     _promises(policy, {"replay is exact": whole.fingerprint == again.fingerprint})
@@ -273,11 +281,12 @@ def _pairs(a: Reply, b: Reply) -> list[tuple[str, Array, Array]]:
     return [(n, a.values[n], b.values[n]) for n in a.values] + [(n, a.memory[n], b.memory[n]) for n in a.memory]
 
 
-def _close(a: Reply, b: Reply) -> bool:
-    def near(x: Array, y: Array) -> bool:
-        return bool(np.allclose(x, y, rtol=1e-9, atol=1e-9 * (1 + np.abs(x).max(initial=0))))
+def _near(x: Array, y: Array) -> bool:
+    return bool(np.allclose(x, y, rtol=1e-9, atol=1e-9 * (1 + np.abs(x).max(initial=0))))
 
-    return a.values.keys() == b.values.keys() and all(near(x, y) for _, x, y in _pairs(a, b))
+
+def _close(a: Reply, b: Reply) -> bool:
+    return a.values.keys() == b.values.keys() and all(_near(x, y) for _, x, y in _pairs(a, b))
 
 
 def _gap(a: Reply, b: Reply) -> str:

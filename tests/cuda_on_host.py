@@ -50,6 +50,7 @@ class RawModule:
             "real": np.dtype(f"f{int(bits) // 8}"),
             "i64": np.dtype("i8"),
             "u32": np.dtype("u4"),
+            "double": np.dtype("f8"),
             "int": np.dtype("i4"),
         }
         self.signatures = {name: parameters.split(",") for name, parameters in KERNEL.findall(code)}

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 import fedsim as fs
-from fedsim.cli import progress, summary, units
+from fedsim.cli import listing, progress, summary, units
 from fedsim.cli.app import call
 from fedsim.engine import Progress
 
@@ -181,8 +182,35 @@ def test_list_names_everything_with_a_word_about_it(capsys: pytest.CaptureFixtur
     assert re.search(r"quickstart +\w+", text)
     for name in (*fs.algorithms.__all__, *fs.problems.__all__):
         assert re.search(rf"^  {name}\b", text, re.MULTILINE), name
-    assert re.search(r"FALD\n +FA-LD: .*\n +wire  up theta \(d\), down theta \(d\)\n +arguments  step_size", text)
+    assert re.search(r"FALD\n +FA-LD: .*\n +wire  up theta \(d\), down theta \(d\)\n +memory  none\n", text)
     assert re.search(r"uniform\(size, weighting=None\) +Scheme II", text)
+
+
+@pytest.mark.parametrize("name", fs.algorithms.__all__)
+def test_list_tells_every_algorithms_paper_wire_memory_and_participation(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(["list"]) == 0
+    own = re.search(rf"^  {name}\n((?:    .*\n)+)", said(capsys), re.MULTILINE)
+    assert own
+    paper, *rest = [line.strip() for line in own[1].splitlines()]
+    assert re.search(r"\b(19|20)\d\d\b|arXiv \d{4}\.\d{5}|paper's equation \d", paper), paper
+    told = dict(line.split("  ", 1) for line in rest)
+    assert list(told) == ["wire", "memory", "participation", "arguments"]
+    assert re.match(r"up .+, down .+", told["wire"])
+    reach = "all" if name.startswith("QLSD") else "the selected"
+    assert re.fullmatch(rf"full\(\) unless set; .+; the broadcast goes to {reach}", told["participation"])
+    remember = {"Scaffold", "QLSDStar", "QLSDPlusPlus"}
+    assert told["memory"].startswith("none") == (name not in remember)
+
+
+def test_an_algorithm_that_leaves_something_out_of_its_docstring_is_noticed() -> None:
+    @dataclass
+    class Silent:
+        step_size: float
+
+    told = listing.facts(Silent)
+    assert [key for key, value in told.items() if not value] == ["wire", "memory", "participation"]
 
 
 # --- Mistakes ---------------------------------------------------------------------------------------

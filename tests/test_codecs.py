@@ -196,6 +196,8 @@ def test_importing_codecs_does_not_load_numba():
 def test_identity_loses_nothing_and_float32_rounds_to_the_nearest(v):
     assert np.array_equal(Identity().decode(Identity().encode(v), len(v)), v)
     assert np.array_equal(Identity("float64").quantise(v[None])[0][0], v)
+    short = Identity("float32").encode(v)
+    assert Identity("float32").encode(Identity("float32").decode(short, len(v))) == short
     assert np.array_equal(Identity("float32").quantise(v[None])[0][0], v.astype(np.float32).astype(v.dtype))
 
 

@@ -16,7 +16,6 @@ from fedsim import kernels, participation, rng
 from fedsim.algorithms.fedavg import FedAvg
 from fedsim.algorithms.pfedavg import PFedAvg
 from fedsim.errors import InvalidInput
-from fedsim.participation import Arrived
 from fedsim.problems.credit import StrategicCredit
 from fedsim.problems.performative import PerformativeMean
 
@@ -54,9 +53,6 @@ def worst_z(samples, exact, look=(1, 4, 20)):
 
 # --- The exact law --------------------------------------------------------------------------------------
 
-told = pytest.mark.skipif(
-    "policy" not in Arrived.__dataclass_fields__, reason="arrivals do not say which policy they came by"
-)
 SCHEMES = {
     "full": (P, participation.full(), moments.full(P)),
     "I, equal": (EQUAL, participation.with_replacement(3), moments.with_replacement(EQUAL, 3)),
@@ -78,7 +74,6 @@ def test_iterates_have_the_exact_moments(scheme, local):
     assert worst_z(samples, law(clients(p), weights, local)) < 5
 
 
-@told
 def test_scheme_one_with_unequal_weights_counts_every_draw_the_same():
     samples = simulate(P, participation.with_replacement(3), local_steps=5)
     assert worst_z(samples, law(clients(P), moments.with_replacement(P, 3), 5)) < 5
@@ -244,6 +239,20 @@ def test_credit_minibatches_are_unbiased_and_drawn_without_replacement():
     assert np.allclose(everybody, full)
 
 
+def test_credit_minibatches_have_as_many_rows_as_everywhere_else():
+    """A fraction of 30, 40, 50 and 60 rows, or one count per client; a list of them all is the full gradient."""
+    problem, theta, clients = credit(), np.full((4, 5), 0.2), np.arange(4)
+    key = rng.keys(1, rng.Stream.DATA, client=clients)
+
+    def react(batch_size):
+        return problem.react(theta, clients, key, 0, batch_size, kernels.backend("cpu"))
+
+    assert np.array_equal(react(0.1), react([3, 4, 5, 6]))
+    assert np.array_equal(react(0.3 - 0.2), react(0.1))  # 0.09999999999999998 of 30 rows are three
+    assert not np.allclose(react(0.1), react([3, 4, 5, 7]))
+    assert np.allclose(react([30, 40, 50, 60]), react(None))
+
+
 def test_the_credit_stable_point_is_best_for_the_data_it_brings_about():
     stable = credit().performatively_stable()
     best = minimize(lambda t: loss_on_answers(applicants(), t, stable), np.zeros(5), tol=1e-10).x
@@ -297,6 +306,7 @@ REFUSED = {
     "one finite number per client": lambda: PerformativeMean((1.0, float("nan")), (0.1, 0.1)),
     "a stable point needs it below 1": lambda: PerformativeMean((1.0, 1.0), (1.1, 1.0)).performatively_stable(),
     "a whole number of draws": lambda: simulate(P, participation.full(), 1, 1, batch_size=0.5),
+    r"synthetic\(clients=2.5\): must be a whole number of at least 2": lambda: PerformativeMean.synthetic(2.5),
     "columns are numbered 0 to 4": lambda: StrategicCredit(applicants(), EPS, strategic=(7,)),
     "give one, or 4": lambda: StrategicCredit(applicants(), EPS[:3], strategic=(0,)),
     "labels must be 0": lambda: StrategicCredit([(np.ones((2, 1)), [0, 2])], 0.1, strategic=(0,)),

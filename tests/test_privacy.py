@@ -380,6 +380,20 @@ def test_a_comparison_shows_what_the_papers_per_round_promise_leaves_out():
     assert one.paper is paper
 
 
+def test_beyond_the_proof_only_the_doubled_sensitivity_keeps_the_papers_promise():
+    paper = fedpaq.guarantee(1.0, 1e-4, 0.2)
+    assert not paper.valid
+    found = {
+        kind: privacy.compare(
+            paper,
+            fedpaq.mechanism(epsilon=1.0, delta=1e-4, sizes=np.array([600]), used=np.array([120]), kind=kind),
+            visits=1,
+        ).accountant
+        for kind in ("paper", "tight")
+    }
+    assert found == pytest.approx({"paper": 0.361, "tight": 1.168}, abs=0.001)
+
+
 def test_a_comparison_with_the_theorem_is_made_at_its_own_delta():
     mechanism = visit(used=10, step_size=1e-6, local_steps=10)
     paper = theorem()

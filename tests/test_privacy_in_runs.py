@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import threading
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 import fedsim as fs
 from fedsim.algorithms.private_fedpaq import PrivateFedPAQ
+from fedsim.cli import summary
 from fedsim.engine import Interrupted
 from fedsim.errors import InvalidInput
 
@@ -92,6 +95,64 @@ def test_private_fedpaq_accounts_for_itself():
     assert table(result) == pytest.approx(np.repeat(expected, 3).reshape(3, 3), rel=1e-12)
     with pytest.raises(InvalidInput, match="clips, which settles it"):
         fs.run(scenario(algorithm))
+
+
+PRIVATE = PrivateFedPAQ(0.1, 2, clip=0.5, epsilon=1.0, delta=1e-4, fraction=0.2)
+
+
+def test_the_manifest_holds_the_papers_promise_and_what_was_really_spent(tmp_path):
+    """g = 2 * 2 / 20; Delta_f = 4 * 0.1 * 2 * 0.5; sigma = Delta_f sqrt(2 ln(1.25 g / delta)) / (epsilon / (2 g))."""
+    fs.run(scenario(PRIVATE, metrics=(fs.privacy.spent(1e-5),)), out=tmp_path / "run")
+    result = fs.load(tmp_path / "run")
+    told = result.manifest["privacy"]
+    sigma = 0.4 * np.sqrt(2 * np.log(1.25 * 0.2 / 1e-4)) / 2.5
+    promise = told["guarantee"]
+    note = promise.pop("note")
+    assert promise == {
+        "type": "Guarantee", "epsilon": 1.0, "delta": 1e-4, "base_epsilon": 2.5, "valid": False, "clip": 0.5,
+        "sensitivity": pytest.approx(0.4, rel=1e-12), "sigma": pytest.approx([sigma, sigma], rel=1e-12),
+    }  # fmt: skip
+    assert note.startswith("for one client in one round; nothing is claimed of several")
+    assert "the proof does not hold" in note
+    assert told["spent"]["delta"] == 1e-5
+    assert told["spent"]["epsilon"] == table(result)[-1].tolist()
+    assert min(told["spent"]["epsilon"]) > 1
+
+
+def test_the_noise_in_the_manifest_is_that_of_the_run():
+    """All rows at the start, so that what moves the model in one round is the noise alone."""
+    still = fs.problems.GaussianMean([np.zeros((20, 2))], np.eye(2))
+    algorithm = dataclasses.replace(PRIVATE, codec=fs.codecs.Identity())
+    result = fs.run(fs.Scenario(problem=still, algorithm=algorithm, budget=fs.Budget(rounds=1), replicas=4000))
+    low, high = result.manifest["privacy"]["guarantee"]["sigma"]
+    assert low == high
+    assert abs((result.samples**2).mean() / low**2 - 1) < 5 * np.sqrt(2 / result.samples.size)
+
+
+def test_the_manifest_says_where_nobody_kept_accounts_and_nothing_of_runs_without_privacy():
+    assert fs.run(scenario(PRIVATE, metrics=())).manifest["privacy"]["spent"] is None
+    assert "privacy" not in fs.run(scenario(metrics=())).manifest
+    assert list(fs.run(scenario()).manifest["privacy"]) == ["spent"]  # FA-LD has no promise without a sensitivity
+
+
+def test_what_a_discarded_round_would_have_cost_is_not_in_the_manifest():
+    result = fs.run(scenario(budget=fs.Budget(rounds=12, epsilon=0.55)))
+    assert 0 < max(result.manifest["privacy"]["spent"]["epsilon"]) <= 0.55
+
+
+def test_the_summary_says_what_is_promised_and_what_was_spent():
+    for metrics, last in (
+        ((fs.privacy.spent(1e-4),), r"the worst client has spent epsilon \d\S*, delta 0.0001"),
+        ((), r"not accounted for: metrics=\(fs\.privacy\.spent"),
+    ):
+        what = scenario(PRIVATE, metrics=metrics)
+        text = "\n".join(summary.lines(what, fs.run(what)))
+        assert re.search(
+            r"^! the paper promises epsilon 1, delta 0\.0001 for one client in one round; .*above 1", text, re.MULTILINE
+        )
+        assert re.search(last, text)
+    covered = scenario(dataclasses.replace(PRIVATE, epsilon=0.3), metrics=())
+    assert "\nthe paper promises epsilon 0.3" in "\n".join(summary.lines(covered, fs.run(covered)))
 
 
 def test_a_budget_of_epsilon_asks_for_the_metric():

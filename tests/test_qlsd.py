@@ -7,6 +7,7 @@ covariance is held to |z| < 5.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from itertools import product
 
@@ -15,7 +16,7 @@ import pytest
 from moments import z_scores
 
 import fedsim as fs
-from fedsim import rng
+from fedsim import engine, rng
 from fedsim.algorithms import QLSD, QLSDPlusPlus, QLSDStar
 from fedsim.codecs import QSGD, Elias, Identity
 from fedsim.errors import InvalidInput
@@ -263,6 +264,33 @@ def test_one_quantised_iteration_has_the_exact_mean_and_variance(name, codec):
         second += chance * (np.outer(moved, moved) + np.diag(2 * GAMMA + GAMMA**2 * (a**2 @ coin)))
     check(result.samples, [(mean, second - np.outer(mean, mean))], (1,))
     assert (GAMMA**2 * coin.sum(axis=0)).max() > 2 * GAMMA / 4  # the rounding is there to be seen
+
+
+@pytest.mark.parametrize("codec", [QSGD(2), Elias(5)], ids=str)
+def test_with_memory_only_what_it_does_not_hold_is_rounded(codec):
+    """The second iteration of QLSD++ given the first: mean as without memory, rounding that of H_i - e_i."""
+    settings = {"problem": clients(), "initial": np.array([6.0, -3.0, 2.0]), "replicas": 20_000, "seed": 1}
+    first, second = (
+        asyncio.run(
+            engine.simulate(
+                fs.Scenario(algorithm=QLSDPlusPlus(GAMMA, 3, codec=codec), budget=fs.Budget(rounds=n), **settings),
+                fs.Inline(threads=1), (), False,
+            )
+        )
+        for n in (1, 2)
+    )  # fmt: skip
+    theta, e = first.state["theta"], first.memory["e"]  # (replicas, d), (replicas, clients, d)
+    hessian = clients().sizes[:, None, None] * clients().precision
+    own = np.einsum("cij,rj->rci", hessian, theta) + gradients_at(np.zeros(3))
+    mean = theta - GAMMA * (own.sum(axis=1) + PRIOR * theta)
+
+    def scores(left):
+        coin = np.array([rounding_variance(v, codec.levels).sum(axis=0) for v in left])
+        z = (second.state["theta"] - mean) / np.sqrt(2 * GAMMA + GAMMA**2 * coin)
+        return [(x.mean(axis=0) - m) / x.std(axis=0) * np.sqrt(len(x)) for x, m in ((z, 0), (z**2, 1))]
+
+    assert np.abs(scores(own - e)).max() < 5
+    assert np.abs(scores(own)).max() > 7  # a quantiser without memory would be noticed
 
 
 def test_in_one_dimension_quantising_loses_nothing():

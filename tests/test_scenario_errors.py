@@ -155,6 +155,10 @@ FIELDS = {
     "evaluating every half round": (lambda: scenario(evaluate_every=0.5), "evaluate_every=0.5"),
     "a word for an interval": (lambda: scenario(evaluate_every="often"), "evaluate_every"),
     "an unknown reach": (lambda: scenario(reach="some"), "reach='some': choose 'selected' or 'all'"),
+    "a control point that not everybody heard": (
+        lambda: scenario(algorithm=fs.algorithms.QLSDPlusPlus(1e-4, 3), reach="selected"),
+        "reach='selected': QLSDPlusPlus does not send zeta, which clients know from earlier .* set reach='all'",
+    ),
     "an unknown metric": (lambda: scenario(metrics=("w3",)), "metric 'w3' is unknown; choose among .*w2"),
     "one metric without a tuple": (
         lambda: scenario(metrics="w2"),
@@ -178,6 +182,78 @@ FIELDS = {
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_wrong_fields_are_refused(mistake):
     refused(*FIELDS[mistake])
+
+
+# --- Generalised QLSD, which divides by the chance that a message arrives -------------------------------------
+
+
+def generalised(activity, policy=None, kind=fs.algorithms.QLSD, problem=UNBALANCED, **more):
+    algorithm = kind(1e-4, weighting="inverse", activity=activity)
+    return scenario(problem, algorithm, participation=policy or fs.participation.full(), **more)
+
+
+PART = fs.participation
+FLAKY = fs.devices.constant(1e-3, dropout=0.25)
+OFTEN_OFF = fs.devices.constant(1e-3, availability=fs.devices.markov(on_s=1.0, off_s=1.0))
+WRONG_ACTIVITY = {
+    "another number": (0.5, PART.bernoulli(0.4), {}, r"activity=0.5\): client 0's .* probability 0.4 here.*set activity=0.4"),
+    "one number for several": (0.4, PART.bernoulli((0.4, 0.4, 0.5)), {}, r"client 2's .* probability 0.5 .*\(0.4, 0.4, \.\.\.\)"),
+    "several for one number": ((0.4, 0.3, 0.4), PART.bernoulli(0.4), {}, r"activity=0.3\): client 1's"),
+    "everybody": (0.5, PART.full(), {}, r"probability 1 here.*set activity=1, or weighting='count'"),
+    "two of three": (0.5, PART.uniform(2), {}, r"probability 0.666667 here"),
+    "draws by weight": (2 / 3, PART.with_replacement(2), {}, r"client 0's .* probability 0.265306 here"),
+    "dropouts forgotten": (0.4, PART.bernoulli(0.4), {"devices": FLAKY}, r"probability 0.3 here"),
+    "more than are asked": (0.9, PART.first(1, of=2), {}, r"probability at most 0.666667"),
+    "more than a deadline can hold": (0.9, PART.deadline(1.0, of=2), {}, r"at most 0.666667"),
+    "more than are selected of those who are on": (0.9, PART.bernoulli(0.4), {"devices": OFTEN_OFF}, "at most 0.4"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", WRONG_ACTIVITY)
+def test_an_activity_that_is_surely_wrong_is_refused_with_the_right_one(mistake):
+    activity, policy, more, says = WRONG_ACTIVITY[mistake]
+    refused(lambda: generalised(activity, policy, **more), says)
+
+
+def test_the_whole_family_is_held_to_its_activity():
+    for kind in (fs.algorithms.QLSDStar, lambda eta, **more: fs.algorithms.QLSDPlusPlus(eta, 2, **more)):
+        refused(lambda kind=kind: generalised(0.5, PART.bernoulli(0.4), kind), "probability 0.4 here")
+        generalised(0.4, PART.bernoulli(0.4), kind)
+
+
+class Odd:
+    def select(self, view, rng):
+        return np.arange(2)
+
+    def close(self, view):
+        return view.now_s
+
+
+def test_an_activity_that_is_right_or_cannot_be_checked_is_taken():
+    sizes = np.array([5, 10, 20])
+    drawn = 1 - (1 - sizes / sizes.sum()) ** 2
+    for activity, policy, devices in (
+        (0.4, PART.bernoulli(0.4), None),
+        ((0.4,) * 3, PART.bernoulli(0.4), None),
+        (0.4, PART.bernoulli((0.4,) * 3), None),
+        ((0.1, 0.2, 0.3), PART.bernoulli((0.1, 0.2, 0.3)), None),
+        (1.0, PART.full(), None),
+        (0.75, PART.full(), FLAKY),
+        (2 / 3, PART.uniform(2), None),
+        (drawn, PART.with_replacement(2), None),
+        (0.3, PART.bernoulli(0.4), FLAKY),
+        (0.2, PART.bernoulli(0.4), OFTEN_OFF),
+        (0.3, PART.first(1, of=2), None),
+        (0.9, PART.buffered(2), None),
+        (0.9, Odd(), None),
+    ):
+        assert generalised(activity, policy, devices=devices).participation is policy
+
+
+def test_a_fixed_control_point_may_be_broadcast_to_the_selected():
+    star = fs.algorithms.QLSDStar(1e-4, codec=fs.codecs.QSGD(4))
+    result = fs.run(scenario(UNBALANCED, star, participation=PART.uniform(2), reach="selected"))
+    assert result.rounds.downlink_bits.tolist() == [2 * 2 * 64] * 2
 
 
 # --- Budgets --------------------------------------------------------------------------------------------

@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.errors import InvalidInput, shown
+from fedsim.problems.shards import rows_per_batch
 
-Array = npt.NDArray[Any]
+__all__ = ["check_batch_size", "check_count", "check_number", "check_step_size", "rows_per_batch"]
 
 
 def check_count(where: str, name: str, value: Any, least: int = 1) -> None:
@@ -48,15 +48,3 @@ def check_batch_size(where: str, batch_size: Any, clients: int | None = None) ->
         raise InvalidInput(
             f"{where}: {len(sizes)} batch sizes for {clients} clients; give one number or one per client"
         )
-
-
-def rows_per_batch(batch_size: Any, sizes: Array, clients: Array) -> Array:
-    """How many rows a minibatch has: an int, a fraction (rounded down, at least 1) or one per client; at most n_c."""
-    if isinstance(batch_size, (float, np.floating)) and batch_size < 1:
-        share = float(batch_size) * (1 + 1e-9)  # so that 0.6 / 3 of 50 rows are 10, not 9
-        m = np.maximum(1, np.floor(share * sizes).astype(np.int64))
-    elif np.ndim(batch_size) == 0:
-        m = np.full(len(sizes), int(batch_size), np.int64)
-    else:
-        m = np.asarray(batch_size, np.int64)[clients]
-    return np.minimum(m, sizes)

@@ -19,8 +19,9 @@
 
 f^c = l^c / w_c. A stochastic gradient is drawn twice per position, at k and k + 1/2 (B4); an exact one is
 computed once. K = 1 is FA-LD with step eta^2/2 and correlation sqrt(rho), sample by sample (B3).
-Wire: up theta (d), down theta (d). De-biased: up theta and the change in grad l^c(a) since the client's last
-visit (2d), down theta and grad f(a) (2d).
+Wire: up theta (d), down theta (d); de-biased up theta and the change in grad l^c(a) since the client's last
+visit (2d), down theta and grad f(a) (2d). Memory: none; de-biased grad l^c(a) of a client's last visit (d) and
+the server's grad f(a) (d). Participation: full() in the paper.
 
 Differs from paper: exactly K leapfrog steps (B1), of which the last momentum, which nobody reads, is left out;
 the server's sum is weighted (B2); a is constant within a round (B7); there is no correction in the first round

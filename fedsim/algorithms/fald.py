@@ -12,6 +12,7 @@
 | m_c    | `batch_size`   | rows per gradient, drawn afresh without replacement; None: all of them   |
 
 f^c = l^c / p_c, so the client's sum gradient is divided by its weight. Wire: up theta (d), down theta (d).
+Memory: none. Participation: full() in Algorithm 1, with_replacement(S) and uniform(S) in Algorithm 4.
 
 Differs from paper: only the selected clients compute, since the others' results would be thrown away (A5).
 """

@@ -13,7 +13,7 @@ Equations are those of the private FedPAQ paper.
 | eta_g  | `server_step` | what multiplies the average                                                         |
 | f_i    | `objective`   | "mean": the mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M |
 
-Wire: up Delta_i (d), down x (d).
+Wire: up Delta_i (d), down x (d). Memory: none. Participation: uniform(M) in the paper.
 
 Differs from paper: by default the average is by n_i, the paper's 1/M where all have equally much data (E2).
 """
@@ -74,7 +74,10 @@ class FedAvg:
 
 
 def distributed_sgd(step_size: StepSize, batch_size: Any = None) -> FedAvg:
-    """Distributed SGD (equation 3): FedAvg with one local step, everybody taking part (`full()`)."""
+    """Distributed SGD (the private FedPAQ paper's equation 3): FedAvg with one local step.
+
+    Participation: full() in the paper.
+    """
     return FedAvg(step_size, 1, batch_size)
 
 

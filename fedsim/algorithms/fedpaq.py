@@ -7,7 +7,7 @@ FedAvg whose clients send a quantised difference, Delta_i = Q(y_E - x): equation
 | Q      | `codec`  | unbiased quantiser; `Identity()` gives FedAvg back, and E = 1 distributed SGD |
 
 The other arguments are FedAvg's. Wire: up Q(Delta_i) (QSGD with s levels: 32 + d ceil(log2(2s + 1)) bits), down
-x (d).
+x (d). Memory: none. Participation: uniform(M) in the paper.
 
 Differs from paper: by default the average is by n_i, the paper's 1/M where all have equally much data (E2);
 levels have a whole number of bits (E11).

@@ -12,7 +12,8 @@
 | tau    | `temperature`    | the target is exp(-f / tau)                              |
 
 A reference without discretisation bias (the MHMC of FA-HMC's section 5): gradients are exact, the mass is one.
-Wire: theta (d) each way, between the one machine and the server.
+Wire: up theta (d), down theta (d), between the one machine and the server. Memory: none. Participation: full(),
+the one machine.
 """
 
 from __future__ import annotations

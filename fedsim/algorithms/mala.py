@@ -11,8 +11,8 @@
 | tau    | `temperature` | the target is exp(-f / tau)                              |
 
 A reference without discretisation bias: gradients are exact. A rejected proposal repeats the sample, so with
-one iteration a round the share of samples that moved is the acceptance rate. Wire: theta (d) each way, between
-the one machine and the server.
+one iteration a round the share of samples that moved is the acceptance rate. Wire: up theta (d), down theta (d),
+between the one machine and the server. Memory: none. Participation: full(), the one machine.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@
 
 The data answer to the client's current local model, not to the last broadcast (D4): the problem must be
 reactive. Scheme II's weights do not sum to one where the p_i differ (D2). Wire: up theta_i (d), down theta (d).
+Memory: none. Participation: full(), with_replacement(K) or uniform(K) in the paper.
 
 Differs from paper: only the selected clients receive the broadcast, which gives the same law; `reach="all"`
 charges the paper's cost (D13).

@@ -1,4 +1,6 @@
-"""Private FedPAQ: clients clip, subsample and add Gaussian noise (its Algorithm 2, equations 12 to 16 and 51).
+"""Private FedPAQ (Mohammadi, Bai, Fan, Song, Yi and Liu, arXiv 2101.12240; Algorithm 2, equations 12 to 16 and 51).
+
+Clients clip, subsample and add Gaussian noise.
 
     round start: draw E b of the n_i rows without replacement, split into E disjoint batches
     y <- x, then E times  y <- y - eta_k mean over the batch of g min(1, C / |g|)
@@ -17,8 +19,8 @@
 | Q              | `codec`       | unbiased quantiser                                                        |
 | Delta_f        | `sensitivity` | "paper": 4 eta_k E C, equation 51; "tight": 2 eta_k E C, enough           |
 
-The proof asks for epsilon <= 2 gamma: `guarantee(problem).valid` says whether it holds (E5).
-Wire: up Q(Delta_i), down x (d).
+The proof asks for epsilon <= 2 gamma: `guarantee(problem).valid` says whether it holds (E5), and so does the
+manifest of a run. Wire: up Q(Delta_i), down x (d). Memory: none. Participation: uniform(M) in the paper.
 
 Differs from paper: the average is by n_i, the paper's 1/M where all have equally much data (E2). Where the
 step size varies inside a round, E eta_k is the sum of its step sizes.
@@ -27,7 +29,7 @@ step size varies inside a round, E eta_k is the sum of its step sizes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -120,8 +122,7 @@ class PrivateFedPAQ:
             clipped = job.gradient(y, k, self._batch, split=self.local_steps, clip=self.clip) / size
             y = y - eta * clipped
         gamma = self.local_steps * self._rows(job.size, job.client) / job.size
-        reach = accounting.sensitivity(self.sensitivity, self.clip, sum(steps))
-        sigma = np.asarray(accounting.noise_sigma(reach, self.epsilon, self.delta, gamma), x.dtype)
+        sigma = np.asarray(self._sigma(sum(steps), gamma), x.dtype)
         return {"delta": job.encode(self.codec, y - x + sigma * job.normal(0))}, memory
 
     def server(self, state: State, replies: Any, rng: Any) -> State:
@@ -131,8 +132,15 @@ class PrivateFedPAQ:
         return objectives.weigh("PrivateFedPAQ", "mean", arrived)
 
     def guarantee(self, problem: Any) -> Guarantee:
-        """What a client is promised on this problem, and whether the proof covers it."""
-        return accounting.guarantee(self.epsilon, self.delta, self._used(problem) / problem.sizes)
+        """What a client is promised on this problem, by how much noise, and whether the proof covers it."""
+        gamma, steps = self._used(problem) / problem.sizes, sum(steps_of(self.step_size, 0, self.local_steps))
+        sigma = self._sigma(steps, gamma)
+        return replace(
+            accounting.guarantee(self.epsilon, self.delta, gamma),
+            clip=float(self.clip),
+            sensitivity=self._reach(steps),
+            sigma=(float(sigma.min()), float(sigma.max())),
+        )
 
     def mechanism(self, problem: Any, sensitivity: float | None) -> Mechanism:
         """What a visit tells of a client's rows."""
@@ -145,6 +153,14 @@ class PrivateFedPAQ:
             epsilon=self.epsilon, delta=self.delta, sizes=problem.sizes, used=used, kind=self.sensitivity
         )
 
+    def _reach(self, steps: float) -> float:
+        """Delta_f of a round whose step sizes sum to `steps`."""
+        return accounting.sensitivity(self.sensitivity, self.clip, steps)
+
+    def _sigma(self, steps: float, gamma: Any) -> Any:
+        """Equation 16, for clients that use a share `gamma` of their rows."""
+        return accounting.noise_sigma(self._reach(steps), self.epsilon, self.delta, gamma)
+
     def _used(self, problem: Any) -> Array:
         """E b of every client, (clients,)."""
         return np.asarray(self.local_steps * self._rows(problem.sizes, np.arange(problem.clients)))
@@ -155,7 +171,7 @@ class PrivateFedPAQ:
         if self.fraction is None:
             return self.batch_size
         share = self.fraction / self.local_steps
-        return None if share == 1 else share * (1 + 1e-12)  # so that a third of 0.6 of 50 rows is 10, not 9.99...
+        return None if share == 1 else share
 
     def _rows(self, size: Any, client: Any) -> Any:
         """b, for clients of this size, in the shape of `size`."""

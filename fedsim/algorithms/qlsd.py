@@ -13,6 +13,7 @@
 | p_i     | `activity`   | the chance that i's message arrives, for "inverse": one number, or one per client   |
 
 Noise is the server's, once per iteration. Wire: up C(H_i) from the active, down theta (d) to all b clients.
+Memory: none. Participation: bernoulli(p) in the paper.
 
 Differs from paper: an empty A, by which it would divide, is a gradient of zero (C1). The prior is the server's,
 added exactly and never compressed (C14). Algorithm 1 divides by |A|, the theorems on generalised QLSD by p_i:
@@ -32,6 +33,7 @@ import numpy.typing as npt
 from fedsim.algorithms.arguments import check_batch_size, check_step_size
 from fedsim.algorithms.fedpaq import check_codec
 from fedsim.algorithms.qlsd_fused import compiled
+from fedsim.algorithms.qlsd_rounds import iterations
 from fedsim.codecs import Identity
 from fedsim.errors import InvalidInput
 from fedsim.participation import Arrived
@@ -86,6 +88,9 @@ class QLSD:
     def fused(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
         send = compiled(self, problem, backend)
         return send and (lambda job, message, memory: ({"gradient": send(job, message["theta"])[0]}, memory))
+
+    def fused_rounds(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
+        return iterations(self, problem, backend)
 
 
 # --- What the family has in common: the server -------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,36 +22,58 @@ def compiled(algorithm: Any, problem: Any, backend: Any) -> Callable[..., tuple[
 
     It gives what goes on the wire and what the client keeps; `kernels/qlsd.py` says what the terms are.
     """
-    codec, batch_size = algorithm.codec, algorithm.batch_size
-    known = type(problem) in (GaussianMean, LogisticRegression) and type(codec) in (Identity, QSGD, Elias)
-    if backend.name != "cpu" or not known:
+    kernel = _messages(problem, backend)
+    if kernel is None or type(algorithm.codec) not in (Identity, QSGD, Elias):
         return None
-    from fedsim.kernels import qlsd, qlsd_logistic
-
-    kernel: Any = qlsd.gaussian_messages if type(problem) is GaussianMean else qlsd_logistic.logistic_messages
-    parts = (getattr(codec, name, None) for name in ("dtype", "levels", "code", "form"))
-    wire = qlsd.wire_form(problem.dim, *parts)
-    everybody = np.arange(problem.clients)
-    rows = None if batch_size is None else rows_per_batch(batch_size, problem.sizes, everybody)
-    tables: dict[Any, tuple[Array, ...]] = {}
+    wire, rows, tables = (
+        wire_of(algorithm, problem),
+        rows_of(algorithm, problem),
+        lru_cache(partial(tables_of, problem)),
+    )
 
     def send(
         job: Any, theta: Array, control: Any = None, anchor: Any = None, memory: Any = None, rate: float = 0.0
     ) -> tuple[Any, Any]:
-        if theta.dtype not in tables:
-            tables[theta.dtype] = _tables(problem, theta.dtype)
         key = None if rows is None else job._batch_key
         terms = (control, anchor, memory, rate)
         kept: list[Any] = []
 
         def quantise(values: Array, coins: Array) -> tuple[Array, Array]:
-            out = kernel(values, *tables[values.dtype], job.client, rows, key, terms, (coins, *wire))
+            out = kernel(values, *tables(values.dtype), job.client, rows, key, terms, (coins, *wire))
             kept.append(out[2])
             return out[0], out[1]
 
         return job.encode(_Kernel(quantise), theta), kept[0]
 
     return send
+
+
+def _messages(problem: Any, backend: Any) -> Callable[..., Any] | None:
+    """The backend's kernel for this problem; the CPU's are modules of their own, loaded when they are needed."""
+    name = {GaussianMean: "gaussian_messages", LogisticRegression: "logistic_messages"}.get(type(problem))
+    if name is None:
+        return None
+    if backend.name == "cpu":
+        from fedsim.kernels import qlsd, qlsd_logistic
+
+        return qlsd.gaussian_messages if type(problem) is GaussianMean else qlsd_logistic.logistic_messages
+    found: Callable[..., Any] | None = getattr(backend, name, None)
+    return found
+
+
+def wire_of(algorithm: Any, problem: Any) -> tuple[Any, ...]:
+    """The codec in the kernels' terms."""
+    from fedsim.kernels import qlsd
+
+    parts = (getattr(algorithm.codec, name, None) for name in ("dtype", "levels", "code", "form"))
+    return qlsd.wire_form(problem.dim, *parts)
+
+
+def rows_of(algorithm: Any, problem: Any) -> Array | None:
+    """Everybody's minibatch size; None is all rows."""
+    if algorithm.batch_size is None:
+        return None
+    return rows_per_batch(algorithm.batch_size, problem.sizes, np.arange(problem.clients))
 
 
 @dataclass(frozen=True)
@@ -60,7 +83,7 @@ class _Kernel:
     quantise: Callable[[Array, Array], tuple[Array, Array]]
 
 
-def _tables(problem: Any, dtype: Any) -> tuple[Array, ...]:
+def tables_of(problem: Any, dtype: Any) -> tuple[Array, ...]:
     """What a kernel reads; for Gaussian means also sums of rows, and of a diagonal precision the diagonal."""
     if isinstance(problem, LogisticRegression):
         return problem.x, problem.y, problem.offsets

@@ -15,7 +15,9 @@
 
 The other arguments are QLSD's; `Identity()` gives LSD++. e_i and e = sum_i e_i start at zero (C4) and change
 for the active only (C3). Both gradients of a minibatch use the same rows (C6). If nobody comes, G = e (C1).
-Wire: up C(H_i - e_i) from the active, down theta (d) to all b clients, who so know zeta, unsent (C5).
+Wire: up C(H_i - e_i) from the active, down theta (d) to all b clients, who so know zeta, unsent (C5). Memory:
+a client's e_i (d), with minibatches also grad U_i(zeta) (d) and which zeta that was, and the server's e and
+zeta (2d). Participation: bernoulli(p) in the paper.
 
 Differs from paper: the prior is the server's, outside of H_i and of the memory (C14); with weighting="inverse"
 G alone has the 1 / p_i, the memories keep Algorithm 2's rule (C3).
@@ -33,6 +35,7 @@ import numpy.typing as npt
 from fedsim.algorithms import qlsd
 from fedsim.algorithms.arguments import check_count, check_number
 from fedsim.algorithms.qlsd_fused import compiled
+from fedsim.algorithms.qlsd_rounds import iterations
 from fedsim.codecs import Identity
 from fedsim.participation import Arrived
 from fedsim.schedules import StepSize
@@ -56,7 +59,7 @@ class QLSDPlusPlus:
 
     batched = True
     reach = "all"
-    known = ("zeta",)  # never sent: it is a theta that everybody received
+    known = ("zeta",)  # never sent: it is a theta that everybody received, hence no reach="selected"
     local_steps = 1
 
     def __post_init__(self) -> None:
@@ -117,6 +120,26 @@ class QLSDPlusPlus:
                 control, anchor = message["zeta"], kept["anchor"]
             sent, e = send(job, theta, control, anchor, e, self._rate(theta))
             return {"gradient": sent}, kept | {"e": e}
+
+        return kernel
+
+    def rounds_alike(self, round: int) -> int:
+        """How many rounds from this one on have the same control point and need no new anchor."""
+        passed = round % self.refresh_every
+        return 1 if passed == 0 and self.batch_size is not None else self.refresh_every - passed
+
+    def fused_rounds(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
+        control = "zeta" if self.batch_size is not None else ""
+        go = iterations(self, problem, backend, control, rate=self._rate(np.empty(problem.dim)))
+        if go is None:
+            return None
+
+        def kernel(
+            seed: int, replicas: Array, first: int, count: int, state: State, memory: State
+        ) -> tuple[State, State]:
+            after, kept = go(seed, replicas, first, count, state, memory)
+            refresh = (first + count) % self.refresh_every == 0
+            return after | ({"zeta": after["theta"][-1:]} if refresh else {}), kept
 
         return kernel
 

@@ -9,7 +9,8 @@
 
 The other arguments are QLSD's; `Identity()` gives LSD*. Both gradients use the same minibatch (C6): where their
 difference does not depend on the row, as for Gaussian means, minibatches make no noise at all (C12). Wire: up
-C(H_i) from the active, down theta (d) to all b clients.
+C(H_i) from the active, down theta (d) to all b clients. Memory: theta* (d), which everybody has beforehand.
+Participation: bernoulli(p) in the paper.
 
 Differs from paper: the server's prior is taken relative to theta* like everything else (C14); empty A as in C1.
 """
@@ -25,6 +26,7 @@ import numpy.typing as npt
 
 from fedsim.algorithms import qlsd
 from fedsim.algorithms.qlsd_fused import compiled
+from fedsim.algorithms.qlsd_rounds import iterations
 from fedsim.codecs import Identity
 from fedsim.errors import InvalidInput
 from fedsim.participation import Arrived
@@ -49,7 +51,7 @@ class QLSDStar:
 
     batched = True
     reach = "all"
-    known = ("optimum",)  # never sent: everybody has it before the first iteration
+    known = beforehand = ("optimum",)  # never sent: everybody has it before the first iteration
     local_steps = 1
 
     def __post_init__(self) -> None:
@@ -89,6 +91,9 @@ class QLSDStar:
             {"gradient": send(job, message["theta"], message["optimum"])[0]},
             memory,
         )
+
+    def fused_rounds(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
+        return iterations(self, problem, backend, control="optimum", centre="optimum")
 
 
 def _minimiser(problem: Any, given: Any) -> Array:

@@ -15,7 +15,8 @@ Equations are those of the private FedPAQ paper.
 | f_i    | `objective`   | "mean": the mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M |
 
 c_i and c start at zero; a client's c_i changes only when its reply is folded. Wire: up Delta_i and the change
-of c (2d), down x and c (2d).
+of c (2d), down x and c (2d). Memory: a client's c_i (d) and the server's c (d). Participation: uniform(M) in the
+paper.
 
 Differs from paper: with objective "mean" the 1/N of (9) is p_i, the same where all have equally much data, so
 that c stays the gradient of sum_i p_i f_i and its minimiser the fixed point; the client multiplies before it

@@ -9,7 +9,8 @@
 | tau    | `temperature` | the target is exp(-f / tau)                                              |
 | m      | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them   |
 
-A reference: it equals FA-LD with one client. Wire: theta (d) each way, between the one machine and the server.
+A reference: it equals FA-LD with one client. Wire: up theta (d), down theta (d), between the one machine and the
+server. Memory: none. Participation: full(), the one machine.
 """
 
 from __future__ import annotations

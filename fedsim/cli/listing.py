@@ -11,11 +11,15 @@ from types import ModuleType
 from typing import Any
 
 from fedsim import algorithms, participation, problems
+from fedsim.scenario import Scenario
 from fedsim.scenario_file import shipped
+
+POLICY: Any = next(f.default_factory for f in fields(Scenario) if f.name == "participation")
+WHO = {"selected": "the selected", "all": "all"}
 
 
 def lines() -> list[str]:
-    """Scenarios, algorithms (paper, wire, defaults), problems and policies."""
+    """Scenarios, algorithms (paper, wire, memory, participation, arguments), problems and policies."""
     return [
         *_section(
             "Scenarios (fedsim run NAME)",
@@ -37,19 +41,32 @@ def _section(title: str, entries: dict[str, str]) -> list[str]:
     return [title, *(f"  {name:{wide}}  {text}" for name, text in entries.items()), ""]
 
 
-def _algorithm(name: str, cls: Any) -> list[str]:
-    """The opening of the algorithm's file is its paper; `Wire:` says what it sends."""
-    text = " ".join((inspect.getdoc(inspect.getmodule(cls)) or "").split())
-    wire = re.search(r"Wire: (.*?)\.(?= |$)", text)
-    if inspect.isfunction(cls):  # another paper's algorithm, made from one of these
-        return [f"  {name}", f"    {_sentence(cls.__doc__)}", f"    arguments  {_call(cls).partition('(')[2][:-1]}"]
-    given = [f.name if f.default is MISSING else f"{f.name}={f.default}" for f in fields(cls) if f.init]
-    told = {
-        "": _sentence(inspect.getmodule(cls).__doc__),
-        "wire": wire[1] if wire else "",
-        "arguments": ", ".join(given),
-    }
-    return [f"  {name}", *(f"    {key + '  ' if key else ''}{value}" for key, value in told.items() if value)]
+def _algorithm(name: str, made: Any) -> list[str]:
+    """The opening of the algorithm's file is its paper; `Wire:`, `Memory:` and `Participation:` are sentences in it."""
+    told = facts(made)
+    return [f"  {name}", f"    {told.pop('paper')}", *(f"    {key}  {value}" for key, value in told.items() if value)]
+
+
+def facts(made: Any) -> dict[str, str]:
+    """What is told of an algorithm: paper, wire, memory, participation, arguments. "" for what its file leaves out."""
+    file = inspect.getmodule(made).__doc__
+    if inspect.isfunction(made):  # another algorithm made from a file's own, which says how it differs
+        own, reach, arguments = made.__doc__ or "", "selected", _call(made).partition("(")[2][:-1]
+    else:
+        own, reach = file or "", getattr(made, "reach", "selected")
+        given = [f.name if f.default is MISSING else f"{f.name}={f.default}" for f in fields(made) if f.init]
+        arguments = ", ".join(given)
+    wire, memory, paper = (_said(word, own) or _said(word, file) for word in ("Wire", "Memory", "Participation"))
+    participation = f"{POLICY.__name__}() unless set; {paper}; the broadcast goes to {WHO[reach]}" if paper else ""
+    return {
+        "paper": _sentence(own), "wire": wire, "memory": memory, "participation": participation, "arguments": arguments
+    }  # fmt: skip
+
+
+def _said(word: str, text: str | None) -> str:
+    """The sentence of a docstring that begins with `word:`."""
+    found = re.search(rf"\b{word}: (.*?)\.(?= |$)", " ".join((text or "").split()))
+    return found[1] if found else ""
 
 
 def _policies(module: ModuleType) -> list[Callable[..., Any]]:

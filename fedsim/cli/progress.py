@@ -37,6 +37,8 @@ def shown(console: Any, scenario: Scenario, label: str) -> Iterator[tuple[Observ
 class Watch:
     """An observer that passes on at most ten glances a second."""
 
+    sparse = True  # it need not see every round
+
     def __init__(self, budget: Budget, update: Callable[..., None], label: str = "") -> None:
         self.budget, self._update, self._label = budget, update, label
         self._next = 0.0

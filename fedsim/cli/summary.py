@@ -33,6 +33,7 @@ def lines(scenario: Scenario, result: Result) -> list[str]:
         _row("downlink", spent["downlink_bits"], units.bits),
         *_visits(result, int(last["round"].sum())),
         *_metrics(result),
+        *_privacy(result),
         *_target(scenario, result),
         *_unheard(result),
         _end(result),
@@ -49,6 +50,7 @@ def plain(result: Result) -> list[str]:
         f"  {_clock(result)}",
         _row("uplink", rounds["uplink_bits"].sum(), units.bits),
         *_metrics(result),
+        *_privacy(result),
         _end(result),
     ]
 
@@ -126,6 +128,22 @@ def _visits(result: Result, rounds: int) -> list[str]:
 def _metrics(result: Result) -> list[str]:
     ends = final_metrics(result)
     return ["   ".join(f"{name} {units.number(value)}" for name, value in ends.items())] if ends else []
+
+
+def _privacy(result: Result) -> list[str]:
+    """What was promised to whom, what of it the proof covers, and what was really spent."""
+    told = result.manifest.get("privacy", {})
+    lines, promise, spent = [], told.get("guarantee"), told.get("spent")
+    if promise:
+        mark = "" if promise["valid"] else "! "
+        level = f"epsilon {units.number(promise['epsilon'])}, delta {promise['delta']:g}"
+        lines.append(f"{mark}the paper promises {level} {promise['note']}")
+    if spent:
+        worst = max(float(epsilon) for epsilon in spent["epsilon"])
+        lines.append(f"the worst client has spent epsilon {units.number(worst)}, delta {spent['delta']:g}")
+    elif promise:
+        lines.append("what the rounds add up to is not accounted for: metrics=(fs.privacy.spent(delta=...),) does")
+    return lines
 
 
 def _target(scenario: Scenario, result: Result) -> list[str]:

@@ -36,7 +36,7 @@ def collect(run: Run, runtime: Any, real_s: float, more: dict[str, Any] | None =
         metrics=overall,
         clients=pd.DataFrame({"client": np.arange(run.population)} | run.totals),
         events=_events(run),
-        manifest=manifest(run, runtime, real_s) | (more or {}),
+        manifest=manifest(run, runtime, real_s) | _privacy(run, rounds) | (more or {}),
         replicas=tuple(int(r) for r in run.replicas),
     )
 
@@ -62,6 +62,26 @@ def manifest(run: Run, runtime: Any, real_s: float) -> dict[str, Any]:
         "cpu_features": cpu_features(),
         "real_s": real_s,
     }
+
+
+def _privacy(run: Run, rounds: Any) -> dict[str, Any]:
+    """What the algorithm promises its clients, and what the accountant says was spent; nothing where there is neither.
+
+    `spent.epsilon` is the worst client's, one for each replica, as of the last round in which it was evaluated.
+    """
+    told: dict[str, Any] = {}
+    if hasattr(run.algorithm, "guarantee"):
+        told["guarantee"] = described(run.algorithm.guarantee(run.problem))
+    if run.judge.ledger is not None and "epsilon" in rounds:
+        last = rounds.groupby("replica")["epsilon"].max()  # it never falls
+        told["spent"] = {
+            "accountant": "Renyi divergences of the uploads that began, substitution of one row",
+            "delta": run.judge.ledger.delta,
+            "epsilon": last.reindex(run.replicas).tolist(),
+        }
+    elif told:
+        told["spent"] = None  # nobody kept accounts: metrics=(fs.privacy.spent(delta),) does
+    return {"privacy": told} if told else {}
 
 
 def described(value: Any) -> Any:

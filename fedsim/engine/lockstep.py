@@ -1,7 +1,7 @@
 """All replicas, round by round, as flat arrays: for synchronous rounds in which nobody waits for anybody's link.
 
-Arrival times then have a closed form (`timeline`). Every replica still has its own SimPy clock; a round is one event
-on it.
+Arrival times then have a closed form (`timeline`). Every replica still has its own SimPy clock; a round, or a stretch
+of them, is one event on it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.engine import stretch as stretches
 from fedsim.engine import timeline
 from fedsim.engine.clock import Clock
 from fedsim.engine.run import Run
@@ -35,13 +36,19 @@ async def lockstep(run: Run) -> None:
     number, active, own = run.keeper.resume(run)
     now = own.get("now", np.zeros(len(run.replicas)))
     clocks = [Clock(float(t)) for t in now]
+    many, one_by_one = stretches.suits(run), 0
     while len(active):
-        active, closed = await _round(run, active, number, now[active])
+        count = stretches.length(run, active, number) if many and number >= one_by_one else 1
+        done = await stretches.stretch(run, active, number, now[active], count) if count > 1 else None
+        if done is None:
+            one_by_one = max(one_by_one, number + count)
+            done = (1, *await _round(run, active, number, now[active]))
+        count, active, closed = done
         now[active] = closed
         for i, t in zip(active.tolist(), closed.tolist(), strict=True):
             clocks[i].at(t, _nothing)
             clocks[i].step()
-        number += 1
+        number += count
         run.keeper.after(run, number, active, lambda: {"now": now})
 
 

@@ -96,6 +96,17 @@ class Recorder:
         if number % self.record.rounds_every == 0 or per_replica:
             self.flush(active, per_replica)
 
+    def rounds(self, last: int, active: Array, columns: dict[str, Array]) -> None:
+        """Consecutive rounds up to `last`, columns (rounds, replicas), none of them but perhaps the last due."""
+        count = len(columns["opened_s"])
+        if self.record.rounds_every == 1:
+            numbers = np.repeat(np.arange(last - count + 1, last + 1), len(active))
+            self.rows.append((numbers, np.tile(active, count), {n: v.ravel() for n, v in columns.items()}))
+            self.closed[active] = last
+            return
+        ends = {"opened_s": columns["opened_s"][0], "closed_s": columns["closed_s"][-1]}
+        self.round(last, active, {n: ends.get(n, v.sum(axis=0)) for n, v in columns.items()}, {})
+
     def flush(self, active: Array, per_replica: dict[str, Array] | None = None) -> None:
         """Write the row that is being summed for these replicas, if any."""
         active = active[self._pending[active]]

@@ -82,7 +82,7 @@ class Run:
         self.path = ""  # which way of keeping time drives it
         self._shapes: dict[int, Shape] = {}
         self._latest: dict[str, float] = {}
-        self._patience = Patience(self.budget, len(self.replicas))
+        self.patience = Patience(self.budget, len(self.replicas))
         check_skip(self)
 
     @cached_property
@@ -227,7 +227,7 @@ class Run:
         """Record round `number` (from 1) of these replicas; returns those that go on."""
         for n in SPENT:
             self.spent[n][active] += columns[n]
-        self._patience.after(active, number, columns)
+        self.patience.after(active, number, columns)
         theta = self.state["theta"] if self.skip else self.state["theta"][active]
         if not self.skip:
             self.recorder.sample(number, active, theta)

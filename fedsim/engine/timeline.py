@@ -120,6 +120,21 @@ def visits(down: Way | None, opened_s: Array, who: Cohort, down_bits: int, drawn
     return Visits(t, t + drawn.compute_s, drawn.phase, drawn.fraction)
 
 
+def steady(both: tuple[Way, Way] | None, opened_s: Array, down_bits: int, up_bits: int, rounds: int) -> Array:
+    """When each of so many rounds opens, and the last one closes, if all answer at once: (rounds + 1, replicas)."""
+    times = np.empty((rounds + 1, len(opened_s)))
+    times[:] = opened_s
+    if both is not None:
+        (down, up) = both
+        steps = (down.latency_s, down.transfer_s(down_bits), up.latency_s, up.transfer_s(up_bits))
+        for k in range(rounds):
+            t = times[k][:, None]
+            for step in steps:
+                t = t + step
+            np.maximum(times[k], t.max(axis=1), out=times[k + 1])
+    return times
+
+
 def outcome(
     up: Way | None, policy: Any, opened_s: Array, who: Cohort, v: Visits, up_bits: Array, tie: Callable[[], Array]
 ) -> Outcome:

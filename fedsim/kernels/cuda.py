@@ -1,18 +1,19 @@
-"""The CUDA backend: `fedsim.cu` through CuPy, which is imported here and nowhere else, and only when asked for.
+"""The CUDA backend: the `.cu` files through CuPy, which is imported here and nowhere else, and only when asked for.
 
 Arrays come in and go out as NumPy. What a problem never changes (its data, its tables) is copied to the device
-once, in the precision of the run. Computed on the device: normals, choices of rows, Langevin steps on quadratic
-potentials, and the gradients of problems with `gradients_by(kernels, theta, clients, rows)`, which is handed
-this module and calls `quadratic_full`, `gaussian_rows`, `linear_model` or `softmax_gradient`. The gradients of
-a problem without it are refused, since its steps would run on the CPU whatever was asked for. Keys, the few
-draws that decide who takes part, and the sums of replies are computed on the CPU, where their arguments are.
+once, in the precision of the run. Computed on the device: normals, choices of rows, Langevin and leapfrog steps on
+quadratic potentials, QLSD's messages, and the gradients of problems with `gradients_by(kernels, theta, clients,
+rows)`, which is handed this module and calls `quadratic_full`, `gaussian_rows`, `linear_model` or
+`softmax_gradient`. The gradients of a problem without it are refused, since its steps would run on the CPU whatever
+was asked for. Keys, the few draws that decide who takes part, and the sums of replies are computed on the CPU,
+where their arguments are.
 """
 
 from __future__ import annotations
 
 import sys
 import weakref
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,17 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import InvalidInput
+from fedsim.kernels import cuda_leapfrog, cuda_qlsd
 from fedsim.kernels.draws import choice, integers, keys, uniform
 from fedsim.kernels.sums import segment_sum
 
 Array = npt.NDArray[Any]
 name = "cuda"
 
+SOURCES = ("fedsim.cu", "leapfrog.cu", "qlsd.cu")
 THREADS = 128  # per block
 REGISTERS = 8  # up to this d a kernel is compiled for d alone, so that parameters stay in registers
-SCORES = 2**25  # linear predictors on the device at once; more jobs go in turns
+SCORES = 2**25  # linear predictors, or numbers of messages, on the device at once; more jobs go in turns
 
 
 def require_device() -> None:
@@ -52,11 +55,13 @@ def require_device() -> None:
 
 
 def source() -> str:
-    return Path(__file__).with_name("fedsim.cu").read_text(encoding="utf-8")
+    """All files as one; each still counts its own lines in what a compiler says."""
+    files = (Path(__file__).with_name(name) for name in SOURCES)
+    return "".join(f'#line 1 "{file.name}"\n{file.read_text(encoding="utf-8")}' for file in files)
 
 
 def options(dtype: npt.DTypeLike, dim: int = 0) -> tuple[str, ...]:
-    """How `fedsim.cu` is compiled. No fused multiply-add: the CPU has none, and the two are to agree."""
+    """How the source is compiled. No fused multiply-add: the CPU has none, and the two are to agree."""
     return (f"-DREAL_BITS={8 * np.dtype(dtype).itemsize}", f"-DDIM={dim}", "--fmad=false")
 
 
@@ -67,25 +72,25 @@ def _module(dtype: np.dtype[Any], dim: int) -> Any:
     return cupy.RawModule(code=source(), options=options(dtype, dim))
 
 
-def _run(kernel: str, dtype: npt.DTypeLike, threads: int, *arguments: Any, dim: int = 0) -> None:
+def run(kernel: str, dtype: npt.DTypeLike, threads: int, *arguments: Any, dim: int = 0) -> None:
     if threads:
         function = _module(np.dtype(dtype), dim).get_function(kernel)
         function((-(-threads // THREADS),), (THREADS,), arguments)
 
 
-def _put(array: Any, dtype: npt.DTypeLike) -> Any:
+def put(array: Any, dtype: npt.DTypeLike) -> Any:
     import cupy
 
     return cupy.asarray(np.ascontiguousarray(array, dtype))
 
 
-def _empty(shape: Any, dtype: npt.DTypeLike) -> Any:
+def empty(shape: Any, dtype: npt.DTypeLike) -> Any:
     import cupy
 
     return cupy.empty(shape, dtype)
 
 
-def _get(array: Any) -> Array:
+def get(array: Any) -> Array:
     import cupy
 
     return np.asarray(cupy.asnumpy(array))
@@ -94,11 +99,11 @@ def _get(array: Any) -> Array:
 _tables: dict[tuple[int, np.dtype[Any]], tuple[Any, Any]] = {}
 
 
-def _table(array: Array, dtype: npt.DTypeLike) -> Any:
+def table(array: Array, dtype: npt.DTypeLike) -> Any:
     """The device's copy of an array that nobody changes; it goes when the host's array goes."""
     key = (id(array), np.dtype(dtype))
     if key not in _tables:
-        _tables[key] = (weakref.ref(array, lambda _: _tables.pop(key, None)), _put(array, dtype))
+        _tables[key] = (weakref.ref(array, lambda _: _tables.pop(key, None)), put(array, dtype))
     return _tables[key][1]
 
 
@@ -107,12 +112,12 @@ def _table(array: Array, dtype: npt.DTypeLike) -> Any:
 
 def words(key: Array, blocks: int, step: int = 0, first: int = 0) -> Array:
     """Raw 32-bit words `first*4 ... (first+blocks)*4` of a step, uint32 (rows, 4 * blocks)."""
-    out = _empty((len(key), 4 * blocks), np.uint32)
-    _run(
+    out = empty((len(key), 4 * blocks), np.uint32)
+    run(
         "words", np.float64, len(key) * blocks,
-        np.int64(len(key)), np.int64(blocks), _put(key, np.uint32), np.int64(first), np.uint32(step), out,
+        np.int64(len(key)), np.int64(blocks), put(key, np.uint32), np.int64(first), np.uint32(step), out,
     )  # fmt: skip
-    return _get(out)
+    return get(out)
 
 
 def normal(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.float64, call: int = 0) -> Array:
@@ -120,28 +125,33 @@ def normal(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.floa
     per = 4 if np.dtype(dtype) == np.float32 else 2
     begin, end = step * lanes, (step + 1) * lanes
     blocks = -(-end // per) - begin // per
-    out = _empty((len(key), lanes), dtype)
-    _run(
+    out = empty((len(key), lanes), dtype)
+    run(
         "normals", dtype, len(key) * blocks,
-        np.int64(len(key)), np.int64(blocks), np.int64(lanes), _put(key, np.uint32), np.int64(begin),
+        np.int64(len(key)), np.int64(blocks), np.int64(lanes), put(key, np.uint32), np.int64(begin),
         np.uint32(call), out,
     )  # fmt: skip
-    return _get(out)
+    return get(out)
 
 
 def choose_rows(key: Array, population: Array, start: Array, step: int) -> Array:
     """Row i's choice of start[i + 1] - start[i] different numbers below population[i], in one flat array."""
+    return get(chosen(key, population, start, step))
+
+
+def chosen(key: Array, population: Array, start: Array, step: int) -> Any:
+    """What `choose_rows` gives, left on the device."""
     total = int(start[-1])
-    out, position, value = _empty(total, np.int64), _empty(2 * total, np.int64), _empty(2 * total, np.int64)
-    _run(
+    out, position, value = empty(total, np.int64), empty(2 * total, np.int64), empty(2 * total, np.int64)
+    run(
         "choose_rows", np.float64, len(key),
-        np.int64(len(key)), _put(key, np.uint32), _put(population, np.int64), _put(start, np.int64),
+        np.int64(len(key)), put(key, np.uint32), put(population, np.int64), put(start, np.int64),
         np.uint32(step), position, value, out,
     )  # fmt: skip
-    return _get(out)
+    return out
 
 
-# --- Langevin steps ----------------------------------------------------------------------------------------
+# --- Langevin steps, Hamiltonian trajectories, QLSD's messages ---------------------------------------------
 
 
 def langevin_quadratic(
@@ -151,17 +161,22 @@ def langevin_quadratic(
     """The twin of `reference.langevin_quadratic`: same arguments, one thread a job."""
     jobs, d = theta.shape
     dtype = theta.dtype
-    state, scratch = _put(theta.T, dtype), _empty((0 if d <= REGISTERS else d, jobs), dtype)
+    state, scratch = put(theta.T, dtype), empty((0 if d <= REGISTERS else d, jobs), dtype)
     amplitude = np.sqrt(2 * np.asarray(steps) * temperature)
-    _run(
+    run(
         "langevin_quadratic", dtype, jobs,
-        np.int64(jobs), np.int32(d), state, scratch, _table(hessian, dtype), _table(linear, dtype),
-        _put(client, np.int64), _put(private, np.uint32), _put(shared, np.uint32), _put(scale, dtype),
+        np.int64(jobs), np.int32(d), state, scratch, table(hessian, dtype), table(linear, dtype),
+        put(client, np.int64), put(private, np.uint32), put(shared, np.uint32), put(scale, dtype),
         np.int32(correlation < 1), np.int32(correlation > 0), dtype.type(correlation),
-        np.int32(len(steps)), _put(steps, dtype), _put(amplitude, dtype),
+        np.int32(len(steps)), put(steps, dtype), put(amplitude, dtype),
         dim=d if d <= REGISTERS else 0,
     )  # fmt: skip
-    return np.ascontiguousarray(_get(state).T)
+    return np.ascontiguousarray(get(state).T)
+
+
+leapfrog_quadratic = partial(cuda_leapfrog.leapfrog_quadratic, sys.modules[__name__])
+gaussian_messages = partial(cuda_qlsd.gaussian_messages, sys.modules[__name__])
+logistic_messages = partial(cuda_qlsd.logistic_messages, sys.modules[__name__])
 
 
 # --- Gradients: the names and arguments of kernels/gradients.py and kernels/softmax.py -------------------
@@ -179,13 +194,13 @@ def gradients(problem: Any, theta: Array, clients: Array, rows: tuple[Array, Arr
 
 def quadratic_full(theta: Array, hessian: Array, linear: Array, client: Array, out: Array) -> None:
     (jobs, d), dtype = theta.shape, theta.dtype
-    result = _empty((jobs, d), dtype)
-    _run(
+    result = empty((jobs, d), dtype)
+    run(
         "quadratic_full", dtype, jobs * d,
-        np.int64(jobs), np.int64(d), _put(theta, dtype), _table(hessian, dtype), _table(linear, dtype),
-        _put(client, np.int64), result,
+        np.int64(jobs), np.int64(d), put(theta, dtype), table(hessian, dtype), table(linear, dtype),
+        put(client, np.int64), result,
     )  # fmt: skip
-    out[:] = _get(result)
+    out[:] = get(result)
 
 
 def gaussian_rows(
@@ -193,19 +208,19 @@ def gaussian_rows(
     share: Any, out: Array,
 ) -> None:  # fmt: skip
     (jobs, d), dtype = theta.shape, theta.dtype
-    parameters, clients, starts = _put(theta, dtype), _put(client, np.int64), _put(start, np.int64)
-    total, result = _empty((jobs, d), dtype), _empty((jobs, d), dtype)
-    _run(
+    parameters, clients, starts = put(theta, dtype), put(client, np.int64), put(start, np.int64)
+    total, result = empty((jobs, d), dtype), empty((jobs, d), dtype)
+    run(
         "gaussian_total", dtype, jobs * d,
-        np.int64(jobs), np.int64(d), parameters, _table(x, dtype), _table(offsets, np.int64), clients,
-        _put(rows, np.int64), starts, total,
+        np.int64(jobs), np.int64(d), parameters, table(x, dtype), table(offsets, np.int64), clients,
+        put(rows, np.int64), starts, total,
     )  # fmt: skip
-    _run(
+    run(
         "gaussian_rows", dtype, jobs * d,
-        np.int64(jobs), np.int64(d), parameters, total, _table(precision, dtype), np.int32(len(precision) == 1),
+        np.int64(jobs), np.int64(d), parameters, total, table(precision, dtype), np.int32(len(precision) == 1),
         clients, starts, dtype.type(share), result,
     )  # fmt: skip
-    out[:] = _get(result)
+    out[:] = get(result)
 
 
 def linear_model(
@@ -215,8 +230,8 @@ def linear_model(
     dtype = theta.dtype
 
     def residuals(jobs: int, count: int, where: tuple[Any, ...], z: Any) -> None:
-        _run(
-            "residuals", dtype, count, np.int64(jobs), np.int64(count), _table(y, dtype), *where,
+        run(
+            "residuals", dtype, count, np.int64(jobs), np.int64(count), table(y, dtype), *where,
             np.int32(logistic), dtype.type(scale), z,
         )  # fmt: skip
 
@@ -228,9 +243,9 @@ def softmax_gradient(
     bias: bool, share: Any, out: Array,
 ) -> None:  # fmt: skip
     def residuals(jobs: int, count: int, where: tuple[Any, ...], z: Any) -> None:
-        _run(
+        run(
             "softmax_residuals", theta.dtype, count, np.int64(jobs), np.int64(count), np.int64(classes),
-            _table(y, np.int64), *where, z,
+            table(y, np.int64), *where, z,
         )  # fmt: skip
 
     _over_rows(theta, x, offsets, client, rows, start, classes, bias, share, residuals, out)
@@ -245,33 +260,33 @@ def _over_rows(
     if whole:
         start = np.concatenate([[0], np.cumsum(np.diff(offsets)[client])])
     shape = np.int64(x.shape[1]), np.int64(classes), np.int32(bias)
-    table = _table(x, dtype)
+    data = table(x, dtype)
     a = 0
     while a < len(theta):
         b = max(a + 1, int(np.searchsorted(start, start[a] + SCORES // classes, side="right")) - 1)
         jobs, count = b - a, int(start[b] - start[a])
-        parameters, result = _put(theta[a:b], dtype), _empty((jobs, theta.shape[1]), dtype)
-        chosen = _put(rows[:0] if whole else rows[start[a] : start[b]], np.int64)
+        parameters, result = put(theta[a:b], dtype), empty((jobs, theta.shape[1]), dtype)
+        chosen = put(rows[:0] if whole else rows[start[a] : start[b]], np.int64)
         where = (
-            _table(offsets, np.int64), _put(client[a:b], np.int64), chosen,
-            _put(start[a : b + 1] - start[a], np.int64), np.int32(whole),
+            table(offsets, np.int64), put(client[a:b], np.int64), chosen,
+            put(start[a : b + 1] - start[a], np.int64), np.int32(whole),
         )  # fmt: skip
-        z = _empty((count, classes), dtype)
-        _run(
+        z = empty((count, classes), dtype)
+        run(
             "scores", dtype, count * classes,
-            np.int64(jobs), np.int64(count), *shape, parameters, table, *where, z,
+            np.int64(jobs), np.int64(count), *shape, parameters, data, *where, z,
         )  # fmt: skip
         residuals(jobs, count, where, z)
-        _run(
+        run(
             "sum_over_rows", dtype, jobs * theta.shape[1],
-            np.int64(jobs), *shape, parameters, table, *where, z, dtype.type(share), result,
+            np.int64(jobs), *shape, parameters, data, *where, z, dtype.type(share), result,
         )  # fmt: skip
-        out[a:b] = _get(result)
+        out[a:b] = get(result)
         a = b
 
 
 __all__ = [
-    "choice", "choose_rows", "gaussian_rows", "gradients", "integers", "keys", "langevin_quadratic",
-    "linear_model", "name", "normal", "quadratic_full", "require_device", "segment_sum", "softmax_gradient",
-    "uniform", "words",
+    "choice", "choose_rows", "gaussian_messages", "gaussian_rows", "gradients", "integers", "keys",
+    "langevin_quadratic", "leapfrog_quadratic", "linear_model", "logistic_messages", "name", "normal",
+    "quadratic_full", "require_device", "segment_sum", "softmax_gradient", "uniform", "words",
 ]  # fmt: skip

@@ -7,7 +7,8 @@
 What a job yields does not depend on the jobs beside it. The arguments of all kernels, in which an empty array
 switches a term off:
 
-    theta, control, anchor, memory (jobs, d), rate
+    theta, control (models, d), at (jobs,): the model a job starts from
+    anchor, memory (jobs, d), rate
     client (jobs,), order, rows (clients,), key uint32 (jobs, 4)   minibatches; no key: all rows of a client
     coins uint32 (jobs, 4), levels, lengths, form                  the wire, see `wire_form`
     sent (jobs, d), bits (jobs,), kept (jobs, d)                   results; sent is NaN where v cannot be sent
@@ -98,7 +99,7 @@ def wire_form(d: int, dtype: Any, levels: Any, code: Any, form: Any) -> tuple[in
         return 1, np.zeros(1, np.uint8), SINGLE if dtype == "float32" else PLAIN
     if code is None:
         return levels, np.array([1 + levels.bit_length()], np.uint8), FIXED
-    return levels, elias_lengths(max(d, levels + 1), code), FORMS[form]
+    return levels, elias_lengths(max(d, levels) + 1, code), FORMS[form]
 
 
 # --- Gaussian means --------------------------------------------------------------------------------
@@ -139,16 +140,20 @@ def _sum_of_rows(typing: Any, x: Any, first: Any, chosen: Any, j: Any, size: Any
 def _add_rows(x, first, chosen, size, n, v):
     """v[j] = the sum of the rows chosen[j], for j < n."""
     d = v.shape[1]
-    whole = d // SPAN * SPAN
+    if d < SPAN:
+        for j in range(n):
+            for i in range(d):
+                v[j, i] = 0
+            for r in range(size):
+                row = first + chosen[j, r]
+                for i in range(d):
+                    v[j, i] += x[row, i]
+        return
     for j in range(n):
-        for column in range(0, whole, SPAN):
+        for column in range(0, d - SPAN + 1, SPAN):
             _sum_of_rows(x, first, chosen, j, size, column, v)
-        for i in range(whole, d):
-            v[j, i] = 0
-        for r in range(size):
-            row = first + chosen[j, r]
-            for i in range(whole, d):
-                v[j, i] += x[row, i]
+        if d % SPAN:  # the last columns, and again some that are done: the same sums
+            _sum_of_rows(x, first, chosen, j, size, d - SPAN, v)
 
 
 @jit
@@ -171,11 +176,11 @@ def _precise(precision, c, scale, n, t, v):
 
 
 @jit
-def _gaussian(
-    theta, x, offsets, sums, precision, client, order, rows, key, control, anchor, memory, rate, coins, levels,
+def gaussian(
+    theta, at, x, offsets, sums, precision, client, order, rows, key, control, anchor, memory, rate, coins, levels,
     lengths, form, sent, bits, kept,
 ):  # fmt: skip
-    jobs, d = theta.shape
+    jobs, d = sent.shape
     cast = theta.dtype.type
     lanes, targets, place, chosen = scratch(client, offsets, rows)
     v, t = np.empty((lanes, d), theta.dtype), np.empty(d, theta.dtype)
@@ -187,21 +192,21 @@ def _gaussian(
         n, m, scale = offsets[c + 1] - offsets[c], rows[c], cast(1)
         if len(control):  # the data drop out of the difference, and with them the minibatch
             for j in range(end - begin):
-                job = order[begin + j]
+                model = at[order[begin + j]]
                 for i in range(d):
-                    v[j, i] = cast(n) * (theta[job, i] - control[job, i])
+                    v[j, i] = cast(n) * (theta[model, i] - control[model, i])
         elif len(key) == 0:
             for j in range(end - begin):
-                job = order[begin + j]
+                model = at[order[begin + j]]
                 for i in range(d):
-                    v[j, i] = cast(n) * theta[job, i] - sums[c, i]
+                    v[j, i] = cast(n) * theta[model, i] - sums[c, i]
         else:
             choose_group(key, order, begin, end, n, m, targets, place, chosen)
             _add_rows(x, offsets[c], chosen, m, end - begin, v)
             for j in range(end - begin):
-                job = order[begin + j]
+                model = at[order[begin + j]]
                 for i in range(d):
-                    v[j, i] = cast(m) * theta[job, i] - v[j, i]
+                    v[j, i] = cast(m) * theta[model, i] - v[j, i]
             scale = cast(n / m)
         _precise(precision, c, scale, end - begin, t, v)
         send_group(v, order, begin, end, anchor, memory, rate, coins, levels, lengths, form, rounding, sent, bits, kept)
@@ -221,7 +226,10 @@ def gaussian_messages(
     rows, key = minibatch(offsets, rows, key if control is None else None)
     order, out = by_client(client, len(rows)), results(theta, memory)
     theta, control, anchor, memory = present(theta, control, anchor, memory)
-    _gaussian(theta, x, offsets, sums, precision, client, order, rows, key, control, anchor, memory, rate, *wire, *out)
+    at = np.arange(len(theta))
+    gaussian(
+        theta, at, x, offsets, sums, precision, client, order, rows, key, control, anchor, memory, rate, *wire, *out
+    )
     return out
 
 

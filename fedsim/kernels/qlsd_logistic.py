@@ -86,22 +86,22 @@ def _sigmoid_of(z, size):
 
 
 @jit
-def _residual_sums(theta, control, x, y, first, order, begin, end, size, scale, chosen, z, w, v):
+def _residual_sums(theta, control, at, x, y, first, order, begin, end, size, scale, chosen, z, w, v):
     """v[j] = scale times the sum over the chosen rows of (p(x theta) - y) x; a control's y is p(x control)."""
     d = v.shape[1]
     for j in range(end - begin):
-        job = order[begin + j]
+        model = at[order[begin + j]]
         for i in range(d):
             v[j, i] = 0
         for tile in range(0, size, TILE):
             rows = min(TILE, size - tile)
-            _predictors(x, first, chosen, j, tile, rows, theta, job, z)
+            _predictors(x, first, chosen, j, tile, rows, theta, model, z)
             _sigmoid(z, rows)
             if len(control) == 0:
                 for r in range(rows):
                     w[r] = y[first + chosen[j, tile + r]]
             else:
-                _predictors(x, first, chosen, j, tile, rows, control, job, w)
+                _predictors(x, first, chosen, j, tile, rows, control, model, w)
                 _sigmoid(w, rows)
             for r in range(rows):
                 row, residual = first + chosen[j, tile + r], z[r] - w[r]
@@ -112,11 +112,11 @@ def _residual_sums(theta, control, x, y, first, order, begin, end, size, scale, 
 
 
 @jit
-def _logistic(
-    theta, x, y, offsets, client, order, rows, key, control, anchor, memory, rate, coins, levels, lengths, form,
+def logistic(
+    theta, at, x, y, offsets, client, order, rows, key, control, anchor, memory, rate, coins, levels, lengths, form,
     sent, bits, kept,
 ):  # fmt: skip
-    jobs, d = theta.shape
+    jobs, d = sent.shape
     lanes, targets, place, chosen = scratch(client, offsets, rows)
     v, rounding = np.empty((lanes, d), theta.dtype), np.empty((d + SPAN - 1) // SPAN * SPAN, np.uint32)
     z, w = np.empty(TILE, theta.dtype), np.empty(TILE, theta.dtype)
@@ -132,7 +132,7 @@ def _logistic(
         else:
             choose_group(key, order, begin, end, n, m, targets, place, chosen)
         scale = theta.dtype.type(n / m)
-        _residual_sums(theta, control, x, y, first, order, begin, end, m, scale, chosen, z, w, v)
+        _residual_sums(theta, control, at, x, y, first, order, begin, end, m, scale, chosen, z, w, v)
         send_group(v, order, begin, end, anchor, memory, rate, coins, levels, lengths, form, rounding, sent, bits, kept)
         begin = end
 
@@ -146,5 +146,6 @@ def logistic_messages(
     rows, key = minibatch(offsets, rows, key)
     order, out = by_client(client, len(rows)), results(theta, memory)
     theta, control, anchor, memory = present(theta, control, anchor, memory)
-    _logistic(theta, x, y, offsets, client, order, rows, key, control, anchor, memory, rate, *wire, *out)
+    at = np.arange(len(theta))
+    logistic(theta, at, x, y, offsets, client, order, rows, key, control, anchor, memory, rate, *wire, *out)
     return out

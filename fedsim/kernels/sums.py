@@ -20,6 +20,29 @@ def _segments(values, weights, starts, out):
                 total[i] += w * values[row, i]
 
 
+@jit
+def langevin_step(values, weights, starts, theta, centre, precision, drift, rate, gamma, spread, noise, out):
+    """out = theta - gamma (drift + sum of w values + precision (theta - centre)) + spread noise, replica by replica.
+
+    The server of the QLSD family where nobody looks between iterations; drift moves on by rate times the plain sum. An
+    empty centre or drift is zero, and stays so.
+    """
+    _segments(values, weights, starts, out)
+    cast = out.dtype.type
+    total = np.empty_like(out[:1])
+    for r in range(out.shape[0]):
+        if len(drift):
+            _segments(values, np.ones_like(weights), starts[r : r + 2], total)
+        for i in range(out.shape[1]):
+            away = theta[r, i] if len(centre) == 0 else theta[r, i] - centre[r, i]
+            gradient = out[r, i]
+            if len(drift):
+                gradient = drift[r, i] + gradient
+                drift[r, i] += cast(rate) * total[0, i]
+            gradient = gradient + precision[r, 0] * away
+            out[r, i] = theta[r, i] - cast(gamma) * gradient + cast(spread) * noise[r, i]
+
+
 def segment_sum(values: Any, weights: Any, starts: Any) -> Any:
     """The compiled twin of `reference.segment_sum`: same bits."""
     out = np.empty((len(starts) - 1, values.shape[1]), values.dtype)

@@ -17,6 +17,9 @@ class Guarantee:
     base_epsilon: float  # of one Gaussian mechanism before amplification, the largest of all clients
     valid: bool  # whether base_epsilon <= 1, as the proofs ask
     note: str = ""  # what to know before believing it
+    clip: float | None = None  # bound on the norm of a row's gradient, where there is one
+    sensitivity: float | None = None  # how far one row can move what a client sends in the first round
+    sigma: tuple[float, float] | None = None  # standard deviation of its noise then, the least and the most of all
 
 
 def amplified(epsilon: float, share: float) -> float:

@@ -97,7 +97,7 @@ class StrategicCredit:
     def react(self, theta: Array, clients: Array, key: Array, step: int, batch_size: Any, backend: Any) -> Array:
         """Sum gradients (jobs, d) over rows that have answered `theta`: a fresh minibatch scaled up, or all."""
         sizes = self.sizes[clients]
-        m = _rows(batch_size, sizes)
+        m = sizes if batch_size is None else shards.rows_per_batch(batch_size, sizes, clients)
         start = np.concatenate([[0], np.cumsum(m)])
         job = np.repeat(np.arange(len(clients)), m)
         whole = batch_size is None
@@ -140,13 +140,3 @@ class StrategicCredit:
     def _answered(self, x: Array, sensitivity: Array, theta: Array) -> Array:
         """Rows as they become when `theta` (d,), or (rows, d), is published."""
         return np.asarray(x - sensitivity[:, None] * self.strategic * theta, theta.dtype)
-
-
-def _rows(batch_size: Any, sizes: Array) -> Array:
-    if batch_size is None:
-        return sizes
-    if np.ndim(batch_size):
-        raise InvalidInput(f"StrategicCredit: batch_size={batch_size}: one count or fraction for all clients")
-    if batch_size < 1:
-        return np.asarray(np.maximum(1, np.floor(batch_size * sizes).astype(np.int64)))
-    return np.asarray(np.minimum(int(batch_size), sizes))

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import rng
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, whole
 
 Array = npt.NDArray[Any]
 
@@ -49,8 +49,7 @@ class PerformativeMean:
         sensitivity_variance: float = 0.1, sigma: float = 1.0, weights: Any = None, seed: int = 0,
     ) -> PerformativeMean:  # fmt: skip
         """Gaussian m_i and eps_i, standardised to exactly these means and variances over the clients (D9)."""
-        if int(clients) != clients or clients < 2:
-            raise InvalidInput(f"PerformativeMean.synthetic(clients={clients}): needs at least 2")
+        clients = whole("PerformativeMean.synthetic(clients={})", clients, least=2)
         drawn = rng.normal(rng.keys(seed, rng.Stream.DATA, round=np.arange(2)), clients)  # (2, clients)
         standard = (drawn - drawn.mean(axis=1, keepdims=True)) / drawn.std(axis=1, keepdims=True)
         means = base_mean + np.sqrt(base_variance) * standard[0]
@@ -58,15 +57,14 @@ class PerformativeMean:
 
     def react(self, theta: Array, clients: Array, key: Array, step: int, batch_size: Any, backend: Any) -> Array:
         """Gradients theta - Z (jobs, 1) with Z drawn in answer to `theta`, averaged over `batch_size` draws."""
-        draws = 1 if batch_size is None else batch_size
-        if np.ndim(draws) or draws < 1:
-            raise InvalidInput(f"PerformativeMean: batch_size={batch_size}: a whole number of draws, at least 1")
-        noise = backend.normal(key, int(draws), step, theta.dtype)
+        remedy = "a whole number of draws, at least 1"
+        draws = whole("PerformativeMean: batch_size={}", 1 if batch_size is None else batch_size, remedy=remedy)
+        noise = backend.normal(key, draws, step, theta.dtype)
         total = noise[:, :1]
-        for j in range(1, int(draws)):  # in this order for any number of jobs
+        for j in range(1, draws):  # in this order for any number of jobs
             total = total + noise[:, j : j + 1]
         m, eps = (a.astype(theta.dtype)[clients, None] for a in (self.base_means, self.sensitivities))
-        return np.asarray(theta - (m + eps * theta + theta.dtype.type(self.sigma / int(draws)) * total))
+        return np.asarray(theta - (m + eps * theta + theta.dtype.type(self.sigma / draws) * total))
 
     def performatively_stable(self) -> Array:
         """The point that is best for the data it brings about, sum p_i m_i / (1 - sum p_i eps_i), (1,)."""

@@ -118,6 +118,18 @@ def even_offsets(name: str, clients: int, samples: Any) -> Array:
     return np.concatenate([[0], np.cumsum(np.broadcast_to(sizes.astype(np.int64), (clients,)))])
 
 
+def rows_per_batch(batch_size: Any, sizes: Array, clients: Array) -> Array:
+    """How many rows a minibatch has: an int, a fraction (rounded down, at least 1) or one per client; at most n_c."""
+    if isinstance(batch_size, (float, np.floating)) and batch_size < 1:
+        share = float(batch_size) * (1 + 1e-9)  # so that 0.6 / 3 of 50 rows are 10, not 9
+        m = np.maximum(1, np.floor(share * sizes).astype(np.int64))
+    elif np.ndim(batch_size) == 0:
+        m = np.full(len(sizes), int(batch_size), np.int64)
+    else:
+        m = np.asarray(batch_size, np.int64)[clients]
+    return np.minimum(m, sizes)
+
+
 def check_prior(name: str, precision: float) -> float:
     remedy = "must be zero (flat prior) or a positive number"
     return positive(f"{name}(prior_precision={{}})", precision, zero=True, remedy=remedy)

@@ -8,11 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from fedsim import kernels
 from fedsim.errors import InvalidInput, whole
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.worker import Worker
 
+Array = npt.NDArray[Any]
+Arrays = dict[str, Array]
 SMALL = 50_000  # numbers to update below which a hop to another thread costs more than it saves
 
 
@@ -55,6 +60,7 @@ class InlineSession:
         self.worker, self.chunk = worker, runtime.chunk
         self.threads = runtime.threads or os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(self.threads, "fedsim") if self.threads > 1 else None
+        self.can_iterate = worker.rounds is not None
 
     async def submit(self, batch: Batch, work: float = 1.0) -> Reply:
         """All replies of the batch; `work` is local steps per job, to judge whether a hop pays."""
@@ -71,6 +77,25 @@ class InlineSession:
         finally:
             for future in running:
                 future.cancel()
+
+    async def iterate(
+        self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays
+    ) -> tuple[Arrays, Arrays]:  # fmt: skip
+        """`count` rounds in which everybody answers: states (rounds or 1, replicas, ...), last one last, and memory."""
+        go, seed = self.worker.rounds, self.worker.setting.seed
+        assert go is not None
+        pieces = [p for p in np.array_split(np.arange(len(replicas)), self.threads) if len(p)]
+        if self._pool is None or len(pieces) == 1:
+            return go(seed, replicas, first, count, state, memory)  # type: ignore[no-any-return]
+        loop, running = asyncio.get_running_loop(), []
+        for p in pieces:
+            own = [{name: a[p[0] : p[-1] + 1] for name, a in arrays.items()} for arrays in (state, memory)]
+            running.append(loop.run_in_executor(self._pool, go, seed, replicas[p], first, count, *own))
+        states, memories = zip(*await asyncio.gather(*running), strict=True)
+        return (
+            {name: np.concatenate([s[name] for s in states], axis=1) for name in states[0]},
+            {name: np.concatenate([m[name] for m in memories]) for name in memories[0]},
+        )
 
     def close(self) -> None:
         if self._pool is not None:

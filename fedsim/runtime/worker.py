@@ -22,6 +22,8 @@ class Worker:
         self.algorithm, self.setting = algorithm, setting
         fused = getattr(algorithm, "fused", None)
         self.kernel: Callable[..., Any] | None = fused(setting.problem, setting.backend) if fused else None
+        rounds = getattr(algorithm, "fused_rounds", None)
+        self.rounds: Callable[..., Any] | None = rounds(setting.problem, setting.backend) if rounds else None
         self.stacked = self.kernel is not None or getattr(algorithm, "batched", False)
 
     def compute(self, batch: Batch) -> Reply:

@@ -1,0 +1,92 @@
+"""The QLSD family for several iterations at a go, everybody taking part: compiled clients, compiled server.
+
+What is drawn is drawn for all iterations at once; then two kernels take turns. The bits are those of the iterations
+taken one by one, through `client` and `server`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.algorithms.qlsd_fused import rows_of, tables_of, wire_of
+from fedsim.codecs import QSGD, Identity
+from fedsim.problems import GaussianMean, LogisticRegression
+from fedsim.rng import Stream
+from fedsim.schedules import step_at
+
+Array = npt.NDArray[Any]
+Arrays = dict[str, Array]
+Iterations = Callable[[int, Array, int, int, Arrays, Arrays], tuple[Arrays, Arrays]]
+
+
+def iterations(
+    algorithm: Any, problem: Any, backend: Any, control: str = "", centre: str = "", rate: float | None = None
+) -> Iterations | None:
+    """`go(seed, replicas, first, count, state, memory)`; None where no kernel serves.
+
+    It gives theta after each of `count` rounds and, with a memory `rate`, what e and the clients' e_i are at the end.
+    `control` names the state's control point, `centre` what its prior is relative to; "" is none.
+    """
+    known = type(problem) in (GaussianMean, LogisticRegression) and type(algorithm.codec) in (Identity, QSGD)
+    if backend.name != "cpu" or not known:
+        return None
+    from fedsim.kernels import qlsd, qlsd_logistic, sums
+    from fedsim.kernels.minibatches import by_client
+
+    gaussian = type(problem) is GaussianMean
+    messages: Any = qlsd.gaussian if gaussian else qlsd_logistic.logistic
+    clients, d = problem.clients, problem.dim
+    wire, tables = wire_of(algorithm, problem), lru_cache(partial(tables_of, problem))
+    # Of Gaussian means the data drop out of a difference, and with them the minibatch.
+    rows = None if gaussian and control else rows_of(algorithm, problem)
+    activity = np.ones(clients) if algorithm.weighting == "count" else np.broadcast_to(algorithm.activity, (clients,))
+
+    def go(
+        seed: int, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays
+    ) -> tuple[Arrays, Arrays]:  # fmt: skip
+        theta, n = state["theta"], len(replicas)
+        at, client = np.repeat(np.arange(n), clients), np.tile(np.arange(clients), n)
+        starts, order = clients * np.arange(n + 1), by_client(client, clients)
+        weights = (1 / activity[client]).astype(theta.dtype)
+
+        def keys(stream: Stream, replica: Array, client: Any = 0) -> Array:
+            round = np.repeat(np.arange(first, first + count), len(replica))
+            who = {"replica": np.tile(replica, count), "client": np.tile(client, count) if np.ndim(client) else client}
+            return np.asarray(backend.keys(seed, stream, **who, round=round)).reshape(count, len(replica), 4)
+
+        def term(arrays: Arrays, name: str) -> Array:
+            return np.ascontiguousarray(arrays[name]).reshape(-1, d) if name in arrays else theta[:0]
+
+        coins = keys(Stream.CODEC, replicas[at], client)
+        batches = None if rows is None else keys(Stream.BATCH, replicas[at], client)
+        size, batches = qlsd.minibatch(problem.offsets, rows, batches)
+        server = keys(Stream.SERVER, replicas).reshape(-1, 4)
+        noise = backend.normal(server, d, 0, theta.dtype).reshape(count, n, d)
+        point, origin = term(state, control), term(state, centre)
+        anchor, kept, drift = term(memory, "anchor"), term(memory, "e").copy(), term(state, "e").copy()
+        sent, bits = np.empty((len(client), d), theta.dtype), np.empty(len(client), np.int64)
+        history = np.empty((count, n, d), theta.dtype)
+        alpha = 0.0 if rate is None else rate
+        for k in range(count):
+            batch = batches[k] if len(batches) else batches
+            messages(
+                theta, at, *tables(theta.dtype), client, order, size, batch, point, anchor, kept, alpha, coins[k],
+                *wire, sent, bits, kept,
+            )  # fmt: skip
+            gamma = step_at(algorithm.step_size, first + k, 1, 0)
+            sums.langevin_step(
+                sent, weights, starts, theta, origin, state["precision"], drift, alpha, gamma, math.sqrt(2 * gamma),
+                noise[k], history[k],
+            )  # fmt: skip
+            theta = history[k]
+        if rate is None:
+            return {"theta": history}, {}
+        return {"theta": history, "e": drift[None]}, {"e": kept.reshape(n, clients, d)}
+
+    return go

@@ -1,0 +1,83 @@
+// The CUDA twin of leapfrog.py, after fedsim.cu: for every step size a momentum, common * shared + scale *
+// private, and `count` leapfrog steps. A step size comes as three numbers: itself, half its square, its half.
+// H is symmetric.
+
+// Up to a few dimensions: one thread a job, which keeps all in registers, so only where DIM says how many.
+// theta and linear are (d, jobs), the result is in theta.
+extern "C" __global__ void leapfrog_narrow(
+    i64 jobs, real* theta, const real* hessian, const real* linear, const i64* client, const u32* private_key,
+    const u32* shared_key, const real* scale, int has_private, int has_shared, real common, int steps,
+    const real* sizes, int count) {
+#if DIM
+    const i64 job = thread_number();
+    if (job >= jobs) return;
+    const real* h = hessian + client[job] * DIM * DIM;
+    const real s = scale[job];
+    real t[DIM], b[DIM], p[DIM], g[DIM];
+#pragma unroll
+    for (int i = 0; i < DIM; i++) {
+        t[i] = theta[i * jobs + job];
+        b[i] = linear[i * jobs + job];
+        p[i] = g[i] = 0;
+    }
+    Noise own(private_key + 4 * job), all(shared_key + 4 * job);
+    for (int step = 0; step < steps; step++) {
+        const real whole = sizes[3 * step], square = sizes[3 * step + 1], half = sizes[3 * step + 2];
+        for (int k = 0; k < count; k++) {
+            real now[DIM];
+#pragma unroll
+            for (int i = 0; i < DIM; i++) {
+                now[i] = h[i * DIM] * t[0] - b[i];
+#pragma unroll
+                for (int m = 1; m < DIM; m++) now[i] += h[i * DIM + m] * t[m];
+            }
+#pragma unroll
+            for (int i = 0; i < DIM; i++) {
+                if (k == 0) {
+                    p[i] = has_private ? s * own.next() : (real)0;
+                    if (has_shared) p[i] = common * all.next() + p[i];
+                } else {
+                    p[i] = p[i] - half * (g[i] + now[i]);
+                }
+                g[i] = now[i];
+                t[i] = t[i] + whole * p[i] - square * g[i];
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < DIM; i++) theta[i * jobs + job] = t[i];
+#endif
+}
+
+__device__ inline real normal_number(i64 number, const u32* key) {
+    real held[PER_BLOCK];
+    normals_of(philox((u64)(number / PER_BLOCK), 0, key), held);
+    real value = held[0];
+#pragma unroll
+    for (int i = 1; i < PER_BLOCK; i++) value = number % PER_BLOCK == i ? held[i] : value;
+    return value;
+}
+
+// Of any dimension: one leapfrog step, one thread a coordinate of a job; all is (jobs, d). The first step of a
+// trajectory draws the momentum, normals number `begin` onwards of a job; the others move it on.
+extern "C" __global__ void leapfrog_step(
+    i64 jobs, i64 d, const real* theta, const real* hessian, const real* linear, const i64* client,
+    const u32* private_key, const u32* shared_key, const real* scale, int has_private, int has_shared,
+    real common, int first, i64 begin, real whole, real square, real half, real* momentum, real* gradient,
+    real* moved) {
+    const i64 n = thread_number(), job = n / d, i = n % d;
+    if (n >= jobs * d) return;
+    const real *h = hessian + client[job] * d * d, *t = theta + job * d;
+    real g = h[i] * t[0] - linear[n];
+    for (i64 k = 1; k < d; k++) g += h[k * d + i] * t[k];
+    real p = 0;
+    if (first) {
+        if (has_private) p = scale[job] * normal_number(begin + i, private_key + 4 * job);
+        if (has_shared) p = common * normal_number(begin + i, shared_key + 4 * job) + p;
+    } else {
+        p = momentum[n] - half * (gradient[n] + g);
+    }
+    momentum[n] = p;
+    gradient[n] = g;
+    moved[n] = t[i] + whole * p - square * g;
+}

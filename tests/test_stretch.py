@@ -1,0 +1,170 @@
+"""Rounds taken several at a go are the rounds taken one by one."""
+
+import numpy as np
+import pytest
+
+import fedsim as fs
+from fedsim.engine import stretch
+
+GENERATOR = np.random.default_rng(7)
+POINTS = [GENERATOR.normal(size=(n, 5)) + GENERATOR.normal(size=5) for n in (7, 20, 11, 34)]
+OFFSETS = np.array([0, 30, 50, 90])
+PROBLEMS = {
+    "gaussian": fs.problems.GaussianMean(POINTS, np.eye(5)),
+    "full precision": fs.problems.GaussianMean(POINTS, np.eye(5) + 0.3),
+    "logistic": fs.problems.LogisticRegression.synthetic(4, 5, 25),
+}
+STAR = fs.topologies.star(
+    clients=4, uplink_bps=[1e5, 2e5, 3e5, 4e5], downlink_bps=1e6, latency_s=[0.01, 0.02, 0.03, 0.04]
+)
+
+
+def scenario(problem="gaussian", algorithm=None, **changes):
+    algorithm = algorithm or fs.algorithms.QLSD(1e-3, 0.3, fs.codecs.QSGD(8))
+    given = {"network": STAR, "budget": fs.Budget(rounds=50), "replicas": 3, "seed": 5}
+    return fs.Scenario(problem=PROBLEMS[problem], algorithm=algorithm, **(given | changes))
+
+
+def one_by_one(s, **options):
+    return fs.run(s, observers=[lambda progress: None], **options)
+
+
+def stretches_of(s, monkeypatch, **options):
+    """The result, and how long its stretches were."""
+    taken, whole = [], stretch.stretch
+
+    async def watched(*args):
+        done = await whole(*args)
+        taken.append(None if done is None else done[0])
+        return done
+
+    monkeypatch.setattr(stretch, "stretch", watched)
+    result = fs.run(s, **options)
+    monkeypatch.undo()
+    return result, taken
+
+
+def same(a, b):
+    assert np.array_equal(a.samples, b.samples)
+    assert a.rounds.equals(b.rounds)
+    assert a.clients.equals(b.clients)
+    assert a.stopped_by == b.stopped_by
+
+
+ALGORITHMS = {
+    "minibatches": fs.algorithms.QLSD(1e-3, 0.3, fs.codecs.QSGD(8)),
+    "all rows": fs.algorithms.QLSD(1e-3, None, fs.codecs.QSGD(3)),
+    "nothing compressed": fs.algorithms.QLSD(1e-3, (3, 4, 5, 6)),
+    "float32 on the wire": fs.algorithms.QLSD(1e-3, 0.2, fs.codecs.Identity("float32")),
+    "a schedule": fs.algorithms.QLSD(fs.schedules.inverse_time(0.1, 100), 0.3, fs.codecs.QSGD(8)),
+    "inverse weights": fs.algorithms.QLSD(1e-3, 0.3, fs.codecs.QSGD(8), weighting="inverse", activity=1.0),
+}
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_qlsd_has_the_same_bits_in_stretches(problem, algorithm, dtype, monkeypatch):
+    s = scenario(problem, algorithm, dtype=dtype)
+    result, taken = stretches_of(s, monkeypatch)
+    assert taken == [50]
+    same(result, one_by_one(s))
+
+
+@pytest.mark.parametrize("problem", ["gaussian", "full precision"])
+@pytest.mark.parametrize("batch_size", [None, 0.3])
+def test_qlsd_star_has_the_same_bits_in_stretches(problem, batch_size, monkeypatch):
+    s = scenario(problem, fs.algorithms.QLSDStar(1e-3, None, batch_size, fs.codecs.QSGD(8)))
+    result, taken = stretches_of(s, monkeypatch)
+    assert taken == [50]
+    same(result, one_by_one(s))
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("batch_size", [None, 0.3])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_qlsd_plus_plus_has_the_same_bits_in_stretches_between_refreshes(problem, batch_size, dtype, monkeypatch):
+    algorithm = fs.algorithms.QLSDPlusPlus(1e-3, 12, None, batch_size, fs.codecs.QSGD(8))
+    s = scenario(problem, algorithm, dtype=dtype)
+    result, taken = stretches_of(s, monkeypatch)
+    assert taken == ([12, 12, 12, 12, 2] if batch_size is None else [11, 11, 11, 11])
+    same(result, one_by_one(s))
+
+
+def test_qlsd_plus_plus_in_stretches_of_any_length_keeps_its_memory():
+    algorithm = fs.algorithms.QLSDPlusPlus(1e-3, 20, 0.2, 0.3, fs.codecs.QSGD(8), weighting="inverse", activity=1.0)
+    s = scenario(algorithm=algorithm, metrics=["w2"], evaluate_every=7)
+    same(fs.run(s, runtime=fs.Inline(threads=2)), one_by_one(s, runtime=fs.Inline(threads=1)))
+
+
+def test_threads_and_an_ideal_network_change_no_bit():
+    s = scenario(network=None, replicas=5)
+    same(fs.run(s, runtime=fs.Inline(threads=3)), one_by_one(s, runtime=fs.Inline(threads=1)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"record": fs.Record(every=7, warmup=3)},
+        {"record": fs.Record(every=10, rounds_every=8)},
+        {"metrics": ["w2"], "evaluate_every": 9},
+        {"metrics": ["w2"], "evaluate_every": 9, "record": fs.Record(rounds_every=6)},
+        {"budget": fs.Budget(seconds=2.0)},
+        {"budget": fs.Budget(rounds=50, uplink_bits=6_000)},
+        {"budget": fs.Budget(total_bits=20_000)},
+        {"metrics": ["w2"], "evaluate_every": 5, "budget": fs.Budget(rounds=50, target=fs.Target("w2", below=1.5))},
+    ],
+    ids=lambda changes: " ".join(changes),
+)  # fmt: skip
+def test_whoever_looks_sees_what_there_was_round_by_round(changes, monkeypatch):
+    s = scenario(**changes)
+    result, taken = stretches_of(s, monkeypatch)
+    assert max(n or 0 for n in taken) > 1
+    same(result, one_by_one(s))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"participation": fs.participation.bernoulli(0.5)},
+        {"devices": fs.devices.constant(0.1)},
+        {"algorithm": fs.algorithms.QLSD(1e-3, 0.3, fs.codecs.Elias(8))},
+    ],
+    ids=["partial", "devices", "sizes that depend on values"],
+)
+def test_what_needs_every_round_gets_every_round(changes, monkeypatch):
+    _, taken = stretches_of(scenario(**changes), monkeypatch)
+    assert taken == []
+
+
+class Stumble:
+    """Somebody who looks now and then, and trips the run up on round 30 or later."""
+
+    sparse = True
+
+    def __init__(self):
+        self.seen = []
+
+    def __call__(self, progress):
+        self.seen.append(progress.round)
+        if progress.round >= 30:
+            raise KeyboardInterrupt
+
+
+def test_a_run_killed_between_stretches_resumes_to_the_same_bits(tmp_path):
+    s, stumble = scenario(record=fs.Record(rounds_every=4)), Stumble()
+    with pytest.raises(KeyboardInterrupt):
+        fs.run(s, out=tmp_path / "run", checkpoint_every=13, observers=[stumble])
+    assert {13, 26} < set(stumble.seen)
+    assert len(stumble.seen) < 13
+    same(fs.run(s, out=tmp_path / "run", resume=True), one_by_one(s))
+
+
+def test_divergence_names_the_round_as_round_by_round_does():
+    s = scenario(algorithm=fs.algorithms.QLSD(1e3, 0.3, fs.codecs.QSGD(8)), budget=fs.Budget(rounds=500))
+    said = []
+    for observers in ((), (lambda progress: None,)):
+        with pytest.raises(fs.errors.NonFinite) as error:
+            fs.run(s, observers=observers)
+        said.append(str(error.value))
+    assert said[0] == said[1]
