@@ -92,6 +92,8 @@ def _algorithm(algorithm: Any, problem: Any) -> list[str]:
     whole = run(scenario, runtime=Inline(threads=1))
     again = run(scenario, runtime=Inline(2, 2))
     promise("threads and chunks do not change a run", whole.fingerprint == again.fingerprint)
+    looked_at = run(scenario, observers=[lambda progress: None])  # then no rounds are taken several at a go
+    promise("nor does whoever looks at every round", whole.fingerprint == looked_at.fingerprint)
     one = run(replace(scenario, replicas=range(1, 2)))
     assert whole.samples is not None
     assert one.samples is not None

@@ -3,19 +3,24 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fedsim as fs
+from fedsim.engine import Interrupted
 from fedsim.errors import ClientFailed, InvalidInput, RuntimeFailed
+from fedsim.runtime import ray as ray_runtime
+from fedsim.runtime.keepsakes import Light
 from fedsim.runtime.ray import Ray
 
 ray = pytest.importorskip("ray")
@@ -118,6 +123,89 @@ def test_a_killed_host_is_replaced_and_its_jobs_repeated(cluster, policy):
     result = fs.run(what, runtime=Watched(hosts=2), observers=[kill])
     assert len(set(killed)) == 2
     assert result.fingerprint == fs.run(what).fingerprint
+
+
+REMEMBERING = {
+    "scaffold": fs.algorithms.Scaffold(step_size=1e-2, local_steps=3),
+    "qlsd++": fs.algorithms.QLSDPlusPlus(step_size=1e-4, refresh_every=3, batch_size=5),  # three arrays a client
+}
+PUNCTUAL = fs.devices.constant(1e-2)
+
+
+@pytest.fixture
+def travels(monkeypatch):
+    """By round, whose memory went down to a host, in the order of the calls; replicas run in one batch."""
+    seen: dict = {}
+    pack = ray_runtime._pack
+
+    def watched(parts):
+        if isinstance(parts, Light):
+            seen.setdefault(parts.batch.round + 1, []).extend(parts.batch.client[parts.travels].tolist())
+        return pack(parts)
+
+    monkeypatch.setattr(ray_runtime, "_pack", watched)
+    return seen
+
+
+@pytest.mark.parametrize("algorithm", REMEMBERING)
+def test_memory_stays_with_its_host(cluster, travels, algorithm):
+    what = replace(scenario(algorithm=REMEMBERING[algorithm]), devices=PUNCTUAL)
+    result = fs.run(what, runtime=Ray(hosts=2))
+    assert sorted(travels.pop(1)) == sorted([*range(CLIENTS)] * 2)
+    assert travels == {round: [] for round in range(2, 9)}
+    assert result.fingerprint == fs.run(what).fingerprint
+
+
+def test_memory_is_restored_at_the_host_that_replaces_a_dead_one(cluster, travels):
+    what = replace(scenario(algorithm=REMEMBERING["qlsd++"]), devices=PUNCTUAL)
+    WATCHED.clear()
+
+    def kill(progress):
+        if progress.round == 4:
+            os.kill(ray.get(WATCHED[0].hosts[1].about.remote())["pid"], signal.SIGKILL)
+
+    result = fs.run(what, runtime=Watched(hosts=2), observers=[kill])
+    travels.pop(1)
+    assert {round: sorted(who) for round, who in travels.items() if who} == {5: [3, 3, 4, 4, 5, 5]}
+    assert result.fingerprint == fs.run(what).fingerprint
+
+
+@pytest.mark.parametrize("policy", ["first", "buffered"])
+def test_clients_whose_reply_was_not_folded_remember_what_they_did_before(cluster, travels, policy):
+    """Late replies are computed and then dropped; those clients are sent the memory that they had."""
+    what = scenario(POLICIES[policy], REMEMBERING["scaffold"], rounds=12, record=fs.Record(events=True))
+    if policy == "buffered":  # visits are broken off after their jobs were sent
+        what = replace(what, devices=fs.devices.constant(1e-2, availability=fs.devices.markov(0.06, 0.02)))
+    result = fs.run(what, runtime=Ray(hosts=2))
+    assert result.rounds["late" if policy == "first" else "dropped"].sum() > 3
+    assert 2 * CLIENTS < sum(map(len, travels.values())) < result.rounds["selected"].sum()
+    assert result.fingerprint == fs.run(what).fingerprint
+
+
+def test_a_buffered_run_on_hosts_resumes_to_the_same_bits(cluster, tmp_path):
+    what = scenario(POLICIES["buffered"], REMEMBERING["scaffold"], rounds=12)
+    stop = threading.Event()
+    with pytest.raises(Interrupted):
+        fs.run(
+            what, runtime=Ray(hosts=2), out=tmp_path / "run", stop=stop,
+            observers=[lambda progress: stop.set() if progress.round == 5 else None],
+        )  # fmt: skip
+    resumed = fs.run(what, runtime=Ray(hosts=3), out=tmp_path / "run", resume=True)
+    assert resumed.fingerprint == fs.run(what).fingerprint
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, "2", True, float("nan")])
+@pytest.mark.parametrize("name", ["hosts", "clients_per_host"])
+def test_numbers_of_hosts_that_make_no_sense_are_refused(name, wrong):
+    with pytest.raises(InvalidInput, match=rf"Ray\({name}=.*whole number of at least 1"):
+        Ray(**{name: wrong})
+
+
+@pytest.mark.parametrize("wrong", [-1, "2", float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["num_cpus_per_host", "num_gpus_per_host"])
+def test_resources_that_make_no_sense_are_refused(name, wrong):
+    with pytest.raises(InvalidInput, match=rf"Ray\({name}=.*zero or a positive number"):
+        Ray(**{name: wrong})
 
 
 def test_hosts_that_keep_dying_end_the_run_with_a_clear_error(cluster):
@@ -244,7 +332,7 @@ def test_soak_of_killed_hosts(cluster_again):
     rng = np.random.default_rng(0)
     for trial in range(10):
         policy = list(POLICIES)[trial % 3]
-        what = scenario(POLICIES[policy], rounds=15)
+        what = scenario(POLICIES[policy], REMEMBERING["scaffold"] if trial % 2 else None, rounds=15)
         WATCHED.clear()
         at = set(rng.integers(1, 14, 2).tolist())
 
@@ -281,3 +369,12 @@ def test_runs_inside_a_running_event_loop(cluster):
 
     on_ray, inline = asyncio.run(both())
     assert on_ray.fingerprint == inline.fingerprint
+
+
+def test_an_address_where_nobody_listens_is_said_at_once():
+    """Ray would go on trying for minutes, so it is not even asked."""
+    with socket.socket() as nobody:  # bound, hence nobody else's, and not listening
+        nobody.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        with pytest.raises(RuntimeFailed, match=r"no cluster answers there.*ray start --head"):
+            ray_runtime.join(None, address)

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.engine.orders import Orders
 from fedsim.engine.run import Run
 from fedsim.engine.select import Cohort
 from fedsim.engine.totals import tally_visits
-from fedsim.engine.visits import Visit
 from fedsim.engine.workshop import Workshop
 from fedsim.errors import InvalidInput
-from fedsim.runtime.jobs import Batch, Reply
+from fedsim.runtime.jobs import Reply
 
 Array = npt.NDArray[Any]
 
@@ -27,21 +27,31 @@ Array = npt.NDArray[Any]
 async def buffered(run: Run) -> None:
     """Folds until every replica's budget is spent."""
     run.path = "event, asynchronous"
+    orders = Orders(run)
+    try:
+        await _folds(run, orders)
+    finally:
+        await orders.close()
+
+
+async def _folds(run: Run, orders: Orders) -> None:
     shops = [Workshop(run, i) for i in range(len(run.replicas))]
     number, active, own = run.keeper.resume(run)
     for i in active:
         shops[i].wind(number, run.down_bits(run.broadcast(active[:1])), own)
+    await orders.place(shops[i] for i in active)
     while len(active):
         message = run.broadcast(active)
         down = run.down_bits(message)
         for r, i in enumerate(active):
             shops[i].release(number, {n: m[r] for n, m in message.items()}, down)
-        await _advance(run, [shops[i] for i in active])
+        await orders.place(shops[i] for i in active)
+        await _advance(run, orders, [shops[i] for i in active])
         full = np.array([len(shops[i].arrived) >= run.policy.replies for i in active], bool)
         ended = active[~full]
         run.stop([i for i in ended if shops[i].clock.now > shops[i].limit_s], "seconds")
         run.stop([i for i in ended if shops[i].clock.now <= shops[i].limit_s], "no clients")
-        active = await _fold(run, shops, active[full], number)
+        active = await _fold(run, orders, shops, active[full], number)
         number += 1
         run.keeper.after(run, number, active, partial(_in_flight, shops, active))
 
@@ -61,11 +71,10 @@ def _in_flight(shops: list[Workshop], active: Array) -> dict[str, Array]:
     return out
 
 
-async def _advance(run: Run, shops: list[Workshop]) -> None:
+async def _advance(run: Run, orders: Orders, shops: list[Workshop]) -> None:
     """Everybody to a full buffer; replies whose size the clock needs are computed together on the way."""
     while waiting := [s for s in shops if not s.advance() and s.blocked]:
-        visits = [(s, v) for s in waiting for v in s.blocked]
-        await _compute(run, visits)
+        await orders.fetch([(s, v) for s in waiting for v in s.blocked])
         for shop in waiting:
             blocked, shop.blocked = shop.blocked, []
             for visit in blocked:
@@ -74,26 +83,7 @@ async def _advance(run: Run, shops: list[Workshop]) -> None:
                 shop.journeys.upload(visit)
 
 
-async def _compute(run: Run, visits: list[tuple[Workshop, Visit]]) -> None:
-    """Replies of the visits that have none yet, one batch per version."""
-    todo = [(s, v) for s, v in visits if v.reply is None]
-    for version in sorted({v.version for _, v in todo}):
-        own = [(s, v) for s, v in todo if v.version == version]
-        batch = Batch(
-            version,
-            run.replicas[[s.position for s, _ in own]],
-            np.array([v.client for _, v in own], np.int64),
-            np.array([v.number for _, v in own], np.int64),
-            {n: np.stack([v.message[n] for _, v in own]) for n in own[0][1].message},
-            np.arange(len(own)),
-            {n: np.concatenate([v.memory[n] for _, v in own]) for n in own[0][1].memory},
-        )
-        reply = await run.compute(batch)
-        for i, (_, visit) in enumerate(own):
-            visit.reply = reply.part(np.array([i])) if len(reply.bits) else reply
-
-
-async def _fold(run: Run, shops: list[Workshop], active: Array, number: int) -> Array:
+async def _fold(run: Run, orders: Orders, shops: list[Workshop], active: Array, number: int) -> Array:
     if not len(active):
         return active
     rows = [shops[i].columns() for i in active]
@@ -106,7 +96,7 @@ async def _fold(run: Run, shops: list[Workshop], active: Array, number: int) -> 
     visits = [
         (r, v) for r, i in enumerate(active) for v in sorted(shops[i].arrived, key=lambda v: (v.client, v.number))
     ]
-    await _compute(run, [(shops[active[r]], v) for r, v in visits])
+    await orders.fetch([(shops[active[r]], v) for r, v in visits])
     row = np.array([r for r, _ in visits], np.int64)
     client = np.array([v.client for _, v in visits], np.int64)
     who = Cohort(row, client, np.ones(len(row), np.int64), np.searchsorted(row, np.arange(len(active) + 1)))

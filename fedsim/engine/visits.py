@@ -20,6 +20,7 @@ class Visit:
     stretch = 1.0
     version = number = 0
     reply: Any = None
+    order: Any = None  # the task that brings its reply, and the row in it, once its job is sent
     message: dict[str, Any]  # what it started from, and its client's memory then (asynchronous rounds)
     memory: dict[str, Any]
 

@@ -38,6 +38,7 @@ class Workshop:
         self.arrived: list[Visit] = []
         self.lost: list[Visit] = []
         self.blocked: list[Visit] = []
+        self.unsent: list[Visit] = []  # set out from this version, and no job sent ahead of need yet
         self._to_restart: list[int] = []
         self._visits: dict[int, int] = {}  # how often each client has set out
         self._started = self._unanswered = 0
@@ -47,7 +48,7 @@ class Workshop:
         """A new model version: whoever waits for work starts from it."""
         self.version, self.message, self.down_bits = version, message, down_bits
         self.view.opened_s, self.view.round = self.clock.now, version
-        self.arrived, self.lost, self._started = [], [], 0
+        self.arrived, self.lost, self.unsent, self._started = [], [], [], 0
         self.view.arrived = []
         if version == 0:
             self._staff(cohort(self.view.select(0, self.clock.now)[None], self.run.population).client.tolist())
@@ -77,6 +78,7 @@ class Workshop:
                     self.journeys.upload(visit)
         self.journeys.mute(False)
         self.trace = trace
+        self.unsent = []
         for visit in self.view.in_flight.values():
             place = f"{self.position}.{visit.client}."
             for kind, into in (("message.", visit.message), ("memory.", visit.memory)):
@@ -87,6 +89,8 @@ class Workshop:
                     n.removeprefix(place + "next."): a for n, a in saved.items() if n.startswith(place + "next.")
                 }
                 visit.reply = Reply(values, saved[place + "bits"], remembered)
+            else:
+                self.unsent.append(visit)
 
     def columns(self) -> dict[str, float]:
         ended = self.arrived + self.lost
@@ -185,6 +189,7 @@ class Workshop:
             self.view.in_flight[client] = visit
             self._visits[client] = numbers[i] + 1
             self._started += 1
+            self.unsent.append(visit)
             if self.trace is not None:
                 self.trace(now, client, "select", self.down_bits)
             self.journeys.start(visit, self.down_bits, offline[i])

@@ -1,8 +1,9 @@
 """Jobs on Ray: client hosts, asyncio actors that each own a shard of the clients and model every one of them.
 
-A host is given its data once, through the object store, and computes with the very code that `inline` uses. What a
-client remembers lies with the driver, which commits it when a reply is folded and sends it along with the job: a host
-that dies takes nothing with it, its successor repeats the lost jobs, and the bits are the same.
+A host is given its data once, through the object store, and computes with the very code that `inline` uses. It keeps
+what its clients' latest jobs left them to remember. The driver has the snapshot of what was folded, and sends a row of
+it only to a host that does not hold that very row: on a first visit, after a reply that was not folded, or after a
+death. So a host that dies takes nothing with it, its successor repeats the lost jobs, and the bits are the same.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import asyncio
 import logging
 import os
 import pickle
+import socket
 import sys
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,8 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import kernels
-from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed
+from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, positive, whole
 from fedsim.runtime.jobs import Batch, Reply, Setting
+from fedsim.runtime.keepsakes import Keepsakes, Ledger, Light
 from fedsim.runtime.worker import Worker
 
 Array = npt.NDArray[Any]
@@ -53,12 +57,10 @@ class Ray:
         if self.hosts is not None and self.clients_per_host is not None:
             raise InvalidInput("Ray(hosts=..., clients_per_host=...): give one of the two; the other follows")
         for name in ("hosts", "clients_per_host"):
-            value = getattr(self, name)
-            if value is not None and (int(value) != value or value < 1):
-                raise InvalidInput(f"Ray({name}={value}): ask for a whole number of at least 1")
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, whole(f"Ray({name}={{}})", getattr(self, name)))
         for name in ("num_gpus_per_host", "num_cpus_per_host"):
-            if getattr(self, name) < 0:
-                raise InvalidInput(f"Ray({name}={getattr(self, name)}): must not be negative")
+            positive(f"Ray({name}={{}})", getattr(self, name), zero=True)
 
     def kernels(self) -> Any:
         """The driver's own backend: draws, folds. Hosts with GPUs choose CUDA for themselves."""
@@ -80,28 +82,43 @@ class Ray:
 
 
 class Host:
-    """A client host: its shard's data, its clients' rows, its kernels. One call per batch."""
+    """A client host: its shard's data, its clients' rows and their memory, its kernels. One call per batch."""
 
     def __init__(
         self, algorithm: Any, setting: tuple[Any, ...], clients: Array, rows: dict[str, Array], backend: str
     ) -> None:
         from threadpoolctl import threadpool_limits
 
-        self.clients, self.rows = clients, rows
+        self.clients, self.rows, self.keepsakes = clients, rows, Keepsakes()
         problem, weights, seed, dtype = setting
         self.worker = Worker(algorithm, Setting(problem, weights, seed, dtype, kernels.backend(backend)))
         self._limits = threadpool_limits(1)  # after the kernels have loaded every BLAS there is
 
     async def compute(self, packed: bytes, message: dict[str, Array] | None = None) -> bytes:
-        """The jobs of this host's clients: a Batch and its Reply, packed."""
-        batch: Batch = pickle.loads(packed)
-        if message is not None:
-            batch = replace(batch, message=message)
-        return _pack(self.worker.compute(batch))
+        """From a packed Light to a packed Reply; empty if somebody's memory is missing."""
+        light: Light = pickle.loads(packed)
+        batch = self.keepsakes.complete(light)
+        if batch is None:
+            return b""
+        reply = self.worker.compute(batch if message is None else replace(batch, message=message))
+        self.keepsakes.keep(batch, light.call, reply)
+        return _pack(reply)
 
     async def about(self) -> dict[str, Any]:
         """Whom it models, and what their links and devices are like."""
         return {"pid": os.getpid(), "clients": self.clients, **self.rows}
+
+
+@dataclass(frozen=True)
+class Call:
+    """Jobs that were handed to a host, and where its answer will be."""
+
+    index: int
+    host: Any
+    number: int
+    part: Batch
+    message: Any  # the broadcast, where it is an object of its own
+    answer: Any
 
 
 class RaySession:
@@ -115,6 +132,7 @@ class RaySession:
         self._ray, self._runtime = ray, runtime
         self._shards = runtime.shards(setting.problem.clients)
         self._owned = self._start(len(self._shards))
+        self._waiting = ThreadPoolExecutor(64, "fedsim-ray")
         try:
             self._host_of = np.repeat(np.arange(len(self._shards)), [len(s) for s in self._shards])
             self._backend = "cuda" if runtime.num_gpus_per_host else "cpu"
@@ -125,6 +143,7 @@ class RaySession:
             self._rows = client_rows(setting)
             self._actor = ray.remote(Host)
             self.hosts = [self._host(i) for i in range(len(self._shards))]
+            self._ledgers = [Ledger() for _ in self.hosts]
         except BaseException:
             self.close()
             raise
@@ -138,10 +157,7 @@ class RaySession:
             return True
         joined = not ray.is_initialized()
         if joined:
-            try:
-                ray.init(address=runtime.address, log_to_driver=False, logging_level=logging.ERROR)
-            except ConnectionError as error:
-                raise RuntimeFailed(f"Ray(address={runtime.address!r}): no cluster answers there ({error})") from None
+            join(ray, runtime.address)
         have = ray.cluster_resources()
         for kind, amount in needed.items():
             if amount > have.get(kind, 0):
@@ -165,33 +181,55 @@ class RaySession:
         order = np.argsort(owner, kind="stable")
         present, begin = np.unique(owner[order], return_index=True)
         picks = np.split(order, begin[1:])
-        shares = [(int(h), batch.part(p)) for h, p in zip(present, picks, strict=True)]
-        calls = [self.hosts[h].compute.remote(_light(part, message), message) for h, part in shares]
+        calls = [self._call(int(h), batch.part(p), message) for h, p in zip(present, picks, strict=True)]
         try:  # waiting for all of them in a thread is cheaper than awaiting each
-            parts = [pickle.loads(p) for p in await asyncio.to_thread(self._ray.get, calls)]
-        except self._ray.exceptions.RayError:  # somebody died or raised: one by one
-            parts = await asyncio.gather(*(self._part(h, part, message) for h, part in shares))
-        joined = Reply.join(list(parts))
+            loop, answers = asyncio.get_running_loop(), [call.answer for call in calls]
+            answers = await loop.run_in_executor(self._waiting, self._ray.get, answers)
+            opened = [self._opened(call, answer) for call, answer in zip(calls, answers, strict=True)]
+        except self._ray.exceptions.RayError:  # somebody died or raised
+            opened = []
+        parts = [reply for reply in opened if reply is not None]
+        if len(parts) < len(calls):
+            parts = await asyncio.gather(*map(self._insist, calls))
+        joined = Reply.join(parts)
         back = np.empty(len(order), np.int64)
         back[np.concatenate(picks)] = np.arange(len(order))
         return joined.part(back)
 
-    async def _part(self, index: int, part: Batch, message: Any) -> Reply:
-        packed = _light(part, message)
-        for _ in range(TRIES):
-            host = self.hosts[index]
+    def _call(self, index: int, part: Batch, message: Any, in_full: bool = False) -> Call:
+        """Hand jobs to a host; without their message where that is an object of its own."""
+        bare = part if message is None else replace(part, message={})
+        light = Light.full(bare) if in_full else self._ledgers[index].lighten(bare)
+        host = self.hosts[index]
+        return Call(index, host, light.call, part, message, host.compute.remote(_pack(light), message))
+
+    def _opened(self, call: Call, answer: bytes) -> Reply | None:
+        """The jobs' replies, or None where the host lacked somebody's memory."""
+        if not answer:
+            return None
+        reply: Reply = pickle.loads(answer)
+        self._ledgers[call.index].note(call.part, call.number, reply)
+        return reply
+
+    async def _insist(self, call: Call) -> Reply:
+        """The replies of a call that may have failed: again, with everybody's memory, at a new host if need be."""
+        for attempt in range(TRIES):
+            if attempt > 0:
+                call = self._call(call.index, call.part, call.message, in_full=True)
             try:
-                reply: Reply = pickle.loads(await host.compute.remote(packed, message))
-                return reply
+                reply = self._opened(call, await call.answer)
+                if reply is not None:
+                    return reply
             except self._ray.exceptions.RayTaskError as error:  # the client's own code raised: no repetition helps
                 cause = error.cause
                 raise cause if isinstance(cause, FedsimError) else RuntimeFailed(str(error)) from error
             except (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError):
-                if self.hosts[index] is host:
-                    self.hosts[index] = self._host(index)
+                if self.hosts[call.index] is call.host:
+                    self.hosts[call.index], self._ledgers[call.index] = self._host(call.index), Ledger()
+        clients = self._shards[call.index]
         raise RuntimeFailed(
-            f"the host of clients {self._shards[index][0]} to {self._shards[index][-1]} died {TRIES} times over round "
-            f"{part.round + 1}; look at its memory, then resume from the last checkpoint"
+            f"the host of clients {clients[0]} to {clients[-1]} died {TRIES} times over round {call.part.round + 1}; "
+            "look at its memory, then resume from the last checkpoint"
         )
 
     async def about(self) -> list[dict[str, Any]]:
@@ -202,18 +240,28 @@ class RaySession:
         """Stop the hosts; shut Ray down if this run started or joined it."""
         for host in getattr(self, "hosts", ()):
             self._ray.kill(host)
+        self._waiting.shutdown(cancel_futures=True)  # nobody may wait for a Ray that is gone
         if self._owned:
             self._ray.shutdown()
 
 
-def _light(part: Batch, message: Any) -> bytes:
-    """The batch as it travels, without its message where that is an object of its own."""
-    return _pack(part if message is None else replace(part, message={}))
+def join(ray: Any, address: Any) -> None:
+    """Join the cluster at `address`; where nobody listens, say so at once: Ray itself would try for minutes."""
+    host, _, port = str(address).rpartition(":")
+    try:
+        if port.isdigit() and "/" not in host:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except OSError as error:
+        raise RuntimeFailed(
+            f"Ray(address={address!r}): no cluster answers there ({error}); start one with `ray start --head`, or "
+            "leave the address out for a Ray on this machine alone"
+        ) from None
 
 
-def _pack(part: Batch | Reply) -> bytes:
+def _pack(parts: Light | Reply) -> bytes:
     """One string of bytes: Ray takes half as long over it as over a handful of small arrays."""
-    return pickle.dumps(part, protocol=5)
+    return pickle.dumps(parts, protocol=5)
 
 
 def _carry_source(part: Any) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fedsim.errors import RuntimeFailed
-from fedsim.runtime.ray import OWN, Ray
+from fedsim.runtime.ray import OWN, Ray, join
 
 RETRIES = 2  # of a task whose process or machine dies
 TICK_S = 0.2
@@ -55,10 +54,7 @@ def _join(ray: Any, runtime: Ray, jobs: int | None) -> bool:
         cores = max(1, round((jobs or runtime.hosts or os.cpu_count() or 1) * runtime.num_cpus_per_host))
         ray.init(num_cpus=cores, **OWN)
         return True
-    try:
-        ray.init(address=runtime.address, log_to_driver=False, logging_level=logging.ERROR)
-    except ConnectionError as error:
-        raise RuntimeFailed(f"Ray(address={runtime.address!r}): no cluster answers there ({error})") from None
+    join(ray, runtime.address)
     return True
 
 

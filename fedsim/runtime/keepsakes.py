@@ -1,0 +1,142 @@
+"""What clients remember, kept where they are computed, so that a row of memory travels only to a host without it.
+
+The driver commits a reply's memory when it folds the reply, and only the driver knows whether it did. So it notes what
+every call left at the host, under the call's own number, and sends a row unless it is that very one. A job names the
+call whose row it takes up, and a host that holds another one, or none, says so and is sent it: no order of calls, no
+late reply and no host that died can put a wrong row in its place.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.runtime.jobs import Batch, Reply
+
+Array = npt.NDArray[Any]
+NOBODY = 0  # no call has this number
+_CALLS = itertools.count(1)  # all calls of this process: a number is never given twice, whoever dies
+
+
+@dataclass(frozen=True)
+class Light:
+    """A batch on its way to a host: with the rows of memory that travel alone, and the calls that left the others."""
+
+    batch: Batch
+    travels: Array  # bool (jobs,)
+    left_by: Array  # the calls whose rows the host is to take from its own
+    call: int = field(default_factory=lambda: next(_CALLS))
+
+    @staticmethod
+    def full(batch: Batch) -> Light:
+        """With all its rows, for a host that nothing is known of."""
+        return Light(batch, np.ones(len(batch) if batch.memory else 0, bool), np.empty(0, np.int64))
+
+
+class Keepsakes:
+    """A host's part: the rows that its clients' latest jobs left behind."""
+
+    def __init__(self) -> None:
+        self._shelf = _Shelf()
+
+    def complete(self, light: Light) -> Batch | None:
+        """The batch with everybody's memory, or None where a row is not here."""
+        batch, travels = light.batch, light.travels
+        if travels.all():
+            return batch
+        place = self._shelf.places(batch)[~travels]
+        if (self._shelf.call[place] != light.left_by).any():
+            return None
+        memory = {}
+        for n, m in batch.memory.items():
+            memory[n] = np.empty((len(batch), *m.shape[1:]), m.dtype)
+            memory[n][travels], memory[n][~travels] = m, self._shelf.columns[n][place]
+        return replace(batch, memory=memory)
+
+    def keep(self, batch: Batch, call: int, reply: Reply) -> None:
+        """Hold what the jobs left behind."""
+        if batch.memory:
+            self._shelf.put(self._shelf.places(batch), call, _left(batch, reply))
+
+
+class Ledger:
+    """The driver's part: which rows a host holds."""
+
+    def __init__(self) -> None:
+        self._shelf = _Shelf()
+
+    def lighten(self, batch: Batch) -> Light:
+        """The batch without the rows that the host holds."""
+        if not batch.memory:
+            return Light.full(batch)
+        place = self._shelf.places(batch)
+        left_by = self._shelf.call[place]
+        travels = (left_by == NOBODY) | ~self._shelf.holds(place, batch.memory)
+        self._shelf.call[place] = NOBODY  # until these jobs are heard of, what they leave behind is not known
+        rows = {n: m[travels] for n, m in batch.memory.items()}
+        return Light(replace(batch, memory=rows), travels, left_by[~travels])
+
+    def note(self, batch: Batch, call: int, reply: Reply) -> None:
+        """The host holds what this call left behind."""
+        if batch.memory:
+            self._shelf.put(self._shelf.places(batch), call, _left(batch, reply))
+
+
+class _Shelf:
+    """A place for each replica's client: the call that left the row there, and the row itself in columns."""
+
+    def __init__(self) -> None:
+        self._place: dict[int, int] = {}
+        self._latest = (np.zeros(0, np.int64), np.zeros(0, np.int64))  # who was asked for, and their places
+        self.call = np.full(0, NOBODY)
+        self.columns: dict[str, Array] = {}
+
+    def places(self, batch: Batch) -> Array:
+        """Where the jobs' clients have their places, new ones at the end."""
+        known, who = self._place, batch.replica << 32 | batch.client
+        if np.array_equal(who, self._latest[0]):  # the same as last time, as it mostly is
+            return self._latest[1]
+        place = np.array([known.setdefault(w, len(known)) for w in who.tolist()], np.int64)
+        if len(known) > len(self.call):
+            more = max(len(known), 2 * len(self.call)) - len(self.call)
+            self.call = _longer(self.call, more)
+            self.columns = {n: _longer(c, more) for n, c in self.columns.items()}
+        self._latest = who, place
+        return place
+
+    def holds(self, place: Array, rows: dict[str, Array]) -> Array:
+        """Whether these very rows lie there, bit for bit."""
+        same = np.ones(len(place), bool)
+        for n, row in rows.items():
+            if n not in self.columns:
+                return np.zeros(len(place), bool)
+            same &= (_bytes(self.columns[n][place]) == _bytes(row)).all(axis=1)
+        return same
+
+    def put(self, place: Array, call: int, rows: dict[str, Array]) -> None:
+        for n, row in rows.items():
+            if n not in self.columns:
+                self.columns[n] = np.zeros((len(self.call), *row.shape[1:]), row.dtype)
+            self.columns[n][place] = row
+        self.call[place] = call
+
+
+def _left(batch: Batch, reply: Reply) -> dict[str, Array]:
+    """What jobs leave behind, as it would be committed."""
+    return {n: np.asarray(reply.memory.get(n, m), m.dtype) for n, m in batch.memory.items()}
+
+
+def _bytes(rows: Array) -> Array:
+    """Rows as whole numbers, which are equal where the bits are."""
+    flat = np.ascontiguousarray(rows).reshape(len(rows), -1)
+    return flat.view(np.uint64 if flat.shape[1] * flat.itemsize % 8 == 0 else np.uint8)
+
+
+def _longer(column: Array, more: int) -> Array:
+    out = np.zeros((len(column) + more, *column.shape[1:]), column.dtype)  # pages come on use
+    out[: len(column)] = column
+    return out
