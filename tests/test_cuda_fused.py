@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from itertools import product
 
 import cuda_on_host
@@ -99,6 +100,25 @@ def test_a_run_of_fahmc_gives_the_cpus_bits(on_host, dim, debias):
     found = fs.run(study, runtime=fs.Inline(threads=1, chunk=5, backend="cuda"))
     np.testing.assert_array_equal(found.samples, fs.run(study, runtime=fs.Inline(threads=1)).samples)
     assert ("leapfrog_narrow" if dim == 3 else "leapfrog_step") in on_host
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("batch, debias", [(None, None), (None, "stale"), (5, None), (0.3, "stale")])
+def test_a_run_of_fahmc_on_logistic_regression_gives_the_cpus_bits(on_host, monkeypatch, batch, debias, dtype):
+    algorithm = FAHMC(0.05, leapfrog_steps=3, local_steps=2, correlation=0.3, debias=debias, batch_size=batch)
+    study = replace(
+        qlsd_study("logistic", algorithm, dtype), participation=fs.participation.full(), budget=fs.Budget(rounds=2),
+        replicas=5,
+    )  # fmt: skip
+    expected = fs.run(study, runtime=fs.Inline(threads=1)).samples
+    for most in (cuda.SCORES, 100, 1):  # all jobs at once, a few at a time, one at a time
+        monkeypatch.setattr(cuda, "SCORES", most)
+        del on_host[:]
+        found = fs.run(study, runtime=fs.Inline(threads=1, chunk=20, backend="cuda")).samples
+        np.testing.assert_array_equal(found, expected)
+    assert on_host.count("leapfrog_move") == 30 * 2 * 2 * (3 if batch is None else 5)  # jobs, rounds, T
+    assert on_host.count("logistic_gradient") == on_host.count("leapfrog_move")
 
 
 # --- Messages -------------------------------------------------------------------------------------------
@@ -390,12 +410,14 @@ def test_a_message_of_nothing_but_zeros_is_as_long_as_its_bytes(on_host, d, back
 
 def test_what_has_no_kernel_is_not_fused():
     gaussian = fs.problems.GaussianMean.synthetic(clients=3, dim=2, samples=5, seed=1)
+    logistic = fs.problems.LogisticRegression([(np.zeros((2, 2)), [0, 1])])
     softmax = fs.problems.SoftmaxRegression([(np.zeros((2, 2)), [0, 1])], classes=2)
     for backend in (cpu, cuda):
         assert QLSD(0.1, codec=QSGD(2)).fused(gaussian, backend) is not None
         assert QLSD(0.1, codec=QSGD(2)).fused(softmax, backend) is None
         assert QLSD(0.1, codec=(QSGD(2), QSGD(3), Identity())).fused(gaussian, backend) is None
         assert FAHMC(0.1, 3).fused(gaussian, backend) is not None
+        assert FAHMC(0.1, 3, batch_size=1).fused(logistic, backend) is not None
         assert FALD(0.1).fused(gaussian, backend) is not None
     assert QLSD(0.1, codec=QSGD(2)).fused(gaussian, reference) is None
 

@@ -21,6 +21,7 @@ from fedsim.algorithms.fahmc import FAHMC, halving
 from fedsim.errors import InvalidInput
 from fedsim.kernels import cpu, leapfrog, leapfrog_reference
 from fedsim.rng import Stream
+from fedsim.runtime.jobs import Batch, Job, Setting
 
 REPLICAS, ROUNDS, LOOK = 4000, 20, (1, 5, 20)
 START = np.array([1.0, -1.0, 0.5])
@@ -431,13 +432,50 @@ def test_every_variant_keeps_the_contract(variant, dim):
     assert ("fused and one at a time agree" in kept) == (algorithm.batch_size is None)
 
 
-def test_nothing_is_fused_without_tables_of_the_full_gradient():
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_keeps_the_contract_on_logistic_regression(variant):
+    algorithm = FAHMC(0.05, 3, 2, 0.4, **VARIANTS[variant])
+    clients = fs.problems.LogisticRegression.synthetic(clients=5, dim=11, samples=[4, 6, 8, 40, 9], seed=5)
+    kept = fs.testing.check(algorithm, clients)
+    assert ("fused and one at a time agree" in kept) == (not algorithm.gradient_noise)
+
+
+def test_what_has_no_kernel_is_not_fused():
     logistic = fs.problems.LogisticRegression([(np.eye(3), [0, 1, 1])] * 2, prior_precision=1.0)
+    softmax = fs.problems.SoftmaxRegression([(np.eye(3), [0, 1, 1])] * 2, classes=2)
     assert FAHMC(0.1, 3).fused(problem(), cpu) is not None
-    assert FAHMC(0.1, 3).fused(logistic, cpu) is None
     assert FAHMC(0.1, 3, batch_size=3).fused(problem(), cpu) is None
-    assert FAHMC(0.1, 3, gradient_noise=1.0).fused(problem(), cpu) is None
-    fs.testing.check(FAHMC(0.1, 3, 2, debias="stale"), logistic)
+    assert FAHMC(0.1, 3, batch_size=2, debias="stale").fused(logistic, cpu) is not None
+    assert FAHMC(0.1, 3).fused(softmax, cpu) is None
+    for clients in (problem(), logistic):
+        assert FAHMC(0.1, 3, gradient_noise=1.0).fused(clients, cpu) is None
+    fs.testing.check(FAHMC(0.1, 3, 2, debias="stale"), softmax)
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-12), ("float32", 1e-5)])
+@pytest.mark.parametrize("debias", [None, "stale"])
+@pytest.mark.parametrize("batch", [None, 5, 0.3])
+def test_fused_logistic_trajectories_equal_the_generic_ones_to_rounding(batch, debias, dtype, tolerance):
+    """Data stay float64: a run in single precision has its own copy of them."""
+    clients = fs.problems.LogisticRegression.synthetic(clients=4, dim=10, samples=[6, 20, 50, 3], seed=2)
+    algorithm = FAHMC(fs.schedules.inverse_time(1.0, 10), 4, 3, 0.5, debias, batch)
+    setting = Setting(clients, fs.problems.weights_of(clients), 5, np.dtype(dtype), cpu)
+    jobs = np.arange(30)
+    start, gradient, remembered = 0.3 * rng.normal(keys(30, Stream.USER), 30).astype(dtype).reshape(30, 3, 10).swapaxes(
+        0, 1
+    )
+    message, memory = {"theta": start, "gradient": gradient}, {"gradient": remembered}
+    batch_of_jobs = Batch(2, jobs // 4, jobs % 4, 0 * jobs, message, jobs, memory)
+    found, expected = (
+        compute(Job(setting, batch_of_jobs, single=False), message, memory)
+        for compute in (algorithm.fused(clients, cpu), algorithm.client)
+    )
+    for one, other in zip(found, expected, strict=True):
+        assert one.keys() == other.keys()
+        for name in one:
+            assert one[name].dtype == dtype
+            np.testing.assert_allclose(one[name], other[name], rtol=0, atol=tolerance * np.abs(other[name]).max())
+    assert np.abs(found[0]["theta"] - start).max() > 0.1
 
 
 class Spy:

@@ -1,6 +1,6 @@
 """One contract for every backend: NumPy, Numba, and CUDA on the host and, where there is one, on a device.
 
-Integers agree bit for bit. So do floats in all that draws noise or takes Langevin steps: polynomials are
+Integers agree bit for bit. So do floats in all that draws noise or takes Langevin or leapfrog steps: polynomials are
 evaluated in one order and nothing is fused. On a device they may differ by a few units in the last place: it is
 the only form whose machine code is not made here.
 """
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from fedsim import problems, rng
-from fedsim.kernels import cpu, cuda, draws, reference
+from fedsim.kernels import cpu, cuda, draws, leapfrog_reference, reference
 from fedsim.rng import Stream
 
 DTYPES = ["float32", "float64"]
@@ -236,6 +236,84 @@ def test_langevin_steps_leave_their_arguments_alone(backend):
     backend.langevin_quadratic(*arguments)
     for kept, now in zip(before, arguments, strict=True):
         np.testing.assert_array_equal(now, kept)
+
+
+# --- Trajectories on logistic regression ----------------------------------------------------------------
+
+SIZES = np.array([7, 30, 1, 70])  # one row, some, and more than are held at once
+BATCH = np.array([2, 9, 1, 13])
+
+
+def logistic_jobs(jobs, d, dtype, common, trajectories, steps, batch, linear=True):
+    """Arguments of `leapfrog_logistic`; every job has its own start, linear term and scale."""
+    offsets = np.concatenate([[0], np.cumsum(SIZES)])
+    draw = rng.normal(keys(offsets[-1], Stream.DATA), d + 1)
+    own = rng.normal(keys(jobs, Stream.DATA, seed=4), 2 * d).astype(dtype)
+    client = np.arange(jobs) * 7 % 11 % 4
+    return (
+        0.3 * own[:, :d], np.ascontiguousarray(draw[:, :d], dtype), (draw[:, d] > 0).astype(dtype), offsets, client,
+        (1 + client) / 3, 0.1 * (1 + client), own[:, d:] if linear else None, BATCH if batch else None,
+        keys(jobs, Stream.BATCH) if batch else None, keys(jobs), keys(jobs, Stream.SHARED),
+        np.sqrt((1 - common**2) * (1 + client)), common, 0.2 / (1 + np.arange(trajectories)), steps,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["full", "minibatch"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("d", [1, 8, 21])  # less than a group of eight, a whole one, and some left over
+def test_logistic_trajectories_equal_the_reference(compiled, d, dtype, batch):
+    for common, trajectories, steps in ((0.0, 1, 1), (0.5, 2, 3), (1.0, 2, 2)):
+        arguments = logistic_jobs(40, d, dtype, common, trajectories, steps, batch, linear=common > 0)
+        assert_same(compiled.leapfrog_logistic(*arguments), leapfrog_reference.leapfrog_logistic(*arguments))
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["full", "minibatch"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_logistic_trajectories_do_not_depend_on_a_jobs_place_in_a_batch(compiled, dtype, batch):
+    arguments = logistic_jobs(80, 11, dtype, 0.5, 2, 3, batch)
+    before = [np.copy(a) for a in arguments]
+    together = compiled.leapfrog_logistic(*arguments)
+    per_job = (0, *range(4, 8), *range(9, 13))
+    for parts in chunks(80):
+        for part in parts:
+            mine = [a[part] if i in per_job and a is not None else a for i, a in enumerate(arguments)]
+            np.testing.assert_array_equal(compiled.leapfrog_logistic(*mine), together[part])
+    none = [a[:0] if i in per_job and a is not None else a for i, a in enumerate(arguments)]
+    assert compiled.leapfrog_logistic(*none).shape == (0, 11)
+    for kept, now in zip(before, arguments, strict=True):
+        np.testing.assert_array_equal(now, kept)
+
+
+@pytest.mark.parametrize("linear", [None, 0.5])
+@pytest.mark.parametrize("batch", [False, True], ids=["full", "minibatch"])
+def test_logistic_trajectories_follow_the_leapfrog_rule(compiled, batch, linear):
+    """Written out for one job at a time from Algorithm 1: two draws of a minibatch per position, one exact gradient."""
+    theta, x, y, offsets, client, factor, ridge, _, rows, key, private, shared, scale, common, etas, steps = logistic_jobs(
+        9, 10, "float64", 0.6, 2, 3, batch
+    )  # fmt: skip
+    off = None if linear is None else np.full_like(theta, linear)
+    found = compiled.leapfrog_logistic(
+        theta, x, y, offsets, client, factor, ridge, off, rows, key, private, shared, scale, common, etas, steps
+    )
+    for job, c in enumerate(client):
+
+        def gradient(at, draw, job=job, c=c):
+            mine = np.arange(offsets[c], offsets[c + 1])
+            if batch:
+                mine = mine[rng.choice(key[job : job + 1], SIZES[c], BATCH[c], draw)[0]]
+            residual = 1 / (1 + np.exp(-(x[mine] @ at))) - y[mine]
+            return factor[job] * (x[mine].T @ residual) + ridge[job] * at - (linear or 0)
+
+        at, draw = theta[job], 0
+        for t, eta in enumerate(etas):
+            own, all_ = (rng.normal(k[job : job + 1], 10, t)[0] for k in (private, shared))
+            p = common * all_ + scale[job] * own
+            for k in range(steps):
+                g = gradient(at, draw)
+                moved = at + eta * p - eta**2 / 2 * g
+                p = p - eta / 2 * (g + gradient(moved, draw + 1))
+                at, draw = moved, draw + (1 if k == steps - 1 else 2)  # nobody asks for the last momentum
+        np.testing.assert_allclose(found[job], at, rtol=1e-11, atol=1e-11)
 
 
 # --- Sums of replies ------------------------------------------------------------------------------------

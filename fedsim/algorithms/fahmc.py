@@ -40,9 +40,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
+from fedsim.algorithms.arguments import (
+    check_batch_size,
+    check_count,
+    check_number,
+    check_step_size,
+    rows_per_batch,
+)
 from fedsim.errors import InvalidInput
-from fedsim.problems import weights_of
+from fedsim.problems import LogisticRegression, weights_of
 from fedsim.schedules import StepSize, step_at, steps_of
 
 Array = npt.NDArray[Any]
@@ -133,7 +139,9 @@ class FAHMC:
         return {"theta": theta, "gradient": state["gradient"] + replies.sum("change")}
 
     def fused(self, problem: Any, backend: Any) -> Callable[..., tuple[State, State]] | None:
-        """All T trajectories in one kernel where the full gradient is H_c theta - b_c."""
+        """All T trajectories in one kernel where the full gradient is H_c theta - b_c, or on logistic regression."""
+        if type(problem) is LogisticRegression:
+            return self._fused_logistic(problem, backend)
         trajectories = getattr(backend, "leapfrog_quadratic", None)
         tabulated = getattr(problem, "tabulated", hasattr(problem, "quadratic"))
         if trajectories is None or self._stochastic or not tabulated:
@@ -150,14 +158,41 @@ class FAHMC:
             linear = linear[job.client]
             if self.debias:
                 linear = linear - self._correction(job, message, memory)
+            theta = trajectories(message["theta"], hessian, linear, job.client, *self._momenta_and_steps(job))
+            return self._reply(job, message, memory, theta)
+
+        return kernel
+
+    def _fused_logistic(self, problem: Any, backend: Any) -> Callable[..., tuple[State, State]] | None:
+        """The same, with all rows or with minibatches."""
+        trajectories = getattr(backend, "leapfrog_logistic", None)
+        if trajectories is None or self.gradient_noise > 0:
+            return None
+        sizes = problem.sizes
+        rows = None if self.batch_size is None else rows_per_batch(self.batch_size, sizes, np.arange(len(sizes)))
+
+        @cache
+        def tables(dtype: Any) -> tuple[Array, Array]:
+            return problem.x.astype(dtype, copy=False), problem.y.astype(dtype, copy=False)
+
+        def kernel(job: Any, message: State, memory: State) -> tuple[State, State]:
+            n, w, theta = sizes[job.client], job.weight[:, 0], message["theta"]
+            m, key = (n, None) if rows is None else (rows[job.client], job._batch_key)
+            linear = -self._correction(job, message, memory) if self.debias else None
             theta = trajectories(
-                message["theta"], hessian, linear, job.client, job.noise_key, job.shared_key,
-                np.sqrt((1 - self.correlation) / job.weight[:, 0]), sqrt(self.correlation),
-                steps_of(self.step_size, job.round, self.local_steps), self.leapfrog_steps,
+                theta, *tables(theta.dtype), problem.offsets, job.client, n / m / w, problem.share * n / w, linear,
+                rows, key, *self._momenta_and_steps(job),
             )  # fmt: skip
             return self._reply(job, message, memory, theta)
 
         return kernel
+
+    def _momenta_and_steps(self, job: Any) -> tuple[Any, ...]:
+        """The last arguments of both kernels."""
+        return (
+            job.noise_key, job.shared_key, np.sqrt((1 - self.correlation) / job.weight[:, 0]), sqrt(self.correlation),
+            steps_of(self.step_size, job.round, self.local_steps), self.leapfrog_steps,
+        )  # fmt: skip
 
     @property
     def _stochastic(self) -> bool:

@@ -12,6 +12,7 @@ from fedsim.kernels import draws, reference
 from fedsim.kernels.draws import choice, integers, keys, normal, uniform
 from fedsim.kernels.langevin import langevin_quadratic
 from fedsim.kernels.leapfrog import leapfrog_quadratic
+from fedsim.kernels.leapfrog_logistic import leapfrog_logistic
 from fedsim.kernels.sums import segment_sum
 
 Array = npt.NDArray[Any]
@@ -38,6 +39,7 @@ __all__ = [
     "integers",
     "keys",
     "langevin_quadratic",
+    "leapfrog_logistic",
     "leapfrog_quadratic",
     "name",
     "normal",

@@ -2,11 +2,11 @@
 
 Arrays come in and go out as NumPy. What a problem never changes (its data, its tables) is copied to the device
 once, in the precision of the run. Computed on the device: normals, choices of rows, Langevin and leapfrog steps on
-quadratic potentials, QLSD's messages, and the gradients of problems with `gradients_by(kernels, theta, clients,
-rows)`, which is handed this module and calls `quadratic_full`, `gaussian_rows`, `linear_model` or
-`softmax_gradient`. The gradients of a problem without it are refused, since its steps would run on the CPU whatever
-was asked for. Keys, the few draws that decide who takes part, and the sums of replies are computed on the CPU,
-where their arguments are.
+quadratic potentials, leapfrog steps on logistic regression, QLSD's messages, and the gradients of problems with
+`gradients_by(kernels, theta, clients, rows)`, which is handed this module and calls `quadratic_full`, `gaussian_rows`,
+`linear_model` or `softmax_gradient`. The gradients of a problem without it are refused, since its steps would run on
+the CPU whatever was asked for. Keys, the few draws that decide who takes part, and the sums of replies are computed on
+the CPU, where their arguments are.
 """
 
 from __future__ import annotations
@@ -175,6 +175,7 @@ def langevin_quadratic(
 
 
 leapfrog_quadratic = partial(cuda_leapfrog.leapfrog_quadratic, sys.modules[__name__])
+leapfrog_logistic = partial(cuda_leapfrog.leapfrog_logistic, sys.modules[__name__])
 gaussian_messages = partial(cuda_qlsd.gaussian_messages, sys.modules[__name__])
 logistic_messages = partial(cuda_qlsd.logistic_messages, sys.modules[__name__])
 
@@ -287,6 +288,6 @@ def _over_rows(
 
 __all__ = [
     "choice", "choose_rows", "gaussian_messages", "gaussian_rows", "gradients", "integers", "keys",
-    "langevin_quadratic", "leapfrog_quadratic", "linear_model", "logistic_messages", "name", "normal",
-    "quadratic_full", "require_device", "segment_sum", "softmax_gradient", "uniform", "words",
+    "langevin_quadratic", "leapfrog_logistic", "leapfrog_quadratic", "linear_model", "logistic_messages", "name",
+    "normal", "quadratic_full", "require_device", "segment_sum", "softmax_gradient", "uniform", "words",
 ]  # fmt: skip

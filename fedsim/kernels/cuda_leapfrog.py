@@ -1,4 +1,7 @@
-"""Hamiltonian trajectories on a CUDA device: `leapfrog.cu`, launched through the backend `device` (kernels/cuda.py)."""
+"""Hamiltonian trajectories on a CUDA device: `leapfrog.cu`, launched through the backend `device` (kernels/cuda.py).
+
+The sums over rows of logistic regression are QLSD's, in `qlsd.cu`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from fedsim.kernels.cuda_qlsd import turns
+from fedsim.kernels.qlsd import minibatch
 
 Array = npt.NDArray[Any]
 
@@ -19,12 +25,8 @@ def leapfrog_quadratic(
     A thread takes a job where d is small, a coordinate where it is large, and d alone decides.
     """
     (jobs, d), dtype = theta.shape, theta.dtype
-    eta = np.asarray(steps, np.float64)
-    sizes = np.stack([eta, eta * eta / 2, eta / 2], axis=1).astype(dtype)
-    momenta = (
-        device.put(private, np.uint32), device.put(shared, np.uint32), device.put(scale, dtype),
-        np.int32(common < 1), np.int32(common > 0), dtype.type(common),
-    )  # fmt: skip
+    sizes = _sizes(steps, dtype)
+    momenta = _momenta(device, dtype, private, shared, scale, common)
     table, clients = device.table(hessian, dtype), device.put(client, np.int64)
     if d <= device.REGISTERS:
         state = device.put(theta.T, dtype)
@@ -46,3 +48,69 @@ def leapfrog_quadratic(
             )  # fmt: skip
             now, moved = moved, now
     return np.asarray(device.get(now))
+
+
+def leapfrog_logistic(
+    device: Any, theta: Array, x: Array, y: Array, offsets: Array, client: Array, factor: Array, ridge: Array,
+    linear: Array | None, rows: Array | None, key: Array | None, private: Array, shared: Array, scale: Array,
+    common: float, steps: Any, leapfrog_steps: int,
+) -> Array:  # fmt: skip
+    """The twin of `leapfrog_reference.leapfrog_logistic`: same arguments after the device.
+
+    A gradient is three launches: one thread a row of a job, a coordinate of its sum, a coordinate that moves.
+    """
+    d, dtype = theta.shape[1], theta.dtype
+    rows, key = minibatch(offsets, rows, key)
+    fresh, size, population = len(key) > 0, rows[client], np.diff(offsets)[client]
+    draws = 2 * leapfrog_steps - 1 if fresh else leapfrog_steps
+    data, labels, nothing = device.table(x, dtype), device.table(y, dtype), device.empty((0, d), dtype)
+    out = np.empty_like(theta)
+    for part in turns(size + d, device.SCORES):
+        now = device.put(theta[part], dtype)
+        shape, count = (np.int64(len(now)), np.int64(d)), int(size[part].sum())
+        start = np.concatenate([[0], np.cumsum(size[part])])
+        owned = device.table(offsets, np.int64), device.put(client[part], np.int64)
+        begins, chosen = (device.put(start, np.int64), np.int32(not fresh)), device.empty(0, np.int64)
+        multiple = device.put(factor[part], dtype)
+        terms = (
+            device.put(ridge[part], dtype), nothing if linear is None else device.put(linear[part], dtype),
+            np.int32(linear is not None), *_momenta(device, dtype, private[part], shared[part], scale[part], common),
+        )  # fmt: skip
+        residual = device.empty(count, dtype)
+        sums, momentum, gradient = (device.empty(now.shape, dtype) for _ in range(3))
+        for t, sizes in enumerate(_sizes(steps, dtype)):
+            for draw in range(draws):
+                if fresh:
+                    chosen = device.chosen(key[part], population[part], start, t * draws + draw)
+                device.run(
+                    "logistic_residuals", dtype, count,
+                    shape[0], np.int64(count), shape[1], now, nothing, np.int32(0), data, labels, *owned, chosen,
+                    *begins, residual,
+                )  # fmt: skip
+                device.run(
+                    "logistic_gradient", dtype, now.size,
+                    *shape, data, *owned, chosen, *begins, residual, multiple, sums,
+                )  # fmt: skip
+                turn, move = draw > 0 and (draw % 2 == 1 or not fresh), draw % 2 == 0 or not fresh
+                device.run(
+                    "leapfrog_move", dtype, now.size,
+                    *shape, sums, *terms, np.int32(draw == 0), np.int32(turn), np.int32(move), np.int64(t * d), *sizes,
+                    momentum, gradient, now,
+                )  # fmt: skip
+        out[part] = device.get(now)
+    return out
+
+
+def _sizes(steps: Any, dtype: np.dtype[Any]) -> Array:
+    """A step size as three numbers: itself, half its square, its half."""
+    eta = np.asarray(steps, np.float64)
+    return np.stack([eta, eta * eta / 2, eta / 2], axis=1).astype(dtype)
+
+
+def _momenta(
+    device: Any, dtype: np.dtype[Any], private: Array, shared: Array, scale: Array, common: float
+) -> tuple[Any, ...]:
+    return (
+        device.put(private, np.uint32), device.put(shared, np.uint32), device.put(scale, dtype),
+        np.int32(common < 1), np.int32(common > 0), dtype.type(common),
+    )  # fmt: skip

@@ -104,7 +104,7 @@ def _messages(
     sent, bits = np.empty((jobs, d), dtype), np.empty(jobs, np.int64)
     kept = np.empty((0 if memory is None else jobs, d), dtype)
     nothing = device.empty((0, d), dtype)
-    for part in _turns(size + d, device.SCORES):
+    for part in turns(size + d, device.SCORES):
         at, centre, base, e = (
             nothing if t is None else device.put(t[part], dtype) for t in (theta, control, anchor, memory)
         )
@@ -147,7 +147,7 @@ def _sent(device: Any, v: Any, coins: Array, levels: int, lengths: Array, form: 
     return arrived, device.get(bits)
 
 
-def _turns(size: Array, most: int) -> Iterator[slice]:
+def turns(size: Array, most: int) -> Iterator[slice]:
     """Jobs one after the other, as many at a time as need no more than `most` numbers; at least one."""
     end = np.cumsum(size)
     a = 0

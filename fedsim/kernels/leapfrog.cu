@@ -1,4 +1,4 @@
-// The CUDA twin of leapfrog.py, after fedsim.cu: for every step size a momentum, common * shared + scale *
+// The CUDA twin of leapfrog.py and leapfrog_logistic.py, after fedsim.cu: for every step size a momentum, common * shared + scale *
 // private, and `count` leapfrog steps. A step size comes as three numbers: itself, half its square, its half.
 // H is symmetric.
 
@@ -58,6 +58,16 @@ __device__ inline real normal_number(i64 number, const u32* key) {
     return value;
 }
 
+// Coordinate i of a job's momentum, whose normals are number `begin` onwards.
+__device__ inline real drawn_momentum(
+    i64 job, i64 i, i64 begin, const u32* private_key, const u32* shared_key, const real* scale, int has_private,
+    int has_shared, real common) {
+    real p = 0;
+    if (has_private) p = scale[job] * normal_number(begin + i, private_key + 4 * job);
+    if (has_shared) p = common * normal_number(begin + i, shared_key + 4 * job) + p;
+    return p;
+}
+
 // Of any dimension: one leapfrog step, one thread a coordinate of a job; all is (jobs, d). The first step of a
 // trajectory draws the momentum, normals number `begin` onwards of a job; the others move it on.
 extern "C" __global__ void leapfrog_step(
@@ -70,14 +80,31 @@ extern "C" __global__ void leapfrog_step(
     const real *h = hessian + client[job] * d * d, *t = theta + job * d;
     real g = h[i] * t[0] - linear[n];
     for (i64 k = 1; k < d; k++) g += h[k * d + i] * t[k];
-    real p = 0;
-    if (first) {
-        if (has_private) p = scale[job] * normal_number(begin + i, private_key + 4 * job);
-        if (has_shared) p = common * normal_number(begin + i, shared_key + 4 * job) + p;
-    } else {
+    real p;
+    if (first)
+        p = drawn_momentum(job, i, begin, private_key, shared_key, scale, has_private, has_shared, common);
+    else
         p = momentum[n] - half * (gradient[n] + g);
-    }
     momentum[n] = p;
     gradient[n] = g;
     moved[n] = t[i] + whole * p - square * g;
+}
+
+// What follows a gradient's sums over rows, one thread a coordinate of a job. The first gradient of a trajectory
+// draws the momentum, a later one may `turn` it, and one that is kept for the next turn also moves theta on.
+extern "C" __global__ void leapfrog_move(
+    i64 jobs, i64 d, const real* sums, const real* ridge, const real* linear, int has_linear,
+    const u32* private_key, const u32* shared_key, const real* scale, int has_private, int has_shared,
+    real common, int first, int turn, int move, i64 begin, real whole, real square, real half, real* momentum,
+    real* gradient, real* theta) {
+    const i64 n = thread_number(), job = n / d, i = n % d;
+    if (n >= jobs * d) return;
+    real g = sums[n] + ridge[job] * theta[n];
+    if (has_linear) g = g - linear[n];
+    if (first)
+        momentum[n] = drawn_momentum(job, i, begin, private_key, shared_key, scale, has_private, has_shared, common);
+    if (turn) momentum[n] = momentum[n] - half * (gradient[n] + g);
+    if (!move) return;
+    gradient[n] = g;
+    theta[n] = theta[n] + whole * momentum[n] - square * g;
 }

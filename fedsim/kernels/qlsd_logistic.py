@@ -86,7 +86,7 @@ def _sigmoid_of(z, size):
 
 
 @jit
-def _residual_sums(theta, control, at, x, y, first, order, begin, end, size, scale, chosen, z, w, v):
+def residual_sums(theta, control, at, x, y, first, order, begin, end, size, scale, chosen, z, w, v):
     """v[j] = scale times the sum over the chosen rows of (p(x theta) - y) x; a control's y is p(x control)."""
     d = v.shape[1]
     for j in range(end - begin):
@@ -132,7 +132,7 @@ def logistic(
         else:
             choose_group(key, order, begin, end, n, m, targets, place, chosen)
         scale = theta.dtype.type(n / m)
-        _residual_sums(theta, control, at, x, y, first, order, begin, end, m, scale, chosen, z, w, v)
+        residual_sums(theta, control, at, x, y, first, order, begin, end, m, scale, chosen, z, w, v)
         send_group(v, order, begin, end, anchor, memory, rate, coins, levels, lengths, form, rounding, sent, bits, kept)
         begin = end
 

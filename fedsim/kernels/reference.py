@@ -96,5 +96,6 @@ def choose_rows(key: Array, population: Array, start: Array, step: int) -> Array
 
 
 leapfrog_quadratic = leapfrog_reference.leapfrog_quadratic
+leapfrog_logistic = leapfrog_reference.leapfrog_logistic
 keys, normal, uniform, integers, choice = rng.keys, rng.normal, rng.uniform, rng.integers, rng.choice
 name = "numpy"
