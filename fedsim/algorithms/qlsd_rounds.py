@@ -36,7 +36,7 @@ def iterations(
     known = type(problem) in (GaussianMean, LogisticRegression) and type(algorithm.codec) in (Identity, QSGD)
     if backend.name != "cpu" or not known:
         return None
-    from fedsim.kernels import qlsd, qlsd_logistic, sums
+    from fedsim.kernels import draws, qlsd, qlsd_logistic, sums
     from fedsim.kernels.minibatches import by_client
 
     gaussian = type(problem) is GaussianMean
@@ -55,31 +55,28 @@ def iterations(
         starts, order = clients * np.arange(n + 1), by_client(client, clients)
         weights = (1 / activity[client]).astype(theta.dtype)
 
-        def keys(stream: Stream, replica: Array, client: Any = 0) -> Array:
-            round = np.repeat(np.arange(first, first + count), len(replica))
-            who = {"replica": np.tile(replica, count), "client": np.tile(client, count) if np.ndim(client) else client}
-            return np.asarray(backend.keys(seed, stream, **who, round=round)).reshape(count, len(replica), 4)
-
         def term(arrays: Arrays, name: str) -> Array:
             return np.ascontiguousarray(arrays[name]).reshape(-1, d) if name in arrays else theta[:0]
 
-        coins = keys(Stream.CODEC, replicas[at], client)
-        batches = None if rows is None else keys(Stream.BATCH, replicas[at], client)
-        size, batches = qlsd.minibatch(problem.offsets, rows, batches)
-        server = keys(Stream.SERVER, replicas).reshape(-1, 4)
+        rounds, who = range(first, first + count), replicas[at]
+        size, batch = qlsd.minibatch(problem.offsets, rows, np.empty((len(client), 4), np.uint32))
+        coins = np.empty((len(client), 4), np.uint32)
+        server = backend.keys(seed, Stream.SERVER, replica=np.tile(replicas, count), round=np.repeat(rounds, n))
         noise = backend.normal(server, d, 0, theta.dtype).reshape(count, n, d)
         point, origin = term(state, control), term(state, centre)
         anchor, kept, drift = term(memory, "anchor"), term(memory, "e").copy(), term(state, "e").copy()
         sent, bits = np.empty((len(client), d), theta.dtype), np.empty(len(client), np.int64)
         history = np.empty((count, n, d), theta.dtype)
         alpha = 0.0 if rate is None else rate
-        for k in range(count):
-            batch = batches[k] if len(batches) else batches
+        for k, round in enumerate(rounds):
+            draws.keys_into(coins, seed, Stream.CODEC, who, client, round)
+            if len(batch):
+                draws.keys_into(batch, seed, Stream.BATCH, who, client, round)
             messages(
-                theta, at, *tables(theta.dtype), client, order, size, batch, point, anchor, kept, alpha, coins[k],
+                theta, at, *tables(theta.dtype), client, order, size, batch, point, anchor, kept, alpha, coins,
                 *wire, sent, bits, kept,
             )  # fmt: skip
-            gamma = step_at(algorithm.step_size, first + k, 1, 0)
+            gamma = step_at(algorithm.step_size, round, 1, 0)
             sums.langevin_step(
                 sent, weights, starts, theta, origin, state["precision"], drift, alpha, gamma, math.sqrt(2 * gamma),
                 noise[k], history[k],

@@ -16,7 +16,7 @@ from fedsim.engine import timeline
 from fedsim.engine.run import SPENT, Run
 
 Array = npt.NDArray[Any]
-NUMBERS = 4_000_000  # updated in one stretch: some hundredths of a second, then signals and checkpoints get their turn
+NUMBERS = 1_000_000  # updated in one stretch: what it draws stays in the caches, and signals soon get their turn
 
 
 def suits(run: Run) -> bool:
@@ -70,7 +70,8 @@ async def stretch(run: Run, active: Array, number: int, opened: Array, count: in
         return None
     before = {n: c[: count - 1] for n, c in columns.items()}
     for k in range(count - 1):
-        run.patience.after(active, number + k + 1, {n: c[k] for n, c in before.items()})
+        if run.budget.rounds is None:
+            run.patience.after(active, number + k + 1, {n: c[k] for n, c in before.items()})
         run.recorder.sample(number + k + 1, active, history["theta"][k])
     run.recorder.rounds(number + count - 1, active, before)
     for n in SPENT:

@@ -122,8 +122,9 @@ def visits(down: Way | None, opened_s: Array, who: Cohort, down_bits: int, drawn
 
 def steady(both: tuple[Way, Way] | None, opened_s: Array, down_bits: int, up_bits: int, rounds: int) -> Array:
     """When each of so many rounds opens, and the last one closes, if all answer at once: (rounds + 1, replicas)."""
-    times = np.empty((rounds + 1, len(opened_s)))
-    times[:] = opened_s
+    together = (opened_s == opened_s[0]).all()  # then one replica's times are everybody's
+    times = np.empty((rounds + 1, 1 if together else len(opened_s)))
+    times[:] = opened_s[: times.shape[1]]
     if both is not None:
         (down, up) = both
         steps = (down.latency_s, down.transfer_s(down_bits), up.latency_s, up.transfer_s(up_bits))
@@ -132,7 +133,7 @@ def steady(both: tuple[Way, Way] | None, opened_s: Array, down_bits: int, up_bit
             for step in steps:
                 t = t + step
             np.maximum(times[k], t.max(axis=1), out=times[k + 1])
-    return times
+    return np.broadcast_to(times, (rounds + 1, len(opened_s)))
 
 
 def outcome(

@@ -14,10 +14,11 @@ import numpy.typing as npt
 from fedsim import rng
 from fedsim.errors import InvalidInput
 from fedsim.kernels.elementary import inline, jit, u32, u64
-from fedsim.kernels.lanes import fill_normals32, fill_normals64, fill_words, philox
+from fedsim.kernels.lanes import fill_keys, fill_normals32, fill_normals64, fill_words, philox
 from fedsim.rng import boxmuller
 
 Array = npt.NDArray[Any]
+_FIRST_VISIT = np.zeros(1, np.int64)
 LANES = 512  # blocks whose words and normals stay in the first-level cache together
 
 
@@ -174,15 +175,35 @@ def choose_rows(key, population, start, step, out):
 
 
 @jit
+def _spread(column, begin, lanes):
+    """A tile of a column, one number standing for all; returns which bits above the lowest 32 there are."""
+    above = u64(0)
+    if len(column) == 1:
+        lanes[:] = u32(column[0])
+        return u64(column[0]) >> u64(32)
+    for j in range(len(lanes)):
+        number = u64(column[begin + j])
+        lanes[j] = u32(number)
+        above |= number >> u64(32)
+    return above
+
+
+@jit
 def _keys(seed, stream, replica, client, round, visit, out):
     """Keys into `out`; returns the bits for which a key has no room, 0 if all is well."""
-    beyond = u64(0)
-    for i in range(out.shape[0]):
-        wide = u64(client[i]) | u64(round[i]) | u64(replica[i])
-        beyond |= (wide >> u64(32)) | (u64(visit[i]) >> u64(24))
-        purpose = (u64(visit[i]) << u64(8)) | u64(stream)
-        w = philox(u32(client[i]), u32(round[i]), u32(replica[i]), u32(purpose), u32(seed), u32(seed >> u64(32)))
-        out[i, 0], out[i, 1], out[i, 2], out[i, 3] = w
+    c, w, beyond = np.empty((4, LANES), np.uint32), np.empty((4, LANES), np.uint32), u64(0)
+    low, high = u32(seed), u32(seed >> u64(32))
+    for begin in range(0, out.shape[0], LANES):
+        n = min(LANES, out.shape[0] - begin)
+        beyond |= _spread(client, begin, c[0, :n]) | _spread(round, begin, c[1, :n])
+        beyond |= _spread(replica, begin, c[2, :n]) | _spread(visit, begin, c[3, :n])
+        for j in range(n):
+            beyond |= u64(c[3, j] >> u32(24))
+            c[3, j] = (c[3, j] << u32(8)) | u32(stream)
+        fill_keys(c[0, :n], c[1], c[2], c[3], low, high, w[0], w[1], w[2], w[3])
+        for j in range(n):
+            for i in range(4):
+                out[begin + j, i] = w[i, j]
     return beyond
 
 
@@ -192,15 +213,19 @@ def _keys(seed, stream, replica, client, round, visit, out):
 def keys(seed: int, stream: int, *, replica: Any = 0, client: Any = 0, round: Any = 0, visit: Any = 0) -> Array:
     rng.check_seed(seed)
     try:
-        columns = [np.asarray(c, np.int64) for c in (replica, client, round, visit)]
+        columns = [np.atleast_1d(np.asarray(c, np.int64)) for c in (replica, client, round, visit)]
     except OverflowError:
         rng.check_address(replica=replica, client=client, round=round, visit=visit)
         raise
-    rows = max((len(c) for c in columns if c.ndim), default=1)
-    out = np.empty((rows, 4), np.uint32)
-    full = (np.ascontiguousarray(c) if c.ndim and len(c) == rows else np.full(rows, c) for c in columns)
-    if _keys(u64(seed), u64(int(stream)), *full, out):
+    out = np.empty((max(map(len, columns)) if all(map(len, columns)) else 0, 4), np.uint32)
+    if _keys(u64(seed), u64(int(stream)), *map(np.ascontiguousarray, columns), out):
         rng.check_address(replica=replica, client=client, round=round, visit=visit)
+    return out
+
+
+def keys_into(out: Array, seed: int, stream: int, replica: Array, client: Array, round: int) -> Array:
+    """Keys of addresses that have been checked, int64 columns as long as `out`, without an array made for them."""
+    _keys(u64(seed), u64(int(stream)), replica, client, np.array([round]), _FIRST_VISIT, out)
     return out
 
 

@@ -95,6 +95,14 @@ def fill_words(block, step, k0, k1, k2, k3, w0, w1, w2, w3):
 
 
 @jit
+def fill_keys(c0, c1, c2, c3, k0, k1, w0, w1, w2, w3):
+    """Words of counters that differ from lane to lane, under one key."""
+    for j in range(c0.shape[0]):
+        a, b, c, d = philox(c0[j], c1[j], c2[j], c3[j], k0, k1)
+        w0[j], w1[j], w2[j], w3[j] = a, b, c, d
+
+
+@jit
 def fill_words_twice(first, second, k0, k1, k2, k3, w0, w1, w2, w3, v0, v1, v2, v3):
     """Words of two blocks, the same for all lanes, under the keys k0..k3."""
     for j in range(k0.shape[0]):
