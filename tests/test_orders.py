@@ -214,3 +214,16 @@ def test_a_failure_counts_only_if_its_reply_is_needed(apart):
     for runtime in (apart, None):
         with pytest.raises(ClientFailed, match=r"my own mistake .*client 1, round 1, replica \d"):
             fs.run(slow_last(Clumsy(1e-3, local_steps=3, who=1)), runtime=runtime)
+
+
+def test_a_failure_counts_only_if_its_reply_is_needed_in_synchronous_rounds_too(apart):
+    """Links are shared, so rounds go event by event; the first two replies close a round, and client 2 is the last."""
+    late = dataclasses.replace(
+        slow_last(None), participation=fs.participation.first(2),
+        network=fs.topologies.multiple_access(3, capacity_bps=1e6),
+    )  # fmt: skip
+    never_needed = dataclasses.replace(late, algorithm=Clumsy(1e-3, local_steps=3, who=2))
+    assert fs.run(never_needed, runtime=apart).fingerprint == fs.run(never_needed).fingerprint
+    for runtime in (apart, None):
+        with pytest.raises(ClientFailed, match=r"my own mistake .*client 1, round 1, replica \d"):
+            fs.run(dataclasses.replace(late, algorithm=Clumsy(1e-3, local_steps=3, who=1)), runtime=runtime)

@@ -48,7 +48,7 @@ def overhead(dim: int, target_ms: float) -> None:
     scenario = fs.Scenario(
         problem=problem, algorithm=algorithm, budget=fs.Budget(rounds=200), record=fs.Record(every=200)
     )
-    inline, ray = _best(scenario, fs.Inline(threads=1), fs.Ray(hosts=2), repeats=2)
+    inline, ray = _best(scenario, fs.Inline(threads=1), fs.Ray(hosts=2), repeats=4)
     print(
         f"d = {dim:5,}   inline {inline * 1e3:5.2f} ms a round   2 hosts {ray * 1e3:5.2f} ms   overhead {(ray - inline) * 1e3:5.2f} ms  (at most {target_ms:g})"
     )

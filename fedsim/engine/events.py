@@ -21,7 +21,8 @@ from fedsim.engine.timeline import NOT, always_on
 from fedsim.engine.totals import tally_visits
 from fedsim.engine.view import ReplicaView
 from fedsim.engine.visits import Journeys, Visit
-from fedsim.errors import InvalidInput
+from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed
+from fedsim.runtime.jobs import Reply
 
 Array = npt.NDArray[Any]
 
@@ -204,9 +205,7 @@ async def _round(run: Run, replicas: list[Replica], active: Array, number: int, 
     for r, i in enumerate(active):
         replicas[i].begin(cohorts[r], number, down, up[who.starts[r] : who.starts[r + 1]])
     early = None
-    if reply is None and getattr(
-        run.session, "elsewhere", False
-    ):  # other processes may compute while the clock runs here
+    if reply is None and getattr(run.session, "elsewhere", False):  # others may compute while the clock runs here
         promising = np.array([v.phase == NOT for i in active for v in replicas[i].visits], bool)
         early = asyncio.create_task(run.replies(active, number, who.part(promising), message))
         await asyncio.sleep(0)
@@ -222,19 +221,29 @@ async def _round(run: Run, replicas: list[Replica], active: Array, number: int, 
     going = active[within]
     if not len(going):
         if early is not None:
-            await early
+            await asyncio.gather(early, return_exceptions=True)
         return going
     chosen = who.part(folded).among(within)
-    if early is not None:
-        reply = (await early).part(folded[promising])
-    elif reply is None:
-        reply = await run.replies(going, number, chosen, {n: m[within] for n, m in message.items()})
-    else:
+    if reply is not None:
         reply = reply.part(folded)
+    elif early is not None:
+        reply = await _needed(early, folded[promising])
+    if reply is None:
+        reply = await run.replies(going, number, chosen, {n: m[within] for n, m in message.items()})
     visits = [v for r, i in enumerate(active) if within[r] for v in replicas[i].visits]
     tally_visits(run.totals, visits)
     run.fold(going, number, chosen, reply, np.zeros(len(chosen.client), np.int64))
     return run.close(going, number + 1, {n: c[within] for n, c in columns.items()})
+
+
+async def _needed(early: asyncio.Task[Reply], folded: Array) -> Reply | None:
+    """Those of the early replies that count; None if a job failed, maybe one that nobody needs: again without those."""
+    try:
+        return (await early).part(folded)
+    except RuntimeFailed:
+        raise
+    except FedsimError:
+        return None
 
 
 def _joined(cohorts: list[Cohort]) -> Cohort:
