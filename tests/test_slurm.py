@@ -55,7 +55,8 @@ def machine(tmp_path):
     def submit(script, number, home, **variables):
         (tmp_path / home).mkdir(exist_ok=True)
         slurm = {"SLURM_JOB_ID": number, "SLURM_JOB_NODELIST": "here", "SLURM_CPUS_PER_TASK": 2, **variables}
-        environment = os.environ | {"PATH": path, "HOME": str(tmp_path / home)} | {n: str(v) for n, v in slurm.items()}
+        own = {n: v for n, v in os.environ.items() if not n.startswith("RAY_")}  # other tests' Ray leaves some behind
+        environment = own | {"PATH": path, "HOME": str(tmp_path / home)} | {n: str(v) for n, v in slurm.items()}
         log = (tmp_path / f"{number}.log").open("w")
         job = subprocess.Popen(
             ["bash", "-c", script], cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.STDOUT,
