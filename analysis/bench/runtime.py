@@ -2,17 +2,21 @@
 
     python analysis/bench/runtime.py
 
-Softmax regression 784x10, 10 clients, 50 local steps of batch 200: two hosts against one. Overhead a round over inline for
+Softmax regression 784x10, 10 clients, 50 local steps of batch 200: two hosts against one, and beside it what the machine
+gives two processes that have nothing to do with each other. Overhead a round over inline for
 small jobs. How long 1,000 clients on two hosts take to start, beyond Ray's own start.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 import fedsim as fs
 from fedsim.runtime.ray import OWN
@@ -32,13 +36,32 @@ def _best(scenario: fs.Scenario, *runtimes: Any, repeats: int) -> list[float]:
     return [float(t) for t in np.min(times, axis=0)]
 
 
-def speedup() -> None:
-    problem = fs.problems.SoftmaxRegression.synthetic(10, 784, 10, 600, dtype=np.float32, test_samples=0)
+def _softmax(clients: int) -> fs.Scenario:
+    problem = fs.problems.SoftmaxRegression.synthetic(clients, 784, 10, 600, dtype=np.float32, test_samples=0)
     algorithm = fs.algorithms.FedAvg(step_size=0.1, local_steps=50, batch_size=200)
-    scenario = fs.Scenario(problem=problem, algorithm=algorithm, budget=fs.Budget(rounds=12), dtype="float32")
-    one, two = _best(scenario, fs.Ray(hosts=1), fs.Ray(hosts=2), repeats=4)
+    return fs.Scenario(problem=problem, algorithm=algorithm, budget=fs.Budget(rounds=12), dtype="float32")
+
+
+def _alone(clients: int) -> float:
+    """The median round in a process of its own, on one thread."""
+    with threadpool_limits(1):
+        return float(np.median(round_times(_softmax(clients), fs.Inline(threads=1))[0]))
+
+
+def speedup() -> None:
+    """Two hosts against one; and two processes that know nothing of each other against one, all taken in turn."""
+    scenario, hosts, processes = _softmax(10), [], []
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        list(pool.map(_alone, [5, 5]))  # starts both
+        for _ in range(4):
+            hosts.append([np.median(round_times(scenario, fs.Ray(hosts=h))[0]) for h in (1, 2)])
+            processes.append([pool.submit(_alone, 10).result(), max(pool.map(_alone, [5, 5]))])
+    (one, two), (whole, halves) = np.min(hosts, axis=0), np.min(processes, axis=0)
     print(
         f"softmax, 50 steps of batch 200   one host {one * 1e3:6.0f} ms a round   two {two * 1e3:6.0f} ms   {one / two:4.2f} x  (at least 1.8)"
+    )
+    print(
+        f"        without Ray, one process {whole * 1e3:6.0f} ms a round   two {halves * 1e3:6.0f} ms   {whole / halves:4.2f} x"
     )
 
 
