@@ -21,7 +21,7 @@ from fedsim.codecs import QSGD
 from fedsim.engine import Interrupted
 from fedsim.errors import InvalidInput
 from fedsim.problems import GaussianMean, PerformativeMean, pooled
-from fedsim.runtime.ray import Host, RaySession
+from fedsim.runtime.ray import OWN, Host, RaySession
 from fedsim.testing import Broken, check
 
 CLIENTS, D = 6, 3
@@ -165,10 +165,7 @@ def rooms():
     from ray import cloudpickle
 
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    ray.init(
-        address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
-        _node_ip_address="127.0.0.1",
-    )  # fmt: skip
+    ray.init(num_cpus=4, **OWN)
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     ROOMS[:] = [ray.remote(Room).remote() for _ in range(2)]
     yield

@@ -24,17 +24,6 @@ DTYPES = ["float32", "float64"]
 needs_compiler = pytest.mark.skipif(not cuda_on_host.COMPILER, reason="no C++ compiler")
 
 
-@pytest.fixture
-def on_host(monkeypatch):
-    """CuPy's place taken by the host's compiler and NumPy."""
-    monkeypatch.setitem(sys.modules, "cupy", cuda_on_host)
-    cuda._module.cache_clear()
-    cuda._tables.clear()
-    yield cuda
-    cuda._module.cache_clear()
-    cuda._tables.clear()
-
-
 # --- Asking for CUDA ------------------------------------------------------------------------------------
 
 

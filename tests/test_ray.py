@@ -31,14 +31,7 @@ CLIENTS = 6
 def cluster():
     """One Ray for the whole file: starting it is what takes time."""
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    ray.init(
-        address="local",
-        num_cpus=16,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="ERROR",
-        _node_ip_address="127.0.0.1",
-    )
+    ray.init(num_cpus=16, **ray_runtime.OWN)
     yield
     ray.shutdown()
 
@@ -348,14 +341,7 @@ def test_soak_of_killed_hosts(cluster_again):
 @pytest.fixture
 def cluster_again():
     if not ray.is_initialized():
-        ray.init(
-            address="local",
-            num_cpus=16,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level="ERROR",
-            _node_ip_address="127.0.0.1",
-        )
+        ray.init(num_cpus=16, **ray_runtime.OWN)
         yield
         ray.shutdown()
     else:

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -50,31 +51,35 @@ def machine(tmp_path):
         stub.chmod(0o755)
     (tmp_path / "metro.py").write_text(SCENARIO)
     path = f"{bin}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    jobs = []
+    jobs, scratch = [], Path(tempfile.mkdtemp())  # short: Ray puts sockets there, whose names have a limit
 
     def submit(script, number, home, **variables):
         (tmp_path / home).mkdir(exist_ok=True)
         slurm = {"SLURM_JOB_ID": number, "SLURM_JOB_NODELIST": "here", "SLURM_CPUS_PER_TASK": 2, **variables}
         own = {n: v for n, v in os.environ.items() if not n.startswith("RAY_")}  # other tests' Ray leaves some behind
-        environment = own | {"PATH": path, "HOME": str(tmp_path / home)} | {n: str(v) for n, v in slurm.items()}
+        environment = (
+            own
+            | {"PATH": path, "HOME": str(tmp_path / home), "TMPDIR": str(scratch)}
+            | {n: str(v) for n, v in slurm.items()}
+        )
         log = (tmp_path / f"{number}.log").open("w")
         job = subprocess.Popen(
             ["bash", "-c", script], cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.STDOUT,
             start_new_session=True,
         )  # fmt: skip
-        jobs.append((job, number))
+        jobs.append(job)
         return job
 
     yield submit
-    for job, number in jobs:  # as SLURM does at a job's end
-        for signal in ("-TERM", "-KILL"):
-            for _ in range(50):
-                if subprocess.run(["pkill", signal, "-f", rf"/tmp/ray-{number}\b"], check=False).returncode:
-                    break
-                time.sleep(0.2)
+    for signal in ("-TERM", "-KILL"):  # as SLURM does at a job's end
+        for _ in range(50):
+            if subprocess.run(["pkill", signal, "-f", f"{scratch}/"], check=False).returncode:
+                break
+            time.sleep(0.2)
+    for job in jobs:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(job.pid, 9)
-        shutil.rmtree(f"/tmp/ray-{number}", ignore_errors=True)
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 def script_with(words):

@@ -121,7 +121,7 @@ def main() -> None:
     try:
         functions["JAX script"] = jax_script(rounds)
     except ImportError:
-        print("JAX is not installed; its script took 38.5 us on two quiet cores")
+        print("JAX is not installed: its script is left out")
     with threadpool_limits(1):
         seconds = best(functions)
     micro = {n: 1e6 * s / (few if n == "NumPy script" else rounds * REPLICAS) for n, s in seconds.items()}

@@ -15,14 +15,14 @@ import numpy.typing as npt
 from simpy.core import EmptySchedule
 
 from fedsim.engine.clock import LAST, Clock, links
+from fedsim.engine.orders import sent_early
 from fedsim.engine.run import Run
 from fedsim.engine.select import Cohort, cohort
 from fedsim.engine.timeline import NOT, always_on
 from fedsim.engine.totals import tally_visits
 from fedsim.engine.view import ReplicaView
 from fedsim.engine.visits import Journeys, Visit
-from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed
-from fedsim.runtime.jobs import Reply
+from fedsim.errors import InvalidInput
 
 Array = npt.NDArray[Any]
 
@@ -227,23 +227,14 @@ async def _round(run: Run, replicas: list[Replica], active: Array, number: int, 
     if reply is not None:
         reply = reply.part(folded)
     elif early is not None:
-        reply = await _needed(early, folded[promising])
+        computed = await sent_early(early)
+        reply = None if computed is None else computed.part(folded[promising])
     if reply is None:
         reply = await run.replies(going, number, chosen, {n: m[within] for n, m in message.items()})
     visits = [v for r, i in enumerate(active) if within[r] for v in replicas[i].visits]
     tally_visits(run.totals, visits)
     run.fold(going, number, chosen, reply, np.zeros(len(chosen.client), np.int64))
     return run.close(going, number + 1, {n: c[within] for n, c in columns.items()})
-
-
-async def _needed(early: asyncio.Task[Reply], folded: Array) -> Reply | None:
-    """Those of the early replies that count; None if a job failed, maybe one that nobody needs: again without those."""
-    try:
-        return (await early).part(folded)
-    except RuntimeFailed:
-        raise
-    except FedsimError:
-        return None
 
 
 def _joined(cohorts: list[Cohort]) -> Cohort:

@@ -54,7 +54,9 @@ class Orders:
         await self.place(dict.fromkeys(shop for shop, _ in wanted))
         for _, visit in wanted:
             if visit.reply is None and visit.order is not None:
-                visit.reply = await _outcome(*visit.order)
+                task, row = visit.order
+                reply = await sent_early(task)
+                visit.reply = None if reply is None else reply.part(np.array([row]))
         for batch, visits in _batches(self._run, [(s, v) for s, v in wanted if v.reply is None]):
             reply = await self._run.compute(batch)
             for row, visit in enumerate(visits):
@@ -78,10 +80,10 @@ def _promising(visit: Visit) -> bool:
     return computes and (visit.arrived or not visit.over)
 
 
-async def _outcome(task: asyncio.Task[Reply], row: int) -> Reply | None:
-    """A job's reply; None if its batch failed, maybe over a job that nobody needs: it is to run again without those."""
+async def sent_early(task: asyncio.Task[Reply]) -> Reply | None:
+    """A batch's replies; None if a job failed, maybe one that nobody needs: it is to run again without those."""
     try:
-        return (await task).part(np.array([row]))
+        return await task
     except RuntimeFailed:
         raise
     except FedsimError:

@@ -1,8 +1,9 @@
 """Several rounds at a go, where everybody answers at once, always, and nobody looks in between.
 
 Such rounds have a timeline that is known beforehand, so an algorithm that can (`fused_rounds`) moves all replicas on
-by many of them in compiled code. The bits are those of the rounds taken one by one; a stretch that diverges is taken
-again one by one, so that the error says who and when.
+by many of them in compiled code; one whose rounds differ now and then says how many are alike (`rounds_alike`). The
+bits are those of the rounds taken one by one; a stretch that diverges is taken again one by one, so that the error
+says who and when.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from fedsim.engine.run import Run
 from fedsim.engine.timeline import always_on
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, whole
 from fedsim.rng import Draws, Stream
 
 Array = npt.NDArray[Any]
@@ -61,9 +61,7 @@ class ReplicaView:
     def sample_available(self, size: int) -> Array:
         """Different clients, uniformly among those that are on now: as many as asked for, or all there are."""
         assert self._rng is not None
-        if not size >= 0 or size != int(size):
-            raise InvalidInput(f"view.sample_available({size}): ask for a whole number of clients")
-        size = int(size)
+        size = whole("view.sample_available({})", size, 0, remedy="ask for a whole number of clients")
         tried = min(size if self._always else 4 * size, self.clients)
         while True:
             ids = np.atleast_1d(np.asarray(self._rng.choice(self.clients, tried))).reshape(-1)
