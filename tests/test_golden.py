@@ -6,9 +6,9 @@ import json
 
 import numpy as np
 import pytest
+from golden_scenarios import FILE, ON_RAY, RESUMED, SCENARIOS, digest, environment, resumed
 
 import fedsim as fs
-from golden_scenarios import FILE, ON_RAY, RESUMED, SCENARIOS, digest, environment, resumed
 
 PINNED = json.loads(FILE.read_text())
 SAME_MACHINE = PINNED["environment"] == environment()
