@@ -89,6 +89,7 @@ class _Tap:
 
     round: int  # from 0
     client: int
+    elsewhere = can_iterate = False
 
     def kernels(self) -> Any:
         return Inline().kernels()

@@ -19,10 +19,10 @@ STARTED = "run.json"  # what is being run here, from the first moment on
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run leaves its files; `keeper` writes its checkpoints, `whole` is the result that is there already."""
+    """Where a run leaves its files; `checkpoints` writes them, `whole` is the result that is there already."""
 
     folder: Path | None
-    keeper: engine.Keeper
+    checkpoints: engine.Checkpointer
     kept: bool  # whether the folder exists while the run goes on
     note: str = ""
     whole: Result | None = None
@@ -36,26 +36,26 @@ class Place:
         if out is None:
             if every is not None or resume:
                 raise InvalidInput("checkpoint_every= and resume= need a folder: add out=")
-            return cls(None, engine.Keeper(None, "", None, stop), False)
+            return cls(None, engine.Checkpointer(None, "", None, stop), False)
         folder = Path(out).absolute()
         kept = every is not None or resume
-        keeper = engine.Keeper(
+        checkpoints = engine.Checkpointer(
             folder if kept else None, engine.identity(scenario, compute) if kept else "", every, stop
         )
         if folder.exists():
             if not resume:
                 raise InvalidInput(f"{out} already exists; choose another --out, remove it, or resume it")
             if (folder / "manifest.json").exists():
-                return cls(folder, keeper, True, whole=load(folder))
+                return cls(folder, checkpoints, True, whole=load(folder))
             if not (folder / STARTED).exists() and any(folder.iterdir()):
                 raise InvalidInput(f"{out} is no run's folder; choose another --out")
             if (folder / STARTED).exists():
-                return cls(folder, keeper, True, keeper.find())
+                return cls(folder, checkpoints, True, checkpoints.find())
         check_writable(folder)
         if kept:
             folder.mkdir(parents=True, exist_ok=True)
             write_atomic(folder / STARTED, to_json({"source": source or {}, "checkpoint_every": every}))
-        return cls(folder, keeper, kept)
+        return cls(folder, checkpoints, kept)
 
     def finish(self, result: Result) -> None:
         """Make the folder whole; checkpoints have served their purpose."""

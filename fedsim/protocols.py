@@ -10,6 +10,7 @@ prediction, privacy) is a small Protocol of its own at the end, asked for with `
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MethodType
@@ -21,7 +22,6 @@ from fedsim.arrays import Array, Arrays
 
 if TYPE_CHECKING:
     from fedsim.participation.round import Arrived, Heard
-    from fedsim.rng import Draws
 
 BatchSize = int | float | Sequence[int] | None  # rows a gradient: a count, a fraction, one per client; None: all
 Rows = tuple[Array, Array] | None  # of a minibatch: flat row numbers, and where each job's begin; None: all
@@ -54,11 +54,14 @@ class AlgorithmLike(Protocol):
 class Algorithm(AlgorithmLike, Protocol):
     """What an algorithm may say besides."""
 
+    own: Any  # the object itself, once it is completed
+
     batched: bool = False  # `client`, `broadcast` and `server` also take a leading axis of jobs or replicas
     sampler: bool = False  # its iterates are samples of a law: judged by their average, not by the latest
     weighted: bool = False  # its law is right only under weights that average to p_c
     reach: str = "selected"  # who receives the broadcast: "selected" or "all"
     known: tuple[str, ...] = ()  # parts of the message that clients already have, so that they are not sent again
+    kept: tuple[str, ...] = ()  # reply fields that never travel and cost no bits ("loss": policies see it)
     beforehand: tuple[str, ...] = ()  # those of `known` that every client had before the first round
     temperature: float = 1.0  # the target is exp(-f / temperature)
     step_size: Any = None  # a number or a schedule
@@ -160,10 +163,17 @@ class ProblemLike(Protocol):
 class Problem(ProblemLike, Protocol):
     """What a problem may have besides."""
 
+    own: Any  # the object itself, once it is completed
+
     weights: Array | None = None  # p_c; None: in proportion to the sizes
     share: float = 0.0  # prior precision a row: `gradient` has share * rows * theta in it
     timing_only: bool = False  # no data: only the lengths of messages are real
     test: tuple[Array, Array] | None = None  # rows and labels for `predict`
+
+    @property
+    def tabulated(self) -> bool:
+        """Its quadratic tables, if it has them, are small enough to be computed with."""
+        return isinstance(self, Quadratic)
 
     def initial(self, seed: int) -> Array:
         """Where a run starts, (d,)."""
@@ -195,8 +205,14 @@ class View(Protocol):
     def sample_available(self, size: int) -> Array:
         """So many different clients, uniformly among those that are on; fewer if fewer are."""
 
+    def sample_weighted(self, draws: int) -> Array:
+        """So many draws with probability p_c among those that are on; repeats count."""
+
+    def heard(self, ids: Any) -> Array:
+        """How many replies of each client arrived in time so far."""
+
     def last(self, ids: Any, column: str = "duration_s") -> Array:
-        """Of each client's latest finished visit; NaN where there was none."""
+        """Of each client's latest reply: "duration_s", "heard_s", "round" or "loss"; NaN where there was none."""
 
 
 class PolicyLike(Protocol):
@@ -212,6 +228,8 @@ class PolicyLike(Protocol):
 class Policy(PolicyLike, Protocol):
     """What a policy may say besides."""
 
+    own: Any  # the object itself, once it is completed
+
     batched: bool = False  # `select` also serves all replicas at once: ids (replicas, size)
     always: bool = False  # everybody, in every round
     asynchronous: bool = False  # clients work continuously, and `replies` arrivals make a round
@@ -219,6 +237,7 @@ class Policy(PolicyLike, Protocol):
     size: int | None = None  # how many are asked, or at work; None: all, or not known
     discount: Callable[[int], float] | None = None  # of a reply's staleness
     at_least: int | None = None  # so many must be on before a round opens
+    history: bool = False  # it looks at `view.heard` or `view.last`, so visits are followed one by one
 
     def closing(self, heard: Heard) -> tuple[Array, Array]:
         """`close` in closed form: when rounds end (replicas,), and which visits were in time (m,)."""
@@ -252,6 +271,8 @@ class DevicesLike(Protocol):
 
 class Devices(DevicesLike, Protocol):
     """What devices may do besides."""
+
+    own: Any  # the object itself, once it is completed
 
     timeless: bool = False  # nothing here depends on when a visit begins
     per_example: bool = False  # work counts rows as well
@@ -305,6 +326,8 @@ class NetworkLike(Protocol):
 class Network(NetworkLike, Protocol):
     """What a contended network must have besides."""
 
+    own: Any  # the object itself, once it is completed
+
     capacities_bps: Array = np.zeros(0)  # of every link
 
     def route(self, client: int, upward: bool) -> Array:
@@ -326,3 +349,205 @@ class Codec(Protocol):
     def bits(self, v: Array, key: Array | None = None) -> int: ...
     def quantise(self, values: Array, keys: Array | None = None) -> tuple[Array, Array]: ...
     def omega(self, d: int) -> float: ...
+
+
+class Backend(Protocol):
+    """The array maths that a run computes with: `kernels.reference`, `kernels.cpu` or `kernels.cuda`, the same names."""
+
+    name: str
+
+    def keys(
+        self, seed: int, stream: int, *, replica: Any = 0, client: Any = 0, round: Any = 0, visit: Any = 0
+    ) -> Array:
+        """Philox keys, one a row, of addressed draws."""
+
+    def normal(self, key: Array, lanes: int, step: int = 0, dtype: Any = ..., call: int = 0) -> Array: ...
+    def uniform(self, key: Array, lanes: int, step: int = 0, dtype: Any = ...) -> Array: ...
+    def integers(self, key: Array, lanes: int, below: Any, step: int = 0) -> Array: ...
+    def choice(self, key: Array, population: Any, size: int, step: int = 0) -> Array: ...
+    def choose_rows(self, key: Array, population: Array, start: Array, step: int) -> Array: ...
+    def segment_sum(self, values: Array, weights: Array, starts: Array) -> Array: ...
+    def gradients(self, problem: Any, theta: Array, clients: Array, rows: Rows) -> Array: ...
+
+
+class Session(Protocol):
+    """A run's jobs on a runtime."""
+
+    elsewhere: bool  # jobs sent early run while the driver keeps time
+    can_iterate: bool  # `iterate` serves this algorithm and problem
+
+    async def submit(self, batch: Any, work: float = 1.0) -> Any:
+        """All replies of a batch of jobs, in its order."""
+
+    async def iterate(
+        self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays
+    ) -> tuple[Arrays, Arrays]:
+        """`many_rounds` of the algorithm, on this runtime."""
+
+    def close(self) -> None: ...
+
+
+class Runtime(Protocol):
+    """Where jobs run: `fs.Inline` or `fs.Ray`."""
+
+    def kernels(self) -> Backend: ...
+    def open(self, algorithm: AlgorithmLike, setting: Any) -> Session: ...
+
+
+@runtime_checkable
+class Metric(Protocol):
+    """Fills columns after a round: one value per replica, or one over all of them."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+    @property
+    def per_replica(self) -> bool: ...
+    def evaluate(self, view: Any) -> Mapping[str, float | Array]: ...
+
+
+class Observer(Protocol):
+    """Called after every round with a `Progress`; it reads and can never change the run."""
+
+    def __call__(self, progress: Any) -> None: ...
+
+
+class Watching(Protocol):
+    """What an observer may say besides."""
+
+    sparse: bool = False  # it need not see every round, so that many may be taken at a go
+
+
+# --- What only some can do -----------------------------------------------------------------------------
+
+
+@runtime_checkable
+class Exact(Protocol):
+    """A problem whose posterior is known: its mean (d,) and covariance (d, d)."""
+
+    def exact(self) -> tuple[Array, Array]: ...
+
+
+@runtime_checkable
+class Quadratic(Protocol):
+    """A problem whose full gradients are H_c theta - b_c: tables (clients, d, d) and (clients, d)."""
+
+    def quadratic(self, dtype: Any = ...) -> tuple[Array, Array]: ...
+
+
+@runtime_checkable
+class Reacts(Protocol):
+    """A problem whose data are drawn anew in answer to theta."""
+
+    def react(self, theta: Array, clients: Array, key: Array, step: int, batch_size: Any, backend: Any) -> Array: ...
+
+
+@runtime_checkable
+class Predicts(Protocol):
+    """A problem with class probabilities of its test rows under one theta: (rows, classes)."""
+
+    def predict(self, theta: Array) -> Array: ...
+
+
+@runtime_checkable
+class HasLoss(Protocol):
+    """A problem with its mean training loss at each row of theta."""
+
+    def loss(self, theta: Array) -> Array: ...
+
+
+@runtime_checkable
+class HasPotential(Protocol):
+    """A problem with its summed loss, in float64, at each row of theta."""
+
+    def potential(self, theta: Array) -> Array: ...
+
+
+@runtime_checkable
+class BatchedGradients(Protocol):
+    """A problem that computes the gradients of many jobs at once."""
+
+    def gradients(self, theta: Array, clients: Array, rows: Rows = None) -> Array: ...
+
+
+@runtime_checkable
+class PortableGradients(Protocol):
+    """The same, through any backend's kernels."""
+
+    def gradients_by(self, kernels: Any, theta: Array, clients: Array, rows: Rows) -> Array: ...
+
+
+@runtime_checkable
+class Drops(Protocol):
+    def drop(self, clients: Array, now_s: Array, rng: Any) -> tuple[Array, Array]: ...
+
+
+@runtime_checkable
+class ComesAndGoes(Protocol):
+    def next_available(self, clients: Array, now_s: Array, rng: Any) -> Array: ...
+
+
+@runtime_checkable
+class ClosesInClosedForm(Protocol):
+    def closing(self, heard: Any) -> tuple[Array, Array]: ...
+
+
+@runtime_checkable
+class PrivacyMechanism(Protocol):
+    """An algorithm that can say what a visit tells of a client's rows."""
+
+    def mechanism(self, problem: Any, sensitivity: float | None) -> Any: ...
+
+
+@runtime_checkable
+class PrivacyGuarantee(Protocol):
+    """An algorithm whose paper promises its clients something."""
+
+    def guarantee(self, problem: Any) -> Any: ...
+
+
+@runtime_checkable
+class Describes(Protocol):
+    """Anything with one line about itself for people."""
+
+    def describe(self) -> str: ...
+
+
+# --- Completing a part -----------------------------------------------------------------------------------
+
+Role = TypeVar("Role")
+
+
+class Completed:
+    """A part with every member of its role: its own where it has one, else the role's default."""
+
+    def __init__(self, own: object, role: type) -> None:
+        for name, default in _members(role).items():
+            if hasattr(own, name):
+                value = getattr(own, name)
+            elif isinstance(default, property):
+                assert default.fget is not None
+                value = default.fget(own)
+            else:
+                value = MethodType(default, own) if isinstance(default, FunctionType) else default
+            setattr(self, name, value)
+        self.own = own
+
+
+def complete(own: object, role: type[Role]) -> Role:
+    """`own` in its role. Every member is there, and `.own` is the object itself."""
+    return cast(Role, own if isinstance(own, Completed) else Completed(own, role))
+
+
+def missing(own: object, required: type) -> str:
+    """The first member that a part of this role must have and this object lacks; "" for none."""
+    return next((name for name in _members(required) if not hasattr(own, name)), "")
+
+
+def _members(role: type) -> dict[str, Any]:
+    """The members of a role, required ones first, with their defaults (None where there is none)."""
+    found: dict[str, Any] = {}
+    for base in reversed(role.__mro__):
+        if base.__module__ == __name__:
+            own = {**dict.fromkeys(inspect.get_annotations(base)), **vars(base)}
+            found |= {name: value for name, value in own.items() if not name.startswith("_")}
+    return found

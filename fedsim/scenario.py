@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fedsim import metrics as metric_catalogue
 from fedsim import participation as policies
+from fedsim import protocols
 from fedsim.algorithms.activity import check_activity
 from fedsim.budget import Budget
 from fedsim.engine.record import Record
@@ -35,6 +36,28 @@ PARTS = {  # what each of them must offer, and the sentence about what it lacks
     ),
     "devices": ("compute_s", "devices need {}(); see fs.devices"),
 }
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A scenario's parts, completed: whoever asks them for something optional gets an answer."""
+
+    problem: protocols.Problem
+    algorithm: protocols.Algorithm
+    policy: protocols.Policy
+    devices: protocols.Devices | None
+    network: protocols.Network | None
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> Parts:
+        complete, devices, network = protocols.complete, scenario.devices, scenario.network
+        return cls(
+            complete(scenario.problem, protocols.Problem),
+            complete(scenario.algorithm, protocols.Algorithm),
+            complete(scenario.participation, protocols.Policy),
+            None if devices is None else complete(devices, protocols.Devices),
+            None if network is None else complete(network, protocols.Network),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +81,7 @@ class Scenario:
 
     def __post_init__(self) -> None:
         self._check_parts()
+        object.__setattr__(self, "_parts", Parts.of(self))
         self._check_numbers()
         self._check_start()
         self._check_participation()
@@ -69,6 +93,12 @@ class Scenario:
             self.record.check(
                 self.budget.rounds, len(self.replica_numbers), self.problem.dim, np.dtype(self.dtype).itemsize
             )
+
+    @property
+    def parts(self) -> Parts:
+        """The parts in their roles, with every optional member."""
+        parts: Parts = self.__dict__["_parts"]
+        return parts
 
     @property
     def replica_numbers(self) -> range:
@@ -236,7 +266,7 @@ async def arun(
         return place.whole
     runtime.kernels()  # loads every BLAS there is, before they are held to one thread
     with threadpool_limits(1):  # one BLAS thread: its bits must not depend on how many cores there are
-        finished = await engine.simulate(scenario, runtime, observers, compute == "skip", place.keeper)
+        finished = await engine.simulate(scenario, runtime, observers, compute == "skip", place.checkpoints)
     manifest = {"source": source or {}, "resumed": place.note}
     result = engine.collect(finished, runtime, time.perf_counter() - began, manifest)
     place.finish(result)

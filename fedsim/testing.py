@@ -14,8 +14,8 @@ import numpy.typing as npt
 from fedsim import kernels, rng
 from fedsim.budget import Budget
 from fedsim.engine import Run
-from fedsim.engine.select import Cohort
-from fedsim.engine.setting import setting_of
+from fedsim.engine.round import Cohort
+from fedsim.engine.world import World, setting_of
 from fedsim.errors import InvalidInput, NonFinite
 from fedsim.participation import bernoulli, full
 from fedsim.problems import GaussianMean

@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 
 from fedsim.engine.run import Run
+from fedsim.engine.trace import COLUMNS
+from fedsim.protocols import PrivacyGuarantee
 from fedsim.results import Result, cpu_features, versions
 
-EVENTS = ("replica", "round", "time_s", "client", "event", "bits")
 
 
 def collect(run: Run, runtime: Any, real_s: float, more: dict[str, Any] | None = None) -> Result:
     """Tables and samples of all replicas."""
     import pandas as pd
 
-    recorder = run.recorder
+    world, recorder = run.world, run.recorder
     rounds = pd.DataFrame(recorder.frame())
     rounds = rounds.sort_values(["replica", "round"], ignore_index=True)
     overall = pd.DataFrame(recorder.metrics)
@@ -28,16 +29,16 @@ def collect(run: Run, runtime: Any, real_s: float, more: dict[str, Any] | None =
             {"round": np.empty(0, np.int64)} | {c: np.empty(0) for c in ("seconds", "uplink_bits", "downlink_bits")}
         )
     return Result(
-        samples=None if run.skip else recorder.history,
+        samples=None if world.skip else recorder.history,
         sample_rounds=np.asarray(recorder.sample_rounds, np.int64),
         lengths=recorder.lengths,
-        stopped_by=tuple(run.stopped_by),
+        stopped_by=tuple(run.accounts.stopped_by),
         rounds=rounds,
         metrics=overall,
-        clients=pd.DataFrame({"client": np.arange(run.population)} | run.totals),
+        clients=pd.DataFrame({"client": np.arange(world.population)} | run.accounts.totals),
         events=_events(run),
         manifest=manifest(run, runtime, real_s) | _privacy(run, rounds) | (more or {}),
-        replicas=tuple(int(r) for r in run.replicas),
+        replicas=tuple(int(r) for r in world.replicas),
     )
 
 
@@ -45,19 +46,20 @@ def _events(run: Run) -> Any:
     """The timeline of the rounds that counted."""
     import pandas as pd
 
-    if not run.scenario.record.events:
+    if not run.trace.kept:
         return None
-    closed = dict(zip(run.replicas.tolist(), run.recorder.closed.tolist(), strict=True))
-    return pd.DataFrame([row for row in run.trace if row[1] <= closed[row[0]]], columns=list(EVENTS))
+    closed = dict(zip(run.world.replicas.tolist(), run.recorder.closed.tolist(), strict=True))
+    return pd.DataFrame([row for row in run.trace.rows if row[1] <= closed[row[0]]], columns=list(COLUMNS))
 
 
 def manifest(run: Run, runtime: Any, real_s: float) -> dict[str, Any]:
     """What was run. Real times live here and in the progress bar, never in a result."""
+    world = run.world
     return {
         "format": 1,
-        "scenario": described(run.scenario),
+        "scenario": described(world.scenario),
         "runtime": described(runtime),
-        "clock": {"network": run.network is not None, "compute": run.devices is not None, "path": run.path},
+        "clock": {"network": world.network is not None, "compute": world.devices is not None, "path": run.path},
         "versions": versions(),
         "cpu_features": cpu_features(),
         "real_s": real_s,
@@ -70,14 +72,15 @@ def _privacy(run: Run, rounds: Any) -> dict[str, Any]:
     `spent.epsilon` is the worst client's, one for each replica, as of the last round in which it was evaluated.
     """
     told: dict[str, Any] = {}
-    if hasattr(run.algorithm, "guarantee"):
-        told["guarantee"] = described(run.algorithm.guarantee(run.problem))
+    scenario = run.world.scenario
+    if isinstance(scenario.algorithm, PrivacyGuarantee):
+        told["guarantee"] = described(scenario.algorithm.guarantee(scenario.problem))
     if run.judge.ledger is not None and "epsilon" in rounds:
         last = rounds.groupby("replica")["epsilon"].max()  # it never falls
         told["spent"] = {
             "accountant": "Renyi divergences of the uploads that began, substitution of one row",
             "delta": run.judge.ledger.delta,
-            "epsilon": last.reindex(run.replicas).tolist(),
+            "epsilon": last.reindex(run.world.replicas).tolist(),
         }
     elif told:
         told["spent"] = None  # nobody kept accounts: metrics=(fs.privacy.spent(delta),) does

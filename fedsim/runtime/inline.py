@@ -56,6 +56,8 @@ class Inline:
 class InlineSession:
     """A run's threads. Chunks come back in whatever order; replies are put together in the batch's."""
 
+    elsewhere = False
+
     def __init__(self, runtime: Inline, worker: Worker) -> None:
         self.worker, self.chunk = worker, runtime.chunk
         self.threads = runtime.threads or os.cpu_count() or 1

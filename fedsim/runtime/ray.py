@@ -125,6 +125,7 @@ class RaySession:
     """A run's hosts. A client's shard says which host computes it; replies come together in the batch's order."""
 
     elsewhere = True  # jobs sent early run while the driver keeps time
+    can_iterate = False
 
     def __init__(self, runtime: Ray, algorithm: Any, setting: Setting) -> None:
         import ray

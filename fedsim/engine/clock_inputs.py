@@ -10,42 +10,42 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from fedsim.arrays import Array, Arrays
+
 PARTS = 1_000  # so many small arrays are joined into one
 
 
-class Noted:
+class ClockInputs:
     """Streams of numbers, one per name and replica, in the order in which they were told."""
 
-    def __init__(self) -> None:
-        self.on = False  # whether anybody will ever ask
+    def __init__(self, kept: bool) -> None:
+        self._kept = kept  # whether anybody will ever ask
         self._fresh: dict[str, list[tuple[Array, Array]]] = {}  # by name: positions and values
         self._replay: dict[tuple[str, int], Iterator[Any]] = {}
 
     def add(self, name: str, position: Array, value: Array) -> None:
         """These replicas' clocks were told these values."""
-        if not self.on:
+        if not self._kept:
             return
         parts = self._fresh.setdefault(name, [])
         parts.append((position.astype(np.int32), value.copy()))
         if len(parts) >= PARTS:
             self._fresh[name] = [_joined(parts)]
 
-    def segment(self) -> dict[str, Array]:
+    def segment(self) -> Arrays:
         """What was noted since the last call, which is forgotten."""
         out = {}
         for name, parts in self._fresh.items():
-            out[f"noted.{name}.position"], out[f"noted.{name}.value"] = _joined(parts)
+            out[f"inputs.{name}.position"], out[f"inputs.{name}.value"] = _joined(parts)
         self._fresh = {}
         return out
 
-    def restore(self, segments: list[dict[str, Array]]) -> None:
+    def restore(self, segments: list[Arrays]) -> None:
         """Take what earlier checkpoints hold, for `again`."""
-        names = {key.split(".")[1] for part in segments for key in part if key.startswith("noted.")}
+        names = {key.split(".")[1] for part in segments for key in part if key.startswith("inputs.")}
         for name in sorted(names):
-            keys = f"noted.{name}.position", f"noted.{name}.value"
+            keys = f"inputs.{name}.position", f"inputs.{name}.value"
             position, value = _joined([(part[keys[0]], part[keys[1]]) for part in segments if keys[0] in part])
             order = np.argsort(position, kind="stable")
             position, value = position[order], value[order]

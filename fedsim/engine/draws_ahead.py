@@ -11,23 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.engine.run import Run
+from fedsim.engine.world import World
 
 VISITS = 32  # ahead of a single client; of many at once, fewer
 
-Fate = tuple[float, int, float, int]  # compute_s, phase, fraction, place in ties
+Drawn = tuple[float, int, float, int]  # compute_s, phase, fraction, place in ties
 
 
-class Ahead:
-    """The fates of one replica's next visits."""
+class DrawsAhead:
+    """What is drawn for one replica's next visits."""
 
-    def __init__(self, run: Run, position: int, links: Any) -> None:
-        self._run, self._position, self._links = run, position, links
-        self._timeless = run.devices is None or bool(getattr(run.devices, "timeless", False))
-        self._drawn: dict[int, list[Fate]] = {}  # by client; the next visit's is the last of the list
+    def __init__(self, world: World, position: int, links: Any) -> None:
+        self._world, self._position, self._links = world, position, links
+        self._timeless = world.devices is None or world.devices.timeless
+        self._drawn: dict[int, list[Drawn]] = {}  # by client; the next visit's is the last of the list
         self._ways: dict[int, Any] = {}
 
-    def fates(self, clients: list[int], numbers: list[int], now_s: float) -> list[Fate]:
+    def draws(self, clients: list[int], numbers: list[int], now_s: float) -> list[Drawn]:
         """What happens to the clients' visits of these numbers, which begin now."""
         missing = [i for i, c in enumerate(clients) if not self._drawn.get(c)]
         if missing:
@@ -45,8 +45,8 @@ class Ahead:
             self._ways[client] = self._links.ways(np.array([client], np.int64))[0]
         return self._ways[client]
 
-    def _draw(self, client: Any, number: Any, now_s: float) -> list[Fate]:
-        drawn = self._run.fates(np.full(len(client), now_s), np.full(len(client), self._position), client, 0, number)
+    def _draw(self, client: Any, number: Any, now_s: float) -> list[Drawn]:
+        drawn = self._world.visit_draws(np.full(len(client), now_s), np.full(len(client), self._position), client, 0, number)
         rank = (drawn.tie() * 2**40).astype(np.int64)
         columns = (drawn.compute_s, drawn.phase, drawn.fraction, rank)
         return list(zip(*(column.tolist() for column in columns), strict=True))

@@ -3,46 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
+from fedsim.engine.round import Cohort
 from fedsim.errors import InvalidInput
 from fedsim.rng import Draws
-
-Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Cohort:
-    """Who was selected: one row per replica and different client, sorted by replica, then client."""
-
-    row: Array  # (m,) position of the replica among the active ones
-    client: Array  # (m,)
-    multiplicity: Array  # (m,) how often the policy drew it
-    starts: Array  # (replicas + 1,)
-
-    @cached_property
-    def sizes(self) -> Array:
-        """How many rows each replica has."""
-        return np.diff(self.starts)
-
-    def part(self, chosen: Array) -> Cohort:
-        """The rows where `chosen` holds."""
-        if chosen.all():
-            return self
-        starts = np.concatenate([[0], np.cumsum(np.bincount(self.row[chosen], minlength=len(self.starts) - 1))])
-        return Cohort(self.row[chosen], self.client[chosen], self.multiplicity[chosen], starts)
-
-    def among(self, kept: Array) -> Cohort:
-        """The same rows with replicas counted among the `kept` ones; the others have no rows."""
-        if kept.all():
-            return self
-        place = np.cumsum(kept) - 1
-        return Cohort(place[self.row], self.client, self.multiplicity, self.starts[np.append(kept, True)])
 
 
 class Roster:

@@ -11,24 +11,23 @@ import re
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from fedsim.engine.run import Run
+from fedsim.arrays import Array, Arrays
 from fedsim.errors import FedsimError, InvalidInput
 from fedsim.results.checkpoints import Checkpoints, Saved
 
-Array = npt.NDArray[Any]
-Arrays = dict[str, Array]
+if TYPE_CHECKING:
+    from fedsim.engine.run import Driver, Run
 
 
 class Interrupted(FedsimError):
     """Asked to stop: the round was finished and a checkpoint written, where the run has a folder."""
 
 
-class Keeper:
+class Checkpointer:
     """Writes a run's checkpoints; `every` counts rounds, or real seconds as in "60s". None: only when interrupted."""
 
     def __init__(
@@ -47,19 +46,19 @@ class Keeper:
     def resume(self, run: Run) -> tuple[int, Array, Arrays]:
         """The round to go on with, who is still active, and what the way of keeping time stored for itself."""
         if self.saved is None:
-            return 0, np.arange(len(run.replicas)), {}
+            return 0, np.arange(len(run.world.replicas)), {}
         state = self.saved.state
         _restore(run, state, self.saved.segments)
         own = {n.removeprefix("own."): v for n, v in state.items() if n.startswith("own.")}
         return self.saved.number, state["active"], own
 
-    def after(self, run: Run, number: int, active: Array, own: Any) -> None:
-        """A round is closed: checkpoint if it is time to; stop if asked to. `own()` gives the caller's arrays."""
+    def after(self, run: Run, driver: Driver, number: int, active: Array) -> None:
+        """A round is closed: checkpoint if it is time to; stop if asked to."""
         asked = self.stop is not None and self.stop.is_set()
         due = self.rounds is not None and number % self.rounds == 0
         due |= self.seconds is not None and time.monotonic() - self._wrote >= self.seconds
         if self.files is not None and len(active) and (due or asked):
-            self.files.save(number, _state(run, active, own()), _segment(run))
+            self.files.save(number, _state(run, active, driver.state(active)), _segment(run))
             self._wrote = time.monotonic()
         if asked and len(active):
             where = "" if self.files is None else f"; go on with: fedsim resume {self.files.folder.parent}"
@@ -67,11 +66,10 @@ class Keeper:
 
 
 def _state(run: Run, active: Array, own: Arrays) -> Arrays:
-    out = {"active": active, "stopped_by": np.asarray(run.stopped_by, np.str_)}
+    out = {"active": active, "stopped_by": np.asarray(run.accounts.stopped_by, np.str_)}
     groups: dict[str, Arrays] = {
-        "state": run.state, "memory": run.memory, "spent": run.spent, "totals": run.totals,
-        "recorder": run.recorder.state(),
-        "judge": run.judge.state(), "own": own,
+        "state": run.learner.state, "memory": run.learner.memory, "spent": run.accounts.spent,
+        "totals": run.accounts.totals, "recorder": run.recorder.state(), "judge": run.judge.state(), "own": own,
     }  # fmt: skip
     for group, arrays in groups.items():
         out |= {f"{group}.{name}": a for name, a in arrays.items()}
@@ -79,28 +77,20 @@ def _state(run: Run, active: Array, own: Arrays) -> Arrays:
 
 
 def _segment(run: Run) -> Arrays:
-    rows, run.trace_saved = run.trace[run.trace_saved :], len(run.trace)
-    out = run.recorder.segment() | run.noted.segment()
-    for i, name in enumerate(("replica", "round", "time_s", "client", "event", "bits")):
-        if rows:
-            out[f"trace.{name}"] = np.array([row[i] for row in rows])
-    return out
+    return run.recorder.segment() | run.inputs.segment() | run.trace.segment()
 
 
 def _restore(run: Run, saved: Arrays, segments: list[Arrays]) -> None:
     def group(name: str) -> Arrays:
         return {n.removeprefix(name + "."): a for n, a in saved.items() if n.startswith(name + ".")}
 
-    run.state, run.memory, run.spent, run.totals = group("state"), group("memory"), group("spent"), group("totals")
-    run.stopped_by = [str(s) for s in saved["stopped_by"]]
+    run.learner.state, run.learner.memory = group("state"), group("memory")
+    run.accounts.spent, run.accounts.totals = group("spent"), group("totals")
+    run.accounts.stopped_by = [str(s) for s in saved["stopped_by"]]
     run.recorder.restore(group("recorder"), segments)
     run.judge.restore(group("judge"))
-    run.noted.restore(segments)
-    for part in segments:
-        if "trace.round" in part:
-            columns = (part[f"trace.{n}"].tolist() for n in ("replica", "round", "time_s", "client", "event", "bits"))
-            run.trace += list(zip(*columns, strict=True))
-    run.trace_saved = len(run.trace)
+    run.inputs.restore(segments)
+    run.trace.restore(segments)
 
 
 def _interval(every: int | str | None) -> tuple[int | None, float | None]:

@@ -10,55 +10,58 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedsim.engine.run import Run
-from fedsim.engine.timeline import NOT, UPLOAD
+from fedsim.arrays import Arrays
+from fedsim.engine.learner import Learner
 from fedsim.engine.visits import Visit
-from fedsim.engine.workshop import Workshop
+from fedsim.engine.world import NOT, UPLOAD, World
 from fedsim.errors import FedsimError, RuntimeFailed
 from fedsim.runtime.jobs import Batch, Reply
 
-Placed = list[tuple[Workshop, Visit]]
+if TYPE_CHECKING:
+    from fedsim.engine.at_work import WorkingReplica
+
+Sent = list[tuple["WorkingReplica", Visit]]
 
 
-class Orders:
+class JobsAhead:
     """What was asked of the runtime and has not been fetched."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._ahead = bool(getattr(run.session, "elsewhere", False)) and not run.skip
+    def __init__(self, world: World, learner: Learner) -> None:
+        self._world, self._learner = world, learner
+        self._ahead = learner.session.elsewhere and not world.skip
         self._under_way: set[asyncio.Task[Reply]] = set()
 
-    async def place(self, shops: Iterable[Workshop]) -> None:
+    async def send(self, replicas: Iterable[WorkingReplica]) -> None:
         """Send the jobs of the visits that have set out; nothing is waited for."""
         if not self._ahead:
             return
-        started: Placed = []
-        for shop in shops:
-            started += [(shop, visit) for visit in shop.unsent if _promising(visit)]
-            shop.unsent = []
-        for batch, visits in _batches(self._run, started):
-            task = asyncio.create_task(self._run.compute(batch))
+        started: Sent = []
+        for replica in replicas:
+            started += [(replica, visit) for visit in replica.unsent if _promising(visit)]
+            replica.unsent = []
+        for batch, visits in _batches(self._world, started):
+            task = asyncio.create_task(self._learner.compute(batch))
             self._under_way.add(task)
             task.add_done_callback(self._done)
             for row, visit in enumerate(visits):
-                visit.order = task, row
+                visit.job = task, row
         if started:
             await asyncio.sleep(0)  # they are on their way before the clock goes on
 
-    async def fetch(self, wanted: Placed) -> None:
+    async def fetch(self, wanted: Sent) -> None:
         """See to it that these visits have their replies."""
-        await self.place(dict.fromkeys(shop for shop, _ in wanted))
+        await self.send(dict.fromkeys(replica for replica, _ in wanted))
         for _, visit in wanted:
-            if visit.reply is None and visit.order is not None:
-                task, row = visit.order
+            if visit.reply is None and visit.job is not None:
+                task, row = visit.job
                 reply = await sent_early(task)
                 visit.reply = None if reply is None else reply.part(np.array([row]))
-        for batch, visits in _batches(self._run, [(s, v) for s, v in wanted if v.reply is None]):
-            reply = await self._run.compute(batch)
+        for batch, visits in _batches(self._world, [(s, v) for s, v in wanted if v.reply is None]):
+            reply = await self._learner.compute(batch)
             for row, visit in enumerate(visits):
                 visit.reply = reply.part(np.array([row])) if len(reply.bits) else reply
 
@@ -90,17 +93,17 @@ async def sent_early(task: asyncio.Task[Reply]) -> Reply | None:
         return None
 
 
-def _batches(run: Run, visits: Placed) -> Iterator[tuple[Batch, list[Visit]]]:
+def _batches(world: World, visits: Sent) -> Iterator[tuple[Batch, list[Visit]]]:
     """One batch per version; of each replica's message one copy."""
     for version in sorted({v.version for _, v in visits}):
         own = [(s, v) for s, v in visits if v.version == version]
-        messages: dict[int, dict[str, Any]] = {s.position: v.message for s, v in own}
+        messages: dict[int, Arrays] = {s.position: v.message for s, v in own}
         row = {position: i for i, position in enumerate(messages)}
         first = own[0][1]
         yield (
             Batch(
                 version,
-                run.replicas[[s.position for s, _ in own]],
+                world.replicas[[s.position for s, _ in own]],
                 np.array([v.client for _, v in own], np.int64),
                 np.array([v.number for _, v in own], np.int64),
                 {n: np.stack([m[n] for m in messages.values()]) for n in first.message},

@@ -8,24 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from fedsim.engine.account import Ended
-from fedsim.engine.select import Cohort
-from fedsim.errors import InvalidInput
+from fedsim.arrays import Array
+from fedsim.engine.round import Cohort, Ended
+from fedsim.engine.world import BEFORE, COMPUTE, NOT, UPLOAD, VisitDraws, Way
 from fedsim.participation import Heard
-from fedsim.rng import Draws, Stream
+from fedsim.protocols import Policy
 
-Array = npt.NDArray[Any]
-NOT, BEFORE, COMPUTE, UPLOAD = 0, 1, 2, 3  # where a visit drops out
 WHOLE = 1 + 2.0**-30  # 4799.999999 bits sent are 4800: a rounding error must not cost a bit
 
 
 @dataclass(frozen=True)
-class Visits:
+class Outset:
     """What is fixed at a visit's outset: its delays, and whether and where it will drop out."""
 
     downloaded_s: Array  # (m,) when the broadcast has arrived
@@ -34,78 +30,14 @@ class Visits:
     fraction: Array  # (m,) how far into that phase
 
 
-@dataclass(frozen=True)
-class Fates:
-    """What is drawn at a visit's outset: how long it will compute, whether it will drop out, its place in ties."""
-
-    compute_s: Array  # (m,)
-    phase: Array  # (m,) NOT, BEFORE, COMPUTE or UPLOAD
-    fraction: Array  # (m,) how far into that phase
-    tie: Callable[[], Array]  # (m,)
-
-
-def fates(devices: Any, opened: Array, client: Array, work: Any, draws: Callable[[Stream], Draws]) -> Fates:
-    """Draw for visits that begin at `opened` (m,); `draws(stream)` is an rng with one row per visit."""
-    m = len(client)
-    compute, phase, fraction = np.zeros(m), np.zeros(m, np.int8), np.zeros(m)
-    if devices is not None:
-        work = np.broadcast_to(np.asarray(work, float), (m,))
-        compute = np.asarray(devices.compute_s(client, work, opened, draws(Stream.COMPUTE)), np.float64)
-        _check(devices, "compute_s", compute, client, compute >= 0)
-        if not getattr(devices, "reliable", not hasattr(devices, "drop")):
-            phase, fraction = map(np.asarray, devices.drop(client, opened, draws(Stream.DROPOUT)))
-            _check(devices, "drop", phase, client, (phase >= NOT) & (phase <= UPLOAD))
-            _check(devices, "drop", fraction, client, (fraction >= 0) & (fraction <= 1))
-    return Fates(compute, phase, fraction, lambda: draws(Stream.TIE).uniform())
-
-
-def always_on(devices: Any) -> bool:
-    """Whether nobody ever is offline."""
-    return devices is None or bool(getattr(devices, "always_available", not hasattr(devices, "next_available")))
-
-
-def _check(devices: Any, method: str, value: Array, client: Array, right: Array) -> None:
-    """Somebody's own devices may answer anything; the clock must not."""
-    if np.shape(value) != client.shape or not right.all():
-        raise InvalidInput(
-            f"{type(devices).__name__}.{method} gave {value!r:.60} for {len(client)} visits; give one number per "
-            "visit, seconds of at least 0, phases from 0 to 3, fractions from 0 to 1"
-        )
-
-
-class Way(NamedTuple):
-    """All clients' ways in one direction, a column each."""
-
-    latency_s: Array
-    stretch: Array
-    bandwidth_bps: Array
-
-    def of(self, client: Array) -> Way:
-        """These clients' ways."""
-        return Way(*(column[client] for column in self))
-
-    def transfer_s(self, bits: Any) -> Array:
-        """How long so many bits take each of them, apart from the latency."""
-        return np.asarray(bits * self.stretch / self.bandwidth_bps)
-
-
-def ways(network: Any) -> tuple[Way, Way] | None:
-    """The ways down and up; asked of the network once, for it may have to work them out."""
-    if network is None:
-        return None
-    asked = ((network.delay_s(up), network.stretch(up), network.bottleneck_bps(up)) for up in (False, True))
-    down, up = (Way(*(np.broadcast_to(column, (network.clients,)) for column in columns)) for columns in asked)
-    return down, up
-
-
-def visits(down: Way | None, opened_s: Array, who: Cohort, down_bits: int, drawn: Fates) -> Visits:
+def outset(down: Way | None, opened_s: Array, who: Cohort, down_bits: int, drawn: VisitDraws) -> Outset:
     """The download and compute of every visit; no way is an ideal one."""
     t = opened_s[who.row]
     if down is not None:
         own = down.of(who.client)
         t = t + own.latency_s
         t = t + own.transfer_s(down_bits)
-    return Visits(t, t + drawn.compute_s, drawn.phase, drawn.fraction)
+    return Outset(t, t + drawn.compute_s, drawn.phase, drawn.fraction)
 
 
 def steady(both: tuple[Way, Way] | None, opened_s: Array, down_bits: int, up_bits: int, rounds: int) -> Array:
@@ -126,10 +58,10 @@ def steady(both: tuple[Way, Way] | None, opened_s: Array, down_bits: int, up_bit
 
 def outcome(
     both: tuple[Way, Way] | None,
-    policy: Any,
+    policy: Policy,
     opened_s: Array,
     who: Cohort,
-    v: Visits,
+    v: Outset,
     down_bits: int,
     up_bits: Array,
     tie: Callable[[], Array],
