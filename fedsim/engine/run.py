@@ -17,10 +17,11 @@ from fedsim.algorithms.arguments import rows_per_batch
 from fedsim.engine.guard import Patience, check_data, check_skip
 from fedsim.engine.judge import Judge
 from fedsim.engine.memory import memory_of
+from fedsim.engine.noted import Noted
 from fedsim.engine.record import Recorder
 from fedsim.engine.replies import Replies
 from fedsim.engine.select import Cohort
-from fedsim.engine.timeline import Fates, fates, ways
+from fedsim.engine.timeline import Fates, always_on, fates, ways
 from fedsim.engine.totals import nothing_yet
 from fedsim.engine.wire import Shape, message_bits, reply_shape
 from fedsim.errors import InvalidInput, NonFinite
@@ -77,7 +78,10 @@ class Run:
         self.trace: list[tuple[int, int, float, int, str, int]] = []
         self.trace_saved = 0
         self.keeper: Any = None  # set by `simulate`
-        self.sizes: dict[tuple[int, int, int], int] = {}  # bits of replies by position, client, visit, where they vary
+        self.noted = Noted()
+        everybody = getattr(self.policy, "always", False) and always_on(self.devices)
+        self.copies = scenario.reaches_all and self.network is not None and not everybody  # that take time
+        self.reports_loss = "loss" in getattr(self.algorithm, "kept", ())
         self.observers = tuple(observers)
         self.path = ""  # which way of keeping time drives it
         self._shapes: dict[int, Shape] = {}
@@ -106,6 +110,16 @@ class Run:
     def down_bits(self, message: dict[str, Array]) -> int:
         """Bits of one copy of a broadcast."""
         return message_bits(message, getattr(self.algorithm, "known", ()))
+
+    def copied(self, who: Cohort) -> Any:
+        """How many copies of a broadcast go to clients that were not selected."""
+        return self.population - who.sizes if self.scenario.reaches_all else 0
+
+    def losses(self, position: Array, reply: Reply) -> Array:
+        """The losses that these replies report, one number each, for policies to look at."""
+        losses = reply.values["loss"].reshape(len(position)).astype(np.float64)
+        self.noted.add("losses", position, losses)
+        return losses
 
     def recall(self, position: Array, client: Array) -> dict[str, Array]:
         """The clients' memory rows."""
