@@ -27,13 +27,16 @@ _COLOURS = dict(zip(STEPS, figures.COLOURS[:3], strict=True))
 
 
 def shares(result: Result) -> dict[str, float] | None:
-    """Of the time that clients whose reply was folded spent in their rounds: transfer, compute and wait.
+    """Where the clients' time went. None unless the run kept its timeline and some of it took time.
 
-    Waiting is from a reply's arrival to the close. None unless the run kept its timeline and some of it took time.
-    For synchronous rounds.
+    Synchronous rounds: of the time from the opening to the close, over the clients whose reply was folded, `transfer`,
+    `compute`, and `wait`, which is from a reply's arrival to the close. Asynchronous ones: of all clients' time from
+    the start to the last fold, `transfer`, `busy` computing, and `idle`.
     """
     if result.events is None:
         return None
+    if "asynchronous" in result.manifest.get("clock", {}).get("path", ""):
+        return _shares_of_all(result)
     arrived = visits(result)
     arrived = arrived[arrived["outcome"] == "upload"].merge(
         result.rounds[["replica", "round", "closed_s"]], on=["replica", "round"]
@@ -41,19 +44,61 @@ def shares(result: Result) -> dict[str, float] | None:
     total = float((arrived["closed_s"] - arrived["select"]).sum())
     if total <= 0:
         return None
-    spans = {
-        "wait": arrived["closed_s"] - arrived["end_s"],
-        "compute": arrived["compute"] - arrived["download"],
-        "transfer": (arrived["download"] - arrived["select"]) + (arrived["end_s"] - arrived["compute"]),
-    }
+    transfer, compute = _spent(arrived)
+    wait = arrived["closed_s"] - arrived["end_s"]
+    spans = {"wait": wait, "compute": compute, "transfer": transfer}
     return {name: float(span.sum()) / total for name, span in spans.items()}
+
+
+def _shares_of_all(result: Result) -> dict[str, float] | None:
+    """Of every client's every second, whether it had anything to do or not."""
+    frame, last = visits(result), result.rounds.groupby("replica")["closed_s"].max()
+    everybody = frame["client"].nunique() if result.clients is None else len(result.clients)
+    total = float(last.sum()) * everybody
+    if total <= 0:
+        return None
+    frame["end_s"] = frame["end_s"].fillna(frame["replica"].map(last))  # under way when the run ended
+    transfer, busy = (float(span.sum()) / total for span in _spent(frame))
+    return {"idle": max(1.0 - transfer - busy, 0.0), "busy": busy, "transfer": transfer}
+
+
+def waste(result: Result) -> pd.DataFrame:
+    """What visits cost that were not folded, by cause, over all rounds and replicas.
+
+    `late`: the round closed while their reply was on its way; `called off`: it closed before they had one; `dropped`:
+    they went off or broke off. Columns: `visits, uplink_bits, downlink_bits, transfer_s, compute_s`.
+    """
+    import pandas as pd
+
+    frame = visits(result)
+    late = frame["outcome"] == "late"
+    causes = {
+        "late": late & frame["compute"].notna(),
+        "called off": late & frame["compute"].isna(),
+        "dropped": frame["outcome"] == "drop",
+    }
+    rows = []
+    for cause, mask in causes.items():
+        own = frame[mask]
+        transfer, compute = (float(span.sum()) for span in _spent(own))
+        rows.append((cause, len(own), int(own["bits"].sum()), int(own["down_bits"].sum()), transfer, compute))
+    names = ["cause", "visits", "uplink_bits", "downlink_bits", "transfer_s", "compute_s"]
+    return pd.DataFrame(rows, columns=names).set_index("cause")
+
+
+def _spent(frame: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Seconds of transfer and of compute, visit by visit; a step that was cut short ends with the visit."""
+    downloaded = frame["download"].fillna(frame["end_s"])
+    computed = frame["compute"].fillna(frame["end_s"])
+    return (downloaded - frame["select"]) + (frame["end_s"] - computed), computed - downloaded
 
 
 def visits(result: Result) -> pd.DataFrame:
     """One row per visit, in the order of their beginnings.
 
     `replica, client, round` (in which it began), the instants `select, download, compute` (NaN where it did not get
-    that far), `end_s` and its `outcome`: upload (it arrived), drop, late, or "" where the run ended first; `bits` sent.
+    that far), `end_s` and its `outcome`: upload (it arrived), drop, late, or "" where the run ended first; the `bits`
+    that left the client and the `down_bits` that left the server for it.
     """
     import pandas as pd
 
@@ -67,7 +112,10 @@ def visits(result: Result) -> pd.DataFrame:
     ends = own[own["event"].isin(ENDS)].set_index("visit")
     frame = pd.concat([first, when[["select", "download", "compute"]]], axis=1)
     frame["end_s"], frame["outcome"], frame["bits"] = ends["time_s"], ends["event"], ends["bits"]
-    frame["outcome"], frame["bits"] = frame["outcome"].fillna(""), frame["bits"].fillna(0).astype(np.int64)
+    frame["down_bits"] = own[own["event"].isin(["download", "cut"])].set_index("visit")["bits"]
+    frame["outcome"] = frame["outcome"].fillna("")
+    for name in ("bits", "down_bits"):
+        frame[name] = frame[name].fillna(0).astype(np.int64)
     return frame.sort_values(["replica", "select", "client"], kind="stable", ignore_index=True)
 
 
