@@ -220,13 +220,21 @@ class Scenario:
 
 
 def run(scenario: Scenario, **options: Any) -> Result:
-    """Run a scenario and return its result; the options are those of `arun`. Works inside a notebook too."""
+    """Run a scenario and return its result; the options are those of `arun`. Works inside a notebook too.
+
+    Where a figure says less than it seems, an `errors.Doubt` is warned of; `result.manifest["warnings"]` has it too.
+    """
     job = arun(scenario, **options)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(job)
-    return _in_another_thread(job)
+        result = asyncio.run(job)
+    else:
+        result = _in_another_thread(job)
+    if options.get("source") is None:  # a scenario file's run is told of by whoever started it
+        for doubt in result.manifest.get("warnings", ()):
+            warnings.warn(doubt, Doubt, stacklevel=2)
+    return result
 
 
 async def arun(
@@ -262,9 +270,6 @@ async def arun(
     manifest = {"source": source or {}, "resumed": place.note}
     result = engine.collect(finished, runtime, time.perf_counter() - began, manifest)
     place.finish(result)
-    if source is None:  # a scenario file's run is told of by whoever started it
-        for doubt in result.manifest["warnings"]:
-            warnings.warn(doubt, Doubt, stacklevel=2)
     return result
 
 
