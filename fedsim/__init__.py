@@ -33,6 +33,7 @@ _MODULES = (
     "codecs",
     "devices",
     "errors",
+    "initial",
     "metrics",
     "network",
     "participation",
@@ -47,7 +48,7 @@ _MODULES = (
 __all__ = sorted([*_HOME, *_MODULES])
 
 if TYPE_CHECKING:
-    from fedsim import algorithms, errors, metrics, participation, problems, rng, schedules, testing
+    from fedsim import algorithms, errors, initial, metrics, participation, problems, rng, schedules, testing
     from fedsim.batch import load, sweep
     from fedsim.budget import Budget, Target
     from fedsim.engine.record import Record

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,8 @@ from fedsim import participation as policies
 from fedsim.algorithms.activity import check_activity
 from fedsim.budget import Budget
 from fedsim.engine.record import Record
-from fedsim.errors import InvalidInput, is_whole, shown, whole
+from fedsim.errors import Doubt, InvalidInput, is_whole, shown, whole
+from fedsim.initial import Start
 from fedsim.place import Place
 from fedsim.problems import weights_of
 from fedsim.results import Result
@@ -49,7 +51,7 @@ class Scenario:
     participation: Any = field(default_factory=policies.full)
     replicas: int | range = 1
     seed: int = 0
-    initial: Any = None  # None: zeros
+    initial: Any = None  # (d,), (replicas, d), fs.initial.normal(1.0); None: the problem's initial(seed), or zeros
     dtype: str = "float64"
     metrics: tuple[Any, ...] = ()
     evaluate_every: int = 1
@@ -63,8 +65,7 @@ class Scenario:
         self._check_participation()
         self._check_reach()
         self._check_budget()
-        for metric in self.metrics:
-            metric_catalogue.resolve(metric)
+        self._check_metrics()
         if not getattr(self.problem, "timing_only", False):
             self.record.check(
                 self.budget.rounds, len(self.replica_numbers), self.problem.dim, np.dtype(self.dtype).itemsize
@@ -76,10 +77,21 @@ class Scenario:
 
     @property
     def start(self) -> Array:
-        """theta before the first round, (d,)."""
-        if self.initial is None:
-            return np.zeros(self.problem.dim, self.dtype)
-        return np.asarray(self.initial, self.dtype)
+        """theta of the first replica before the first round, (d,)."""
+        return np.asarray(self.starts[0])
+
+    @property
+    def starts(self) -> Array:
+        """theta before the first round, (replicas, d); one row seen many times where all begin at one point."""
+        start = self.initial
+        if start is None or isinstance(start, Start):
+            start = self.problem.initial(self.seed) if hasattr(self.problem, "initial") else np.zeros(self.problem.dim)
+        if isinstance(self.initial, Start):
+            numbers = np.asarray(self.replica_numbers, np.int64)
+            start = self.initial.draw(self.seed, numbers, np.asarray(start, np.float64), self.dtype)
+        start = np.asarray(start, self.dtype)
+        shape = (len(self.replica_numbers), self.problem.dim)
+        return np.broadcast_to(start, shape) if start.shape == shape[1:] else start
 
     @property
     def reaches_all(self) -> bool:
@@ -136,12 +148,15 @@ class Scenario:
     def _check_start(self) -> None:
         try:
             with np.errstate(over="ignore"):  # an infinity is refused below
-                start = self.start
+                starts = self.starts
+        except InvalidInput:
+            raise
         except (TypeError, ValueError, OverflowError):
             raise InvalidInput(f"initial: not an array of {self.problem.dim} numbers") from None
-        if start.shape != (self.problem.dim,):
-            raise InvalidInput(f"initial has shape {start.shape}; the problem needs ({self.problem.dim},)")
-        if not np.isfinite(start).all():
+        shape = (len(self.replica_numbers), self.problem.dim)
+        if starts.shape != shape:
+            raise InvalidInput(f"initial has shape {starts.shape}; the problem needs ({shape[1]},), or {shape}")
+        if not np.isfinite(starts[: 1 if starts.strides[0] == 0 else None]).all():
             raise InvalidInput("initial holds a NaN or an infinity; start from finite numbers")
 
     def _check_participation(self) -> None:
@@ -181,6 +196,13 @@ class Scenario:
                 "know from earlier broadcasts, and those not selected would have missed it; set reach='all'"
             )
 
+    def _check_metrics(self) -> None:
+        columns = [column for metric in self.metrics for column in metric_catalogue.resolve(metric).columns]
+        if twice := [column for column in dict.fromkeys(columns) if columns.count(column) > 1]:
+            raise InvalidInput(
+                f"two metrics fill the column {twice[0]!r}; leave one out, or give it another name= if it has one"
+            )
+
     def _check_budget(self) -> None:
         b = self.budget
         columns = {column for m in self.metrics for column in metric_catalogue.resolve(m).columns}
@@ -198,13 +220,21 @@ class Scenario:
 
 
 def run(scenario: Scenario, **options: Any) -> Result:
-    """Run a scenario and return its result; the options are those of `arun`. Works inside a notebook too."""
+    """Run a scenario and return its result; the options are those of `arun`. Works inside a notebook too.
+
+    Where a figure says less than it seems, an `errors.Doubt` is warned of; `result.manifest["warnings"]` has it too.
+    """
     job = arun(scenario, **options)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(job)
-    return _in_another_thread(job)
+        result = asyncio.run(job)
+    else:
+        result = _in_another_thread(job)
+    if options.get("source") is None:  # a scenario file's run is told of by whoever started it
+        for doubt in result.manifest.get("warnings", ()):
+            warnings.warn(doubt, Doubt, stacklevel=2)
+    return result
 
 
 async def arun(

@@ -21,7 +21,7 @@ LAYERS = (  # top to bottom; a module imports from layers below its own
     {"analysis"},
     {
         "topologies", "network", "flows", "bundles", "devices", "participation", "budget", "codecs", "privacy",
-        "metrics", "data",
+        "metrics", "data", "initial",
     },
     {"kernels"},
     {"schedules", "rng", "results", "errors"},

@@ -1,7 +1,8 @@
 """Algorithms: one paper's algorithm, one file, in the paper's order.
 
 An algorithm is a frozen dataclass with `init`, `memory`, `broadcast`, `work`, `client` and `server`; `fs.testing.check`
-runs the contract suite on anyone's.
+runs the contract suite on anyone's. `sampler = True` says that its iterates are samples of a law: predictions are then
+judged averaged over the samples kept, otherwise (also where nothing is said) those of the current theta.
 """
 
 from fedsim.algorithms.fahmc import FAHMC

@@ -83,6 +83,7 @@ class FAHMC:
     codec: Any = None
 
     batched = True
+    sampler = True  # its iterates are samples of a law
     weighted = True  # its law is right only under weights that average to p_c
 
     def __post_init__(self) -> None:

@@ -45,6 +45,7 @@ class FedAvg:
     objective: str = "mean"
 
     batched = True
+    sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
         check_descent("FedAvg", self)

@@ -43,6 +43,7 @@ class FedPAQ:
     codec: Any = field(default=QSGD(10))
 
     batched = True
+    sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
         check_descent("FedPAQ", self)

@@ -12,8 +12,8 @@
 | tau    | `temperature`    | the target is exp(-f / tau)                              |
 
 A reference without discretisation bias (the MHMC of FA-HMC's section 5): gradients are exact, the mass is one.
-Wire: up theta (d), down theta (d), between the one machine and the server. Memory: none. Participation: full(),
-the one machine.
+Wire: up theta (d), down theta (d), between the one machine and the server. Memory: none but the share of
+proposals accepted, for the metric `accepted`. Participation: full(), the one machine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.algorithms.arguments import check_count, check_number, check_step_size
-from fedsim.algorithms.metropolis import accepted, check_potential, check_single, square
+from fedsim.algorithms.metropolis import accepted, check_potential, check_single, counted, nothing_proposed, square
 from fedsim.schedules import StepSize, step_at
 
 Array = npt.NDArray[Any]
@@ -43,6 +43,7 @@ class HMC:
     temperature: float = 1.0
 
     batched = True
+    sampler = True  # its iterates are samples of a law
 
     def __post_init__(self) -> None:
         check_step_size("HMC", self.step_size)
@@ -56,7 +57,7 @@ class HMC:
         return {"theta": initial}
 
     def memory(self, problem: Any) -> State:
-        return {}
+        return nothing_proposed()
 
     def broadcast(self, state: State) -> State:
         return {"theta": state["theta"]}
@@ -67,6 +68,7 @@ class HMC:
     @np.errstate(over="ignore", invalid="ignore")  # a trajectory may fly off; it is rejected
     def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
         tau, theta = self.temperature, message["theta"]
+        taken = np.zeros((*theta.shape[:-1], 1), theta.dtype)
         f, gradient = job.potential(theta), job.gradient(theta, 0)
         for k in range(self.local_steps):
             eta = step_at(self.step_size, job.round, self.local_steps, k)
@@ -84,7 +86,8 @@ class HMC:
                 np.where(yes, g, gradient),
                 np.where(yes, f_there, f),
             )
-        return {"theta": theta}, memory
+            taken = taken + yes
+        return {"theta": theta}, counted(memory, taken, self.local_steps)
 
     def server(self, state: State, replies: Any, rng: Any) -> State:
         return {"theta": replies.mean("theta")}

@@ -47,6 +47,7 @@ class PFedAvg:
     objective: str = "mean"
 
     batched = True
+    sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
         check_step_size("PFedAvg", self.step_size)

@@ -70,6 +70,7 @@ class PrivateFedPAQ:
     sensitivity: str = "paper"
 
     batched = True
+    sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
         check_step_size("PrivateFedPAQ", self.step_size)

@@ -55,6 +55,7 @@ class QLSD:
     activity: Any = None
 
     batched = True
+    sampler = True  # its iterates are samples of a law
     reach = "all"
     local_steps = 1
 

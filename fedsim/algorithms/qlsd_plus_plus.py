@@ -58,6 +58,7 @@ class QLSDPlusPlus:
     activity: Any = None
 
     batched = True
+    sampler = True  # its iterates are samples of a law
     reach = "all"
     known = ("zeta",)  # never sent: it is a theta that everybody received, hence no reach="selected"
     local_steps = 1

@@ -50,6 +50,7 @@ class QLSDStar:
     activity: Any = None
 
     batched = True
+    sampler = True  # its iterates are samples of a law
     reach = "all"
     known = beforehand = ("optimum",)  # never sent: everybody has it before the first iteration
     local_steps = 1

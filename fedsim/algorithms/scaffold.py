@@ -51,6 +51,7 @@ class Scaffold:
     objective: str = "mean"
 
     batched = True
+    sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
         check_descent("Scaffold", self)

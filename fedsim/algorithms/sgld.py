@@ -39,6 +39,7 @@ class SGLD:
     batch_size: Any = None
 
     batched = True
+    sampler = True  # its iterates are samples of a law
 
     def __post_init__(self) -> None:
         check_step_size("SGLD", self.step_size)

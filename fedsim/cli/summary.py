@@ -33,6 +33,7 @@ def lines(scenario: Scenario, result: Result) -> list[str]:
         _row("downlink", spent["downlink_bits"], units.bits),
         *_visits(result, int(last["round"].sum())),
         *_metrics(result),
+        *_doubts(result),
         *_privacy(result),
         *_target(scenario, result),
         *_unheard(result),
@@ -50,6 +51,7 @@ def plain(result: Result) -> list[str]:
         f"  {_clock(result)}",
         _row("uplink", rounds["uplink_bits"].sum(), units.bits),
         *_metrics(result),
+        *_doubts(result),
         *_privacy(result),
         _end(result),
     ]
@@ -127,7 +129,15 @@ def _visits(result: Result, rounds: int) -> list[str]:
 
 def _metrics(result: Result) -> list[str]:
     ends = final_metrics(result)
-    return ["   ".join(f"{name} {units.number(value)}" for name, value in ends.items())] if ends else []
+    told = ["   ".join(f"{name} {units.number(value)}" for name, value in ends.items())] if ends else []
+    judged = result.manifest.get("judged", {})
+    names = {text: ", ".join(name for name in judged if judged[name] == text) for text in judged.values()}
+    return told + [f"  {columns}: of {text}" for text, columns in names.items()]
+
+
+def _doubts(result: Result) -> list[str]:
+    """Where a figure says less than it seems."""
+    return [f"! {text}" for text in result.manifest.get("warnings", ())]
 
 
 def _privacy(result: Result) -> list[str]:

@@ -21,6 +21,7 @@ from fedsim.engine.noted import Noted
 from fedsim.engine.record import Recorder
 from fedsim.engine.replies import Replies
 from fedsim.engine.select import Cohort
+from fedsim.engine.starts import first_states
 from fedsim.engine.timeline import Fates, always_on, fates, ways
 from fedsim.engine.totals import nothing_yet
 from fedsim.engine.wire import Shape, message_bits, reply_shape
@@ -62,16 +63,13 @@ class Run:
         self.replicas = np.asarray(scenario.replica_numbers, np.int64)
         self.population, self.weights = self.problem.clients, setting.weights
         self.batched = bool(getattr(self.algorithm, "batched", False))
-        self.first_state = self.algorithm.init(self.problem, scenario.start)
         self.skip = skip
-        self.state = {
-            n: np.repeat(np.asarray(s)[None], 1 if skip else len(self.replicas), 0) for n, s in self.first_state.items()
-        }
+        self.first_state, self.state = first_states(self.algorithm, self.problem, scenario.starts, skip)
         self.memory = memory_of(self.algorithm, self.problem, len(self.replicas), setting.dtype)
         self.recorder = Recorder(scenario.record, self.replicas, self.problem.dim, setting.dtype)
         self.judge = Judge(scenario, self.recorder)
         if not skip:
-            self.judge.check(self.state["theta"])
+            self.judge.check(self.state["theta"], self.memory)
         self.spent = {name: np.zeros(len(self.replicas), np.int64) for name in SPENT}
         self.stopped_by = [""] * len(self.replicas)
         self.totals = nothing_yet(self.population)
@@ -247,9 +245,11 @@ class Run:
             self.recorder.sample(number, active, theta)
         last = self.budget.rounds is not None and number >= self.budget.rounds
         due = number % self.scenario.evaluate_every == 0 or last
-        per_replica, overall = (
-            self.judge.after(active, theta) if due and self.judge.metrics and not self.skip else ({}, {})
-        )
+        per_replica: dict[str, Array] = {}
+        overall: dict[str, float] = {}
+        if due and self.judge.metrics and not self.skip:
+            spent = {n: self.spent[n][active] for n in SPENT} | {"seconds": columns["closed_s"]}
+            per_replica, overall = self.judge.after(active, theta, spent, self.memory)
         self.recorder.round(number, active, columns, per_replica)
         if overall:
             self.recorder.metrics.append(self._progress_columns(number, active, columns) | overall)
