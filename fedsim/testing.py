@@ -17,6 +17,7 @@ from fedsim.engine import Run
 from fedsim.engine.select import Cohort
 from fedsim.engine.setting import setting_of
 from fedsim.errors import InvalidInput, NonFinite
+from fedsim.network.contract import promises as network_promises
 from fedsim.participation import bernoulli, full
 from fedsim.problems import GaussianMean
 from fedsim.runtime.inline import Inline
@@ -29,11 +30,14 @@ JOBS, REPLICAS = 21, 3
 
 
 class Broken(AssertionError):
-    """A promise of DESIGN's protocols does not hold."""
+    """A promise that fedsim relies on does not hold; `fedsim explain` tells of them."""
 
 
 def check(subject: Any, problem: Any = None) -> list[str]:
-    """Check an algorithm, a problem, a policy, devices or a codec; `problem` is what an algorithm is tried on."""
+    """Check an algorithm, a problem, a policy, devices, a codec or a network.
+
+    `problem` is what an algorithm or a policy is tried on.
+    """
     if hasattr(subject, "client") and hasattr(subject, "server"):
         return _algorithm(subject, problem if problem is not None else small_problem())
     if hasattr(subject, "gradient"):
@@ -44,7 +48,9 @@ def check(subject: Any, problem: Any = None) -> list[str]:
         return _codec(subject)
     if hasattr(subject, "compute_s"):
         return _devices(subject)
-    raise InvalidInput(f"check({subject!r}): not an algorithm, a problem, a policy, devices or a codec")
+    if hasattr(subject, "bottleneck_bps"):
+        return _promises(subject, network_promises(subject))
+    raise InvalidInput(f"check({subject!r}): not an algorithm, a problem, a policy, devices, a codec or a network")
 
 
 def small_problem() -> GaussianMean:

@@ -47,8 +47,18 @@ def call(argv: Sequence[str]) -> int:
         return _failed(str(error), FAILED)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from fedsim import __version__
+
+        typer.echo(f"fedsim {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def fedsim() -> None:
+def fedsim(
+    version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_version, help="Say it.")] = False,
+) -> None:
     pass  # without it typer would make the only command the whole program
 
 

@@ -7,9 +7,9 @@ import time
 from collections import Counter
 from typing import Any
 
+from fedsim.analysis import units
 from fedsim.batch import Event
 from fedsim.batch.plan import Plan
-from fedsim.cli import units
 
 ROWS = 30  # more values than this on the first axis are not shown one by one
 COSTS = {"seconds": ("virtual time", units.seconds), "uplink_bits": ("uplink", units.bits)}

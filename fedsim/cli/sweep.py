@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from fedsim import settings as texts
+from fedsim.analysis import units
 from fedsim.batch import carry_out
 from fedsim.batch.estimate import Estimate, estimate
 from fedsim.batch.plan import Plan, plan
 from fedsim.batch.status import look
 from fedsim.batch.status import status as read_status
-from fedsim.cli import units
 from fedsim.cli.board import Board
 from fedsim.cli.run import voices
 from fedsim.cli.stopping import stopping
