@@ -40,7 +40,25 @@ PARTS = {  # what each of them must offer, and the sentence about what it lacks
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """What is simulated. Only `problem`, `algorithm` and `budget` are required; all of it is checked here."""
+    """What is simulated. Only `problem`, `algorithm` and `budget` are required; all of it is checked here.
+
+    | field            | meaning                                                                                  |
+    |------------------|------------------------------------------------------------------------------------------|
+    | `problem`        | the clients' data and gradients; see fs.problems, or your own class                      |
+    | `algorithm`      | what clients and server compute; see fs.algorithms, or your own class                    |
+    | `budget`         | when to stop: `fs.Budget(rounds=200, seconds=..., uplink_bits=..., target=...)`          |
+    | `network`        | `fs.topologies.star(...)` or `fs.Network(graph)`; None: messages take no time            |
+    | `devices`        | `fs.devices.lognormal(...)` or the like; None: computing takes no time, nobody drops out |
+    | `participation`  | who is asked and when a round closes, `fs.participation.uniform(10)`; default everybody  |
+    | `replicas`       | independent runs of the whole system, a number or a range of replica numbers             |
+    | `seed`           | of all random numbers; equal seeds give equal bits                                       |
+    | `initial`        | theta before the first round, one per coordinate; None: zeros, or the problem's own      |
+    | `dtype`          | of theta and of uncompressed messages: "float64" or "float32"                            |
+    | `metrics`        | a tuple of names and metrics to judge by, `("w2", fs.metrics.ess())`; see fs.metrics     |
+    | `evaluate_every` | rounds between two evaluations of the metrics                                            |
+    | `record`         | what is kept: `fs.Record(every=10, warmup=100, events=True)`                             |
+    | `reach`          | who receives the broadcast: "selected" or "all"; None: as the algorithm says             |
+    """
 
     problem: Any
     algorithm: Any

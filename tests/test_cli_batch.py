@@ -97,12 +97,12 @@ def test_a_resumed_sweep_shows_medians_of_all_its_runs_not_of_todays_alone(
     assert rows("runs", "--resume") == whole  # nothing to do, and still the medians of all
 
 
-def test_a_dry_run_says_count_hours_and_disk_and_leaves_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_says_count_time_and_disk_and_leaves_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(here.iterdir())
     assert call(["sweep", "tiny.py", "--grid", "level=3:8", "--out", "runs", "--dry-run", "--jobs", "2"]) == 0
     text = capsys.readouterr().out
     assert "5 runs; 0 whole (kept), 5 to do" in text
-    assert re.search(r"estimate: .* each; 5 runs, 2 at a time: .* hours, .*B ", text)
+    assert re.search(r"estimate: .* each; 5 runs, 2 at a time: [\d.]+(?: m?s|m\d\ds), .*B\n", text)
     assert [p for p in sorted(here.iterdir()) if p.name != "__pycache__"] == before
 
 

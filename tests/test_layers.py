@@ -14,7 +14,7 @@ FILES = sorted(p.relative_to(PACKAGE) for p in PACKAGE.rglob("*.py"))
 
 LAYERS = (  # top to bottom; a module imports from layers below its own
     {"cli"},
-    {"scenario", "scenario_file", "settings", "study", "batch", "one_job", "place", "testing", "live"},
+    {"scenario", "scenario_file", "settings", "study", "batch", "one_job", "place", "testing", "live", "lookup"},
     {"engine"},
     {"runtime"},
     {"algorithms", "problems"},

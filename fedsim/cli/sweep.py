@@ -110,7 +110,8 @@ def _dry_run(say: Any, one: Estimate, count: int, jobs: int | None, runtime: Any
     total_s = one.real_s * count / min(at_once, max(count, 1))
     say(
         f"estimate: {units.seconds(one.real_s)}, {units.size(one.bytes)} each; {count:,} runs, {at_once} at a "
-        f"time: {total_s / 3600:.3g} hours, {units.size(one.bytes * count)} (timed one run; nothing was kept)"
+        f"time: {units.seconds(total_s)}, {units.size(one.bytes * count)}",
+        "(timed one run; nothing was kept)",
     )
 
 

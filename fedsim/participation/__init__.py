@@ -7,6 +7,7 @@ into the weights of `replies.mean`; `closing` is `close` in closed form, for rou
 link.
 
 A policy of your own needs `select` and `close`; its replies are weighted by p_c renormalised over the arrived.
+`fs.explain("view")` says what it sees, with an example.
 """
 
 from __future__ import annotations
