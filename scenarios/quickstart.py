@@ -50,6 +50,7 @@ def figure(study):
     for axes, against in ((by_round, "rounds"), (by_second, "seconds")):
         figures.curves(axes, results, "w2", against=against)
         figures.level(axes, fs.metrics.w2_floor(covariance, replicas), f"what {replicas} perfect samples would show")
+    by_round.set_ylabel("Wasserstein-2 distance to the exact posterior")
     by_second.set_ylabel("")
     by_round.set_title("Fewer rounds with more local steps", loc="left", fontsize=11)
     by_second.set_title("...but rounds take longer, and end biased", loc="left", fontsize=11)

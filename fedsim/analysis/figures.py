@@ -23,8 +23,8 @@ PHASES = {
     "download": COLOURS[5],
     "compute": COLOURS[1],
     "upload": COLOURS[0],
-    "transfer": COLOURS[0],
     "busy": COLOURS[1],
+    "transfer": COLOURS[0],
     "wait": "#d9d9d9",
     "idle": "#d9d9d9",
 }
@@ -36,7 +36,7 @@ _NAMES = {
     "total_bits": "up- and downlink",
 }
 METRIC_NAMES = {
-    "w2": "Wasserstein-2 distance to the exact posterior",
+    "w2": "Wasserstein-2 distance (w2)",
     "nll": "negative log likelihood",
     "ece": "expected calibration error",
     "brier": "Brier score",
@@ -83,7 +83,8 @@ def in_bits(axes: Axes, name: str, most: float) -> None:
 def stacked(axes: Axes, parts: Mapping[str, Mapping[str, float]], xlabel: str) -> None:
     """A bar per name, of its phases one after the other, in the phases' own colours and with a legend."""
     left = [0.0] * len(parts)
-    for phase in dict.fromkeys(phase for one in parts.values() for phase in one):
+    found = {phase for one in parts.values() for phase in one}
+    for phase in [*(p for p in PHASES if p in found), *sorted(found - PHASES.keys())]:  # waiting last
         lengths = [one.get(phase, 0.0) for one in parts.values()]
         axes.barh(list(parts), lengths, left=left, color=PHASES.get(phase, FAINT), height=0.6, label=phase)
         left = [a + b for a, b in zip(left, lengths, strict=True)]

@@ -77,11 +77,8 @@ class Board:
                     *(_median(ends, n) for n in names),
                 ]
             )
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return [
-            "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
-            for row in rows
-        ]
+        rows = [[row[0].ljust(max(len(r[0]) for r in rows)), *row[1:]] for row in rows]
+        return units.columns(rows, units.width())
 
     def _picture(self) -> Any:
         from rich.console import Group
