@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim import live
 from fedsim import metrics as metric_catalogue
 from fedsim import participation as policies
 from fedsim.algorithms.activity import check_activity
@@ -41,7 +42,25 @@ PARTS = {  # what each of them must offer, and the sentence about what it lacks
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """What is simulated. Only `problem`, `algorithm` and `budget` are required; all of it is checked here."""
+    """What is simulated. Only `problem`, `algorithm` and `budget` are required; all of it is checked here.
+
+    | field            | meaning                                                                                  |
+    |------------------|------------------------------------------------------------------------------------------|
+    | `problem`        | the clients' data and gradients; see fs.problems, or your own class                      |
+    | `algorithm`      | what clients and server compute; see fs.algorithms, or your own class                    |
+    | `budget`         | when to stop: `fs.Budget(rounds=200, seconds=..., uplink_bits=..., target=...)`          |
+    | `network`        | `fs.topologies.star(...)` or `fs.Network(graph)`; None: messages take no time            |
+    | `devices`        | `fs.devices.lognormal(...)` or the like; None: computing takes no time, nobody drops out |
+    | `participation`  | who is asked and when a round closes, `fs.participation.uniform(10)`; default everybody  |
+    | `replicas`       | independent runs of the whole system, a number or a range of replica numbers             |
+    | `seed`           | of all random numbers; equal seeds give equal bits                                       |
+    | `initial`        | theta before the first round, one per coordinate; None: zeros, or the problem's own      |
+    | `dtype`          | of theta and of uncompressed messages: "float64" or "float32"                            |
+    | `metrics`        | a tuple of names and metrics to judge by, `("w2", fs.metrics.ess())`; see fs.metrics     |
+    | `evaluate_every` | rounds between two evaluations of the metrics                                            |
+    | `record`         | what is kept: `fs.Record(every=10, warmup=100, events=True)`                             |
+    | `reach`          | who receives the broadcast: "selected" or "all"; None: as the algorithm says             |
+    """
 
     problem: Any
     algorithm: Any
@@ -220,7 +239,21 @@ class Scenario:
 
 
 def run(scenario: Scenario, **options: Any) -> Result:
-    """Run a scenario and return its result; the options are those of `arun`. Works inside a notebook too.
+    """Run a scenario and return its result. Works inside a notebook too.
+
+    Options, all as keywords (those of `arun`):
+
+    | option             | meaning                                                                                |
+    |--------------------|----------------------------------------------------------------------------------------|
+    | `out`              | a new folder for the result; `fs.load` reads it, `fedsim report` makes a page of it    |
+    | `progress`         | True: a bar on a terminal, a line in a notebook; it never changes the run              |
+    | `runtime`          | `fs.Inline(threads)` (the default) or `fs.Ray(hosts, address)`; the bits are the same  |
+    | `resume`           | take up the unfinished run in `out`                                                    |
+    | `checkpoint_every` | rounds, or seconds as in "60s": how often `out` is made resumable                      |
+    | `compute`          | "skip": the timeline alone, nothing is learnt                                          |
+    | `observers`        | functions that see every round's progress                                              |
+    | `stop`             | a threading.Event; once set, the round is finished, a checkpoint kept, Interrupted raised |
+    | `source`           | where the scenario came from, for the manifest                                         |
 
     Where a figure says less than it seems, an `errors.Doubt` is warned of; `result.manifest["warnings"]` has it too.
     """
@@ -240,14 +273,14 @@ def run(scenario: Scenario, **options: Any) -> Result:
 async def arun(
     scenario: Scenario, *, runtime: Any = None, out: str | Path | None = None, resume: bool = False,
     checkpoint_every: int | str | None = None, compute: str = "run", observers: Iterable[Any] = (),
-    stop: threading.Event | None = None, source: dict[str, Any] | None = None,
+    progress: bool = False, stop: threading.Event | None = None, source: dict[str, Any] | None = None,
 ) -> Result:  # fmt: skip
     """`run` for those who already have an event loop.
 
     `out` leaves the result as a folder; `checkpoint_every` (rounds, or "60s") keeps it resumable on the way,
     and `resume` takes it up where it was left. `compute="skip"` gives the timeline alone. Setting `stop`
     finishes the round, writes a checkpoint and raises Interrupted. `source` says where the scenario came from,
-    for the manifest.
+    for the manifest. `progress=True` shows how far it is.
     """
     from threadpoolctl import threadpool_limits
 
@@ -265,8 +298,9 @@ async def arun(
     if place.whole is not None:
         return place.whole
     runtime.kernels()  # loads every BLAS there is, before they are held to one thread
-    with threadpool_limits(1):  # one BLAS thread: its bits must not depend on how many cores there are
-        finished = await engine.simulate(scenario, runtime, observers, compute == "skip", place.keeper)
+    # One BLAS thread: its bits must not depend on how many cores there are.
+    with threadpool_limits(1), live.followed(scenario.budget, progress) as watch:
+        finished = await engine.simulate(scenario, runtime, (*observers, *watch), compute == "skip", place.keeper)
     manifest = {"source": source or {}, "resumed": place.note}
     result = engine.collect(finished, runtime, time.perf_counter() - began, manifest)
     place.finish(result)

@@ -1,20 +1,4 @@
-"""HMC: Hamiltonian Monte Carlo with accept/reject, all data on one machine (Duane and others 1987).
-
-    p ~ N(0, I), then K times, with g = grad f / tau,
-        p <- p - (eta/2) g(theta), theta <- theta + eta p, p <- p - (eta/2) g(theta);
-    accepted with probability min(1, exp(H before - H after)),   H = f(theta) / tau + |p|^2 / 2
-
-| symbol | argument         | meaning                                                  |
-|--------|------------------|----------------------------------------------------------|
-| eta    | `step_size`      | a number, or a schedule of the HMC iteration             |
-| K      | `leapfrog_steps` | steps of one trajectory                                  |
-|        | `local_steps`    | HMC iterations between two samples: a round              |
-| tau    | `temperature`    | the target is exp(-f / tau)                              |
-
-A reference without discretisation bias (the MHMC of FA-HMC's section 5): gradients are exact, the mass is one.
-Wire: up theta (d), down theta (d), between the one machine and the server. Memory: none but the share of
-proposals accepted, for the metric `accepted`. Participation: full(), the one machine.
-"""
+"""HMC: Hamiltonian Monte Carlo with accept/reject, all data on one machine (Duane and others 1987)."""
 
 from __future__ import annotations
 
@@ -35,7 +19,23 @@ State = dict[str, Array]
 
 @dataclass(frozen=True)
 class HMC:
-    """Metropolis-adjusted Hamiltonian Monte Carlo on one machine."""
+    """HMC: Hamiltonian Monte Carlo with accept/reject, all data on one machine (Duane and others 1987).
+
+        p ~ N(0, I), then K times, with g = grad f / tau,
+            p <- p - (eta/2) g(theta), theta <- theta + eta p, p <- p - (eta/2) g(theta);
+        accepted with probability min(1, exp(H before - H after)),   H = f(theta) / tau + |p|^2 / 2
+
+    | symbol | argument         | meaning                                      |
+    |--------|------------------|----------------------------------------------|
+    | eta    | `step_size`      | a number, or a schedule of the HMC iteration |
+    | K      | `leapfrog_steps` | steps of one trajectory                      |
+    |        | `local_steps`    | HMC iterations between two samples: a round  |
+    | tau    | `temperature`    | the target is exp(-f / tau)                  |
+
+    A reference without discretisation bias (the MHMC of FA-HMC's section 5): gradients are exact, the mass is one.
+    Wire: up theta (d), down theta (d), between the one machine and the server. Memory: none. Participation: full(),
+    the one machine.
+    """
 
     step_size: StepSize
     leapfrog_steps: int = 10

@@ -1,19 +1,4 @@
-"""MALA: Metropolis-adjusted Langevin with all data on one machine (Roberts and Tweedie, Bernoulli 1996).
-
-    theta' = theta - eta grad f(theta) + sqrt(2 eta tau) xi,   accepted with probability min(1, exp(r)),
-    r = (f(theta) - f(theta')) / tau
-        + (|theta' - theta + eta grad f(theta)|^2 - |theta - theta' + eta grad f(theta')|^2) / (4 eta tau)
-
-| symbol | argument      | meaning                                                  |
-|--------|---------------|----------------------------------------------------------|
-| eta    | `step_size`   | a number, or a schedule of the iteration                 |
-|        | `local_steps` | iterations between two samples: a round                  |
-| tau    | `temperature` | the target is exp(-f / tau)                              |
-
-A reference without discretisation bias: gradients are exact. A rejected proposal repeats the sample. Wire: up theta
-(d), down theta (d), between the one machine and the server. Memory: none but the share of proposals accepted, for the
-metric `accepted`. Participation: full(), the one machine.
-"""
+"""MALA: Metropolis-adjusted Langevin with all data on one machine (Roberts and Tweedie, Bernoulli 1996)."""
 
 from __future__ import annotations
 
@@ -34,7 +19,22 @@ State = dict[str, Array]
 
 @dataclass(frozen=True)
 class MALA:
-    """Metropolis-adjusted Langevin algorithm on one machine."""
+    """MALA: Metropolis-adjusted Langevin with all data on one machine (Roberts and Tweedie, Bernoulli 1996).
+
+        theta' = theta - eta grad f(theta) + sqrt(2 eta tau) xi,   accepted with probability min(1, exp(r)),
+        r = (f(theta) - f(theta')) / tau
+            + (|theta' - theta + eta grad f(theta)|^2 - |theta - theta' + eta grad f(theta')|^2) / (4 eta tau)
+
+    | symbol | argument      | meaning                                  |
+    |--------|---------------|------------------------------------------|
+    | eta    | `step_size`   | a number, or a schedule of the iteration |
+    |        | `local_steps` | iterations between two samples: a round  |
+    | tau    | `temperature` | the target is exp(-f / tau)              |
+
+    A reference without discretisation bias: gradients are exact. A rejected proposal repeats the sample. Wire: up theta
+    (d), down theta (d), between the one machine and the server. Memory: none but the share of proposals accepted, for
+    the metric `accepted`. Participation: full(), the one machine.
+    """
 
     step_size: StepSize
     local_steps: int = 1

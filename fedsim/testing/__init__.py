@@ -10,6 +10,7 @@ from typing import Any
 from fedsim.errors import InvalidInput
 from fedsim.problems import GaussianMean
 from fedsim.testing.algorithms import check_algorithm
+from fedsim.testing.networks import check_network
 from fedsim.testing.parts import check_codec, check_devices, check_policy
 from fedsim.testing.problems import check_problem
 from fedsim.testing.promises import Broken
@@ -18,7 +19,10 @@ __all__ = ["Broken", "check", "small_problem"]
 
 
 def check(subject: Any, problem: Any = None) -> list[str]:
-    """Check an algorithm, a problem, a policy, devices or a codec; `problem` is what an algorithm is tried on."""
+    """Check an algorithm, a problem, a policy, devices, a codec or a network.
+
+    `problem` is what an algorithm or a policy is tried on.
+    """
     if hasattr(subject, "client") and hasattr(subject, "server"):
         return check_algorithm(subject, problem if problem is not None else small_problem())
     if hasattr(subject, "gradient"):
@@ -29,7 +33,9 @@ def check(subject: Any, problem: Any = None) -> list[str]:
         return check_codec(subject)
     if hasattr(subject, "compute_s"):
         return check_devices(subject)
-    raise InvalidInput(f"check({subject!r}): not an algorithm, a problem, a policy, devices or a codec")
+    if hasattr(subject, "bottleneck_bps"):
+        return check_network(subject)
+    raise InvalidInput(f"check({subject!r}): not an algorithm, a problem, a policy, devices, a codec or a network")
 
 
 def small_problem() -> GaussianMean:
