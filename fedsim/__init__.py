@@ -55,7 +55,16 @@ __all__ = sorted([*_HOME, *_MODULES])
 
 if TYPE_CHECKING:
     from fedsim import (
-        algorithms, analysis, errors, initial, metrics, participation, problems, rng, schedules, testing,
+        algorithms,
+        analysis,
+        errors,
+        initial,
+        metrics,
+        participation,
+        problems,
+        rng,
+        schedules,
+        testing,
     )  # fmt: skip
     from fedsim.batch import load, sweep
     from fedsim.budget import Budget, Target
