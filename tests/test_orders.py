@@ -7,12 +7,12 @@ import dataclasses
 import threading
 
 import pytest
+from fedsim.engine.workshop import Workshop
 
 import fedsim as fs
 from fedsim import kernels
 from fedsim.analysis import timeline
 from fedsim.engine import Interrupted
-from fedsim.engine.workshop import Workshop
 from fedsim.errors import ClientFailed
 from fedsim.runtime.worker import Worker
 

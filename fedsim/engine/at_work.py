@@ -12,7 +12,7 @@ from fedsim.engine.clock import Clock, links
 from fedsim.engine.draws_ahead import DrawsAhead
 from fedsim.engine.selection import cohort
 from fedsim.engine.view import ReplicaView
-from fedsim.engine.visits import VisitEvents, Visit
+from fedsim.engine.visits import Visit, VisitEvents
 from fedsim.errors import InvalidInput
 from fedsim.rng import Stream
 from fedsim.runtime.jobs import Reply

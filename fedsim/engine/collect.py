@@ -15,7 +15,6 @@ from fedsim.protocols import PrivacyGuarantee
 from fedsim.results import Result, cpu_features, versions
 
 
-
 def collect(run: Run, runtime: Any, real_s: float, more: dict[str, Any] | None = None) -> Result:
     """Tables and samples of all replicas."""
     import pandas as pd
@@ -37,7 +36,7 @@ def collect(run: Run, runtime: Any, real_s: float, more: dict[str, Any] | None =
         metrics=overall,
         clients=pd.DataFrame({"client": np.arange(world.population)} | run.accounts.totals),
         events=_events(run),
-        manifest=manifest(run, runtime, real_s) | _privacy(run, rounds) | (more or {}),
+        manifest=manifest(run, runtime, real_s) | _privacy(run, rounds) | _judged(run) | (more or {}),
         replicas=tuple(int(r) for r in world.replicas),
     )
 
@@ -64,6 +63,13 @@ def manifest(run: Run, runtime: Any, real_s: float) -> dict[str, Any]:
         "cpu_features": cpu_features(),
         "real_s": real_s,
     }
+
+
+def _judged(run: Run) -> dict[str, Any]:
+    """What the metrics' columns are of (`judged`), and where a figure says less than it seems (`warnings`)."""
+    if run.world.skip:
+        return {"judged": {}, "warnings": []}
+    return {"judged": run.judge.about(), "warnings": run.judge.doubts()}
 
 
 def _privacy(run: Run, rounds: Any) -> dict[str, Any]:

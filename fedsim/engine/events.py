@@ -19,7 +19,7 @@ from fedsim.engine.jobs_ahead import sent_early
 from fedsim.engine.round import Cohort, Ended, Round, Stretch, columns, nobody
 from fedsim.engine.selection import cohort
 from fedsim.engine.view import ReplicaView
-from fedsim.engine.visits import VisitEvents, Visit
+from fedsim.engine.visits import Visit, VisitEvents
 from fedsim.engine.world import NOT
 from fedsim.errors import InvalidInput
 from fedsim.runtime.jobs import Reply

@@ -23,7 +23,9 @@ TOO_MANY = 1e9  # rounds to spend the budget
 def check_data(problem: Problem, skip: bool) -> None:
     """Refuse to compute with a problem that is only as long as its messages."""
     if not skip and problem.timing_only:
-        raise InvalidInput(f'problems.{type(problem.own).__name__} has no data to compute with; run it with compute="skip"')
+        raise InvalidInput(
+            f'problems.{type(problem.own).__name__} has no data to compute with; run it with compute="skip"'
+        )
 
 
 def check_skip(world: World, learner: Learner) -> None:

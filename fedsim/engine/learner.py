@@ -10,6 +10,7 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.memory import memory_of
 from fedsim.engine.round import Cohort, Round
+from fedsim.engine.starts import first_states
 from fedsim.engine.wire import Shape, reply_shape
 from fedsim.engine.world import World
 from fedsim.errors import InvalidInput, NonFinite
@@ -29,10 +30,7 @@ class Learner:
     def __init__(self, world: World, session: Session) -> None:
         self.session, self.skip = session, world.skip
         self._world, self._setting, self._algorithm = world, world.setting, world.algorithm
-        first = self._algorithm.init(world.problem.own, world.scenario.start)
-        self._first = first
-        copies = 1 if self.skip else len(world.replicas)
-        self.state: Arrays = {n: np.repeat(np.asarray(s)[None], copies, 0) for n, s in first.items()}
+        self._first, self.state = first_states(self._algorithm, world.problem.own, world.scenario.starts, self.skip)
         self.memory = memory_of(self._algorithm, world.problem, len(world.replicas), self._setting.dtype)
         self._work = float(self._algorithm.work(None))
         self._shapes: dict[int, Shape] = {}
@@ -97,9 +95,7 @@ class Learner:
         if self.skip:
             return
         world, who, active = self._world, round.arrived, round.active
-        arrived = Arrived(
-            world.weights[who.client], who.multiplicity, who.starts, world.population, world.policy.own
-        )
+        arrived = Arrived(world.weights[who.client], who.multiplicity, who.starts, world.population, world.policy.own)
         weights = self._algorithm.weigh(arrived)
         weights = world.policy.weigh(arrived) if weights is None else weights
         everybody = len(active) == len(world.replicas)  # then nothing need be picked out

@@ -140,6 +140,15 @@ class Stretch:
         return replace(self, columns={name: column[:count] for name, column in self.columns.items()})
 
 
+def all_arrived(number: int, active: Array, who: Cohort) -> Round:
+    """A round without a clock: everybody asked has answered at once, for nothing."""
+    m = len(who.client)
+    yes, no, none = np.ones(m, bool), np.zeros(m, bool), np.zeros(m, np.int64)
+    at = np.zeros(len(active))
+    ended = Ended(who.client, yes, no, no, no, none, none, np.zeros(m))
+    return Round(number, active, who, ended, columns(at, at, who.sizes, who.starts, ended, 0), number)
+
+
 def nobody(number: int, stopped: Stopped) -> Round:
     """No round: the clock has ended every replica."""
     none = np.zeros(0, np.int64)

@@ -76,12 +76,10 @@ class Run:
         self.watched = not all(complete(o, Watching).sparse for o in self.observers)  # after every round
         self.learner = Learner(world, session)
         self.accounts = Accounts(world)
-        self.recorder = Recorder(
-            world.scenario.record, world.replicas, world.problem.dim, world.setting.dtype
-        )
+        self.recorder = Recorder(world.scenario.record, world.replicas, world.problem.dim, world.setting.dtype)
         self.judge = Judge(world.scenario, self.recorder)
         if not world.skip:
-            self.judge.check(self.learner.state["theta"])
+            self.judge.check(self.learner.state["theta"], self.learner.memory)
         self.trace = Trace(world.scenario.record.events)
         self.inputs = ClockInputs(kept=checkpoints.files is not None)
         self._latest: dict[str, float] = {}
@@ -132,7 +130,11 @@ class Run:
             self.recorder.sample(number, active, theta)
         last = world.budget.rounds is not None and number >= world.budget.rounds
         due = (number % world.scenario.evaluate_every == 0 or last) and self.judge.metrics and not world.skip
-        per_replica, overall = self.judge.after(active, theta) if due else ({}, {})
+        per_replica: Arrays = {}
+        overall: dict[str, float] = {}
+        if due:
+            spent = {n: s[active] for n, s in self.accounts.spent.items()} | {"seconds": columns["closed_s"]}
+            per_replica, overall = self.judge.after(active, theta, spent, self.learner.memory)
         self.recorder.round(number, active, columns, per_replica)
         if overall:
             self.recorder.metrics.append(self._so_far(number, active, columns) | overall)

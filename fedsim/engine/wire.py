@@ -17,7 +17,6 @@ from fedsim.protocols import Algorithm, Problem
 from fedsim.runtime.jobs import Encoded
 
 
-
 class DryJob:
     """Looks like a job of client 0 and computes nothing."""
 

@@ -10,6 +10,7 @@ Optional: `at_least`, how many clients have to be on before a round opens, and `
 `closing` that looks at `view.heard` or `view.last`.
 
 A policy of your own needs `select` and `close`; its replies are weighted by p_c renormalised over the arrived.
+`fs.explain("view")` says what it sees, with an example.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ Array = npt.NDArray[Any]
 
 
 class View(Protocol):
-    """What a policy may look at."""
+    """What a policy may look at; `fs.explain("view")` has it in one table, and an example."""
 
     clients: int
     weights: Array  # p_c

@@ -1,0 +1,205 @@
+"""What an algorithm promises, tried on a small problem."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fedsim import kernels, rng
+from fedsim.arrays import Array, Arrays
+from fedsim.budget import Budget
+from fedsim.engine.learner import Learner
+from fedsim.engine.round import Cohort, all_arrived
+from fedsim.engine.world import World, setting_of
+from fedsim.errors import NonFinite
+from fedsim.participation import bernoulli, full
+from fedsim.protocols import Algorithm, Replies, complete
+from fedsim.runtime.inline import Inline
+from fedsim.runtime.jobs import Batch, Job, Reply, Setting
+from fedsim.runtime.worker import Worker
+from fedsim.scenario import Scenario, run
+from fedsim.testing.promises import JOBS, Promises
+
+REPLICAS = 3
+
+
+def check_algorithm(algorithm: Any, problem: Any) -> list[str]:
+    chance = complete(algorithm, Algorithm).activity  # that messages arrive, for those who divide by it
+    policy = full() if chance is None else bernoulli(chance)
+    scenario = Scenario(
+        problem=problem, algorithm=algorithm, budget=Budget(rounds=3), replicas=REPLICAS, seed=11, participation=policy
+    )
+    setting = setting_of(scenario, kernels.backend("cpu"))
+    world = World(scenario, setting, skip=False)
+    trial = Learner(world, Inline(threads=1).open(algorithm, setting))
+    batch = _batch(world, trial)
+    worker = Worker(algorithm, setting)
+    looped = Worker(_Looped(algorithm), setting)
+    promise = Promises(algorithm)
+    first = worker.compute(batch)
+    promise(
+        "client leaves its inputs alone", _inputs_untouched(algorithm, setting, batch),
+        "client changes its inputs: the message or the memory came back altered; copy what you write to",
+    )  # fmt: skip
+    promise(
+        "replay is exact", _equal(first, worker.compute(batch)),
+        "replay is not exact: the same jobs computed twice gave different bits; draw from the job, keep nothing",
+    )  # fmt: skip
+    single = looped.compute(batch)
+    if complete(algorithm, Algorithm).batched:
+        stacked = Worker(_Unfused(algorithm), setting).compute(batch)
+        differs = f"one job at a time and stacked disagree: {_gap(single, stacked)}"
+        promise("one job at a time and stacked agree", _close(single, stacked), differs)
+    if worker.kernel is not None:
+        differs = f"fused and one at a time disagree: {_gap(single, first)}"
+        promise("fused and one at a time agree", _close(single, first), differs)
+    for size in (1, 4):
+        parts = [worker.compute(batch.part(slice(i, i + size))) for i in range(0, JOBS, size)]
+        promise(
+            f"chunks of {size} give the bits of the whole batch", _equal(first, Reply.join(parts)),
+            f"chunks of {size} do not give the bits of the whole batch: a job's reply depends on its neighbours",
+        )  # fmt: skip
+    pure, ordered = _server(world, trial, first)
+    promise(
+        "the server leaves its state and the replies alone", pure,
+        "the server changes the state or the replies that it is given; copy what you write to",
+    )  # fmt: skip
+    promise(
+        "the order of the replies is irrelevant", ordered,
+        "the order of the replies matters: the same ones in another order gave another state",
+    )  # fmt: skip
+    promise(
+        "the server accepts that nobody arrived", _nobody(trial),
+        "the server does not accept that nobody arrived: its state went non-finite; keep theta then",
+    )  # fmt: skip
+    whole = run(scenario, runtime=Inline(threads=1))
+    again = run(scenario, runtime=Inline(2, 2))
+    promise(
+        "threads and chunks do not change a run", whole.fingerprint == again.fingerprint,
+        "threads and chunks change a run: two threads gave other bits than one",
+    )  # fmt: skip
+    looked_at = run(scenario, observers=[lambda progress: None])  # then no rounds are taken several at a go
+    promise(
+        "nor does whoever looks at every round", whole.fingerprint == looked_at.fingerprint,
+        "whoever looks at every round changes the run: rounds taken several at a go gave other bits than one by one",
+    )  # fmt: skip
+    one = run(replace(scenario, replicas=range(1, 2)))
+    assert whole.samples is not None
+    assert one.samples is not None
+    promise(
+        "a replica alone is the replica among others", np.array_equal(whole.samples[:, 1], one.samples[:, 0]),
+        "a replica alone is not the replica among others: replica 1 of 3 has other samples when it runs by itself",
+    )  # fmt: skip
+    return promise.kept
+
+
+class _Looped:
+    """The algorithm with `batched` and `fused` taken away."""
+
+    batched = False
+
+    def __init__(self, algorithm: Any) -> None:
+        self.client = algorithm.client
+
+
+class _Unfused(_Looped):
+    batched = True
+
+
+def _batch(world: World, trial: Learner) -> Batch:
+    clients = np.arange(JOBS) % world.population
+    position = np.arange(JOBS) // world.population % REPLICAS
+    message = trial.broadcast(np.arange(REPLICAS))
+    shaken = {
+        n: (
+            m + 0.1 * rng.normal(rng.keys(3, rng.Stream.USER, client=np.arange(len(m))), m[0].size).reshape(m.shape)
+        ).astype(m.dtype)
+        for n, m in message.items()
+    }
+    visit, memory = np.zeros(JOBS, np.int64), trial.recall(position, clients)
+    return Batch(1, world.replicas[position], clients, visit, shaken, position, memory)
+
+
+def _inputs_untouched(algorithm: Any, setting: Setting, batch: Batch) -> bool:
+    one = batch.part(slice(0, 1))
+    alone = [{n: m[0] for n, m in part.items()} for part in (batch.message, one.memory)]
+    ranks = [(Job(setting, one, single=True), alone[0], alone[1])]
+    if complete(algorithm, Algorithm).batched:
+        message = {n: m[batch.version] for n, m in batch.message.items()}
+        ranks.append((Job(setting, batch, single=False), message, batch.memory))
+    for job, message, memory in ranks:
+        handed = [{n: a.copy() for n, a in part.items()} for part in (message, memory)]
+        algorithm.client(job, *handed)
+        if not (_same(handed[0], message) and _same(handed[1], memory)):
+            return False
+    return True
+
+
+def _server(world: World, trial: Learner, reply: Reply) -> tuple[bool, bool]:
+    """Whether it leaves state and replies alone, and whether it does not mind the order of a replica's replies."""
+    m = min(JOBS, world.population * REPLICAS)
+    starts = np.minimum(np.arange(REPLICAS + 1) * world.population, m)
+    row, client, once = np.arange(m) // world.population, np.arange(m) % world.population, np.ones(m, np.int64)
+    before, server, outcomes, untouched = trial.state, world.algorithm.server, [], [True]
+
+    def watched(state: Arrays, replies: Replies, rng: Any) -> Arrays:
+        handed = {n: s.copy() for n, s in state.items()}
+        new = server(state, replies, rng)
+        untouched.append(_same(handed, state))
+        return new
+
+    world.algorithm.server = watched  # type: ignore[method-assign]
+    for order in (np.arange(m), np.lexsort((-client, row))):
+        values = {n: v[order] for n, v in reply.values.items()}
+        trial.state = {n: s.copy() for n, s in before.items()}
+        who = Cohort(row, client[order], once, starts)
+        trial.fold(all_arrived(1, np.arange(REPLICAS), who), Reply(values, reply.bits[order], {}))
+        outcomes.append(trial.state)
+        untouched.append(_same(values, {n: v[order] for n, v in reply.values.items()}))
+    trial.state, world.algorithm.server = before, server  # type: ignore[method-assign]
+    return all(untouched), all(_near(outcomes[0][n], outcomes[1][n]) for n in before)
+
+
+def _nobody(trial: Learner) -> bool:
+    handed = {n: s.copy() for n, s in trial.state.items()}
+    none = np.empty(0, np.int64)
+    who = Cohort(none, none, none, np.zeros(REPLICAS + 1, np.int64))
+    try:
+        trial.fold(all_arrived(1, np.arange(REPLICAS), who), Reply(trial.reply_shape(1).values, none, {}))
+    except NonFinite:
+        return False
+    finally:
+        trial.state = handed
+    return True
+
+
+# --- Small comparisons ------------------------------------------------------------------------------
+
+
+def _same(a: Arrays, b: Arrays) -> bool:
+    return a.keys() == b.keys() and all(np.array_equal(a[n], b[n]) for n in a)
+
+
+def _equal(a: Reply, b: Reply) -> bool:
+    return _same(a.values, b.values) and _same(a.memory, b.memory) and np.array_equal(a.bits, b.bits)
+
+
+def _pairs(a: Reply, b: Reply) -> list[tuple[str, Array, Array]]:
+    return [(n, a.values[n], b.values[n]) for n in a.values] + [(n, a.memory[n], b.memory[n]) for n in a.memory]
+
+
+def _near(x: Array, y: Array) -> bool:
+    return bool(np.allclose(x, y, rtol=1e-9, atol=1e-9 * (1 + np.abs(x).max(initial=0))))
+
+
+def _close(a: Reply, b: Reply) -> bool:
+    return a.values.keys() == b.values.keys() and all(_near(x, y) for _, x, y in _pairs(a, b))
+
+
+def _gap(a: Reply, b: Reply) -> str:
+    gaps = [
+        f"{n} differs by up to {np.abs(x - y).max(initial=0):.2g}" for n, x, y in _pairs(a, b) if x.shape == y.shape
+    ]
+    return ", ".join(gaps)
