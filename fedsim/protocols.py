@@ -2,8 +2,8 @@
 
 A class of your own needs no base class. It needs the members of `...Like`; the role below it lists what it may have
 besides, and what stands there is what counts for a class that has none. A `Scenario` completes its parts once, when it
-is made (`complete`), and from then on every member is there. What only some objects can do (an exact answer, a
-prediction, privacy) is a small Protocol of its own at the end, asked for with `isinstance`.
+is made (`as_algorithm` and its like), and from then on every member is there. What only some objects can do (an exact
+answer, a prediction, privacy) is a small Protocol of its own, asked for with `isinstance`.
 
 `fs.testing.check(part)` runs the contract of a role on any object.
 """
@@ -14,7 +14,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -352,7 +352,7 @@ class Codec(Protocol):
 
 
 class Backend(Protocol):
-    """The array maths that a run computes with: `kernels.reference`, `kernels.cpu` or `kernels.cuda`, the same names."""
+    """The array maths of a run: `kernels.reference`, `kernels.cpu` or `kernels.cuda`, with the same names."""
 
     name: str
 
@@ -514,8 +514,6 @@ class Describes(Protocol):
 
 # --- Completing a part -----------------------------------------------------------------------------------
 
-Role = TypeVar("Role")
-
 
 class Completed:
     """A part with every member of its role: its own where it has one, else the role's default."""
@@ -533,9 +531,28 @@ class Completed:
         self.own = own
 
 
-def complete(own: object, role: type[Role]) -> Role:
-    """`own` in its role. Every member is there, and `.own` is the object itself."""
-    return cast(Role, own if isinstance(own, Completed) else Completed(own, role))
+def as_algorithm(own: object) -> Algorithm:
+    return cast(Algorithm, own if isinstance(own, Completed) else Completed(own, Algorithm))
+
+
+def as_problem(own: object) -> Problem:
+    return cast(Problem, own if isinstance(own, Completed) else Completed(own, Problem))
+
+
+def as_policy(own: object) -> Policy:
+    return cast(Policy, own if isinstance(own, Completed) else Completed(own, Policy))
+
+
+def as_devices(own: object) -> Devices:
+    return cast(Devices, own if isinstance(own, Completed) else Completed(own, Devices))
+
+
+def as_network(own: object) -> Network:
+    return cast(Network, own if isinstance(own, Completed) else Completed(own, Network))
+
+
+def is_sparse(observer: Observer) -> bool:
+    return cast(Watching, Completed(observer, Watching)).sparse
 
 
 def missing(own: object, required: type) -> str:

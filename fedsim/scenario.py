@@ -52,13 +52,13 @@ class Parts:
 
     @classmethod
     def of(cls, scenario: Scenario) -> Parts:
-        complete, devices, network = protocols.complete, scenario.devices, scenario.network
+        devices, network = scenario.devices, scenario.network
         return cls(
-            complete(scenario.problem, protocols.Problem),
-            complete(scenario.algorithm, protocols.Algorithm),
-            complete(scenario.participation, protocols.Policy),
-            None if devices is None else complete(devices, protocols.Devices),
-            None if network is None else complete(network, protocols.Network),
+            protocols.as_problem(scenario.problem),
+            protocols.as_algorithm(scenario.algorithm),
+            protocols.as_policy(scenario.participation),
+            None if devices is None else protocols.as_devices(devices),
+            None if network is None else protocols.as_network(network),
         )
 
 

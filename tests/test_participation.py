@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import moments
 import numpy as np
 import pytest
-from fedsim.engine.select import Roster, cohort
 from scipy import stats
 
 from fedsim import participation
+from fedsim.engine.selection import Roster, cohort
 from fedsim.errors import InvalidInput
 from fedsim.kernels import draws
 from fedsim.participation import Arrived, Heard

@@ -77,9 +77,7 @@ class Asynchronous:
         sizes = np.array([len(visits) for visits in own], np.int64)
         row, starts = np.repeat(np.arange(len(own)), sizes), np.concatenate([[0], np.cumsum(sizes)])
         who = Cohort(row, out.client, np.ones(len(row), np.int64), starts)
-        opened, closed = (
-            np.array([x(s) for s in replicas]) for x in (lambda s: s.view.opened_s, lambda s: s.clock.now)
-        )
+        opened, closed = np.array([(s.view.opened_s, s.clock.now) for s in replicas]).T
         made = columns(opened, closed, np.array([s.started for s in replicas], np.int64), starts, out, 0)
         # A download counts when it ends, in which round ever its visit does.
         came_down = [s.visit_events.came_down + s.copied * s.down_bits for s in replicas]

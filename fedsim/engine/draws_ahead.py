@@ -46,9 +46,8 @@ class DrawsAhead:
         return self._ways[client]
 
     def _draw(self, client: Any, number: Any, now_s: float) -> list[Drawn]:
-        drawn = self._world.visit_draws(
-            np.full(len(client), now_s), np.full(len(client), self._position), client, 0, number
-        )
+        now, position = np.full(len(client), now_s), np.full(len(client), self._position)
+        drawn = self._world.visit_draws(now, position, client, 0, number)
         rank = (drawn.tie() * 2**40).astype(np.int64)
         columns = (drawn.compute_s, drawn.phase, drawn.fraction, rank)
         return list(zip(*(column.tolist() for column in columns), strict=True))

@@ -23,7 +23,7 @@ from fedsim.engine.record import Recorder
 from fedsim.engine.round import Round, Stretch
 from fedsim.engine.trace import Trace
 from fedsim.engine.world import World
-from fedsim.protocols import Observer, Session, Watching, complete
+from fedsim.protocols import Observer, Session, is_sparse
 from fedsim.runtime.jobs import Reply
 
 
@@ -73,7 +73,7 @@ class Run:
     ) -> None:
         check_data(world.problem, world.skip)
         self.world, self.checkpoints, self.observers = world, checkpoints, tuple(observers)
-        self.watched = not all(complete(o, Watching).sparse for o in self.observers)  # after every round
+        self.watched = not all(map(is_sparse, self.observers))  # after every round
         self.learner = Learner(world, session)
         self.accounts = Accounts(world)
         self.recorder = Recorder(world.scenario.record, world.replicas, world.problem.dim, world.setting.dtype)

@@ -129,8 +129,8 @@ class ReplicaView:
         at = np.asarray(self._world.devices.next_available(ids, np.full(len(ids), now_s), self._presence(ids)))
         if at.shape != ids.shape or not (at >= now_s).all():
             raise InvalidInput(
-                f"{type(self._world.devices.own).__name__}.next_available gave {at!r:.60} at {now_s:g} s; give one time per "
-                "client, now or later"
+                f"{type(self._world.devices.own).__name__}.next_available gave {at!r:.60} at {now_s:g} s; give one "
+                "time per client, now or later"
             )
         return at
 

@@ -15,7 +15,7 @@ from fedsim.engine.round import Cohort, all_arrived
 from fedsim.engine.world import World, setting_of
 from fedsim.errors import NonFinite
 from fedsim.participation import bernoulli, full
-from fedsim.protocols import Algorithm, Replies, complete
+from fedsim.protocols import Replies, as_algorithm
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.jobs import Batch, Job, Reply, Setting
 from fedsim.runtime.worker import Worker
@@ -26,7 +26,7 @@ REPLICAS = 3
 
 
 def check_algorithm(algorithm: Any, problem: Any) -> list[str]:
-    chance = complete(algorithm, Algorithm).activity  # that messages arrive, for those who divide by it
+    chance = as_algorithm(algorithm).activity  # that messages arrive, for those who divide by it
     policy = full() if chance is None else bernoulli(chance)
     scenario = Scenario(
         problem=problem, algorithm=algorithm, budget=Budget(rounds=3), replicas=REPLICAS, seed=11, participation=policy
@@ -48,7 +48,7 @@ def check_algorithm(algorithm: Any, problem: Any) -> list[str]:
         "replay is not exact: the same jobs computed twice gave different bits; draw from the job, keep nothing",
     )  # fmt: skip
     single = looped.compute(batch)
-    if complete(algorithm, Algorithm).batched:
+    if as_algorithm(algorithm).batched:
         stacked = Worker(_Unfused(algorithm), setting).compute(batch)
         differs = f"one job at a time and stacked disagree: {_gap(single, stacked)}"
         promise("one job at a time and stacked agree", _close(single, stacked), differs)
@@ -126,7 +126,7 @@ def _inputs_untouched(algorithm: Any, setting: Setting, batch: Batch) -> bool:
     one = batch.part(slice(0, 1))
     alone = [{n: m[0] for n, m in part.items()} for part in (batch.message, one.memory)]
     ranks = [(Job(setting, one, single=True), alone[0], alone[1])]
-    if complete(algorithm, Algorithm).batched:
+    if as_algorithm(algorithm).batched:
         message = {n: m[batch.version] for n, m in batch.message.items()}
         ranks.append((Job(setting, batch, single=False), message, batch.memory))
     for job, message, memory in ranks:

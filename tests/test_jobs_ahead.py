@@ -7,12 +7,12 @@ import dataclasses
 import threading
 
 import pytest
-from fedsim.engine.workshop import Workshop
 
 import fedsim as fs
 from fedsim import kernels
 from fedsim.analysis import timeline
 from fedsim.engine import Interrupted
+from fedsim.engine.at_work import WorkingReplica
 from fedsim.errors import ClientFailed
 from fedsim.runtime.worker import Worker
 
@@ -26,7 +26,7 @@ class Apart:
         self.elsewhere = True
         self.stuck = ()  # a client, and the version from which on its jobs take for ever
         self._log = []  # (replica, client, visit, virtual time)
-        self._shops = []
+        self._replicas = []
         self._given_up = []
 
     def kernels(self):
@@ -37,7 +37,7 @@ class Apart:
         return self
 
     async def submit(self, batch, work=1.0):
-        clocks = {int(s.run.replicas[s.position]): s.clock.now for s in self._shops}
+        clocks = {int(s.run.replicas[s.position]): s.clock.now for s in self._replicas}
         columns = (batch.replica.tolist(), batch.client.tolist(), batch.visit.tolist())
         self._log.extend((r, c, v, clocks.get(r)) for r, c, v in zip(*columns, strict=True))
         await asyncio.sleep(0)
@@ -57,13 +57,13 @@ class Apart:
 def apart(monkeypatch):
     runtime = Apart()
 
-    begin = Workshop.__init__
+    begin = WorkingReplica.__init__
 
     def noted(self, run, position):
         begin(self, run, position)
-        runtime._shops.append(self)
+        runtime._replicas.append(self)
 
-    monkeypatch.setattr(Workshop, "__init__", noted)
+    monkeypatch.setattr(WorkingReplica, "__init__", noted)
     return runtime
 
 
