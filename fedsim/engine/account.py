@@ -83,9 +83,9 @@ def columns(opened: Array, closed: Array, selected: Array, starts: Array, e: End
 
 
 def nothing_wasted(shape: tuple[int, ...]) -> dict[str, Array]:
-    """The columns of rounds in which every visit was folded."""
-    bits = {name: np.zeros(shape, np.int64) for name in ("wasted_bits", "wasted_down_bits")}
-    return bits | {name: np.zeros(shape) for name in ("wasted_s", *CAUSES)}
+    """The columns of rounds in which every visit was folded; they share their zeros."""
+    none, no_time = np.zeros(shape, np.int64), np.zeros(shape)
+    return dict.fromkeys(("wasted_bits", "wasted_down_bits"), none) | dict.fromkeys(("wasted_s", *CAUSES), no_time)
 
 
 def _nothing(rows: int, *names: str) -> dict[str, Array]:

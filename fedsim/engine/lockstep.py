@@ -44,8 +44,9 @@ async def lockstep(run: Run) -> None:
     before = own.get("before", np.full(len(run.replicas), -np.inf))  # when the round before was opened
     clocks = [Clock(float(t)) for t in now]
     many, one_by_one = stretches.suits(run), 0
+    copies_s = _copies_s(run)
     while len(active):
-        if run.copies and _meets_copies(run, now[active] - before[active]):
+        if copies_s > 0 and (now[active] - before[active] <= copies_s + 4 * np.spacing(now[active])).any():
             await _hand_over(run, active, number, before, now)
             return
         before[active] = now[active]
@@ -67,11 +68,13 @@ def _nothing(event: Any) -> None:
     """A round's one event: the clock moves, the work is done in flat arrays."""
 
 
-def _meets_copies(run: Run, apart: Array) -> bool:
-    """Whether rounds opened so far apart find a client's way down still taken by its copy from the round before."""
+def _copies_s(run: Run) -> float:
+    """Rounds opened no farther apart may find a client's way down still taken by its copy from the round before."""
+    if not run.copies:
+        return 0.0
     assert run.ways is not None
-    taken = run.ways[0].transfer_s(run.down_bits(run.broadcast(np.arange(1)))).max()
-    return bool(taken > 0 and (apart <= taken * (1 + 1e-6)).any())  # the events decide what is that close
+    down = run.down_bits(run.broadcast(np.arange(1)))
+    return float(run.ways[0].transfer_s(down).max()) * (1 + 1e-6)  # what is that close the events decide
 
 
 async def _hand_over(run: Run, active: Array, number: int, before: Array, now: Array) -> None:
