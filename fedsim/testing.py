@@ -34,10 +34,7 @@ class Broken(AssertionError):
 
 
 def check(subject: Any, problem: Any = None) -> list[str]:
-    """Check an algorithm, a problem, a policy, devices, a codec or a network.
-
-    `problem` is what an algorithm or a policy is tried on.
-    """
+    """Check an algorithm, problem, policy, devices, codec or network; algorithms, policies are tried on `problem`."""
     if hasattr(subject, "client") and hasattr(subject, "server"):
         return _algorithm(subject, problem if problem is not None else small_problem())
     if hasattr(subject, "gradient"):
