@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from fedsim.analysis.timeline import shares
 from fedsim.cli import units
+from fedsim.errors import CorruptData
 from fedsim.results import Result
 from fedsim.scenario import Scenario
 from fedsim.study import Study, final_metrics, outcome
@@ -40,18 +42,42 @@ def lines(scenario: Scenario, result: Result) -> list[str]:
     ]
 
 
-def plain(result: Result) -> list[str]:
-    """A run whose scenario is not at hand: what its folder alone can tell."""
+def from_folder(result: Result) -> list[str]:
+    """The same from what the result itself says of its scenario, so that nothing need be executed."""
+    scenario = result.manifest.get("scenario")
+    try:
+        return lines(_told(scenario, result), result) if isinstance(scenario, dict) else _plain(result)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptData(
+            f"the manifest does not say what a summary needs ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _told(scenario: dict[str, Any], result: Result) -> Any:
+    """As much of a scenario as a summary asks for, from the manifest's description of it."""
+    budget = dict(scenario["budget"])
+    if budget.get("target") is not None:
+        goal = budget["target"]
+        budget["target"] = SimpleNamespace(metric=goal["metric"], above=goal["above"], below=goal["below"])
+    budget = {"target": None, **budget}
+    own_pace = "asynchronous" in result.manifest["clock"]["path"]
+    return SimpleNamespace(
+        budget=SimpleNamespace(**budget), participation=SimpleNamespace(asynchronous=own_pace)
+    )  # fmt: skip
+
+
+def _plain(result: Result) -> list[str]:
+    """A run whose scenario is not at hand: what its tables alone can tell."""
     rounds = result.rounds.groupby("replica")
     return [
         f"stopped by {_reasons(result)}",
         _row("rounds", rounds["round"].max(), units.number),
         _row("virtual time", rounds["closed_s"].max(), units.seconds),
-        f"  {_clock(result)}",
+        *([f"  {_clock(result)}"] if "clock" in result.manifest else []),
         _row("uplink", rounds["uplink_bits"].sum(), units.bits),
         *_metrics(result),
         *_privacy(result),
-        _end(result),
+        *([_end(result)] if "real_s" in result.manifest else []),
     ]
 
 
