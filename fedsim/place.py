@@ -102,13 +102,16 @@ def claimed(out: Path) -> Iterator[Path]:
 
 
 def check_free(folder: Path, resume: bool = False) -> None:
-    """Refuse a folder that cannot be taken, as far as can be seen without touching it."""
+    """Refuse a folder that cannot be taken; what a killed run has left in it is put right first."""
     if not os.path.lexists(folder):
         check_writable(folder)
         return
     if not folder.is_dir():
         raise InvalidInput(f"{folder} already exists and is no folder; choose another --out or remove it")
     with explained(folder):
+        if lock.held(folder):
+            lock.take(folder).release()  # says who is at work there
+        tidy(folder)
         refuse(folder, state(folder), resume)
 
 

@@ -539,7 +539,7 @@ def test_a_manifest_of_another_program_or_version_is_refused(folder):
 def test_files_of_different_runs_are_not_mixed(folder, tmp_path):
     other = make_result(lengths=(2, 2, 2, 2)).save(tmp_path / "other")
     (folder / "rounds.parquet").write_bytes((other / "rounds.parquet").read_bytes())
-    with pytest.raises(CorruptData, match="rounds.parquet is damaged"):
+    with pytest.raises(CorruptData, match=r"rounds\.parquet is damaged"):
         results.load(folder)
     sealed_again(folder)
     with pytest.raises(CorruptData, match="do not belong together"):

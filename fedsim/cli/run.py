@@ -14,7 +14,7 @@ from fedsim.cli import header, progress, summary
 from fedsim.cli.stopping import stopping
 from fedsim.errors import FedsimError, InvalidInput
 from fedsim.place import check_free, claimed, leave_nothing, told
-from fedsim.results import Result, load, lock, write_atomic
+from fedsim.results import Result, load, write_atomic
 from fedsim.results.atomic import new_folder
 from fedsim.results.state import WHOLE, settle
 from fedsim.runtime.inline import Inline
@@ -79,7 +79,7 @@ def run(
             raise InvalidInput(f"--seed {seed} and --set seed={settings['seed']}: give one of them")
         settings["seed"] = seed
     if out is not None:
-        _check_out(out)
+        check_free(out)  # before anything runs
     runs = grid_runs(loaded, settings)
     alone = len(runs) == 1
     kept = out is not None and alone
@@ -164,13 +164,6 @@ def voices(quiet: bool) -> tuple[Any, Any]:
             console.print(line, soft_wrap=True)
 
     return say, Console(stderr=True, force_terminal=sys.stderr.isatty())
-
-
-def _check_out(out: Path) -> None:
-    """Refuse a folder that cannot be taken before anything runs."""
-    check_free(out)
-    if out.is_dir() and lock.held(out):
-        lock.take(out).release()  # says who is at work there
 
 
 def _save(study: Study, out: Path) -> None:

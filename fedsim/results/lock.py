@@ -47,12 +47,14 @@ class Lock:
                 self.path.unlink(missing_ok=True)
                 self.path.with_name(self.path.name.removesuffix("-owner")).unlink(missing_ok=True)
             return
-        with suppress(OSError):
-            if os.path.samestat(os.fstat(self.descriptor), self.path.stat()):
-                self.path.unlink()
-        with suppress(OSError):  # a child that was forked meanwhile must not go on holding it
-            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
-        os.close(self.descriptor)
+        try:
+            with suppress(OSError):
+                if os.path.samestat(os.fstat(self.descriptor), self.path.stat()):
+                    self.path.unlink()
+        finally:
+            with suppress(OSError):  # a child that was forked meanwhile must not go on holding it
+                fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+            os.close(self.descriptor)
 
 
 def take(folder: Path, name: str = LOCK, wait_s: float = GLANCE_S) -> Lock:
@@ -81,26 +83,26 @@ def held(folder: Path, name: str = LOCK) -> bool:
 
 
 def _take(path: Path, folder: Path) -> Lock:
-    while True:
-        if fcntl is None:
-            return _exclusive(path.with_name(f"{path.name}-owner"), folder)
+    while fcntl is not None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        ours = False
         try:
             got = _flock(descriptor)
             if got is None:
-                os.close(descriptor)
-                return _exclusive(path.with_name(f"{path.name}-owner"), folder)
+                break
             if not got:
                 raise _in_use(folder, _parsed(os.pread(descriptor, 4096, 0)))
             # Its last holder may have taken the file away between our two steps; then this lock is of nothing.
-            if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
-                os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, json.dumps(_me()).encode(), 0)
+            ours = path.exists() and os.path.samestat(os.fstat(descriptor), path.stat())
+            if ours:
+                with suppress(OSError):  # a full disk: the lock holds, it only cannot say whose it is
+                    os.ftruncate(descriptor, 0)
+                    os.pwrite(descriptor, json.dumps(_me()).encode(), 0)
                 return Lock(path, descriptor)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
+        finally:
+            if not ours:
+                os.close(descriptor)
+    return _exclusive(path.with_name(f"{path.name}-owner"), folder)
 
 
 def _flock(descriptor: int, shared: bool = False) -> bool | None:
