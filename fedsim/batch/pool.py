@@ -43,6 +43,7 @@ class Worker:
                 "file": plan.file,
                 "folder": plan.folder,
                 "source": plan.source,
+                "modules": plan.modules,
                 "out": str(out),
                 "threads": threads,
             }

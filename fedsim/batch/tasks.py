@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Generator
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from fedsim.batch.plan import Order, Plan
 from fedsim.batch.work import Report, fail, perform
 from fedsim.errors import RuntimeFailed
+from fedsim.results.lock import tag
 from fedsim.runtime.ray import Ray
 from fedsim.runtime.ray_tasks import spread
 from fedsim.scenario_file import load_source
@@ -26,9 +26,9 @@ def tasks(
     """Like `pool`. A file in the folder tells tasks on other machines to finish their round and stop."""
     if not orders:
         return
-    flag = out / f".stop-{os.getpid()}-{time.time_ns()}"
+    flag = out / f".stop.{tag()}.tmp"  # a name that says whose it is: the next sweep clears those of the dead
     threads = max(1, int(runtime.num_cpus_per_host))
-    facts = {"file": plan.file, "folder": plan.folder, "source": plan.source}
+    facts = {"file": plan.file, "folder": plan.folder, "source": plan.source, "modules": plan.modules}
     calls = [(facts, asdict(order), str(out), threads, str(flag)) for order in orders]
 
     def go_on() -> bool:
@@ -58,7 +58,7 @@ def work(facts: dict[str, Any], order: dict[str, Any], out: str, threads: int, f
 
     threading.Thread(target=glance, daemon=True).start()
     try:
-        file = load_source(Path(facts["file"]), facts["source"], facts["folder"])
+        file = load_source(Path(facts["file"]), facts["source"], facts["folder"], facts["modules"])
         return perform(file, Order(**order), Path(out), threads, stop)
     finally:
         over.set()

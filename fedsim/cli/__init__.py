@@ -8,5 +8,7 @@ import sys
 def main() -> None:
     """The `fedsim` command."""
     from fedsim.cli.app import call  # here, so that importing fedsim.cli costs nothing
+    from fedsim.cli.streams import patient_output
 
+    patient_output()
     sys.exit(call(sys.argv[1:]))

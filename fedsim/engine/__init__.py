@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from fedsim.engine.buffered import buffered
-from fedsim.engine.collect import collect, identity
+from fedsim.engine.collect import collect, describes, identities
 from fedsim.engine.events import events
 from fedsim.engine.keeper import Interrupted, Keeper
 from fedsim.engine.lockstep import lockstep, suits
@@ -14,7 +14,9 @@ from fedsim.engine.record import Record
 from fedsim.engine.run import Observer, Progress, Run
 from fedsim.engine.setting import setting_of
 
-__all__ = ["Interrupted", "Keeper", "Observer", "Progress", "Record", "Run", "collect", "identity", "simulate"]
+__all__ = [
+    "Interrupted", "Keeper", "Observer", "Progress", "Record", "Run", "collect", "describes", "identities", "simulate",
+]  # fmt: skip
 
 
 async def simulate(
