@@ -119,7 +119,7 @@ def resume(folder: Path, *, quiet: bool, runtime: Any) -> None:
     say, bar = voices(quiet)
     if whole:
         result = load(folder)
-        say("", *summary.from_folder(result), *_resumed(result), f"next: fedsim report {folder}")
+        say("", *summed_up(result, units.width()), *_resumed(result), f"next: fedsim report {folder}")
         return
     if facts.get("grid"):
         raise InvalidInput(f"{folder} is where a grid was being run, which starts anew: repeat its fedsim run command")
