@@ -22,6 +22,7 @@ from fedsim.errors import ClientFailed, InvalidInput, RuntimeFailed
 from fedsim.runtime import ray as ray_runtime
 from fedsim.runtime.keepsakes import Light
 from fedsim.runtime.ray import Ray
+from fedsim.runtime.ray_own import OwnRay
 
 ray = pytest.importorskip("ray")
 CLIENTS = 6
@@ -31,9 +32,9 @@ CLIENTS = 6
 def cluster():
     """One Ray for the whole file: starting it is what takes time."""
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    ray.init(num_cpus=16, **ray_runtime.OWN)
-    yield
-    ray.shutdown()
+    own = OwnRay(16)
+    yield own
+    own.close()
 
 
 def scenario(policy=None, algorithm=None, rounds=8, **more):
@@ -341,9 +342,9 @@ def test_soak_of_killed_hosts(cluster_again):
 @pytest.fixture
 def cluster_again():
     if not ray.is_initialized():
-        ray.init(num_cpus=16, **ray_runtime.OWN)
+        own = OwnRay(16)
         yield
-        ray.shutdown()
+        own.close()
     else:
         yield
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from fedsim.batch.plan import Order
 from fedsim.batch.work import perform
 from fedsim.results.folder import to_json
+from fedsim.runtime.leaving import leave
 from fedsim.scenario_file import load_source
 
 COMMAND = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from fedsim.batch.worker import main; main()"
@@ -38,6 +39,7 @@ def main() -> None:
         report = perform(file, Order(**order), Path(first["out"]), first["threads"], stop)  # type: ignore[arg-type]
         answers.write(json.dumps(json.loads(to_json(report))).encode() + b"\n")
         answers.flush()
+    leave(0)
 
 
 def _listen(orders: queue.Queue[dict[str, object] | None], stop: threading.Event) -> None:

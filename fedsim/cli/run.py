@@ -7,14 +7,15 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from fedsim import settings as texts
 from fedsim.cli import header, progress, summary
 from fedsim.cli.stopping import stopping
-from fedsim.errors import CorruptData, FedsimError, InvalidInput
+from fedsim.errors import CorruptData, FedsimError, InvalidInput, RuntimeFailed
 from fedsim.place import STARTED
 from fedsim.results import Result, write_atomic
 from fedsim.results.atomic import check_writable, new_folder
@@ -146,12 +147,23 @@ def _watched(
     out = options.get("out")
     fresh = out if out is not None and not out.exists() else None
     try:
-        with file.blamed(FedsimError), progress.shown(bar, scenario, label) as observers:
+        with _resumable(out), file.blamed(FedsimError), progress.shown(bar, scenario, label) as observers:
             return simulate(scenario, observers=observers, source=file.origin(settings), **options)
     except BaseException:
         if fresh is not None and not (fresh / "checkpoints").exists():
             shutil.rmtree(fresh, ignore_errors=True)
         raise
+
+
+@contextmanager
+def _resumable(out: Path | None) -> Iterator[None]:
+    """Where the machinery gave up and a checkpoint is there, say how to go on."""
+    try:
+        yield
+    except RuntimeFailed as error:
+        if out is None or not (out / "checkpoints").exists():
+            raise
+        raise RuntimeFailed(f"{error}: fedsim resume {out}") from error
 
 
 def voices(quiet: bool) -> tuple[Any, Any]:
