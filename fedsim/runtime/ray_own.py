@@ -11,9 +11,10 @@ import os
 import secrets
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from typing import Any
 
@@ -89,11 +90,12 @@ class OwnRay:
 
     def close(self) -> None:
         """End all its processes and remove its folder; the hosts first where it is dead, for then Ray takes long."""
-        if self.lost:
+        with _hushed() if self.lost else nullcontext():
+            if self.lost:
+                self._kill()
+            if self._ray.is_initialized():
+                self._ray.shutdown()
             self._kill()
-        if self._ray.is_initialized():
-            self._ray.shutdown()
-        self._kill()
         self._folder.remove()
         _reread()
 
@@ -111,6 +113,20 @@ def hear_sigterm() -> None:
     """In a host or a task: what its code starts in turn can be ended as usual. A host that SIGTERM ends is replaced."""
     if os.name == "posix":
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
+@contextmanager
+def _hushed() -> Iterator[None]:
+    """What is left in this process of a dead Ray complains on standard error, from C++; one sentence of ours follows."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 @contextmanager
