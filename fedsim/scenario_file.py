@@ -96,11 +96,11 @@ class ScenarioFile:
         """Errors of the body get the file's own line in front; those that are not fedsim's become a `kind`."""
         try:
             yield
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             own = isinstance(error, FedsimError)
             if not own and line_of(error, self.path) is None:
                 raise  # not the file's doing
-            said = str(error) if own else f"{type(error).__name__}: {error}"
+            said = str(error) if own else story(error)
             raise (type(error) if own else kind)(f"{place(error, self.path)}{said}") from error
 
 
@@ -111,6 +111,13 @@ def line_of(error: BaseException, path: Path) -> int | None:
         lines.append(line_of(error.__cause__, path))
     found = [line for line in lines if line is not None]
     return found[-1] if found else None
+
+
+def story(error: BaseException) -> str:
+    """What a file's own code did wrong, in a few words."""
+    if isinstance(error, SystemExit):
+        return f"sys.exit({'' if error.code is None else error.code}) ends the program; raise an error instead"
+    return f"{type(error).__name__}: {error}"
 
 
 def place(error: BaseException, path: Path) -> str:
@@ -225,8 +232,8 @@ def _executed(path: Path, code: Any) -> ModuleType:
         exec(code, module.__dict__)
     except FedsimError as error:
         raise InvalidInput(f"{place(error, path)}{error}") from error
-    except Exception as error:
-        raise InvalidInput(f"{place(error, path)}{type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise InvalidInput(f"{place(error, path)}{story(error)}") from error
     return module
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Generator
 from dataclasses import asdict
@@ -14,6 +15,7 @@ from fedsim.batch.work import Report, fail, perform
 from fedsim.errors import RuntimeFailed
 from fedsim.results.lock import tag
 from fedsim.runtime.ray import Ray
+from fedsim.runtime.ray_own import hear_sigterm
 from fedsim.runtime.ray_tasks import spread
 from fedsim.scenario_file import load_source
 
@@ -57,8 +59,11 @@ def work(facts: dict[str, Any], order: dict[str, Any], out: str, threads: int, f
                 stop.set()
 
     threading.Thread(target=glance, daemon=True).start()
+    before = signal.signal(signal.SIGTERM, lambda *_: stop.set())  # tasks run on their process's main thread
+    hear_sigterm()
     try:
         file = load_source(Path(facts["file"]), facts["source"], facts["folder"], facts["modules"])
         return perform(file, Order(**order), Path(out), threads, stop)
     finally:
         over.set()
+        signal.signal(signal.SIGTERM, before)

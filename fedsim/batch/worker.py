@@ -17,6 +17,7 @@ from fedsim.batch.plan import Order
 from fedsim.batch.work import fail, perform
 from fedsim.errors import InvalidInput
 from fedsim.results.sealed import to_json
+from fedsim.runtime.leaving import leave
 from fedsim.scenario_file import load_source
 
 COMMAND = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from fedsim.batch.worker import main; main()"
@@ -47,6 +48,7 @@ def main() -> None:
             report = perform(file, order, out, first["threads"], stop)
         answers.write(json.dumps(json.loads(to_json(report))).encode() + b"\n")
         answers.flush()
+    leave(0)
 
 
 def _listen(orders: queue.Queue[dict[str, object] | None], stop: threading.Event) -> None:

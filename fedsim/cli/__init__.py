@@ -9,6 +9,7 @@ def main() -> None:
     """The `fedsim` command."""
     from fedsim.cli.app import call  # here, so that importing fedsim.cli costs nothing
     from fedsim.cli.streams import patient_output
+    from fedsim.runtime.leaving import leave
 
     patient_output()
-    sys.exit(call(sys.argv[1:]))
+    leave(call(sys.argv[1:]))

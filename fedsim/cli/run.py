@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from fedsim.analysis.summary import lines as summed_up
 from fedsim.cli import header
 from fedsim.cli.stopping import stopping
 from fedsim.cli.summary import table
-from fedsim.errors import FedsimError, InvalidInput
+from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed
 from fedsim.place import check_free, claimed, leave_nothing, told
 from fedsim.results import Result, load, write_atomic
 from fedsim.results.atomic import new_folder
@@ -147,12 +147,27 @@ def _watched(
 ) -> Result:  # fmt: skip
     """One run under a bar. A failure that left no checkpoint leaves no folder either."""
     try:
-        with file.blamed(FedsimError), live.shown(bar, scenario.budget, label) as observers:
+        with (
+            _resumable(options.get("out")),
+            file.blamed(FedsimError),
+            live.shown(bar, scenario.budget, label) as observers,
+        ):
             return simulate(scenario, observers=observers, source=file.origin(settings), **options)
     except BaseException:
         if options.get("out") is not None:
             leave_nothing(options["out"])
         raise
+
+
+@contextmanager
+def _resumable(out: Path | None) -> Iterator[None]:
+    """Where the machinery gave up and a checkpoint is there, say how to go on."""
+    try:
+        yield
+    except RuntimeFailed as error:
+        if out is None or not (out / "checkpoints").exists():
+            raise
+        raise RuntimeFailed(f"{error}: fedsim resume {out}") from error
 
 
 def voices(quiet: bool) -> tuple[Any, Any]:

@@ -63,7 +63,7 @@ def reply_shape(algorithm: Any, problem: Any, state: dict[str, Array], dtype: np
         values, _ = algorithm.client(DryJob(problem.dim, dtype, round), message, memory)
     except FedsimError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ClientFailed(
             f"{type(algorithm).__name__}.client raised {type(error).__name__}: {error} (while its reply was "
             f"measured on a job without data, round {round + 1})"
