@@ -2,7 +2,8 @@
 
     FedsimError                  the root: catch this to catch all of them
     ├── InvalidInput             the caller asked for something impossible; also a ValueError (exit code 2)
-    │   └── NotRecorded          the run did not keep what is asked of it
+    │   ├── NotRecorded          the run did not keep what is asked of it
+    │   └── InUse                another process is at work in the folder
     ├── NonFinite                the numbers left the real line: client, round and a step size to try
     ├── ClientFailed             an exception inside a client's code: client, round and seed
     ├── RuntimeFailed            the machinery that runs jobs gave up: processes, hosts, cluster
@@ -30,6 +31,10 @@ class InvalidInput(FedsimError, ValueError):
 
 class NotRecorded(InvalidInput, LookupError):
     """The run did not keep what is asked of it; the message says what to set."""
+
+
+class InUse(InvalidInput):
+    """Another process is at work in the folder; the message says which."""
 
 
 class NonFinite(FedsimError, ArithmeticError):

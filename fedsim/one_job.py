@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.budget import Budget
-from fedsim.engine.collect import described
+from fedsim.engine.collect import describes
 from fedsim.engine.record import Record
 from fedsim.errors import InvalidInput, NotRecorded, is_whole
-from fedsim.place import STARTED
+from fedsim.place import told
 from fedsim.results import load
-from fedsim.results.folder import to_json
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.worker import Worker
@@ -47,14 +45,15 @@ def replay(
 
     The replica is simulated up to that round, which gives the message to the last bit whatever the run has
     recorded; then the job is computed by itself. A client that failed there fails here, in your debugger.
-    `scenario` is needed only where the run was not made from a scenario file.
+    `scenario` is needed only where the run was not made from a scenario file; without it the copy of the file in
+    the folder is executed, so replay only folders that you trust.
     """
     folder = Path(path)
-    facts = _facts(folder)
+    facts, _ = told(folder)
     if scenario is None:
         file, settings = from_origin(facts.get("source") or {})
         scenario = file.build(settings)
-    if "scenario" in facts and json.loads(to_json(described(scenario))) != facts["scenario"]:
+    if "scenario" in facts and not describes(facts["scenario"], scenario):
         raise InvalidInput(f"the scenario is not the one that {folder} was made from; pass the same one as scenario=")
     _check(scenario, replica, round, client)
     if "scenario" in facts:
@@ -124,13 +123,6 @@ def _again(scenario: Scenario, setting: Setting, job: Batch) -> Replayed:
 
 def _only(arrays: dict[str, Array]) -> dict[str, Array]:
     return {name: a[0] for name, a in arrays.items()}
-
-
-def _facts(folder: Path) -> dict[str, Any]:
-    for name in ("manifest.json", STARTED):  # whole, or on the way
-        if (folder / name).exists():
-            return dict(json.loads((folder / name).read_bytes()))
-    raise InvalidInput(f"{folder} is no run's folder; pass one that fs.run(..., out=...) or fedsim wrote")
 
 
 def _check(scenario: Scenario, replica: int, round: int, client: int) -> None:

@@ -326,13 +326,18 @@ async def arun(
     place = Place.take(out, scenario, compute, checkpoint_every, resume, stop, source)
     if place.whole is not None:
         return place.whole
-    runtime.kernels()  # loads every BLAS there is, before they are held to one thread
-    # One BLAS thread: its bits must not depend on how many cores there are.
-    with threadpool_limits(1), live.followed(scenario.budget, progress) as watch:
-        finished = await engine.simulate(scenario, runtime, (*observers, *watch), compute == "skip", place.checkpoints)
-    manifest = {"source": source or {}, "resumed": place.note}
-    result = engine.collect(finished, runtime, time.perf_counter() - began, manifest)
-    place.finish(result)
+    try:
+        runtime.kernels()  # loads every BLAS there is, before they are held to one thread
+        # One BLAS thread: its bits must not depend on how many cores there are.
+        with threadpool_limits(1), live.followed(scenario.budget, progress) as watch:
+            finished = await engine.simulate(
+                scenario, runtime, (*observers, *watch), compute == "skip", place.checkpoints
+            )
+        manifest = {"source": source or {}, "resumed": place.note, **({"work": place.work} if place.work else {})}
+        result = engine.collect(finished, runtime, time.perf_counter() - began, manifest)
+        place.finish(result)
+    finally:
+        place.release()
     return result
 
 

@@ -24,7 +24,7 @@ LAYERS = (  # top to bottom; a module imports from layers below its own
         "metrics", "data", "initial",
     },
     {"kernels"},
-    {"schedules", "rng", "results", "errors"},
+    {"schedules", "rng", "results", "errors", "neighbours"},
 )  # fmt: skip
 WITHIN = {  # who may import whom inside one layer
     ("algorithms", "problems"),

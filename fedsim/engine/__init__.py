@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fedsim.engine.asynchronous import Asynchronous
 from fedsim.engine.checkpoint import Checkpointer, Interrupted
 from fedsim.engine.closed_form import ClosedForm, suits
-from fedsim.engine.collect import collect, identity
+from fedsim.engine.collect import collect, describes, identities
 from fedsim.engine.events import Events
 from fedsim.engine.record import Record
 from fedsim.engine.run import Driver, Progress, Run
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from fedsim.scenario import Scenario
 
 __all__ = [
-    "Checkpointer", "Interrupted", "Observer", "Progress", "Record", "Run", "collect", "identity", "simulate",
+    "Checkpointer", "Interrupted", "Observer", "Progress", "Record", "Run", "collect", "describes", "identities",
+    "simulate",
 ]  # fmt: skip
 
 

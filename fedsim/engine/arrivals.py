@@ -68,7 +68,7 @@ def outcome(
 ) -> tuple[Array, Ended]:
     """The uploads, when each replica's round closes, and what became of everybody's visit."""
     opened = opened_s[who.row]
-    way_down, way_up = (None, None) if both is None else (way.of(who.client) for way in both)
+    way_up = None if both is None else both[1].of(who.client)
     ends = v.computed_s if way_up is None else v.computed_s + way_up.latency_s + way_up.transfer_s(up_bits)
     dropped = v.phase != NOT
     sent = np.broadcast_to(np.asarray(up_bits, np.int64), opened.shape)
@@ -93,7 +93,9 @@ def outcome(
         close = closed[who.row]
         sent = np.where(late, left(way_up, close - v.computed_s, sent), sent)
         on_the_way = late & (v.downloaded_s > close)
-        came_down = np.where(on_the_way, left(way_down, close - opened, came_down), came_down)
+        if on_the_way.any():
+            way_down = None if both is None else both[0].of(who.client)
+            came_down = np.where(on_the_way, left(way_down, close - opened, came_down), came_down)
         called_off, ends = late & (v.computed_s > close), np.where(late, close, ends)
     return closed, Ended(who.client, arrived, dropped, late, called_off, sent, came_down, ends - opened)
 

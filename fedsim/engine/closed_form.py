@@ -7,7 +7,7 @@ taken at a go. Where copies of a broadcast outlast a round, the events take over
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,7 +65,7 @@ class ClosedForm:
 
     async def next(self, number: int, active: Array) -> Round | Stretch:
         self._strike(active)
-        if not self._events and self._world.copies and self._meets_copies(active):
+        if not self._events and self._meets_copies(active):
             self._hand_over(number, active)
         if self._events:
             return await self._events.next(number, active)
@@ -173,11 +173,17 @@ class ClosedForm:
     # --- Copies of the broadcast to clients that were not selected --------------------------------------------
 
     def _meets_copies(self, active: Array) -> bool:
-        """Whether the next round finds a client's way down still taken by its copy from the round before."""
-        assert self._world.ways is not None
+        """Whether the next round may find a client's way down still taken by its copy from the round before."""
+        now = self._now[active]
+        return self._copy_s > 0 and bool((now - self._before[active] <= self._copy_s + 4 * np.spacing(now)).any())
+
+    @cached_property
+    def _copy_s(self) -> float:
+        """How long the slowest copy takes; what is that close the events decide."""
+        if not self._world.copies or self._world.ways is None:
+            return 0.0
         down = self._learner.down_bits(self._learner.broadcast(np.arange(1)))
-        taken, apart = self._world.ways[0].transfer_s(down).max(), self._now[active] - self._before[active]
-        return bool(taken > 0 and (apart <= taken * (1 + 1e-6)).any())  # the events decide what is that close
+        return float(self._world.ways[0].transfer_s(down).max()) * (1 + 1e-6)
 
     def _hand_over(self, number: int, active: Array) -> None:
         """Go on event by event, with the copies of the last round under way."""

@@ -13,6 +13,7 @@ from fedsim.engine.run import Run
 from fedsim.engine.trace import COLUMNS
 from fedsim.protocols import PrivacyGuarantee
 from fedsim.results import Result, cpu_features, versions
+from fedsim.results.sealed import to_json
 
 
 def collect(run: Run, runtime: Any, real_s: float, more: dict[str, Any] | None = None) -> Result:
@@ -120,7 +121,14 @@ def digest(array: np.ndarray[Any, Any]) -> str:
     return blake2b(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, digest_size=8).hexdigest()
 
 
-def identity(scenario: Any, compute: str) -> str:
-    """What a checkpoint must agree with: the scenario to the last bit, the versions and the CPU that made it."""
-    facts = {"scenario": described(scenario), "compute": compute, "versions": versions(), "cpu": cpu_features()}
-    return blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
+def identities(scenario: Any, compute: str) -> tuple[str, str]:
+    """Digests of what is computed, and of that with the versions and the CPU, which a checkpoint must agree with."""
+    facts = {"scenario": described(scenario), "compute": compute}
+    work = blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
+    facts |= {"versions": versions(), "cpu": cpu_features()}
+    return work, blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
+
+
+def describes(told: Any, scenario: Any) -> bool:
+    """Whether a manifest's `scenario` is this one."""
+    return bool(json.loads(to_json(described(scenario))) == told)

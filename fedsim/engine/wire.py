@@ -60,7 +60,7 @@ def reply_shape(algorithm: Algorithm, problem: Problem, state: Arrays, dtype: np
         values, _ = algorithm.client(DryJob(problem.dim, dtype, round), message, memory)
     except FedsimError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ClientFailed(
             f"{type(algorithm.own).__name__}.client raised {type(error).__name__}: {error} (while its reply was "
             f"measured on a job without data, round {round + 1})"

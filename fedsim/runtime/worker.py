@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -59,7 +60,9 @@ class Worker:
                 return body(job, message, memory)  # type: ignore[no-any-return]
         except FedsimError:
             raise
-        except Exception as error:
+        except BaseException as error:  # sys.exit() too: it would end a host, or the program, without a word
+            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                raise  # the user's own Ctrl-C, which only the main thread hears
             who = (
                 f"client {batch.client[0]}" if len(batch) == 1 else f"clients {sorted(set(batch.client.tolist()))[:5]}"
             )
