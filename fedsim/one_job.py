@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.budget import Budget
+from fedsim.checks import path_of
 from fedsim.engine.collect import described
 from fedsim.engine.record import Record
-from fedsim.errors import InvalidInput, NotRecorded, is_whole
+from fedsim.errors import InvalidInput, NotRecorded, is_whole, shown
 from fedsim.place import STARTED
 from fedsim.results import load
 from fedsim.results.folder import to_json
@@ -49,7 +50,7 @@ def replay(
     recorded; then the job is computed by itself. A client that failed there fails here, in your debugger.
     `scenario` is needed only where the run was not made from a scenario file.
     """
-    folder = Path(path)
+    folder = path_of("replay(path)", path)
     facts = _facts(folder)
     if scenario is None:
         file, settings = from_origin(facts.get("source") or {})
@@ -132,9 +133,9 @@ def _facts(folder: Path) -> dict[str, Any]:
 
 
 def _check(scenario: Scenario, replica: int, round: int, client: int) -> None:
-    if replica not in scenario.replica_numbers:
-        raise InvalidInput(f"replica={replica}: the run has {scenario.replica_numbers}")
+    if not is_whole(replica) or replica not in scenario.replica_numbers:
+        raise InvalidInput(f"replica={shown(replica)}: the run has {scenario.replica_numbers}")
     if not is_whole(round, least=1) or round > (scenario.budget.rounds or round):
-        raise InvalidInput(f"round={round}: rounds count from 1 to {scenario.budget.rounds or 'the last'}")
-    if not 0 <= client < scenario.problem.clients:
-        raise InvalidInput(f"client={client}: clients are numbered 0 to {scenario.problem.clients - 1}")
+        raise InvalidInput(f"round={shown(round)}: rounds count from 1 to {scenario.budget.rounds or 'the last'}")
+    if not is_whole(client, most=scenario.problem.clients - 1):
+        raise InvalidInput(f"client={shown(client)}: clients are numbered 0 to {scenario.problem.clients - 1}")

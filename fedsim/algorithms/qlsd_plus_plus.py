@@ -64,9 +64,9 @@ class QLSDPlusPlus:
 
     def __post_init__(self) -> None:
         qlsd.check_arguments("QLSDPlusPlus", self)
-        check_count("QLSDPlusPlus", "refresh_every", self.refresh_every)
+        check_count("QLSDPlusPlus", self, "refresh_every")
         if self.memory_rate is not None:
-            check_number("QLSDPlusPlus", "memory_rate", self.memory_rate, 0, 1)
+            check_number("QLSDPlusPlus", self, "memory_rate", 0, 1)
 
     def init(self, problem: Any, initial: Array) -> State:
         qlsd.check_population("QLSDPlusPlus", self, problem)

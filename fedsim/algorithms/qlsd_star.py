@@ -27,6 +27,7 @@ import numpy.typing as npt
 from fedsim.algorithms import qlsd
 from fedsim.algorithms.qlsd_fused import compiled
 from fedsim.algorithms.qlsd_rounds import iterations
+from fedsim.checks import numbers
 from fedsim.codecs import Identity
 from fedsim.errors import InvalidInput
 from fedsim.participation import Arrived
@@ -103,7 +104,7 @@ def _minimiser(problem: Any, given: Any) -> Array:
             f"QLSDStar: {type(problem).__name__} does not know its minimiser; give optimum=, or use "
             "QLSDPlusPlus, which needs none"
         )
-    at = np.asarray(problem.exact()[0] if given is None else given, np.float64)
+    at = numbers("QLSDStar(optimum)", problem.exact()[0] if given is None else given)
     if at.shape != (problem.dim,) or not np.isfinite(at).all():
         raise InvalidInput(f"QLSDStar(optimum of shape {at.shape}): give {problem.dim} finite numbers")
     far = _distance(problem, at)

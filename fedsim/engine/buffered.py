@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.checks import called
 from fedsim.engine.orders import Orders
 from fedsim.engine.run import Run
 from fedsim.engine.select import Cohort
 from fedsim.engine.totals import tally_visits
 from fedsim.engine.workshop import Workshop
-from fedsim.errors import InvalidInput
+from fedsim.errors import positive
 from fedsim.runtime.jobs import Reply
 
 Array = npt.NDArray[Any]
@@ -113,12 +114,17 @@ def _within(run: Run, active: Array, columns: dict[str, Array]) -> tuple[Array, 
     return active[within], {n: c[within] for n, c in columns.items()}
 
 
+def _discounted(discount: Any, staleness: int) -> float:
+    factor = called("participation.buffered: discount", discount, staleness)
+    factor = factor.item() if getattr(factor, "size", 0) == 1 else factor
+    where = "participation.buffered: discount returned {}"
+    return positive(where, factor, zero=True, remedy="it must be a number of at least 0")
+
+
 def _rebased(run: Run, shops: list[Workshop], active: Array, visits: Any, reply: Reply, staleness: Array) -> Reply:
     """Replies as if their clients had started from the current version."""
     discount = run.policy.discount
-    s = np.array([1.0 if discount is None else float(discount(int(k))) for k in staleness])
-    if not (np.isfinite(s).all() and (s >= 0).all()):
-        raise InvalidInput(f"participation.buffered: discount returned {s.min()}; it must be a number of at least 0")
+    s = np.ones(len(staleness)) if discount is None else np.array([_discounted(discount, int(k)) for k in staleness])
     values = {}
     for name, value in reply.values.items():
         factor = s.astype(value.dtype).reshape(-1, *[1] * (value.ndim - 1))

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.checks import called, numbers
 from fedsim.errors import InvalidInput
 from fedsim.metrics import chains, distances
 
@@ -165,7 +166,11 @@ class MeanSquaredError:
         if not runs.any():
             return {self.name: float("nan")}
         values = np.zeros(kept.shape)
-        values[kept] = self.function(view.history[kept])
+        samples = view.history[kept]
+        found = numbers(f"{self.name}: function returned", called(f"{self.name}: function", self.function, samples))
+        if found.shape not in ((), (len(samples),)):
+            raise InvalidInput(f"{self.name}: function returned shape {found.shape}; give one number for every sample")
+        values[kept] = found
         estimates = values.sum(axis=0)[runs] / kept.sum(axis=0)[runs]
         return {self.name: float(((estimates - self.truth) ** 2).mean())}
 
@@ -209,6 +214,10 @@ class DistanceTo:
         return (self.name,)
 
     def evaluate(self, view: View) -> dict[str, Array]:
+        if view.theta.shape[1:] != self.point.shape:
+            raise InvalidInput(
+                f"distance_to(point of shape {self.point.shape}): theta has {view.theta.shape[1]} numbers; give as many"
+            )
         return {self.name: np.linalg.norm(np.asarray(view.theta, np.float64) - self.point, axis=1)}
 
 
@@ -223,7 +232,8 @@ class FunctionMetric:
 
     def evaluate(self, view: View) -> dict[str, float | Array]:
         (name,), replicas = self.columns, len(view.theta)
-        value = np.asarray(self.function(view.theta), np.float64)
+        value = called(f"metric {name}(theta)", self.function, view.theta)
+        value = numbers(f"metric {name}(theta) returned", value, remedy="it must return numbers")
         if self.per_replica and value.shape in ((), (replicas,)):
             return {name: np.broadcast_to(value, (replicas,))}
         if not self.per_replica and value.shape == ():
