@@ -238,7 +238,7 @@ def makers() -> list[Maker]:
 def fald_arguments():
     import inspect
 
-    known = {"step_size": 1e-3, "temperature": 1.0, "sensitivity": 1.0, "rows": 4, "sizes": [4, 4, 4], "batch_size": 2, "local_steps": 2, "rounds": 2, "delta": 1e-3, "clients": 3, "participants": 2, "draws": 2, "scheme": "II"}  # fmt: skip
+    known = {"step_size": 1e-3, "temperature": 1.0, "sensitivity": 1.0, "rows": 4, "sizes": [4, 4, 4], "batch_size": 2, "local_steps": 2, "rounds": 2, "delta": 1e-3, "clients": 3, "participants": 2, "draws": 2, "scheme": "II", "weights": [0.2, 0.3, 0.5], "drawn": 2, "delta0": 1e-5}  # fmt: skip
     names = inspect.signature(fs.privacy.fald.guarantee).parameters
     return {name: known.get(name, p.default if p.default is not p.empty else 1) for name, p in names.items()}
 
@@ -307,8 +307,8 @@ def attack(case, catalogue):
     maker = catalogue[case % len(catalogue)]
     names = list(maker.good)
     spoilt = {}
-    for name in chance.permutation(names)[: chance.integers(1, 3)] if names else ():
-        values = odd() if chance.integers(2) else hostile()
+    for name in chance.permutation(names)[: 1 + (chance.integers(3) == 0)] if names else ():
+        values = odd() if chance.integers(3) else hostile()
         spoilt[str(name)] = values[chance.integers(len(values))]
 
     def call():

@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.errors import InvalidInput
+from fedsim.runtime.answers import locked
+
 Array = npt.NDArray[Any]
 
 
@@ -30,6 +33,11 @@ class Replies:
         return len(self.clients)
 
     def __getitem__(self, name: str) -> Array:
+        return locked(self._named(name))
+
+    def _named(self, name: str) -> Array:
+        if name not in self._values:
+            raise InvalidInput(f"replies[{name!r}]: the clients' replies hold {', '.join(self._values) or 'nothing'}")
         return self._values[name]
 
     @property
@@ -54,7 +62,7 @@ class Replies:
 
     def weighted(self, name: str, weights: Array) -> Array:
         """A sum with any weights, one per reply, in client order."""
-        values = self._values[name]
+        values = self._named(name)
         flat = values.reshape(len(values), math.prod(values.shape[1:]))
         out = self._backend.segment_sum(flat, weights, self.starts).reshape(-1, *values.shape[1:])
         return np.asarray(out[0] if self._single else out)

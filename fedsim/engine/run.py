@@ -26,6 +26,7 @@ from fedsim.engine.wire import Shape, message_bits, reply_shape
 from fedsim.errors import InvalidInput, NonFinite
 from fedsim.participation import Arrived
 from fedsim.rng import Draws, Stream
+from fedsim.runtime.answers import all_locked, locked, served, weighed
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.worker import advice
 
@@ -99,8 +100,8 @@ class Run:
             return {n: np.broadcast_to(m, (len(active), *np.shape(m))) for n, m in one.items()}
         state = {n: s[active] for n, s in self.state.items()}
         if self.batched:
-            return {n: np.asarray(m) for n, m in self.algorithm.broadcast(state).items()}
-        parts = [self.algorithm.broadcast({n: s[i] for n, s in state.items()}) for i in range(len(active))]
+            return {n: np.asarray(m) for n, m in self.algorithm.broadcast(all_locked(state)).items()}
+        parts = [self.algorithm.broadcast({n: locked(s[i]) for n, s in state.items()}) for i in range(len(active))]
         return {n: np.stack([np.asarray(p[n]) for p in parts]) for n in parts[0]}
 
     def down_bits(self, message: dict[str, Array]) -> int:
@@ -167,11 +168,11 @@ class Run:
         if self.skip:
             return
         values = reply.values
-        arrived = Arrived(self.weights[who.client], who.multiplicity, who.starts, self.population, self.policy)
+        p, times, starts = map(locked, (self.weights[who.client], who.multiplicity, who.starts))
+        arrived = Arrived(p, times, starts, self.population, self.policy)
         weigh = getattr(self.algorithm, "weigh", None) or getattr(self.policy, "weigh", None)
-        a = weigh(arrived) if weigh else arrived.normalised(arrived.p)
-        everybody = len(active) == len(self.replicas)  # then nothing need be picked out
-        state = self.state if everybody else {n: s[active] for n, s in self.state.items()}
+        a = weighed(weigh, arrived) if weigh else arrived.normalised(arrived.p)
+        state = self.state if len(active) == len(self.replicas) else {n: s[active] for n, s in self.state.items()}
         backend = self.setting.backend
         key = backend.keys(self.setting.seed, Stream.SERVER, replica=self.replicas[active], round=round)
         if self.batched:
@@ -179,7 +180,7 @@ class Run:
                 values, who.client, who.multiplicity, staleness, a, who.starts, round, state, self.population,
                 backend, single=False,
             )  # fmt: skip
-            new = self.algorithm.server(state, replies, Draws(key, source=backend))
+            new = served(self.algorithm, state, replies, Draws(key, source=backend))
         else:
             new = self._fold_one_by_one(round, who, values, staleness, a, state, key)
         for n, s in new.items():
@@ -198,8 +199,8 @@ class Run:
                 {n: v[own] for n, v in values.items()}, who.client[own], who.multiplicity[own], staleness[own], a[own],
                 np.array([0, own.stop - own.start]), round, mine, self.population, self.setting.backend, single=True,
             )  # fmt: skip
-            rows.append(self.algorithm.server(mine, replies, Draws(key[r : r + 1], True, self.setting.backend)))
-        return {n: np.stack([np.asarray(row[n]) for row in rows]) for n in rows[0]}
+            rows.append(served(self.algorithm, mine, replies, Draws(key[r : r + 1], True, self.setting.backend)))
+        return {n: np.stack([row[n] for row in rows]) for n in rows[0]}
 
     def uploaded(self, position: Array, client: Array, sent: Array, round: Any) -> None:
         """A round's visits, before it is known whether it counts: whoever has sent a bit has given something away."""

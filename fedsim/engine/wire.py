@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import ClientFailed, FedsimError
+from fedsim.errors import ClientFailed, FedsimError, shown
+from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
 from fedsim.runtime.jobs import Encoded
 
 Array = npt.NDArray[Any]
@@ -56,22 +57,28 @@ class Shape:
 
 def reply_shape(algorithm: Any, problem: Any, state: dict[str, Array], dtype: np.dtype[Any], round: int) -> Shape:
     """The shape of a reply in this round."""
+    who = f"{type(algorithm).__name__}.client"
     rows = algorithm.memory(problem) if hasattr(algorithm, "memory") else {}
     memory = {n: np.asarray(m, dtype) for n, m in rows.items()}
     message = {n: np.zeros_like(m) for n, m in algorithm.broadcast(state).items()}
     try:
-        values, _ = algorithm.client(DryJob(problem.dim, dtype, round), message, memory)
+        job = DryJob(problem.dim, dtype, round)
+        answer = algorithm.client(job, all_locked(message), all_locked(memory))
+        values, remembered = client_answer(who, answer)
+        memory_answer(who, remembered, memory)
     except FedsimError:
         raise
     except Exception as error:
+        what = f"raised {type(error).__name__}: {shown(error, 300)}"
+        if changed_in_place(error):
+            what = "changed an array in place that it was handed; work on a copy"
         raise ClientFailed(
-            f"{type(algorithm).__name__}.client raised {type(error).__name__}: {error} (while its reply was "
-            f"measured on a job without data, round {round + 1})"
+            f"{who} {what} (while its reply was measured on a job without data, round {round + 1})"
         ) from error
     bits: int | None = 0
     empty = {}
     for name, v in values.items():
-        array = np.asarray(v.value if isinstance(v, Encoded) else v)
+        array = np.asarray(v.value) if isinstance(v, Encoded) else real(who, name, v, dtype)
         empty[name] = np.empty((0, *array.shape), dtype)
         length = v.bits if isinstance(v, Encoded) else array.size * dtype.itemsize * 8
         bits = None if bits is None or length is None else bits + int(length)

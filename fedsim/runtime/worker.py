@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import ClientFailed, FedsimError, NonFinite
+from fedsim.errors import ClientFailed, FedsimError, InvalidInput, NonFinite, shown
+from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
 from fedsim.runtime.jobs import Batch, Encoded, Job, Reply, Setting
 
 Array = npt.NDArray[Any]
@@ -37,36 +38,49 @@ class Worker:
 
     def _stacked(self, batch: Batch) -> Reply:
         job = Job(self.setting, batch, single=False)
-        message = {name: m[batch.version] for name, m in batch.message.items()}
-        body = self.kernel or self.algorithm.client
-        values, memory = self._call(body, job, message, batch.memory, batch)
-        return self._reply(values, memory, len(batch))
+        message, memory = {name: m[batch.version] for name, m in batch.message.items()}, batch.memory
+        if self.kernel is not None:  # our own, which changes nothing and answers as it must
+            values, memory = self._call(self.kernel, job, message, memory, batch)
+            return self._reply(values, memory, len(batch))
+        answer = self._call(self.algorithm.client, job.locked(), all_locked(message), all_locked(memory), batch)
+        values, memory = client_answer(self.who, answer)
+        return self._reply(values, memory_answer(self.who, memory, batch.memory), len(batch))
 
     def _single(self, batch: Batch) -> Reply:
         job = Job(self.setting, batch, single=True)
         message = {name: m[batch.version[0]].copy() for name, m in batch.message.items()}
-        memory = {name: m[0].copy() for name, m in batch.memory.items()}
-        values, memory = self._call(self.algorithm.client, job, message, memory, batch)
+        before = {name: m[0].copy() for name, m in batch.memory.items()}
+        answer = self._call(self.algorithm.client, job, all_locked(message), all_locked(before), batch)
+        values, memory = client_answer(self.who, answer)
         lifted = {
-            name: Encoded(v.value[None], np.array([v.bits])) if isinstance(v, Encoded) else np.asarray(v)[None]
+            name: Encoded(v.value[None], np.array([v.bits]))
+            if isinstance(v, Encoded)
+            else real(self.who, name, v, self.setting.dtype)[None]
             for name, v in values.items()
         }
-        return self._reply(lifted, {name: np.asarray(m)[None] for name, m in memory.items()}, 1)
+        kept = memory_answer(self.who, memory, before)
+        return self._reply(lifted, {name: m[None] for name, m in kept.items()}, 1)
 
-    def _call(self, body: Any, job: Job, message: Any, memory: Any, batch: Batch) -> tuple[Any, Any]:
+    @property
+    def who(self) -> str:
+        return f"{type(self.algorithm).__name__}.client"
+
+    def _call(self, body: Any, job: Job, message: Any, memory: Any, batch: Batch) -> Any:
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # what diverges is reported once, as NonFinite
-                return body(job, message, memory)  # type: ignore[no-any-return]
+                return body(job, message, memory)
         except FedsimError:
             raise
         except Exception as error:
             who = (
                 f"client {batch.client[0]}" if len(batch) == 1 else f"clients {sorted(set(batch.client.tolist()))[:5]}"
             )
-            raise ClientFailed(
-                f"{type(self.algorithm).__name__}.client raised {type(error).__name__}: {error} "
-                f"({who}, round {batch.round + 1}, replica {batch.replica[0]}, seed {self.setting.seed})"
-            ) from error
+            if changed_in_place(error):
+                what = "changed an array in place that it was handed; work on a copy: theta = theta - step"
+            else:
+                what = f"raised {type(error).__name__}: {shown(error, 300)}"
+            at = f"round {batch.round + 1}, replica {batch.replica[0]}, seed {self.setting.seed}"
+            raise ClientFailed(f"{self.who} {what} ({who}, {at})") from error
 
     def _reply(self, values: dict[str, Any], memory: dict[str, Array], jobs: int) -> Reply:
         bits = np.zeros(jobs, np.int64)
@@ -76,8 +90,11 @@ class Worker:
                 bits += v.bits
                 plain[name] = v.value
             else:
-                plain[name] = np.asarray(v, self.setting.dtype)
+                plain[name] = real(self.who, name, v, self.setting.dtype)
                 bits += 8 * plain[name].itemsize * math.prod(plain[name].shape[1:])
+            if plain[name].shape[:1] != (jobs,):
+                rows = f"{name} of shape {plain[name].shape} for {jobs} jobs"
+                raise InvalidInput(f"{self.who} returned {rows}; a batched client returns one row for each job")
         return Reply(plain, bits, memory)
 
     def _check_finite(self, batch: Batch, reply: Reply) -> None:
