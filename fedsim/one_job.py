@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.budget import Budget
+from fedsim.checks import path_of
 from fedsim.engine.collect import describes
 from fedsim.engine.record import Record
-from fedsim.errors import InvalidInput, NotRecorded, is_whole
+from fedsim.errors import InvalidInput, NotRecorded, is_whole, shown
 from fedsim.place import told
 from fedsim.results import load
 from fedsim.runtime.inline import Inline
@@ -48,7 +49,7 @@ def replay(
     `scenario` is needed only where the run was not made from a scenario file; without it the copy of the file in
     the folder is executed, so replay only folders that you trust.
     """
-    folder = Path(path)
+    folder = path_of("replay(path)", path)
     facts, _ = told(folder)
     if scenario is None:
         file, settings = from_origin(facts.get("source") or {})
@@ -126,9 +127,9 @@ def _only(arrays: dict[str, Array]) -> dict[str, Array]:
 
 
 def _check(scenario: Scenario, replica: int, round: int, client: int) -> None:
-    if replica not in scenario.replica_numbers:
-        raise InvalidInput(f"replica={replica}: the run has {scenario.replica_numbers}")
+    if not is_whole(replica) or replica not in scenario.replica_numbers:
+        raise InvalidInput(f"replica={shown(replica)}: the run has {scenario.replica_numbers}")
     if not is_whole(round, least=1) or round > (scenario.budget.rounds or round):
-        raise InvalidInput(f"round={round}: rounds count from 1 to {scenario.budget.rounds or 'the last'}")
-    if not 0 <= client < scenario.problem.clients:
-        raise InvalidInput(f"client={client}: clients are numbered 0 to {scenario.problem.clients - 1}")
+        raise InvalidInput(f"round={shown(round)}: rounds count from 1 to {scenario.budget.rounds or 'the last'}")
+    if not is_whole(client, most=scenario.problem.clients - 1):
+        raise InvalidInput(f"client={shown(client)}: clients are numbered 0 to {scenario.problem.clients - 1}")

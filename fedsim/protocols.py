@@ -68,14 +68,11 @@ class Algorithm(AlgorithmLike, Protocol):
     batch_size: BatchSize = None
     activity: Any = None  # the chances of arrival that the server divides by, if it does
     codec: Any = None
+    weigh: Callable[[Arrived], Array] | None = None  # weights of `replies.mean`; None: the policy's
 
     def memory(self, problem: Any) -> Arrays:
         """What a client remembers before its first visit."""
         return {}
-
-    def weigh(self, arrived: Arrived) -> Array | None:
-        """Weights of `replies.mean`; None leaves them to the policy."""
-        return None
 
     def fused(self, problem: Any, backend: Any) -> Kernel | None:
         """A compiled `client` for many jobs, where there is one for this problem and this backend."""

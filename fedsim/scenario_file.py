@@ -20,7 +20,8 @@ from types import ModuleType
 from typing import Any
 
 from fedsim import settings
-from fedsim.errors import CorruptData, FedsimError, InvalidInput
+from fedsim.checks import path_of
+from fedsim.errors import CorruptData, FedsimError, InvalidInput, quoted
 from fedsim.neighbours import neighbours, sums
 from fedsim.scenario import Scenario
 
@@ -187,7 +188,7 @@ def shipped() -> dict[str, Path]:
 
 
 def _find(file: str | Path) -> Path:
-    path = Path(file)
+    path = path_of("file", file)
     if path.is_file():
         return path
     known = shipped()
@@ -268,5 +269,5 @@ def _grid(path: Path, grid: Any) -> dict[str, list[Any]]:
         raise InvalidInput(f"{path}: grid is {type(grid).__name__}; write grid = {{'local_steps': [1, 10, 100]}}")
     for name, values in grid.items():
         if isinstance(values, str) or not hasattr(values, "__iter__") or not list(values):
-            raise InvalidInput(f"{path}: grid[{name!r}] = {values!r}; give a list of at least one value")
+            raise InvalidInput(f"{path}: grid[{quoted(name)}] = {quoted(values)}; give a list of at least one value")
     return {str(name): list(values) for name, values in grid.items()}

@@ -29,7 +29,7 @@ import fedsim as fs
 @dataclass(frozen=True)
 class Slow(fs.algorithms.FedAvg):
     fused = None
-    fused_rounds = None
+    many_rounds = None
 
     def client(self, job, message, memory):
         time.sleep({pause})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from math import inf, sqrt
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,14 @@ import numpy.typing as npt
 
 from fedsim.algorithms.arguments import (
     check_batch_size,
+    check_codec,
     check_count,
     check_number,
     check_step_size,
+    check_word,
     rows_per_batch,
 )
-from fedsim.errors import InvalidInput
+from fedsim.errors import positive, whole
 from fedsim.problems import LogisticRegression, weights_of
 from fedsim.schedules import StepSize, step_at, steps_of
 
@@ -89,16 +91,16 @@ class FAHMC:
     weighted = True  # its law is right only under weights that average to p_c
 
     def __post_init__(self) -> None:
-        check_step_size("FAHMC", self.step_size)
-        check_count("FAHMC", "leapfrog_steps", self.leapfrog_steps)
-        check_count("FAHMC", "local_steps", self.local_steps)
-        check_number("FAHMC", "correlation", self.correlation, 0, 1)
-        if self.debias not in (None, "stale"):
-            raise InvalidInput(f"FAHMC(debias={self.debias!r}): choose None or 'stale', the anchor one round back")
+        check_step_size("FAHMC", self)
+        check_count("FAHMC", self, "leapfrog_steps")
+        check_count("FAHMC", self, "local_steps")
+        check_number("FAHMC", self, "correlation", 0, 1)
+        remedy = "choose None or 'stale', the anchor one round back"
+        check_word("FAHMC", self, "debias", None, "stale", remedy=remedy)
         check_batch_size("FAHMC", self.batch_size)
-        check_number("FAHMC", "gradient_noise", self.gradient_noise)
-        if self.codec is not None and not hasattr(self.codec, "quantise"):
-            raise InvalidInput(f"FAHMC(codec={self.codec!r}): give a codec such as fs.codecs.QSGD(16), or None")
+        check_number("FAHMC", self, "gradient_noise")
+        if self.codec is not None:
+            check_codec("FAHMC", self.codec)
 
     @property
     def draws(self) -> int:
@@ -233,7 +235,4 @@ class Halving:
 
 def halving(eta0: float, first: int) -> Halving:
     """eta0 for `first` iterations, then again and again 1/sqrt(2) of it for twice as long (proposition J.1)."""
-    if not (isinstance(eta0, (int, float)) and 0 < eta0 < inf):
-        raise InvalidInput(f"halving(eta0={eta0}): must be a positive number")
-    check_count("halving", "first", first)
-    return Halving(float(eta0), int(first))
+    return Halving(positive("halving(eta0={})", eta0), whole("halving(first={})", first))

@@ -61,10 +61,10 @@ class FALD:
     weighted = True  # its law is right only under weights that average to p_c
 
     def __post_init__(self) -> None:
-        check_step_size("FALD", self.step_size)
-        check_count("FALD", "local_steps", self.local_steps)
-        check_number("FALD", "temperature", self.temperature)
-        check_number("FALD", "correlation", self.correlation, 0, 1)
+        check_step_size("FALD", self)
+        check_count("FALD", self, "local_steps")
+        check_number("FALD", self, "temperature")
+        check_number("FALD", self, "correlation", 0, 1)
         check_batch_size("FALD", self.batch_size)
 
     def init(self, problem: Any, initial: Array) -> State:

@@ -95,8 +95,8 @@ def descend(job: Any, x: Array, scale: Array, settings: Any, **options: Any) -> 
 
 def check_descent(where: str, settings: Any) -> None:
     """The arguments that FedAvg, FedPAQ and SCAFFOLD have in common."""
-    check_step_size(where, settings.step_size)
-    check_count(where, "local_steps", settings.local_steps)
+    check_step_size(where, settings)
+    check_count(where, settings, "local_steps")
     check_batch_size(where, settings.batch_size)
-    check_number(where, "server_step", settings.server_step)
+    check_number(where, settings, "server_step")
     objectives.check_objective(where, settings.objective)

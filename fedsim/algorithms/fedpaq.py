@@ -8,9 +8,9 @@ from typing import Any
 import numpy.typing as npt
 
 from fedsim.algorithms import objectives
+from fedsim.algorithms.arguments import check_codec
 from fedsim.algorithms.fedavg import check_descent, descend
 from fedsim.codecs import QSGD
-from fedsim.errors import InvalidInput
 from fedsim.participation import Arrived
 from fedsim.schedules import StepSize
 
@@ -82,8 +82,3 @@ class FedPAQ:
 
     def weigh(self, arrived: Arrived) -> Array:
         return objectives.weigh("FedPAQ", self.objective, arrived)
-
-
-def check_codec(where: str, codec: Any) -> None:
-    if not hasattr(codec, "quantise") or isinstance(codec, type):
-        raise InvalidInput(f"{where}(codec={codec!r}): give a codec such as fs.codecs.QSGD(10) or fs.codecs.Identity()")

@@ -46,10 +46,10 @@ class HMC:
     sampler = True  # its iterates are samples of a law
 
     def __post_init__(self) -> None:
-        check_step_size("HMC", self.step_size)
-        check_count("HMC", "leapfrog_steps", self.leapfrog_steps)
-        check_count("HMC", "local_steps", self.local_steps)
-        check_number("HMC", "temperature", self.temperature, math.ulp(0.0))
+        check_step_size("HMC", self)
+        check_count("HMC", self, "leapfrog_steps")
+        check_count("HMC", self, "local_steps")
+        check_number("HMC", self, "temperature", math.ulp(0.0))
 
     def init(self, problem: Any, initial: Array) -> State:
         check_single("HMC", problem)

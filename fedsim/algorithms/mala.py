@@ -44,9 +44,9 @@ class MALA:
     sampler = True  # its iterates are samples of a law
 
     def __post_init__(self) -> None:
-        check_step_size("MALA", self.step_size)
-        check_count("MALA", "local_steps", self.local_steps)
-        check_number("MALA", "temperature", self.temperature, math.ulp(0.0))
+        check_step_size("MALA", self)
+        check_count("MALA", self, "local_steps")
+        check_number("MALA", self, "temperature", math.ulp(0.0))
 
     def init(self, problem: Any, initial: Array) -> State:
         check_single("MALA", problem)

@@ -52,8 +52,8 @@ class PFedAvg:
     sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
-        check_step_size("PFedAvg", self.step_size)
-        check_count("PFedAvg", "local_steps", self.local_steps)
+        check_step_size("PFedAvg", self)
+        check_count("PFedAvg", self, "local_steps")
         check_batch_size("PFedAvg", self.batch_size)
         objectives.check_objective("PFedAvg", self.objective)
 

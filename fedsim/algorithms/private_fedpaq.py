@@ -12,14 +12,14 @@ import numpy.typing as npt
 from fedsim.algorithms import objectives
 from fedsim.algorithms.arguments import (
     check_batch_size,
+    check_codec,
     check_count,
     check_number,
     check_step_size,
     rows_per_batch,
 )
-from fedsim.algorithms.fedpaq import check_codec
 from fedsim.codecs import QSGD
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, shown
 from fedsim.participation import Arrived
 from fedsim.privacy import Guarantee, Mechanism
 from fedsim.privacy import fedpaq as accounting
@@ -75,20 +75,18 @@ class PrivateFedPAQ:
     sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
-        check_step_size("PrivateFedPAQ", self.step_size)
-        check_count("PrivateFedPAQ", "local_steps", self.local_steps)
+        check_step_size("PrivateFedPAQ", self)
+        check_count("PrivateFedPAQ", self, "local_steps")
         for name in ("clip", "epsilon", "delta"):
-            check_number(
-                "PrivateFedPAQ", name, getattr(self, name), math.ulp(0.0), 1.0 if name == "delta" else math.inf
-            )
+            check_number("PrivateFedPAQ", self, name, math.ulp(0.0), 1.0 if name == "delta" else math.inf)
         if (self.batch_size is None) == (self.fraction is None):
             raise InvalidInput(
-                f"PrivateFedPAQ(batch_size={self.batch_size}, fraction={self.fraction}): give one of the "
+                f"PrivateFedPAQ(batch_size={shown(self.batch_size)}, fraction={shown(self.fraction)}): give one of the "
                 "two, rows per step or the share of its rows that a client uses in a round"
             )
         check_batch_size("PrivateFedPAQ", self.batch_size)
         if self.fraction is not None:
-            check_number("PrivateFedPAQ", "fraction", self.fraction, math.ulp(0.0), 1)
+            check_number("PrivateFedPAQ", self, "fraction", math.ulp(0.0), 1)
         check_codec("PrivateFedPAQ", self.codec)
         accounting.sensitivity(self.sensitivity, 1.0, 1.0)  # refuses what it does not know
 

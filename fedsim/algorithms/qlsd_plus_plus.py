@@ -73,9 +73,9 @@ class QLSDPlusPlus:
 
     def __post_init__(self) -> None:
         qlsd.check_arguments("QLSDPlusPlus", self)
-        check_count("QLSDPlusPlus", "refresh_every", self.refresh_every)
+        check_count("QLSDPlusPlus", self, "refresh_every")
         if self.memory_rate is not None:
-            check_number("QLSDPlusPlus", "memory_rate", self.memory_rate, 0, 1)
+            check_number("QLSDPlusPlus", self, "memory_rate", 0, 1)
 
     def init(self, problem: Any, initial: Array) -> State:
         qlsd.check_population("QLSDPlusPlus", self, problem)
@@ -137,7 +137,7 @@ class QLSDPlusPlus:
         passed = round % self.refresh_every
         return 1 if passed == 0 and self.batch_size is not None else self.refresh_every - passed
 
-    def fused_rounds(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
+    def many_rounds(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
         control = "zeta" if self.batch_size is not None else ""
         go = iterations(self, problem, backend, control, rate=self._rate(np.empty(problem.dim)))
         if go is None:

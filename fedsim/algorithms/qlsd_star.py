@@ -12,6 +12,7 @@ import numpy.typing as npt
 from fedsim.algorithms import qlsd
 from fedsim.algorithms.qlsd_fused import compiled
 from fedsim.algorithms.qlsd_rounds import iterations
+from fedsim.checks import numbers
 from fedsim.codecs import Identity
 from fedsim.errors import InvalidInput
 from fedsim.participation import Arrived
@@ -101,7 +102,7 @@ class QLSDStar:
             memory,
         )
 
-    def fused_rounds(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
+    def many_rounds(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
         return iterations(self, problem, backend, control="optimum", centre="optimum")
 
 
@@ -112,7 +113,7 @@ def _minimiser(problem: Any, given: Any) -> Array:
             f"QLSDStar: {type(problem).__name__} does not know its minimiser; give optimum=, or use "
             "QLSDPlusPlus, which needs none"
         )
-    at = np.asarray(problem.exact()[0] if given is None else given, np.float64)
+    at = numbers("QLSDStar(optimum)", problem.exact()[0] if given is None else given)
     if at.shape != (problem.dim,) or not np.isfinite(at).all():
         raise InvalidInput(f"QLSDStar(optimum of shape {at.shape}): give {problem.dim} finite numbers")
     far = _distance(problem, at)

@@ -42,9 +42,9 @@ class SGLD:
     sampler = True  # its iterates are samples of a law
 
     def __post_init__(self) -> None:
-        check_step_size("SGLD", self.step_size)
-        check_count("SGLD", "local_steps", self.local_steps)
-        check_number("SGLD", "temperature", self.temperature)
+        check_step_size("SGLD", self)
+        check_count("SGLD", self, "local_steps")
+        check_number("SGLD", self, "temperature")
         check_batch_size("SGLD", self.batch_size)
 
     def init(self, problem: Any, initial: Array) -> State:

@@ -12,6 +12,7 @@ from typing import Any
 
 from fedsim import results
 from fedsim.batch.plan import PLAN, Order, Plan, plan
+from fedsim.checks import path_of
 from fedsim.engine import Interrupted
 from fedsim.errors import InvalidInput, is_whole
 from fedsim.results import Result
@@ -97,7 +98,7 @@ def carry_out(
 
 def load(path: str | Path) -> Any:
     """What a folder holds: the Result of a run, or the Study of a sweep."""
-    folder = Path(path)
+    folder = path_of("load(path)", path)
     if (folder / PLAN).exists():
         there = Plan.read(folder)
         return study(there, folder.absolute(), there.orders)

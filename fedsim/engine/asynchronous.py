@@ -7,17 +7,19 @@ model, s times the value for anything else, with s the policy's discount of the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
+from fedsim.checks import called
 from fedsim.engine.at_work import WorkingReplica
 from fedsim.engine.events import ended
 from fedsim.engine.jobs_ahead import JobsAhead
 from fedsim.engine.round import Cohort, Round, Stretch, columns, nobody
 from fedsim.engine.visits import Visit
-from fedsim.errors import InvalidInput
+from fedsim.errors import positive
 from fedsim.runtime.jobs import Reply
 
 if TYPE_CHECKING:
@@ -108,11 +110,9 @@ class Asynchronous:
 
     def _rebased(self, visits: list[tuple[WorkingReplica, Visit]], reply: Reply, staleness: Array) -> Reply:
         discount = self._world.policy.discount
-        s = np.array([1.0 if discount is None else float(discount(int(k))) for k in staleness])
-        if not (np.isfinite(s).all() and (s >= 0).all()):
-            raise InvalidInput(
-                f"participation.buffered: discount returned {s.min()}; it must be a number of at least 0"
-            )
+        s = np.ones(len(staleness))
+        if discount is not None:
+            s = np.array([_discounted(discount, int(k)) for k in staleness])
         values = {}
         for name, value in reply.values.items():
             if name in self._world.algorithm.kept:
@@ -138,3 +138,10 @@ class Asynchronous:
 
     async def close(self) -> None:
         await self._jobs.close()
+
+
+def _discounted(discount: Callable[[int], float], staleness: int) -> float:
+    factor = np.asarray(called("participation.buffered: discount", discount, staleness))
+    where = "participation.buffered: discount returned {}"
+    given = factor.item() if factor.size == 1 else factor
+    return positive(where, given, zero=True, remedy="it must be a number of at least 0")

@@ -17,6 +17,7 @@ from fedsim.errors import InvalidInput, NonFinite
 from fedsim.participation import Arrived
 from fedsim.protocols import Backend, Session
 from fedsim.rng import Draws, Stream
+from fedsim.runtime.answers import all_locked, locked, served, weighed
 from fedsim.runtime.jobs import Batch, Reply
 from fedsim.runtime.worker import advice
 
@@ -44,8 +45,8 @@ class Learner:
             return {n: np.broadcast_to(m, (len(active), *np.shape(m))) for n, m in one.items()}
         state = {n: s[active] for n, s in self.state.items()}
         if self._algorithm.batched:
-            return {n: np.asarray(m) for n, m in self._algorithm.broadcast(state).items()}
-        parts = [self._algorithm.broadcast({n: s[i] for n, s in state.items()}) for i in range(len(active))]
+            return {n: np.asarray(m) for n, m in self._algorithm.broadcast(all_locked(state)).items()}
+        parts = [self._algorithm.broadcast({n: locked(s[i]) for n, s in state.items()}) for i in range(len(active))]
         return {n: np.stack([np.asarray(p[n]) for p in parts]) for n in parts[0]}
 
     def down_bits(self, message: Arrays) -> int:
@@ -95,16 +96,16 @@ class Learner:
         if self.skip:
             return
         world, who, active = self._world, round.arrived, round.active
-        arrived = Arrived(world.weights[who.client], who.multiplicity, who.starts, world.population, world.policy.own)
-        weights = self._algorithm.weigh(arrived)
-        weights = world.policy.weigh(arrived) if weights is None else weights
+        p, times, starts = map(locked, (world.weights[who.client], who.multiplicity, who.starts))
+        arrived = Arrived(p, times, starts, world.population, world.policy.own)
+        weights = weighed(self._algorithm.weigh or world.policy.weigh, arrived)
         everybody = len(active) == len(world.replicas)  # then nothing need be picked out
         state = self.state if everybody else {n: s[active] for n, s in self.state.items()}
         backend = self._setting.backend
         key = backend.keys(self._setting.seed, Stream.SERVER, replica=world.replicas[active], round=round.number)
         replies = Replies(reply.values, who, round.staleness, weights, round.number, state, backend)
         if self._algorithm.batched:
-            new = self._algorithm.server(state, replies, Draws(key, source=backend))
+            new = served(self._algorithm, state, replies, Draws(key, source=backend))
         else:
             new = self._one_by_one(state, replies, key)
         for n, s in new.items():
@@ -119,8 +120,8 @@ class Learner:
         for r in range(len(key)):
             mine = {n: s[r] for n, s in state.items()}
             draws = Draws(key[r : r + 1], True, self._setting.backend)
-            rows.append(self._algorithm.server(mine, replies.of(r, mine), draws))
-        return {n: np.stack([np.asarray(row[n]) for row in rows]) for n in rows[0]}
+            rows.append(served(self._algorithm, mine, replies.of(r, mine), draws))
+        return {n: np.stack([row[n] for row in rows]) for n in rows[0]}
 
     def _check_finite(self, name: str, value: Array, active: Array, round: int) -> None:
         if not np.isfinite(value).all():
@@ -154,6 +155,11 @@ class Replies:
         return len(self.clients)
 
     def __getitem__(self, name: str) -> Array:
+        return locked(self._named(name))
+
+    def _named(self, name: str) -> Array:
+        if name not in self._values:
+            raise InvalidInput(f"replies[{name!r}]: the clients' replies hold {', '.join(self._values) or 'nothing'}")
         return self._values[name]
 
     @property
@@ -178,7 +184,7 @@ class Replies:
 
     def weighted(self, name: str, weights: Array) -> Array:
         """A sum with any weights, one per reply, in client order."""
-        values = self._values[name]
+        values = self._named(name)
         flat = values.reshape(len(values), math.prod(values.shape[1:]))
         out = self._backend.segment_sum(flat, weights, self.starts).reshape(-1, *values.shape[1:])
         return np.asarray(out[0] if self._single else out)

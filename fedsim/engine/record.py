@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import InvalidInput, whole
+from fedsim.errors import InvalidInput, flag, whole
 
 Array = npt.NDArray[Any]
 LIMIT_BYTES = 1_000_000_000
@@ -35,6 +35,7 @@ class Record:
     def __post_init__(self) -> None:
         for name, least in (("every", 1), ("warmup", 0), ("rounds_every", 1)):
             object.__setattr__(self, name, whole(f"Record({name}={{}})", getattr(self, name), least))
+        object.__setattr__(self, "events", flag("Record(events={})", self.events))
 
     def keeps(self, rounds: int) -> bool:
         """Whether theta is kept after so many rounds."""

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import ClientFailed, FedsimError
+from fedsim.errors import ClientFailed, FedsimError, shown
 from fedsim.protocols import Algorithm, Problem
+from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
 from fedsim.runtime.jobs import Encoded
 
 
@@ -54,21 +55,27 @@ class Shape:
 
 def reply_shape(algorithm: Algorithm, problem: Problem, state: Arrays, dtype: np.dtype[Any], round: int) -> Shape:
     """The shape of a reply in this round."""
+    who = f"{type(algorithm.own).__name__}.client"
     memory = {n: np.asarray(m, dtype) for n, m in algorithm.memory(problem.own).items()}
     message = {n: np.zeros_like(m) for n, m in algorithm.broadcast(state).items()}
     try:
-        values, _ = algorithm.client(DryJob(problem.dim, dtype, round), message, memory)
+        job = DryJob(problem.dim, dtype, round)
+        answer = algorithm.client(job, all_locked(message), all_locked(memory))
+        values, remembered = client_answer(who, answer)
+        memory_answer(who, remembered, memory)
     except FedsimError:
         raise
     except (Exception, SystemExit) as error:
+        what = f"raised {type(error).__name__}: {shown(error, 300)}"
+        if changed_in_place(error):
+            what = "changed an array in place that it was handed; work on a copy"
         raise ClientFailed(
-            f"{type(algorithm.own).__name__}.client raised {type(error).__name__}: {error} (while its reply was "
-            f"measured on a job without data, round {round + 1})"
+            f"{who} {what} (while its reply was measured on a job without data, round {round + 1})"
         ) from error
     bits: int | None = 0
     empty = {}
     for name, v in values.items():
-        array = np.asarray(v.value if isinstance(v, Encoded) else v)
+        array = np.asarray(v.value) if isinstance(v, Encoded) else real(who, name, v, dtype)
         empty[name] = np.empty((0, *array.shape), dtype)
         if name in algorithm.kept:  # it never travels
             continue

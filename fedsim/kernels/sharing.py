@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.kernels.cache import jit
+
 Array = npt.NDArray[Any]
-jit: Any = nb.njit(nogil=True, cache=True, error_model="numpy")
 
 
 @jit

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.checks import numbers
 from fedsim.errors import InvalidInput
 
 Array = npt.NDArray[Any]
@@ -21,7 +22,7 @@ MIN_DRAWS = 4  # two halves of two draws, the least that has a variance
 
 
 def _halves(chains: npt.ArrayLike) -> tuple[Array, Array]:
-    chains = np.ascontiguousarray(chains, np.float64)  # sums follow the layout, bits must not
+    chains = np.ascontiguousarray(numbers("chains", chains))  # sums follow the layout, bits must not
     if chains.ndim != 3 or chains.shape[1] < 1:
         raise InvalidInput(f"chains have shape {chains.shape}; they must be (draws, chains, d)")
     if len(chains) < MIN_DRAWS:

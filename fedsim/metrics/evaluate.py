@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.checks import called, numbers
 from fedsim.errors import InvalidInput
 
 Array = npt.NDArray[Any]
@@ -85,6 +86,10 @@ class DistanceTo:
         return (self.name,)
 
     def evaluate(self, view: View) -> dict[str, Array]:
+        if view.theta.shape[1:] != self.point.shape:
+            raise InvalidInput(
+                f"distance_to(point of shape {self.point.shape}): theta has {view.theta.shape[1]} numbers; give as many"
+            )
         return {self.name: np.linalg.norm(np.asarray(view.theta, np.float64) - self.point, axis=1)}
 
 
@@ -99,7 +104,8 @@ class FunctionMetric:
 
     def evaluate(self, view: View) -> dict[str, float | Array]:
         (name,), replicas = self.columns, len(view.theta)
-        value = np.asarray(self.function(view.theta), np.float64)
+        value = called(f"metric {name}(theta)", self.function, view.theta)
+        value = numbers(f"metric {name}(theta) returned", value, remedy="it must return numbers")
         if self.per_replica and value.shape in ((), (replicas,)):
             return {name: np.broadcast_to(value, (replicas,))}
         if not self.per_replica and value.shape == ():

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.checks import called, numbers
 from fedsim.errors import InvalidInput
 from fedsim.metrics import chains
 from fedsim.metrics.evaluate import View
@@ -35,7 +36,11 @@ class MeanSquaredError:
         if not runs.any():
             return {self.name: float("nan")}
         values = np.zeros(kept.shape)
-        values[kept] = self.function(view.history[kept])
+        samples = view.history[kept]
+        found = numbers(f"{self.name}: function returned", called(f"{self.name}: function", self.function, samples))
+        if found.shape not in ((), (len(samples),)):
+            raise InvalidInput(f"{self.name}: function returned shape {found.shape}; give one number for every sample")
+        values[kept] = found
         estimates = values.sum(axis=0)[runs] / kept.sum(axis=0)[runs]
         return {self.name: float(((estimates - self.truth) ** 2).mean())}
 

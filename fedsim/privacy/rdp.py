@@ -99,7 +99,7 @@ def curve(multiplier: float, rows: int, used: int) -> Array:
     """Renyi divergences (orders,) of noise `multiplier` x sensitivity on `used` of `rows`; read only."""
     if multiplier == 0:
         return np.full(len(ORDERS), np.inf)
-    whole = np.asarray(ORDERS / (2 * multiplier**2))
+    whole = np.asarray(ORDERS / (2 * multiplier * multiplier))
     if used >= rows:
         return whole
     dp = _dp_accounting()

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import rng
-from fedsim.errors import InvalidInput
+from fedsim.checks import floats_of, numbers, path_of
+from fedsim.errors import CorruptData, InvalidInput, flag, shown, whole
 from fedsim.kernels import reference
 from fedsim.problems import shards
 
@@ -56,12 +57,18 @@ class StrategicCredit:
         Complete rows only, all defaults and the first 10,000 others, features standardised, an intercept added;
         sensitivities are uniform on [0.9, 1.1].
         """
-        import pandas as pd
-
-        frame = pd.read_csv(path, index_col=0).dropna()
-        y = frame.pop("SeriousDlqin2yrs").to_numpy(np.float64)
+        file, clients = path_of("StrategicCredit.from_csv(path)", path), whole("from_csv(clients={})", clients)
+        x, y = _read_csv(file)
         kept = np.concatenate([np.flatnonzero(y == label)[:10_000] for label in (1, 0)])
-        x, y = frame.to_numpy(np.float64)[kept], y[kept]
+        x, y = x[kept], y[kept]
+        flat = np.flatnonzero(np.ptp(x, axis=0) == 0) if len(x) else np.zeros(1, int)
+        if len(x) < clients or flat.size:
+            why = (
+                f"{len(x)} complete rows with a label 0 or 1"
+                if len(x) < clients
+                else f"column {flat[0] + 1} is constant"
+            )
+            raise InvalidInput(f"{shown(file)}: {why}, for {clients} clients; give GiveMeSomeCredit's cs-training.csv")
         x = np.column_stack([(x - x.mean(axis=0)) / x.std(axis=0), np.ones(len(x))])
         order = np.argsort(rng.uniform(rng.keys(seed, rng.Stream.DATA), len(x))[0], kind="stable")
         each = len(x) // clients
@@ -73,25 +80,27 @@ class StrategicCredit:
         self, data: shards.Shards, sensitivities: Any, strategic: Sequence[int], regularisation: float | None,
         intercept: bool,
     ) -> None:  # fmt: skip
-        assert data.y is not None
+        if data.y is None:
+            raise InvalidInput("StrategicCredit: y is None; give a label for every row")
         self.x, self.y, self.offsets, self.sizes = data.x, data.y, data.offsets, data.sizes
         self.clients, self.dim = len(self.sizes), self.x.shape[1]
         if not np.isin(self.y, (0, 1)).all():
             raise InvalidInput("StrategicCredit: labels must be 0 (paid back) or 1 (default)")
-        eps = np.asarray(sensitivities, np.float64)
+        eps = numbers("StrategicCredit(sensitivities)", sensitivities, remedy="give one number, or one per client")
         if eps.shape not in ((), (self.clients,)) or not np.isfinite(eps).all():
             raise InvalidInput(f"StrategicCredit: sensitivities of shape {eps.shape}; give one, or {self.clients}")
         self.sensitivities = np.broadcast_to(eps, (self.clients,)).copy()
-        chosen = np.asarray(strategic, np.int64)
-        if chosen.ndim != 1 or np.any((chosen < 0) | (chosen >= self.dim)):
-            raise InvalidInput(f"StrategicCredit(strategic={strategic}): columns are numbered 0 to {self.dim - 1}")
+        chosen = floats_of(strategic)
+        if chosen is None or chosen.ndim != 1 or not np.isin(chosen, np.arange(self.dim)).all():
+            given = f"StrategicCredit(strategic={shown(strategic)})"
+            raise InvalidInput(f"{given}: columns are numbered 0 to {self.dim - 1}")
         self.strategic = np.zeros(self.dim)
-        self.strategic[chosen] = 1
+        self.strategic[chosen.astype(np.int64)] = 1
         self.regularisation = shards.check_prior(
             "StrategicCredit", 1 / len(self.x) if regularisation is None else regularisation
         )
         self.shrunk = np.full(self.dim, self.regularisation)
-        if intercept:
+        if flag("StrategicCredit(intercept={})", intercept):
             self.shrunk[-1] = 0
 
     def react(self, theta: Array, clients: Array, key: Array, step: int, batch_size: Any, backend: Any) -> Array:
@@ -140,3 +149,26 @@ class StrategicCredit:
     def _answered(self, x: Array, sensitivity: Array, theta: Array) -> Array:
         """Rows as they become when `theta` (d,), or (rows, d), is published."""
         return np.asarray(x - sensitivity[:, None] * self.strategic * theta, theta.dtype)
+
+
+def _read_csv(path: Path) -> tuple[Array, Array]:
+    """The features and the labels of the complete rows."""
+    import pandas as pd
+
+    name = shown(path)
+    try:
+        frame = pd.read_csv(path, index_col=0).dropna()
+    except OSError as error:
+        raise InvalidInput(f"{name}: cannot be read ({error.strerror}); give the path of cs-training.csv") from error
+    except ValueError as error:  # not UTF-8, not a table, empty: all of pandas' own are ValueErrors
+        raise CorruptData(
+            f"{name}: not a CSV table ({shown(error)}); give GiveMeSomeCredit's cs-training.csv"
+        ) from error
+    if "SeriousDlqin2yrs" not in frame or frame.shape[1] < 9:
+        raise CorruptData(f"{name}: no column SeriousDlqin2yrs beside 8 features or more; give cs-training.csv")
+    y, x = (floats_of(part.to_numpy()) for part in (frame["SeriousDlqin2yrs"], frame.drop(columns="SeriousDlqin2yrs")))
+    if x is None or y is None or not np.isfinite(x).all():
+        raise CorruptData(
+            f"{name}: holds something else than numbers; give GiveMeSomeCredit's cs-training.csv as it is"
+        )
+    return x, y

@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.checks import array_of, refuse_beyond_memory
 from fedsim.errors import InvalidInput, positive, shown, whole
 
 Array = npt.NDArray[Any]
+
+
+DRAWN = 24  # bytes at the most, while they are drawn, of a number that takes 8 in the end
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ def from_clients(name: str, data: Sequence[Any], labelled: bool) -> Shards:
     """Stack `data=[x0, x1, ...]`, or `[(X0, y0), ...]` where `labelled`."""
     try:
         clients = list(data)
-    except TypeError:
+    except Exception:  # whatever a stranger's own __iter__ raises
         raise InvalidInput(f"{name}: data={shown(data)}; give a list with one entry per client") from None
     if not clients:
         raise InvalidInput(f"{name}: data is empty; give one array per client")
@@ -97,10 +101,12 @@ def from_test(name: str, test: Any, columns: int) -> tuple[Array, Array]:
     """Test rows (X, y) with as many columns as the clients have."""
     if not (isinstance(test, (tuple, list)) and len(test) == 2):
         raise InvalidInput(f"{name}(test={shown(test, 40)}): give a pair (X, y)")
-    rows = np.shape(test[0])[:1]
-    if rows in ((), (0,)):
+    x = numbers(f"{name}(test): X", test[0], 2)
+    if not len(x):
         raise InvalidInput(f"{name}(test): X has no rows; give some, or leave test out")
-    checked = from_flat(f"{name}(test)", test[0], test[1], [0, *rows])
+    if test[1] is None:
+        raise InvalidInput(f"{name}(test): y is None; give a label for every row")
+    checked = from_flat(f"{name}(test)", x, test[1], [0, len(x)])
     if checked.x.shape[1] != columns:
         found = checked.x.shape[1]
         raise InvalidInput(f"{name}(test): {found} columns, the clients have {columns}; make them agree")
@@ -108,13 +114,17 @@ def from_test(name: str, test: Any, columns: int) -> tuple[Array, Array]:
     return checked.x, checked.y
 
 
-def even_offsets(name: str, clients: int, samples: Any) -> Array:
-    """Offsets for `samples` rows each (one number, or one per client)."""
+def even_offsets(name: str, clients: int, samples: Any, columns: int = 1) -> Array:
+    """Offsets for `samples` rows each (one number, or one per client) of so many columns, if there is room for them."""
     clients = whole(f"{name}(clients={{}})", clients)
     sizes = numbers(f"{name}: samples", samples)
     if sizes.shape not in ((), (clients,)) or not _whole(sizes) or np.any(sizes < 1):
         given = f"{name}(samples={shown(samples, 40)})"
         raise InvalidInput(f"{given}: give a whole number of at least 1, or one for each of {clients} clients")
+    rows = float(sizes.sum(dtype=np.float64)) * (1.0 if sizes.ndim else clients)
+    size = DRAWN * (rows * (columns + 4) + clients * (columns + 4))
+    what = f"{name}({clients:,} clients with {rows:,.0f} rows of {columns:,} numbers)"
+    refuse_beyond_memory(what, size, "ask for fewer clients, samples or columns")
     return np.concatenate([[0], np.cumsum(np.broadcast_to(sizes.astype(np.int64), (clients,)))])
 
 
@@ -137,12 +147,8 @@ def check_prior(name: str, precision: float) -> float:
 
 def numbers(where: str, value: Any, axes: int | None = None) -> Array:
     """`value` as an array of numbers, with so many axes if it matters; not a copy if it is one."""
-    try:
-        array = np.asarray(value)
-        array = array.astype(np.float64) if array.dtype == object else array
-    except (TypeError, ValueError, OverflowError):
-        array = np.empty(0, object)
-    if array.dtype.kind not in "biuf":
+    array = array_of(value)
+    if array is None:
         raise InvalidInput(f"{where} is not a rectangular array of numbers")
     if axes == 2 and array.ndim != 2:
         raise InvalidInput(f"{where} must have two axes (rows, columns), not shape {array.shape}")

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import rng
-from fedsim.errors import InvalidInput, whole
+from fedsim.errors import InvalidInput, flag, whole
 from fedsim.kernels import reference
 from fedsim.problems import shards
 
@@ -45,10 +45,11 @@ class SoftmaxRegression:
         bias: bool = True, dtype: npt.DTypeLike = np.float32, test_samples: int = 1000,
     ) -> SoftmaxRegression:  # fmt: skip
         """Standard normal features, label = argmax of a random linear map."""
-        offsets = shards.even_offsets("SoftmaxRegression.synthetic", clients, samples)
         features = whole("SoftmaxRegression.synthetic(features={})", features)
         classes = _classes(classes)
-        test_samples = whole("SoftmaxRegression.synthetic(test_samples={})", test_samples, least=0)
+        test_samples = whole("SoftmaxRegression.synthetic(test_samples={})", test_samples, least=0, most=2**31)
+        offsets = shards.even_offsets("SoftmaxRegression.synthetic", clients, samples, features + classes)
+        shards.even_offsets("SoftmaxRegression.synthetic: test", 1, max(1, test_samples), features + classes)
         n = int(offsets[-1])
         row = rng.keys(seed, rng.Stream.DATA, round=1, client=np.arange(n + test_samples))
         x = rng.normal(row, features, 0, dtype)
@@ -58,9 +59,10 @@ class SoftmaxRegression:
         return cls.from_arrays(x[:n], y[:n], offsets, classes, bias, test)
 
     def _build(self, data: shards.Shards, classes: int, bias: bool, test: Any, prior_precision: float) -> None:
-        assert data.y is not None
+        if data.y is None:
+            raise InvalidInput("SoftmaxRegression: y is None; give a label for every row")
         self.x, self.offsets, self.sizes = data.x, data.offsets, data.sizes
-        self.classes, self.bias = _classes(classes), bool(bias)
+        self.classes, self.bias = _classes(classes), flag("SoftmaxRegression(bias={})", bias)
         self.y = self._labels("SoftmaxRegression", data.y)
         self.clients, self.features = len(self.sizes), self.x.shape[1]
         self.dim = (self.features + self.bias) * self.classes
@@ -130,4 +132,5 @@ class SoftmaxRegression:
 
 
 def _classes(classes: int) -> int:
-    return whole("SoftmaxRegression(classes={})", classes, least=2, remedy="needs at least 2, a whole number")
+    remedy = "needs at least 2, a whole number, and at most a million"
+    return whole("SoftmaxRegression(classes={})", classes, 2, remedy, 10**6)

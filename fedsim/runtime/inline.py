@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import kernels
-from fedsim.errors import InvalidInput, whole
+from fedsim.errors import one_of, whole
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.worker import Worker
 
@@ -36,9 +36,12 @@ class Inline:
     def __post_init__(self) -> None:
         for name in ("threads", "chunk"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, whole(f"Inline({name}={{}})", getattr(self, name)))
-        if self.backend not in ("auto", "cpu", "cuda", "numpy"):
-            raise InvalidInput(f"Inline(backend={self.backend!r}): choose 'auto', 'cpu', 'cuda' or 'numpy'")
+                object.__setattr__(
+                    self,
+                    name,
+                    whole(f"Inline({name}={{}})", getattr(self, name), most=2**20 if name == "threads" else 2**40),
+                )
+        one_of("Inline(backend={!r})", self.backend, ("auto", "cpu", "cuda", "numpy"))
 
     def kernels(self) -> Any:
         """The backend module; asking for CUDA without a device fails here, before anything starts."""

@@ -15,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.algorithms.arguments import rows_per_batch
+from fedsim.errors import InvalidInput
 from fedsim.rng import Stream
+from fedsim.runtime.answers import locked, unlocked
 
 Array = npt.NDArray[Any]
 
@@ -65,6 +67,14 @@ class Reply:
         """Replies of consecutive chunks as one."""
         if len(parts) == 1:
             return parts[0]
+        for p in parts:
+            for mine, first in ((p.values, parts[0].values), (p.memory, parts[0].memory)):
+                if mine.keys() != first.keys():
+                    raise InvalidInput(f"clients returned {list(first)} and {list(mine)}; all return the same names")
+                for name, array in mine.items():
+                    if array.shape[1:] != first[name].shape[1:]:
+                        both = f"{first[name].shape[1:]} and {array.shape[1:]}"
+                        raise InvalidInput(f"clients returned {name} of shapes {both}; all return the same shape")
         return Reply(
             {name: np.concatenate([p.values[name] for p in parts]) for name in parts[0].values},
             np.concatenate([p.bits for p in parts]),
@@ -104,6 +114,12 @@ class Job:
         self.weight: Any = weight[0] if single else weight[:, None]
         sizes = setting.problem.sizes[batch.client]
         self.size: Any = int(sizes[0]) if single else sizes[:, None]
+
+    def locked(self) -> Job:
+        """With columns that cannot be changed in place, for bodies that are not ours."""
+        self.client, self.replica = locked(self._batch.client), locked(self._batch.replica)
+        self.weight, self.size = locked(self.weight), locked(self.size)
+        return self
 
     def gradient(
         self, theta: Array, step: int, batch_size: Any = None, *, split: int | None = None, clip: float | None = None,
@@ -208,6 +224,7 @@ class Job:
         return (rows, start), (sizes / m).astype(self._setting.dtype)[:, None]
 
     def _up(self, value: Array) -> Array:
+        value = unlocked(np.asarray(value))
         return value[None] if self._single else value
 
     def _down(self, value: Array) -> Array:

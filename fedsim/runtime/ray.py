@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import kernels
-from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, positive, whole
+from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, positive, quoted, shown, whole
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.keepsakes import Keepsakes, Ledger, Light
 from fedsim.runtime.ray_own import OwnRay, hear_sigterm
@@ -272,8 +272,8 @@ def join(ray: Any, address: Any) -> None:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except OSError as error:
         raise RuntimeFailed(
-            f"Ray(address={address!r}): no cluster answers there ({error}); start one with `ray start --head`, or "
-            "leave the address out for a Ray on this machine alone"
+            f"Ray(address={quoted(address)}): no cluster answers there ({shown(error)}); start one with "
+            "`ray start --head`, or leave the address out for a Ray on this machine alone"
         ) from None
 
 

@@ -16,6 +16,7 @@ from fedsim.engine.world import World, setting_of
 from fedsim.errors import NonFinite
 from fedsim.participation import bernoulli, full
 from fedsim.protocols import Replies, as_algorithm
+from fedsim.runtime.answers import ChangedInPlace
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.jobs import Batch, Job, Reply, Setting
 from fedsim.runtime.worker import Worker
@@ -38,11 +39,11 @@ def check_algorithm(algorithm: Any, problem: Any) -> list[str]:
     worker = Worker(algorithm, setting)
     looped = Worker(_Looped(algorithm), setting)
     promise = Promises(algorithm)
-    first = worker.compute(batch)
     promise(
         "client leaves its inputs alone", _inputs_untouched(algorithm, setting, batch),
         "client changes its inputs: the message or the memory came back altered; copy what you write to",
     )  # fmt: skip
+    first = worker.compute(batch)
     promise(
         "replay is exact", _equal(first, worker.compute(batch)),
         "replay is not exact: the same jobs computed twice gave different bits; draw from the job, keep nothing",
@@ -155,7 +156,10 @@ def _server(world: World, trial: Learner, reply: Reply) -> tuple[bool, bool]:
         values = {n: v[order] for n, v in reply.values.items()}
         trial.state = {n: s.copy() for n, s in before.items()}
         who = Cohort(row, client[order], once, starts)
-        trial.fold(all_arrived(1, np.arange(REPLICAS), who), Reply(values, reply.bits[order], {}))
+        try:
+            trial.fold(all_arrived(1, np.arange(REPLICAS), who), Reply(values, reply.bits[order], {}))
+        except ChangedInPlace:
+            return False, True
         outcomes.append(trial.state)
         untouched.append(_same(values, {n: v[order] for n, v in reply.values.items()}))
     trial.state, world.algorithm.server = before, server  # type: ignore[method-assign]
