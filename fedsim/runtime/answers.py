@@ -43,7 +43,7 @@ def unlocked(array: Array) -> Array:
     return base if base.dtype == array.dtype and base.strides == array.strides else array
 
 
-def changed_in_place(error: Exception) -> bool:
+def changed_in_place(error: BaseException) -> bool:
     return isinstance(error, ValueError) and "read-only" in str(error)
 
 

@@ -91,11 +91,11 @@ class InlineSession:
         assert go is not None
         pieces = [p for p in np.array_split(np.arange(len(replicas)), self.threads) if len(p)]
         if self._pool is None or len(pieces) == 1:
-            return go(seed, replicas, first, count, state, memory)  # type: ignore[no-any-return]
+            return go(seed, replicas, first, count, state, memory)
         loop, running = asyncio.get_running_loop(), []
         for p in pieces:
-            own = [{name: a[p[0] : p[-1] + 1] for name, a in arrays.items()} for arrays in (state, memory)]
-            running.append(loop.run_in_executor(self._pool, go, seed, replicas[p], first, count, *own))
+            own, kept = ({name: a[p[0] : p[-1] + 1] for name, a in arrays.items()} for arrays in (state, memory))
+            running.append(loop.run_in_executor(self._pool, go, seed, replicas[p], first, count, own, kept))
         states, memories = zip(*await asyncio.gather(*running), strict=True)
         return (
             {name: np.concatenate([s[name] for s in states], axis=1) for name in states[0]},

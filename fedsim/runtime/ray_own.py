@@ -117,7 +117,7 @@ def hear_sigterm() -> None:
 
 @contextmanager
 def _hushed() -> Iterator[None]:
-    """What is left in this process of a dead Ray complains on standard error, from C++; one sentence of ours follows."""
+    """What is left here of a dead Ray complains on standard error, from C++; one sentence of ours follows."""
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)

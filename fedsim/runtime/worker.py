@@ -112,8 +112,8 @@ class Worker:
 def advice(algorithm: Any, setting: Setting) -> str:
     """A step size to try: within the stability limit where the problem knows it, else a tenth."""
     eta = as_algorithm(algorithm).step_size
-    problem = setting.problem
-    if isinstance(problem, Quadratic) and problem.clients * problem.dim**3 < 10**8:
+    problem: Any = setting.problem
+    if isinstance(problem, Quadratic) and setting.problem.clients * setting.problem.dim**3 < 10**8:
         hessian = problem.quadratic()[0] / setting.weights[:, None, None]
         return f"try step_size <= {1 / (2 * np.linalg.eigvalsh(hessian).max()):.1g}"
     return f"try step_size <= {eta / 10:.1g}" if isinstance(eta, float) else "try smaller step sizes"
