@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import signal
 import subprocess
 import sys
@@ -117,7 +116,7 @@ def hear_sigterm() -> None:
 
 @contextmanager
 def _hushed() -> Iterator[None]:
-    """What is left here of a dead Ray complains on standard error, from C++; one sentence of ours follows."""
+    """What is left of a dead Ray in this process complains on standard error; one sentence of ours follows."""
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
@@ -140,7 +139,7 @@ def _environment() -> Iterator[None]:
 
     ours = {
         "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_AUTH_TOKEN": os.urandom(32).hex(),  # no part of any result, and a stream of rng could be guessed
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     }
     before, cluster = {name: os.environ.get(name) for name in ours}, ray_constants.ENABLE_RAY_CLUSTER
