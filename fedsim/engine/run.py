@@ -20,7 +20,7 @@ from fedsim.engine.memory import memory_of
 from fedsim.engine.record import Recorder
 from fedsim.engine.replies import Replies
 from fedsim.engine.select import Cohort
-from fedsim.engine.timeline import Fates, fates, ways
+from fedsim.engine.timeline import Fates, Visitors, fates, ways
 from fedsim.engine.totals import nothing_yet
 from fedsim.engine.wire import Shape, message_bits, reply_shape
 from fedsim.errors import InvalidInput, NonFinite
@@ -132,7 +132,7 @@ class Run:
             )
             return Draws(key, source=self.setting.backend)
 
-        work = float(self.algorithm.work(None)) * self._examples(client)
+        work = np.asarray(self.algorithm.work(Visitors(client)), np.float64) * self._examples(client)
         return fates(self.devices, opened, client, work, draws)
 
     def _examples(self, client: Array) -> Any:
@@ -147,7 +147,8 @@ class Run:
         shape = self.reply_shape(batch.round)
         if self.skip or not len(batch):
             return Reply(shape.values, np.empty(0, np.int64), {n: m[:0, 0] for n, m in self.memory.items()})
-        reply: Reply = await self.session.submit(batch, float(self.algorithm.work(None)))
+        work = float(np.max(self.algorithm.work(Visitors(batch.client))))
+        reply: Reply = await self.session.submit(batch, work)
         if shape.bits is not None and (reply.bits != shape.bits).any():
             raise InvalidInput(
                 f"{type(self.algorithm).__name__}: a reply of {reply.bits.max()} bits in round {batch.round + 1}, "

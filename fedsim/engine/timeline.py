@@ -56,6 +56,13 @@ class Fates:
     tie: Callable[[], Array]  # (m,)
 
 
+@dataclass(frozen=True)
+class Visitors:
+    """What `work` may look at, before anything is computed: who visits. It answers one number, or one for each."""
+
+    client: Array
+
+
 def fates(devices: Any, opened: Array, client: Array, work: Any, draws: Callable[[Stream], Draws]) -> Fates:
     """Draw for visits that begin at `opened` (m,); `draws(stream)` is an rng with one row per visit."""
     m = len(client)
