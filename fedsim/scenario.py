@@ -49,7 +49,7 @@ class Scenario:
     participation: Any = field(default_factory=policies.full)
     replicas: int | range = 1
     seed: int = 0
-    initial: Any = None  # None: zeros
+    initial: Any = None  # None: the problem's initial(seed), or zeros
     dtype: str = "float64"
     metrics: tuple[Any, ...] = ()
     evaluate_every: int = 1
@@ -77,9 +77,10 @@ class Scenario:
     @property
     def start(self) -> Array:
         """theta before the first round, (d,)."""
-        if self.initial is None:
-            return np.zeros(self.problem.dim, self.dtype)
-        return np.asarray(self.initial, self.dtype)
+        if self.initial is not None:
+            return np.asarray(self.initial, self.dtype)
+        own = self.problem.initial(self.seed) if hasattr(self.problem, "initial") else np.zeros(self.problem.dim)
+        return np.asarray(own, self.dtype)
 
     @property
     def reaches_all(self) -> bool:

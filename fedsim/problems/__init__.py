@@ -21,6 +21,7 @@ from fedsim.problems.payload import Payload
 from fedsim.problems.performative import PerformativeMean
 from fedsim.problems.pooled import pooled
 from fedsim.problems.softmax import SoftmaxRegression
+from fedsim.problems.torch import Torch
 
 __all__ = [
     "GaussianMean",
@@ -30,6 +31,7 @@ __all__ = [
     "PerformativeMean",
     "SoftmaxRegression",
     "StrategicCredit",
+    "Torch",
     "pooled",
     "weights_of",
 ]
