@@ -3,6 +3,10 @@
     import fedsim as fs
     result = fs.run(fs.Scenario(problem=..., algorithm=..., budget=fs.Budget(rounds=200)))
 
+Where to look: `help(fs.Scenario)` for what can be set, `help(fs.run)` for how it is run, `help(fs.algorithms.FALD)` and
+the like for equations and arguments, `fs.explain("job")` for what an algorithm of your own sees (`replies` likewise,
+and `view` for policies), `fs.explain("A5")` for a code that a docstring mentions, `fs.analysis` for pictures.
+
 Names load on first use, so that `import fedsim` stays light.
 """
 
@@ -23,6 +27,7 @@ _HOME = {
     "Study": "fedsim.study",
     "Target": "fedsim.budget",
     "arun": "fedsim.scenario",
+    "explain": "fedsim.lookup",
     "load": "fedsim.batch",
     "replay": "fedsim.one_job",
     "run": "fedsim.scenario",
@@ -30,9 +35,11 @@ _HOME = {
 }
 _MODULES = (
     "algorithms",
+    "analysis",
     "codecs",
     "devices",
     "errors",
+    "initial",
     "metrics",
     "network",
     "participation",
@@ -47,10 +54,22 @@ _MODULES = (
 __all__ = sorted([*_HOME, *_MODULES])
 
 if TYPE_CHECKING:
-    from fedsim import algorithms, errors, metrics, participation, problems, rng, schedules, testing
+    from fedsim import (
+        algorithms,
+        analysis,
+        errors,
+        initial,
+        metrics,
+        participation,
+        problems,
+        rng,
+        schedules,
+        testing,
+    )  # fmt: skip
     from fedsim.batch import load, sweep
     from fedsim.budget import Budget, Target
     from fedsim.engine.record import Record
+    from fedsim.lookup import explain
     from fedsim.one_job import replay
     from fedsim.runtime.inline import Inline
     from fedsim.runtime.ray import Ray

@@ -8,6 +8,8 @@
     ├── RuntimeFailed            the machinery that runs jobs gave up: processes, hosts, cluster
     └── CorruptData              bytes that are not what they claim to be: messages, files, checkpoints
 
+    Doubt                        a warning: a figure of a finished run says less than it seems
+
 A message is one sentence that says what is wrong, the value, and what would be right.
 """
 
@@ -32,6 +34,10 @@ class NotRecorded(InvalidInput, LookupError):
 
 class NonFinite(FedsimError, ArithmeticError):
     """A client or the server produced a NaN or an infinity."""
+
+
+class Doubt(UserWarning):
+    """A figure of a finished run says less than it seems; also in the manifest, under `warnings`."""
 
 
 class ClientFailed(FedsimError, RuntimeError):

@@ -140,6 +140,10 @@ class Flows:
             raise InvalidInput(f"flow {flow} is not under way: ask about a flow that was started and is not over")
         return float(self._rate[self._flows[flow][0]])
 
+    def served_at(self, flow: int) -> float:
+        """At what rate a flow was served up to now; 0 for one that has only just started."""
+        return float(self._rate[self._flows[flow][0]]) if flow in self._flows else 0.0
+
     def _advance(self, now_s: float) -> None:
         if now_s != self._now:
             if not now_s > self._now:

@@ -67,8 +67,9 @@ def replay(
     own_pace = getattr(scenario.participation, "asynchronous", False)
     budget = replace(scenario.budget, target=None) if own_pace else Budget(rounds=round)
     alone = replace(
-        scenario, replicas=range(replica, replica + 1), metrics=(), budget=budget, record=Record(every=round)
-    )
+        scenario, replicas=range(replica, replica + 1), metrics=(), budget=budget, record=Record(every=round),
+        initial=scenario.starts[scenario.replica_numbers.index(replica)],
+    )  # fmt: skip
     try:
         run(alone, runtime=tap)
     except _Found as found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim import live
 from fedsim import metrics as metric_catalogue
 from fedsim import participation as policies
 from fedsim.algorithms.activity import check_activity
 from fedsim.budget import Budget
 from fedsim.engine.record import Record
-from fedsim.errors import InvalidInput, is_whole, shown, whole
+from fedsim.errors import Doubt, InvalidInput, is_whole, shown, whole
+from fedsim.initial import Start
 from fedsim.place import Place
 from fedsim.problems import weights_of
 from fedsim.results import Result
@@ -39,7 +42,25 @@ PARTS = {  # what each of them must offer, and the sentence about what it lacks
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """What is simulated. Only `problem`, `algorithm` and `budget` are required; all of it is checked here."""
+    """What is simulated. Only `problem`, `algorithm` and `budget` are required; all of it is checked here.
+
+    | field            | meaning                                                                                  |
+    |------------------|------------------------------------------------------------------------------------------|
+    | `problem`        | the clients' data and gradients; see fs.problems, or your own class                      |
+    | `algorithm`      | what clients and server compute; see fs.algorithms, or your own class                    |
+    | `budget`         | when to stop: `fs.Budget(rounds=200, seconds=..., uplink_bits=..., target=...)`          |
+    | `network`        | `fs.topologies.star(...)` or `fs.Network(graph)`; None: messages take no time            |
+    | `devices`        | `fs.devices.lognormal(...)` or the like; None: computing takes no time, nobody drops out |
+    | `participation`  | who is asked and when a round closes, `fs.participation.uniform(10)`; default everybody  |
+    | `replicas`       | independent runs of the whole system, a number or a range of replica numbers             |
+    | `seed`           | of all random numbers; equal seeds give equal bits                                       |
+    | `initial`        | theta before the first round, one per coordinate; None: zeros, or the problem's own      |
+    | `dtype`          | of theta and of uncompressed messages: "float64" or "float32"                            |
+    | `metrics`        | a tuple of names and metrics to judge by, `("w2", fs.metrics.ess())`; see fs.metrics     |
+    | `evaluate_every` | rounds between two evaluations of the metrics                                            |
+    | `record`         | what is kept: `fs.Record(every=10, warmup=100, events=True)`                             |
+    | `reach`          | who receives the broadcast: "selected" or "all"; None: as the algorithm says             |
+    """
 
     problem: Any
     algorithm: Any
@@ -49,7 +70,7 @@ class Scenario:
     participation: Any = field(default_factory=policies.full)
     replicas: int | range = 1
     seed: int = 0
-    initial: Any = None  # None: the problem's initial(seed), or zeros
+    initial: Any = None  # (d,), (replicas, d), fs.initial.normal(1.0); None: the problem's initial(seed), or zeros
     dtype: str = "float64"
     metrics: tuple[Any, ...] = ()
     evaluate_every: int = 1
@@ -63,8 +84,7 @@ class Scenario:
         self._check_participation()
         self._check_reach()
         self._check_budget()
-        for metric in self.metrics:
-            metric_catalogue.resolve(metric)
+        self._check_metrics()
         if not getattr(self.problem, "timing_only", False):
             self.record.check(
                 self.budget.rounds, len(self.replica_numbers), self.problem.dim, np.dtype(self.dtype).itemsize
@@ -76,11 +96,21 @@ class Scenario:
 
     @property
     def start(self) -> Array:
-        """theta before the first round, (d,)."""
-        if self.initial is not None:
-            return np.asarray(self.initial, self.dtype)
-        own = self.problem.initial(self.seed) if hasattr(self.problem, "initial") else np.zeros(self.problem.dim)
-        return np.asarray(own, self.dtype)
+        """theta of the first replica before the first round, (d,)."""
+        return np.asarray(self.starts[0])
+
+    @property
+    def starts(self) -> Array:
+        """theta before the first round, (replicas, d); one row seen many times where all begin at one point."""
+        start = self.initial
+        if start is None or isinstance(start, Start):
+            start = self.problem.initial(self.seed) if hasattr(self.problem, "initial") else np.zeros(self.problem.dim)
+        if isinstance(self.initial, Start):
+            numbers = np.asarray(self.replica_numbers, np.int64)
+            start = self.initial.draw(self.seed, numbers, np.asarray(start, np.float64), self.dtype)
+        start = np.asarray(start, self.dtype)
+        shape = (len(self.replica_numbers), self.problem.dim)
+        return np.broadcast_to(start, shape) if start.shape == shape[1:] else start
 
     @property
     def reaches_all(self) -> bool:
@@ -137,12 +167,15 @@ class Scenario:
     def _check_start(self) -> None:
         try:
             with np.errstate(over="ignore"):  # an infinity is refused below
-                start = self.start
+                starts = self.starts
+        except InvalidInput:
+            raise
         except (TypeError, ValueError, OverflowError):
             raise InvalidInput(f"initial: not an array of {self.problem.dim} numbers") from None
-        if start.shape != (self.problem.dim,):
-            raise InvalidInput(f"initial has shape {start.shape}; the problem needs ({self.problem.dim},)")
-        if not np.isfinite(start).all():
+        shape = (len(self.replica_numbers), self.problem.dim)
+        if starts.shape != shape:
+            raise InvalidInput(f"initial has shape {starts.shape}; the problem needs ({shape[1]},), or {shape}")
+        if not np.isfinite(starts[: 1 if starts.strides[0] == 0 else None]).all():
             raise InvalidInput("initial holds a NaN or an infinity; start from finite numbers")
 
     def _check_participation(self) -> None:
@@ -182,6 +215,13 @@ class Scenario:
                 "know from earlier broadcasts, and those not selected would have missed it; set reach='all'"
             )
 
+    def _check_metrics(self) -> None:
+        columns = [column for metric in self.metrics for column in metric_catalogue.resolve(metric).columns]
+        if twice := [column for column in dict.fromkeys(columns) if columns.count(column) > 1]:
+            raise InvalidInput(
+                f"two metrics fill the column {twice[0]!r}; leave one out, or give it another name= if it has one"
+            )
+
     def _check_budget(self) -> None:
         b = self.budget
         columns = {column for m in self.metrics for column in metric_catalogue.resolve(m).columns}
@@ -199,26 +239,48 @@ class Scenario:
 
 
 def run(scenario: Scenario, **options: Any) -> Result:
-    """Run a scenario and return its result; the options are those of `arun`. Works inside a notebook too."""
+    """Run a scenario and return its result. Works inside a notebook too.
+
+    Options, all as keywords (those of `arun`):
+
+    | option             | meaning                                                                                |
+    |--------------------|----------------------------------------------------------------------------------------|
+    | `out`              | a new folder for the result; `fs.load` reads it, `fedsim report` makes a page of it    |
+    | `progress`         | True: a bar on a terminal, a line in a notebook; it never changes the run              |
+    | `runtime`          | `fs.Inline(threads)` (the default) or `fs.Ray(hosts, address)`; the bits are the same  |
+    | `resume`           | take up the unfinished run in `out`                                                    |
+    | `checkpoint_every` | rounds, or seconds as in "60s": how often `out` is made resumable                      |
+    | `compute`          | "skip": the timeline alone, nothing is learnt                                          |
+    | `observers`        | functions that see every round's progress                                              |
+    | `stop`             | a threading.Event; once set, the round is finished, a checkpoint kept, Interrupted raised |
+    | `source`           | where the scenario came from, for the manifest                                         |
+
+    Where a figure says less than it seems, an `errors.Doubt` is warned of; `result.manifest["warnings"]` has it too.
+    """
     job = arun(scenario, **options)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(job)
-    return _in_another_thread(job)
+        result = asyncio.run(job)
+    else:
+        result = _in_another_thread(job)
+    if options.get("source") is None:  # a scenario file's run is told of by whoever started it
+        for doubt in result.manifest.get("warnings", ()):
+            warnings.warn(doubt, Doubt, stacklevel=2)
+    return result
 
 
 async def arun(
     scenario: Scenario, *, runtime: Any = None, out: str | Path | None = None, resume: bool = False,
     checkpoint_every: int | str | None = None, compute: str = "run", observers: Iterable[Any] = (),
-    stop: threading.Event | None = None, source: dict[str, Any] | None = None,
+    progress: bool = False, stop: threading.Event | None = None, source: dict[str, Any] | None = None,
 ) -> Result:  # fmt: skip
     """`run` for those who already have an event loop.
 
     `out` leaves the result as a folder; `checkpoint_every` (rounds, or "60s") keeps it resumable on the way,
     and `resume` takes it up where it was left. `compute="skip"` gives the timeline alone. Setting `stop`
     finishes the round, writes a checkpoint and raises Interrupted. `source` says where the scenario came from,
-    for the manifest.
+    for the manifest. `progress=True` shows how far it is.
     """
     from threadpoolctl import threadpool_limits
 
@@ -236,8 +298,9 @@ async def arun(
     if place.whole is not None:
         return place.whole
     runtime.kernels()  # loads every BLAS there is, before they are held to one thread
-    with threadpool_limits(1):  # one BLAS thread: its bits must not depend on how many cores there are
-        finished = await engine.simulate(scenario, runtime, observers, compute == "skip", place.keeper)
+    # One BLAS thread: its bits must not depend on how many cores there are.
+    with threadpool_limits(1), live.followed(scenario.budget, progress) as watch:
+        finished = await engine.simulate(scenario, runtime, (*observers, *watch), compute == "skip", place.keeper)
     manifest = {"source": source or {}, "resumed": place.note}
     result = engine.collect(finished, runtime, time.perf_counter() - began, manifest)
     place.finish(result)

@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedsim.analysis.summary import final_metrics
 from fedsim.errors import NotRecorded
 from fedsim.results import METRICS, ROUNDS, Axis, Result
 from fedsim.scenario_file import ScenarioFile
@@ -137,14 +138,3 @@ def outcome(result: Result) -> dict[str, Any]:
         "real_s": result.manifest.get("real_s"),
         "fingerprint": result.fingerprint,
     }
-
-
-def final_metrics(result: Result) -> dict[str, float]:
-    """Every metric where it was last evaluated; the median over replicas of those that each replica has."""
-    over = {name: result.metrics[name].dropna() for name in result.metrics.columns.drop(list(METRICS))}
-    each = {
-        name: result.rounds.dropna(subset=[name]).groupby("replica")[name].last()
-        for name in result.rounds.columns.drop(list(ROUNDS))
-    }
-    ends = {name: float(values.iloc[-1]) for name, values in over.items() if len(values)}
-    return ends | {name: float(values.median()) for name, values in each.items() if len(values)}

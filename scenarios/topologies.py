@@ -80,17 +80,12 @@ def figure(study):
     curve.set_ylabel("")
     curve.legend(frameon=False)
 
-    left = [0.0] * len(results)
-    for part, colour in (("compute", figures.COLOURS[1]), ("transfer", figures.COLOURS[0]), ("wait", "#d9d9d9")):
-        per_round = [(timeline.shares(r) or {}).get(part, 0.0) * mean_round(r) for r in results.values()]
-        bars.barh(list(results), per_round, left=left, color=colour, height=0.6, label=part)
-        left = [a + b for a, b in zip(left, per_round, strict=True)]
-    bars.invert_yaxis()
-    bars.set_xlabel("virtual seconds")
+    per_round = {
+        name: {part: share * mean_round(result) for part, share in (timeline.shares(result) or {}).items()}
+        for name, result in results.items()
+    }
+    figures.stacked(bars, per_round, "virtual seconds")
     bars.set_title("A client's round, on average", loc="left")
-    bars.legend(frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.4, -0.12))
-    figures.plain(bars)
-    bars.grid(False, axis="y")
     return fig
 
 

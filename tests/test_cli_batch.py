@@ -80,12 +80,29 @@ def test_a_sweep_says_how_many_what_failed_and_what_to_do_next(here: Path, capsy
     assert len(fs.load("runs").frame()) == 4  # a report is no run
 
 
-def test_a_dry_run_says_count_hours_and_disk_and_leaves_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_resumed_sweep_shows_medians_of_all_its_runs_not_of_todays_alone(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = ["sweep", "tiny.py", "--grid", "rounds=3,4", "--grid", "seed=0:3", "--jobs", "1", "--out"]
+
+    def rows(*line: str) -> list[str]:
+        assert call([*grid, *line]) == 0
+        return re.findall(r"^(?:rounds|[34]) .*", capsys.readouterr().out, re.MULTILINE)
+
+    first = rows("runs", "--shard", "0/2")
+    whole = rows("again")
+    resumed = rows("runs", "--resume")
+    assert resumed == whole
+    assert first[1:] != whole[1:]  # of two and of one run: the medians differ, so there is something to see
+    assert rows("runs", "--resume") == whole  # nothing to do, and still the medians of all
+
+
+def test_a_dry_run_says_count_time_and_disk_and_leaves_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(here.iterdir())
     assert call(["sweep", "tiny.py", "--grid", "level=3:8", "--out", "runs", "--dry-run", "--jobs", "2"]) == 0
     text = capsys.readouterr().out
     assert "5 runs; 0 whole (kept), 5 to do" in text
-    assert re.search(r"estimate: .* each; 5 runs, 2 at a time: .* hours, .*B ", text)
+    assert re.search(r"estimate: .* each; 5 runs, 2 at a time: [\d.]+(?: m?s|m\d\ds), .*B\n", text)
     assert [p for p in sorted(here.iterdir()) if p.name != "__pycache__"] == before
 
 

@@ -176,15 +176,30 @@ def test_rhat_and_ess_equal_arviz(arviz, correlation, draws):
     x = autoregressive(correlation, draws, count=3, dim=4, seed=draws)
     columns = [np.ascontiguousarray(x[:, :, j].T) for j in range(4)]
     rhat = [float(arviz.rhat(c, method="split")) for c in columns]
-    ess = [float(arviz.ess(c, method="mean")) for c in columns]
+    ess = [float(arviz.ess(c, method="bulk")) for c in columns]
     np.testing.assert_allclose(metrics.split_rhat(x), rhat, rtol=1e-8)
     np.testing.assert_allclose(chains.ess(x), ess, rtol=1e-8)
 
 
-def test_ess_of_one_chain_and_of_a_constant_equals_arviz(arviz):
-    x = autoregressive(0.7, 200, count=1, dim=1)
-    assert chains.ess(x)[0] == pytest.approx(float(arviz.ess(x[:, :, 0].T, method="mean")), rel=1e-8)
-    assert chains.ess(np.ones((10, 2, 1)))[0] == 20.0
+def test_ess_of_one_chain_of_heavy_tails_and_of_repeated_draws_equals_arviz(arviz):
+    one = autoregressive(0.7, 200, count=1, dim=1)
+    for x in (one, one**5, np.round(one)):
+        assert chains.ess(x)[0] == pytest.approx(float(arviz.ess(x[:, :, 0].T, method="bulk")), rel=1e-8)
+
+
+def test_chains_that_never_moved_have_no_effective_sample_size():
+    assert np.isnan(chains.ess(np.ones((10, 2, 1)))[0])
+    apart = np.broadcast_to([[[1.0], [7.0]]], (10, 2, 1))  # each at its own start
+    assert np.isnan(chains.ess(apart)[0])
+    middle = np.ones((11, 2, 1))
+    middle[5] = 3.0  # split chains leave the middle draw out
+    assert np.isnan(chains.ess(middle)[0])
+
+
+def test_a_chain_that_moved_once_among_frozen_ones_counts_as_arviz_counts_it(arviz):
+    x = np.ones((20, 3, 1))
+    x[11:, 1] = 2.0
+    assert chains.ess(x)[0] == pytest.approx(float(arviz.ess(x[:, :, 0].T, method="bulk")), rel=1e-8)
 
 
 def test_ess_of_an_autoregression_is_near_its_known_value():

@@ -235,6 +235,15 @@ def test_few_orders_lose_little():
     assert dense <= sparse <= 1.02 * dense
 
 
+@pytest.mark.parametrize("delta", [1e-4, 1e-5, 1e-8])
+def test_epsilon_is_within_two_percent_of_that_of_a_dense_grid_of_orders(delta):
+    dense = np.concatenate([np.arange(1.05, 4, 0.05), np.geomspace(4, 1024, 1500)])
+    for slope in np.geomspace(-math.log(delta) / 1024**2, 2, 60):  # Gaussian noise: divergence = slope x order
+        bound = slope * dense + np.log1p(-1 / dense) - np.log(delta * dense) / (dense - 1)
+        if bound.min() > 0:
+            assert to_epsilon(slope * ORDERS, delta) <= 1.02 * bound.min(), (slope, dense[bound.argmin()])
+
+
 def test_a_step_of_fald_has_the_multiplier_computed_by_hand():
     # noise sqrt(2 * 1e-4 * 0.5 * 0.75 / 0.1), sensitivity 1e-4 * 2 / (0.2 * 0.1): 0.02739 / 0.01
     mechanism = visit(used=20, sensitivity=2.0, temperature=0.5, correlation=0.5)

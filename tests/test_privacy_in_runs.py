@@ -11,7 +11,6 @@ import pytest
 
 import fedsim as fs
 from fedsim.algorithms.private_fedpaq import PrivateFedPAQ
-from fedsim.cli import summary
 from fedsim.engine import Interrupted
 from fedsim.errors import InvalidInput
 
@@ -146,13 +145,13 @@ def test_the_summary_says_what_is_promised_and_what_was_spent():
         ((), r"not accounted for: metrics=\(fs\.privacy\.spent"),
     ):
         what = scenario(PRIVATE, metrics=metrics)
-        text = "\n".join(summary.lines(what, fs.run(what)))
+        text = fs.run(what).summary(200)
         assert re.search(
             r"^! the paper promises epsilon 1, delta 0\.0001 for one client in one round; .*above 1", text, re.MULTILINE
         )
         assert re.search(last, text)
     covered = scenario(dataclasses.replace(PRIVATE, epsilon=0.3), metrics=())
-    assert "\nthe paper promises epsilon 0.3" in "\n".join(summary.lines(covered, fs.run(covered)))
+    assert "\nthe paper promises epsilon 0.3" in fs.run(covered).summary(200)
 
 
 def test_a_budget_of_epsilon_asks_for_the_metric():

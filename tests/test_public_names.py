@@ -10,9 +10,9 @@ import pytest
 import fedsim as fs
 
 CLASSES = {"Budget", "Inline", "Network", "Ray", "Record", "Scenario", "Study", "Target"}
-FUNCTIONS = {"arun", "load", "replay", "run", "sweep"}
+FUNCTIONS = {"arun", "explain", "load", "replay", "run", "sweep"}
 MODULES = {
-    "algorithms", "codecs", "devices", "errors", "metrics", "network", "participation", "privacy", "problems", "rng",
+    "algorithms", "analysis", "codecs", "devices", "errors", "initial", "metrics", "network", "participation", "privacy", "problems", "rng",
     "schedules", "testing", "topologies",
 }  # fmt: skip
 NAMES = CLASSES | FUNCTIONS | MODULES

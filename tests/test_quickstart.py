@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fedsim as fs
+from fedsim.cli.app import call
 from fedsim.scenario_file import load_file
 from fedsim.study import Study, grid_runs
 
@@ -17,4 +18,24 @@ def test_more_local_steps_are_faster_and_end_further_away() -> None:
     rounds = [result.time_to("w2", below=0.25, against="rounds") for _, result in runs]
     assert rounds[0] > 5 * rounds[1] > 10 * rounds[2]
     assert file.figure is not None
-    assert [len(half.axes) for half in file.figure(Study(file.name, tuple(runs))).subfigs] == [1, 3]
+    curves, clouds = file.figure(Study(file.name, tuple(runs))).subfigs
+    assert [axes.get_xlabel() for axes in curves.axes] == ["communication rounds", "virtual seconds"]
+    assert "Wasserstein-2" in curves.axes[0].get_ylabel()
+    assert [(axes.get_xlabel(), axes.get_ylabel()) for axes in clouds.axes][-1] == ("theta[0]", "theta[1]")
+
+
+def test_the_quickstart_has_a_network_devices_and_a_clock() -> None:
+    result = fs.run(load_file("quickstart").build({"rounds": "3", "replicas": "2"}))
+    assert result.manifest["clock"] == {"network": True, "compute": True, "path": "closed form"}
+    assert (result.rounds["closed_s"] > result.rounds["opened_s"]).all()
+
+
+def test_the_opener_fits_eighty_columns(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert call(["run", "quickstart", "--set", "rounds=5", "--set", "replicas=20"]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    assert "clock counts transfers and computing" in text
+    assert call(["list"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80

@@ -58,7 +58,16 @@ def count(result, event, **where):
 @pytest.mark.parametrize("policy", POLICIES)
 def test_rows_add_up_to_the_rounds(policy, network):
     result = run_of(policy, network)
-    assert set(result.events["event"]) <= {"select", "download", "compute", "upload", "drop", "late", "aggregate"}
+    assert set(result.events["event"]) <= {
+        "select",
+        "download",
+        "compute",
+        "upload",
+        "drop",
+        "late",
+        "cut",
+        "aggregate",
+    }
     for row in result.rounds.itertuples():
         where = {"replica": row.replica, "round": row.round}
         assert count(result, "select", **where) == row.selected
@@ -70,7 +79,7 @@ def test_rows_add_up_to_the_rounds(policy, network):
         up = own[own["event"].isin(["upload", "drop", "late"])]
         assert up["bits"].sum() == row.uplink_bits
         assert up.loc[up["event"] != "upload", "bits"].sum() == row.wasted_bits
-        assert own.loc[own["event"] == "select", "bits"].sum() == row.downlink_bits
+        assert own.loc[own["event"].isin(["download", "cut"]), "bits"].sum() == row.downlink_bits
         assert own["time_s"].between(row.opened_s, row.closed_s).all()
         assert own.loc[own["event"] == "aggregate", "time_s"].item() == row.closed_s
 

@@ -1,7 +1,18 @@
 """Algorithms: one paper's algorithm, one file, in the paper's order.
 
-An algorithm is a frozen dataclass with `init`, `memory`, `broadcast`, `work`, `client` and `server`; `fs.testing.check`
-runs the contract suite on anyone's.
+An algorithm is a frozen dataclass with
+
+    init(problem, initial) -> state          a dict of arrays, theta among them
+    memory(problem) -> dict                  what a client remembers from visit to visit, at first (optional)
+    broadcast(state) -> dict                 what goes down
+    work(job) -> float                       local steps, known before computing: the clock multiplies them
+    client(job, message, memory) -> (reply, memory)
+    server(state, replies, rng) -> state
+
+`fs.explain("job")` and `fs.explain("replies")` say what those two offer; `fs.testing.check` runs the contract suite on
+anyone's algorithm. Codes such as (A5) in the docstrings: `fs.explain("A5")`. `sampler = True` says that its
+iterates are samples of a law: predictions are then judged averaged over the samples kept, otherwise (also where nothing
+is said) those of the current theta.
 """
 
 from fedsim.algorithms.dgsgld import DGSGLD

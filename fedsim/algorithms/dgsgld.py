@@ -1,22 +1,4 @@
-"""DG-SGLD: distributed Gibbs sampling with Langevin steps, DG-LMC (Plassier, Vono, Durmus and Moulines, ICML 2021).
-
-    client i, T times:  z_i <- (1 - gamma / r_i) z_i + (gamma / r_i) theta - gamma grad U_i(z_i) + sqrt(2 gamma) xi
-    server:             theta ~ N(sum_i (z_i / r_i) / sum_i (1 / r_i),  I / sum_i (1 / r_i))        (Algorithm 1)
-
-| symbol | argument      | meaning                                                                              |
-|--------|---------------|--------------------------------------------------------------------------------------|
-| gamma  | `step_size`   | a number, or a schedule of the global local-step index                               |
-| T      | `local_steps` | Langevin steps between two draws of theta                                            |
-| r_i    | `coupling`    | variance that ties z_i to theta; one number, or one per client                       |
-|        | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them               |
-
-Every z_i starts at the initial theta; of clients that stay away the last z_i heard counts. theta's law is the posterior
-smoothed by the coupling, exact as r -> 0 with gamma below r. Wire: up the change of z_i (d), from which the server
-keeps their mean, down theta (d). Memory: a client's z_i (d) and the server's mean of them (d). Participation: full() in
-the paper.
-
-Differs from paper: clients may stay away.
-"""
+"""DG-SGLD: distributed Gibbs sampling with Langevin steps, DG-LMC (Plassier, Vono, Durmus and Moulines, ICML 2021)."""
 
 from __future__ import annotations
 
@@ -37,7 +19,25 @@ State = dict[str, Array]
 
 @dataclass(frozen=True)
 class DGSGLD:
-    """Distributed Gibbs sampler: clients' own variables, coupled to theta."""
+    """DG-SGLD: distributed Gibbs sampling with Langevin steps, DG-LMC (Plassier, Vono, Durmus and Moulines, ICML 2021).
+
+        client i, T times:  z_i <- (1 - gamma / r_i) z_i + (gamma / r_i) theta - gamma grad U_i(z_i) + sqrt(2 gamma) xi
+        server:             theta ~ N(sum_i (z_i / r_i) / sum_i (1 / r_i),  I / sum_i (1 / r_i))        (Algorithm 1)
+
+    | symbol | argument      | meaning                                                                |
+    |--------|---------------|------------------------------------------------------------------------|
+    | gamma  | `step_size`   | a number, or a schedule of the global local-step index                 |
+    | T      | `local_steps` | Langevin steps between two draws of theta                              |
+    | r_i    | `coupling`    | variance that ties z_i to theta; one number, or one per client         |
+    |        | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them |
+
+    Every z_i starts at the initial theta; of clients that stay away the last z_i heard counts. theta's law is the
+    posterior smoothed by the coupling, exact as r -> 0 with gamma below r. Wire: up the change of z_i (d), from which
+    the server keeps their mean, down theta (d). Memory: a client's z_i (d) and the server's mean of them (d).
+    Participation: full() in the paper.
+
+    Differs from paper: clients may stay away.
+    """
 
     step_size: StepSize
     coupling: Any

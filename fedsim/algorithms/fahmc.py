@@ -1,33 +1,4 @@
-"""FA-HMC: federated averaging Hamiltonian Monte Carlo (Liang, Zhang, Deng, Song and Lin, arXiv 2407.06935).
-
-    p^c = sqrt(rho) xi + sqrt((1 - rho) / w_c) xi^c                    for every iteration anew (section 4.2)
-    theta_{k+1} = theta_k + eta p_k - eta^2/2 grad f^c(theta_k)                                 (Algorithm 1)
-    p_{k+1} = p_k - eta/2 (grad f^c(theta_k) + grad f^c(theta_{k+1})),   k = 0 ... K - 1
-    server: theta <- sum_c w_c theta^c after T iterations                                       (Algorithm 3)
-    de-biased: grad f^c(x) - grad f^c(a) + grad f(a) in place of grad f^c(x)         (Algorithms B.1 and B.2)
-
-| symbol | argument         | meaning                                                                         |
-|--------|------------------|---------------------------------------------------------------------------------|
-| eta    | `step_size`      | a number, or a schedule of the iteration t = round * T + iteration              |
-| K      | `leapfrog_steps` | steps of one trajectory                                                         |
-| T      | `local_steps`    | iterations (trajectories) between two synchronisations                          |
-| rho    | `correlation`    | share of the momentum's variance common to all clients (a common seed)          |
-| a      | `debias`         | "stale": a is the point broadcast one round earlier; None: no correction        |
-| S      | `batch_size`     | rows per gradient, drawn afresh without replacement; None: all of them          |
-| Z      | `gradient_noise` | standard deviation of noise put on every gradient of f^c (experiment 5.1)       |
-|        | `codec`          | what uploads go through, as differences; None sends the numbers as they are     |
-
-f^c = l^c / w_c. A stochastic gradient is drawn twice per position, at k and k + 1/2 (B4); an exact one is
-computed once. K = 1 is FA-LD with step eta^2/2 and correlation sqrt(rho), sample by sample (B3).
-Wire: up theta (d), down theta (d); de-biased up theta and the change in grad l^c(a) since the client's last
-visit (2d), down theta and grad f(a) (2d). Memory: none; de-biased grad l^c(a) of a client's last visit (d) and
-the server's grad f(a) (d). Participation: full() in the paper.
-
-Differs from paper: exactly K leapfrog steps (B1), of which the last momentum, which nobody reads, is left out;
-the server's sum is weighted (B2); a is constant within a round (B7); there is no correction in the first round
-(B8). Anchors' gradients are exact even with minibatches. Where not all take part, grad f(a) is the sum of
-what each client sent last, from its own last anchor: then the corrections still add up to zero.
-"""
+"""FA-HMC: federated averaging Hamiltonian Monte Carlo (Liang, Zhang, Deng, Song and Lin, arXiv 2407.06935)."""
 
 from __future__ import annotations
 
@@ -71,7 +42,38 @@ def leapfrog(
 
 @dataclass(frozen=True)
 class FAHMC:
-    """Federated averaging Hamiltonian Monte Carlo."""
+    """FA-HMC: federated averaging Hamiltonian Monte Carlo (Liang, Zhang, Deng, Song and Lin, arXiv 2407.06935).
+
+        p^c = sqrt(rho) xi + sqrt((1 - rho) / w_c) xi^c                    for every iteration anew (section 4.2)
+        theta_{k+1} = theta_k + eta p_k - eta^2/2 grad f^c(theta_k)                                 (Algorithm 1)
+        p_{k+1} = p_k - eta/2 (grad f^c(theta_k) + grad f^c(theta_{k+1})),   k = 0 ... K - 1
+        server: theta <- sum_c w_c theta^c after T iterations                                       (Algorithm 3)
+        de-biased: grad f^c(x) - grad f^c(a) + grad f(a) in place of grad f^c(x)         (Algorithms B.1 and B.2)
+
+    | symbol | argument         | meaning                                                                     |
+    |--------|------------------|-----------------------------------------------------------------------------|
+    | eta    | `step_size`      | a number, or a schedule of the iteration t = round * T + iteration          |
+    | K      | `leapfrog_steps` | steps of one trajectory                                                     |
+    | T      | `local_steps`    | iterations (trajectories) between two synchronisations                      |
+    | rho    | `correlation`    | share of the momentum's variance common to all clients (a common seed)      |
+    | a      | `debias`         | "stale": a is the point broadcast one round earlier; None: no correction    |
+    | S      | `batch_size`     | rows per gradient, drawn afresh without replacement; None: all of them      |
+    | Z      | `gradient_noise` | standard deviation of noise put on every gradient of f^c (experiment 5.1)   |
+    |        | `codec`          | what uploads go through, as differences; None sends the numbers as they are |
+
+    f^c = l^c / w_c. A stochastic gradient is drawn twice per position, at k and k + 1/2 (B4); an exact one is
+    computed once. K = 1 is FA-LD with step eta^2/2 and correlation sqrt(rho), sample by sample (B3).
+    Wire: up theta (d), down theta (d); de-biased up theta and the change in grad l^c(a) since the client's last
+    visit (2d), down theta and grad f(a) (2d). Memory: none; de-biased grad l^c(a) of a client's last visit (d) and
+    the server's grad f(a) (d). Participation: full() in the paper.
+
+    Differs from paper: exactly K leapfrog steps (B1), of which the last momentum, which nobody reads, is left out;
+    the server's sum is weighted (B2); a is constant within a round (B7); there is no correction in the first round
+    (B8). Anchors' gradients are exact even with minibatches. Where not all take part, grad f(a) is the sum of
+    what each client sent last, from its own last anchor: then the corrections still add up to zero.
+
+    What a code such as (B4) stands for: `fedsim explain B4`.
+    """
 
     step_size: StepSize
     leapfrog_steps: int
@@ -83,6 +85,7 @@ class FAHMC:
     codec: Any = None
 
     batched = True
+    sampler = True  # its iterates are samples of a law
     weighted = True  # its law is right only under weights that average to p_c
 
     def __post_init__(self) -> None:

@@ -1,21 +1,4 @@
-"""FA-LD: federated averaging Langevin dynamics (Deng, Zhang, Ma, Song and Lin, UAI 2024; Algorithms 1 and 4).
-
-    theta^c <- theta^c - eta grad f^c(theta^c) + sqrt(2 eta tau) (rho xi' + sqrt((1 - rho^2) / p_c) xi^c)       (7)
-    server: theta <- sum_c p_c theta^c, or the average over the clients that took part
-
-| symbol | argument       | meaning                                                                  |
-|--------|----------------|--------------------------------------------------------------------------|
-| eta    | `step_size`    | a number, or a schedule of the global local-step index                     |
-| K      | `local_steps`  | steps between two synchronisations                                       |
-| tau    | `temperature`  | the target is exp(-f / tau)                                              |
-| rho    | `correlation`  | share of the noise that all clients have in common (a common seed)       |
-| m_c    | `batch_size`   | rows per gradient, drawn afresh without replacement; None: all of them   |
-
-f^c = l^c / p_c, so the client's sum gradient is divided by its weight. Wire: up theta (d), down theta (d).
-Memory: none. Participation: full() in Algorithm 1, with_replacement(S) and uniform(S) in Algorithm 4.
-
-Differs from paper: only the selected clients compute, since the others' results would be thrown away (A5).
-"""
+"""FA-LD: federated averaging Langevin dynamics (Deng, Zhang, Ma, Song and Lin, UAI 2024; Algorithms 1 and 4)."""
 
 from __future__ import annotations
 
@@ -46,7 +29,26 @@ State = dict[str, Array]
 
 @dataclass(frozen=True)
 class FALD:
-    """Federated averaging Langevin dynamics."""
+    """FA-LD: federated averaging Langevin dynamics (Deng, Zhang, Ma, Song and Lin, UAI 2024; Algorithms 1 and 4).
+
+        theta^c <- theta^c - eta grad f^c(theta^c) + sqrt(2 eta tau) (rho xi' + sqrt((1 - rho^2) / p_c) xi^c)       (7)
+        server: theta <- sum_c p_c theta^c, or the average over the clients that took part
+
+    | symbol | argument      | meaning                                                                |
+    |--------|---------------|------------------------------------------------------------------------|
+    | eta    | `step_size`   | a number, or a schedule of the global local-step index                 |
+    | K      | `local_steps` | steps between two synchronisations                                     |
+    | tau    | `temperature` | the target is exp(-f / tau)                                            |
+    | rho    | `correlation` | share of the noise that all clients have in common (a common seed)     |
+    | m_c    | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them |
+
+    f^c = l^c / p_c, so the client's sum gradient is divided by its weight. Wire: up theta (d), down theta (d).
+    Memory: none. Participation: full() in Algorithm 1, with_replacement(S) and uniform(S) in Algorithm 4.
+
+    Differs from paper: only the selected clients compute, since the others' results would be thrown away (A5).
+
+    What a code such as (A5) stands for: `fedsim explain A5`.
+    """
 
     step_size: StepSize
     local_steps: int = 1
@@ -55,6 +57,7 @@ class FALD:
     batch_size: Any = None
 
     batched = True
+    sampler = True  # its iterates are samples of a law
     weighted = True  # its law is right only under weights that average to p_c
 
     def __post_init__(self) -> None:

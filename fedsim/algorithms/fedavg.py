@@ -1,25 +1,4 @@
-"""FedAvg (McMahan, Moore, Ramage, Hampson and Aguera y Arcas, AISTATS 2017).
-
-Equations are those of the private FedPAQ paper.
-
-    y <- x, then E times  v <- mu v + grad f_i(y) + lambda y,  y <- y - eta v;   Delta_i = y - x       (4), (5)
-    server: x <- x + eta_g sum_i a_i Delta_i
-
-| symbol | argument      | meaning                                                                             |
-|--------|---------------|-------------------------------------------------------------------------------------|
-| eta    | `step_size`   | a number, or a schedule of the global local-step index                              |
-| E      | `local_steps` | steps between two synchronisations                                                  |
-| b      | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them              |
-| eta_g  | `server_step` | what multiplies the average                                                         |
-| mu     | `momentum`    | of the local steps; v is zero at every round's start                                |
-| lambda | `weight_decay`| pull of the local steps to zero                                                     |
-| f_i    | `objective`   | "mean": the mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M |
-
-Wire: up Delta_i (d), down x (d). Memory: none. Participation: uniform(M) in the paper.
-
-Differs from paper: by default the average is by n_i, the paper's 1/M where all have equally much data (E2).
-Its local steps have neither momentum nor weight decay: both are zero unless set.
-"""
+"""FedAvg (McMahan, Moore, Ramage, Hampson and Aguera y Arcas, AISTATS 2017)."""
 
 from __future__ import annotations
 
@@ -39,7 +18,30 @@ State = dict[str, Array]
 
 @dataclass(frozen=True)
 class FedAvg:
-    """Federated averaging of local gradient descent."""
+    """FedAvg (McMahan, Moore, Ramage, Hampson and Aguera y Arcas, AISTATS 2017).
+
+    Equations are those of the private FedPAQ paper.
+
+        y <- x, then E times  v <- mu v + grad f_i(y) + lambda y,  y <- y - eta v;   Delta_i = y - x      (4), (5)
+        server: x <- x + eta_g sum_i a_i Delta_i
+
+    | symbol | argument      | meaning                                                                     |
+    |--------|---------------|-----------------------------------------------------------------------------|
+    | eta    | `step_size`   | a number, or a schedule of the global local-step index                      |
+    | E      | `local_steps` | steps between two synchronisations                                          |
+    | b      | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them      |
+    | eta_g  | `server_step` | what multiplies the average                                                 |
+    | mu     | `momentum`    | of the local steps; v is zero at every round's start                        |
+    | lambda | `weight_decay`| pull of the local steps to zero                                             |
+    | f_i    | `objective`   | "mean": the mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M |
+
+    Wire: up Delta_i (d), down x (d). Memory: none. Participation: uniform(M) in the paper.
+
+    Differs from paper: by default the average is by n_i, the paper's 1/M where all have equally much data (E2).
+    Its local steps have neither momentum nor weight decay: both are zero unless set.
+
+    What a code such as (E2) stands for: `fedsim explain E2`.
+    """
 
     step_size: StepSize
     local_steps: int = 1
@@ -50,6 +52,7 @@ class FedAvg:
     weight_decay: float = 0.0
 
     batched = True
+    sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
         check_descent("FedAvg", self)

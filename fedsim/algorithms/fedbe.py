@@ -1,26 +1,4 @@
-"""FedBE: federated averaging whose server predicts with a Bayesian ensemble of models (Chen and Chao, ICLR 2021).
-
-    client i: w_i, FedAvg's local steps from wbar;   server: wbar = sum_i p_i w_i
-    Gauss:     samples of N(wbar, diag(sum_i p_i (w_i - wbar)^2))                                        (equation 4)
-    Dirichlet: w = sum_i g_i p_i w_i / sum_i g_i p_i,   g ~ Dir(a 1)                                  (equations 6, 7)
-
-| symbol | argument        | meaning                                                                            |
-|--------|-----------------|------------------------------------------------------------------------------------|
-| eta    | `step_size`     | a number, or a schedule of the global local-step index                             |
-| E      | `local_steps`   | steps between two synchronisations                                                 |
-| M      | `members`       | models sampled in every round                                                      |
-|        | `law`           | "gauss" or "dirichlet"                                                             |
-| a      | `concentration` | of the Dirichlet law                                                               |
-| b      | `batch_size`    | rows per gradient, drawn afresh without replacement; None: all of them             |
-|        | `momentum`, `weight_decay` | of the local steps, as in FedAvg                                        |
-
-`ensemble(state)` are the models of the latest round: wbar, the w_i that arrived, the M samples; predictions are
-averaged over them. Wire: up w_i (d), down wbar (d). Memory: the server's ensemble. Participation: uniform(M) in
-the paper.
-
-Differs from paper: the next round starts from wbar. The paper distils the ensemble into one model with unlabelled
-data at the server, which is left out here.
-"""
+"""FedBE: federated averaging whose server predicts with a Bayesian ensemble of models (Chen and Chao, ICLR 2021)."""
 
 from __future__ import annotations
 
@@ -43,7 +21,30 @@ LARGEST = 2_000_000_000  # bytes of one replica's ensemble
 
 @dataclass(frozen=True)
 class FedBE:
-    """Federated averaging with a Bayesian ensemble at the server."""
+    """FedBE: federated averaging whose server predicts with a Bayesian ensemble of models (Chen and Chao, ICLR 2021).
+
+        client i: w_i, FedAvg's local steps from wbar;   server: wbar = sum_i p_i w_i
+        Gauss:     samples of N(wbar, diag(sum_i p_i (w_i - wbar)^2))    (equation 4)
+        Dirichlet: w = sum_i g_i p_i w_i / sum_i g_i p_i,   g ~ Dir(a 1)    (equations 6, 7)
+
+    | symbol | argument        | meaning                                                                |
+    |--------|-----------------|------------------------------------------------------------------------|
+    | eta    | `step_size`     | a number, or a schedule of the global local-step index                 |
+    | E      | `local_steps`   | steps between two synchronisations                                     |
+    | M      | `members`       | models sampled in every round                                          |
+    |        | `law`           | "gauss" or "dirichlet"                                                 |
+    | a      | `concentration` | of the Dirichlet law                                                   |
+    | b      | `batch_size`    | rows per gradient, drawn afresh without replacement; None: all of them |
+    |        | `momentum`      | of the local steps, as in FedAvg                                       |
+    |        | `weight_decay`  | likewise                                                               |
+
+    `ensemble(state)` are the models of the latest round: wbar, the w_i that arrived, the M samples; predictions are
+    averaged over them. Wire: up w_i (d), down wbar (d). Memory: the server's ensemble. Participation: uniform(M) in the
+    paper.
+
+    Differs from paper: the next round starts from wbar. The paper distils the ensemble into one model with unlabelled
+    data at the server, which is left out here.
+    """
 
     step_size: StepSize
     local_steps: int = 1
@@ -55,6 +56,7 @@ class FedBE:
     weight_decay: float = 0.0
 
     batched = True
+    sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
         check_step_size("FedBE", self.step_size)

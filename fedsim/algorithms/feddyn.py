@@ -1,25 +1,4 @@
-"""FedDyn (Acar, Zhao, Navarro, Mattina, Whatmough and Saligrama, ICLR 2021; Algorithm 1).
-
-    y <- x, then E times  y <- y - eta (grad f_i(y) - g_i + alpha (y - x));   Delta_i = y - x
-    g_i <- g_i - alpha Delta_i
-    server: h <- h - alpha sum over the arrived of p_i Delta_i;   x <- x + sum_i a_i Delta_i - h / alpha
-
-| symbol | argument      | meaning                                                                             |
-|--------|---------------|-------------------------------------------------------------------------------------|
-| alpha  | `regularity`  | strength of the dynamic regulariser                                                 |
-| eta    | `step_size`   | a number, or a schedule of the global local-step index                              |
-| E      | `local_steps` | steps that stand for the exact minimisation of the paper                            |
-| b      | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them              |
-|        | `weight_decay`| adds lambda y to the gradient                                                       |
-| f_i    | `objective`   | "mean": the mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M and 1/N |
-
-g_i and h start at zero; a client's g_i changes only when its reply is folded. Where it settles, every g_i is the
-client's gradient there and their mean h is zero: the minimiser of sum_i p_i f_i. Wire: up Delta_i (d), down x (d).
-Memory: a client's g_i (d) and the server's h (d). Participation: uniform(M) in the paper.
-
-Differs from paper: E gradient steps in place of an argmin; with objective "mean" the paper's 1/m is p_i, the same where
-all have equally much data. A round to which nobody comes changes nothing.
-"""
+"""FedDyn (Acar, Zhao, Navarro, Mattina, Whatmough and Saligrama, ICLR 2021; Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -41,7 +20,28 @@ State = dict[str, Array]
 
 @dataclass(frozen=True)
 class FedDyn:
-    """Federated averaging with dynamic regularisation, exact whatever the clients' data."""
+    """FedDyn (Acar, Zhao, Navarro, Mattina, Whatmough and Saligrama, ICLR 2021; Algorithm 1).
+
+        y <- x, then E times  y <- y - eta (grad f_i(y) - g_i + alpha (y - x));   Delta_i = y - x
+        g_i <- g_i - alpha Delta_i
+        server: h <- h - alpha sum over the arrived of p_i Delta_i;   x <- x + sum_i a_i Delta_i - h / alpha
+
+    | symbol | argument       | meaning                                                                             |
+    |--------|----------------|-------------------------------------------------------------------------------------|
+    | alpha  | `regularity`   | strength of the dynamic regulariser                                                 |
+    | eta    | `step_size`    | a number, or a schedule of the global local-step index                              |
+    | E      | `local_steps`  | steps that stand for the exact minimisation of the paper                            |
+    | b      | `batch_size`   | rows per gradient, drawn afresh without replacement; None: all of them              |
+    |        | `weight_decay` | adds lambda y to the gradient                                                       |
+    | f_i    | `objective`    | "mean": the mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M and 1/N |
+
+    g_i and h start at zero; a client's g_i changes only when its reply is folded. Where it settles, every g_i is the
+    client's gradient there and their mean h is zero: the minimiser of sum_i p_i f_i. Wire: up Delta_i (d), down x (d).
+    Memory: a client's g_i (d) and the server's h (d). Participation: uniform(M) in the paper.
+
+    Differs from paper: E gradient steps in place of an argmin; with objective "mean" the paper's 1/m is p_i, the same
+    where all have equally much data. A round to which nobody comes changes nothing.
+    """
 
     step_size: StepSize
     local_steps: int = 1
@@ -51,6 +51,7 @@ class FedDyn:
     objective: str = "mean"
 
     batched = True
+    sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
         check_step_size("FedDyn", self.step_size)

@@ -1,25 +1,4 @@
-"""FedNova (Wang, Liu, Liang, Joshi and Poor, NeurIPS 2020; equations 8 and 9).
-
-    y <- x, then E_i times  v <- mu v + grad f_i(y),  y <- y - eta v
-    A_i = eta |a_i|_1, the sum of the coefficients of y's gradients;   d_i = (y - x) / A_i
-    server: x <- x + (sum_i w_i A_i) (sum_i w_i d_i)
-
-| symbol | argument       | meaning                                                                          |
-|--------|----------------|----------------------------------------------------------------------------------|
-| eta    | `step_size`    | a number, or a schedule of the global local-step index                           |
-| E_i    | `local_steps`  | steps between two synchronisations; one number, or one per client                |
-| mu     | `momentum`     | of the local steps, zero at every round's start                                  |
-|        | `weight_decay` | adds lambda y to the gradient                                                    |
-| b      | `batch_size`   | rows per gradient, drawn afresh without replacement; None: all of them           |
-|        | `server_step`  | what multiplies the server's move                                                |
-| f_i    | `objective`    | "mean": the mean loss, w_i = n_i over the arrived; "scaled": p_i N f_i, 1/M      |
-
-Who takes more steps moves no further for it, so that the minimiser is that of sum_i p_i f_i whatever the E_i are
-(for small eta; local drift remains, as in FedAvg). With equal E_i it is FedAvg. Wire: up d_i and A_i (d + 1), down
-x (d). Memory: none. Participation: uniform(M) in the paper.
-
-Differs from paper: tau_eff is sum_i w_i |a_i|_1 over the arrived, the paper's first choice.
-"""
+"""FedNova (Wang, Liu, Liang, Joshi and Poor, NeurIPS 2020; equations 8 and 9)."""
 
 from __future__ import annotations
 
@@ -39,7 +18,28 @@ State = dict[str, Array]
 
 @dataclass(frozen=True)
 class FedNova:
-    """Federated averaging of normalised updates, for clients that do unequal work."""
+    """FedNova (Wang, Liu, Liang, Joshi and Poor, NeurIPS 2020; equations 8 and 9).
+
+        y <- x, then E_i times  v <- mu v + grad f_i(y),  y <- y - eta v
+        A_i = eta |a_i|_1, the sum of the coefficients of y's gradients;   d_i = (y - x) / A_i
+        server: x <- x + (sum_i w_i A_i) (sum_i w_i d_i)
+
+    | symbol | argument       | meaning                                                                     |
+    |--------|----------------|-----------------------------------------------------------------------------|
+    | eta    | `step_size`    | a number, or a schedule of the global local-step index                      |
+    | E_i    | `local_steps`  | steps between two synchronisations; one number, or one per client           |
+    | mu     | `momentum`     | of the local steps, zero at every round's start                             |
+    |        | `weight_decay` | adds lambda y to the gradient                                               |
+    | b      | `batch_size`   | rows per gradient, drawn afresh without replacement; None: all of them      |
+    |        | `server_step`  | what multiplies the server's move                                           |
+    | f_i    | `objective`    | "mean": the mean loss, w_i = n_i over the arrived; "scaled": p_i N f_i, 1/M |
+
+    Who takes more steps moves no further for it, so that the minimiser is that of sum_i p_i f_i whatever the E_i are
+    (for small eta; local drift remains, as in FedAvg). With equal E_i it is FedAvg. Wire: up d_i and A_i (d + 1), down
+    x (d). Memory: none. Participation: uniform(M) in the paper.
+
+    Differs from paper: tau_eff is sum_i w_i |a_i|_1 over the arrived, the paper's first choice.
+    """
 
     step_size: StepSize
     local_steps: Any = 1
@@ -50,6 +50,7 @@ class FedNova:
     objective: str = "mean"
 
     batched = True
+    sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
         check_step_size("FedNova", self.step_size)

@@ -1,17 +1,4 @@
-"""FedPAQ (Reisizadeh, Mokhtari, Hassani, Jadbabaie and Pedarsani, AISTATS 2020).
-
-FedAvg whose clients send a quantised difference, Delta_i = Q(y_E - x): equation 6 of the private FedPAQ paper.
-
-| symbol | argument | meaning                                                                     |
-|--------|----------|-----------------------------------------------------------------------------|
-| Q      | `codec`  | unbiased quantiser; `Identity()` gives FedAvg back, and E = 1 distributed SGD |
-
-The other arguments are FedAvg's. Wire: up Q(Delta_i) (QSGD with s levels: 32 + d ceil(log2(2s + 1)) bits), down
-x (d). Memory: none. Participation: uniform(M) in the paper.
-
-Differs from paper: by default the average is by n_i, the paper's 1/M where all have equally much data (E2);
-levels have a whole number of bits (E11).
-"""
+"""FedPAQ (Reisizadeh, Mokhtari, Hassani, Jadbabaie and Pedarsani, AISTATS 2020)."""
 
 from __future__ import annotations
 
@@ -33,7 +20,30 @@ State = dict[str, Array]
 
 @dataclass(frozen=True)
 class FedPAQ:
-    """Federated averaging with periodic averaging and quantised updates."""
+    """FedPAQ (Reisizadeh, Mokhtari, Hassani, Jadbabaie and Pedarsani, AISTATS 2020).
+
+    FedAvg whose clients send a quantised difference. Equations are those of the private FedPAQ paper.
+
+        y <- x, then E times  y <- y - eta grad f_i(y);   Delta_i = Q(y - x)                       (4), (6)
+        server: x <- x + eta_g sum_i a_i Delta_i
+
+    | symbol | argument      | meaning                                                                       |
+    |--------|---------------|-------------------------------------------------------------------------------|
+    | eta    | `step_size`   | a number, or a schedule of the global local-step index                        |
+    | E      | `local_steps` | steps between two synchronisations                                            |
+    | b      | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them        |
+    | eta_g  | `server_step` | what multiplies the average                                                   |
+    | f_i    | `objective`   | "mean": the mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M   |
+    | Q      | `codec`       | unbiased quantiser; `Identity()` gives FedAvg back, and E = 1 distributed SGD |
+
+    Wire: up Q(Delta_i) (QSGD with s levels: 32 + d ceil(log2(2s + 1)) bits), down
+    x (d). Memory: none. Participation: uniform(M) in the paper.
+
+    Differs from paper: by default the average is by n_i, the paper's 1/M where all have equally much data (E2);
+    levels have a whole number of bits (E11).
+
+    What a code such as (E2) stands for: `fedsim explain E2`.
+    """
 
     step_size: StepSize
     local_steps: int = 1
@@ -43,6 +53,7 @@ class FedPAQ:
     codec: Any = field(default=QSGD(10))
 
     batched = True
+    sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
         check_descent("FedPAQ", self)

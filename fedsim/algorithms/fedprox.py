@@ -1,21 +1,4 @@
-"""FedProx (Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, MLSys 2020; Algorithm 2).
-
-    y <- x, then E_i times  y <- y - eta (grad f_i(y) + mu (y - x));   Delta_i = y - x
-    server: x <- x + sum_i a_i Delta_i
-
-| symbol | argument       | meaning                                                                           |
-|--------|----------------|-----------------------------------------------------------------------------------|
-| mu     | `proximal`     | stiffness of the spring to the broadcast model; 0 gives FedAvg                    |
-| eta    | `step_size`    | a number, or a schedule of the global local-step index                            |
-| E_i    | `local_steps`  | steps between two synchronisations; one number, or one per client (partial work)  |
-| b      | `batch_size`   | rows per gradient, drawn afresh without replacement; None: all of them            |
-|        | `momentum`, `weight_decay` | of the local steps, as in FedAvg                                      |
-| f_i    | `objective`    | "mean": the mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M       |
-
-Wire: up Delta_i (d), down x (d). Memory: none. Participation: with_replacement(S), by p_i, in the paper.
-
-Differs from paper: its local solvers are any that reach a given inexactness; here so many gradient steps.
-"""
+"""FedProx (Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, MLSys 2020; Algorithm 2)."""
 
 from __future__ import annotations
 
@@ -35,7 +18,25 @@ State = dict[str, Array]
 
 @dataclass(frozen=True)
 class FedProx:
-    """Federated averaging whose clients are held to the broadcast model by a spring."""
+    """FedProx (Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, MLSys 2020; Algorithm 2).
+
+        y <- x, then E_i times  y <- y - eta (grad f_i(y) + mu (y - x));   Delta_i = y - x
+        server: x <- x + sum_i a_i Delta_i
+
+    | symbol | argument       | meaning                                                                     |
+    |--------|----------------|-----------------------------------------------------------------------------|
+    | mu     | `proximal`     | stiffness of the spring to the broadcast model; 0 gives FedAvg              |
+    | eta    | `step_size`    | a number, or a schedule of the global local-step index                      |
+    | E_i    | `local_steps`  | steps between two synchronisations; one number, or one per client           |
+    | b      | `batch_size`   | rows per gradient, drawn afresh without replacement; None: all of them      |
+    |        | `momentum`     | of the local steps, as in FedAvg                                            |
+    |        | `weight_decay` | likewise                                                                    |
+    | f_i    | `objective`    | "mean": the mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M |
+
+    Wire: up Delta_i (d), down x (d). Memory: none. Participation: with_replacement(S), by p_i, in the paper.
+
+    Differs from paper: its local solvers are any that reach a given inexactness; here so many gradient steps.
+    """
 
     step_size: StepSize
     local_steps: Any = 1
@@ -46,6 +47,7 @@ class FedProx:
     objective: str = "mean"
 
     batched = True
+    sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
         check_step_size("FedProx", self.step_size)

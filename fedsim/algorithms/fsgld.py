@@ -1,29 +1,4 @@
-"""FSGLD: federated SGLD with conducive gradients (El Mekkaoui, Mesquita, Blomstedt and Kaski, UAI 2021).
-
-One chain visits one client s a round, with probability f_s = p_s, and takes T steps there:
-
-    theta <- theta - (h / 2) v + sqrt(h tau) xi
-    v = grad of the prior + grad U_s(theta) / f_s + grad q(theta) - grad q_s(theta) / f_s                (equation 6)
-
-q_s is the potential of a Gaussian surrogate N(m_s, P_s^-1) of client s's posterior, q = sum_s q_s.
-
-| symbol   | argument      | meaning                                                                            |
-|----------|---------------|------------------------------------------------------------------------------------|
-| h        | `step_size`   | a number, or a schedule of the global local-step index                             |
-| T        | `local_steps` | steps in a visit                                                                   |
-| m_s      | `means`       | the surrogates' centres (clients, d); None: no surrogates, which is distributed SGLD |
-| P_s      | `precisions`  | their inverse covariances (clients, d, d), or diagonals (clients, d)               |
-| tau      | `temperature` | the target is exp(-f / tau)                                                        |
-|          | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them             |
-
-`FSGLD.laplace(problem, ...)` makes the surrogates beforehand, at every client's own optimum; their upload is one
-message per client of `surrogate_numbers(d)`, which is no part of any round's bits. Exact surrogates make every
-visit's drift the full one. Wire: up theta (d), down theta (d); the surrogates are known beforehand. Memory: none.
-Participation: with_replacement(1) in the paper.
-
-Differs from paper: where several clients visit at a time the chain follows one of them, drawn by the policy's weights,
-and the others have worked for nothing: full() and with_replacement(S) have the law of with_replacement(1).
-"""
+"""FSGLD: federated SGLD with conducive gradients (El Mekkaoui, Mesquita, Blomstedt and Kaski, UAI 2021)."""
 
 from __future__ import annotations
 
@@ -46,7 +21,32 @@ State = dict[str, Array]
 
 @dataclass(frozen=True, eq=False)
 class FSGLD:
-    """One Langevin chain that visits the clients in turn, steered by surrogates of all of them."""
+    """FSGLD: federated SGLD with conducive gradients (El Mekkaoui, Mesquita, Blomstedt and Kaski, UAI 2021).
+
+    One chain visits one client s a round, with probability f_s = p_s, and takes T steps there:
+
+        theta <- theta - (h / 2) v + sqrt(h tau) xi
+        v = grad of the prior + grad U_s(theta) / f_s + grad q(theta) - grad q_s(theta) / f_s    (equation 6)
+
+    q_s is the potential of a Gaussian surrogate N(m_s, P_s^-1) of client s's posterior, q = sum_s q_s.
+
+    | symbol | argument      | meaning                                                                              |
+    |--------|---------------|--------------------------------------------------------------------------------------|
+    | h      | `step_size`   | a number, or a schedule of the global local-step index                               |
+    | T      | `local_steps` | steps in a visit                                                                     |
+    | m_s    | `means`       | the surrogates' centres (clients, d); None: no surrogates, which is distributed SGLD |
+    | P_s    | `precisions`  | their inverse covariances (clients, d, d), or diagonals (clients, d)                 |
+    | tau    | `temperature` | the target is exp(-f / tau)                                                          |
+    |        | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them               |
+
+    `FSGLD.laplace(problem, ...)` makes the surrogates beforehand, at every client's own optimum; their upload is one
+    message per client of `surrogate_numbers(d)`, which is no part of any round's bits. Exact surrogates make every
+    visit's drift the full one. Wire: up theta (d), down theta (d); the surrogates are known beforehand. Memory: none.
+    Participation: with_replacement(1) in the paper.
+
+    Differs from paper: where several clients visit at a time the chain follows one of them, drawn by the policy's
+    weights, and the others have worked for nothing: full() and with_replacement(S) have the law of with_replacement(1).
+    """
 
     step_size: StepSize
     local_steps: int = 1

@@ -1,20 +1,4 @@
-"""HMC: Hamiltonian Monte Carlo with accept/reject, all data on one machine (Duane and others 1987).
-
-    p ~ N(0, I), then K times, with g = grad f / tau,
-        p <- p - (eta/2) g(theta), theta <- theta + eta p, p <- p - (eta/2) g(theta);
-    accepted with probability min(1, exp(H before - H after)),   H = f(theta) / tau + |p|^2 / 2
-
-| symbol | argument         | meaning                                                  |
-|--------|------------------|----------------------------------------------------------|
-| eta    | `step_size`      | a number, or a schedule of the HMC iteration             |
-| K      | `leapfrog_steps` | steps of one trajectory                                  |
-|        | `local_steps`    | HMC iterations between two samples: a round              |
-| tau    | `temperature`    | the target is exp(-f / tau)                              |
-
-A reference without discretisation bias (the MHMC of FA-HMC's section 5): gradients are exact, the mass is one.
-Wire: up theta (d), down theta (d), between the one machine and the server. Memory: none. Participation: full(),
-the one machine.
-"""
+"""HMC: Hamiltonian Monte Carlo with accept/reject, all data on one machine (Duane and others 1987)."""
 
 from __future__ import annotations
 
@@ -26,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.algorithms.arguments import check_count, check_number, check_step_size
-from fedsim.algorithms.metropolis import accepted, check_potential, check_single, square
+from fedsim.algorithms.metropolis import accepted, check_potential, check_single, counted, nothing_proposed, square
 from fedsim.schedules import StepSize, step_at
 
 Array = npt.NDArray[Any]
@@ -35,7 +19,23 @@ State = dict[str, Array]
 
 @dataclass(frozen=True)
 class HMC:
-    """Metropolis-adjusted Hamiltonian Monte Carlo on one machine."""
+    """HMC: Hamiltonian Monte Carlo with accept/reject, all data on one machine (Duane and others 1987).
+
+        p ~ N(0, I), then K times, with g = grad f / tau,
+            p <- p - (eta/2) g(theta), theta <- theta + eta p, p <- p - (eta/2) g(theta);
+        accepted with probability min(1, exp(H before - H after)),   H = f(theta) / tau + |p|^2 / 2
+
+    | symbol | argument         | meaning                                      |
+    |--------|------------------|----------------------------------------------|
+    | eta    | `step_size`      | a number, or a schedule of the HMC iteration |
+    | K      | `leapfrog_steps` | steps of one trajectory                      |
+    |        | `local_steps`    | HMC iterations between two samples: a round  |
+    | tau    | `temperature`    | the target is exp(-f / tau)                  |
+
+    A reference without discretisation bias (the MHMC of FA-HMC's section 5): gradients are exact, the mass is one.
+    Wire: up theta (d), down theta (d), between the one machine and the server. Memory: none. Participation: full(),
+    the one machine.
+    """
 
     step_size: StepSize
     leapfrog_steps: int = 10
@@ -43,6 +43,7 @@ class HMC:
     temperature: float = 1.0
 
     batched = True
+    sampler = True  # its iterates are samples of a law
 
     def __post_init__(self) -> None:
         check_step_size("HMC", self.step_size)
@@ -56,7 +57,7 @@ class HMC:
         return {"theta": initial}
 
     def memory(self, problem: Any) -> State:
-        return {}
+        return nothing_proposed()
 
     def broadcast(self, state: State) -> State:
         return {"theta": state["theta"]}
@@ -67,6 +68,7 @@ class HMC:
     @np.errstate(over="ignore", invalid="ignore")  # a trajectory may fly off; it is rejected
     def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
         tau, theta = self.temperature, message["theta"]
+        taken = np.zeros((*theta.shape[:-1], 1), theta.dtype)
         f, gradient = job.potential(theta), job.gradient(theta, 0)
         for k in range(self.local_steps):
             eta = step_at(self.step_size, job.round, self.local_steps, k)
@@ -84,7 +86,8 @@ class HMC:
                 np.where(yes, g, gradient),
                 np.where(yes, f_there, f),
             )
-        return {"theta": theta}, memory
+            taken = taken + yes
+        return {"theta": theta}, counted(memory, taken, self.local_steps)
 
     def server(self, state: State, replies: Any, rng: Any) -> State:
         return {"theta": replies.mean("theta")}

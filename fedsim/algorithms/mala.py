@@ -1,19 +1,4 @@
-"""MALA: Metropolis-adjusted Langevin with all data on one machine (Roberts and Tweedie, Bernoulli 1996).
-
-    theta' = theta - eta grad f(theta) + sqrt(2 eta tau) xi,   accepted with probability min(1, exp(r)),
-    r = (f(theta) - f(theta')) / tau
-        + (|theta' - theta + eta grad f(theta)|^2 - |theta - theta' + eta grad f(theta')|^2) / (4 eta tau)
-
-| symbol | argument      | meaning                                                  |
-|--------|---------------|----------------------------------------------------------|
-| eta    | `step_size`   | a number, or a schedule of the iteration                 |
-|        | `local_steps` | iterations between two samples: a round                  |
-| tau    | `temperature` | the target is exp(-f / tau)                              |
-
-A reference without discretisation bias: gradients are exact. A rejected proposal repeats the sample, so with
-one iteration a round the share of samples that moved is the acceptance rate. Wire: up theta (d), down theta (d),
-between the one machine and the server. Memory: none. Participation: full(), the one machine.
-"""
+"""MALA: Metropolis-adjusted Langevin with all data on one machine (Roberts and Tweedie, Bernoulli 1996)."""
 
 from __future__ import annotations
 
@@ -25,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.algorithms.arguments import check_count, check_number, check_step_size
-from fedsim.algorithms.metropolis import accepted, check_potential, check_single, square
+from fedsim.algorithms.metropolis import accepted, check_potential, check_single, counted, nothing_proposed, square
 from fedsim.schedules import StepSize, step_at
 
 Array = npt.NDArray[Any]
@@ -34,13 +19,29 @@ State = dict[str, Array]
 
 @dataclass(frozen=True)
 class MALA:
-    """Metropolis-adjusted Langevin algorithm on one machine."""
+    """MALA: Metropolis-adjusted Langevin with all data on one machine (Roberts and Tweedie, Bernoulli 1996).
+
+        theta' = theta - eta grad f(theta) + sqrt(2 eta tau) xi,   accepted with probability min(1, exp(r)),
+        r = (f(theta) - f(theta')) / tau
+            + (|theta' - theta + eta grad f(theta)|^2 - |theta - theta' + eta grad f(theta')|^2) / (4 eta tau)
+
+    | symbol | argument      | meaning                                  |
+    |--------|---------------|------------------------------------------|
+    | eta    | `step_size`   | a number, or a schedule of the iteration |
+    |        | `local_steps` | iterations between two samples: a round  |
+    | tau    | `temperature` | the target is exp(-f / tau)              |
+
+    A reference without discretisation bias: gradients are exact. A rejected proposal repeats the sample. Wire: up theta
+    (d), down theta (d), between the one machine and the server. Memory: none but the share of proposals accepted, for
+    the metric `accepted`. Participation: full(), the one machine.
+    """
 
     step_size: StepSize
     local_steps: int = 1
     temperature: float = 1.0
 
     batched = True
+    sampler = True  # its iterates are samples of a law
 
     def __post_init__(self) -> None:
         check_step_size("MALA", self.step_size)
@@ -53,7 +54,7 @@ class MALA:
         return {"theta": initial}
 
     def memory(self, problem: Any) -> State:
-        return {}
+        return nothing_proposed()
 
     def broadcast(self, state: State) -> State:
         return {"theta": state["theta"]}
@@ -64,6 +65,7 @@ class MALA:
     @np.errstate(over="ignore", invalid="ignore")  # a proposal may fly off; it is rejected
     def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
         tau, theta = self.temperature, message["theta"]
+        taken = np.zeros((*theta.shape[:-1], 1), theta.dtype)
         f, gradient = job.potential(theta), job.gradient(theta, 0)
         for k in range(self.local_steps):
             eta = step_at(self.step_size, job.round, self.local_steps, k)
@@ -73,8 +75,8 @@ class MALA:
             log_ratio = (f - f_there) / tau + (square(out) - square(back)) / (4 * eta * tau)
             yes = accepted(job, k, log_ratio)
             theta, gradient = np.where(yes, there, theta), np.where(yes, gradient_there, gradient)
-            f = np.where(yes, f_there, f)
-        return {"theta": theta}, memory
+            f, taken = np.where(yes, f_there, f), taken + yes
+        return {"theta": theta}, counted(memory, taken, self.local_steps)
 
     def server(self, state: State, replies: Any, rng: Any) -> State:
         return {"theta": replies.mean("theta")}

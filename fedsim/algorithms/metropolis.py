@@ -35,6 +35,18 @@ def accepted(job: Any, step: int, log_ratio: Array) -> Array:
     return np.asarray(job.uniform(step) < exp(np.nan_to_num(np.minimum(log_ratio, 0.0), nan=-np.inf)))
 
 
+def nothing_proposed() -> dict[str, Array]:
+    """The memory of a sampler that has not begun: the share of its proposals that it accepted, of how many."""
+    return {"accepted": np.zeros(1), "proposed": np.zeros(1)}
+
+
+def counted(memory: dict[str, Array], accepted: Array, proposed: int) -> dict[str, Array]:
+    """The memory after another `proposed` proposals, of which `accepted` (..., 1) were taken."""
+    total = memory["proposed"] + proposed
+    share = memory["accepted"] + (accepted - memory["accepted"] * proposed) / total
+    return {"accepted": np.asarray(share, total.dtype), "proposed": total}
+
+
 def square(v: Array) -> Array:
     """|v|^2 with the last axis kept, in float64."""
     v = v.astype(np.float64)

@@ -1,24 +1,4 @@
-"""P-FedAvg: performative federated averaging (Jin, Yin, Chen, Sun, Zhang, Liu and Liu 2023, sections 2 and 3).
-
-    every t: Z ~ D_i(theta_i), theta_i <- theta_i - eta_t grad l(theta_i; Z)
-    every E: theta <- sum_i p_i theta_i                     full participation
-             theta <- (1/K) sum over K draws of theta_k     scheme I, `with_replacement(K)`
-             theta <- sum_k p_k (N/K) theta_k               scheme II, `uniform(K)`
-
-| symbol | argument      | meaning                                                                   |
-|--------|---------------|---------------------------------------------------------------------------|
-| eta_t  | `step_size`   | a number, or a schedule of the global step index t = 0, 1, ...            |
-| E      | `local_steps` | steps between two synchronisations                                        |
-|        | `batch_size`  | draws (or rows) per step, anew at every step; None: one draw, or all rows |
-|        | `objective`   | "mean", or "scaled": local gradients times p_i N and a plain 1/K (D3)     |
-
-The data answer to the client's current local model, not to the last broadcast (D4): the problem must be
-reactive. Scheme II's weights do not sum to one where the p_i differ (D2). Wire: up theta_i (d), down theta (d).
-Memory: none. Participation: full(), with_replacement(K) or uniform(K) in the paper.
-
-Differs from paper: only the selected clients receive the broadcast, which gives the same law; `reach="all"`
-charges the paper's cost (D13).
-"""
+"""P-FedAvg: performative federated averaging (Jin, Yin, Chen, Sun, Zhang, Liu and Liu 2023, sections 2 and 3)."""
 
 from __future__ import annotations
 
@@ -39,7 +19,29 @@ State = dict[str, Array]
 
 @dataclass(frozen=True)
 class PFedAvg:
-    """Federated averaging under data that react to the model."""
+    """P-FedAvg: performative federated averaging (Jin, Yin, Chen, Sun, Zhang, Liu and Liu 2023, sections 2 and 3).
+
+        every t: Z ~ D_i(theta_i), theta_i <- theta_i - eta_t grad l(theta_i; Z)
+        every E: theta <- sum_i p_i theta_i                     full participation
+                 theta <- (1/K) sum over K draws of theta_k     scheme I, `with_replacement(K)`
+                 theta <- sum_k p_k (N/K) theta_k               scheme II, `uniform(K)`
+
+    | symbol | argument      | meaning                                                                   |
+    |--------|---------------|---------------------------------------------------------------------------|
+    | eta_t  | `step_size`   | a number, or a schedule of the global step index t = 0, 1, ...            |
+    | E      | `local_steps` | steps between two synchronisations                                        |
+    |        | `batch_size`  | draws (or rows) per step, anew at every step; None: one draw, or all rows |
+    |        | `objective`   | "mean", or "scaled": local gradients times p_i N and a plain 1/K (D3)     |
+
+    The data answer to the client's current local model, not to the last broadcast (D4): the problem must be
+    reactive. Scheme II's weights do not sum to one where the p_i differ (D2). Wire: up theta_i (d), down theta (d).
+    Memory: none. Participation: full(), with_replacement(K) or uniform(K) in the paper.
+
+    Differs from paper: only the selected clients receive the broadcast, which gives the same law; `reach="all"`
+    charges the paper's cost (D13).
+
+    What a code such as (D3) stands for: `fedsim explain D3`.
+    """
 
     step_size: StepSize
     local_steps: int = 1
@@ -47,6 +49,7 @@ class PFedAvg:
     objective: str = "mean"
 
     batched = True
+    sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
         check_step_size("PFedAvg", self.step_size)

@@ -1,30 +1,4 @@
-"""Private FedPAQ (Mohammadi, Bai, Fan, Song, Yi and Liu, arXiv 2101.12240; Algorithm 2, equations 12 to 16 and 51).
-
-Clients clip, subsample and add Gaussian noise.
-
-    round start: draw E b of the n_i rows without replacement, split into E disjoint batches
-    y <- x, then E times  y <- y - eta_k mean over the batch of g min(1, C / |g|)
-    Delta_i = Q(y - x + z),   z ~ N(0, sigma^2 I) once a round
-    sigma^2 = 2 Delta_f^2 ln(1.25 gamma / delta) / (epsilon / (2 gamma))^2,   gamma = E b / n_i    (16)
-    server: x <- x + sum_i a_i Delta_i,   a_i = n_i over the arrived
-
-| symbol         | argument      | meaning                                                                   |
-|----------------|---------------|---------------------------------------------------------------------------|
-| eta_k          | `step_size`   | a number, or a schedule; `schedules.per_round` holds it inside a round    |
-| E              | `local_steps` | steps between two synchronisations                                        |
-| C              | `clip`        | bound on the norm of every row's own gradient                             |
-| epsilon, delta | the same      | the guarantee, for one client in one round; nothing is claimed of many    |
-| b              | `batch_size`  | rows per step, a count, a fraction or one per client; or instead          |
-| gamma          | `fraction`    | share of its rows that a client uses in a round, b = floor(gamma n / E)    |
-| Q              | `codec`       | unbiased quantiser                                                        |
-| Delta_f        | `sensitivity` | "paper": 4 eta_k E C, equation 51; "tight": 2 eta_k E C, enough           |
-
-The proof asks for epsilon <= 2 gamma: `guarantee(problem).valid` says whether it holds (E5), and so does the
-manifest of a run. Wire: up Q(Delta_i), down x (d). Memory: none. Participation: uniform(M) in the paper.
-
-Differs from paper: the average is by n_i, the paper's 1/M where all have equally much data (E2). Where the
-step size varies inside a round, E eta_k is the sum of its step sizes.
-"""
+"""Private FedPAQ (Mohammadi, Bai, Fan, Song, Yi and Liu, arXiv 2101.12240; Algorithm 2, equations 12 to 16 and 51)."""
 
 from __future__ import annotations
 
@@ -57,7 +31,35 @@ State = dict[str, Array]
 
 @dataclass(frozen=True)
 class PrivateFedPAQ:
-    """FedPAQ with local differential privacy."""
+    """Private FedPAQ (Mohammadi, Bai, Fan, Song, Yi and Liu, arXiv 2101.12240; Algorithm 2, equations 12 to 16 and 51).
+
+    Clients clip, subsample and add Gaussian noise.
+
+        round start: draw E b of the n_i rows without replacement, split into E disjoint batches
+        y <- x, then E times  y <- y - eta_k mean over the batch of g min(1, C / |g|)
+        Delta_i = Q(y - x + z),   z ~ N(0, sigma^2 I) once a round
+        sigma^2 = 2 Delta_f^2 ln(1.25 gamma / delta) / (epsilon / (2 gamma))^2,   gamma = E b / n_i    (16)
+        server: x <- x + sum_i a_i Delta_i,   a_i = n_i over the arrived
+
+    | symbol         | argument      | meaning                                                                 |
+    |----------------|---------------|-------------------------------------------------------------------------|
+    | eta_k          | `step_size`   | a number, or a schedule; `schedules.per_round` holds it inside a round  |
+    | E              | `local_steps` | steps between two synchronisations                                      |
+    | C              | `clip`        | bound on the norm of every row's own gradient                           |
+    | epsilon, delta | the same      | the guarantee, for one client in one round; nothing is claimed of many  |
+    | b              | `batch_size`  | rows per step, a count, a fraction or one per client; or instead        |
+    | gamma          | `fraction`    | share of its rows that a client uses in a round, b = floor(gamma n / E) |
+    | Q              | `codec`       | unbiased quantiser                                                      |
+    | Delta_f        | `sensitivity` | "paper": 4 eta_k E C, equation 51; "tight": 2 eta_k E C, enough         |
+
+    The proof asks for epsilon <= 2 gamma: `guarantee(problem).valid` says whether it holds (E5), and so does the
+    manifest of a run. Wire: up Q(Delta_i), down x (d). Memory: none. Participation: uniform(M) in the paper.
+
+    Differs from paper: the average is by n_i, the paper's 1/M where all have equally much data (E2). Where the
+    step size varies inside a round, E eta_k is the sum of its step sizes.
+
+    What a code such as (E5) stands for: `fedsim explain E5`.
+    """
 
     step_size: StepSize
     local_steps: int
@@ -70,6 +72,7 @@ class PrivateFedPAQ:
     sensitivity: str = "paper"
 
     batched = True
+    sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
         check_step_size("PrivateFedPAQ", self.step_size)

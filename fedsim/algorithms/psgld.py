@@ -1,24 +1,4 @@
-"""pSGLD: SGLD with the preconditioner of RMSprop, all data on one machine (Li, Chen, Carlson and Carin, AAAI 2016).
-
-    v <- a v + (1 - a) gbar^2,   G = 1 / (lambda + sqrt(v)),   gbar = grad f / n, the mean over the rows
-    theta <- theta - (eta / 2) G grad f(theta) + sqrt(eta tau G) xi                               (Algorithm 1)
-
-| symbol | argument        | meaning                                                                        |
-|--------|-----------------|--------------------------------------------------------------------------------|
-| eta    | `step_size`     | a number, or a schedule of the iteration                                       |
-|        | `local_steps`   | iterations between two samples: a round                                        |
-| a      | `decay`         | memory of the preconditioner; 1 holds it where it starts                       |
-| lambda | `damping`       | bounds the preconditioner, G <= 1 / lambda                                     |
-| v      | `second_moment` | where v starts: None for zero, a number, or one per coordinate                 |
-| tau    | `temperature`   | the target is exp(-f / tau)                                                    |
-| m      | `batch_size`    | rows per gradient, drawn afresh without replacement; None: all of them         |
-
-A reference for one machine. Wire: up theta (d), down theta (d), between the one machine and the server. Memory: v (d).
-Participation: full(), the one machine.
-
-Differs from paper: the correction Gamma for a G that depends on theta is left out, as in the paper's experiments, so
-the law is right only as far as G stands still; gbar includes the prior's share.
-"""
+"""pSGLD: SGLD with the preconditioner of RMSprop, all data on one machine (Li, Chen, Carlson and Carin, AAAI 2016)."""
 
 from __future__ import annotations
 
@@ -40,7 +20,27 @@ State = dict[str, Array]
 
 @dataclass(frozen=True)
 class PSGLD:
-    """Preconditioned stochastic gradient Langevin dynamics on one machine."""
+    """pSGLD: SGLD with the preconditioner of RMSprop, all data on one machine (Li, Chen, Carlson and Carin, AAAI 2016).
+
+        v <- a v + (1 - a) gbar^2,   G = 1 / (lambda + sqrt(v)),   gbar = grad f / n, the mean over the rows
+        theta <- theta - (eta / 2) G grad f(theta) + sqrt(eta tau G) xi                               (Algorithm 1)
+
+    | symbol | argument        | meaning                                                                |
+    |--------|-----------------|------------------------------------------------------------------------|
+    | eta    | `step_size`     | a number, or a schedule of the iteration                               |
+    |        | `local_steps`   | iterations between two samples: a round                                |
+    | a      | `decay`         | memory of the preconditioner; 1 holds it where it starts               |
+    | lambda | `damping`       | bounds the preconditioner, G <= 1 / lambda                             |
+    | v      | `second_moment` | where v starts: None for zero, a number, or one per coordinate         |
+    | tau    | `temperature`   | the target is exp(-f / tau)                                            |
+    | m      | `batch_size`    | rows per gradient, drawn afresh without replacement; None: all of them |
+
+    A reference for one machine. Wire: up theta (d), down theta (d), between the one machine and the server. Memory: v
+    (d). Participation: full(), the one machine.
+
+    Differs from paper: the correction Gamma for a G that depends on theta is left out, as in the paper's experiments,
+    so the law is right only as far as G stands still; gbar includes the prior's share.
+    """
 
     step_size: StepSize
     local_steps: int = 1

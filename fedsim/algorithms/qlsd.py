@@ -1,24 +1,4 @@
-"""QLSD: quantised Langevin stochastic dynamics (Vono, Plassier, Durmus, Dieuleveut and Moulines, AISTATS 2022).
-
-    client i in A:  m_i = C(H_i(theta)),  H_i(theta) = (N_i / n_i) sum over a minibatch of grad U_ij(theta)
-    server:         theta <- theta - gamma (b / |A|) sum_{i in A} m_i + sqrt(2 gamma) xi          (Algorithm 1)
-
-| symbol  | argument     | meaning                                                                             |
-|---------|--------------|-------------------------------------------------------------------------------------|
-| gamma   | `step_size`  | a number, or a schedule of the iteration                                            |
-| n_i     | `batch_size` | rows per gradient, drawn without replacement (QLSD#); None: all of them             |
-| C, C_i  | `codec`      | unbiased quantiser, or a tuple of one per client; `Identity()` gives LSD            |
-| empty A | `empty`      | "noise": no gradient but the prior's, and noise as ever; "hold": theta stays        |
-| b / |A| | `weighting`  | "count": b / |A|, biased where some answer more often; "inverse": 1 / p_i, never is |
-| p_i     | `activity`   | the chance that i's message arrives, for "inverse": one number, or one per client   |
-
-Noise is the server's, once per iteration. Wire: up C(H_i) from the active, down theta (d) to all b clients.
-Memory: none. Participation: bernoulli(p) in the paper.
-
-Differs from paper: an empty A, by which it would divide, is a gradient of zero (C1). The prior is the server's,
-added exactly and never compressed (C14). Algorithm 1 divides by |A|, the theorems on generalised QLSD by p_i:
-`weighting` has both (C2).
-"""
+"""QLSD: quantised Langevin stochastic dynamics (Vono, Plassier, Durmus, Dieuleveut and Moulines, AISTATS 2022)."""
 
 from __future__ import annotations
 
@@ -45,7 +25,29 @@ State = dict[str, Array]
 
 @dataclass(frozen=True)
 class QLSD:
-    """Quantised Langevin stochastic dynamics; with a `batch_size` QLSD#."""
+    """QLSD: quantised Langevin stochastic dynamics (Vono, Plassier, Durmus, Dieuleveut and Moulines, AISTATS 2022).
+
+        client i in A:  m_i = C(H_i(theta)),  H_i(theta) = (N_i / n_i) sum over a minibatch of grad U_ij(theta)
+        server:         theta <- theta - gamma (b / |A|) sum_{i in A} m_i + sqrt(2 gamma) xi          (Algorithm 1)
+
+    | symbol  | argument     | meaning                                                                             |
+    |---------|--------------|-------------------------------------------------------------------------------------|
+    | gamma   | `step_size`  | a number, or a schedule of the iteration                                            |
+    | n_i     | `batch_size` | rows per gradient, drawn without replacement (QLSD#); None: all of them             |
+    | C, C_i  | `codec`      | unbiased quantiser, or a tuple of one per client; `Identity()` gives LSD            |
+    | empty A | `empty`      | "noise": no gradient but the prior's, and noise as ever; "hold": theta stays        |
+    | b / |A| | `weighting`  | "count": b / |A|, biased where some answer more often; "inverse": 1 / p_i, never is |
+    | p_i     | `activity`   | the chance that i's message arrives, for "inverse": one number, or one per client   |
+
+    Noise is the server's, once per iteration. Wire: up C(H_i) from the active, down theta (d) to all b clients.
+    Memory: none. Participation: bernoulli(p) in the paper.
+
+    Differs from paper: an empty A, by which it would divide, is a gradient of zero (C1). The prior is the server's,
+    added exactly and never compressed (C14). Algorithm 1 divides by |A|, the theorems on generalised QLSD by p_i:
+    `weighting` has both (C2).
+
+    What a code such as (C1) stands for: `fedsim explain C1`.
+    """
 
     step_size: StepSize
     batch_size: Any = None
@@ -55,6 +57,7 @@ class QLSD:
     activity: Any = None
 
     batched = True
+    sampler = True  # its iterates are samples of a law
     reach = "all"
     local_steps = 1
 

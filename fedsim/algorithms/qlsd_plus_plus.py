@@ -1,27 +1,4 @@
-"""QLSD++: QLSD with a moving control point and memory (Vono et al., AISTATS 2022; Algorithm 2).
-
-    zeta <- theta whenever l divides the iteration, before the step
-    client i in A:
-        H_i = (N_i / n_i) sum over a minibatch of [grad U_ij(theta) - grad U_ij(zeta)] + grad U_i(zeta)
-        m_i = C(H_i - e_i),  e_i <- e_i + alpha m_i
-    server:
-        G = e + (b / |A|) sum_{i in A} m_i,  e <- e + alpha sum_{i in A} m_i
-        theta <- theta - gamma G + sqrt(2 gamma) xi
-
-| symbol | argument        | meaning                                                                           |
-|--------|-----------------|-----------------------------------------------------------------------------------|
-| l      | `refresh_every` | iterations between control points, each of which costs a pass over the data       |
-| alpha  | `memory_rate`   | None: 1 / (1 + omega), of the codec with the largest omega; 0: no memory          |
-
-The other arguments are QLSD's; `Identity()` gives LSD++. e_i and e = sum_i e_i start at zero (C4) and change
-for the active only (C3). Both gradients of a minibatch use the same rows (C6). If nobody comes, G = e (C1).
-Wire: up C(H_i - e_i) from the active, down theta (d) to all b clients, who so know zeta, unsent (C5). Memory:
-a client's e_i (d), with minibatches also grad U_i(zeta) (d) and which zeta that was, and the server's e and
-zeta (2d). Participation: bernoulli(p) in the paper.
-
-Differs from paper: the prior is the server's, outside of H_i and of the memory (C14); with weighting="inverse"
-G alone has the 1 / p_i, the memories keep Algorithm 2's rule (C3).
-"""
+"""QLSD++: QLSD with a moving control point and memory (Vono et al., AISTATS 2022; Algorithm 2)."""
 
 from __future__ import annotations
 
@@ -46,7 +23,38 @@ State = dict[str, Array]
 
 @dataclass(frozen=True)
 class QLSDPlusPlus:
-    """Quantised Langevin dynamics with variance reduction and memory."""
+    """QLSD++: QLSD with a moving control point and memory (Vono et al., AISTATS 2022; Algorithm 2).
+
+        zeta <- theta whenever l divides the iteration, before the step
+        client i in A:
+            H_i = (N_i / n_i) sum over a minibatch of [grad U_ij(theta) - grad U_ij(zeta)] + grad U_i(zeta)
+            m_i = C(H_i - e_i),  e_i <- e_i + alpha m_i
+        server:
+            G = e + (b / |A|) sum_{i in A} m_i,  e <- e + alpha sum_{i in A} m_i
+            theta <- theta - gamma G + sqrt(2 gamma) xi
+
+    | symbol  | argument        | meaning                                                                           |
+    |---------|-----------------|-----------------------------------------------------------------------------------|
+    | gamma   | `step_size`     | a number, or a schedule of the iteration                                          |
+    | l       | `refresh_every` | iterations between control points, each of which costs a pass over the data       |
+    | n_i     | `batch_size`    | rows per gradient, drawn without replacement; None: all of them                   |
+    | C, C_i  | `codec`         | unbiased quantiser, or a tuple of one per client; `Identity()` gives LSD++        |
+    | alpha   | `memory_rate`   | None: 1 / (1 + omega), of the codec with the largest omega; 0: no memory          |
+    | empty A | `empty`         | "noise": no message, and noise as ever; "hold": theta stays                       |
+    | b / |A| | `weighting`     | "count": b / |A|, biased where some answer more often; "inverse": 1 / p_i         |
+    | p_i     | `activity`      | the chance that i's message arrives, for "inverse": one number, or one per client |
+
+    e_i and e = sum_i e_i start at zero (C4) and change
+    for the active only (C3). Both gradients of a minibatch use the same rows (C6). If nobody comes, G = e (C1).
+    Wire: up C(H_i - e_i) from the active, down theta (d) to all b clients, who so know zeta, unsent (C5). Memory:
+    a client's e_i (d), with minibatches also grad U_i(zeta) (d) and which zeta that was, and the server's e and
+    zeta (2d). Participation: bernoulli(p) in the paper.
+
+    Differs from paper: the prior is the server's, outside of H_i and of the memory (C14); with weighting="inverse"
+    G alone has the 1 / p_i, the memories keep Algorithm 2's rule (C3).
+
+    What a code such as (C4) stands for: `fedsim explain C4`.
+    """
 
     step_size: StepSize
     refresh_every: int
@@ -58,6 +66,7 @@ class QLSDPlusPlus:
     activity: Any = None
 
     batched = True
+    sampler = True  # its iterates are samples of a law
     reach = "all"
     known = ("zeta",)  # never sent: it is a theta that everybody received, hence no reach="selected"
     local_steps = 1

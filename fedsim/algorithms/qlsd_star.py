@@ -1,19 +1,4 @@
-"""QLSD*: QLSD with the minimiser of U as a fixed control point (Vono et al., AISTATS 2022; Algorithm S1).
-
-    client i in A:  m_i = C((N_i / n_i) sum over a minibatch of grad U_ij(theta) - grad U_ij(theta*))
-    server:         theta <- theta - gamma (b / |A|) sum_{i in A} m_i + sqrt(2 gamma) xi
-
-| symbol | argument  | meaning                                                                                 |
-|--------|-----------|-----------------------------------------------------------------------------------------|
-| theta* | `optimum` | argmin U, the prior included, known to all beforehand; None: the mean of `exact()`      |
-
-The other arguments are QLSD's; `Identity()` gives LSD*. Both gradients use the same minibatch (C6): where their
-difference does not depend on the row, as for Gaussian means, minibatches make no noise at all (C12). Wire: up
-C(H_i) from the active, down theta (d) to all b clients. Memory: theta* (d), which everybody has beforehand.
-Participation: bernoulli(p) in the paper.
-
-Differs from paper: the server's prior is taken relative to theta* like everything else (C14); empty A as in C1.
-"""
+"""QLSD*: QLSD with the minimiser of U as a fixed control point (Vono et al., AISTATS 2022; Algorithm S1)."""
 
 from __future__ import annotations
 
@@ -39,7 +24,30 @@ FAR = 0.1  # posterior standard deviations from the minimum at which a control p
 
 @dataclass(frozen=True)
 class QLSDStar:
-    """Quantised Langevin dynamics with the minimiser as control point."""
+    """QLSD*: QLSD with the minimiser of U as a fixed control point (Vono et al., AISTATS 2022; Algorithm S1).
+
+        client i in A:  m_i = C((N_i / n_i) sum over a minibatch of grad U_ij(theta) - grad U_ij(theta*))
+        server:         theta <- theta - gamma (b / |A|) sum_{i in A} m_i + sqrt(2 gamma) xi
+
+    | symbol  | argument     | meaning                                                                            |
+    |---------|--------------|------------------------------------------------------------------------------------|
+    | gamma   | `step_size`  | a number, or a schedule of the iteration                                           |
+    | theta*  | `optimum`    | argmin U, the prior included, known to all beforehand; None: the mean of `exact()` |
+    | n_i     | `batch_size` | rows per gradient, drawn without replacement; None: all of them                    |
+    | C, C_i  | `codec`      | unbiased quantiser, or a tuple of one per client; `Identity()` gives LSD*          |
+    | empty A | `empty`      | "noise": no gradient but the prior's, and noise as ever; "hold": theta stays       |
+    | b / |A| | `weighting`  | "count": b / |A|, biased where some answer more often; "inverse": 1 / p_i          |
+    | p_i     | `activity`   | the chance that i's message arrives, for "inverse": one number, or one per client  |
+
+    Both gradients use the same minibatch (C6): where their
+    difference does not depend on the row, as for Gaussian means, minibatches make no noise at all (C12). Wire: up
+    C(H_i) from the active, down theta (d) to all b clients. Memory: theta* (d), which everybody has beforehand.
+    Participation: bernoulli(p) in the paper.
+
+    Differs from paper: the server's prior is taken relative to theta* like everything else (C14); empty A as in C1.
+
+    What a code such as (C6) stands for: `fedsim explain C6`.
+    """
 
     step_size: StepSize
     optimum: Any = None
@@ -50,6 +58,7 @@ class QLSDStar:
     activity: Any = None
 
     batched = True
+    sampler = True  # its iterates are samples of a law
     reach = "all"
     known = beforehand = ("optimum",)  # never sent: everybody has it before the first iteration
     local_steps = 1

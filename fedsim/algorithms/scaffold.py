@@ -1,27 +1,4 @@
-"""SCAFFOLD (Karimireddy, Kale, Mohri, Reddi, Stich and Suresh, ICML 2020).
-
-Equations are those of the private FedPAQ paper.
-
-    y <- x, then E times  y <- y - eta (grad f_i(y) - c_i + c);   Delta_i = y - x                          (7)
-    c_i+ = c_i - c - Delta_i / (E eta)                                                                    (8)
-    server: x <- x + eta_g sum_i a_i Delta_i;   c <- c + (1/N) sum over the active of (c_i+ - c_i)        (9)
-
-| symbol | argument      | meaning                                                                             |
-|--------|---------------|-------------------------------------------------------------------------------------|
-| eta    | `step_size`   | a number, or a schedule of the global local-step index                              |
-| E      | `local_steps` | steps between two synchronisations                                                  |
-| b      | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them              |
-| eta_g  | `server_step` | what multiplies the average                                                         |
-| f_i    | `objective`   | "mean": the mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M |
-
-c_i and c start at zero; a client's c_i changes only when its reply is folded. Wire: up Delta_i and the change
-of c (2d), down x and c (2d). Memory: a client's c_i (d) and the server's c (d). Participation: uniform(M) in the
-paper.
-
-Differs from paper: with objective "mean" the 1/N of (9) is p_i, the same where all have equally much data, so
-that c stays the gradient of sum_i p_i f_i and its minimiser the fixed point; the client multiplies before it
-sends. Where the step size varies inside a round, E eta is the sum of its step sizes.
-"""
+"""SCAFFOLD (Karimireddy, Kale, Mohri, Reddi, Stich and Suresh, ICML 2020)."""
 
 from __future__ import annotations
 
@@ -42,7 +19,30 @@ State = dict[str, Array]
 
 @dataclass(frozen=True)
 class Scaffold:
-    """Federated averaging with control variates against client drift."""
+    """SCAFFOLD (Karimireddy, Kale, Mohri, Reddi, Stich and Suresh, ICML 2020).
+
+    Equations are those of the private FedPAQ paper.
+
+        y <- x, then E times  y <- y - eta (grad f_i(y) - c_i + c);   Delta_i = y - x                          (7)
+        c_i+ = c_i - c - Delta_i / (E eta)                                                                    (8)
+        server: x <- x + eta_g sum_i a_i Delta_i;   c <- c + (1/N) sum over the active of (c_i+ - c_i)        (9)
+
+    | symbol | argument      | meaning                                                                     |
+    |--------|---------------|-----------------------------------------------------------------------------|
+    | eta    | `step_size`   | a number, or a schedule of the global local-step index                      |
+    | E      | `local_steps` | steps between two synchronisations                                          |
+    | b      | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them      |
+    | eta_g  | `server_step` | what multiplies the average                                                 |
+    | f_i    | `objective`   | "mean": the mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M |
+
+    c_i and c start at zero; a client's c_i changes only when its reply is folded. Wire: up Delta_i and the change
+    of c (2d), down x and c (2d). Memory: a client's c_i (d) and the server's c (d). Participation: uniform(M) in the
+    paper.
+
+    Differs from paper: with objective "mean" the 1/N of (9) is p_i, the same where all have equally much data, so
+    that c stays the gradient of sum_i p_i f_i and its minimiser the fixed point; the client multiplies before it
+    sends. Where the step size varies inside a round, E eta is the sum of its step sizes.
+    """
 
     step_size: StepSize
     local_steps: int = 1
@@ -51,6 +51,7 @@ class Scaffold:
     objective: str = "mean"
 
     batched = True
+    sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
         check_descent("Scaffold", self)

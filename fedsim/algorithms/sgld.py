@@ -1,17 +1,4 @@
-"""SGLD: stochastic gradient Langevin dynamics with all data on one machine (Welling and Teh, ICML 2011).
-
-    theta <- theta - eta grad f(theta) + sqrt(2 eta tau) xi
-
-| symbol | argument      | meaning                                                                  |
-|--------|---------------|--------------------------------------------------------------------------|
-| eta    | `step_size`   | a number, or a schedule of the iteration                                 |
-|        | `local_steps` | iterations between two samples: a round                                  |
-| tau    | `temperature` | the target is exp(-f / tau)                                              |
-| m      | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them   |
-
-A reference: it equals FA-LD with one client. Wire: up theta (d), down theta (d), between the one machine and the
-server. Memory: none. Participation: full(), the one machine.
-"""
+"""SGLD: stochastic gradient Langevin dynamics with all data on one machine (Welling and Teh, ICML 2011)."""
 
 from __future__ import annotations
 
@@ -31,7 +18,20 @@ State = dict[str, Array]
 
 @dataclass(frozen=True)
 class SGLD:
-    """Stochastic gradient Langevin dynamics on one machine."""
+    """SGLD: stochastic gradient Langevin dynamics with all data on one machine (Welling and Teh, ICML 2011).
+
+        theta <- theta - eta grad f(theta) + sqrt(2 eta tau) xi
+
+    | symbol | argument      | meaning                                                                |
+    |--------|---------------|------------------------------------------------------------------------|
+    | eta    | `step_size`   | a number, or a schedule of the iteration                               |
+    |        | `local_steps` | iterations between two samples: a round                                |
+    | tau    | `temperature` | the target is exp(-f / tau)                                            |
+    | m      | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them |
+
+    A reference: it equals FA-LD with one client. Wire: up theta (d), down theta (d), between the one machine and the
+    server. Memory: none. Participation: full(), the one machine.
+    """
 
     step_size: StepSize
     local_steps: int = 1
@@ -39,6 +39,7 @@ class SGLD:
     batch_size: Any = None
 
     batched = True
+    sampler = True  # its iterates are samples of a law
 
     def __post_init__(self) -> None:
         check_step_size("SGLD", self.step_size)

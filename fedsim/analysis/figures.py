@@ -18,12 +18,30 @@ if TYPE_CHECKING:
 # Told apart without colour vision, and in grey by their lightness (Okabe and Ito).
 COLOURS = ("#0072b2", "#e69f00", "#cc3311", "#009e73", "#882255", "#56b4e9")
 INK, FAINT = "#222222", "#8a8a8a"
+# A phase of a client's visit has one colour in all pictures; transfers are the blues, waiting is grey.
+PHASES = {
+    "download": COLOURS[5],
+    "compute": COLOURS[1],
+    "upload": COLOURS[0],
+    "busy": COLOURS[1],
+    "transfer": COLOURS[0],
+    "wait": "#d9d9d9",
+    "idle": "#d9d9d9",
+}
 _NAMES = {
     "rounds": "communication rounds",
     "seconds": "virtual seconds",
-    "uplink_bits": "uplink bits",
-    "downlink_bits": "downlink bits",
-    "total_bits": "bits up and down",
+    "uplink_bits": "uplink",
+    "downlink_bits": "downlink",
+    "total_bits": "up- and downlink",
+}
+METRIC_NAMES = {
+    "w2": "Wasserstein-2 distance (w2)",
+    "nll": "negative log likelihood",
+    "ece": "expected calibration error",
+    "brier": "Brier score",
+    "rhat": "split R-hat",
+    "ess": "effective sample size",
 }
 
 
@@ -49,8 +67,32 @@ def curves(
         axes.set(**{f"{axis}scale": "log"})
         getattr(axes, f"{axis}axis").set_major_formatter("{x:g}")  # 0.01 reads better than a power of ten
     axes.set_xlabel(_NAMES[against])
-    axes.set_ylabel(metric)
+    if against.endswith("_bits"):
+        in_bits(axes, _NAMES[against], max(float(r.curve(metric, against)[against].max()) for r in results.values()))
+    axes.set_ylabel(METRIC_NAMES.get(metric, metric))
     plain(axes)
+
+
+def in_bits(axes: Axes, name: str, most: float) -> None:
+    """An x axis of bits, labelled in the unit that fits the largest: uplink, Mbit."""
+    size, unit = next(((s, u) for s, u in ((1e9, "Gbit"), (1e6, "Mbit"), (1e3, "kbit")) if most >= s), (1.0, "bit"))
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x / size:g}")
+    axes.set_xlabel(f"{name}, {unit}")
+
+
+def stacked(axes: Axes, parts: Mapping[str, Mapping[str, float]], xlabel: str) -> None:
+    """A bar per name, of its phases one after the other, in the phases' own colours and with a legend."""
+    left = [0.0] * len(parts)
+    found = {phase for one in parts.values() for phase in one}
+    for phase in [*(p for p in PHASES if p in found), *sorted(found - PHASES.keys())]:  # waiting last
+        lengths = [one.get(phase, 0.0) for one in parts.values()]
+        axes.barh(list(parts), lengths, left=left, color=PHASES.get(phase, FAINT), height=0.6, label=phase)
+        left = [a + b for a, b in zip(left, lengths, strict=True)]
+    axes.invert_yaxis()
+    axes.set_xlabel(xlabel)
+    axes.legend(frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.4, -0.14), fontsize=9)
+    plain(axes)
+    axes.grid(False, axis="y")
 
 
 def level(axes: Axes, value: float, text: str) -> None:

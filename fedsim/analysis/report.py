@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from fedsim.analysis import figures
+from fedsim.analysis import figures, summary, timeline
 from fedsim.results import METRICS, ROUNDS, Axis, Result
 
 if TYPE_CHECKING:
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 AXES: tuple[Axis, ...] = ("rounds", "seconds", "uplink_bits")
+WIDE = 110  # columns of text
 LINES = 12  # curves in one picture, and rows of clients in a timeline, before it is unreadable
-STEPS = {"download": figures.COLOURS[5], "compute": figures.COLOURS[0], "upload": figures.COLOURS[1]}
+FIRST = 5  # rounds of the timeline
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;color:#222}
 h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}
 pre,table{font-size:13px}table{border-collapse:collapse}
@@ -25,14 +27,21 @@ td,th{padding:.15rem .7rem;text-align:right;border-bottom:1px solid #eee}
 img{max-width:100%}pre{overflow:auto}"""
 
 
-def run_page(name: str, result: Result, summary: list[str]) -> str:
-    """A page about one run; `summary` is what the terminal said of it."""
+def run_page(name: str, result: Result) -> str:
+    """A page about one run, from what it left behind alone: however it was made, it is the same page."""
     names = [*result.metrics.columns.drop(list(METRICS)), *result.rounds.columns.drop(list(ROUNDS))]
-    pictures = [_picture(f"{metric} over what was spent", _curves({"": result}, metric)) for metric in names]
+    pictures = [
+        _picture(f"{metric} over what was spent", _curves({"": result}, metric))
+        for metric in names
+        if len(result.curve(metric))
+    ]
+    told = [*summary.heading(result, WIDE), "", *summary.lines(result, WIDE)]
+    parts = [f"<pre>{escape(chr(10).join(told))}</pre>", *pictures, _timeline(result)]
     source = (result.manifest.get("source") or {}).get("text", "")
-    parts = [f"<pre>{escape(chr(10).join(summary))}</pre>", *pictures, _timeline(result)]
     if source:
         parts.append(f"<details><summary>scenario file</summary><pre>{escape(source)}</pre></details>")
+    whole = json.dumps({k: v for k, v in result.manifest.items() if k != "source"}, indent=1, default=str)
+    parts.append(f"<details><summary>manifest</summary><pre>{escape(whole)}</pre></details>")
     return page(name, parts)
 
 
@@ -81,25 +90,13 @@ def _by(table: pd.DataFrame, metric: str, axis: str) -> Figure:
 
 
 def _timeline(result: Result) -> str:
-    """The first rounds of the first replica, a row per client: when each was sent to, computed and answered."""
-    events = result.events
-    if events is None or events.empty:
+    """The first rounds of the first replica, a lane per client: when each was sent to, computed and answered."""
+    if result.events is None or result.events.empty or result.rounds.empty:
         return ""
-    own = events[(events["replica"] == result.replicas[0]) & events["event"].isin(STEPS)]
-    own = own[own["round"] <= 5]
-    clients = own["client"].drop_duplicates().sort_values().head(LINES).tolist()
-    opened = result.rounds[result.rounds["replica"] == result.replicas[0]].set_index("round")["opened_s"]
-    figure = figures.blank(11, 0.6 + 0.28 * max(len(clients), 2))
-    axes = figure.subplots()
-    for (round, client), visit in own[own["client"].isin(clients)].groupby(["round", "client"]):
-        begin = float(opened.get(round, visit["time_s"].min()))
-        for row in visit.sort_values("time_s").itertuples():
-            axes.barh(clients.index(client), row.time_s - begin, left=begin, color=STEPS[row.event], height=0.7)
-            begin = row.time_s
-    axes.set_yticks(range(len(clients)), [f"client {c}" for c in clients])
-    axes.set_xlabel("virtual seconds (first five rounds; light: download, blue: compute, amber: upload)")
-    figures.plain(axes)
-    return _picture("Timeline", figure)
+    figure = figures.blank(11, 4)
+    lanes = timeline.draw_rounds(figure.subplots(), result, result.replicas[0], FIRST, most=LINES)
+    figure.set_figheight(1.6 + 0.3 * lanes)
+    return _picture(f"Timeline: the first {FIRST} rounds of replica {result.replicas[0]}", figure)
 
 
 def _picture(title: str, figure: Any) -> str:

@@ -59,7 +59,7 @@ def carry_out(
     observers: Sequence[Callable[[Event], None]] = (), stop: threading.Event | None = None,
 ) -> Study:  # fmt: skip
     """`sweep` for those who have made the plan already."""
-    from fedsim.batch.merge import merge
+    from fedsim.batch.merge import merge, outcomes
     from fedsim.batch.status import look
 
     if jobs is not None and not is_whole(jobs, least=1):
@@ -74,8 +74,9 @@ def carry_out(
     again = {failure.run for failure in found.failed} if retry_failed else set()
     todo = {order.run for order in found.todo} | again
     tell = _teller(observers)
+    ends = outcomes(found.whole, out) if observers else {}
     for order in found.whole:
-        tell(Event(order, "kept", {}))
+        tell(Event(order, "kept", ends.get(order.run, {})))
     for failure in found.failed:
         if failure.run not in again:
             tell(Event(Order(failure.run, failure.settings), "failed", {}, f"{failure.kind}: {failure.message}"))

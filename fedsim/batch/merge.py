@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedsim.batch.plan import Order, Plan
 from fedsim.results import load, write_atomic
@@ -38,6 +39,18 @@ def tables(orders: list[Order], out: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     long = [part for part in ([known[1]] if known else []) + lines if len(part)]
     place = {order.run: i for i, order in enumerate(orders)}
     return _ordered(parts, place), _ordered(long, place)
+
+
+def outcomes(orders: Sequence[Order], out: Path) -> dict[str, dict[str, Any]]:
+    """What came out of each of these whole runs, by run, as in a row of the table."""
+    frame = tables(list(orders), out)[0]
+    given = {"run", *(name for order in orders for name in order.settings)}
+    settings = {f"set {name}" if f"set {name}" in frame else name for name in given}
+    ends = frame.drop(columns=[name for name in frame.columns if name in settings])
+    return {
+        str(run): {name: value for name, value in row.items() if value == value}  # NaN: another run's metric
+        for run, row in zip(frame["run"], ends.to_dict("records"), strict=True)
+    }
 
 
 def merge(plan: Plan, out: Path) -> None:

@@ -47,8 +47,18 @@ def call(argv: Sequence[str]) -> int:
         return _failed(str(error), FAILED)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from fedsim import __version__
+
+        typer.echo(f"fedsim {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def fedsim() -> None:
+def fedsim(
+    version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_version, help="Say it.")] = False,
+) -> None:
     pass  # without it typer would make the only command the whole program
 
 
@@ -79,7 +89,7 @@ Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", help="Runs at a
 Shard = Annotated[str | None, typer.Option("--shard", metavar="I/N", help="Every N-th run only, from I on.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the sweep in DIR.")]
 Retry = Annotated[bool, typer.Option("--retry-failed", help="Go on, and try failed runs again.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Time one run; say count, hours and disk.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Time one run; say count, time and disk.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", show_default=False, help="The folder of a run.")]
 
 
@@ -158,10 +168,23 @@ def report(
 
 @app.command("list")
 def list_() -> None:
-    """List shipped scenarios, algorithms, problems and policies."""
+    """List scenarios, algorithms, problems, policies, devices, networks, codecs and metrics."""
+    from fedsim.analysis.units import width
     from fedsim.cli.listing import lines
 
-    typer.echo("\n".join(lines()))
+    typer.echo("\n".join(lines(width())))
+
+
+@app.command()
+def explain(
+    topic: Annotated[
+        str | None, typer.Argument(metavar="TOPIC", show_default=False, help="Such as job, or A5.")
+    ] = None,
+) -> None:
+    """Explain job, replies, view, or a code such as A5 that a docstring mentions."""
+    from fedsim.lookup import explain as page
+
+    typer.echo(page(topic))
 
 
 def _failed(sentence: str, code: int) -> int:

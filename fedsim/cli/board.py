@@ -7,9 +7,9 @@ import time
 from collections import Counter
 from typing import Any
 
+from fedsim.analysis import units
 from fedsim.batch import Event
 from fedsim.batch.plan import Plan
-from fedsim.cli import units
 
 ROWS = 30  # more values than this on the first axis are not shown one by one
 COSTS = {"seconds": ("virtual time", units.seconds), "uplink_bits": ("uplink", units.bits)}
@@ -77,11 +77,8 @@ class Board:
                     *(_median(ends, n) for n in names),
                 ]
             )
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return [
-            "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
-            for row in rows
-        ]
+        rows = [[row[0].ljust(max(len(r[0]) for r in rows)), *row[1:]] for row in rows]
+        return units.columns(rows, units.width())
 
     def _picture(self) -> Any:
         from rich.console import Group

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedsim.cli.units import called, many, policy
+from fedsim.analysis.units import called, many, policy, width, wrapped
 from fedsim.engine.wire import reply_shape
 from fedsim.scenario import Scenario
 
@@ -27,7 +27,8 @@ def lines(name: str, scenario: Scenario, runtime: Any, runs: list[dict[str, Any]
         "budget": called(scenario.budget),
         **_settings(runs),
     }
-    return [title, *(f"{key:{WIDTH}}{text}" for key, text in facts.items())]
+    told = [title, *(f"{key:{WIDTH}}{text}" for key, text in facts.items())]
+    return [piece for line in told for piece in wrapped(line, width(), indent=WIDTH)]
 
 
 def _settings(runs: list[dict[str, Any]]) -> dict[str, str]:

@@ -6,51 +6,66 @@ import ast
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from types import ModuleType
 from typing import Any
 
-from fedsim import algorithms, participation, problems
+from fedsim import algorithms, codecs, devices, metrics, participation, privacy, problems, topologies
+from fedsim.analysis import units
+from fedsim.metrics.learning import PREDICTIVE
 from fedsim.scenario import Scenario
 from fedsim.scenario_file import shipped
 
 POLICY: Any = next(f.default_factory for f in fields(Scenario) if f.name == "participation")
+SHORT = 16  # columns of a name that has its sentence beside it
 WHO = {"selected": "the selected", "all": "all"}
 
 
-def lines() -> list[str]:
-    """Scenarios, algorithms (paper, wire, memory, participation, arguments), problems and policies."""
+def lines(wide: int = units.NARROW) -> list[str]:
+    """Everything there is, a section each, in at most so many columns."""
     return [
         *_section(
             "Scenarios (fedsim run NAME)",
             {name: _sentence(_docstring(path)) for name, path in shipped().items()},
+            wide,
         ),
         "Algorithms (fs.algorithms)",
-        *(line for name in algorithms.__all__ for line in _algorithm(name, getattr(algorithms, name))),
+        *(line for name in algorithms.__all__ for line in _algorithm(name, getattr(algorithms, name), wide)),
         "",
-        *_section(
-            "Problems (fs.problems)",
-            {name: _sentence(getattr(problems, name).__doc__) for name in problems.__all__},
-        ),
-        *_section("Policies (fs.participation)", {_call(f): _sentence(f.__doc__) for f in _policies(participation)}),
+        *_section("Problems (fs.problems)", {c.__name__: _sentence(c.__doc__) for c in _problems()}, wide),
+        *_section("Policies (fs.participation)", _calls(_policies(participation)), wide),
+        *_section("Devices (fs.devices)", _calls(_functions(devices)), wide),
+        *_section("Networks (fs.topologies)", _calls(_functions(topologies)), wide),
+        *_section("Codecs (fs.codecs)", {_call(c): _sentence(c.__doc__) for c in _codecs()}, wide),
+        *_section("Metrics (fs.metrics)", _calls(_metrics()), wide),
+        *_section("", {", ".join(PREDICTIVE): "By name, where the problem has test data and predicts."}, wide),
     ][:-1]
 
 
-def _section(title: str, entries: dict[str, str]) -> list[str]:
-    wide = max(map(len, entries), default=0)
-    return [title, *(f"  {name:{wide}}  {text}" for name, text in entries.items()), ""]
+def _section(title: str, entries: dict[str, str], wide: int) -> list[str]:
+    """Name and sentence side by side, or one below the other where the name is long."""
+    told = [title] if title else []
+    column = min(max(map(len, entries), default=0), SHORT) + 4
+    for name, text in entries.items():
+        if len(name) <= SHORT:
+            told += units.wrapped(f"  {name:{column - 2}}{text}", wide, indent=column)
+        else:
+            told += [*units.wrapped(f"  {name}", wide, indent=4), *units.wrapped(f"      {text}", wide, indent=6)]
+    return [*told, ""]
 
 
-def _algorithm(name: str, made: Any) -> list[str]:
-    """The opening of the algorithm's file is its paper; `Wire:`, `Memory:` and `Participation:` are sentences in it."""
+def _algorithm(name: str, made: Any, wide: int) -> list[str]:
+    """The docstring opens with the paper; `Wire:`, `Memory:` and `Participation:` are sentences in it."""
     told = facts(made)
-    return [f"  {name}", f"    {told.pop('paper')}", *(f"    {key}  {value}" for key, value in told.items() if value)]
+    rows = [told.pop("paper"), *(f"{key}  {value}" for key, value in told.items() if value)]
+    return [f"  {name}", *(piece for row in rows for piece in units.wrapped(f"    {row}", wide, indent=6))]
 
 
 def facts(made: Any) -> dict[str, str]:
     """What is told of an algorithm: paper, wire, memory, participation, arguments. "" for what its file leaves out."""
-    file = inspect.getmodule(made).__doc__
-    if inspect.isfunction(made):  # another algorithm made from a file's own, which says how it differs
+    file: Any = made.__doc__
+    if inspect.isfunction(made):  # another algorithm made from a file's own class, and says how it differs
+        file = next(c.__doc__ for c in _classes(inspect.getmodule(made)) if c.__module__ == made.__module__)
         own, reach, arguments = made.__doc__ or "", "selected", _call(made).partition("(")[2][:-1]
     else:
         own, reach = file or "", getattr(made, "reach", "selected")
@@ -73,6 +88,38 @@ def _policies(module: ModuleType) -> list[Callable[..., Any]]:
     """The factories: public functions that return one of the module's own policies."""
     made = [f for n, f in vars(module).items() if inspect.isfunction(f) and not n.startswith("_")]
     return [f for f in made if hasattr(getattr(module, str(f.__annotations__.get("return")), None), "select")]
+
+
+def _functions(module: ModuleType) -> list[Callable[..., Any]]:
+    """What the module says is for everybody, if it is a function."""
+    return [f for f in (getattr(module, name) for name in module.__all__) if inspect.isfunction(f)]
+
+
+def _classes(module: Any) -> list[type]:
+    return [c for n, c in vars(module).items() if inspect.isclass(c) and is_dataclass(c) and not n.startswith("_")]
+
+
+def _problems() -> list[Any]:
+    """Its classes: a function there is a helper."""
+    return [c for c in (getattr(problems, name) for name in problems.__all__) if inspect.isclass(c)]
+
+
+def _codecs() -> list[Any]:
+    return [c for c in _classes(codecs) if hasattr(c, "encode") and c.__module__ == codecs.__name__]
+
+
+def _metrics() -> list[Callable[..., Any]]:
+    """The factories: public functions that return a metric, which has columns."""
+    made = [f for f in [*_functions(metrics), privacy.spent] if is_dataclass(_returned(f))]
+    return [f for f in made if hasattr(_returned(f), "columns") or "columns" in _returned(f).__dataclass_fields__]
+
+
+def _returned(function: Callable[..., Any]) -> Any:
+    return getattr(inspect.getmodule(function), str(function.__annotations__.get("return")), None)
+
+
+def _calls(functions: list[Callable[..., Any]]) -> dict[str, str]:
+    return {_call(f): _sentence(f.__doc__) for f in functions}
 
 
 def _call(function: Callable[..., Any]) -> str:

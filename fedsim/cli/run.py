@@ -11,9 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fedsim import live
 from fedsim import settings as texts
-from fedsim.cli import header, progress, summary
+from fedsim.analysis import units
+from fedsim.analysis.summary import lines as summed_up
+from fedsim.cli import header
 from fedsim.cli.stopping import stopping
+from fedsim.cli.summary import table
 from fedsim.errors import CorruptData, FedsimError, InvalidInput
 from fedsim.place import STARTED
 from fedsim.results import Result, write_atomic
@@ -101,7 +105,7 @@ def run(
             result = _watched(loaded, scenario, arguments, bar, label, runtime=runtime, stop=stop, **options)
             done.append((arguments, result))
     study = Study(loaded.name, tuple(done))
-    say("", *(summary.lines(scenario, result) if alone else summary.table(study)))
+    say("", *(summed_up(result, units.width()) if alone else table(study, units.width())))
     if out is not None and not alone:
         _save(study, out)
     picture = _picture(study, loaded, out)
@@ -124,7 +128,7 @@ def resume(folder: Path, *, quiet: bool, runtime: Any) -> None:
             checkpoint_every=every,
         )  # fmt: skip
     note = result.manifest.get("resumed")
-    say("", *summary.lines(scenario, result), *([f"! {note}"] if note else []), f"next: fedsim report {folder}")
+    say("", *summed_up(result, units.width()), *([f"! {note}"] if note else []), f"next: fedsim report {folder}")
 
 
 def started(folder: Path) -> tuple[dict[str, Any], bool]:
@@ -146,7 +150,7 @@ def _watched(
     out = options.get("out")
     fresh = out if out is not None and not out.exists() else None
     try:
-        with file.blamed(FedsimError), progress.shown(bar, scenario, label) as observers:
+        with file.blamed(FedsimError), live.shown(bar, scenario.budget, label) as observers:
             return simulate(scenario, observers=observers, source=file.origin(settings), **options)
     except BaseException:
         if fresh is not None and not (fresh / "checkpoints").exists():

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from fedsim import settings as texts
+from fedsim.analysis import units
 from fedsim.batch import carry_out
 from fedsim.batch.estimate import Estimate, estimate
 from fedsim.batch.plan import Plan, plan
 from fedsim.batch.status import look
 from fedsim.batch.status import status as read_status
-from fedsim.cli import units
 from fedsim.cli.board import Board
 from fedsim.cli.run import voices
 from fedsim.cli.stopping import stopping
@@ -110,7 +110,8 @@ def _dry_run(say: Any, one: Estimate, count: int, jobs: int | None, runtime: Any
     total_s = one.real_s * count / min(at_once, max(count, 1))
     say(
         f"estimate: {units.seconds(one.real_s)}, {units.size(one.bytes)} each; {count:,} runs, {at_once} at a "
-        f"time: {total_s / 3600:.3g} hours, {units.size(one.bytes * count)} (timed one run; nothing was kept)"
+        f"time: {units.seconds(total_s)}, {units.size(one.bytes * count)}",
+        "(timed one run; nothing was kept)",
     )
 
 

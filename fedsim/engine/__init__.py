@@ -27,6 +27,7 @@ async def simulate(
     try:
         run = Run(scenario, setting, session, observers, skip)
         run.keeper = keeper if keeper is not None else Keeper(None, "", None, None)
+        run.noted.on = run.keeper.files is not None
         await _way(scenario)(run)
         return run
     finally:

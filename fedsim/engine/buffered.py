@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.engine.account import Ended, ended
+from fedsim.engine.account import columns as columns_of
 from fedsim.engine.orders import Orders
 from fedsim.engine.run import Run
 from fedsim.engine.select import Cohort
-from fedsim.engine.totals import tally_visits
+from fedsim.engine.totals import tally
 from fedsim.engine.workshop import Workshop
 from fedsim.errors import InvalidInput
 from fedsim.runtime.jobs import Reply
@@ -39,6 +41,7 @@ async def _folds(run: Run, orders: Orders) -> None:
     number, active, own = run.keeper.resume(run)
     for i in active:
         shops[i].wind(number, run.down_bits(run.broadcast(active[:1])), own)
+    run.noted.forget()
     await orders.place(shops[i] for i in active)
     while len(active):
         message = run.broadcast(active)
@@ -48,9 +51,9 @@ async def _folds(run: Run, orders: Orders) -> None:
         await orders.place(shops[i] for i in active)
         await _advance(run, orders, [shops[i] for i in active])
         full = np.array([len(shops[i].arrived) >= run.policy.replies for i in active], bool)
-        ended = active[~full]
-        run.stop([i for i in ended if shops[i].clock.now > shops[i].limit_s], "seconds")
-        run.stop([i for i in ended if shops[i].clock.now <= shops[i].limit_s], "no clients")
+        over = active[~full]
+        run.stop([i for i in over if shops[i].clock.now > shops[i].limit_s], "seconds")
+        run.stop([i for i in over if shops[i].clock.now <= shops[i].limit_s], "no clients")
         active = await _fold(run, orders, shops, active[full], number)
         number += 1
         run.keeper.after(run, number, active, partial(_in_flight, shops, active))
@@ -79,38 +82,50 @@ async def _advance(run: Run, orders: Orders, shops: list[Workshop]) -> None:
             blocked, shop.blocked = shop.blocked, []
             for visit in blocked:
                 visit.bits = int(visit.reply.bits[0])
-                run.sizes[shop.position, visit.client, visit.number] = visit.bits
                 shop.journeys.upload(visit)
+            sizes = np.array([visit.bits for visit in blocked], np.int64)
+            run.noted.add("sizes", np.full(len(sizes), shop.position), sizes)
 
 
 async def _fold(run: Run, orders: Orders, shops: list[Workshop], active: Array, number: int) -> Array:
     if not len(active):
         return active
-    rows = [shops[i].columns() for i in active]
-    columns = {n: np.array([row[n] for row in rows], np.float64 if n.endswith("_s") else np.int64) for n in rows[0]}
-    ended = [(i, v.client, v.sent, v.version) for i in active for v in shops[i].arrived + shops[i].lost]
-    run.uploaded(*np.array(ended, np.int64).T)
-    active, columns = _within(run, active, columns)
+    own = [shops[i].folded() + shops[i].lost for i in active]
+    out = ended([v for visits in own for v in visits])
+    columns = _columns([shops[i] for i in active], np.cumsum([0, *map(len, own)]), out)
+    position = np.repeat(active, [len(visits) for visits in own])
+    run.uploaded(position, out.client, out.up_bits, np.array([v.version for visits in own for v in visits], np.int64))
+    active, columns, within = _within(run, active, columns)
     if not len(active):
         return active
-    visits = [
-        (r, v) for r, i in enumerate(active) for v in sorted(shops[i].arrived, key=lambda v: (v.client, v.number))
-    ]
+    visits = [(r, v) for r, i in enumerate(active) for v in shops[i].folded()]
     await orders.fetch([(shops[active[r]], v) for r, v in visits])
     row = np.array([r for r, _ in visits], np.int64)
     client = np.array([v.client for _, v in visits], np.int64)
     who = Cohort(row, client, np.ones(len(row), np.int64), np.searchsorted(row, np.arange(len(active) + 1)))
     staleness = np.array([number - v.version for _, v in visits], np.int64)
-    tally_visits(run.totals, [v for i in active for v in shops[i].arrived + shops[i].lost])
+    tally(run.totals, out.part(np.repeat(within, [len(visits) for visits in own])), number + 1, staleness)
     if not run.skip:
         reply = Reply.join([v.reply for _, v in visits])
+        if run.reports_loss:
+            losses = run.losses(active[row], reply)
+            for r, c, loss in zip(row.tolist(), client.tolist(), losses.tolist(), strict=True):
+                shops[active[r]].view.told([c], [loss])
         run.fold(active, number, who, _rebased(run, shops, active, visits, reply, staleness), staleness)
     return run.close(active, number + 1, columns)
 
 
-def _within(run: Run, active: Array, columns: dict[str, Array]) -> tuple[Array, dict[str, Array]]:
+def _columns(shops: list[Workshop], starts: Array, out: Ended) -> dict[str, Array]:
+    """What ended since the last fold. A download counts when it ends, in which round ever its visit does."""
+    opened, closed = np.array([s.view.opened_s for s in shops]), np.array([s.clock.now for s in shops])
+    columns = columns_of(opened, closed, np.array([s.started for s in shops], np.int64), starts, out, 0)
+    down = [s.journeys.came_down + s.copied * s.down_bits for s in shops]
+    return columns | {"downlink_bits": np.array(down, np.int64)}
+
+
+def _within(run: Run, active: Array, columns: dict[str, Array]) -> tuple[Array, dict[str, Array], Array]:
     within = run.within_budget(active, columns)
-    return active[within], {n: c[within] for n, c in columns.items()}
+    return active[within], {n: c[within] for n, c in columns.items()}, within
 
 
 def _rebased(run: Run, shops: list[Workshop], active: Array, visits: Any, reply: Reply, staleness: Array) -> Reply:

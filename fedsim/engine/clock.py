@@ -7,6 +7,7 @@ from collections.abc import Callable
 from heapq import heappush
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import simpy
 
@@ -38,6 +39,13 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         """Call back with a `Moment` at `time_s`; what happens at the same instant is ordered by priority."""
         heappush(self._queue, (time_s, priority, next(self._eid), Moment(callback, visit)))
 
+    def run_to(self, time_s: float) -> None:
+        """Everything that happens up to and at that time."""
+        there: list[Any] = []
+        self.at(time_s, there.append, LAST)
+        while not there:
+            self.step()
+
 
 class NoLinks:
     """An ideal network: everything arrives at once."""
@@ -51,12 +59,12 @@ class NoLinks:
 
     def send(self, visit: Any, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
         """Call `done` when the message has arrived, whether or not anybody still waits for it."""
-        visit.sending_s = self.clock.now
+        visit.sending_s, visit.sending = self.clock.now, bits
         self.clock.at(visit.sending_s, done, priority, visit)
 
-    def sent_bits(self, visit: Any, bits: int) -> int:
-        """What had left by now of a message that is being called off."""
-        return bits if self.clock.now > visit.sending_s else 0
+    def call_off(self, visits: list[Any]) -> list[int]:
+        """What had left its sender by now, of messages that are called off together."""
+        return [visit.sending if self.clock.now > visit.sending_s else 0 for visit in visits]
 
 
 class PrivateLinks:
@@ -70,19 +78,26 @@ class PrivateLinks:
 
     def send(self, visit: Any, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
         latency, stretch, bandwidth = visit.ways[upward]
-        visit.sending_s = sending = self.clock.now + latency
-        self.clock.at(sending + bits * stretch / bandwidth, done, priority, visit)
+        visit.sending_s, visit.sending = self.clock.now, bits
+        self.clock.at(visit.sending_s + latency + bits * stretch / bandwidth, done, priority, visit)
 
-    def sent_bits(self, visit: Any, bits: int) -> int:
-        _, stretch, bandwidth = visit.ways[True]
-        elapsed = max(self.clock.now - visit.sending_s, 0.0)
+    def call_off(self, visits: list[Any]) -> list[int]:
+        return [self._left(visit) for visit in visits]
+
+    def _left(self, visit: Any) -> int:
+        _, stretch, bandwidth = visit.ways[visit.uploading]
+        elapsed = self.clock.now - visit.sending_s
         if math.isinf(bandwidth):
-            return bits if elapsed > 0 else 0
-        return min(bits, int(elapsed * (bandwidth / stretch) * WHOLE))
+            return int(visit.sending) if elapsed > 0 else 0
+        return min(int(visit.sending), int(elapsed * (bandwidth / stretch) * WHOLE))
 
 
 class SharedLinks:
-    """Links that flows share max-min fairly; the next finish is one event, replaced whenever rates change."""
+    """Links that flows share max-min fairly; the next finish is one event, replaced whenever rates change.
+
+    A flow meets others on the links from one latency after its first bit left, so that a message alone takes latency +
+    bits / bandwidth; what it is served at one instant left its sender that latency before.
+    """
 
     def __init__(self, clock: Clock, network: Any, ways: tuple[Way, Way]) -> None:
         self.clock, self.network, self._ways = clock, network, ways
@@ -96,15 +111,17 @@ class SharedLinks:
 
     def send(self, visit: Any, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
         way = self._ways[upward]
-        visit.flow, visit.stretch, visit.sending_s = None, float(way.stretch[visit.client]), math.inf
+        visit.flow, visit.through, visit.sending_s, visit.sending = None, False, self.clock.now, bits
         start = self.clock.now + float(way.latency_s[visit.client])
+        if bits == 0 or way.bandwidth_bps[visit.client] == math.inf:  # nobody can be in its way
+            self.clock.at(start, done, priority, visit)
+            return
 
         def begin(_: Any) -> None:
             if visit.over:
                 return
-            visit.sending_s = self.clock.now
             route = self.network.route(visit.client, upward)
-            visit.flow = self._flows.start(self.clock.now, route, bits * visit.stretch)
+            visit.flow = self._flows.start(self.clock.now, route, bits * float(way.stretch[visit.client]))
             self._waiting[visit.flow] = (priority, visit, done)
             self._settle()
 
@@ -120,14 +137,35 @@ class SharedLinks:
 
         self.clock.at(self.clock.now + float(self._ways[False].latency_s[client]), begin)
 
-    def sent_bits(self, visit: Any, bits: int) -> int:
+    def call_off(self, visits: list[Any]) -> list[int]:
+        """As above; what is still in its first latency leaves at the rate at which it would be served there."""
+        rates = {visit.flow: self._flows.served_at(visit.flow) for visit in visits if visit.flow is not None}
+        new = [visit for visit in visits if visit.flow is None and self._meets_others(visit)]
+        for visit in new:
+            stretch = float(self._ways[visit.uploading].stretch[visit.client])
+            route = self.network.route(visit.client, visit.uploading)
+            visit.flow = self._flows.start(self.clock.now, route, visit.sending * stretch)
+        rates |= {visit.flow: self._flows.rate_bps(visit.flow) for visit in visits if not rates.get(visit.flow, 1.0)}
+        rates |= {visit.flow: self._flows.rate_bps(visit.flow) for visit in new}
+        return [self._take_off(visit, rates.get(visit.flow, math.inf)) for visit in visits]
+
+    def _meets_others(self, visit: Any) -> bool:
+        """Whether the message is under way to links that it has to share."""
+        ideal = self._ways[visit.uploading].bandwidth_bps[visit.client] == math.inf
+        return not (visit.through or visit.sending == 0 or ideal)
+
+    def _take_off(self, visit: Any, rate: float) -> int:
+        """What had left of a message that is, or would be, served at this rate; its flow ends here."""
+        elapsed = self.clock.now - visit.sending_s
         if visit.flow is None:
-            return 0 if visit.sending_s == math.inf else bits
-        self._waiting.pop(visit.flow)
-        sent = self._flows.cancel(self.clock.now, visit.flow)
-        visit.flow = None
+            return int(visit.sending) if visit.through or elapsed > 0 else 0
+        way = self._ways[visit.uploading]
+        self._waiting.pop(visit.flow, None)
+        served = self._flows.cancel(self.clock.now, visit.flow)
         self._settle()
-        return min(bits, int(sent / visit.stretch * WHOLE))
+        visit.flow = None
+        under_way = rate * min(elapsed, float(way.latency_s[visit.client]))
+        return min(int(visit.sending), int((served + under_way) / float(way.stretch[visit.client]) * WHOLE))
 
     def _settle(self) -> None:
         """Plan the next finish once per instant, after everything that starts or stops in it."""
@@ -147,13 +185,26 @@ class SharedLinks:
             return
         ended = [self._waiting.pop(f) for f in self._flows.finish(self.clock.now) if f in self._waiting]
         for priority, visit, done in ended:
-            visit.flow = None
+            visit.flow, visit.through = None, True
             self.clock.at(self.clock.now, done, priority, visit)
         self._settle()
 
 
-def links(clock: Clock, network: Any, ways: tuple[Way, Way] | None) -> Any:
-    """The links of one replica."""
+class OwnLinks:
+    """Everybody's own links as a network whose flows can meet: copies of two rounds may share a client's way down."""
+
+    def __init__(self, ways: tuple[Way, Way]) -> None:
+        self.capacities_bps = np.concatenate([way.bandwidth_bps for way in ways])
+        self._clients = len(ways[0].bandwidth_bps)
+
+    def route(self, client: int, upward: bool) -> tuple[int]:
+        return (client + self._clients * upward,)
+
+
+def links(clock: Clock, network: Any, ways: tuple[Way, Way] | None, copies: bool) -> Any:
+    """The links of one replica; `copies` go to clients that were not selected."""
     if ways is None:
         return NoLinks(clock)
-    return SharedLinks(clock, network, ways) if network.contended else PrivateLinks(clock, ways)
+    if network.contended or copies:
+        return SharedLinks(clock, network if network.contended else OwnLinks(ways), ways)
+    return PrivateLinks(clock, ways)

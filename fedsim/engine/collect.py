@@ -36,7 +36,7 @@ def collect(run: Run, runtime: Any, real_s: float, more: dict[str, Any] | None =
         metrics=overall,
         clients=pd.DataFrame({"client": np.arange(run.population)} | run.totals),
         events=_events(run),
-        manifest=manifest(run, runtime, real_s) | _privacy(run, rounds) | (more or {}),
+        manifest=manifest(run, runtime, real_s) | _privacy(run, rounds) | _judged(run) | (more or {}),
         replicas=tuple(int(r) for r in run.replicas),
     )
 
@@ -62,6 +62,11 @@ def manifest(run: Run, runtime: Any, real_s: float) -> dict[str, Any]:
         "cpu_features": cpu_features(),
         "real_s": real_s,
     }
+
+
+def _judged(run: Run) -> dict[str, Any]:
+    """What the metrics' columns are of (`judged`), and where a figure says less than it seems (`warnings`)."""
+    return {"judged": {}, "warnings": []} if run.skip else {"judged": run.judge.about(), "warnings": run.judge.doubts()}
 
 
 def _privacy(run: Run, rounds: Any) -> dict[str, Any]:

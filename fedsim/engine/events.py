@@ -14,26 +14,31 @@ import numpy as np
 import numpy.typing as npt
 from simpy.core import EmptySchedule
 
+from fedsim.engine.account import columns as columns_of
+from fedsim.engine.account import ended
 from fedsim.engine.clock import LAST, Clock, links
 from fedsim.engine.orders import sent_early
 from fedsim.engine.run import Run
 from fedsim.engine.select import Cohort, cohort
-from fedsim.engine.timeline import NOT, always_on
-from fedsim.engine.totals import tally_visits
+from fedsim.engine.timeline import NOT
+from fedsim.engine.totals import tally
 from fedsim.engine.view import ReplicaView
 from fedsim.engine.visits import Journeys, Visit
 from fedsim.errors import InvalidInput
 
 Array = npt.NDArray[Any]
+JUMPS = (
+    10_000  # of the clock in a row, from one time at which clients come on to the next, before nobody believes in it
+)
 
 
 class Replica:
     """One replica's clock, and the visits of the round that is open on it."""
 
-    def __init__(self, run: Run, position: int) -> None:
+    def __init__(self, run: Run, position: int, now_s: float = 0.0) -> None:
         self.run, self.position = run, position
-        self.clock = Clock()
-        self.links = links(self.clock, run.network, run.ways)
+        self.clock = Clock(now_s)
+        self.links = links(self.clock, run.network, run.ways, run.copies)
         self.view = ReplicaView(run, position)
         trace = run.tracer(position)
         self.journeys = Journeys(self.clock, self.links, self._heard, self._blocked, trace)
@@ -41,20 +46,30 @@ class Replica:
         self.visits: list[Visit] = []
         self.open = False
         self._timer = math.inf
+        self.limit_s = run.budget.seconds if run.budget.seconds is not None else math.inf
 
     def select(self, round: int) -> Cohort | None:
-        """Who takes part; the clock jumps to when somebody is there, and None means that nobody ever will be."""
+        """Who takes part; the clock jumps to when enough are there, and None means that they never will be."""
+        enough = getattr(self.run.policy, "at_least", None)
+        if enough is not None and not self._wait_for(enough):
+            return None
         while True:
             who = cohort(self.view.select(round, self.clock.now)[None], self.run.population)
-            if len(who.client) or always_on(self.run.devices):
-                return who
-            soonest = self.view.next_available(np.arange(self.run.population), self.clock.now).min()
-            if soonest == self.clock.now:
-                return who  # somebody is there, the policy just picked nobody
-            if soonest == math.inf:
+            if len(who.client) or self.view.anybody():
+                return who  # where somebody is there, the policy just picked nobody
+            if not self._wait_for(1):
                 return None
-            self.clock.at(soonest, lambda _: None)
-            self.clock.step()
+
+    def _wait_for(self, enough: int) -> bool:
+        """Jump to the first instant at which so many are on; False if there is none, as far as anybody can see."""
+        for _ in range(JUMPS):
+            at = self.view.when(enough, self.clock.now)
+            if at == self.clock.now:
+                return True
+            if at == math.inf or self.clock.now > self.limit_s:
+                return False
+            self.clock.run_to(at)
+        return False
 
     def begin(self, who: Cohort, round: int, down_bits: int, up_bits: Array) -> None:
         """Open the round: every visit sets out."""
@@ -72,10 +87,14 @@ class Replica:
             if self.trace is not None:
                 self.trace(now, visit.client, "select", down_bits)
             self.journeys.start(visit, down_bits, offline_s)
-        if self.run.scenario.reaches_all and hasattr(self.links, "copy"):
-            for c in sorted(set(range(self.run.population)) - set(self.view.selected)):
-                self.links.copy(c, down_bits)
+        if self.run.copies:
+            self.copy(client, down_bits)
         self._consider(opening=True)
+
+    def copy(self, selected: Array, down_bits: int) -> None:
+        """The broadcast to everybody else, which nobody waits for."""
+        for c in np.setdiff1d(np.arange(self.run.population), selected).tolist():
+            self.links.copy(c, down_bits)
 
     def wind(self, rounds: int, down_bits: int) -> None:
         """Forward to where so many rounds are closed, computing nothing: the clock is a function of the seed."""
@@ -84,10 +103,13 @@ class Replica:
         for round in range(rounds):
             who = self.select(round)
             assert who is not None, "this replica was active in all those rounds"
-            bits = self.run.reply_shape(round).bits
-            known = [self.run.sizes[self.position, c, round] if bits is None else bits for c in who.client.tolist()]
+            bits, count = self.run.reply_shape(round).bits, len(who.client)
+            known = [bits] * count if bits is not None else self.run.noted.again("sizes", self.position, count)
             self.begin(who, round, down_bits, np.array(known, np.int64))
             self.finish()
+            if self.run.reports_loss:
+                heard = [v.client for v in self.visits if v.arrived]
+                self.view.told(heard, self.run.noted.again("losses", self.position, len(heard)))
         self.trace = trace
         self.journeys.mute(False)
 
@@ -109,8 +131,7 @@ class Replica:
         view = self.view
         del view.in_flight[visit.client]
         if visit.arrived:
-            view.arrived.append(visit.client)
-            view.durations[visit.client] = visit.ends_s - visit.started_s
+            view.heard_of(visit)
         self._consider()
 
     def _blocked(self, visit: Visit) -> None:
@@ -154,35 +175,35 @@ class Replica:
 
     def _close(self) -> None:
         self.open = False
-        for visit in self.view.in_flight.values():
-            self.journeys.abandon(visit)
+        self.journeys.abandon(list(self.view.in_flight.values()))
         if self.trace is not None:
             self.trace(self.clock.now, -1, "aggregate", 0)
-
-    def columns(self, down_bits: int) -> dict[str, float]:
-        """The round's row."""
-        v = self.visits
-        arrived = sum(x.arrived for x in v)
-        late = len(self.view.in_flight)
-        copies = self.run.population if self.run.scenario.reaches_all else len(v)
-        return {
-            "opened_s": self.view.opened_s, "closed_s": self.clock.now, "selected": len(v), "arrived": arrived,
-            "dropped": len(v) - arrived - late, "late": late, "uplink_bits": sum(x.sent for x in v),
-            "downlink_bits": down_bits * copies, "wasted_bits": sum(x.sent for x in v if not x.arrived),
-        }  # fmt: skip
 
 
 async def events(run: Run) -> None:
     """Rounds until every replica's budget is spent."""
+    number, active, _ = run.keeper.resume(run)
+    await wound(run, number, active)
+
+
+async def wound(run: Run, number: int, active: Array) -> None:
+    """The same, from round `number` on, after the clocks were wound forward to its opening."""
     run.path = "event"
     replicas = [Replica(run, i) for i in range(len(run.replicas))]
-    number, active, _ = run.keeper.resume(run)
     for i in active:
         replicas[i].wind(number, run.down_bits(run.broadcast(active[:1])))
+    run.noted.forget()
+    await rounds(run, replicas, number, active)
+
+
+async def rounds(run: Run, replicas: list[Replica], number: int, active: Array) -> None:
+    """Round after round from `number` on; the active replicas' clocks are at its opening."""
     while len(active):
         cohorts = {int(i): replicas[i].select(number) for i in active}
         gone = np.array([cohorts[int(i)] is None for i in active], bool)
-        run.stop(active[gone], "no clients")
+        late = np.array([replicas[i].clock.now > replicas[i].limit_s for i in active], bool)
+        run.stop(active[gone & late], "seconds")
+        run.stop(active[gone & ~late], "no clients")
         active = active[~gone]
         if not len(active):
             return
@@ -199,8 +220,7 @@ async def _round(run: Run, replicas: list[Replica], active: Array, number: int, 
     reply = None
     if bits is None:  # virtual time needs the sizes
         reply = await run.replies(active, number, who, message)
-        for r, c, b in zip(who.row.tolist(), who.client.tolist(), reply.bits.tolist(), strict=True):
-            run.sizes[int(active[r]), c, number] = b
+        run.noted.add("sizes", active[who.row], reply.bits)
     up = reply.bits if reply is not None else np.full(len(who.client), bits, np.int64)
     for r, i in enumerate(active):
         replicas[i].begin(cohorts[r], number, down, up[who.starts[r] : who.starts[r + 1]])
@@ -211,13 +231,13 @@ async def _round(run: Run, replicas: list[Replica], active: Array, number: int, 
         await asyncio.sleep(0)
     for i in active:
         replicas[i].finish()
-    rows = [replicas[i].columns(down) for i in active]
-    columns = {n: np.array([row[n] for row in rows], np.float64 if n.endswith("_s") else np.int64) for n in rows[0]}
-    sent = np.array([v.sent for i in active for v in replicas[i].visits], np.int64)
-    run.uploaded(active[who.row], who.client, sent, number)
+    visits = ended([v for i in active for v in replicas[i].visits])
+    opened = np.array([replicas[i].view.opened_s for i in active])
+    closed = np.array([replicas[i].clock.now for i in active])
+    columns = columns_of(opened, closed, who.sizes, who.starts, visits, run.copied(who) * down)
+    run.uploaded(active[who.row], who.client, visits.up_bits, number)
     within = run.within_budget(active, columns)
-    arrived = np.array([v.arrived for i in active for v in replicas[i].visits], bool)
-    folded = arrived & within[who.row]
+    folded = visits.arrived & within[who.row]
     going = active[within]
     if not len(going):
         if early is not None:
@@ -231,8 +251,12 @@ async def _round(run: Run, replicas: list[Replica], active: Array, number: int, 
         reply = None if computed is None else computed.part(folded[promising])
     if reply is None:
         reply = await run.replies(going, number, chosen, {n: m[within] for n, m in message.items()})
-    visits = [v for r, i in enumerate(active) if within[r] for v in replicas[i].visits]
-    tally_visits(run.totals, visits)
+    tally(run.totals, visits.part(within[who.row]), number + 1)
+    if run.reports_loss and not run.skip:
+        losses = run.losses(going[chosen.row], reply)
+        for r, i in enumerate(going):
+            own = slice(chosen.starts[r], chosen.starts[r + 1])
+            replicas[i].view.told(chosen.client[own].tolist(), losses[own].tolist())
     run.fold(going, number, chosen, reply, np.zeros(len(chosen.client), np.int64))
     return run.close(going, number + 1, {n: c[within] for n, c in columns.items()})
 

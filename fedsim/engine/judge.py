@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,24 +17,28 @@ Array = npt.NDArray[Any]
 
 
 class Judge:
-    """Holds the target law and the running predictive average, and fills the metric columns."""
+    """What metrics see of a run: states, samples, predictions, the target law, what was spent; fills their columns."""
 
     def __init__(self, scenario: Any, recorder: Recorder) -> None:
-        probe = np.repeat(scenario.start[None], len(recorder.replicas), 0)
-        self.metrics = [metrics.resolve(m, probe) for m in scenario.metrics]
+        self.metrics = [metrics.resolve(m, scenario.starts) for m in scenario.metrics]
         self.problem, self.recorder = scenario.problem, recorder
-        kept = [
-            m.ledger(scenario.algorithm, scenario.problem, len(probe)) for m in self.metrics if hasattr(m, "ledger")
-        ]
+        replicas = len(recorder.replicas)
+        kept = [m.ledger(scenario.algorithm, scenario.problem, replicas) for m in self.metrics if hasattr(m, "ledger")]
         self.ledger = kept[0] if kept else None  # the uploads so far, where a metric accounts for their privacy
         self.temperature = getattr(scenario.algorithm, "temperature", 1.0)
-        self.theta = np.empty((len(recorder.replicas), recorder.dim), recorder.dtype)
+        self.sampler = bool(getattr(scenario.algorithm, "sampler", False)) and self.temperature > 0
+        self.theta = np.empty((replicas, recorder.dim), recorder.dtype)
+        self.spent: dict[str, Array] = {n: np.zeros(replicas) for n in ("uplink_bits", "downlink_bits", "seconds")}
+        self.memory: Mapping[str, Array] = {}
+        self._current: Array | None = None  # predictions of theta now
         self._predicted: Array | None = None  # (replicas, rows, classes), summed over the samples seen
         self._seen = 0
+        self._latest: dict[str, tuple[float, int]] = {}  # figures over replicas: the last one, of how many
 
-    def check(self, start: Array) -> None:
+    def check(self, start: Array, memory: Mapping[str, Array]) -> None:
         """Evaluate everything once on the initial states: a metric that cannot work is refused before the run."""
-        self.after(np.arange(len(self.theta)), start)
+        self.after(np.arange(len(self.theta)), start, {}, memory)
+        self._latest = {}
 
     @property
     def history(self) -> Array:
@@ -46,18 +52,31 @@ class Judge:
         mean, covariance = self.problem.exact()
         return metrics.Moments(np.asarray(mean), self.temperature * np.asarray(covariance))
 
-    @property
-    def predictive(self) -> Array:
-        """Class probabilities averaged over the samples kept so far, or those of theta now before there are any."""
-        fresh = self.recorder.samples[self._seen :]
-        if not self.recorder.samples:
-            return np.stack([self.problem.predict(t) for t in self.theta])
-        for sample in fresh:
-            p = np.stack([self.problem.predict(t) for t in sample])
-            self._predicted = p if self._predicted is None else self._predicted + p
-        self._seen = len(self.recorder.samples)
-        assert self._predicted is not None
-        return self._predicted / self._seen
+    def predictive(self, of: Literal["current", "average"]) -> Array:
+        """Class probabilities (replicas, rows, classes) of theta now, or averaged over the samples kept so far.
+
+        Before any sample is kept, the average is that of theta now.
+        """
+        if of == "average" and self.recorder.samples:
+            for sample in self.recorder.samples[self._seen :]:
+                p = self._predict(sample)
+                self._predicted = p if self._predicted is None else self._predicted + p
+            self._seen = len(self.recorder.samples)
+            assert self._predicted is not None
+            return self._predicted / self._seen
+        if self._current is None:
+            self._current = self._predict(self.theta)
+        return self._current
+
+    def _predict(self, theta: Array) -> Array:
+        """Of every replica; NaN for those that have stopped."""
+        running = np.flatnonzero(~np.isnan(theta).all(axis=1))
+        first = np.asarray(self.problem.predict(theta[running[0]]))
+        out = np.full((len(theta), *first.shape), np.nan, first.dtype)
+        out[running[0]] = first
+        for r in running[1:]:
+            out[r] = self.problem.predict(theta[r])
+        return out
 
     def state(self) -> dict[str, Array]:
         """The running predictive average and the ledger, for a checkpoint."""
@@ -70,10 +89,18 @@ class Judge:
         if self.ledger is not None:
             self.ledger.restore({n.removeprefix("ledger."): a for n, a in state.items() if n.startswith("ledger.")})
 
-    def after(self, active: Array, theta: Array) -> tuple[dict[str, Array], dict[str, float]]:
-        """The metrics' columns for `rounds` (one value per active replica) and for `metrics`."""
+    def after(
+        self, active: Array, theta: Array, spent: Mapping[str, Array], memory: Mapping[str, Array]
+    ) -> tuple[dict[str, Array], dict[str, float]]:
+        """The metrics' columns for `rounds` (one value per active replica) and for `metrics`.
+
+        `theta` and `spent` are those of the active replicas, `memory` is everybody's.
+        """
         self.theta[:] = np.nan
         self.theta[active] = theta
+        for name, so_far in spent.items():
+            self.spent[name][active] = so_far
+        self.memory, self._current = memory, None
         per_replica: dict[str, Array] = {}
         overall: dict[str, float] = {}
         for metric in self.metrics:
@@ -82,4 +109,20 @@ class Judge:
                     per_replica[name] = np.asarray(value, np.float64)[active]
                 else:
                     overall[name] = float(np.asarray(value))
+                    if not math.isnan(overall[name]):
+                        self._latest[name] = overall[name], len(active)
         return per_replica, overall
+
+    def about(self) -> dict[str, str]:
+        """What each column is of, where its metric says so."""
+        told = [(m, m.about(self)) for m in self.metrics if isinstance(m, metrics.Explained)]
+        return {column: text for m, text in told for column in m.columns}
+
+    def doubts(self) -> list[str]:
+        """Where a figure of the finished run says less than it seems, a sentence each."""
+        return [
+            text
+            for m in self.metrics
+            if isinstance(m, metrics.Doubted)
+            for text in m.doubts(self, *self._latest.get(m.columns[0], (math.nan, 0)))
+        ]

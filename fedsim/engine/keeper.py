@@ -71,23 +71,16 @@ def _state(run: Run, active: Array, own: Arrays) -> Arrays:
     groups: dict[str, Arrays] = {
         "state": run.state, "memory": run.memory, "spent": run.spent, "totals": run.totals,
         "recorder": run.recorder.state(),
-        "judge": run.judge.state(), "own": own, "sizes": _sizes(run),
+        "judge": run.judge.state(), "own": own,
     }  # fmt: skip
     for group, arrays in groups.items():
         out |= {f"{group}.{name}": a for name, a in arrays.items()}
     return out
 
 
-def _sizes(run: Run) -> Arrays:
-    """The replies' sizes that the clock has seen, where they depend on values: winding it forward needs them."""
-    if not run.sizes:
-        return {}
-    return {"keys": np.array(list(run.sizes), np.int64), "bits": np.array(list(run.sizes.values()), np.int64)}
-
-
 def _segment(run: Run) -> Arrays:
     rows, run.trace_saved = run.trace[run.trace_saved :], len(run.trace)
-    out = run.recorder.segment()
+    out = run.recorder.segment() | run.noted.segment()
     for i, name in enumerate(("replica", "round", "time_s", "client", "event", "bits")):
         if rows:
             out[f"trace.{name}"] = np.array([row[i] for row in rows])
@@ -102,8 +95,7 @@ def _restore(run: Run, saved: Arrays, segments: list[Arrays]) -> None:
     run.stopped_by = [str(s) for s in saved["stopped_by"]]
     run.recorder.restore(group("recorder"), segments)
     run.judge.restore(group("judge"))
-    if sizes := group("sizes"):
-        run.sizes = dict(zip(map(tuple, sizes["keys"].tolist()), sizes["bits"].tolist(), strict=True))
+    run.noted.restore(segments)
     for part in segments:
         if "trace.round" in part:
             columns = (part[f"trace.{n}"].tolist() for n in ("replica", "round", "time_s", "client", "event", "bits"))

@@ -14,7 +14,9 @@ import numpy.typing as npt
 
 from fedsim.engine import stretch as stretches
 from fedsim.engine import timeline
+from fedsim.engine.account import columns as columns_of
 from fedsim.engine.clock import Clock
+from fedsim.engine.events import Replica, rounds, wound
 from fedsim.engine.run import Run
 from fedsim.engine.select import Cohort, Roster, cohort
 from fedsim.engine.totals import tally
@@ -26,18 +28,27 @@ Array = npt.NDArray[Any]
 def suits(scenario: Any) -> bool:
     """Whether this way of keeping time gives the scenario's timeline."""
     alone = scenario.network is None or not scenario.network.contended
-    untraced = not scenario.record.events
-    return alone and untraced and timeline.always_on(scenario.devices) and hasattr(scenario.participation, "closing")
+    seen = scenario.record.events or getattr(scenario.participation, "history", False)  # visit by visit
+    return alone and not seen and timeline.always_on(scenario.devices) and hasattr(scenario.participation, "closing")
 
 
 async def lockstep(run: Run) -> None:
     """Rounds until every replica's budget is spent."""
     run.path = "closed form"
     number, active, own = run.keeper.resume(run)
+    if number and "now" not in own:  # the events had taken over
+        await wound(run, number, active)
+        return
+    run.noted.forget()
     now = own.get("now", np.zeros(len(run.replicas)))
+    before = own.get("before", np.full(len(run.replicas), -np.inf))  # when the round before was opened
     clocks = [Clock(float(t)) for t in now]
     many, one_by_one = stretches.suits(run), 0
     while len(active):
+        if run.copies and _meets_copies(run, now[active] - before[active]):
+            await _hand_over(run, active, number, before, now)
+            return
+        before[active] = now[active]
         count = stretches.length(run, active, number) if many and number >= one_by_one else 1
         done = await stretches.stretch(run, active, number, now[active], count) if count > 1 else None
         if done is None:
@@ -49,11 +60,30 @@ async def lockstep(run: Run) -> None:
             clocks[i].at(t, _nothing)
             clocks[i].step()
         number += count
-        run.keeper.after(run, number, active, lambda: {"now": now})
+        run.keeper.after(run, number, active, lambda: {"now": now, "before": before})
 
 
 def _nothing(event: Any) -> None:
     """A round's one event: the clock moves, the work is done in flat arrays."""
+
+
+def _meets_copies(run: Run, apart: Array) -> bool:
+    """Whether rounds opened so far apart find a client's way down still taken by its copy from the round before."""
+    assert run.ways is not None
+    taken = run.ways[0].transfer_s(run.down_bits(run.broadcast(np.arange(1)))).max()
+    return bool(taken > 0 and (apart <= taken * (1 + 1e-6)).any())  # the events decide what is that close
+
+
+async def _hand_over(run: Run, active: Array, number: int, before: Array, now: Array) -> None:
+    """Go on event by event, with the copies of the last round under way."""
+    run.path = "closed form, then event"
+    down = run.down_bits(run.broadcast(active))
+    who = _select(run, active, number - 1)
+    replicas = [Replica(run, i, float(before[i]) if i in active else 0.0) for i in range(len(run.replicas))]
+    for r, i in enumerate(active):
+        replicas[i].copy(who.client[who.starts[r] : who.starts[r + 1]], down)
+        replicas[i].clock.run_to(float(now[i]))
+    await rounds(run, replicas, number, active)
 
 
 @lru_cache(maxsize=2)
@@ -67,8 +97,7 @@ async def _round(run: Run, active: Array, number: int, opened: Array) -> tuple[A
     down = run.down_bits(message)
 
     drawn = run.fates(opened[who.row], active[who.row], who.client, number)
-    way_down, way_up = run.ways or (None, None)
-    visits = timeline.visits(way_down, opened, who, down, drawn)
+    visits = timeline.visits(None if run.ways is None else run.ways[0], opened, who, down, drawn)
     bits = run.reply_shape(number).bits
     reply = None
     if bits is None:  # the clock needs the sizes: everybody who gets as far as the upload computes first
@@ -76,11 +105,13 @@ async def _round(run: Run, active: Array, number: int, opened: Array) -> tuple[A
         reply = await run.replies(active, number, who.part(computing), message)
         up = np.zeros(len(who.client), np.int64)
         up[computing] = reply.bits
+        if run.copies:  # the events may take over
+            run.noted.add("sizes", active[who.row], up)
     else:
-        up = np.full(len(who.client), bits, np.int64)
-    out = timeline.outcome(way_up, run.policy, opened, who, visits, up, drawn.tie)
-    columns = _columns(run, opened, who, out, down, bits)
-    run.uploaded(active[who.row], who.client, out.sent_bits, number)
+        up = np.broadcast_to(np.int64(bits), len(who.client))
+    closed, out = timeline.outcome(run.ways, run.policy, opened, who, visits, down, up, drawn.tie)
+    columns = columns_of(opened, closed, who.sizes, who.starts, out, run.copied(who) * down)
+    run.uploaded(active[who.row], who.client, out.up_bits, number)
     within = run.within_budget(active, columns)
     going, folded = active, out.arrived
     kept: Any = slice(None)
@@ -89,16 +120,16 @@ async def _round(run: Run, active: Array, number: int, opened: Array) -> tuple[A
         folded = folded & kept
         message, columns = ({n: a[within] for n, a in part.items()} for part in (message, columns))
     if not len(going):
-        return going, out.closed_s[:0]
+        return going, closed[:0]
     arrived = who.part(folded).among(within)
     if reply is None:
         reply = await run.replies(going, number, arrived, message)
     else:
         reply = reply.part(folded[computing])
-    tally(run.totals, who.client[kept], out.arrived[kept], out.dropped[kept], out.late[kept], out.sent_bits[kept])
+    tally(run.totals, out if within.all() else out.part(kept), number + 1)
     run.fold(going, number, arrived, reply, np.zeros(len(arrived.client), np.int64))
     going = run.close(going, number + 1, columns)
-    return going, out.closed_s if len(going) == len(active) else out.closed_s[np.isin(active, going)]
+    return going, closed if len(going) == len(active) else closed[np.isin(active, going)]
 
 
 def _select(run: Run, active: Array, number: int) -> Cohort:
@@ -108,28 +139,5 @@ def _select(run: Run, active: Array, number: int) -> Cohort:
     rng = Draws(
         backend.keys(run.setting.seed, Stream.SELECT, replica=run.replicas[active], round=number), source=backend
     )
-    roster = Roster(run.weights, number, len(active), rng, lambda: run.cumulative)
+    roster = Roster(run.weights, number, len(active), rng, lambda: run.cumulative, run.problem.sizes)
     return cohort(run.policy.select(roster, rng), run.population)
-
-
-def _columns(
-    run: Run, opened: Array, who: Cohort, out: timeline.Outcome, down: int, bits: int | None
-) -> dict[str, Array]:
-    def count(x: Array) -> Array:
-        total = np.concatenate([[0], np.cumsum(x)])  # whole numbers: any order of summation is exact
-        return np.asarray(total[who.starts[1:]] - total[who.starts[:-1]])
-
-    nothing = np.zeros(len(opened), np.int64)
-    copies = run.population if run.scenario.reaches_all else who.sizes
-    smooth = bool(out.arrived.all())
-    return {
-        "opened_s": opened,
-        "closed_s": out.closed_s,
-        "selected": who.sizes,
-        "arrived": who.sizes if smooth else count(out.arrived),
-        "dropped": nothing if smooth else count(out.dropped),
-        "late": nothing if smooth else count(out.late),
-        "uplink_bits": who.sizes * bits if smooth and bits is not None else count(out.sent_bits),
-        "downlink_bits": np.full(len(opened), down, np.int64) * copies,
-        "wasted_bits": nothing if smooth else count(out.wasted_bits),
-    }

@@ -17,10 +17,12 @@ from fedsim.algorithms.arguments import rows_per_batch
 from fedsim.engine.guard import Patience, check_data, check_skip
 from fedsim.engine.judge import Judge
 from fedsim.engine.memory import memory_of
+from fedsim.engine.noted import Noted
 from fedsim.engine.record import Recorder
 from fedsim.engine.replies import Replies
 from fedsim.engine.select import Cohort
-from fedsim.engine.timeline import Fates, Visitors, fates, ways
+from fedsim.engine.starts import first_states
+from fedsim.engine.timeline import Fates, Visitors, always_on, fates, ways
 from fedsim.engine.totals import nothing_yet
 from fedsim.engine.wire import Shape, message_bits, reply_shape
 from fedsim.errors import InvalidInput, NonFinite
@@ -61,23 +63,23 @@ class Run:
         self.replicas = np.asarray(scenario.replica_numbers, np.int64)
         self.population, self.weights = self.problem.clients, setting.weights
         self.batched = bool(getattr(self.algorithm, "batched", False))
-        self.first_state = self.algorithm.init(self.problem, scenario.start)
         self.skip = skip
-        self.state = {
-            n: np.repeat(np.asarray(s)[None], 1 if skip else len(self.replicas), 0) for n, s in self.first_state.items()
-        }
+        self.first_state, self.state = first_states(self.algorithm, self.problem, scenario.starts, skip)
         self.memory = memory_of(self.algorithm, self.problem, len(self.replicas), setting.dtype)
         self.recorder = Recorder(scenario.record, self.replicas, self.problem.dim, setting.dtype)
         self.judge = Judge(scenario, self.recorder)
         if not skip:
-            self.judge.check(self.state["theta"])
+            self.judge.check(self.state["theta"], self.memory)
         self.spent = {name: np.zeros(len(self.replicas), np.int64) for name in SPENT}
         self.stopped_by = [""] * len(self.replicas)
         self.totals = nothing_yet(self.population)
         self.trace: list[tuple[int, int, float, int, str, int]] = []
         self.trace_saved = 0
         self.keeper: Any = None  # set by `simulate`
-        self.sizes: dict[tuple[int, int, int], int] = {}  # bits of replies by position, client, visit, where they vary
+        self.noted = Noted()
+        everybody = getattr(self.policy, "always", False) and always_on(self.devices)
+        self.copies = scenario.reaches_all and self.network is not None and not everybody  # that take time
+        self.reports_loss = "loss" in getattr(self.algorithm, "kept", ())
         self.observers = tuple(observers)
         self.path = ""  # which way of keeping time drives it
         self._shapes: dict[int, Shape] = {}
@@ -106,6 +108,16 @@ class Run:
     def down_bits(self, message: dict[str, Array]) -> int:
         """Bits of one copy of a broadcast."""
         return message_bits(message, getattr(self.algorithm, "known", ()))
+
+    def copied(self, who: Cohort) -> Any:
+        """How many copies of a broadcast go to clients that were not selected."""
+        return self.population - who.sizes if self.scenario.reaches_all else 0
+
+    def losses(self, position: Array, reply: Reply) -> Array:
+        """The losses that these replies report, one number each, for policies to look at."""
+        losses = reply.values["loss"].reshape(len(position)).astype(np.float64)
+        self.noted.add("losses", position, losses)
+        return losses
 
     def recall(self, position: Array, client: Array) -> dict[str, Array]:
         """The clients' memory rows."""
@@ -234,9 +246,11 @@ class Run:
             self.recorder.sample(number, active, theta)
         last = self.budget.rounds is not None and number >= self.budget.rounds
         due = number % self.scenario.evaluate_every == 0 or last
-        per_replica, overall = (
-            self.judge.after(active, theta) if due and self.judge.metrics and not self.skip else ({}, {})
-        )
+        per_replica: dict[str, Array] = {}
+        overall: dict[str, float] = {}
+        if due and self.judge.metrics and not self.skip:
+            spent = {n: self.spent[n][active] for n in SPENT} | {"seconds": columns["closed_s"]}
+            per_replica, overall = self.judge.after(active, theta, spent, self.memory)
         self.recorder.round(number, active, columns, per_replica)
         if overall:
             self.recorder.metrics.append(self._progress_columns(number, active, columns) | overall)

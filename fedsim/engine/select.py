@@ -49,9 +49,16 @@ class Roster:
     """What a batched policy may look at while it selects: the population, for `rows` replicas."""
 
     def __init__(
-        self, weights: Array, round: int, rows: int, rng: Draws, cumulative: Callable[[], Array] | None = None
+        self,
+        weights: Array,
+        round: int,
+        rows: int,
+        rng: Draws,
+        cumulative: Callable[[], Array] | None = None,
+        sizes: Array | None = None,
     ) -> None:
         self.weights, self.clients, self.round, self.rows, self._rng = weights, len(weights), round, rows, rng
+        self.sizes = sizes
         self._cumulative = cumulative or (lambda: np.cumsum(weights))
 
     def everybody(self) -> Array:
@@ -63,10 +70,25 @@ class Roster:
     def sample_available(self, size: int) -> Array:
         return np.asarray(self._rng.choice(self.clients, min(size, self.clients)))
 
-    @property
-    def cumulative(self) -> Array:
-        """p_0, p_0 + p_1, ...: as long as the population, so a run adds them up once."""
-        return self._cumulative()
+    def sample_weighted(self, draws: int) -> Array:
+        return by_weight(self._cumulative(), self._rng.uniform(draws))
+
+    def heard(self, ids: Any) -> Array:
+        return self._no_history()
+
+    def last(self, ids: Any, column: str = "duration_s") -> Array:
+        return self._no_history()
+
+    def _no_history(self) -> Array:
+        raise InvalidInput(
+            "view.heard and view.last know no history where rounds are computed in closed form; set history = True in "
+            "the policy's class, and its rounds are run event by event"
+        )
+
+
+def by_weight(cumulative: Array, u: Array) -> Array:
+    """The places that uniform numbers fall on where place i has the weight cumulative[i] - cumulative[i - 1]."""
+    return np.asarray(np.minimum(np.searchsorted(cumulative, u), len(cumulative) - 1))
 
 
 def cohort(answer: Array, clients: int) -> Cohort:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.engine import timeline
+from fedsim.engine.account import nothing_wasted
 from fedsim.engine.run import SPENT, Run
 
 Array = npt.NDArray[Any]
@@ -84,6 +85,7 @@ async def stretch(run: Run, active: Array, number: int, opened: Array, count: in
     visits = count * len(active)
     for name, each in (("selected", 1), ("arrived", 1), ("uplink_bits", shape.bits)):
         run.totals[name] += visits * each
+    run.totals["last_round"][:] = number + count
     going = run.close(active, number + count, {n: c[count - 1] for n, c in columns.items()})
     return count, going, times[count][np.isin(active, going)]
 
@@ -96,7 +98,7 @@ def _columns(run: Run, times: Array, down: int, up: int) -> dict[str, Array]:
     return {
         "opened_s": times[:-1], "closed_s": times[1:], "selected": everybody, "arrived": everybody,
         "dropped": nobody, "late": nobody, "uplink_bits": everybody * up, "downlink_bits": everybody * down,
-        "wasted_bits": nobody,
+        **nothing_wasted(times[1:].shape),
     }  # fmt: skip
 
 

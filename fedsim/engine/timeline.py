@@ -1,7 +1,7 @@
 """A synchronous round in closed form: when everybody's reply arrives, and what that costs, for all replicas at once.
 
 Times are summed from left to right exactly as the event path sums them: opening + latency + transfer, + compute,
-+ latency + transfer. At the close the server calls late clients off: what they had sent by then was sent for nothing.
++ latency + transfer. At the close the server calls late clients off: what had been sent by then was sent for nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.engine.account import Ended
 from fedsim.engine.select import Cohort
 from fedsim.errors import InvalidInput
 from fedsim.participation import Heard
@@ -31,19 +32,6 @@ class Visits:
     computed_s: Array  # (m,) when the reply is ready
     phase: Array  # (m,) NOT, BEFORE, COMPUTE or UPLOAD
     fraction: Array  # (m,) how far into that phase
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a round went. `ends_s` is when the server hears of a visit: its arrival, or its loss."""
-
-    closed_s: Array  # (replicas,)
-    ends_s: Array  # (m,)
-    arrived: Array  # bool (m,)
-    dropped: Array
-    late: Array
-    sent_bits: Array  # int64 (m,) on the uplink
-    wasted_bits: Array
 
 
 @dataclass(frozen=True)
@@ -144,33 +132,52 @@ def steady(both: tuple[Way, Way] | None, opened_s: Array, down_bits: int, up_bit
 
 
 def outcome(
-    up: Way | None, policy: Any, opened_s: Array, who: Cohort, v: Visits, up_bits: Array, tie: Callable[[], Array]
-) -> Outcome:
-    """The uploads, the close, and who was in time."""
+    both: tuple[Way, Way] | None,
+    policy: Any,
+    opened_s: Array,
+    who: Cohort,
+    v: Visits,
+    down_bits: int,
+    up_bits: Array,
+    tie: Callable[[], Array],
+) -> tuple[Array, Ended]:
+    """The uploads, when each replica's round closes, and what became of everybody's visit."""
     opened = opened_s[who.row]
-    own = None if up is None else up.of(who.client)
-    sending = v.computed_s if own is None else v.computed_s + own.latency_s
-    ends = sending if own is None else sending + own.transfer_s(up_bits)
+    way_down, way_up = (None, None) if both is None else (way.of(who.client) for way in both)
+    ends = v.computed_s if way_up is None else v.computed_s + way_up.latency_s + way_up.transfer_s(up_bits)
     dropped = v.phase != NOT
     sent = np.broadcast_to(np.asarray(up_bits, np.int64), opened.shape)
+    came_down = np.broadcast_to(np.int64(down_bits), opened.shape)
     if dropped.any():
         part = np.floor(v.fraction * up_bits).astype(np.int64)
         sent = np.where(v.phase == UPLOAD, part, np.where(dropped, 0, sent))
+        came_down = np.where(v.phase == BEFORE, 0, came_down)
         in_compute = v.downloaded_s + v.fraction * (v.computed_s - v.downloaded_s)
-        broken = sending if own is None else sending + own.transfer_s(part)
+        broken = v.computed_s if way_up is None else v.computed_s + way_up.latency_s + way_up.transfer_s(part)
         ends = np.select([v.phase == BEFORE, v.phase == COMPUTE, v.phase == UPLOAD], [opened, in_compute, broken], ends)
     closed, in_time = policy.closing(Heard(opened_s, who.row, ends, dropped, tie))
     if in_time.all() and not dropped.any():
-        return Outcome(closed, ends, in_time, dropped, dropped, sent, np.zeros(len(ends), np.int64))
+        return closed, Ended(who.client, in_time, dropped, dropped, dropped, sent, came_down, ends - opened)
     arrived = in_time & ~dropped
     late = ~in_time & ~dropped
     # A visit that breaks off only after the close never gets there: the server has called it off as late.
     late |= dropped & (ends > closed[who.row])
     dropped = dropped & ~late
+    called_off = late
     if late.any():
-        cut = closed[who.row] - sending
-        rate = np.full(len(cut), np.inf) if own is None else own.bandwidth_bps / own.stretch
-        with np.errstate(invalid="ignore"):
-            by_then = np.where(np.isinf(rate), np.where(cut > 0, sent, 0), np.floor(np.maximum(cut, 0) * rate * WHOLE))
-        sent = np.where(late, np.minimum(sent, by_then).astype(np.int64), sent)
-    return Outcome(closed, ends, arrived, dropped, late, sent, np.where(arrived, 0, sent))
+        close = closed[who.row]
+        sent = np.where(late, left(way_up, close - v.computed_s, sent), sent)
+        on_the_way = late & (v.downloaded_s > close)
+        came_down = np.where(on_the_way, left(way_down, close - opened, came_down), came_down)
+        called_off, ends = late & (v.computed_s > close), np.where(late, close, ends)
+    return closed, Ended(who.client, arrived, dropped, late, called_off, sent, came_down, ends - opened)
+
+
+def left(way: Way | None, elapsed_s: Array, bits: Array) -> Array:
+    """What has left its sender of messages begun so long ago. Latency is propagation: bits leave at once."""
+    rate = np.full(len(bits), np.inf) if way is None else way.bandwidth_bps / way.stretch
+    with np.errstate(invalid="ignore"):
+        gone = np.where(
+            np.isinf(rate), np.where(elapsed_s > 0, bits, 0), np.floor(np.maximum(elapsed_s, 0) * rate * WHOLE)
+        )
+    return np.minimum(bits, gone).astype(np.int64)

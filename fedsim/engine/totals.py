@@ -1,4 +1,4 @@
-"""What every client did over the whole run, all replicas together."""
+"""What each client's visits came to, over all rounds and replicas."""
 
 from __future__ import annotations
 
@@ -7,38 +7,47 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.engine.visits import Visit
+from fedsim.engine.account import CAUSES, Ended
 
 Array = npt.NDArray[Any]
 Totals = dict[str, Array]  # one column per name, one row per client
-NAMES = ("selected", "arrived", "dropped", "late", "uplink_bits", "wasted_bits")
+COUNTS = (
+    "selected", "arrived", "dropped", "late", "uplink_bits", "wasted_bits", "wasted_down_bits",
+    "staleness", "last_round",
+)  # fmt: skip
 
 
 def nothing_yet(population: int) -> Totals:
-    return {name: np.zeros(population, np.int64) for name in NAMES}
+    """`staleness` is summed over the replies; `last_round` is the latest round that folded one, 0 for none."""
+    counts = {name: np.zeros(population, np.int64) for name in COUNTS}
+    return counts | {name: np.zeros(population) for name in ("wasted_s", *CAUSES)}
 
 
-def tally(totals: Totals, client: Array, arrived: Array, dropped: Array, late: Array, sent: Array) -> None:
-    """Add visits that counted."""
-    add = _add_small if len(totals["selected"]) <= len(client) else np.add.at
-    add(totals["selected"], client, 1)
-    add(totals["uplink_bits"], client, sent)
-    if arrived.all():
-        add(totals["arrived"], client, 1)
+def tally(totals: Totals, e: Ended, number: int, staleness: Array | None = None) -> None:
+    """Add visits that counted in round `number` (from 1); `staleness` has a row for each that arrived."""
+    add = _add_small if len(totals["selected"]) <= len(e.client) else np.add.at
+    add(totals["selected"], e.client, 1)
+    add(totals["uplink_bits"], e.client, e.up_bits)
+    smooth = bool(e.arrived.all())
+    heard = e.client if smooth else e.client[e.arrived]
+    totals["last_round"][heard] = number
+    if staleness is not None:
+        np.add.at(totals["staleness"], heard, staleness)
+    if smooth:
+        add(totals["arrived"], e.client, 1)
         return
-    wasted = np.where(arrived, 0, sent)
-    for name, value in (("arrived", arrived), ("dropped", dropped), ("late", late), ("wasted_bits", wasted)):
-        add(totals[name], client, value)
-
-
-def tally_visits(totals: Totals, visits: list[Visit]) -> None:
-    """The same for the event path's visits."""
-    client, sent = (np.array([getattr(v, n) for v in visits], np.int64) for n in ("client", "sent"))
-    arrived, late = (np.array([getattr(v, n) for v in visits], bool) for n in ("arrived", "late"))
-    tally(totals, client, arrived, ~arrived & ~late, late, sent)
+    lost = ~e.arrived
+    for name, value in (("arrived", e.arrived), ("dropped", e.dropped), ("late", e.late)):
+        add(totals[name], e.client, value)
+    seconds = e.seconds()
+    for name, value in (
+        ("wasted_bits", np.where(lost, e.up_bits, 0)), ("wasted_down_bits", np.where(lost, e.down_bits, 0)),
+        ("wasted_s", np.where(lost, e.spent_s, 0.0)), *seconds.items(),
+    ):  # fmt: skip
+        add(totals[name], e.client, value)
 
 
 def _add_small(total: Array, client: Array, value: Any) -> None:
     """np.add.at for a population smaller than the round: one pass instead of one step each. Exact below 2**53."""
     weights = None if isinstance(value, int) else value
-    total += np.bincount(client, weights, minlength=len(total)).astype(np.int64)
+    total += np.bincount(client, weights, minlength=len(total)).astype(total.dtype)

@@ -8,11 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.engine.run import Run
+from fedsim.engine.select import by_weight
 from fedsim.engine.timeline import always_on
 from fedsim.errors import InvalidInput, whole
 from fedsim.rng import Draws, Stream
 
 Array = npt.NDArray[Any]
+LAST = ("duration_s", "heard_s", "round", "loss")
 
 
 class ReplicaView:
@@ -20,12 +22,13 @@ class ReplicaView:
 
     def __init__(self, run: Run, position: int) -> None:
         self._run, self._position = run, position
-        self.weights, self.clients = run.weights, run.population
+        self.weights, self.clients, self.sizes = run.weights, run.population, run.problem.sizes
         self.round, self.now_s, self.opened_s = 0, 0.0, 0.0
         self.selected: list[int] = []
         self.arrived: list[int] = []
         self.in_flight: dict[int, Any] = {}  # client to visit; its length and its keys are what a policy needs
-        self.durations: dict[int, float] = {}
+        self._count: dict[int, int] = {}  # by client: how often it was heard
+        self._last: dict[str, dict[int, float]] = {name: {} for name in LAST}  # by column and client
         self._rng: Draws | None = None
         self._lifted, self._always = False, always_on(run.devices)
 
@@ -48,10 +51,6 @@ class ReplicaView:
 
     # --- For policies -------------------------------------------------------------------------------
 
-    @property
-    def cumulative(self) -> Array:
-        return self._run.cumulative
-
     def everybody(self) -> Array:
         return self._lift(np.flatnonzero(self._on(np.arange(self.clients))))
 
@@ -70,11 +69,58 @@ class ReplicaView:
                 return self._lift(ids[:size])
             tried = min(4 * tried, self.clients)
 
+    def sample_weighted(self, draws: int) -> Array:
+        """So many clients, each drawn with probability p_c among those that are on now; repeats count."""
+        assert self._rng is not None
+        if self._always:
+            return by_weight(self._run.cumulative, self._rng.uniform(draws))
+        on = np.flatnonzero(self._on(np.arange(self.clients)))
+        total = np.cumsum(self.weights[on])
+        if not len(on) or total[-1] <= 0:
+            return self._lift(np.empty(0, np.int64))
+        return np.asarray(on[by_weight(total, self._rng.uniform(draws) * total[-1])])
+
+    def heard(self, ids: Any) -> Array:
+        """How many of the clients' replies have arrived in time so far."""
+        return np.array([self._count.get(int(c), 0) for c in np.atleast_1d(ids)], np.int64)
+
     def last(self, ids: Any, column: str = "duration_s") -> Array:
-        """How long the clients' latest finished visit took; NaN where there was none."""
-        if column != "duration_s":
-            raise AttributeError(f"view.last(ids, {column!r}): only 'duration_s' is kept")
-        return np.array([self.durations.get(int(c), np.nan) for c in np.atleast_1d(ids)])
+        """Of each client's latest reply: how long its visit took ("duration_s"), when it arrived ("heard_s"), in which
+        round, counted as `view.round` ("round"), and the loss that it reported ("loss"). NaN where there is none."""
+        if column not in self._last:
+            raise AttributeError(f"view.last(ids, {column!r}): kept are {', '.join(map(repr, LAST))}")
+        return np.array([self._last[column].get(int(c), np.nan) for c in np.atleast_1d(ids)])
+
+    # --- For the engine -----------------------------------------------------------------------------
+
+    def heard_of(self, visit: Any) -> None:
+        """A reply has arrived."""
+        c = visit.client
+        self.arrived.append(c)
+        self._count[c] = self._count.get(c, 0) + 1
+        self._last["duration_s"][c] = visit.ends_s - visit.started_s
+        self._last["heard_s"][c], self._last["round"][c] = visit.ends_s, self.round
+
+    def told(self, clients: list[int], losses: list[float]) -> None:
+        """What these clients' replies say of their loss."""
+        self._last["loss"].update(zip(clients, losses, strict=True))
+
+    def anybody(self) -> bool:
+        """Whether somebody is on now."""
+        return self.when(1, self.now_s) == self.now_s
+
+    def when(self, enough: int, now_s: float) -> float:
+        """Now if so many clients are on, else the earliest time at which they might be; inf: never."""
+        if self._always:
+            return now_s
+        there, tried = 0, 0
+        while tried < self.clients:  # mostly the first few will do
+            upto = min(4 * max(tried, enough), self.clients)
+            at = self.next_available(np.arange(tried, upto), now_s)
+            there, tried = there + int((at == now_s).sum()), upto
+            if there >= enough:
+                return now_s
+        return float(np.partition(self.next_available(np.arange(self.clients), now_s), enough - 1)[enough - 1])
 
     # --- Availability -------------------------------------------------------------------------------
 

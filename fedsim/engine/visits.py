@@ -13,11 +13,12 @@ from fedsim.engine.timeline import BEFORE, COMPUTE, UPLOAD
 class Visit:
     """What is known of a visit, and where it stands. Values that most visits keep are the class's own."""
 
-    over = arrived = late = uploading = False
-    sent = 0  # bits on the uplink
-    started_s = ends_s = sending_s = 0.0
-    flow: int | None = None
-    stretch = 1.0
+    over = arrived = late = downloaded = uploading = False
+    sent = came_down = 0  # bits that left the client, and the server
+    started_s = ends_s = 0.0
+    sending_s, sending = 0.0, 0  # the message under way: when its first bit left, and its length
+    flow: int | None = None  # on links that are shared, once it is there
+    through = False  # that flow is over
     version = number = 0
     reply: Any = None
     order: Any = None  # the task that brings its reply, and the row in it, once its job is sent
@@ -53,6 +54,7 @@ class Journeys:
     ) -> None:
         self.clock, self.links, self._ended, self._blocked, self._trace = clock, links, ended, blocked, trace
         self._at, self._send, self._heard = clock.at, links.send, trace
+        self.came_down = 0  # bits of the downloads that ended, whole or cut
         self._on_until: dict[int, tuple[float, Visit]] = {}  # when a client goes off, and its latest visit
 
     def mute(self, silent: bool) -> None:
@@ -69,11 +71,13 @@ class Journeys:
             self._watch(visit, max(offline_s, now))
         self._send(visit, False, down_bits, self._downloaded, PROGRESS)
 
-    def abandon(self, visit: Visit) -> None:
-        """The server calls the visit off: what it had sent by now was sent for nothing."""
-        self._call_off(visit)
-        visit.over, visit.late, visit.ends_s = True, True, self.clock.now
-        self._note(visit, "late", visit.sent)
+    def abandon(self, visits: list[Visit]) -> None:
+        """The server calls visits off: what had been sent by now was sent for nothing."""
+        self._call_off(visits)
+        for visit in visits:
+            visit.over, visit.late, visit.ends_s = True, True, self.clock.now
+            self._note_cut(visit)
+            self._note(visit, "late", visit.sent)
 
     def upload(self, visit: Visit) -> None:
         """The reply's size is known: send it, or as much of it as gets out."""
@@ -93,7 +97,7 @@ class Journeys:
         """One event for each of a client's on-periods, however many visits it has in it."""
         before = self._on_until.get(visit.client)
         self._on_until[visit.client] = (offline_s, visit)
-        if before is None or before[0] != offline_s:
+        if before is None or before[0] != offline_s or offline_s == self.clock.now:  # that event may be over
             self._at(offline_s, self._goes_off, PROGRESS, visit)
 
     # --- What happens on the way ------------------------------------------------------------------------
@@ -102,7 +106,9 @@ class Journeys:
         visit = moment.visit
         if visit.over:
             return
-        self._note(visit, "download")
+        visit.downloaded, visit.came_down = True, visit.sending
+        self.came_down += visit.sending
+        self._note(visit, "download", visit.sending)
         now = self.clock.now
         computed = now + visit.compute_s
         if visit.phase == COMPUTE:
@@ -135,7 +141,8 @@ class Journeys:
     def _lose(self, moment: Moment) -> None:
         visit = moment.visit
         if not visit.over:
-            self._call_off(visit)
+            self._call_off([visit])
+            self._note_cut(visit)
             self._end(visit, "drop")
 
     def _goes_off(self, moment: Moment) -> None:
@@ -144,12 +151,19 @@ class Journeys:
             moment.visit = visit  # the one that is under way, if any is
             self._lose(moment)
 
-    def _call_off(self, visit: Visit) -> None:
-        if visit.uploading:
-            assert visit.bits is not None
-            visit.sent = self.links.sent_bits(visit, visit.bits)
-        elif visit.flow is not None:
-            self.links.sent_bits(visit, 0)  # takes its download off the links
+    def _call_off(self, visits: list[Visit]) -> None:
+        """Take what is under way off the links, and note how much of it had left its sender."""
+        cut = [v for v in visits if v.uploading or not (v.downloaded or v.phase == BEFORE)]
+        for visit, bits in zip(cut, self.links.call_off(cut), strict=True):
+            if visit.uploading:
+                visit.sent = bits
+            else:
+                visit.came_down = bits
+                self.came_down += bits
+
+    def _note_cut(self, visit: Visit) -> None:
+        if not visit.downloaded and visit.came_down:
+            self._note(visit, "cut", visit.came_down)
 
     def _end(self, visit: Visit, what: str) -> None:
         visit.over, visit.ends_s = True, self.clock.now

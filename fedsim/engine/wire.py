@@ -73,6 +73,8 @@ def reply_shape(algorithm: Any, problem: Any, state: dict[str, Array], dtype: np
     for name, v in values.items():
         array = np.asarray(v.value if isinstance(v, Encoded) else v)
         empty[name] = np.empty((0, *array.shape), dtype)
+        if name in getattr(algorithm, "kept", ()):  # it never travels
+            continue
         length = v.bits if isinstance(v, Encoded) else array.size * dtype.itemsize * 8
         bits = None if bits is None or length is None else bits + int(length)
     return Shape(empty, bits)

@@ -28,7 +28,7 @@ class Workshop:
     def __init__(self, run: Run, position: int) -> None:
         self.run, self.position, self.policy = run, position, run.policy
         self.clock = Clock()
-        self.links = links(self.clock, run.network, run.ways)
+        self.links = links(self.clock, run.network, run.ways, run.copies)
         self.view = ReplicaView(run, position)
         self.ahead = Ahead(run, position, self.links)
         self.trace = run.tracer(position)
@@ -37,25 +37,37 @@ class Workshop:
         self.version, self.down_bits = 0, 0
         self.arrived: list[Visit] = []
         self.lost: list[Visit] = []
+        self.copied = 0  # copies of this version to clients that did not start from it at once
         self.blocked: list[Visit] = []
         self.unsent: list[Visit] = []  # set out from this version, and no job sent ahead of need yet
         self._to_restart: list[int] = []
         self._visits: dict[int, int] = {}  # how often each client has set out
-        self._started = self._unanswered = 0
+        self.started = self._unanswered = 0  # visits that set out from this version; lost in a row
         self.limit_s = run.budget.seconds if run.budget.seconds is not None else math.inf
 
     def release(self, version: int, message: dict[str, Array], down_bits: int) -> None:
         """A new model version: whoever waits for work starts from it."""
         self.version, self.message, self.down_bits = version, message, down_bits
         self.view.opened_s, self.view.round = self.clock.now, version
-        self.arrived, self.lost, self.unsent, self._started = [], [], [], 0
-        self.view.arrived = []
+        self.arrived, self.lost, self.unsent, self.started = [], [], [], 0
+        self.view.arrived, self.copied, self.journeys.came_down = [], 0, 0
         if version == 0:
             self._staff(cohort(self.view.select(0, self.clock.now)[None], self.run.population).client.tolist())
         else:
             waiting, self._to_restart = self._to_restart, []
             for client in waiting:
                 self._replace(client)
+        if self.run.scenario.reaches_all:
+            self._copy()
+
+    def _copy(self) -> None:
+        """The new version to everybody who does not set out from it now; nobody waits for it."""
+        busy = {c for c, visit in self.view.in_flight.items() if visit.version == self.version}
+        self.copied = self.run.population - len(busy)
+        if self.run.copies:
+            for client in range(self.run.population):
+                if client not in busy:
+                    self.links.copy(client, self.down_bits)
 
     def advance(self) -> bool:
         """Run the clock until the buffer is full; False where a reply's size is needed first, or nobody will come."""
@@ -74,8 +86,11 @@ class Workshop:
             while not self.advance():
                 blocked, self.blocked = self.blocked, []
                 for visit in blocked:
-                    visit.bits = self.run.sizes[self.position, visit.client, visit.number]
+                    visit.bits = self.run.noted.again("sizes", self.position, 1)[0]
                     self.journeys.upload(visit)
+            if self.run.reports_loss:
+                heard = [v.client for v in self.folded()]
+                self.view.told(heard, self.run.noted.again("losses", self.position, len(heard)))
         self.journeys.mute(False)
         self.trace = trace
         self.unsent = []
@@ -92,22 +107,15 @@ class Workshop:
             else:
                 self.unsent.append(visit)
 
-    def columns(self) -> dict[str, float]:
-        ended = self.arrived + self.lost
-        copies = self.run.population if self.run.scenario.reaches_all else self._started
-        return {
-            "opened_s": self.view.opened_s, "closed_s": self.clock.now, "selected": self._started,
-            "arrived": len(self.arrived), "dropped": len(self.lost), "late": 0,
-            "uplink_bits": sum(v.sent for v in ended), "downlink_bits": copies * self.down_bits,
-            "wasted_bits": sum(v.sent for v in self.lost),
-        }  # fmt: skip
+    def folded(self) -> list[Visit]:
+        """What arrived, in the order in which the server folds it."""
+        return sorted(self.arrived, key=lambda v: (v.client, v.number))
 
     def _heard(self, visit: Visit) -> None:
         del self.view.in_flight[visit.client]
         if visit.arrived:
             self.arrived.append(visit)
-            self.view.arrived.append(visit.client)
-            self.view.durations[visit.client] = visit.ends_s - visit.started_s
+            self.view.heard_of(visit)
             self._unanswered = 0
         else:
             self.lost.append(visit)
@@ -151,9 +159,14 @@ class Workshop:
         if at == self.clock.now:
             self._start([client])
         elif at < math.inf:
-            self.clock.at(
-                at, lambda _: self._replace(client) if client in self.view.in_flight else self._start([client])
-            )
+            self.clock.at(at, lambda _: self._start([client]) if self._idle(client) else self._replace(client))
+        elif self.policy.size is not None:
+            self._to_restart.append(client)  # somebody else may take its place after the next fold
+
+    def _idle(self, client: int) -> bool:
+        """Whether a client has nothing to do; one with memory waits until its reply is folded."""
+        waits = self.run.memory and client in self.view.arrived
+        return client not in self.view.in_flight and not waits
 
     def _draw_idle(self, client: int) -> tuple[int, float]:
         """A client that is on and has nothing to do, or else whoever comes on first, and when."""
@@ -164,9 +177,7 @@ class Workshop:
         rng = Draws(key, single=True, source=self.run.setting.backend)
         tried = min(16, self.run.population)  # idle clients are the many; trying beats listing them
         while True:
-            idle = [
-                c for c in np.asarray(rng.choice(self.run.population, tried)).tolist() if c not in self.view.in_flight
-            ]
+            idle = [c for c in np.asarray(rng.choice(self.run.population, tried)).tolist() if self._idle(c)]
             at = self.view.next_available(np.array(idle, np.int64), self.clock.now)
             soonest = int(np.argmin(at)) if len(idle) else 0
             if len(idle) and (at[soonest] == self.clock.now or tried == self.run.population):
@@ -188,7 +199,7 @@ class Workshop:
             visit.memory = self.run.recall(np.array([self.position]), ids[i : i + 1])
             self.view.in_flight[client] = visit
             self._visits[client] = numbers[i] + 1
-            self._started += 1
+            self.started += 1
             self.unsent.append(visit)
             if self.trace is not None:
                 self.trace(now, client, "select", self.down_bits)

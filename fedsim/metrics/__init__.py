@@ -1,6 +1,6 @@
 """What a run is judged by: functions of samples and probabilities, and factories for Scenario(metrics=...).
 
-The functions come from `distances`, `predictive` and `chains`; `chains.ess(draws)` keeps its module's name in
+The functions come from `distances`, `scores` and `chains`; `chains.ess(draws)` keeps its module's name in
 front because `ess()` here makes the metric. `Metric` says what a metric of your own has to offer.
 """
 
@@ -16,23 +16,11 @@ from fedsim.errors import InvalidInput
 from fedsim.metrics import chains, distances
 from fedsim.metrics.chains import split_rhat
 from fedsim.metrics.distances import gaussian_w2, hpd_error, marginal_w1, w2_floor
-from fedsim.metrics.evaluate import (
-    W2,
-    CovarianceError,
-    DistanceTo,
-    Ess,
-    FunctionMetric,
-    Law,
-    MarginalError,
-    MeanError,
-    MeanSquaredError,
-    Metric,
-    Moments,
-    Rhat,
-    View,
-)
+from fedsim.metrics.evaluate import DistanceTo, Doubted, Explained, FunctionMetric, Law, Metric, View
+from fedsim.metrics.laws import COVARIANCE_ERROR, MEAN_ERROR, W2, Distance, MarginalError, Measure, Moments, Over
 from fedsim.metrics.learning import PREDICTIVE, Loss, Predictive
-from fedsim.metrics.predictive import (
+from fedsim.metrics.sampling import Accepted, Ess, EssPer, MeanSquaredError, Rhat
+from fedsim.metrics.scores import (
     Reliability,
     accuracy,
     accuracy_above,
@@ -46,10 +34,13 @@ from fedsim.metrics.predictive import (
 )
 
 __all__ = [
+    "Doubted",
+    "Explained",
     "Metric",
     "Moments",
     "Reliability",
     "View",
+    "accepted",
     "accuracy",
     "accuracy_above",
     "agreement",
@@ -60,6 +51,8 @@ __all__ = [
     "ece",
     "entropy",
     "ess",
+    "ess_per_megabit",
+    "ess_per_second",
     "gaussian_w2",
     "hpd_error",
     "loss",
@@ -68,6 +61,7 @@ __all__ = [
     "mean_error",
     "mse",
     "nll",
+    "predictive",
     "reliability",
     "resolve",
     "rhat",
@@ -82,19 +76,39 @@ Exact = tuple[npt.ArrayLike, npt.ArrayLike]  # mean (d,) and covariance (d, d), 
 Function = Callable[[Array], npt.ArrayLike]
 
 
-def w2(reference: Exact | Law | None = None) -> W2:
-    """Wasserstein-2 distance from a Gaussian fitted to the replicas to the exact law; see `w2_floor`."""
-    return W2(_reference(reference))
+def w2(reference: Exact | Law | None = None, over: Over = "replicas", name: str = "w2") -> Distance:
+    """Wasserstein-2 distance from a Gaussian fitted to the samples to the exact law; see `w2_floor`.
+
+    The samples are the replicas' states now, or with over="history" all that were kept so far, of one replica or
+    more: set `record=fs.Record(warmup=...)`. `name` is the column, where a run has both. A warning at the end says
+    so where the number of samples is too small for the figure. The same holds for the two errors below.
+    """
+    return _distance(W2, reference, over, name)
 
 
-def mean_error(reference: Exact | Law | None = None) -> MeanError:
-    """|mean over replicas - exact mean|."""
-    return MeanError(_reference(reference))
+def mean_error(reference: Exact | Law | None = None, over: Over = "replicas", name: str = "mean_error") -> Distance:
+    """|mean over replicas, or over the history, - exact mean|."""
+    return _distance(MEAN_ERROR, reference, over, name)
 
 
-def covariance_error(reference: Exact | Law | None = None) -> CovarianceError:
-    """|covariance over replicas - exact covariance| / |exact covariance|, Frobenius norms."""
-    return CovarianceError(_reference(reference))
+def covariance_error(
+    reference: Exact | Law | None = None, over: Over = "replicas", name: str = "covariance_error"
+) -> Distance:
+    """|covariance over replicas, or over the history, - exact covariance| / |exact covariance|, Frobenius norms."""
+    return _distance(COVARIANCE_ERROR, reference, over, name)
+
+
+def predictive(*columns: str, of: Literal["current", "average"] | None = None) -> Predictive:
+    """Scores of predicted class probabilities: `predictive("accuracy", "nll", of="average")`; without names all four.
+
+    of="current" judges theta now, of="average" the probabilities averaged over the samples kept so far (theta now
+    while there are none). By default samplers are judged by the average and optimisers by the current theta.
+    """
+    if strange := [name for name in columns if name not in PREDICTIVE]:
+        raise InvalidInput(f"metrics.predictive({strange[0]!r}): choose among {', '.join(PREDICTIVE)}")
+    if of not in (None, "current", "average"):
+        raise InvalidInput(f"metrics.predictive(of={of!r}): it must be 'current' or 'average'")
+    return Predictive(columns or PREDICTIVE, of)
 
 
 def marginal_error(reference: npt.ArrayLike, over: Literal["history", "replicas"] = "history") -> MarginalError:
@@ -118,8 +132,33 @@ def rhat() -> Rhat:
 
 
 def ess() -> Ess:
-    """The smallest effective sample size over coordinates, all replicas together; NaN before 4 samples."""
+    """The smallest bulk effective sample size over coordinates, all replicas together.
+
+    NaN before 4 samples, and where no chain ever moved, which a warning at the end then says.
+    """
     return Ess()
+
+
+def ess_per_megabit(
+    bits: Literal["uplink_bits", "downlink_bits", "total_bits"] = "uplink_bits", name: str = "ess_per_megabit"
+) -> EssPer:
+    """`ess` per million bits that the replicas have sent together, warm-up included."""
+    if bits not in ("uplink_bits", "downlink_bits", "total_bits"):
+        raise InvalidInput(f"ess_per_megabit(bits={bits!r}): choose 'uplink_bits', 'downlink_bits' or 'total_bits'")
+    return EssPer(bits, 1e6, name)
+
+
+def ess_per_second(name: str = "ess_per_second") -> EssPer:
+    """`ess` per second of virtual time, the replicas' clocks added up; NaN where nothing takes time."""
+    return EssPer("seconds", 1.0, name)
+
+
+def accepted() -> Accepted:
+    """The share of its proposals that each replica has accepted so far, for MALA and HMC.
+
+    A sampler of your own offers it with a client's memory of `accepted` (share) and `proposed` (count), (1,) each.
+    """
+    return Accepted()
 
 
 def loss() -> Loss:
@@ -134,8 +173,11 @@ def distance_to(point: npt.ArrayLike, name: str = "distance_to_ps") -> DistanceT
 
 _FACTORIES: dict[str, Callable[..., Any]] = {
     make.__name__: make
-    for make in (w2, mean_error, covariance_error, rhat, ess, loss, marginal_error, mse, distance_to)
-}
+    for make in (
+        w2, mean_error, covariance_error, rhat, ess, ess_per_megabit, ess_per_second, accepted, loss, predictive,
+        marginal_error, mse, distance_to,
+    )
+}  # fmt: skip
 _NEED_ARGUMENTS = ("marginal_error", "mse", "distance_to")
 
 
@@ -170,6 +212,12 @@ def resolve(metric: Metric | str | Function, probe: npt.ArrayLike | None = None)
         raise InvalidInput("a metric's column is its function's name; write `def my_metric(theta): ...`")
     per_replica = probe is None or np.ndim(metric(np.array(probe))) > 0
     return FunctionMetric(metric, per_replica)
+
+
+def _distance(measure: Measure, reference: Exact | Law | None, over: Over, name: str) -> Distance:
+    if over not in ("replicas", "history"):
+        raise InvalidInput(f"{measure.name}: over = {over!r}; it must be 'replicas' or 'history'")
+    return Distance(measure, _reference(reference), over, name)
 
 
 def _reference(reference: Exact | Law | None) -> Moments | None:

@@ -1,7 +1,9 @@
 """Has the chain converged, and how many independent draws is it worth: split R-hat and effective sample size.
 
 Both take chains (draws, chains, d), cut each chain into a first and a last half, and return one number per
-coordinate (Gelman et al., Bayesian Data Analysis, 3rd ed., 11.4 and 11.5). NaN in a coordinate gives NaN.
+coordinate (Gelman et al., Bayesian Data Analysis, 3rd ed., 11.4 and 11.5). NaN in a coordinate gives NaN. The effective
+sample size is the *bulk* one, of ranks turned into normal scores, so that heavy tails do not matter (Vehtari, Gelman,
+Simpson, Carpenter and Buerkner, Bayesian Analysis 2021): ArviZ's `ess(method="bulk")`, except where no chain has moved.
 """
 
 from __future__ import annotations
@@ -40,19 +42,30 @@ def split_rhat(chains: npt.ArrayLike) -> Array:
 
 
 def ess(chains: npt.ArrayLike) -> Array:
-    """Effective sample size for the mean, (d,)."""
+    """Bulk effective sample size, (d,); NaN where no chain has moved, which tells nothing about the law."""
     first, last = _halves(chains)
+    moved = np.any(np.concatenate([first, last]) != first[0], axis=(0, 1))  # (d,)
     return np.array(
-        [_ess_of_coordinate(np.concatenate([first[:, :, j].T, last[:, :, j].T])) for j in range(first.shape[2])]
+        [
+            _ess_of_coordinate(np.concatenate([first[:, :, j].T, last[:, :, j].T])) if moved[j] else np.nan
+            for j in range(first.shape[2])
+        ]
     )
 
 
+def running(history: Array) -> Array | None:
+    """The history (draws, chains, d) of the chains that have not stopped; None while it is too short to split."""
+    if len(history) < MIN_DRAWS:
+        return None
+    kept = ~np.isnan(history[-1]).all(axis=1)
+    return history[:, kept] if kept.any() else None
+
+
 def _ess_of_coordinate(x: Array) -> float:  # x: (2 chains, half the draws)
-    draws = x.shape[1]
     if not np.isfinite(x).all():
         return float("nan")
-    if np.ptp(x) < np.finfo(np.float64).resolution:
-        return float(x.size)  # a constant is known exactly from any draw
+    x = _normal_scores(x)
+    draws = x.shape[1]
     means = x.mean(axis=1)
     within = _autocovariance(x - means[:, None])
     mean_var = within[0] * draws / (draws - 1.0)
@@ -60,6 +73,15 @@ def _ess_of_coordinate(x: Array) -> float:  # x: (2 chains, half the draws)
     rho = 1.0 - (mean_var - within) / var_plus
     rho[0] = 1.0
     return float(x.size / max(_autocorrelation_time(rho), 1.0 / np.log10(x.size)))
+
+
+def _normal_scores(x: Array) -> Array:
+    """Ranks among all draws of all chains, ties averaged, as quantiles of N(0, 1) (Blom's formula)."""
+    from scipy.special import ndtri
+
+    _, place, count = np.unique(x, return_inverse=True, return_counts=True)
+    rank = np.cumsum(count) - (count - 1) / 2
+    return np.asarray(ndtri((rank - 0.375) / (x.size + 0.25))[place.reshape(x.shape)])
 
 
 def _autocovariance(centred: Array) -> Array:

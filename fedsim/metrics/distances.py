@@ -64,7 +64,7 @@ def gaussian_w2(mean1: npt.ArrayLike, cov1: npt.ArrayLike, mean2: npt.ArrayLike,
     return w2_of_factors(shift, left, right)
 
 
-def w2_floor(covariance: npt.ArrayLike, replicas: int) -> float:
+def w2_floor(covariance: npt.ArrayLike, replicas: float) -> float:
     """What `w2` shows, in root mean square and to leading order in 1/replicas, for perfect Gaussian samples.
 
     A Gaussian fitted to finitely many replicas is off by tr(C)/R in the mean and, in eigenvalues l of C, by
@@ -77,6 +77,20 @@ def w2_floor(covariance: npt.ArrayLike, replicas: int) -> float:
     ratio = np.divide(np.outer(values, values), pairs, out=np.zeros_like(pairs), where=pairs > 0)
     spread = (ratio.sum() + np.trace(ratio)) / (2 * (replicas - 1))
     return float(np.sqrt(values.sum() / replicas + spread))
+
+
+def mean_floor(covariance: npt.ArrayLike, count: float) -> float:
+    """What `mean_error` shows, in root mean square, for so many perfect samples: sqrt(tr(C) / n)."""
+    return float(np.sqrt(np.trace(np.asarray(covariance, np.float64)) / count))
+
+
+def covariance_floor(covariance: npt.ArrayLike, count: float) -> float:
+    """What `covariance_error` shows, in root mean square, for so many perfect Gaussian samples.
+
+    Entries of a sample covariance vary by (C_ii C_jj + C_ij^2) / (n - 1): |error|^2 is (tr(C)^2 + |C|^2) / (n - 1).
+    """
+    covariance = np.asarray(covariance, np.float64)
+    return float(np.sqrt(((np.trace(covariance) / np.linalg.norm(covariance)) ** 2 + 1) / (count - 1)))
 
 
 def marginal_w1(samples: npt.ArrayLike, reference: npt.ArrayLike) -> float:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import InvalidInput
-from fedsim.metrics import predictive
+from fedsim.metrics import scores
 
 Array = npt.NDArray[Any]
 PREDICTIVE = ("accuracy", "brier", "ece", "nll")
@@ -17,10 +17,21 @@ PREDICTIVE = ("accuracy", "brier", "ece", "nll")
 
 @dataclass(frozen=True)
 class Predictive:
-    """Of the class probabilities averaged over the samples kept so far (C17)."""
+    """Of class probabilities: those of theta now, or their average over the samples kept so far (C17).
+
+    With `of` None the algorithm decides: a sampler is judged by the average, an optimiser by its current theta.
+    """
 
     columns: tuple[str, ...] = PREDICTIVE
+    of: Literal["current", "average"] | None = None
     per_replica: ClassVar[bool] = True
+
+    def judged(self, view: Any) -> Literal["current", "average"]:
+        """Which of the two it is in this run."""
+        return self.of or ("average" if view.sampler else "current")
+
+    def about(self, view: Any) -> str:
+        return {"current": "the current theta", "average": "the average over kept samples"}[self.judged(view)]
 
     def evaluate(self, view: Any) -> dict[str, Array]:
         if getattr(view.problem, "test", None) is None:
@@ -28,13 +39,13 @@ class Predictive:
                 f"metric {self.columns[0]!r}: {type(view.problem).__name__} has no test rows; give it test=(X, y)"
             )
         labels = view.problem.test[1]
-        p = np.asarray(view.predictive, np.float64)
+        p = np.asarray(view.predictive(self.judged(view)), np.float64)
         running = np.isfinite(p).all(axis=(1, 2))
         p = p / p.sum(axis=2, keepdims=True)  # float32 probabilities sum to one only nearly
         out = {name: np.full(len(p), np.nan) for name in self.columns}
         for r in np.flatnonzero(running):
             for name in self.columns:
-                out[name][r] = getattr(predictive, name)(p[r], labels)
+                out[name][r] = getattr(scores, name)(p[r], labels)
         return out
 
 

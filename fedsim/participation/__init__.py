@@ -6,7 +6,11 @@ have a leading replicas axis and the ids come out as (replicas, size). `weigh` t
 into the weights of `replies.mean`; `closing` is `close` in closed form, for rounds in which nobody waits for a
 link.
 
+Optional: `at_least`, how many clients have to be on before a round opens, and `history = True` for a policy with
+`closing` that looks at `view.heard` or `view.last`.
+
 A policy of your own needs `select` and `close`; its replies are weighted by p_c renormalised over the arrived.
+`fs.explain("view")` says what it sees, with an example.
 """
 
 from __future__ import annotations
@@ -45,18 +49,19 @@ def full() -> Full:
     return Full()
 
 
-def with_replacement(draws: int) -> WithReplacement:
-    """Scheme I: so many draws with probability p_c; a client drawn twice runs once and counts twice."""
-    return WithReplacement(draws)
+def with_replacement(draws: int, at_least: int | None = None) -> WithReplacement:
+    """Scheme I: so many draws with probability p_c among those that are on; a client drawn twice runs once and counts
+    twice. A round opens only when `at_least` clients are on."""
+    return WithReplacement(draws, at_least)
 
 
-def uniform(size: int, weighting: str | None = None) -> Uniform:
-    """Scheme II: so many different clients, uniformly, averaged with 1/size.
+def uniform(size: int, weighting: str | None = None, at_least: int | None = None) -> Uniform:
+    """Scheme II: so many different clients, uniformly among those that are on, averaged with 1/size.
 
     With unequal p_c say how to weigh: "normalised" (p_c over the arrived) or "scaled" (p_c N / size: unbiased,
-    but the weights do not sum to one).
+    but the weights do not sum to one). A round opens only when `at_least` clients are on (None: somebody).
     """
-    return Uniform(size, weighting)
+    return Uniform(size, weighting, at_least)
 
 
 def bernoulli(probability: Any) -> Bernoulli:
@@ -64,14 +69,16 @@ def bernoulli(probability: Any) -> Bernoulli:
     return Bernoulli(probability)
 
 
-def first(replies: int, of: int | None = None) -> First:
-    """Ask `of` clients (None: everybody), close at the first so many replies: over-selection."""
-    return First(replies, of)
+def first(replies: int, of: int | None = None, at_least: int | None = None) -> First:
+    """Ask `of` clients (None: everybody), close at the first so many replies: over-selection. A round opens only when
+    `at_least` clients are on."""
+    return First(replies, of, at_least)
 
 
-def deadline(seconds: float, of: int | None = None) -> Deadline:
-    """Ask `of` clients (None: everybody), close after so many virtual seconds, or when all have answered."""
-    return Deadline(seconds, of)
+def deadline(seconds: float, of: int | None = None, at_least: int | None = None) -> Deadline:
+    """Ask `of` clients (None: everybody), close after so many virtual seconds, or when all have answered. A round opens
+    only when `at_least` clients are on."""
+    return Deadline(seconds, of, at_least)
 
 
 def buffered(replies: int, of: int | None = None, discount: Callable[[int], float] | None = None) -> Buffered:
@@ -92,6 +99,10 @@ def check_size(policy: Any, clients: int) -> None:
     if size is not None and size > clients:
         given = f"participation.{type(policy).__name__.lower()}({size})"
         raise InvalidInput(f"{given}: only {clients} clients exist; ask for at most {clients}")
+    at_least = getattr(policy, "at_least", None)
+    if at_least is not None and at_least > clients:
+        given = f"participation.{type(policy).__name__.lower()}(at_least={at_least})"
+        raise InvalidInput(f"{given}: only {clients} clients exist; wait for at most {clients}")
     p = getattr(policy, "probability", None)
     if isinstance(p, tuple) and len(p) != clients:
         raise InvalidInput(

@@ -55,13 +55,14 @@ class Full:
 @dataclass(frozen=True)
 class WithReplacement:
     draws: int
+    at_least: int | None = None
     batched = True
 
     def __post_init__(self) -> None:
-        _check_counts("with_replacement", self, "draws")
+        _check_counts("with_replacement", self, "draws", optional=("at_least",))
 
     def select(self, view: Any, rng: Any) -> Array:
-        return np.asarray(np.minimum(np.searchsorted(view.cumulative, rng.uniform(self.draws)), view.clients - 1))
+        return np.asarray(view.sample_weighted(self.draws))
 
     close, closing = _wait, _all_in_time
 
@@ -73,10 +74,11 @@ class WithReplacement:
 class Uniform:
     size: int
     weighting: str | None = None
+    at_least: int | None = None
     batched = True
 
     def __post_init__(self) -> None:
-        _check_counts("uniform", self, "size")
+        _check_counts("uniform", self, "size", optional=("at_least",))
         if self.weighting not in (None, "normalised", "scaled"):
             given = f"participation.uniform(weighting={self.weighting!r})"
             raise InvalidInput(f"{given}: choose 'normalised' or 'scaled'")
@@ -119,10 +121,11 @@ class Bernoulli:
 class First:
     replies: int
     size: int | None = None
+    at_least: int | None = None
     batched = True
 
     def __post_init__(self) -> None:
-        _check_counts("first", self, "replies", optional="size")
+        _check_counts("first", self, "replies", optional=("size", "at_least"))
         if self.size is not None and self.size < self.replies:
             given = f"participation.first({self.replies}, of={self.size})"
             raise InvalidInput(f"{given}: cannot wait for {self.replies} of {self.size}; ask at least {self.replies}")
@@ -144,12 +147,13 @@ class First:
 class Deadline:
     seconds: float
     size: int | None = None
+    at_least: int | None = None
     batched = True
 
     def __post_init__(self) -> None:
         remedy = "seconds must be a positive number"
         object.__setattr__(self, "seconds", positive("participation.deadline({})", self.seconds, remedy=remedy))
-        _check_counts("deadline", self, optional="size")
+        _check_counts("deadline", self, optional=("size", "at_least"))
 
     def close(self, view: Any) -> float:
         return float(view.opened_s + self.seconds)
@@ -169,7 +173,7 @@ class Buffered:
     asynchronous = True
 
     def __post_init__(self) -> None:
-        _check_counts("buffered", self, "replies", optional="size")
+        _check_counts("buffered", self, "replies", optional=("size",))
         if not (self.discount is None or callable(self.discount)):
             given = f"participation.buffered(discount={self.discount!r})"
             raise InvalidInput(f"{given}: give a function of the staleness, or None")
@@ -180,10 +184,9 @@ class Buffered:
     select, weigh = _ask, _normalised
 
 
-def _check_counts(name: str, policy: Any, *counts: str, optional: str = "") -> None:
+def _check_counts(name: str, policy: Any, *counts: str, optional: tuple[str, ...] = ()) -> None:
     """Called when a policy is made, not by its factory, so that a field replaced later is checked as well."""
-    given = [*counts, optional] if optional and getattr(policy, optional) is not None else counts
-    for field in given:
-        remedy = "ask for a whole number of at least 1"
-        count = whole(f"participation.{name}({{}})", getattr(policy, field), remedy=remedy)
+    for field in (*counts, *(o for o in optional if getattr(policy, o) is not None)):
+        given = f"participation.{name}({'at_least=' * (field == 'at_least')}{{}})"
+        count = whole(given, getattr(policy, field), remedy="ask for a whole number of at least 1")
         object.__setattr__(policy, field, count)

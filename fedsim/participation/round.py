@@ -13,10 +13,11 @@ Array = npt.NDArray[Any]
 
 
 class View(Protocol):
-    """What a policy may look at."""
+    """What a policy may look at; `fs.explain("view")` has it in one table, and an example."""
 
     clients: int
     weights: Array  # p_c
+    sizes: Array  # n_c
     round: int
     now_s: float
     opened_s: float
@@ -27,8 +28,17 @@ class View(Protocol):
     def sample_available(self, size: int) -> Array:
         """So many different clients, uniformly among those that are available now (fewer if fewer are)."""
 
+    def sample_weighted(self, draws: int) -> Array:
+        """So many draws with probability p_c among those that are available now."""
+
+    def heard(self, ids: Array) -> Array:
+        """How many replies of each client arrived in time so far."""
+
     def last(self, ids: Array, column: str) -> Array:
-        """What the clients' latest finished visit recorded, such as "duration_s"; NaN where there was none."""
+        """Of the clients' latest replies: "duration_s", "heard_s", "round" or "loss"; NaN where there was none.
+
+        The loss is what an algorithm reports that lists "loss" in its `kept` reply fields, which cost no bits.
+        """
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@
 A problem of your own needs `clients`, `dim`, `sizes` and `gradient(theta, client, rows=None) -> (d,)`, a sum over the
 client's rows. Optional: `weights` (p_c, default sizes / total), a batched `gradients(theta, clients, rows)` (and
 `gradients_by(kernels, ...)` to run on any backend), `exact() -> (mean, covariance)`, `quadratic(dtype)` tables for the
-fused kernels, `loss(theta)`, `predict(theta)` with `test`.
+fused kernels, `potential(theta)` (R, d) -> (R,), whose slope is the sum of the gradients, `loss(theta)` likewise,
+divided by the number of rows and with or without the prior, `predict(theta)` (d,) -> (rows, classes) with `test`,
+`initial(seed)` -> (d,), where a run begins unless its scenario says. `fs.testing.check` compares slopes and gradients.
 """
 
 from __future__ import annotations

@@ -31,11 +31,35 @@ ROUNDS = ("replica", "round", "opened_s", "closed_s", *_COUNTS)  # then one colu
 METRICS = ("round", "seconds", "uplink_bits", "downlink_bits")  # then one column per metric over replicas
 
 
+class Summary(str):
+    """Text that a prompt or a notebook shows as it is, line by line."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """One finished run. `rounds` has one row per replica and round, `metrics` one per evaluated round.
+    """One finished run.
 
-    In `metrics`, `seconds` and the cumulative bits are medians over the replicas that reached the round.
+    `rounds` has one row per replica and round (`rounds_every` rounds where the record is thinned):
+
+    | column                         | meaning                                                                    |
+    |--------------------------------|----------------------------------------------------------------------------|
+    | `replica`, `round`             | which; rounds count from 1. Write rounds["round"]: `rounds.round` is a     |
+    |                                | method of pandas                                                           |
+    | `opened_s`, `closed_s`         | virtual seconds at which the server asked, and folded                      |
+    | `selected`, `arrived`          | clients asked; replies folded                                              |
+    | `dropped`, `late`              | visits lost to a dropout; those the round closed without                   |
+    | `uplink_bits`, `downlink_bits` | sent in the round, payload only, each message once                         |
+    | `wasted_bits`                  | of the uplink, what was never folded (`wasted_down_bits`, `wasted_s`: of   |
+    |                                | the downlink, and of the devices' seconds, where recorded)                 |
+    | one per metric of a replica    | NaN where it was not evaluated                                             |
+
+    `metrics` has one row per evaluated round: `round`, then `seconds` and cumulative bits as medians over the replicas
+    that reached it, then the metrics over replicas, such as `w2`. `clients` has one row per client, `events` one per
+    event of the timeline (in `fs.analysis.timeline.visits`, `select` is the instant a client was asked; write
+    visits["select"]). `summary()` says it in a few lines, `report("page.html")` in pictures.
     """
 
     samples: Array | None  # (recorded rounds, replicas, d): theta after the round
@@ -127,6 +151,19 @@ class Result:
                 digest.update(f"{array.dtype.str}{array.shape}".encode())
                 digest.update(array.reshape(-1).view(np.uint8).data)
         return digest.hexdigest()
+
+    def summary(self, width: int = 80) -> Summary:
+        """The lines that the terminal shows after a run."""
+        from fedsim.analysis.summary import lines
+
+        return Summary("\n".join(lines(self, width)))
+
+    def report(self, path: str | Path) -> Path:
+        """Write one HTML page about the run, with pictures inside: what `fedsim report` makes of a folder."""
+        from fedsim.analysis.report import run_page
+
+        write_atomic(Path(path), run_page(Path(path).stem, self).encode())
+        return Path(path)
 
     def to_arviz(self) -> Any:
         """ArviZ InferenceData of theta, chain = replica, draw = round, cut where the first replica stopped."""

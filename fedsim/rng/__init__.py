@@ -45,6 +45,7 @@ class Stream(IntEnum):
     DATA = 11  # data that reacts to the model, and synthetic data sets
     USER = 12  # for code outside the package
     COIN = 13  # to accept or to reject
+    START = 14  # where a replica begins
 
 
 # --- Philox4x32-10 -------------------------------------------------------------------------------

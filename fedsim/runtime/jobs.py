@@ -93,7 +93,7 @@ class Setting:
 
 
 class Job:
-    """What `client` sees of its job, or, stacked, of a batch of them."""
+    """What `client` sees of its job, or, stacked, of a batch of them; `fs.explain("job")` has it in one table."""
 
     def __init__(self, setting: Setting, batch: Batch, single: bool) -> None:
         self._setting, self._batch, self._single = setting, batch, single

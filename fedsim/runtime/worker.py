@@ -77,6 +77,8 @@ class Worker:
                 plain[name] = v.value
             else:
                 plain[name] = np.asarray(v, self.setting.dtype)
+                if name in getattr(self.algorithm, "kept", ()):  # it never travels
+                    continue
                 bits += 8 * plain[name].itemsize * math.prod(plain[name].shape[1:])
         return Reply(plain, bits, memory)
 

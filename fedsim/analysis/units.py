@@ -4,8 +4,41 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
+import textwrap
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
+
+NARROW = 80  # columns, where nobody says how wide the page is
+
+
+def width() -> int:
+    """Of the terminal, or what the environment's COLUMNS says."""
+    return shutil.get_terminal_size((NARROW, 24)).columns
+
+
+def wrapped(line: str, wide: int, indent: int = 0) -> list[str]:
+    """A line in pieces that fit, all but the first set in by `indent`; what has no blank in it stays whole."""
+    if len(line) <= wide:
+        return [line]
+    lead = line[: len(line) - len(line.lstrip())]
+    return textwrap.wrap(
+        line.strip(), wide, initial_indent=lead, subsequent_indent=" " * max(indent, len(lead)),
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def columns(rows: list[list[str]], wide: int, keys: int = 1) -> list[str]:
+    """A table as lines: the first `keys` columns name a row, and are repeated where the others need several pages."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    pages, used = [list(range(keys))], sum(w + 2 for w in widths[:keys])
+    for i in range(keys, len(widths)):
+        if used + widths[i] > wide and len(pages[-1]) > keys:
+            pages.append(list(range(keys)))
+            used = sum(w + 2 for w in widths[:keys])
+        pages[-1].append(i)
+        used += widths[i] + 2
+    return ["  ".join(f"{row[i]:>{widths[i]}}" for i in page) for page in pages for row in rows]
 
 
 def seconds(value: float) -> str:
@@ -67,6 +100,20 @@ def policy(value: Any) -> str:
     """A policy by the name of its factory: with_replacement(draws=5)."""
     name, bracket, rest = called(value).partition("(")
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() + bracket + rest
+
+
+def recorded(value: Any) -> str:
+    """An object as a manifest keeps it, as the call that makes it: FALD(step_size=0.001, local_steps=10)."""
+    if isinstance(value, dict):
+        if "array" in value:
+            return f"array{tuple(value['array'])}"
+        if "function" in value:
+            return str(value["function"])
+        told = [f"{n}={recorded(v)}" for n, v in value.items() if n != "type" and v is not None]
+        return f"{value.get('type', '')}({', '.join(told)})"
+    if isinstance(value, list):
+        return f"({', '.join(map(recorded, value))})"
+    return _short(value)
 
 
 def _differs(value: Any, f: Any) -> bool:

@@ -1,24 +1,26 @@
-"""A bar on the terminal while a run lasts: it watches, and can never change the run."""
+"""A bar, or a line, while a run lasts: it watches, and can never change the run."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from fedsim.analysis.units import bits, number, seconds
 from fedsim.budget import Budget
-from fedsim.cli.units import bits, number, seconds
-from fedsim.scenario import Scenario
 
 if TYPE_CHECKING:
     from fedsim.engine import Observer, Progress
 
 EVERY_S = 0.1  # a glance this often is enough, and costs nothing beside a round
+LOGGED_S = 10.0  # in a log, where nothing can be drawn over
+BAR = 20  # columns
 
 
 @contextmanager
-def shown(console: Any, scenario: Scenario, label: str) -> Iterator[tuple[Observer, ...]]:
+def shown(console: Any, budget: Budget, label: str = "") -> Iterator[tuple[Observer, ...]]:
     """Observers that draw a bar on `console`; none at all where that is no terminal (or None)."""
     if console is None or not console.is_terminal:
         yield ()
@@ -26,21 +28,48 @@ def shown(console: Any, scenario: Scenario, label: str) -> Iterator[tuple[Observ
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bar
 
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[facts]}"))
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=BAR), TextColumn("{task.fields[facts]}"))
     with Bar(*columns, console=console, refresh_per_second=1 / EVERY_S) as bar:
         task = bar.add_task(f"{label}compiling", total=None, facts="")
-        watch = Watch(scenario.budget, lambda **update: bar.update(task, **update), label)
+        watch = Watch(budget, lambda **update: bar.update(task, **update), label, room=console.width - BAR - 2)
         yield (watch,)
         watch.finish()
 
 
+@contextmanager
+def followed(budget: Budget, progress: bool) -> Iterator[tuple[Observer, ...]]:
+    """For `run(progress=True)`: a bar on a terminal, a line drawn over in a notebook, a line now and then in a log."""
+    if not progress:
+        yield ()
+    elif sys.stderr.isatty():
+        from rich.console import Console
+
+        with shown(Console(stderr=True), budget) as observers:
+            yield observers
+    else:
+        notebook = "ipykernel" in sys.modules
+        ends = "\r" if notebook else "\n"
+
+        def show(description: str, facts: str, **_: Any) -> None:
+            line = f"{description}  {facts}"
+            sys.stderr.write(f"{line:79}{ends}" if notebook else f"{line}{ends}")
+            sys.stderr.flush()
+
+        watch = Watch(budget, show, every_s=EVERY_S if notebook else LOGGED_S)
+        yield (watch,)
+        watch.finish()
+        sys.stderr.write("\n" if notebook else "")
+
+
 class Watch:
-    """An observer that passes on at most ten glances a second."""
+    """An observer that passes on a glance every so often, in at most `room` columns."""
 
     sparse = True  # it need not see every round
 
-    def __init__(self, budget: Budget, update: Callable[..., None], label: str = "") -> None:
-        self.budget, self._update, self._label = budget, update, label
+    def __init__(
+        self, budget: Budget, update: Callable[..., None], label: str = "", room: int = 10**9, every_s: float = EVERY_S
+    ) -> None:  # fmt: skip
+        self.budget, self._update, self._label, self._room, self._every_s = budget, update, label, room, every_s
         self._next = 0.0
         self._first: tuple[float, float] | None = None  # when the first glance was, and how much was done then
         self._latest: Progress | None = None
@@ -49,7 +78,7 @@ class Watch:
         self._latest = progress
         now = time.perf_counter()
         if now >= self._next:
-            self._next = now + EVERY_S
+            self._next = now + self._every_s
             self._show(progress, now)
 
     def finish(self) -> None:
@@ -62,11 +91,17 @@ class Watch:
         if self._first is None:  # the first round compiles kernels and says nothing about the pace
             self._first = (now, done)
         rounds = f"{progress.round:,}" + (f"/{self.budget.rounds:,}" if self.budget.rounds else "")
+        what = f"{self._label}round {rounds}"
         facts = [f"virtual {seconds(progress.seconds)}", f"up {bits(progress.uplink_bits)}"]
-        facts += [f"{name} {number(value)}" for name, value in list(progress.metrics.items())[:2]]
+        named = [f"{name} {number(value)}" for name, value in list(progress.metrics.items())[:2]]
         left = self._left_s(now, done, total)
-        facts += [] if left is None else [f"ETA {seconds(left)}"]
-        self._update(description=f"{self._label}round {rounds}", completed=done, total=total, facts="  ".join(facts))
+        pace = [] if left is None else [f"ETA {seconds(left)}"]
+        room = self._room - len(what)
+        while named and len("  ".join([*facts, *named, *pace])) > room:
+            named.pop()
+        while facts and len("  ".join([*facts, *named, *pace])) > room:
+            facts.pop()
+        self._update(description=what, completed=done, total=total, facts="  ".join([*facts, *named, *pace]))
 
     def _share(self, progress: Progress) -> tuple[float, float | None]:
         """How much of the budget that is shown is spent."""

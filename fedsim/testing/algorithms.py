@@ -1,7 +1,4 @@
-"""The contract suite, for anyone's class: `fs.testing.check(MyAlgorithm(...))` runs the promises that ours keep.
-
-It returns the promises it checked and raises `Broken`, an AssertionError, with the first one that does not hold.
-"""
+"""What an algorithm promises, tried on a small problem."""
 
 from __future__ import annotations
 
@@ -16,46 +13,19 @@ from fedsim.budget import Budget
 from fedsim.engine import Run
 from fedsim.engine.select import Cohort
 from fedsim.engine.setting import setting_of
-from fedsim.errors import InvalidInput, NonFinite
+from fedsim.errors import NonFinite
 from fedsim.participation import bernoulli, full
-from fedsim.problems import GaussianMean
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.jobs import Batch, Job, Reply, Setting
 from fedsim.runtime.worker import Worker
 from fedsim.scenario import Scenario, run
+from fedsim.testing.promises import JOBS, Promises
 
 Array = npt.NDArray[Any]
-JOBS, REPLICAS = 21, 3
+REPLICAS = 3
 
 
-class Broken(AssertionError):
-    """A promise of DESIGN's protocols does not hold."""
-
-
-def check(subject: Any, problem: Any = None) -> list[str]:
-    """Check an algorithm, a problem, a policy, devices or a codec; `problem` is what an algorithm is tried on."""
-    if hasattr(subject, "client") and hasattr(subject, "server"):
-        return _algorithm(subject, problem if problem is not None else small_problem())
-    if hasattr(subject, "gradient"):
-        return _problem(subject)
-    if hasattr(subject, "select"):
-        return _policy(subject, problem if problem is not None else small_problem())
-    if hasattr(subject, "encode"):
-        return _codec(subject)
-    if hasattr(subject, "compute_s"):
-        return _devices(subject)
-    raise InvalidInput(f"check({subject!r}): not an algorithm, a problem, a policy, devices or a codec")
-
-
-def small_problem() -> GaussianMean:
-    """Seven balanced clients in three dimensions, exact posterior known."""
-    return GaussianMean.synthetic(clients=7, dim=3, heterogeneity=2.0, samples=12, seed=5)
-
-
-# --- Algorithms -------------------------------------------------------------------------------------
-
-
-def _algorithm(algorithm: Any, problem: Any) -> list[str]:
+def check_algorithm(algorithm: Any, problem: Any) -> list[str]:
     chance = getattr(algorithm, "activity", None)  # that messages arrive, for those who divide by it
     policy = full() if chance is None else bernoulli(chance)
     scenario = Scenario(
@@ -66,39 +36,62 @@ def _algorithm(algorithm: Any, problem: Any) -> list[str]:
     batch = _batch(trial)
     worker = Worker(algorithm, setting)
     looped = Worker(_Looped(algorithm), setting)
-    done = []
-
-    def promise(text: str, holds: bool, detail: str = "") -> None:
-        if not holds:
-            raise Broken(f"{type(algorithm).__name__}: {text}{': ' + detail if detail else ''}")
-        done.append(text)
-
+    promise = Promises(algorithm)
     first = worker.compute(batch)
-    promise("client leaves its inputs alone", _inputs_untouched(algorithm, setting, batch))
-    promise("replay is exact", _equal(first, worker.compute(batch)))
+    promise(
+        "client leaves its inputs alone", _inputs_untouched(algorithm, setting, batch),
+        "client changes its inputs: the message or the memory came back altered; copy what you write to",
+    )  # fmt: skip
+    promise(
+        "replay is exact", _equal(first, worker.compute(batch)),
+        "replay is not exact: the same jobs computed twice gave different bits; draw from the job, keep nothing",
+    )  # fmt: skip
     single = looped.compute(batch)
     if getattr(algorithm, "batched", False):
         stacked = Worker(_Unfused(algorithm), setting).compute(batch)
-        promise("one job at a time and stacked agree", _close(single, stacked), _gap(single, stacked))
+        differs = f"one job at a time and stacked disagree: {_gap(single, stacked)}"
+        promise("one job at a time and stacked agree", _close(single, stacked), differs)
     if worker.kernel is not None:
-        promise("fused and one at a time agree", _close(single, first), _gap(single, first))
+        differs = f"fused and one at a time disagree: {_gap(single, first)}"
+        promise("fused and one at a time agree", _close(single, first), differs)
     for size in (1, 4):
         parts = [worker.compute(batch.part(slice(i, i + size))) for i in range(0, JOBS, size)]
-        promise(f"chunks of {size} give the bits of the whole batch", _equal(first, Reply.join(parts)))
+        promise(
+            f"chunks of {size} give the bits of the whole batch", _equal(first, Reply.join(parts)),
+            f"chunks of {size} do not give the bits of the whole batch: a job's reply depends on its neighbours",
+        )  # fmt: skip
     pure, ordered = _server(trial, first)
-    promise("the server leaves its state and the replies alone", pure)
-    promise("the order of the replies is irrelevant", ordered)
-    promise("the server accepts that nobody arrived", _nobody(trial))
+    promise(
+        "the server leaves its state and the replies alone", pure,
+        "the server changes the state or the replies that it is given; copy what you write to",
+    )  # fmt: skip
+    promise(
+        "the order of the replies is irrelevant", ordered,
+        "the order of the replies matters: the same ones in another order gave another state",
+    )  # fmt: skip
+    promise(
+        "the server accepts that nobody arrived", _nobody(trial),
+        "the server does not accept that nobody arrived: its state went non-finite; keep theta then",
+    )  # fmt: skip
     whole = run(scenario, runtime=Inline(threads=1))
     again = run(scenario, runtime=Inline(2, 2))
-    promise("threads and chunks do not change a run", whole.fingerprint == again.fingerprint)
+    promise(
+        "threads and chunks do not change a run", whole.fingerprint == again.fingerprint,
+        "threads and chunks change a run: two threads gave other bits than one",
+    )  # fmt: skip
     looked_at = run(scenario, observers=[lambda progress: None])  # then no rounds are taken several at a go
-    promise("nor does whoever looks at every round", whole.fingerprint == looked_at.fingerprint)
+    promise(
+        "nor does whoever looks at every round", whole.fingerprint == looked_at.fingerprint,
+        "whoever looks at every round changes the run: rounds taken several at a go gave other bits than one by one",
+    )  # fmt: skip
     one = run(replace(scenario, replicas=range(1, 2)))
     assert whole.samples is not None
     assert one.samples is not None
-    promise("a replica alone is the replica among others", np.array_equal(whole.samples[:, 1], one.samples[:, 0]))
-    return done
+    promise(
+        "a replica alone is the replica among others", np.array_equal(whole.samples[:, 1], one.samples[:, 0]),
+        "a replica alone is not the replica among others: replica 1 of 3 has other samples when it runs by itself",
+    )  # fmt: skip
+    return promise.kept
 
 
 class _Looped:
@@ -191,84 +184,7 @@ def _nobody(trial: Run) -> bool:
     return True
 
 
-# --- Problems, policies, devices, codecs ---------------------------------------------------------------
-
-
-def _problem(problem: Any) -> list[str]:
-    theta = rng.normal(rng.keys(1, rng.Stream.USER, client=np.arange(JOBS)), problem.dim)
-    clients = np.arange(JOBS) % problem.clients
-    cpu = kernels.backend("cpu")
-    start = np.arange(JOBS + 1)
-    rows = (np.arange(JOBS) % problem.sizes[clients], start)
-    done = []
-    for chosen, text in ((None, "full"), (rows, "minibatch")):
-        whole = cpu.gradients(problem, theta, clients, chosen)
-        loop = kernels.backend("numpy").gradients(problem, theta, clients, chosen)
-        if whole.shape != theta.shape or not np.allclose(whole, loop, rtol=1e-9, atol=1e-9 * np.abs(loop).max()):
-            raise Broken(f"{type(problem).__name__}: batched and single {text} gradients disagree")
-        for i in range(JOBS):
-            one = None if chosen is None else (chosen[0][i : i + 1], start[:2])
-            if not np.array_equal(cpu.gradients(problem, theta[i : i + 1], clients[i : i + 1], one)[0], whole[i]):
-                raise Broken(
-                    f"{type(problem).__name__}: a {text} gradient's bits depend on its neighbours in the batch"
-                )
-        done += [f"batched and single {text} gradients agree", f"a {text} gradient does not depend on its neighbours"]
-    return done
-
-
-def _policy(policy: Any, problem: Any) -> list[str]:
-    from fedsim.algorithms import FALD
-
-    def scenario(replicas: Any) -> Scenario:
-        return Scenario(
-            problem=problem, algorithm=FALD(step_size=1e-3), budget=Budget(rounds=4), replicas=replicas,
-            participation=policy, seed=2,
-        )  # fmt: skip
-
-    whole, again, one = run(scenario(3)), run(scenario(3)), run(scenario(range(2, 3)))
-    _promises(policy, {"replay is exact": whole.fingerprint == again.fingerprint})
-    alone = whole.rounds[whole.rounds.replica == 2].reset_index(drop=True).equals(one.rounds)
-    _promises(policy, {"a replica alone is the replica among others": alone})
-    return ["replay is exact", "a replica alone is the replica among others"]
-
-
-def _devices(devices: Any) -> list[str]:
-    clients, work, now = np.arange(JOBS), np.ones(JOBS), np.zeros(JOBS)
-
-    def draws(chosen: Any) -> rng.Draws:
-        return rng.Draws(rng.keys(4, rng.Stream.COMPUTE, client=np.atleast_1d(clients[chosen])))
-
-    whole = devices.compute_s(clients, work, now, draws(slice(None)))
-    ones = [devices.compute_s(clients[i : i + 1], work[:1], now[:1], draws(slice(i, i + 1)))[0] for i in range(JOBS)]
-    promises = {
-        "compute times are finite and not negative": bool(np.isfinite(whole).all() and (np.asarray(whole) >= 0).all()),
-        "a visit does not depend on its neighbours": np.array_equal(whole, ones),
-    }
-    return _promises(devices, promises)
-
-
-def _codec(codec: Any) -> list[str]:
-    values = rng.normal(rng.keys(6, rng.Stream.USER, client=np.arange(5)), 13)
-    key = rng.keys(6, rng.Stream.CODEC, client=np.arange(5))
-    decoded, bits = codec.quantise(values, key)
-    wire = [codec.encode(v, k) for v, k in zip(values, key, strict=True)]
-    promises = {
-        "the batch's values are those that the bytes decode to": all(
-            np.array_equal(codec.decode(w, 13), d) for w, d in zip(wire, decoded, strict=True)
-        ),
-        "bits count the bytes, less padding": all(0 <= 8 * len(w) - b < 8 for w, b in zip(wire, bits, strict=True)),
-    }
-    return _promises(codec, promises)
-
-
 # --- Small comparisons ------------------------------------------------------------------------------
-
-
-def _promises(subject: Any, promises: dict[str, bool]) -> list[str]:
-    for text, holds in promises.items():
-        if not holds:
-            raise Broken(f"{type(subject).__name__}: {text}")
-    return list(promises)
 
 
 def _same(a: dict[str, Array], b: dict[str, Array]) -> bool:

@@ -1,0 +1,60 @@
+"""Where replicas begin: `Scenario(initial=fs.initial.normal(2.0))` gives every one a start of its own.
+
+Dispersed starts are what R-hat needs: chains that begin together agree long before they have mixed. `initial` may also
+be one point (d,) for all, or an array (replicas, d). A way of your own is any object with
+`draw(seed, replicas, centre, dtype) -> (len(replicas), d)`, where `replicas` are numbers and `centre` (d,) is what the
+problem proposes, or zeros; replica r must begin at the same point whoever else is drawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim import rng
+from fedsim.errors import InvalidInput, positive
+
+__all__ = ["Start", "normal"]
+
+Array = npt.NDArray[Any]
+CHUNK = 1 << 20  # numbers drawn at a time
+
+
+@runtime_checkable
+class Start(Protocol):
+    """Draws a start for each of the replicas, numbered as in the scenario."""
+
+    def draw(self, seed: int, replicas: Array, centre: Array, dtype: npt.DTypeLike) -> Array: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Normal:
+    scale: float
+    centre: Array | None = None
+
+    def draw(self, seed: int, replicas: Array, centre: Array, dtype: npt.DTypeLike) -> Array:
+        middle = centre if self.centre is None else self.centre
+        if middle.shape != centre.shape:
+            raise InvalidInput(f"initial.normal(centre of shape {middle.shape}): the problem needs {centre.shape}")
+        out, rows = np.empty((len(replicas), len(centre)), dtype), max(1, CHUNK // max(1, len(centre)))
+        for i in range(0, len(replicas), rows):
+            key = rng.keys(seed, rng.Stream.START, replica=replicas[i : i + rows])
+            out[i : i + rows] = middle + self.scale * rng.normal(key, len(centre))
+        return out
+
+
+def normal(scale: float, centre: npt.ArrayLike | None = None) -> Normal:
+    """Starts N(centre, scale^2 I); `centre` None: where the problem proposes to begin, or zero.
+
+    A replica's start depends on the seed and its number alone.
+    """
+    scale = positive("initial.normal(scale={})", scale, zero=True)
+    if centre is None:
+        return Normal(scale)
+    middle = np.asarray(centre, np.float64)
+    if middle.ndim != 1 or not np.isfinite(middle).all():
+        raise InvalidInput(f"initial.normal(centre of shape {middle.shape}): give d finite numbers")
+    return Normal(scale, middle)

@@ -1,0 +1,36 @@
+"""What the documentation takes for granted, looked up by a word: `fs.explain("job")`, `fedsim explain A5`."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+from fedsim.errors import InvalidInput
+from fedsim.results import Summary
+
+CODE = re.compile(r"[A-E]\d+")
+
+
+def explain(topic: str | None = None) -> Summary:
+    """The page about a topic: job, replies, view or decisions; or one decision by its code, such as A5."""
+    pages = _pages()
+    if topic is None:
+        told = [f"  {name:11}{text.splitlines()[0].partition(': ')[2]}" for name, text in pages.items()]
+        codes = "  A5, C1, ... one decision by the code that a docstring or an error gives"
+        return Summary("\n".join(["fedsim explain TOPIC, or fs.explain(TOPIC):", *told, codes]))
+    name = topic.strip().strip("()")
+    if name.lower() in pages:
+        return Summary(pages[name.lower()].rstrip())
+    if CODE.fullmatch(name.upper()):
+        found = re.search(
+            rf"^{name.upper()}\. .*?(?=^[A-E]\d+\. |^## |\Z)", pages["decisions"], re.MULTILINE | re.DOTALL
+        )
+        if found:
+            return Summary(found[0].rstrip())
+    raise InvalidInput(f"explain({topic!r}): there is {', '.join(pages)}, or a code such as A5")
+
+
+def _pages() -> dict[str, str]:
+    folder = files("fedsim") / "docs"
+    found = sorted(page.name for page in folder.iterdir() if page.name.endswith(".md"))
+    return {name.removesuffix(".md"): (folder / name).read_text(encoding="utf-8") for name in found}

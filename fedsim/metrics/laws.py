@@ -1,0 +1,154 @@
+"""How far the law of the samples is from the exact one: over the replicas' states now, or over their history.
+
+Replicas now show the law after so many rounds, whatever the sampler's memory; the history of one or few chains is
+what an analyst would really have. Neither can show less than finitely many perfect samples would: where that
+*floor* makes up most of a figure, a warning says so. A history counts as many samples as its effective sample size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import InvalidInput
+from fedsim.metrics import chains, distances
+from fedsim.metrics.evaluate import View
+
+Array = npt.NDArray[Any]
+Over = Literal["replicas", "history"]
+NAN = float("nan")
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """The first two moments of the law a run should reach; their factor is computed once."""
+
+    mean: Array
+    covariance: Array
+
+    @cached_property
+    def factor(self) -> Array:
+        return distances.factor(self.covariance)
+
+
+def _target(name: str, reference: Moments | None, view: View) -> Moments:
+    law = reference if reference is not None else view.target
+    if law is None:
+        problem = type(view.problem).__name__
+        raise InvalidInput(
+            f"metrics.{name}(): {problem} has no exact() to compare with; pass reference=(mean, covariance)"
+        )
+    target = law if isinstance(law, Moments) else Moments(np.asarray(law.mean), np.asarray(law.covariance))
+    if target.mean.shape != view.theta.shape[1:]:
+        raise InvalidInput(
+            f"metrics.{name}(): the exact mean has shape {target.mean.shape}, theta has {view.theta.shape[1:]}"
+        )
+    return target
+
+
+def _samples(view: View, over: Over) -> Array:
+    """The samples (n, d) that form the law: replicas still running, or all that was recorded."""
+    chosen = view.theta if over == "replicas" else view.history.reshape(-1, view.theta.shape[1])
+    samples = np.ascontiguousarray(chosen, np.float64)  # sums follow the layout, bits must not
+    stopped = np.isnan(samples)
+    return samples[~stopped.all(axis=1)] if stopped.any() else samples
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A distance between samples (n, d) and a law, and what n perfect samples would show of it."""
+
+    name: str
+    least: int  # samples that it takes
+    distance: Callable[[Array, Moments], float]
+    floor: Callable[[Array, float], float]  # of the exact covariance and n
+
+
+@dataclass(frozen=True, eq=False)
+class Distance:
+    """One of the measures below as a metric."""
+
+    measure: Measure
+    reference: Moments | None = None
+    over: Over = "replicas"
+    name: str = ""
+    per_replica: ClassVar[bool] = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    def evaluate(self, view: View) -> dict[str, float]:
+        kind, least = self.measure.name, self.measure.least
+        target, samples = _target(kind, self.reference, view), _samples(view, self.over)
+        if self.over == "replicas" and len(view.theta) < least:
+            raise InvalidInput(
+                f"{kind} compares the law over replicas: ask for replicas >= 2, not {len(view.theta)}, or write "
+                f"fs.metrics.{kind}(over='history')"
+            )
+        return {self.name: self.measure.distance(samples, target) if len(samples) >= least else NAN}
+
+    def about(self, view: View) -> str:
+        return {"replicas": "the replicas now", "history": "all kept samples"}[self.over]
+
+    def doubts(self, view: View, value: float, replicas: int) -> list[str]:
+        """Whether more than half of the squared figure is what perfect samples would show as well."""
+        if math.isnan(value):
+            return []
+        count, worth, remedy = float(replicas), "", "more replicas"
+        if self.over == "history":
+            draws = chains.running(view.history)
+            count = float(len(_samples(view, self.over)) if draws is None else chains.ess(draws).min())
+            worth, remedy = " that the history is worth", "longer"
+            if math.isnan(count):
+                return [f"{self.name} {value:.3g}: some coordinate of the history never moved; look at `ess`"]
+        count = max(count, 2.0)
+        floor = self.measure.floor(_target(self.measure.name, self.reference, view).covariance, count)
+        if value**2 > 2 * floor**2:
+            return []
+        return [
+            f"{self.name} {value:.3g} is mostly noise: the {count:.0f} samples{worth}, were they perfect, would show "
+            f"{floor:.3g}; run {remedy}"
+        ]
+
+
+def _w2(samples: Array, target: Moments) -> float:
+    if not np.isfinite(samples).all():
+        return NAN
+    mean, left = distances.sample_factor(samples)
+    return distances.w2_of_factors(mean - target.mean, left, target.factor)
+
+
+def _mean_error(samples: Array, target: Moments) -> float:
+    return float(np.linalg.norm(samples.mean(axis=0) - target.mean))
+
+
+def _covariance_error(samples: Array, target: Moments) -> float:
+    centred = samples - samples.mean(axis=0)
+    gap = centred.T @ centred / (len(samples) - 1) - target.covariance
+    return float(np.linalg.norm(gap) / np.linalg.norm(target.covariance))
+
+
+W2 = Measure("w2", 2, _w2, distances.w2_floor)
+MEAN_ERROR = Measure("mean_error", 1, _mean_error, distances.mean_floor)
+COVARIANCE_ERROR = Measure("covariance_error", 2, _covariance_error, distances.covariance_floor)
+
+
+@dataclass(frozen=True, eq=False)
+class MarginalError:
+    reference: Array  # (m, d), each column sorted
+    over: Literal["history", "replicas"] = "history"
+    columns: ClassVar[tuple[str, ...]] = ("marginal_error",)
+    per_replica: ClassVar[bool] = False
+
+    def evaluate(self, view: View) -> dict[str, float]:
+        samples = view.history if self.over == "history" else view.theta
+        samples = np.asarray(samples, np.float64).reshape(-1, self.reference.shape[1])
+        samples = samples[~np.isnan(samples).all(axis=1)]
+        return {"marginal_error": distances.w1_to_sorted(samples, self.reference) if len(samples) else float("nan")}

@@ -1,0 +1,139 @@
+"""Metrics of samplers: have the chains mixed, what are their draws worth, at what price, and what was accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import InvalidInput
+from fedsim.metrics import chains
+from fedsim.metrics.evaluate import View
+
+Array = npt.NDArray[Any]
+Spent = Literal["uplink_bits", "downlink_bits", "total_bits", "seconds"]
+NAN = float("nan")
+
+
+@dataclass(frozen=True, eq=False)
+class MeanSquaredError:
+    function: Callable[[Array], npt.ArrayLike]
+    truth: float
+    name: str = "mse"
+    per_replica: ClassVar[bool] = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    def evaluate(self, view: View) -> dict[str, float]:
+        kept = ~np.isnan(view.history).all(axis=2)  # (rounds, R)
+        runs = kept.any(axis=0)
+        if not runs.any():
+            return {self.name: float("nan")}
+        values = np.zeros(kept.shape)
+        values[kept] = self.function(view.history[kept])
+        estimates = values.sum(axis=0)[runs] / kept.sum(axis=0)[runs]
+        return {self.name: float(((estimates - self.truth) ** 2).mean())}
+
+
+@dataclass(frozen=True)
+class Rhat:
+    columns: ClassVar[tuple[str, ...]] = ("rhat",)
+    per_replica: ClassVar[bool] = False
+
+    def evaluate(self, view: View) -> dict[str, float]:
+        draws = chains.running(view.history)
+        return {"rhat": NAN if draws is None else float(chains.split_rhat(draws).max())}
+
+
+@dataclass(frozen=True)
+class Ess:
+    columns: ClassVar[tuple[str, ...]] = ("ess",)
+    per_replica: ClassVar[bool] = False
+
+    def evaluate(self, view: View) -> dict[str, float]:
+        return {"ess": _ess(view)}
+
+    def doubts(self, view: View, value: float, replicas: int) -> list[str]:
+        return _frozen("ess", view)
+
+
+@dataclass(frozen=True)
+class EssPer:
+    """The effective sample size of the replicas still running over what they have spent, warm-up included."""
+
+    spent: Spent
+    unit: float
+    name: str
+    per_replica: ClassVar[bool] = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    def evaluate(self, view: View) -> dict[str, float]:
+        spent = self._spent(view)
+        return {self.name: _ess(view) / spent if spent > 0 else NAN}
+
+    def about(self, view: View) -> str:
+        return f"all replicas' {self.spent} together"
+
+    def doubts(self, view: View, value: float, replicas: int) -> list[str]:
+        if self._spent(view) > 0:
+            return _frozen(self.name, view)
+        return [f"{self.name} is not defined: no {self.spent} were spent; give the scenario a network or devices"]
+
+    def _spent(self, view: View) -> float:
+        running = ~np.isnan(view.theta).all(axis=1)
+        parts = ("uplink_bits", "downlink_bits") if self.spent == "total_bits" else (self.spent,)
+        return float(sum(view.spent[part][running].sum() for part in parts)) / self.unit
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """What share of its proposals each replica has accepted so far, by the clients' memory `accepted`, `proposed`."""
+
+    columns: ClassVar[tuple[str, ...]] = ("accepted",)
+    per_replica: ClassVar[bool] = True
+
+    def evaluate(self, view: View) -> dict[str, Array]:
+        share = _accepted(view)
+        if share is None:
+            raise InvalidInput("metric 'accepted': this algorithm accepts all it proposes; it is for MALA and HMC")
+        return {"accepted": np.where(np.isnan(view.theta).all(axis=1), np.nan, share)}
+
+
+def _accepted(view: View) -> Array | None:
+    """Shares (R,), NaN before the first proposal; None where nothing is ever rejected."""
+    if not {"accepted", "proposed"} <= set(view.memory):
+        return None
+    shares, counts = (np.asarray(view.memory[n], np.float64)[..., 0] for n in ("accepted", "proposed"))  # (R, clients)
+    total = counts.sum(axis=1)
+    return np.asarray(np.divide((shares * counts).sum(axis=1), total, np.full(len(total), np.nan), where=total > 0))
+
+
+def _ess(view: View) -> float:
+    draws = chains.running(view.history)
+    return NAN if draws is None else float(chains.ess(draws).min())
+
+
+def _frozen(name: str, view: View) -> list[str]:
+    """What is to be said of chains, or coordinates, that never moved."""
+    draws = chains.running(view.history)
+    if draws is None:
+        return []
+    still = (draws == draws[0]).all(axis=0)  # (chains, d)
+    frozen = still.all(axis=1)
+    if not frozen.any():
+        fixed = int(still.all(axis=0).sum())
+        return [f"{name} is not defined: {fixed} of {still.shape[1]} coordinates never moved"] if fixed else []
+    shares = _accepted(view)
+    remedy = "see `arrived` in rounds"
+    if shares is not None:
+        share = shares[~np.isnan(view.history[-1]).all(axis=1)][frozen].mean()
+        remedy = f"{100 * share:.3g} % of their proposals were accepted, lower step_size"
+    return [f"{name}: {frozen.sum()} of {len(frozen)} chains never moved; {remedy}"]

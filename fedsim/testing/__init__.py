@@ -1,0 +1,43 @@
+"""The contract suite, for anyone's class: `fs.testing.check(MyAlgorithm(...))` runs the promises that ours keep.
+
+It returns the promises it checked and raises `Broken`, an AssertionError, with the first one that does not hold.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedsim.errors import InvalidInput
+from fedsim.problems import GaussianMean
+from fedsim.testing.algorithms import check_algorithm
+from fedsim.testing.networks import check_network
+from fedsim.testing.parts import check_codec, check_devices, check_policy
+from fedsim.testing.problems import check_problem
+from fedsim.testing.promises import Broken
+
+__all__ = ["Broken", "check", "small_problem"]
+
+
+def check(subject: Any, problem: Any = None) -> list[str]:
+    """Check an algorithm, a problem, a policy, devices, a codec or a network.
+
+    `problem` is what an algorithm or a policy is tried on.
+    """
+    if hasattr(subject, "client") and hasattr(subject, "server"):
+        return check_algorithm(subject, problem if problem is not None else small_problem())
+    if hasattr(subject, "gradient"):
+        return check_problem(subject)
+    if hasattr(subject, "select"):
+        return check_policy(subject, problem if problem is not None else small_problem())
+    if hasattr(subject, "encode"):
+        return check_codec(subject)
+    if hasattr(subject, "compute_s"):
+        return check_devices(subject)
+    if hasattr(subject, "bottleneck_bps"):
+        return check_network(subject)
+    raise InvalidInput(f"check({subject!r}): not an algorithm, a problem, a policy, devices, a codec or a network")
+
+
+def small_problem() -> GaussianMean:
+    """Seven balanced clients in three dimensions, exact posterior known."""
+    return GaussianMean.synthetic(clients=7, dim=3, heterogeneity=2.0, samples=12, seed=5)

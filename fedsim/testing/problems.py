@@ -1,0 +1,139 @@
+"""What a problem promises: gradients that are sums over the rows asked for, and slopes of its loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim import kernels, rng
+from fedsim.problems import weights_of
+from fedsim.testing.promises import JOBS, Promises
+
+Array = npt.NDArray[Any]
+STEPS = (1e-3, 1e-4, 1e-5, 1e-6)  # of differences: the one that suits the loss is not known beforehand
+CLOSE = 1e-3  # by which slopes may differ, for single precision inside and kinks nearby
+
+
+def check_problem(problem: Any) -> list[str]:
+    promise = Promises(problem)
+    _batches(problem, promise)
+    _rows(problem, promise)
+    _slopes(problem, promise)
+    return promise.kept
+
+
+def _batches(problem: Any, promise: Promises) -> None:
+    """Batched and single gradients agree, and no bit depends on who else is in the batch."""
+    theta, clients = _points(problem.dim, JOBS), np.arange(JOBS) % problem.clients
+    cpu, start = kernels.backend("cpu"), np.arange(JOBS + 1)
+    rows = (np.arange(JOBS) % problem.sizes[clients], start)
+    for chosen, text in ((None, "full"), (rows, "minibatch")):
+        whole = cpu.gradients(problem, theta, clients, chosen)
+        loop = kernels.backend("numpy").gradients(problem, theta, clients, chosen)
+        agree = whole.shape == theta.shape and np.allclose(whole, loop, rtol=1e-9, atol=1e-9 * np.abs(loop).max())
+        promise(f"batched and single {text} gradients agree", agree, f"batched and single {text} gradients disagree")
+        alone = [
+            cpu.gradients(
+                problem, theta[i : i + 1], clients[i : i + 1],
+                None if chosen is None else (chosen[0][i : i + 1], start[:2]),
+            )[0]
+            for i in range(JOBS)
+        ]  # fmt: skip
+        promise(
+            f"a {text} gradient does not depend on its neighbours", np.array_equal(whole, alone),
+            f"a {text} gradient's bits depend on its neighbours in the batch",
+        )  # fmt: skip
+
+
+def _rows(problem: Any, promise: Promises) -> None:
+    """Gradients over the even and over the odd rows add up to the whole, for clients that have both."""
+    backend = kernels.backend("numpy")
+    for client in np.flatnonzero(np.asarray(problem.sizes) > 1)[:4]:
+        theta, size = _points(problem.dim, 1), int(problem.sizes[client])
+        one = np.array([client])
+        whole = backend.gradients(problem, theta, one, None)[0]
+        parts = [np.arange(first, size, 2) for first in (0, 1)]
+        even, odd = (backend.gradients(problem, theta, one, (p, np.array([0, len(p)])))[0] for p in parts)
+        gap, scale = np.abs(even + odd - whole).max(), np.abs(whole).max()
+        why = "it ignores rows" if np.allclose(even, whole) else "it must be the plain sum over the rows asked for"
+        promise(
+            f"client {client}'s gradients over parts of its rows add up", bool(gap <= CLOSE * scale),
+            f"gradient(theta, {client}, rows) over the even and the odd rows does not add up to gradient(theta, "
+            f"{client}): off by {gap:.2g} of {scale:.2g}; {why}",
+        )  # fmt: skip
+
+
+def _slopes(problem: Any, promise: Promises) -> None:
+    """Loss and potential, where there are any, rise as the gradients say."""
+    points = _points(problem.dim, 2, stream=1)
+    total, weighted = _gradients(problem, points)
+    if hasattr(problem, "potential"):
+        _follows("potential", problem.potential, points, [total], 1.0, promise)
+    if hasattr(problem, "loss"):
+        prior = getattr(problem, "prior_precision", 0.0) * points  # a loss may leave it out
+        slopes = [total, total - prior] + ([weighted] if getattr(problem, "weights", None) is not None else [])
+        _follows("loss", problem.loss, points, slopes, None, promise)
+
+
+def _follows(
+    name: str, function: Callable[[Array], Any], points: Array, slopes: list[Array], factor: float | None,
+    promise: Promises,
+) -> None:  # fmt: skip
+    """Whether differences of `function` are one of these slopes times the factor; None: times any positive number."""
+    value = np.asarray(function(points))
+    promise(
+        f"{name}(theta) is one number for each row of theta", value.shape == (len(points),),
+        f"{name}(theta) has shape {value.shape} for theta {points.shape}; it must be ({len(points)},)",
+    )  # fmt: skip
+    found = [_difference(function, points, slope, factor, h) for slope in slopes for h in STEPS]
+    gap, times = min(found, key=lambda pair: pair[0])
+    flat = "it is flat or falls where they rise"
+    how = flat if gap == np.inf else f"at best it is {times:.3g} times that, and then off by {gap:.2g} of it"
+    promise(
+        f"{name} rises as the gradients say", gap <= CLOSE,
+        f"{name} does not rise as the gradients say: its slope is not the sum of the clients' gradients"
+        f"{' times a number' if factor is None else ''}; {how}",
+    )  # fmt: skip
+
+
+def _difference(
+    function: Callable[[Array], Any], points: Array, slope: Array, factor: float | None, h: float
+) -> tuple[float, float]:
+    """How far differences are from the slopes, relative to their size, and the factor between them."""
+    count, dim = points.shape
+    size = np.linalg.norm(slope, axis=1)  # (points,)
+    if not (np.isfinite(size).all() and size.all()):
+        return np.inf, 0.0
+    random = _points(dim, 3, stream=2)
+    ways = np.stack([np.vstack([g / s, random / np.linalg.norm(random, axis=1, keepdims=True)]) for g, s in
+                     zip(slope, size, strict=True)])  # (points, 4, d)  # fmt: skip
+    ends = points[:, None, None] + h * np.array([1.0, -1.0])[:, None] * ways[:, :, None]  # (points, 4, 2, d)
+    values = np.asarray(function(ends.reshape(-1, dim)), np.float64).reshape(count, 4, 2)
+    rise = (values[..., 0] - values[..., 1]) / (2 * h)
+    told = np.einsum("pwd,pd->pw", ways, slope)
+    times = float((rise * told).sum() / (told**2).sum()) if factor is None else factor
+    if not times > 0:
+        return np.inf, times
+    gap = float((np.abs(rise - times * told) / (times * size[:, None])).max())
+    return (gap if np.isfinite(gap) else np.inf), times
+
+
+def _gradients(problem: Any, points: Array) -> tuple[Array, Array]:
+    """At every point the sum of all clients' gradients, and sum_c p_c gradient_c / n_c."""
+    backend, chunk = kernels.backend("numpy"), max(1, (1 << 22) // problem.dim)
+    total, weighted = np.zeros_like(points), np.zeros_like(points)
+    share = weights_of(problem) / problem.sizes
+    for i, theta in enumerate(points):
+        for first in range(0, problem.clients, chunk):
+            clients = np.arange(first, min(first + chunk, problem.clients))
+            each = backend.gradients(problem, np.repeat(theta[None], len(clients), 0), clients, None)
+            total[i] += each.sum(axis=0)
+            weighted[i] += share[clients] @ each
+    return total, weighted
+
+
+def _points(dim: int, count: int, stream: int = 0) -> Array:
+    return rng.normal(rng.keys(1, rng.Stream.USER, client=np.arange(count), round=stream), dim)

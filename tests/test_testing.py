@@ -1,0 +1,190 @@
+"""`fs.testing.check` tells a sound part of a scenario from a broken one, and says a failure as a failure."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import fedsim as fs
+from fedsim.errors import InvalidInput
+from fedsim.testing import Broken, check
+
+SIZES = (4, 1, 7)
+
+
+class Quadratic:
+    """sum_i |theta - x_i|^2 / 2 over rows of three clients, as someone outside the package would write it."""
+
+    clients, dim, sizes = 3, 2, np.array(SIZES)
+
+    def __init__(self):
+        rng = np.random.default_rng(0)
+        self.x = [rng.normal(size=(n, 2)) for n in SIZES]
+
+    def gradient(self, theta, client, rows=None):
+        x = self.x[client] if rows is None else self.x[client][rows]
+        return len(x) * theta - x.sum(axis=0)
+
+    def loss(self, theta):
+        x = np.concatenate(self.x)
+        return ((theta[:, None] - x) ** 2).sum(axis=2).mean(axis=1) / 2
+
+    def potential(self, theta):
+        return ((theta[:, None] - np.concatenate(self.x)) ** 2).sum(axis=(1, 2)) / 2
+
+
+class IgnoresRows(Quadratic):
+    def gradient(self, theta, client, rows=None):
+        return super().gradient(theta, client)
+
+
+class MeansOverRows(Quadratic):
+    def gradient(self, theta, client, rows=None):
+        return super().gradient(theta, client, rows) / (1 if rows is None else len(rows))
+
+
+class ZeroLoss(Quadratic):
+    def loss(self, theta):
+        return np.zeros(len(theta))
+
+
+class Uphill(Quadratic):
+    def loss(self, theta):
+        return -super().loss(theta)
+
+
+class ForgetsACoordinate(Quadratic):
+    def loss(self, theta):
+        x = np.concatenate(self.x)
+        return ((theta[:, None] - x)[..., 0] ** 2).mean(axis=1) / 2
+
+
+class OneNumber(Quadratic):
+    def loss(self, theta):
+        return super().loss(theta).mean()
+
+
+class HalfThePotential(Quadratic):
+    def potential(self, theta):
+        return super().potential(theta) / 2
+
+
+class Summed(Quadratic):
+    """A loss may be a sum instead of a mean."""
+
+    def loss(self, theta):
+        return self.potential(theta)
+
+
+class Weighted(Quadratic):
+    """With weights of its own a problem may mean sum_c p_c (mean loss of c)."""
+
+    weights = np.array([0.5, 0.3, 0.2])
+
+    def loss(self, theta):
+        own = [((theta[:, None] - x) ** 2).sum(axis=2).mean(axis=1) / 2 for x in self.x]
+        return self.weights @ np.array(own)
+
+
+@pytest.mark.parametrize(
+    "broken, message",
+    [
+        (IgnoresRows, r"IgnoresRows: gradient\(theta, 0, rows\) .* does not add up .* it ignores rows"),
+        (MeansOverRows, r"does not add up to gradient\(theta, 0\): off by .* plain sum"),
+        (ZeroLoss, "ZeroLoss: loss does not rise as the gradients say"),
+        (Uphill, "loss does not rise as the gradients say"),
+        (ForgetsACoordinate, "loss does not rise as the gradients say"),
+        (OneNumber, r"loss\(theta\) has shape \(\) for theta \(2, 2\); it must be \(2,\)"),
+        (HalfThePotential, "potential does not rise as the gradients say"),
+    ],
+)
+def test_a_broken_problem_is_told_what_is_wrong(broken, message):
+    with pytest.raises(Broken, match=message):
+        check(broken())
+
+
+@pytest.mark.parametrize("sound", [Quadratic, Summed, Weighted])
+def test_a_sound_problem_passes(sound):
+    kept = check(sound())
+    assert "loss rises as the gradients say" in kept
+    assert "client 2's gradients over parts of its rows add up" in kept
+    assert not any("client 1's" in text for text in kept)  # with one row nothing can be told
+
+
+problems = fs.problems
+OURS = {
+    "Gaussian": problems.GaussianMean.synthetic(3, 4, samples=8),
+    "linear, with a prior": problems.LinearRegression.from_arrays(
+        np.random.default_rng(1).normal(size=(9, 2)), np.arange(9.0), [0, 4, 9], 0.5, 3.0
+    ),
+    "logistic": problems.LogisticRegression.synthetic(3, 4, samples=8, prior_precision=2.0),
+    "logistic, unscaled pixels": problems.LogisticRegression(
+        [(255 * np.random.default_rng(2).random((20, 5)), np.arange(20) % 2)], prior_precision=1.0
+    ),
+    "softmax": problems.SoftmaxRegression.synthetic(3, 4, classes=3, samples=8, dtype=np.float64),
+    "softmax, float32": problems.SoftmaxRegression.synthetic(3, 4, classes=3, samples=8, dtype=np.float32),
+}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_our_own_problems_pass(name):
+    assert check(OURS[name])
+
+
+TICKS = itertools.count()
+
+
+class Forgetful:
+    """A policy that is another one every time."""
+
+    def select(self, view, rng):
+        return np.array([next(TICKS) % view.clients])
+
+    def close(self, view):
+        return float("inf")
+
+
+class Backwards:
+    """Devices whose time runs backwards."""
+
+    def compute_s(self, clients, work, now_s, rng):
+        return -np.ones(len(clients))
+
+
+class Crowd(Backwards):
+    def compute_s(self, clients, work, now_s, rng):
+        return np.full(len(clients), float(len(clients)))
+
+
+class Miscounting(fs.codecs.Identity):
+    def quantise(self, values, key):
+        decoded, bits = super().quantise(values, key)
+        return decoded, bits + 64
+
+
+@pytest.mark.parametrize(
+    "broken, message",
+    [
+        (Forgetful(), "Forgetful: replay is not exact: "),
+        (Backwards(), r"Backwards: a compute time is \[-1\.\]; they must be finite"),
+        (Crowd(), "Crowd: a visit depends on its neighbours"),
+        (Miscounting(), "Miscounting: bits do not count the bytes"),
+    ],
+)
+def test_other_broken_parts_are_told_so(broken, message):
+    with pytest.raises(Broken, match=message):
+        check(broken)
+
+
+@pytest.mark.parametrize(
+    "sound", [fs.participation.uniform(3), fs.devices.lognormal(1e-3, 0.5), fs.codecs.QSGD(4)], ids=repr
+)
+def test_sound_parts_pass(sound):
+    assert len(check(sound)) == 2
+
+
+def test_what_is_no_part_of_a_scenario_is_refused():
+    with pytest.raises(InvalidInput, match="not an algorithm, a problem"):
+        check(3)
