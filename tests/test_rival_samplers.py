@@ -276,6 +276,20 @@ def test_the_next_round_starts_from_the_mean():
     assert np.allclose(ensemble("gauss", 5)[0], simulate(FedAvg(0.05, 3), SPREAD, 2, replicas=1))
 
 
+def test_predictions_are_averaged_over_the_ensemble():
+    problem = fs.problems.SoftmaxRegression.synthetic(3, 4, classes=3, samples=20, dtype=np.float64, test_samples=40)
+    seen = Seen(FedBE(0.5, 4, 3))
+    scenario = fs.Scenario(
+        problem=problem, algorithm=seen, budget=fs.Budget(rounds=3), replicas=2, metrics=("nll",),
+        participation=participation.bernoulli(0.6), seed=1,
+    )  # fmt: skip
+    found = fs.run(scenario).rounds.groupby("replica").nll.last()
+    _, _, _, models, held = seen.folds[-1]
+    for r in range(2):
+        p = np.mean([problem.predict(w) for w, on in zip(models[r], held[r], strict=True) if on], axis=0)
+        assert np.isclose(found[r], fs.metrics.nll(p, problem.test[1]))
+
+
 def test_gauss_members_have_their_formula():
     _, (w, _, p, models, _) = ensemble("gauss", 20_000)
     spread = p @ (w - p @ w) ** 2

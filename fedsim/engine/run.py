@@ -250,7 +250,7 @@ class Run:
         overall: dict[str, float] = {}
         if due and self.judge.metrics and not self.skip:
             spent = {n: self.spent[n][active] for n in SPENT} | {"seconds": columns["closed_s"]}
-            per_replica, overall = self.judge.after(active, theta, spent, self.memory)
+            per_replica, overall = self.judge.after(active, theta, spent, self.memory, self.state)
         self.recorder.round(number, active, columns, per_replica)
         if overall:
             self.recorder.metrics.append(self._progress_columns(number, active, columns) | overall)
