@@ -42,7 +42,10 @@ class AlgorithmLike(Protocol):
         """What the server sends to every client that takes part."""
 
     def work(self, job: Any) -> float:
-        """Local steps of a visit, known before anything is computed (`job` is None)."""
+        """Local steps of a visit, known before anything is computed: `job` has `client` (jobs,) and nothing else.
+
+        One number, or one for each job.
+        """
 
     def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
         """A client's reply (arrays, or `job.encode(codec, v)`), and what it remembers once the reply is folded."""
@@ -69,6 +72,7 @@ class Algorithm(AlgorithmLike, Protocol):
     activity: Any = None  # the chances of arrival that the server divides by, if it does
     codec: Any = None
     weigh: Callable[[Arrived], Array] | None = None  # weights of `replies.mean`; None: the policy's
+    ensemble: Callable[[Arrays], tuple[Array, Array]] | None = None  # models (replicas, models, d), and which are there
 
     def memory(self, problem: Any) -> Arrays:
         """What a client remembers before its first visit."""
@@ -166,6 +170,7 @@ class Problem(ProblemLike, Protocol):
     share: float = 0.0  # prior precision a row: `gradient` has share * rows * theta in it
     timing_only: bool = False  # no data: only the lengths of messages are real
     test: tuple[Array, Array] | None = None  # rows and labels for `predict`
+    brought: tuple[Any, ...] = ()  # objects whose own source must travel to other machines with it
 
     @property
     def tabulated(self) -> bool:

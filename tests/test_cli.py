@@ -209,7 +209,9 @@ def test_list_tells_every_algorithms_paper_wire_memory_and_participation(
     assert re.match(r"up .+, down .+", told["wire"])
     reach = "all" if name.startswith("QLSD") else "the selected"
     assert re.fullmatch(rf"full\(\) unless set; .+; the broadcast goes to {reach}", told["participation"])
-    remember = {"Scaffold", "QLSDStar", "QLSDPlusPlus"}
+    remember = {
+        "Scaffold", "QLSDStar", "QLSDPlusPlus", "FedDyn", "FedAdam", "FedYogi", "FedAdagrad", "FedBE", "DGSGLD", "PSGLD"
+    }  # fmt: skip
     assert told["memory"].startswith("none") == (name not in remember)
 
 

@@ -42,12 +42,23 @@ EVERY = {  # at least one of each kind in fs.algorithms, with memory, minibatche
     "FedPAQ": (algorithms.FedPAQ(0.1, 2, 4), EQUAL),
     "PrivateFedPAQ": (algorithms.PrivateFedPAQ(0.1, 2, 1.0, 1.0, 1e-4, batch_size=2), EQUAL),
     "Scaffold": (algorithms.Scaffold(0.1, 2, 4), EQUAL),
+    "FedProx": (algorithms.FedProx(0.1, (3, 1, 2, 2, 1, 3), 0.5, 4, momentum=0.5, weight_decay=0.01), EQUAL),
+    "FedNova": (algorithms.FedNova(0.1, (3, 1, 2, 2, 1, 3), 4, momentum=0.5), EQUAL),
+    "FedDyn": (algorithms.FedDyn(0.1, 2, 0.5, 4), EQUAL),
+    "FedAdam": (algorithms.FedAdam(0.1, 2, 0.1, 4), EQUAL),
+    "FedYogi": (algorithms.FedYogi(0.1, 2, 0.1, 4), EQUAL),
+    "FedAdagrad": (algorithms.FedAdagrad(0.1, 2, 0.1, 4, momentum=0.5), EQUAL),
+    "FedBE": (algorithms.FedBE(0.1, 2, 3, batch_size=4), EQUAL),
+    "FedBE, Dirichlet": (algorithms.FedBE(0.1, 2, 3, "dirichlet"), EQUAL),
+    "DGSGLD": (algorithms.DGSGLD(1e-3, (0.1, 0.2, 0.1, 0.3, 0.1, 0.2), 2, 4), EQUAL),
+    "FSGLD": (algorithms.FSGLD.laplace(EQUAL, 1e-3, 2, batch_size=4), EQUAL),
+    "PSGLD": (algorithms.PSGLD(1e-3, 2, batch_size=4, damping=1e-2), WHOLE),
     "PFedAvg": (algorithms.PFedAvg(0.1, 2), REACTING),
     "SGLD": (algorithms.SGLD(1e-3, 2, batch_size=4), WHOLE),
     "MALA": (algorithms.MALA(1e-2, 2), WHOLE),
     "HMC": (algorithms.HMC(5e-2, 3, 2), WHOLE),
 }
-SINGLE = ("SGLD", "MALA", "HMC")  # one machine
+SINGLE = ("SGLD", "MALA", "HMC", "PSGLD")  # one machine
 
 
 def scenario(name, rounds=6, problem=None, **more):
@@ -204,6 +215,7 @@ REFUSED = {  # name, scenario: whoever cannot do with some of the clients says s
     "FALD": "biased here because the clients' weights differ",
     "FAHMC": "biased here because the clients' weights differ",
     "FAHMC, de-biased": "biased here because the clients' weights differ",
+    "FSGLD": "biased here because the clients' weights differ",
 }
 
 
@@ -235,6 +247,17 @@ WIRE = {  # d = 3 numbers of 64 bits are 192; two of six clients are asked, or t
     "FedPAQ": (2 * 47, 2 * 192),  # ten levels and a sign are 5 bits
     "PrivateFedPAQ": (2 * 47, 2 * 192),
     "Scaffold": (2 * 384, 2 * 384),  # the model and the control variate, both ways
+    "FedProx": (2 * 192, 2 * 192),
+    "FedNova": (2 * 256, 2 * 192),  # the direction and how far
+    "FedDyn": (2 * 192, 2 * 192),
+    "FedAdam": (2 * 192, 2 * 192),
+    "FedYogi": (2 * 192, 2 * 192),
+    "FedAdagrad": (2 * 192, 2 * 192),
+    "FedBE": (2 * 192, 2 * 192),
+    "FedBE, Dirichlet": (2 * 192, 2 * 192),
+    "DGSGLD": (2 * 192, 2 * 192),
+    "FSGLD": (2 * 192, 2 * 192),
+    "PSGLD": (192, 192),
     "PFedAvg": (2 * 64, 2 * 64),  # d = 1
     "SGLD": (192, 192),
     "MALA": (192, 192),

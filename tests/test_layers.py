@@ -54,8 +54,14 @@ WITHIN = {  # who may import whom inside one layer
 UPWARD = {
     ("results", "analysis")
 }  # a result shows itself, result.summary(), with what reads results; loaded when asked
-HOMES = {"simpy": "engine/", "ray": "runtime/ray", "numba": "kernels/", "cupy": "kernels/cuda.py"}
-LAZY = {"dp_accounting", "networkx", "numba", "pandas", "pyarrow", "ray", "matplotlib", "cupy"}
+HOMES = {
+    "simpy": "engine/",
+    "ray": "runtime/ray",
+    "numba": "kernels/",
+    "cupy": "kernels/cuda.py",
+    "torch": "problems/torch",
+}
+LAZY = {"dp_accounting", "networkx", "numba", "pandas", "pyarrow", "ray", "matplotlib", "cupy", "torch"}
 
 
 def concept(path):

@@ -15,14 +15,24 @@ iterates are samples of a law: predictions are then judged averaged over the sam
 is said) those of the current theta.
 """
 
+from fedsim.algorithms.dgsgld import DGSGLD
 from fedsim.algorithms.fahmc import FAHMC
 from fedsim.algorithms.fald import FALD
+from fedsim.algorithms.fedadagrad import FedAdagrad
+from fedsim.algorithms.fedadam import FedAdam
 from fedsim.algorithms.fedavg import FedAvg, distributed_sgd
+from fedsim.algorithms.fedbe import FedBE
+from fedsim.algorithms.feddyn import FedDyn
+from fedsim.algorithms.fednova import FedNova
 from fedsim.algorithms.fedpaq import FedPAQ
+from fedsim.algorithms.fedprox import FedProx
+from fedsim.algorithms.fedyogi import FedYogi
+from fedsim.algorithms.fsgld import FSGLD
 from fedsim.algorithms.hmc import HMC
 from fedsim.algorithms.mala import MALA
 from fedsim.algorithms.pfedavg import PFedAvg
 from fedsim.algorithms.private_fedpaq import PrivateFedPAQ
+from fedsim.algorithms.psgld import PSGLD
 from fedsim.algorithms.qlsd import QLSD
 from fedsim.algorithms.qlsd_plus_plus import QLSDPlusPlus
 from fedsim.algorithms.qlsd_star import QLSDStar
@@ -30,14 +40,24 @@ from fedsim.algorithms.scaffold import Scaffold
 from fedsim.algorithms.sgld import SGLD
 
 __all__ = [
+    "DGSGLD",
     "FAHMC",
     "FALD",
+    "FSGLD",
     "HMC",
     "MALA",
+    "PSGLD",
     "QLSD",
     "SGLD",
+    "FedAdagrad",
+    "FedAdam",
     "FedAvg",
+    "FedBE",
+    "FedDyn",
+    "FedNova",
     "FedPAQ",
+    "FedProx",
+    "FedYogi",
     "PFedAvg",
     "PrivateFedPAQ",
     "QLSDPlusPlus",

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy.typing as npt
 
-from fedsim.algorithms import objectives
+from fedsim.algorithms import local, objectives
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.participation import Arrived
-from fedsim.schedules import StepSize, step_at
+from fedsim.schedules import StepSize
 
 Array = npt.NDArray[Any]
 State = dict[str, Array]
@@ -22,7 +22,7 @@ class FedAvg:
 
     Equations are those of the private FedPAQ paper.
 
-        y <- x, then E times  y <- y - eta grad f_i(y);   Delta_i = y - x                          (4), (5)
+        y <- x, then E times  v <- mu v + grad f_i(y) + lambda y,  y <- y - eta v;   Delta_i = y - x      (4), (5)
         server: x <- x + eta_g sum_i a_i Delta_i
 
     | symbol | argument      | meaning                                                                     |
@@ -31,11 +31,14 @@ class FedAvg:
     | E      | `local_steps` | steps between two synchronisations                                          |
     | b      | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them      |
     | eta_g  | `server_step` | what multiplies the average                                                 |
+    | mu     | `momentum`    | of the local steps; v is zero at every round's start                        |
+    | lambda | `weight_decay`| pull of the local steps to zero                                             |
     | f_i    | `objective`   | "mean": the mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M |
 
     Wire: up Delta_i (d), down x (d). Memory: none. Participation: uniform(M) in the paper.
 
     Differs from paper: by default the average is by n_i, the paper's 1/M where all have equally much data (E2).
+    Its local steps have neither momentum nor weight decay: both are zero unless set.
 
     What a code such as (E2) stands for: `fedsim explain E2`.
     """
@@ -45,12 +48,15 @@ class FedAvg:
     batch_size: Any = None
     server_step: float = 1.0
     objective: str = "mean"
+    momentum: float = 0.0
+    weight_decay: float = 0.0
 
     batched = True
     sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
         check_descent("FedAvg", self)
+        local.check_inertia("FedAvg", self)
 
     def init(self, problem: Any, initial: Array) -> State:
         return {"theta": initial}
@@ -67,7 +73,8 @@ class FedAvg:
     def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
         x = message["theta"]
         scale = objectives.scale(self.objective, job, x.dtype)
-        return {"delta": descend(job, x, scale, self) - x}, memory
+        how = local.Descent(self.step_size, self.local_steps, self.batch_size, self.momentum, self.weight_decay)
+        return {"delta": local.descend(job, x, scale, how) - x}, memory
 
     def server(self, state: State, replies: Any, rng: Any) -> State:
         return {"theta": state["theta"] + self.server_step * replies.mean("delta")}
@@ -82,15 +89,6 @@ def distributed_sgd(step_size: StepSize, batch_size: Any = None) -> FedAvg:
     Participation: full() in the paper.
     """
     return FedAvg(step_size, 1, batch_size)
-
-
-def descend(job: Any, x: Array, scale: Array, settings: Any, **options: Any) -> Array:
-    """E local gradient steps from x (equation 4); `options` go to `job.gradient`."""
-    y = x
-    for k in range(settings.local_steps):
-        eta = step_at(settings.step_size, job.round, settings.local_steps, k)
-        y = y - eta * scale * job.gradient(y, k, settings.batch_size, **options)
-    return y
 
 
 def check_descent(where: str, settings: Any) -> None:

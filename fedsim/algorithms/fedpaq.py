@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy.typing as npt
 
-from fedsim.algorithms import objectives
+from fedsim.algorithms import local, objectives
 from fedsim.algorithms.arguments import check_codec
-from fedsim.algorithms.fedavg import check_descent, descend
+from fedsim.algorithms.fedavg import check_descent
 from fedsim.codecs import QSGD
 from fedsim.participation import Arrived
 from fedsim.schedules import StepSize
@@ -74,7 +74,7 @@ class FedPAQ:
     def client(self, job: Any, message: State, memory: State) -> tuple[dict[str, Any], State]:
         x = message["theta"]
         scale = objectives.scale(self.objective, job, x.dtype)
-        delta = descend(job, x, scale, self) - x
+        delta = local.descend(job, x, scale, local.Descent(self.step_size, self.local_steps, self.batch_size)) - x
         return {"delta": job.encode(self.codec, delta)}, memory
 
     def server(self, state: State, replies: Any, rng: Any) -> State:

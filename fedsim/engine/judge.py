@@ -30,6 +30,8 @@ class Judge:
         self.theta = np.empty((replicas, recorder.dim), recorder.dtype)
         self.spent: dict[str, Array] = {n: np.zeros(replicas) for n in ("uplink_bits", "downlink_bits", "seconds")}
         self.memory: Mapping[str, Array] = {}
+        self._ensemble = getattr(scenario.algorithm, "ensemble", None)  # of models that predict together
+        self._models: tuple[Array, Array] | None = None  # (replicas, models, d), and which are there
         self._current: Array | None = None  # predictions of theta now
         self._predicted: Array | None = None  # (replicas, rows, classes), summed over the samples seen
         self._seen = 0
@@ -65,8 +67,17 @@ class Judge:
             assert self._predicted is not None
             return self._predicted / self._seen
         if self._current is None:
-            self._current = self._predict(self.theta)
+            self._current = self._predict(self.theta) if self._models is None else self._together(*self._models)
         return self._current
+
+    def _together(self, models: Array, there: Array) -> Array:
+        """The average over every replica's models."""
+        total = self._predict(np.where(np.isnan(self.theta[:, :1]), np.nan, models[:, 0]))
+        for m in range(1, models.shape[1]):
+            if (here := there[:, m] > 0).any():
+                rows = np.where(here[:, None] & ~np.isnan(self.theta[:, :1]), models[:, m], np.nan)
+                total = total + np.nan_to_num(self._predict(rows)) if not np.isnan(rows).all() else total
+        return np.asarray(total / there.sum(axis=1)[:, None, None])
 
     def _predict(self, theta: Array) -> Array:
         """Of every replica; NaN for those that have stopped."""
@@ -90,12 +101,14 @@ class Judge:
             self.ledger.restore({n.removeprefix("ledger."): a for n, a in state.items() if n.startswith("ledger.")})
 
     def after(
-        self, active: Array, theta: Array, spent: Mapping[str, Array], memory: Mapping[str, Array]
-    ) -> tuple[dict[str, Array], dict[str, float]]:
+        self, active: Array, theta: Array, spent: Mapping[str, Array], memory: Mapping[str, Array],
+        state: dict[str, Array] | None = None,
+    ) -> tuple[dict[str, Array], dict[str, float]]:  # fmt: skip
         """The metrics' columns for `rounds` (one value per active replica) and for `metrics`.
 
-        `theta` and `spent` are those of the active replicas, `memory` is everybody's.
+        `theta` and `spent` are those of the active replicas, `memory` and the server's `state` are everybody's.
         """
+        self._models = None if self._ensemble is None or state is None else self._ensemble(state)
         self.theta[:] = np.nan
         self.theta[active] = theta
         for name, so_far in spent.items():

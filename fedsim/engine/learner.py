@@ -12,7 +12,7 @@ from fedsim.engine.memory import memory_of
 from fedsim.engine.round import Cohort, Round
 from fedsim.engine.starts import first_states
 from fedsim.engine.wire import Shape, reply_shape
-from fedsim.engine.world import World
+from fedsim.engine.world import Visitors, World
 from fedsim.errors import InvalidInput, NonFinite
 from fedsim.participation import Arrived
 from fedsim.protocols import Backend, Session
@@ -33,7 +33,6 @@ class Learner:
         self._world, self._setting, self._algorithm = world, world.setting, world.algorithm
         self._first, self.state = first_states(self._algorithm, world.problem.own, world.scenario.starts, self.skip)
         self.memory = memory_of(self._algorithm, world.problem, len(world.replicas), self._setting.dtype)
-        self._work = float(self._algorithm.work(None))
         self._shapes: dict[int, Shape] = {}
 
     # --- Down ---------------------------------------------------------------------------------------
@@ -81,7 +80,8 @@ class Learner:
         shape = self.reply_shape(batch.round)
         if self.skip or not len(batch):
             return Reply(shape.values, np.empty(0, np.int64), {n: m[:0, 0] for n, m in self.memory.items()})
-        reply: Reply = await self.session.submit(batch, self._work)
+        work = float(np.max(self._algorithm.work(Visitors(batch.client))))
+        reply: Reply = await self.session.submit(batch, work)
         if shape.bits is not None and (reply.bits != shape.bits).any():
             raise InvalidInput(
                 f"{type(self._algorithm.own).__name__}: a reply of {reply.bits.max()} bits in round {batch.round + 1}, "

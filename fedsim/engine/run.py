@@ -134,7 +134,7 @@ class Run:
         overall: dict[str, float] = {}
         if due:
             spent = {n: s[active] for n, s in self.accounts.spent.items()} | {"seconds": columns["closed_s"]}
-            per_replica, overall = self.judge.after(active, theta, spent, self.learner.memory)
+            per_replica, overall = self.judge.after(active, theta, spent, self.learner.memory, self.learner.state)
         self.recorder.round(number, active, columns, per_replica)
         if overall:
             self.recorder.metrics.append(self._so_far(number, active, columns) | overall)

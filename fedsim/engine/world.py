@@ -50,6 +50,13 @@ class VisitDraws:
     tie: Callable[[], Array]  # (m,), drawn only if asked for
 
 
+@dataclass(frozen=True)
+class Visitors:
+    """What `work` may look at, before anything is computed: who visits. It answers one number, or one for each."""
+
+    client: Array
+
+
 class World:
     """The scenario as the clock sees it; replicas are named by their position 0 ... R - 1."""
 
@@ -107,7 +114,7 @@ class World:
 
     def _work(self, client: Array) -> Any:
         """Local steps of a visit, times rows a step where the devices' time counts them."""
-        steps = float(self.algorithm.work(None))
+        steps = np.asarray(self.algorithm.work(Visitors(client)), np.float64)
         if self.devices is None or not self.devices.per_example:
             return steps
         sizes, batch_size = self.problem.sizes[client], self.algorithm.batch_size

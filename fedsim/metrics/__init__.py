@@ -16,6 +16,16 @@ from fedsim.checks import numbers
 from fedsim.errors import InvalidInput, number, one_of, quoted
 from fedsim.metrics import chains, distances
 from fedsim.metrics.chains import split_rhat
+from fedsim.metrics.comparisons import (
+    accuracy_curve,
+    against,
+    calibration,
+    confident,
+    entropies,
+    hpd,
+    outside_accuracy,
+    predictions,
+)
 from fedsim.metrics.distances import gaussian_w2, hpd_error, marginal_w1, w2_floor
 from fedsim.metrics.evaluate import DistanceTo, Doubted, Explained, FunctionMetric, Law, Metric, View
 from fedsim.metrics.laws import COVARIANCE_ERROR, MEAN_ERROR, W2, Distance, MarginalError, Measure, Moments, Over
@@ -44,17 +54,23 @@ __all__ = [
     "accepted",
     "accuracy",
     "accuracy_above",
+    "accuracy_curve",
+    "against",
     "agreement",
     "brier",
+    "calibration",
     "chains",
+    "confident",
     "covariance_error",
     "distance_to",
     "ece",
+    "entropies",
     "entropy",
     "ess",
     "ess_per_megabit",
     "ess_per_second",
     "gaussian_w2",
+    "hpd",
     "hpd_error",
     "loss",
     "marginal_error",
@@ -62,6 +78,8 @@ __all__ = [
     "mean_error",
     "mse",
     "nll",
+    "outside_accuracy",
+    "predictions",
     "predictive",
     "reliability",
     "resolve",
@@ -184,10 +202,10 @@ _FACTORIES: dict[str, Callable[..., Any]] = {
     make.__name__: make
     for make in (
         w2, mean_error, covariance_error, rhat, ess, ess_per_megabit, ess_per_second, accepted, loss, predictive,
-        marginal_error, mse, distance_to,
+        marginal_error, mse, distance_to, against, calibration, confident, entropies, hpd,
     )
 }  # fmt: skip
-_NEED_ARGUMENTS = ("marginal_error", "mse", "distance_to")
+_NEED_ARGUMENTS = ("marginal_error", "mse", "distance_to", "against", "entropies", "hpd")
 
 
 def resolve(metric: Metric | str | Function, probe: npt.ArrayLike | None = None) -> Metric:

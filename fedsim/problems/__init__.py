@@ -23,6 +23,7 @@ from fedsim.problems.payload import Payload
 from fedsim.problems.performative import PerformativeMean
 from fedsim.problems.pooled import pooled
 from fedsim.problems.softmax import SoftmaxRegression
+from fedsim.problems.torch import Torch
 
 __all__ = [
     "GaussianMean",
@@ -32,6 +33,7 @@ __all__ = [
     "PerformativeMean",
     "SoftmaxRegression",
     "StrategicCredit",
+    "Torch",
     "pooled",
     "weights_of",
 ]

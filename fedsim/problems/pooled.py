@@ -11,6 +11,7 @@ from fedsim.problems.gaussian import GaussianMean
 from fedsim.problems.linear import LinearRegression
 from fedsim.problems.logistic import LogisticRegression
 from fedsim.problems.softmax import SoftmaxRegression
+from fedsim.problems.torch import Torch
 
 
 def pooled(problem: Any) -> Any:
@@ -33,6 +34,8 @@ def pooled(problem: Any) -> Any:
         return SoftmaxRegression.from_arrays(
             problem.x, problem.y, whole, problem.classes, problem.bias, problem.test, problem.prior_precision
         )
+    if isinstance(problem, Torch):
+        return problem.pooled()
     raise InvalidInput(
         f"pooled({type(problem).__name__}): only GaussianMean and the regressions are pooled; build the "
         "problem with one client"

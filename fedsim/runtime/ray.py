@@ -136,7 +136,7 @@ class RaySession:
         try:
             self._host_of = np.repeat(np.arange(len(self._shards)), [len(s) for s in self._shards])
             self._backend = "cuda" if runtime.num_gpus_per_host else "cpu"
-            for part in (algorithm, setting.problem):
+            for part in (algorithm, setting.problem, *getattr(setting.problem, "brought", ())):
                 _carry_source(part)
             self._algorithm = ray.put(algorithm)
             self._setting = ray.put((setting.problem, setting.weights, setting.seed, setting.dtype))
@@ -286,7 +286,7 @@ def _carry_source(part: Any) -> None:
     """A class from a scenario file or a script exists on no other machine: send its code along with it."""
     from ray import cloudpickle
 
-    module = sys.modules.get(type(part).__module__)
+    module = sys.modules.get(part.__module__)
     file = getattr(module, "__file__", None)
     if module is None or file is None or module.__name__ == "__main__" or module.__name__.partition(".")[0] == "fedsim":
         return

@@ -1,0 +1,53 @@
+"""What FedAdam, FedYogi and FedAdagrad have in common: the server's adaptive step on the clients' mean update.
+
+m <- beta1 m + (1 - beta1) Delta;   v <- each one's own rule;   x <- x + eta_g m / (sqrt(v) + tau)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.algorithms import local, objectives
+from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
+
+Array = npt.NDArray[Any]
+State = dict[str, Array]
+
+
+def start(initial: Array, tau: float) -> State:
+    """m = 0 and v = tau^2 before the first round."""
+    return {"theta": initial, "m": np.zeros_like(initial), "v": np.full_like(initial, tau**2)}
+
+
+def update(job: Any, x: Array, algorithm: Any) -> Array:
+    """Delta_i: FedAvg's local steps from x."""
+    scale = objectives.scale(algorithm.objective, job, x.dtype)
+    how = local.Descent(
+        algorithm.step_size, algorithm.local_steps, algorithm.batch_size, algorithm.momentum, algorithm.weight_decay
+    )
+    return local.descend(job, x, scale, how) - x
+
+
+def step(algorithm: Any, state: State, replies: Any, second_moment: Callable[[Array, Array], Array]) -> State:
+    """The server's step; where nobody arrived there is no Delta, and nothing moves."""
+    delta, nobody = replies.mean("delta"), np.equal(replies.count, 0)
+    m = algorithm.beta1 * state["m"] + (1 - algorithm.beta1) * delta
+    v = second_moment(state["v"], delta * delta)
+    theta = state["theta"] + algorithm.server_step * m / (np.sqrt(v) + algorithm.tau)
+    return {name: np.where(nobody, state[name], new) for name, new in (("theta", theta), ("m", m), ("v", v))}
+
+
+def check(where: str, algorithm: Any) -> None:
+    """The arguments that all three have."""
+    check_step_size(where, algorithm.step_size)
+    check_count(where, "local_steps", algorithm.local_steps)
+    check_batch_size(where, algorithm.batch_size)
+    check_number(where, "server_step", algorithm.server_step)
+    check_number(where, "beta1", algorithm.beta1, 0, np.nextafter(1.0, 0.0))
+    check_number(where, "tau", algorithm.tau, 1e-30)
+    local.check_inertia(where, algorithm)
+    objectives.check_objective(where, algorithm.objective)

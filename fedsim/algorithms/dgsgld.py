@@ -1,0 +1,98 @@
+"""DG-SGLD: distributed Gibbs sampling with Langevin steps, DG-LMC (Plassier, Vono, Durmus and Moulines, ICML 2021)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.algorithms.arguments import check_batch_size, check_count, check_step_size
+from fedsim.errors import InvalidInput, shown
+from fedsim.schedules import StepSize, step_at
+
+Array = npt.NDArray[Any]
+State = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class DGSGLD:
+    """DG-SGLD: distributed Gibbs sampling with Langevin steps, DG-LMC (Plassier, Vono, Durmus and Moulines, ICML 2021).
+
+        client i, T times:  z_i <- (1 - gamma / r_i) z_i + (gamma / r_i) theta - gamma grad U_i(z_i) + sqrt(2 gamma) xi
+        server:             theta ~ N(sum_i (z_i / r_i) / sum_i (1 / r_i),  I / sum_i (1 / r_i))        (Algorithm 1)
+
+    | symbol | argument      | meaning                                                                |
+    |--------|---------------|------------------------------------------------------------------------|
+    | gamma  | `step_size`   | a number, or a schedule of the global local-step index                 |
+    | T      | `local_steps` | Langevin steps between two draws of theta                              |
+    | r_i    | `coupling`    | variance that ties z_i to theta; one number, or one per client         |
+    |        | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them |
+
+    Every z_i starts at the initial theta; of clients that stay away the last z_i heard counts. theta's law is the
+    posterior smoothed by the coupling, exact as r -> 0 with gamma below r. Wire: up the change of z_i (d), from which
+    the server keeps their mean, down theta (d). Memory: a client's z_i (d) and the server's mean of them (d).
+    Participation: full() in the paper.
+
+    Differs from paper: clients may stay away.
+    """
+
+    step_size: StepSize
+    coupling: Any
+    local_steps: int = 1
+    batch_size: Any = None
+
+    batched = True
+    sampler = True
+    known = beforehand = ("start",)  # where everything begins is agreed before the first round
+
+    def __post_init__(self) -> None:
+        check_step_size("DGSGLD", self.step_size)
+        check_count("DGSGLD", "local_steps", self.local_steps)
+        check_batch_size("DGSGLD", self.batch_size)
+        r = np.asarray(self.coupling)
+        if r.ndim > 1 or r.dtype.kind not in "iuf" or not np.all((r > 0) & (r < np.inf)):
+            given = f"DGSGLD(coupling={shown(self.coupling)})"
+            raise InvalidInput(f"{given}: a positive variance, or one per client")
+        object.__setattr__(self, "coupling", float(r) if r.ndim == 0 else tuple(r.tolist()))
+
+    def init(self, problem: Any, initial: Array) -> State:
+        if np.ndim(self.coupling) and len(self.coupling) != problem.clients:
+            given = f"DGSGLD: {len(self.coupling)} couplings for {problem.clients} clients"
+            raise InvalidInput(f"{given}; give one, or one per client")
+        return {"theta": initial, "start": initial, "offset": np.zeros_like(initial)}
+
+    def memory(self, problem: Any) -> State:
+        return {"offset": np.zeros(problem.dim)}  # z_i - theta_0
+
+    def broadcast(self, state: State) -> State:
+        return {"theta": state["theta"], "start": state["start"]}
+
+    def work(self, job: Any) -> float:
+        return self.local_steps
+
+    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+        theta, r = message["theta"], self._coupling(job, message["theta"].dtype)
+        z = message["start"] + memory["offset"]
+        for k in range(self.local_steps):
+            gamma = step_at(self.step_size, job.round, self.local_steps, k)
+            drift = (z - theta) / r + job.gradient(z, k, self.batch_size)
+            z = z - gamma * drift + math.sqrt(2 * gamma) * job.normal(k)
+        offset = z - message["start"]
+        return {"change": offset - memory["offset"]}, memory | {"offset": offset}
+
+    def server(self, state: State, replies: Any, rng: Any) -> State:
+        precision = 1 / np.broadcast_to(np.asarray(self.coupling), (replies.population,))
+        total = precision.sum()
+        offset = state["offset"] + replies.weighted("change", precision[replies.clients] / total)
+        noise = rng.normal(offset.shape[-1], offset.dtype) / math.sqrt(total)
+        return {"theta": state["start"] + offset + noise, "offset": offset}
+
+    def _coupling(self, job: Any, dtype: np.dtype[Any]) -> Array:
+        """r_i: a number, or (jobs, 1)."""
+        if np.ndim(self.coupling) == 0:
+            return np.asarray(self.coupling, dtype)
+        r = np.asarray(np.asarray(self.coupling, dtype)[job.client])
+        return r[:, None] if r.ndim else r

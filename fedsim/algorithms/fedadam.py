@@ -1,0 +1,86 @@
+"""FedAdam (Reddi, Charles, Zaheer, Garrett, Rush, Konecny, Kumar and McMahan, ICLR 2021; Algorithm 2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+from fedsim.algorithms import adaptive, objectives
+from fedsim.algorithms.arguments import check_number
+from fedsim.participation import Arrived
+from fedsim.schedules import StepSize
+
+Array = npt.NDArray[Any]
+State = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class FedAdam:
+    """FedAdam (Reddi, Charles, Zaheer, Garrett, Rush, Konecny, Kumar and McMahan, ICLR 2021; Algorithm 2).
+
+    FedAvg's clients, and at the server Adam on the mean of their updates.
+
+        Delta = sum_i a_i Delta_i;   m <- beta1 m + (1 - beta1) Delta
+        v <- beta2 v + (1 - beta2) Delta^2
+        x <- x + eta_g m / (sqrt(v) + tau)
+
+    | symbol | argument       | meaning                                                                     |
+    |--------|----------------|-----------------------------------------------------------------------------|
+    | eta    | `step_size`    | of the local steps: a number, or a schedule of the global local-step index  |
+    | E      | `local_steps`  | steps between two synchronisations                                          |
+    | eta_g  | `server_step`  | the server's step size                                                      |
+    | beta1  | `beta1`        | memory of the first moment                                                  |
+    | beta2  | `beta2`        | memory of the second moment                                                 |
+    | tau    | `tau`          | how adaptive: the smaller the more; v starts at tau^2                       |
+    | b      | `batch_size`   | rows per gradient, drawn afresh without replacement; None: all of them      |
+    |        | `momentum`     | of the local steps, as in FedAvg                                            |
+    |        | `weight_decay` | likewise                                                                    |
+    | f_i    | `objective`    | "mean": the mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M |
+
+    No bias correction, as in the paper. Wire: up Delta_i (d), down x (d). Memory: the server's m and v (2d).
+    Participation: uniform(M) in the paper.
+
+    Differs from paper: the average is by n_i, the paper's 1/M where all have equally much data. A round to which nobody
+    comes changes nothing.
+    """
+
+    step_size: StepSize
+    local_steps: int = 1
+    server_step: float = 0.1
+    batch_size: Any = None
+    beta1: float = 0.9
+    beta2: float = 0.99
+    tau: float = 1e-3
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    objective: str = "mean"
+
+    batched = True
+    sampler = False  # its iterate is an estimate
+
+    def __post_init__(self) -> None:
+        adaptive.check("FedAdam", self)
+        check_number("FedAdam", "beta2", self.beta2, 0, 1)
+
+    def init(self, problem: Any, initial: Array) -> State:
+        return adaptive.start(initial, self.tau)
+
+    def memory(self, problem: Any) -> State:
+        return {}
+
+    def broadcast(self, state: State) -> State:
+        return {"theta": state["theta"]}
+
+    def work(self, job: Any) -> float:
+        return self.local_steps
+
+    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+        return {"delta": adaptive.update(job, message["theta"], self)}, memory
+
+    def server(self, state: State, replies: Any, rng: Any) -> State:
+        return adaptive.step(self, state, replies, lambda v, squared: self.beta2 * v + (1 - self.beta2) * squared)
+
+    def weigh(self, arrived: Arrived) -> Array:
+        return objectives.weigh("FedAdam", self.objective, arrived)

@@ -1,0 +1,138 @@
+"""FedBE: federated averaging whose server predicts with a Bayesian ensemble of models (Chen and Chao, ICLR 2021)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.algorithms import local, objectives
+from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
+from fedsim.errors import InvalidInput
+from fedsim.participation import Arrived
+from fedsim.schedules import StepSize
+
+Array = npt.NDArray[Any]
+State = dict[str, Array]
+LARGEST = 2_000_000_000  # bytes of one replica's ensemble
+
+
+@dataclass(frozen=True)
+class FedBE:
+    """FedBE: federated averaging whose server predicts with a Bayesian ensemble of models (Chen and Chao, ICLR 2021).
+
+        client i: w_i, FedAvg's local steps from wbar;   server: wbar = sum_i p_i w_i
+        Gauss:     samples of N(wbar, diag(sum_i p_i (w_i - wbar)^2))    (equation 4)
+        Dirichlet: w = sum_i g_i p_i w_i / sum_i g_i p_i,   g ~ Dir(a 1)    (equations 6, 7)
+
+    | symbol | argument        | meaning                                                                |
+    |--------|-----------------|------------------------------------------------------------------------|
+    | eta    | `step_size`     | a number, or a schedule of the global local-step index                 |
+    | E      | `local_steps`   | steps between two synchronisations                                     |
+    | M      | `members`       | models sampled in every round                                          |
+    |        | `law`           | "gauss" or "dirichlet"                                                 |
+    | a      | `concentration` | of the Dirichlet law                                                   |
+    | b      | `batch_size`    | rows per gradient, drawn afresh without replacement; None: all of them |
+    |        | `momentum`      | of the local steps, as in FedAvg                                       |
+    |        | `weight_decay`  | likewise                                                               |
+
+    `ensemble(state)` are the models of the latest round: wbar, the w_i that arrived, the M samples; predictions are
+    averaged over them. Wire: up w_i (d), down wbar (d). Memory: the server's ensemble. Participation: uniform(M) in the
+    paper.
+
+    Differs from paper: the next round starts from wbar. The paper distils the ensemble into one model with unlabelled
+    data at the server, which is left out here.
+    """
+
+    step_size: StepSize
+    local_steps: int = 1
+    members: int = 10
+    law: str = "gauss"
+    concentration: float = 1.0
+    batch_size: Any = None
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+    batched = True
+    sampler = False  # its iterate is an estimate
+
+    def __post_init__(self) -> None:
+        check_step_size("FedBE", self.step_size)
+        check_count("FedBE", "local_steps", self.local_steps)
+        check_count("FedBE", "members", self.members, 0)
+        if self.law not in ("gauss", "dirichlet"):
+            raise InvalidInput(f"FedBE(law={self.law!r}): choose 'gauss' or 'dirichlet'")
+        check_number("FedBE", "concentration", self.concentration, 1e-2)
+        check_batch_size("FedBE", self.batch_size)
+        local.check_inertia("FedBE", self)
+
+    def init(self, problem: Any, initial: Array) -> State:
+        models = 1 + problem.clients + self.members
+        if models * initial.nbytes > LARGEST:
+            size = f"{models * initial.nbytes / 1e9:.0f} GB"
+            raise InvalidInput(f"FedBE: an ensemble of {models} models of {problem.dim} numbers is {size}; too much")
+        held = np.zeros(models, initial.dtype)
+        held[0] = 1
+        return {"theta": initial, "models": np.tile(initial, (models, 1)), "held": held}
+
+    def memory(self, problem: Any) -> State:
+        return {}
+
+    def broadcast(self, state: State) -> State:
+        return {"theta": state["theta"]}
+
+    def work(self, job: Any) -> float:
+        return self.local_steps
+
+    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+        x = message["theta"]
+        how = local.Descent(self.step_size, self.local_steps, self.batch_size, self.momentum, self.weight_decay)
+        return {"theta": local.descend(job, x, objectives.scale("mean", job, x.dtype), how)}, memory
+
+    def server(self, state: State, replies: Any, rng: Any) -> State:
+        theta, n, d = replies.mean("theta"), replies.population, state["theta"].shape[-1]
+        draws = np.atleast_2d(
+            rng.normal(self.members * d, theta.dtype) if self.law == "gauss" else rng.uniform(self.members * n)
+        )
+        models, held = (
+            state["models"].reshape(-1, *state["models"].shape[-2:]).copy(),
+            np.atleast_2d(state["held"]).copy(),
+        )
+        for r, wbar in enumerate(theta.reshape(-1, d)):
+            own = slice(replies.starts[r], replies.starts[r + 1])
+            if own.start == own.stop:
+                continue
+            order = own.start + np.argsort(replies.clients[own], kind="stable")
+            w, p, who = replies["theta"][order], replies.weights[order], replies.clients[order]
+            models[r, 0], models[r, 1 + who] = wbar, w
+            models[r, 1 + n :] = self._sampled(wbar, w, p, who, draws[r].reshape(self.members, -1))
+            held[r] = 1
+            held[r, 1 : 1 + n] = 0
+            held[r, 1 + who] = 1
+        return {
+            "theta": theta, "models": models.reshape(state["models"].shape), "held": held.reshape(state["held"].shape)
+        }  # fmt: skip
+
+    def ensemble(self, state: State) -> tuple[Array, Array]:
+        """The models (..., 1 + clients + M, d), and which of them are there (..., 1 + clients + M), 1 or 0."""
+        return state["models"], state["held"]
+
+    def weigh(self, arrived: Arrived) -> Array:
+        return objectives.weigh("FedBE", "mean", arrived)
+
+    def _sampled(self, wbar: Array, w: Array, p: Array, who: Array, draws: Array) -> Array:
+        """M models (M, d) from the clients' w (m, d) with weights p (m,)."""
+        if self.law == "gauss":
+            spread = np.sqrt((p[:, None] * (w - wbar) ** 2).sum(axis=0))
+            return np.asarray(wbar + spread.astype(w.dtype) * draws)
+        g = gamma(self.concentration, draws[:, who]) * p
+        return np.asarray((g / g.sum(axis=1, keepdims=True)) @ w, w.dtype)
+
+
+def gamma(shape: float, u: Array) -> Array:
+    """Gamma variables from uniforms, by the inverse of their distribution function; never quite zero."""
+    from scipy.special import gammaincinv
+
+    return np.asarray(np.maximum(gammaincinv(shape, u), np.finfo(np.float64).tiny))

@@ -1,0 +1,88 @@
+"""FedNova (Wang, Liu, Liang, Joshi and Poor, NeurIPS 2020; equations 8 and 9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+from fedsim.algorithms import local, objectives
+from fedsim.algorithms.arguments import check_batch_size, check_number, check_step_size
+from fedsim.participation import Arrived
+from fedsim.schedules import StepSize
+
+Array = npt.NDArray[Any]
+State = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class FedNova:
+    """FedNova (Wang, Liu, Liang, Joshi and Poor, NeurIPS 2020; equations 8 and 9).
+
+        y <- x, then E_i times  v <- mu v + grad f_i(y),  y <- y - eta v
+        A_i = eta |a_i|_1, the sum of the coefficients of y's gradients;   d_i = (y - x) / A_i
+        server: x <- x + (sum_i w_i A_i) (sum_i w_i d_i)
+
+    | symbol | argument       | meaning                                                                     |
+    |--------|----------------|-----------------------------------------------------------------------------|
+    | eta    | `step_size`    | a number, or a schedule of the global local-step index                      |
+    | E_i    | `local_steps`  | steps between two synchronisations; one number, or one per client           |
+    | mu     | `momentum`     | of the local steps, zero at every round's start                             |
+    |        | `weight_decay` | adds lambda y to the gradient                                               |
+    | b      | `batch_size`   | rows per gradient, drawn afresh without replacement; None: all of them      |
+    |        | `server_step`  | what multiplies the server's move                                           |
+    | f_i    | `objective`    | "mean": the mean loss, w_i = n_i over the arrived; "scaled": p_i N f_i, 1/M |
+
+    Who takes more steps moves no further for it, so that the minimiser is that of sum_i p_i f_i whatever the E_i are
+    (for small eta; local drift remains, as in FedAvg). With equal E_i it is FedAvg. Wire: up d_i and A_i (d + 1), down
+    x (d). Memory: none. Participation: uniform(M) in the paper.
+
+    Differs from paper: tau_eff is sum_i w_i |a_i|_1 over the arrived, the paper's first choice.
+    """
+
+    step_size: StepSize
+    local_steps: Any = 1
+    batch_size: Any = None
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    server_step: float = 1.0
+    objective: str = "mean"
+
+    batched = True
+    sampler = False  # its iterate is an estimate
+
+    def __post_init__(self) -> None:
+        check_step_size("FedNova", self.step_size)
+        local.check_steps("FedNova", self)
+        check_batch_size("FedNova", self.batch_size)
+        local.check_inertia("FedNova", self)
+        check_number("FedNova", "server_step", self.server_step)
+        objectives.check_objective("FedNova", self.objective)
+
+    def init(self, problem: Any, initial: Array) -> State:
+        local.check_everybody("FedNova", self.local_steps, problem)
+        return {"theta": initial}
+
+    def memory(self, problem: Any) -> State:
+        return {}
+
+    def broadcast(self, state: State) -> State:
+        return {"theta": state["theta"]}
+
+    def work(self, job: Any) -> Any:
+        return local.work(job, self.local_steps)
+
+    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+        x = message["theta"]
+        scale = objectives.scale(self.objective, job, x.dtype)
+        how = local.Descent(self.step_size, self.local_steps, self.batch_size, self.momentum, self.weight_decay)
+        reach = local.reach(job, x, how)
+        return {"direction": (local.descend(job, x, scale, how) - x) / reach, "reach": reach}, memory
+
+    def server(self, state: State, replies: Any, rng: Any) -> State:
+        move = replies.mean("reach") * replies.mean("direction")
+        return {"theta": state["theta"] + self.server_step * move}
+
+    def weigh(self, arrived: Arrived) -> Array:
+        return objectives.weigh("FedNova", self.objective, arrived)

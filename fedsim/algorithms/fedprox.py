@@ -1,0 +1,83 @@
+"""FedProx (Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, MLSys 2020; Algorithm 2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+from fedsim.algorithms import local, objectives
+from fedsim.algorithms.arguments import check_batch_size, check_number, check_step_size
+from fedsim.participation import Arrived
+from fedsim.schedules import StepSize
+
+Array = npt.NDArray[Any]
+State = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class FedProx:
+    """FedProx (Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, MLSys 2020; Algorithm 2).
+
+        y <- x, then E_i times  y <- y - eta (grad f_i(y) + mu (y - x));   Delta_i = y - x
+        server: x <- x + sum_i a_i Delta_i
+
+    | symbol | argument       | meaning                                                                     |
+    |--------|----------------|-----------------------------------------------------------------------------|
+    | mu     | `proximal`     | stiffness of the spring to the broadcast model; 0 gives FedAvg              |
+    | eta    | `step_size`    | a number, or a schedule of the global local-step index                      |
+    | E_i    | `local_steps`  | steps between two synchronisations; one number, or one per client           |
+    | b      | `batch_size`   | rows per gradient, drawn afresh without replacement; None: all of them      |
+    |        | `momentum`     | of the local steps, as in FedAvg                                            |
+    |        | `weight_decay` | likewise                                                                    |
+    | f_i    | `objective`    | "mean": the mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M |
+
+    Wire: up Delta_i (d), down x (d). Memory: none. Participation: with_replacement(S), by p_i, in the paper.
+
+    Differs from paper: its local solvers are any that reach a given inexactness; here so many gradient steps.
+    """
+
+    step_size: StepSize
+    local_steps: Any = 1
+    proximal: float = 0.01
+    batch_size: Any = None
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    objective: str = "mean"
+
+    batched = True
+    sampler = False  # its iterate is an estimate
+
+    def __post_init__(self) -> None:
+        check_step_size("FedProx", self.step_size)
+        local.check_steps("FedProx", self)
+        check_number("FedProx", "proximal", self.proximal)
+        check_batch_size("FedProx", self.batch_size)
+        local.check_inertia("FedProx", self)
+        objectives.check_objective("FedProx", self.objective)
+
+    def init(self, problem: Any, initial: Array) -> State:
+        local.check_everybody("FedProx", self.local_steps, problem)
+        return {"theta": initial}
+
+    def memory(self, problem: Any) -> State:
+        return {}
+
+    def broadcast(self, state: State) -> State:
+        return {"theta": state["theta"]}
+
+    def work(self, job: Any) -> Any:
+        return local.work(job, self.local_steps)
+
+    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+        x = message["theta"]
+        scale = objectives.scale(self.objective, job, x.dtype)
+        how = local.Descent(self.step_size, self.local_steps, self.batch_size, self.momentum, self.weight_decay)
+        return {"delta": local.descend(job, x, scale, how, lambda y: self.proximal * (y - x)) - x}, memory
+
+    def server(self, state: State, replies: Any, rng: Any) -> State:
+        return {"theta": state["theta"] + replies.mean("delta")}
+
+    def weigh(self, arrived: Arrived) -> Array:
+        return objectives.weigh("FedProx", self.objective, arrived)

@@ -1,0 +1,146 @@
+"""FSGLD: federated SGLD with conducive gradients (El Mekkaoui, Mesquita, Blomstedt and Kaski, UAI 2021)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
+from fedsim.algorithms.surrogates import laplace
+from fedsim.errors import InvalidInput
+from fedsim.schedules import StepSize, step_at
+
+Array = npt.NDArray[Any]
+State = dict[str, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class FSGLD:
+    """FSGLD: federated SGLD with conducive gradients (El Mekkaoui, Mesquita, Blomstedt and Kaski, UAI 2021).
+
+    One chain visits one client s a round, with probability f_s = p_s, and takes T steps there:
+
+        theta <- theta - (h / 2) v + sqrt(h tau) xi
+        v = grad of the prior + grad U_s(theta) / f_s + grad q(theta) - grad q_s(theta) / f_s    (equation 6)
+
+    q_s is the potential of a Gaussian surrogate N(m_s, P_s^-1) of client s's posterior, q = sum_s q_s.
+
+    | symbol | argument      | meaning                                                                              |
+    |--------|---------------|--------------------------------------------------------------------------------------|
+    | h      | `step_size`   | a number, or a schedule of the global local-step index                               |
+    | T      | `local_steps` | steps in a visit                                                                     |
+    | m_s    | `means`       | the surrogates' centres (clients, d); None: no surrogates, which is distributed SGLD |
+    | P_s    | `precisions`  | their inverse covariances (clients, d, d), or diagonals (clients, d)                 |
+    | tau    | `temperature` | the target is exp(-f / tau)                                                          |
+    |        | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them               |
+
+    `FSGLD.laplace(problem, ...)` makes the surrogates beforehand, at every client's own optimum; their upload is one
+    message per client of `surrogate_numbers(d)`, which is no part of any round's bits. Exact surrogates make every
+    visit's drift the full one. Wire: up theta (d), down theta (d); the surrogates are known beforehand. Memory: none.
+    Participation: with_replacement(1) in the paper.
+
+    Differs from paper: where several clients visit at a time the chain follows one of them, drawn by the policy's
+    weights, and the others have worked for nothing: full() and with_replacement(S) have the law of with_replacement(1).
+    """
+
+    step_size: StepSize
+    local_steps: int = 1
+    means: Any = None
+    precisions: Any = None
+    temperature: float = 1.0
+    batch_size: Any = None
+
+    batched = True
+    sampler = True
+    weighted = True  # clients must be visited by p_c
+
+    def __post_init__(self) -> None:
+        check_step_size("FSGLD", self.step_size)
+        check_count("FSGLD", "local_steps", self.local_steps)
+        check_number("FSGLD", "temperature", self.temperature)
+        check_batch_size("FSGLD", self.batch_size)
+        if (self.means is None) != (self.precisions is None):
+            raise InvalidInput("FSGLD(means, precisions): give both or neither; FSGLD.laplace(problem, ...) makes them")
+        if self.means is None:
+            return
+        m, p = np.asarray(self.means, np.float64), np.asarray(self.precisions, np.float64)
+        if (
+            m.ndim != 2
+            or p.shape not in (m.shape, (*m.shape, m.shape[-1]))
+            or not np.isfinite([m.sum(), p.sum()]).all()
+        ):
+            given = f"FSGLD(means {m.shape}, precisions {p.shape})"
+            raise InvalidInput(f"{given}: finite (clients, d), and (clients, d) or (clients, d, d)")
+        object.__setattr__(self, "means", m)
+        object.__setattr__(self, "precisions", p)
+
+    @classmethod
+    def laplace(
+        cls, problem: Any, step_size: StepSize, local_steps: int = 1, diagonal: bool = False, **more: Any
+    ) -> Any:
+        """FSGLD with a Gaussian at every client's own optimum, as curved as its potential there."""
+        return cls(step_size, local_steps, *laplace(problem, diagonal), **more)
+
+    def surrogate_numbers(self, dim: int) -> int:
+        """Numbers in a client's one message about its surrogate: its mean and the triangle or diagonal of P_s."""
+        if self.precisions is None:
+            return 0
+        return dim + (dim if self.precisions.ndim == 2 else dim * (dim + 1) // 2)
+
+    def init(self, problem: Any, initial: Array) -> State:
+        if self.means is not None and self.means.shape != (problem.clients, problem.dim):
+            given = f"FSGLD: surrogates of shape {self.means.shape}"
+            raise InvalidInput(f"{given} for {problem.clients} clients in {problem.dim} dimensions; make them agree")
+        return {"theta": initial}
+
+    def memory(self, problem: Any) -> State:
+        return {}
+
+    def broadcast(self, state: State) -> State:
+        return {"theta": state["theta"]}
+
+    def work(self, job: Any) -> float:
+        return self.local_steps
+
+    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+        theta, f = message["theta"], job.weight
+        for k in range(self.local_steps):
+            h = step_at(self.step_size, job.round, self.local_steps, k)
+            v = job.gradient(theta, k, self.batch_size) / f  # p_s of the prior is in it, so all of it after division
+            if self.means is not None:
+                v = v + self._conducive(theta, job.client, f)
+            theta = theta - h / 2 * v + math.sqrt(h * self.temperature) * job.normal(k)
+        return {"theta": theta}, memory
+
+    def server(self, state: State, replies: Any, rng: Any) -> State:
+        theta, coin = state["theta"], np.atleast_1d(rng.uniform())
+        new = theta.copy().reshape(-1, theta.shape[-1])
+        for r in range(len(new)):
+            own = slice(replies.starts[r], replies.starts[r + 1])
+            if own.start < own.stop:
+                order = own.start + np.argsort(replies.clients[own], kind="stable")
+                chances = np.cumsum(replies.weights[order])
+                new[r] = replies["theta"][order[np.searchsorted(chances[:-1], coin[r] * chances[-1], side="right")]]
+        return {"theta": new.reshape(theta.shape)}
+
+    def _conducive(self, theta: Array, client: Any, f: Any) -> Array:
+        """grad q - grad q_s / f_s, zero on average over s."""
+        precision, linear = (part.astype(theta.dtype) for part in self._total)
+        own, mean = self.precisions[client].astype(theta.dtype), self.means[client].astype(theta.dtype)
+        return np.asarray(self._times(precision, theta) - linear + self._times(own, mean - theta) / f)
+
+    @cached_property
+    def _total(self) -> tuple[Array, Array]:
+        """P and b of grad q = P theta - b."""
+        return self.precisions.sum(axis=0), self._times(self.precisions, self.means).sum(axis=0)
+
+    def _times(self, precision: Array, x: Array) -> Array:
+        """P x for diagonals or matrices, at any rank; row by row, so that bits know no neighbours."""
+        if self.precisions.ndim == 2:
+            return np.asarray(precision * x)
+        return np.asarray((precision * x[..., None, :]).sum(axis=-1))

@@ -1,0 +1,102 @@
+"""Local gradient descent with the terms that the FedAvg family adds: momentum, weight decay, a pull, uneven work.
+
+v <- mu v + grad f_i(y) + lambda y + extra(y);   y <- y - eta v                  (v = 0 at every round's start)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.algorithms.arguments import check_count, check_number
+from fedsim.errors import InvalidInput
+from fedsim.schedules import StepSize, steps_of
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Descent:
+    """How a client descends: what `descend` needs of an algorithm's arguments."""
+
+    step_size: StepSize
+    local_steps: Any  # a count, or one per client
+    batch_size: Any = None
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+
+def descend(job: Any, x: Array, scale: Array, how: Descent, extra: Callable[[Array], Array] | None = None) -> Array:
+    """y after the client's local steps from x; `scale` makes a summed gradient that of its objective."""
+    y, velocity = x, np.zeros_like(x)
+    for k, eta in enumerate(steps_of(how.step_size, job.round, most(how.local_steps))):
+        gradient = scale * job.gradient(y, k, how.batch_size)
+        if how.weight_decay:
+            gradient = gradient + how.weight_decay * y
+        if extra is not None:
+            gradient = gradient + extra(y)
+        velocity = how.momentum * velocity + gradient if how.momentum else gradient
+        moved = y - eta * velocity
+        y = moved if np.ndim(how.local_steps) == 0 else np.where(at_work(job, how.local_steps, k), moved, y)
+    return y
+
+
+def reach(job: Any, like: Array, how: Descent) -> Array:
+    """How far y would have come on a gradient of -1 throughout: (1,) or (jobs, 1), FedNova's eta |a_i|_1."""
+    total = np.zeros_like(like[..., :1])
+    velocity = 0.0
+    for k, eta in enumerate(steps_of(how.step_size, job.round, most(how.local_steps))):
+        velocity = how.momentum * velocity + 1
+        total = total + np.where(at_work(job, how.local_steps, k), total.dtype.type(eta * velocity), 0)
+    return total
+
+
+def most(local_steps: Any) -> int:
+    """The largest number of local steps that a client takes."""
+    return int(np.max(local_steps))
+
+
+def at_work(job: Any, local_steps: Any, k: int) -> Any:
+    """Whether the client still takes step k: a bool, or (jobs, 1)."""
+    if np.ndim(local_steps) == 0:
+        return True
+    busy = k < np.asarray(local_steps)[job.client]
+    return busy[:, None] if np.ndim(busy) else busy
+
+
+def work(job: Any, local_steps: Any) -> Any:
+    """Local steps of a visit: of whoever `job` names, or the most that anybody takes."""
+    if np.ndim(local_steps) == 0 or job is None:
+        return most(local_steps)
+    return np.asarray(local_steps)[job.client]
+
+
+# --- Arguments ----------------------------------------------------------------------------------------
+
+
+def check_inertia(where: str, algorithm: Any) -> None:
+    """Momentum below 1 and a weight decay that is no growth."""
+    check_number(where, "momentum", algorithm.momentum, 0, np.nextafter(1.0, 0.0))
+    check_number(where, "weight_decay", algorithm.weight_decay)
+
+
+def check_steps(where: str, algorithm: Any) -> None:
+    """`local_steps` as a count, or a tuple of one per client."""
+    steps = algorithm.local_steps
+    if np.ndim(steps) == 0:
+        check_count(where, "local_steps", steps)
+        return
+    for count in steps:
+        check_count(where, "local_steps", count)
+    object.__setattr__(algorithm, "local_steps", tuple(int(count) for count in steps))
+
+
+def check_everybody(where: str, local_steps: Any, problem: Any) -> None:
+    """A list of local steps must be as long as there are clients."""
+    if np.ndim(local_steps) and len(local_steps) != problem.clients:
+        given = f"{where}: {len(local_steps)} numbers of local steps for {problem.clients} clients"
+        raise InvalidInput(f"{given}; give one, or one per client")

@@ -1,0 +1,261 @@
+"""Predictive metrics beyond the four scores: against a reference run, out of distribution, by confidence, HPD regions.
+
+All of them look at class probabilities as `predictive` does: of theta now, or averaged over the samples kept so far.
+Averages are kept up as samples come in; a resumed run makes them again from its samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import InvalidInput, is_whole
+from fedsim.metrics import distances, scores
+from fedsim.metrics.learning import Predictive
+
+Array = npt.NDArray[Any]
+Of = Literal["current", "average"] | None
+
+
+def predictions(result: Any, problem: Any) -> Array:
+    """Class probabilities of the problem's test rows, averaged over all samples of a finished run: (rows, classes)."""
+    return _averaged(result.samples, problem)
+
+
+def _averaged(samples: Array, problem: Any) -> Array:
+    samples = samples.reshape(-1, samples.shape[-1])
+    kept = samples[~np.isnan(samples).any(axis=1)]
+    if not len(kept):
+        raise InvalidInput("metrics.predictions: the run has kept no samples; set record=fs.Record(every=...)")
+    total = np.asarray(problem.predict(kept[0]), np.float64)
+    for theta in kept[1:]:
+        total = total + problem.predict(theta)
+    return np.asarray(total / total.sum(axis=1, keepdims=True))
+
+
+def accuracy_curve(p: npt.ArrayLike, y: npt.ArrayLike, thresholds: npt.ArrayLike) -> tuple[Array, Array]:
+    """Accuracy among the points predicted with at least each probability, NaN for none, and their share of all."""
+    at = np.atleast_1d(np.asarray(thresholds, np.float64))
+    right = np.array([scores.accuracy_above(p, y, float(t)) for t in at])
+    confidence = np.asarray(p).max(axis=1)
+    return right, np.array([(confidence >= t).mean() for t in at])
+
+
+def outside_accuracy(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
+    """How often entropies tell known from unknown points: each set labelled by the larger of two kernel densities.
+
+    `inside` and `outside` are predictive entropies; the densities are Gaussian kernels of Scott's width, and the
+    figure is the mean of both sets' shares, 1/2 where the entropies say nothing.
+    """
+    from scipy.stats import gaussian_kde
+
+    sets = [np.asarray(e, np.float64) for e in (inside, outside)]
+    if any(len(e) < 2 for e in sets):
+        raise InvalidInput("outside_accuracy: at least two points inside and outside are needed")
+    if np.ptp(np.concatenate(sets)) == 0:
+        return 0.5
+    width = 1e-9 * (1 + max(np.abs(e).max() for e in sets))  # a set of equal entropies has a density too
+    kernels = [gaussian_kde(np.append(e, e[:1] + width) if np.ptp(e) == 0 else e) for e in sets]
+    known = [kernels[0](e) > kernels[1](e) for e in sets]
+    return float((known[0].mean() + 1 - known[1].mean()) / 2)
+
+
+class Kept:
+    """An array for each sample of a run after a first one, or their running sum; brought up to date when asked for."""
+
+    def __init__(self, first: Callable[[Any], Array], each: Callable[[Any, Array], Array], summed: bool) -> None:
+        self._first, self._each, self._summed = first, each, summed
+        self._known: WeakKeyDictionary[Any, tuple[list[Array], list[int]]] = WeakKeyDictionary()
+
+    def of(self, view: Any) -> list[Array]:
+        """[first, one per kept sample ...], or [first + all of them]."""
+        if view not in self._known:
+            self._known[view] = [self._first(view)], [0]
+        held, seen = self._known[view]
+        history = view.history
+        for sample in history[seen[0] :]:
+            new = self._each(view, sample)
+            if self._summed:
+                held[0] = held[0] + new
+            else:
+                held.append(new)
+        seen[0] = len(history)
+        return held
+
+
+def predicted(problem: Any, theta: Array) -> Array:
+    """Of every replica (replicas, rows, classes); NaN for those that have stopped."""
+    running = np.flatnonzero(~np.isnan(theta).any(axis=1))
+    each = [np.asarray(problem.predict(theta[r]), np.float64) for r in running]
+    out = np.full((len(theta), *each[0].shape), np.nan)
+    out[running] = each
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Any figures of the test rows' probabilities, one value per replica and column."""
+
+    columns: tuple[str, ...]
+    score: Callable[[Any, Array], Sequence[float]]  # of the view and one replica's probabilities
+    of: Of = None
+    given: Any = None  # what it compares with, for the manifest
+    per_replica: ClassVar[bool] = True
+
+    def about(self, view: Any) -> str:
+        return Predictive(self.columns, self.of).about(view)
+
+    def evaluate(self, view: Any) -> dict[str, Array]:
+        whole = Predictive(self.columns, self.of)
+        if getattr(view.problem, "test", None) is None:
+            return whole.evaluate(view)  # which says what is missing
+        p = np.asarray(view.predictive(whole.judged(view)), np.float64)
+        values = np.full((len(p), len(self.columns)), np.nan)
+        for r in np.flatnonzero(np.isfinite(p).all(axis=(1, 2))):
+            values[r] = self.score(view, p[r] / p[r].sum(axis=1, keepdims=True))
+        return dict(zip(self.columns, values.T, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Entropies:
+    """Mean predictive entropy of the test rows and of others, and how well it tells them apart."""
+
+    outside: Any  # a problem with the same model and other test rows
+    of: Of = None
+    columns: ClassVar[tuple[str, ...]] = ("entropy", "entropy_outside", "outside_accuracy")
+    per_replica: ClassVar[bool] = True
+    _sums: Kept = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        each = Kept(lambda view: np.array(0.0), lambda view, sample: predicted(self.outside, sample), summed=True)
+        object.__setattr__(self, "_sums", each)
+
+    def about(self, view: Any) -> str:
+        return Predictive(self.columns, self.of).about(view)
+
+    def evaluate(self, view: Any) -> dict[str, Array]:
+        judged = Predictive(self.columns, self.of).judged(view)
+        if getattr(self.outside, "dim", None) != view.theta.shape[1] or getattr(self.outside, "test", None) is None:
+            raise InvalidInput(
+                "metrics.entropies(outside=...): give a problem with the run's own model and other test rows"
+            )
+        if judged == "average" and len(view.history):
+            other = self._sums.of(view)[0] / len(view.history)
+        else:
+            other = predicted(self.outside, view.theta)
+        own = np.asarray(view.predictive(judged), np.float64)
+        values = np.full((3, len(own)), np.nan)
+        for r in np.flatnonzero(np.isfinite(own).all(axis=(1, 2)) & np.isfinite(other).all(axis=(1, 2))):
+            inside, outside = (scores.entropy(p[r] / p[r].sum(axis=1, keepdims=True)) for p in (own, other))
+            values[:, r] = inside.mean(), outside.mean(), outside_accuracy(inside, outside)
+        return dict(zip(self.columns, values, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class HpdError:
+    """Relative error of the highest-density threshold over the samples that each replica has kept so far."""
+
+    reference: float | Array  # the threshold, or reference samples (m, d)
+    alpha: float = 0.01
+    columns: ClassVar[tuple[str, ...]] = ("hpd_error",)
+    per_replica: ClassVar[bool] = True
+    _levels: Kept = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        each = Kept(self._threshold, lambda view, sample: levels(view.problem, sample), summed=False)
+        object.__setattr__(self, "_levels", each)
+
+    def evaluate(self, view: Any) -> dict[str, Array]:
+        known = self._levels.of(view)
+        out = np.full(len(view.theta), np.nan)
+        kept = np.array(known[1:]).reshape(-1, len(out))
+        for r in range(len(out)):
+            own = kept[~np.isnan(kept[:, r]), r]
+            if len(own):
+                out[r] = distances.hpd_error(own, known[0], self.alpha)
+        return {"hpd_error": out}
+
+    def _threshold(self, view: Any) -> Array:
+        given = np.asarray(self.reference, np.float64)
+        return given if given.ndim == 0 else np.quantile(levels(view.problem, given), 1 - self.alpha)
+
+
+def levels(problem: Any, theta: Array) -> Array:
+    """-log posterior, up to the problem's own constant, of every row of theta; NaN where it is."""
+    theta = np.asarray(theta, np.float64)
+    out, there = np.full(len(theta), np.nan), ~np.isnan(theta).any(axis=1)
+    if hasattr(problem, "potential"):
+        out[there] = problem.potential(theta[there])
+    elif hasattr(problem, "exact"):
+        mean, covariance = problem.exact()
+        centred = theta[there] - mean
+        out[there] = (centred * np.linalg.solve(covariance, centred.T).T).sum(axis=1) / 2
+    else:
+        raise InvalidInput(f"metrics.hpd(): {type(problem).__name__} has neither potential(theta) nor exact()")
+    return out
+
+
+# --- Factories --------------------------------------------------------------------------------------------
+
+
+def against(reference: Any, of: Of = None) -> Scored:
+    """`agreement` and `total_variation` with a reference's predictions of the test rows.
+
+    `reference` is a finished run of the same problem, or class probabilities (rows, classes).
+    """
+    given = np.asarray(reference.samples if hasattr(reference, "samples") else reference)
+    once: list[Array] = []
+
+    def score(view: Any, p: Array) -> tuple[float, float]:
+        if not once:
+            once.append(given if given.ndim == 2 else _averaged(given, view.problem))
+        return scores.agreement(p, once[0]), scores.total_variation(p, once[0])
+
+    return Scored(("agreement", "total_variation"), score, of, given)
+
+
+def calibration(bins: int = 20, of: Of = None, name: str = "ece") -> Scored:
+    """The expected calibration error in any number of bins of confidence."""
+    if not is_whole(bins, least=1):
+        raise InvalidInput(f"metrics.calibration(bins={bins!r}): a whole number of at least 1")
+    return Scored((name,), lambda view, p: (scores.ece(p, view.problem.test[1], int(bins)),), of)
+
+
+def confident(*thresholds: float, of: Of = None) -> Scored:
+    """Accuracy among the test rows predicted with at least these probabilities, and their share of all.
+
+    Columns `accuracy_above_0.9` and `share_above_0.9`; NaN where there are no such rows.
+    """
+    at = thresholds or (0.5, 0.8, 0.9, 0.95, 0.99)
+    if not all(isinstance(t, (int, float)) and 0 <= t <= 1 for t in at):
+        raise InvalidInput(f"metrics.confident{at}: probabilities between 0 and 1")
+    names = (*(f"accuracy_above_{t:g}" for t in at), *(f"share_above_{t:g}" for t in at))
+    return Scored(names, lambda view, p: np.concatenate(accuracy_curve(p, view.problem.test[1], at)).tolist(), of)
+
+
+def entropies(outside: Any, of: Of = None) -> Entropies:
+    """Mean predictive entropy of the test rows (`entropy`) and of another problem's (`entropy_outside`).
+
+    `outside` is a problem with the same model whose test rows come from elsewhere; `outside_accuracy` is how often the
+    entropy alone tells which of the two a row is from, by kernel densities.
+    """
+    return Entropies(outside, of)
+
+
+def hpd(reference: Any, alpha: float = 0.01) -> HpdError:
+    """Relative error of the highest-density threshold at 1 - alpha, of each replica's kept samples (`hpd_error`).
+
+    `reference` is the threshold itself, reference samples (m, d), or a finished run. Thresholds are values of the
+    problem's potential, so that their constant counts in what is relative to them.
+    """
+    if not 0 < alpha < 1:
+        raise InvalidInput(f"metrics.hpd(alpha={alpha}): no probability; 0.01 means the 99 % region")
+    if hasattr(reference, "samples"):
+        reference = reference.samples.reshape(-1, reference.samples.shape[-1])
+        reference = reference[~np.isnan(reference).any(axis=1)]
+    return HpdError(np.asarray(reference, np.float64), float(alpha))

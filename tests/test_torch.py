@@ -1,0 +1,386 @@
+"""`fs.problems.Torch`: any module as a problem, the same bits in any batch, thread and host; without torch it is skipped."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import fedsim as fs
+from fedsim import participation
+from fedsim.algorithms import FALD, PSGLD, FedAvg, PrivateFedPAQ
+from fedsim.errors import InvalidInput
+from fedsim.problems import Torch, pooled
+
+torch = pytest.importorskip("torch", reason="torch is not installed; pip install torch==2.13.0 for these tests")
+from fedsim.problems import torch_maths  # noqa: E402
+from fedsim.problems.torch_models import lenet5, mlp, resnet20  # noqa: E402
+
+CROSS_ENTROPY = torch.nn.functional.cross_entropy
+SIZES = (30, 5, 70, 9, 21)
+
+
+def rows(n, shape, seed=0, classes=4):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, *shape)), rng.integers(0, classes, n)
+
+
+def clients(shape, sizes=SIZES):
+    return [rows(n, shape, seed) for seed, n in enumerate(sizes)]
+
+
+def small(**more):
+    return Torch(mlp(12, (8,), 4), CROSS_ENTROPY, clients((12,)), rows(20, (12,), 9), **more)
+
+
+class Branching(torch.nn.Module):
+    """A forward that looks at values, which vmap refuses."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(12, 4)
+
+    def forward(self, x):
+        out = self.layer(x)
+        return out if out.detach().sum().item() > 1e9 else 2 * out
+
+
+KINDS = {
+    "MLP": lambda **more: small(**more),
+    "a layer that vmap refuses": lambda **more: Torch(Branching(), CROSS_ENTROPY, clients((12,)), **more),
+    "LeNet-5": lambda **more: Torch(lenet5((1, 8, 8), 4), CROSS_ENTROPY, clients((64,), (9, 5, 12)), **more),
+    "a loss of one's own": lambda **more: Torch(
+        mlp(12, (8,), 1), lambda out, y: (out[:, 0] - y).square().mean(),
+        [(x, y.astype(float)) for x, y in clients((12,))], **more,
+    ),
+}  # fmt: skip
+
+
+# --- Right ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_agree_with_finite_differences(kind):
+    problem = pooled(KINDS[kind](prior_precision=0.5))
+    theta = problem.initial(0)
+    gradient = problem.gradient(theta, 0)
+    rng = np.random.default_rng(1)
+    for _ in range(6):
+        direction = rng.normal(size=problem.dim) / np.sqrt(problem.dim)
+        up, down = problem.potential(np.stack([theta + 1e-5 * direction, theta - 1e-5 * direction]))
+        assert np.isclose((up - down) / 2e-5, direction @ gradient, rtol=1e-5, atol=1e-6)
+
+
+def test_a_residual_network_has_gradients_too():
+    problem = Torch(resnet20((3, 8, 8), 4), CROSS_ENTROPY, clients((3, 8, 8), (3, 2)))
+    theta, e = problem.initial(0), np.random.default_rng(2).normal(size=problem.dim) / 500
+    up, down = (pooled(problem).potential((theta + s * e)[None])[0] for s in (1e-5, -1e-5))
+    assert np.isclose((up - down) / 2e-5, e @ sum(problem.gradient(theta, c) for c in range(2)), rtol=1e-4)
+    assert problem.dim == 269_722 - 6 * 65
+
+
+def numpy_mlp(theta, x, y, widths=(12, 8, 4)):
+    """Summed cross-entropy and its gradient, backpropagation written out."""
+    w, b, at = [], [], 0
+    for a, c in pairwise(widths):
+        w.append(theta[at : at + a * c].reshape(c, a))
+        b.append(theta[at + a * c : at + a * c + c])
+        at += a * c + c
+    hidden = np.maximum(x @ w[0].T + b[0], 0)
+    scores = hidden @ w[1].T + b[1]
+    p = np.exp(scores - scores.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    loss = -np.log(p[np.arange(len(y)), y]).sum()
+    p[np.arange(len(y)), y] -= 1
+    back = (p @ w[1]) * (hidden > 0)
+    parts = [(back.T @ x).ravel(), back.sum(0), (p.T @ hidden).ravel(), p.sum(0)]
+    return loss, np.concatenate(parts)
+
+
+def test_it_equals_a_network_written_in_numpy():
+    problem = small()
+    theta = problem.initial(0) + 0.1 * np.random.default_rng(3).normal(size=(5, problem.dim))
+    ours = problem.gradients(theta, np.arange(5))
+    for c, (x, y) in enumerate(clients((12,))):
+        loss, gradient = numpy_mlp(theta[c], x, y)
+        assert np.allclose(ours[c], gradient, rtol=1e-11, atol=1e-12)
+        assert np.isclose(Torch(mlp(12, (8,), 4), CROSS_ENTROPY, [(x, y)]).potential(theta[c : c + 1])[0], loss)
+
+
+def test_predictions_are_softmax_probabilities_and_a_run_starts_from_the_module():
+    problem = small()
+    x, _ = problem.test
+    module = mlp(12, (8,), 4).double()
+    with torch.no_grad():
+        expected = module(torch.tensor(x)).softmax(dim=1).numpy()
+    assert np.allclose(problem.predict(problem.initial(0)), expected)
+    scenario = fs.Scenario(problem=problem, algorithm=FedAvg(0.1), budget=fs.Budget(rounds=1))
+    flat = np.concatenate([p.detach().numpy().ravel() for p in module.parameters()])
+    assert np.array_equal(scenario.start, flat)
+
+
+def test_parameters_that_are_frozen_stay_out_of_theta():
+    module = mlp(12, (8,), 4)
+    module[1].weight.requires_grad = False
+    problem = Torch(module, CROSS_ENTROPY, clients((12,)))
+    assert problem.dim == 12 * 8 + 8 + 8 * 4 + 4 - 12 * 8
+    assert problem.gradient(problem.initial(0), 0).shape == (problem.dim,)
+
+
+def test_small_integers_are_read_through_scale_and_shift():
+    x, y = rows(40, (12,), 4)
+    stored = np.clip(np.round(100 + 20 * x), 0, 255).astype(np.uint8)
+    kept = Torch(mlp(12, (8,), 4), CROSS_ENTROPY, [(stored, y)], (stored, y), scale=1 / 20, shift=-5.0)
+    plain = Torch(mlp(12, (8,), 4), CROSS_ENTROPY, [(stored / 20 - 5.0, y)], (stored / 20 - 5.0, y))
+    theta = kept.initial(0)
+    assert kept.x.dtype == np.uint8
+    assert np.allclose(kept.gradient(theta, 0), plain.gradient(theta, 0))
+    assert np.allclose(kept.predict(theta), plain.predict(theta))
+
+
+@dataclass
+class Rows:
+    """What `of` needs of a data set."""
+
+    x: np.ndarray
+    y: np.ndarray
+    test_x: np.ndarray
+    test_y: np.ndarray
+    classes: int = 4
+
+
+def test_of_gives_clients_the_rows_of_their_parts():
+    (x, y), (test_x, test_y) = rows(50, (12,), 1), rows(10, (12,), 2)
+    problem = Torch.of(mlp(12, (8,), 4), Rows(x, y, test_x, test_y), [np.array([3, 1, 4]), np.arange(10, 30)])
+    by_hand = Torch(mlp(12, (8,), 4), CROSS_ENTROPY, [(x[[3, 1, 4]], y[[3, 1, 4]]), (x[10:30], y[10:30])])
+    theta = problem.initial(0)
+    assert np.array_equal(
+        problem.gradients(np.stack([theta] * 2), np.arange(2)), by_hand.gradients(np.stack([theta] * 2), np.arange(2))
+    )
+    assert np.array_equal(problem.test[0], test_x)
+
+
+# --- The same bits ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["MLP", "a layer that vmap refuses", "LeNet-5"])
+def test_a_jobs_bits_do_not_depend_on_its_batch(kind, dtype):
+    problem = KINDS[kind](prior_precision=0.1)
+    jobs = 70 if kind == "MLP" else 15
+    rng = np.random.default_rng(5)
+    who = np.arange(jobs) % problem.clients
+    theta = (problem.initial(0) + 0.05 * rng.normal(size=(jobs, problem.dim))).astype(dtype)
+    counts = np.minimum(rng.choice([3, 4, 5, 8, 20, 65], jobs), problem.sizes[who])
+    start = np.concatenate([[0], np.cumsum(counts)])
+    chosen = np.concatenate([rng.permutation(problem.sizes[c])[:m] for c, m in zip(who, counts, strict=True)])
+    for batch in (None, (chosen, start)):
+        whole = problem.gradients(theta, who, batch)
+        for size in (1, 7, 64):
+            parts = []
+            for a in range(0, jobs, size):
+                b = min(a + size, jobs)
+                own = None if batch is None else (chosen[start[a] : start[b]], start[a : b + 1] - start[a])
+                parts.append(problem.gradients(theta[a:b], who[a:b], own))
+            assert np.array_equal(np.concatenate(parts), whole), f"chunks of {size}"
+
+
+def test_blocks_under_vmap_are_really_used_and_agree_with_the_loop():
+    stacked, looped = small(), small()
+    looped._maths.stackable = False
+    theta = stacked.initial(0) + 0.05 * np.random.default_rng(5).normal(size=(40, stacked.dim))
+    args = theta, np.arange(40) % 5, (np.tile(np.arange(5), 40), 5 * np.arange(41))
+    assert np.allclose(stacked.gradients(*args), looped.gradients(*args), rtol=1e-10, atol=1e-12)
+    assert set(stacked._maths._trusted.values()) == {True}
+    assert not looped._maths._trusted
+
+
+def test_a_block_whose_bits_depend_on_the_place_is_not_trusted(monkeypatch):
+    true = torch_maths.Maths._stacked
+
+    def uneven(self, theta, x, y, present):
+        out = true(self, theta, x, y, present)
+        return out * (1 + 1e-15 * torch.arange(len(out), dtype=out.dtype))[:, None]
+
+    monkeypatch.setattr(torch_maths.Maths, "_stacked", uneven)
+    problem = small()
+    theta = np.stack([problem.initial(0)] * 3)
+    rows = np.tile(np.arange(4), 3), 4 * np.arange(4)
+    assert np.array_equal(problem.gradients(theta, np.arange(3), rows)[1], problem.gradient(theta[1], 1, np.arange(4)))
+    assert set(problem._maths._trusted.values()) == {False}
+
+
+def test_the_contract_holds():
+    assert len(fs.testing.check(small())) == 4
+    assert len(fs.testing.check(FedAvg(0.1, 2, 4, momentum=0.5), small())) >= 8
+
+
+def run(problem, runtime=None, algorithm=None):
+    scenario = fs.Scenario(
+        problem=problem, algorithm=algorithm or FedAvg(0.1, 3, 5), budget=fs.Budget(rounds=3), replicas=3, seed=2,
+        participation=participation.uniform(3), dtype="float32", metrics=("accuracy", "nll"),
+    )  # fmt: skip
+    return fs.run(scenario, runtime=runtime)
+
+
+def test_threads_and_chunks_do_not_change_a_run():
+    one = run(small(), fs.Inline(threads=1))
+    assert one.fingerprint == run(small(), fs.Inline(threads=2, chunk=1)).fingerprint
+    assert one.fingerprint == run(small(), fs.Inline(threads=2, chunk=4)).fingerprint
+    assert np.isfinite(one.rounds.accuracy).all()
+
+
+def test_a_problem_survives_pickling_and_a_shard_has_its_clients_bits():
+    problem = small()
+    theta = np.stack([problem.initial(0)] * 2)
+    whole = problem.gradients(theta, np.array([1, 3]))
+    assert np.array_equal(pickle.loads(pickle.dumps(problem)).gradients(theta, np.array([1, 3])), whole)
+    part = problem.shard(np.array([1, 3]))
+    assert len(part.x) == SIZES[1] + SIZES[3]
+    assert np.array_equal(part.gradients(theta, np.array([1, 3])), whole)
+    assert (part.clients, part.sizes.tolist()) == (5, list(SIZES))
+
+
+@pytest.mark.slow
+def test_hosts_give_the_bits_of_inline():
+    problem = Torch(Branching(), CROSS_ENTROPY, clients((12,)), rows(20, (12,), 9))  # a class that no host can import
+    for made in (small(), problem):
+        assert run(made).fingerprint == run(made, fs.Ray(hosts=2)).fingerprint
+
+
+def test_torchs_own_settings_are_left_as_they_were():
+    before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), torch.random.get_rng_state()
+    torch.set_num_threads(2)
+    problem = small()
+    problem.gradient(problem.initial(0), 0)
+    assert torch.get_num_threads() == 2
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert torch.equal(torch.random.get_rng_state(), before[2])
+    torch.set_num_threads(before[0])
+
+
+def test_inside_there_is_one_thread_and_only_deterministic_algorithms(monkeypatch):
+    problem, seen = small(), []
+    true = torch_maths.Maths.gradient
+
+    def looked_at(self, *args):
+        seen.append((torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()))
+        return true(self, *args)
+
+    monkeypatch.setattr(torch_maths.Maths, "gradient", looked_at)
+    problem.gradient(problem.initial(0), 0)
+    assert seen == [(1, True)]
+
+
+# --- Clipping, samplers, learning -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["MLP", "a layer that vmap refuses", "LeNet-5"])
+def test_every_rows_own_gradient_is_clipped(kind):
+    problem = KINDS[kind](prior_precision=0.5)
+    theta = np.stack([problem.initial(0)] * 3) * np.array([[1.0], [2.0], [0.5]])
+    each = [[problem.gradient(t, c, np.array([i])) for i in range(problem.sizes[c])] for c, t in enumerate(theta)]
+    norms = np.concatenate([np.linalg.norm(rows, axis=1) for rows in each])
+    clip = float(np.median(norms))
+    expected = [sum(g * min(1, clip / np.linalg.norm(g)) for g in rows) for rows in each]
+    assert np.allclose(problem.clipped(theta, np.arange(3), None, clip), expected, rtol=1e-9, atol=1e-10)
+    some = (np.array([1, 3, 0]), np.array([0, 2, 2, 3]))
+    by_hand = [
+        sum((each[c][i] * min(1, clip / np.linalg.norm(each[c][i])) for i in own), np.zeros(problem.dim))
+        for c, own in ((0, (1, 3)), (2, (0,)))
+    ]
+    assert np.allclose(problem.clipped(theta, np.arange(3), some, clip)[[0, 2]], by_hand, rtol=1e-9, atol=1e-10)
+
+
+def test_private_training_and_samplers_run_on_it():
+    problem = small(prior_precision=1.0)
+    private = PrivateFedPAQ(0.1, 2, 1.0, 1.0, 1e-4, batch_size=2)
+    assert np.isfinite(run(problem, algorithm=private).samples).all()
+    scenario = fs.Scenario(problem=problem, algorithm=FALD(1e-4, 3, batch_size=5), budget=fs.Budget(rounds=3))
+    assert np.isfinite(fs.run(scenario).samples).all()
+    whole = fs.Scenario(problem=pooled(problem), algorithm=PSGLD(1e-4, 3), budget=fs.Budget(rounds=3), dtype="float32")
+    assert np.isfinite(fs.run(whole).samples).all()
+
+
+def digits():
+    """scikit-learn's 1,797 digits: 1,500 to learn from."""
+    x, y = pytest.importorskip("sklearn.datasets").load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(x))
+    x, y = (x[order] / 16).astype(np.float32), y[order]
+    return Rows(x[:1500], y[:1500], x[1500:], y[1500:], 10)
+
+
+def test_lenet_learns_digits_by_fedavg_on_uneven_clients():
+    d = digits()
+    rng = np.random.default_rng(1)
+    owner = np.empty(len(d.y), int)
+    for k in range(10):  # every class spread by a Dirichlet draw
+        at = np.flatnonzero(d.y == k)
+        owner[at] = rng.choice(20, len(at), p=rng.dirichlet([0.3] * 20))
+    parts = [p for c in range(20) if len(p := np.flatnonzero(owner == c))]
+    scenario = fs.Scenario(
+        problem=Torch.of(lenet5((1, 8, 8)), d, parts), algorithm=FedAvg(0.1, 20, 20),
+        participation=participation.uniform(10), budget=fs.Budget(rounds=10), dtype="float32", seed=1,
+        metrics=("accuracy",), evaluate_every=10, record=fs.Record(every=10),
+    )  # fmt: skip
+    assert fs.run(scenario).rounds.accuracy.iloc[-1] > 0.8
+
+
+# --- Refused ------------------------------------------------------------------------------------------------
+
+
+class Fickle(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(12, 4)
+
+    def forward(self, x):
+        return torch.nn.functional.dropout(self.layer(x), 0.5, self.training)
+
+
+def of(module=None, loss=CROSS_ENTROPY, data=None, **more):
+    return Torch(module or mlp(12, (8,), 4), loss, clients((12,)) if data is None else data, **more)
+
+
+SEQUENCE, LINEAR = torch.nn.Sequential, torch.nn.Linear
+REFUSED = {
+    r"layer '1' \(Dropout\) draws at random": lambda: of(SEQUENCE(LINEAR(12, 4), torch.nn.Dropout(0.5))),
+    r"\(BatchNorm1d\) holds the buffer 'running_mean'.*GroupNorm": lambda: of(
+        SEQUENCE(LINEAR(12, 4), torch.nn.BatchNorm1d(4))
+    ),
+    r"other outputs at the second call; take out dropout": lambda: of(Fickle()),
+    r"no parameters to learn": lambda: of(torch.nn.ReLU()),
+    r"give a torch.nn.Module": lambda: of(lambda x: x),
+    r"give a function such as torch.nn.functional.cross_entropy": lambda: of(loss="cross_entropy"),
+    r"neither the mean nor the sum of each row's own loss.*reduction='sum'": lambda: of(
+        loss=torch.nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0, 9.0], dtype=torch.float64))
+    ),
+    r"data hold a NaN": lambda: of(data=[(np.full((3, 12), np.nan), [0, 1, 2])]),
+    r"data is empty": lambda: of(data=[]),
+    r"list of pairs": lambda: of(data=3),
+    r"data\[1\] has rows \(11,\)": lambda: of(data=[rows(3, (12,)), rows(3, (11,))]),
+    r"X \(3, 12\) and y \(2,\)": lambda: of(data=[(np.zeros((3, 12)), np.zeros(2, int))]),
+    r"Torch\(test\): X \(3, 11\)": lambda: of(test=(np.zeros((3, 11)), np.zeros(3, int))),
+    r"client 1 has no data": lambda: Torch.of(mlp(12, (8,), 4), Rows(*rows(9, (12,)), None, None), [[1], []]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_cannot_be_is_refused_in_a_sentence(message):
+    with pytest.raises(InvalidInput, match=message):
+        REFUSED[message]()
+
+
+def test_without_torch_the_refusal_says_what_to_install():
+    code = (
+        "import sys; sys.modules['torch'] = None; import fedsim as fs\n"
+        "try: fs.problems.Torch(None, len, [([[1.0]], [0])])\n"
+        "except fs.errors.InvalidInput as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    assert "PyTorch is not installed; pip install 'fedsim-systems[torch]'" in done.stdout, done.stderr
