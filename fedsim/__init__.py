@@ -31,6 +31,7 @@ _HOME = {
 _MODULES = (
     "algorithms",
     "codecs",
+    "data",
     "devices",
     "errors",
     "metrics",
@@ -47,7 +48,7 @@ _MODULES = (
 __all__ = sorted([*_HOME, *_MODULES])
 
 if TYPE_CHECKING:
-    from fedsim import algorithms, errors, metrics, participation, problems, rng, schedules, testing
+    from fedsim import algorithms, data, errors, metrics, participation, problems, rng, schedules, testing
     from fedsim.batch import load, sweep
     from fedsim.budget import Budget, Target
     from fedsim.engine.record import Record

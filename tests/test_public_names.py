@@ -12,7 +12,7 @@ import fedsim as fs
 CLASSES = {"Budget", "Inline", "Network", "Ray", "Record", "Scenario", "Study", "Target"}
 FUNCTIONS = {"arun", "load", "replay", "run", "sweep"}
 MODULES = {
-    "algorithms", "codecs", "devices", "errors", "metrics", "network", "participation", "privacy", "problems", "rng",
+    "algorithms", "codecs", "data", "devices", "errors", "metrics", "network", "participation", "privacy", "problems", "rng",
     "schedules", "testing", "topologies",
 }  # fmt: skip
 NAMES = CLASSES | FUNCTIONS | MODULES
