@@ -78,7 +78,8 @@ class Scenario:
     def start(self) -> Array:
         """theta before the first round, (d,)."""
         if self.initial is None:
-            return np.zeros(self.problem.dim, self.dtype)
+            own = getattr(self.problem, "initial", None)
+            return np.zeros(self.problem.dim, self.dtype) if own is None else np.asarray(own(self.seed), self.dtype)
         return np.asarray(self.initial, self.dtype)
 
     @property

@@ -3,7 +3,8 @@
 A problem of your own needs `clients`, `dim`, `sizes` and `gradient(theta, client, rows=None) -> (d,)`, a sum over the
 client's rows. Optional: `weights` (p_c, default sizes / total), a batched `gradients(theta, clients, rows)` (and
 `gradients_by(kernels, ...)` to run on any backend), `exact() -> (mean, covariance)`, `quadratic(dtype)` tables for the
-fused kernels, `loss(theta)`, `predict(theta)` with `test`.
+fused kernels, `loss(theta)`, `predict(theta)` with `test`, `initial(seed) -> (d,)` where a run starts, and
+`shard(clients)`, the same problem with these clients' rows alone, for a host that computes for them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from fedsim.problems.credit import StrategicCredit
 from fedsim.problems.gaussian import GaussianMean
 from fedsim.problems.linear import LinearRegression
 from fedsim.problems.logistic import LogisticRegression
+from fedsim.problems.network import NeuralNetwork
 from fedsim.problems.payload import Payload
 from fedsim.problems.performative import PerformativeMean
 from fedsim.problems.pooled import pooled
@@ -26,6 +28,7 @@ __all__ = [
     "GaussianMean",
     "LinearRegression",
     "LogisticRegression",
+    "NeuralNetwork",
     "Payload",
     "PerformativeMean",
     "SoftmaxRegression",
