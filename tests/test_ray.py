@@ -100,12 +100,11 @@ def test_an_actor_per_client_reports_its_own_client(cluster):
         assert a["dropout"] == [np.linspace(0, 0.3, CLIENTS)[c]]
 
 
-@pytest.mark.parametrize("kind", [fs.problems.SoftmaxRegression, fs.problems.NeuralNetwork])
-def test_every_row_of_bytes_is_held_by_one_host(cluster, kind):
+def test_every_row_of_bytes_is_held_by_one_host(cluster):
     digits = fs.data.load("digits")
     parts = fs.data.dirichlet(digits.y, clients=10, alpha=0.5, seed=1)
     what = fs.Scenario(
-        problem=kind.of(digits, parts, prior_precision=1.0), algorithm=fs.algorithms.FALD(1e-5, 2, batch_size=20),
+        problem=fs.problems.NeuralNetwork.of(digits, parts), algorithm=fs.algorithms.FALD(1e-5, 2, batch_size=20),
         budget=fs.Budget(rounds=3), metrics=("accuracy",), dtype="float32",
     )  # fmt: skip
     WATCHED.clear()

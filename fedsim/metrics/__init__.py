@@ -20,6 +20,7 @@ from fedsim.metrics.evaluate import (
     W2,
     CovarianceError,
     DistanceTo,
+    DistanceToStable,
     Ess,
     FunctionMetric,
     Law,
@@ -57,6 +58,7 @@ __all__ = [
     "chains",
     "covariance_error",
     "distance_to",
+    "distance_to_ps",
     "ece",
     "entropy",
     "ess",
@@ -132,9 +134,14 @@ def distance_to(point: npt.ArrayLike, name: str = "distance_to_ps") -> DistanceT
     return DistanceTo(np.asarray(point, np.float64), name)
 
 
+def distance_to_ps() -> DistanceToStable:
+    """|theta - theta_PS|, the distance to the point that the problem's `performatively_stable()` gives."""
+    return DistanceToStable()
+
+
 _FACTORIES: dict[str, Callable[..., Any]] = {
     make.__name__: make
-    for make in (w2, mean_error, covariance_error, rhat, ess, loss, marginal_error, mse, distance_to)
+    for make in (w2, mean_error, covariance_error, rhat, ess, loss, distance_to_ps, marginal_error, mse, distance_to)
 }
 _NEED_ARGUMENTS = ("marginal_error", "mse", "distance_to")
 

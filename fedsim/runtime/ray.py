@@ -1,9 +1,9 @@
 """Jobs on Ray: client hosts, asyncio actors that each own a shard of the clients and model every one of them.
 
-A host is given its clients' data once, through the object store, and computes with the code that `inline` uses. It keeps
-what its clients' latest jobs left them to remember. The driver has the snapshot of what was folded, and sends a row of
-it only to a host that does not hold that very row: on a first visit, after a reply that was not folded, or after a
-death. So a host that dies takes nothing with it, its successor repeats the lost jobs, and the bits are the same.
+A host is given its clients' data once, through the object store, and computes with the code that `inline` uses. It
+keeps what its clients' latest jobs left them to remember. The driver has the snapshot of what was folded, and sends a
+row of it only to a host that does not hold that very row: on a first visit, after a reply that was not folded, or after
+a death. So a host that dies takes nothing with it, its successor repeats the lost jobs, and the bits are the same.
 """
 
 from __future__ import annotations
