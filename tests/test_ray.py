@@ -102,6 +102,26 @@ def test_an_actor_per_client_reports_its_own_client(cluster):
         assert a["dropout"] == [np.linspace(0, 0.3, CLIENTS)[c]]
 
 
+def test_every_row_of_bytes_is_held_by_one_host(cluster):
+    digits = fs.data.load("digits")
+    parts = fs.data.dirichlet(digits.y, clients=10, alpha=0.5, seed=1)
+    what = fs.Scenario(
+        problem=fs.problems.NeuralNetwork.of(digits, parts), algorithm=fs.algorithms.FALD(1e-5, 2, batch_size=20),
+        budget=fs.Budget(rounds=3), metrics=("accuracy",), dtype="float32",
+    )  # fmt: skip
+    WATCHED.clear()
+    held: list = []
+
+    def ask(progress):
+        if progress.round == 2:
+            held.extend(ray.get([h.about.remote() for h in WATCHED[0].hosts]))
+
+    result = fs.run(what, runtime=Watched(hosts=3), observers=[ask])
+    assert result.fingerprint == fs.run(what).fingerprint
+    assert [a["rows_held"] for a in held] == [sum(len(parts[c]) for c in a["clients"]) for a in held]
+    assert sum(a["rows_held"] for a in held) == len(digits.x)
+
+
 @pytest.mark.parametrize("policy", ["full", "buffered"])
 def test_a_killed_host_is_replaced_and_its_jobs_repeated(cluster, policy):
     what = scenario(POLICIES[policy], rounds=12, algorithm=fs.algorithms.Scaffold(step_size=1e-2, local_steps=3))

@@ -27,7 +27,7 @@ from fedsim.metrics.comparisons import (
     predictions,
 )
 from fedsim.metrics.distances import gaussian_w2, hpd_error, marginal_w1, w2_floor
-from fedsim.metrics.evaluate import DistanceTo, Doubted, Explained, FunctionMetric, Law, Metric, View
+from fedsim.metrics.evaluate import DistanceTo, DistanceToStable, Doubted, Explained, FunctionMetric, Law, Metric, View
 from fedsim.metrics.laws import COVARIANCE_ERROR, MEAN_ERROR, W2, Distance, MarginalError, Measure, Moments, Over
 from fedsim.metrics.learning import PREDICTIVE, Loss, Predictive
 from fedsim.metrics.sampling import Accepted, Ess, EssPer, MeanSquaredError, Rhat
@@ -63,6 +63,7 @@ __all__ = [
     "confident",
     "covariance_error",
     "distance_to",
+    "distance_to_ps",
     "ece",
     "entropies",
     "entropy",
@@ -198,10 +199,16 @@ def _name(where: str, name: Any) -> str:
     return name
 
 
+def distance_to_ps() -> DistanceToStable:
+    """|theta - theta_PS|, the distance to the point that the problem's `performatively_stable()` gives."""
+    return DistanceToStable()
+
+
 _FACTORIES: dict[str, Callable[..., Any]] = {
     make.__name__: make
     for make in (
         w2, mean_error, covariance_error, rhat, ess, ess_per_megabit, ess_per_second, accepted, loss, predictive,
+        distance_to_ps,
         marginal_error, mse, distance_to, against, calibration, confident, entropies, hpd,
     )
 }  # fmt: skip

@@ -93,6 +93,25 @@ class DistanceTo:
         return {self.name: np.linalg.norm(np.asarray(view.theta, np.float64) - self.point, axis=1)}
 
 
+@dataclass(eq=False)
+class DistanceToStable:
+    """The point is asked of the problem at the first evaluation: to find it may take a while."""
+
+    columns: ClassVar[tuple[str, ...]] = ("distance_to_ps",)
+    per_replica: ClassVar[bool] = True
+    _known: tuple[Any, Array] | None = None
+
+    def evaluate(self, view: View) -> dict[str, Array]:
+        if self._known is None or self._known[0] is not view.problem:
+            if not hasattr(view.problem, "performatively_stable"):
+                raise InvalidInput(
+                    f"metric 'distance_to_ps': {type(view.problem).__name__} has no performatively_stable(); use "
+                    "PerformativeMean or StrategicCredit, or fs.metrics.distance_to(point)"
+                )
+            self._known = view.problem, np.asarray(view.problem.performatively_stable(), np.float64)
+        return DistanceTo(self._known[1]).evaluate(view)
+
+
 @dataclass(frozen=True)
 class FunctionMetric:
     function: Callable[[Array], npt.ArrayLike]

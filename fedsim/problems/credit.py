@@ -8,6 +8,7 @@ log(1 + exp(x' theta)) - y x' theta plus regularisation |theta|^2 / 2, without t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.checks import floats_of, numbers, path_of
-from fedsim.errors import CorruptData, InvalidInput, flag, shown, whole
+from fedsim.errors import InvalidInput, flag, shown, whole
 from fedsim.kernels import reference
 from fedsim.problems import shards
 
@@ -52,29 +53,42 @@ class StrategicCredit:
 
     @classmethod
     def from_csv(cls, path: str | Path, clients: int = 10, seed: int = 0) -> StrategicCredit:
-        """The file `cs-training.csv` of Kaggle's GiveMeSomeCredit, dealt to clients of equal size at random.
+        """Kaggle's `cs-training.csv`, plain or gzipped, prepared as `fs.data.load("credit")` is, dealt by `of`."""
+        from fedsim.data import credit, formats
 
-        Complete rows only, all defaults and the first 10,000 others, features standardised, an intercept added;
-        sensitivities are uniform on [0.9, 1.1].
+        x, y = credit.prepare(formats.table(path_of("StrategicCredit.from_csv(path)", path)))
+        return cls._dealt(x, y, clients, None, None, seed)
+
+    @classmethod
+    def of(
+        cls, dataset: Any, clients: Any = 10, sensitivities: Any = None, regularisation: float | None = None,
+        seed: int = 0,
+    ) -> StrategicCredit:  # fmt: skip
+        """`fs.data.load("credit")` dealt to so many clients of equal size, or by a list of row numbers for each.
+
+        The rows come in random order; equal clients take consecutive ones, and the few left over are dropped.
+        `sensitivities` None draws them uniformly on [0.9, 1.1].
         """
-        file, clients = path_of("StrategicCredit.from_csv(path)", path), whole("from_csv(clients={})", clients)
-        x, y = _read_csv(file)
-        kept = np.concatenate([np.flatnonzero(y == label)[:10_000] for label in (1, 0)])
-        x, y = x[kept], y[kept]
-        flat = np.flatnonzero(np.ptp(x, axis=0) == 0) if len(x) else np.zeros(1, int)
-        if len(x) < clients or flat.size:
-            why = (
-                f"{len(x)} complete rows with a label 0 or 1"
-                if len(x) < clients
-                else f"column {flat[0] + 1} is constant"
-            )
-            raise InvalidInput(f"{shown(file)}: {why}, for {clients} clients; give GiveMeSomeCredit's cs-training.csv")
-        x = np.column_stack([(x - x.mean(axis=0)) / x.std(axis=0), np.ones(len(x))])
-        order = np.argsort(rng.uniform(rng.keys(seed, rng.Stream.DATA), len(x))[0], kind="stable")
-        each = len(x) // clients
-        eps = 0.9 + 0.2 * rng.uniform(rng.keys(seed, rng.Stream.DATA, round=1), clients)[0]
-        dealt = order[: each * clients]
-        return cls.from_arrays(x[dealt], y[dealt], each * np.arange(clients + 1), eps)
+        x = dataset.values(dataset.x)
+        return cls._dealt(x, np.asarray(dataset.y, np.float64), clients, sensitivities, regularisation, seed)
+
+    @classmethod
+    def _dealt(
+        cls, x: Array, y: Array, clients: Any, sensitivities: Any, regularisation: float | None, seed: int
+    ) -> StrategicCredit:
+        from fedsim.data.holdings import check
+
+        if not isinstance(clients, Sequence):
+            count = whole("StrategicCredit.of(clients={})", clients)
+            parts = [np.arange(c, c + len(x) // count) for c in range(0, len(x) // count * count, len(x) // count)]
+        else:
+            parts = check(clients, len(x))
+        order = np.concatenate(parts)
+        eps = sensitivities
+        if eps is None:
+            eps = 0.9 + 0.2 * rng.uniform(rng.keys(seed, rng.Stream.DATA, round=1), len(parts))[0]
+        offsets = np.cumsum([0, *map(len, parts)])
+        return cls.from_arrays(x[order], y[order].astype(np.float64), offsets, eps, regularisation=regularisation)
 
     def _build(
         self, data: shards.Shards, sensitivities: Any, strategic: Sequence[int], regularisation: float | None,
@@ -121,21 +135,64 @@ class StrategicCredit:
         shrink = (sizes[:, None] * self.shrunk).astype(theta.dtype)
         return np.asarray(scale * backend.segment_sum(x, residual, start) + shrink * theta)
 
-    def performatively_stable(self) -> Array:
-        """The theta at which the gradient on the data it brings about vanishes, found by SciPy from zero."""
-        from scipy.optimize import root
+    def performatively_stable(self, deployments: int = 1000, tolerance: float = 1e-10) -> Array:
+        """theta_PS by repeated minimisation: publish, let the rows answer, minimise on them, until nothing moves."""
+        theta = np.zeros(self.dim)
+        for _ in range(whole("performatively_stable(deployments={})", deployments)):
+            moved = self._minimiser(theta)
+            if not np.isfinite(moved).all():
+                break
+            if np.abs(moved - theta).max() < tolerance * max(1.0, np.abs(moved).max()):
+                return moved
+            theta = moved
+        raise InvalidInput(
+            f"StrategicCredit: repeated minimisation does not settle (sensitivities up to "
+            f"{np.abs(self.sensitivities).max():.3g}); lower them or raise the regularisation"
+        )
 
+    def performatively_optimal(self) -> Array:
+        """theta_PO: the least performative loss that BFGS finds from theta = 0 and, where it exists, from theta_PS."""
+        from scipy.optimize import minimize
+
+        starts = [np.zeros(self.dim)]
+        with suppress(InvalidInput):
+            starts.append(self.performatively_stable())
+        found = [
+            minimize(lambda t: float(self.loss(t[None])[0]), t0, jac=self._performative_slope, tol=1e-10)
+            for t0 in starts
+        ]
+        return np.asarray(min(found, key=lambda f: float(f.fun)).x)
+
+    def _performative_slope(self, theta: Array) -> Array:
+        """The slope of the performative loss: that on the answered rows, and that of the rows' answer."""
         eps = np.repeat(self.sensitivities, self.sizes)
+        x = self._answered(self.x, eps, theta)
+        residual = 1 / (1 + reference.exp(-(x @ theta))) - self.y
+        return np.asarray((x.T @ residual - self.strategic * theta * (eps @ residual)) / len(x) + self.shrunk * theta)
 
-        def pull(theta: Array) -> Array:
-            x = self._answered(self.x, eps, theta)
-            residual = 1 / (1 + reference.exp(-(x @ theta))) - self.y
-            return np.asarray(x.T @ residual / len(x) + self.shrunk * theta)
+    def _minimiser(self, published: Array) -> Array:
+        """What minimises the loss on the rows that answered `published`: Newton's steps, halved while they climb."""
+        x = self._answered(self.x, np.repeat(self.sensitivities, self.sizes), published)
 
-        found = root(pull, np.zeros(self.dim), tol=1e-12)
-        if np.abs(pull(found.x)).max() > 1e-8:
-            raise InvalidInput(f"StrategicCredit: no stable point found ({found.message}); lower the sensitivities")
-        return np.asarray(found.x)
+        def value(t: Array) -> float:
+            score = x @ t
+            return float((np.logaddexp(0, score) - self.y * score).mean() + self.shrunk @ t**2 / 2)
+
+        theta = published.copy()
+        now = value(theta)
+        for _ in range(100):
+            p = 1 / (1 + reference.exp(-(x @ theta)))
+            slope = x.T @ (p - self.y) / len(x) + self.shrunk * theta
+            hessian = (x.T * (p * (1 - p))) @ x / len(x) + np.diag(self.shrunk)
+            step = np.linalg.lstsq(hessian, slope, rcond=None)[0]
+            length = 1.0
+            while length > 1e-8 and not value(theta - length * step) <= now:
+                length /= 2
+            theta = theta - length * step
+            now = value(theta)
+            if np.abs(slope).max() < 1e-13 or length <= 1e-8:
+                break
+        return theta
 
     def loss(self, theta: Array) -> Array:
         """The mean loss over all rows after they have answered, for every row of `theta` (replicas, d)."""
@@ -149,26 +206,3 @@ class StrategicCredit:
     def _answered(self, x: Array, sensitivity: Array, theta: Array) -> Array:
         """Rows as they become when `theta` (d,), or (rows, d), is published."""
         return np.asarray(x - sensitivity[:, None] * self.strategic * theta, theta.dtype)
-
-
-def _read_csv(path: Path) -> tuple[Array, Array]:
-    """The features and the labels of the complete rows."""
-    import pandas as pd
-
-    name = shown(path)
-    try:
-        frame = pd.read_csv(path, index_col=0).dropna()
-    except OSError as error:
-        raise InvalidInput(f"{name}: cannot be read ({error.strerror}); give the path of cs-training.csv") from error
-    except ValueError as error:  # not UTF-8, not a table, empty: all of pandas' own are ValueErrors
-        raise CorruptData(
-            f"{name}: not a CSV table ({shown(error)}); give GiveMeSomeCredit's cs-training.csv"
-        ) from error
-    if "SeriousDlqin2yrs" not in frame or frame.shape[1] < 9:
-        raise CorruptData(f"{name}: no column SeriousDlqin2yrs beside 8 features or more; give cs-training.csv")
-    y, x = (floats_of(part.to_numpy()) for part in (frame["SeriousDlqin2yrs"], frame.drop(columns="SeriousDlqin2yrs")))
-    if x is None or y is None or not np.isfinite(x).all():
-        raise CorruptData(
-            f"{name}: holds something else than numbers; give GiveMeSomeCredit's cs-training.csv as it is"
-        )
-    return x, y

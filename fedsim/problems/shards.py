@@ -13,6 +13,7 @@ from fedsim.checks import array_of, refuse_beyond_memory
 from fedsim.errors import InvalidInput, positive, shown, whole
 
 Array = npt.NDArray[Any]
+NARROW = (np.uint8, np.int8, np.uint16, np.int16)  # kept as they are where rows are converted batch by batch
 
 
 DRAWN = 24  # bytes at the most, while they are drawn, of a number that takes 8 in the end
@@ -34,7 +35,7 @@ class Shards:
         return slice(int(self.offsets[client]), int(self.offsets[client + 1]))
 
 
-def from_clients(name: str, data: Sequence[Any], labelled: bool) -> Shards:
+def from_clients(name: str, data: Sequence[Any], labelled: bool, narrow: bool = False) -> Shards:
     """Stack `data=[x0, x1, ...]`, or `[(X0, y0), ...]` where `labelled`."""
     try:
         clients = list(data)
@@ -60,13 +61,13 @@ def from_clients(name: str, data: Sequence[Any], labelled: bool) -> Shards:
             raise InvalidInput(f"{name}: {differ}; give all clients the same")
         xs.append(x)
     offsets = np.concatenate([[0], np.cumsum([len(x) for x in xs])])
-    return from_flat(name, np.concatenate(xs), np.concatenate(ys) if labelled else None, offsets)
+    return from_flat(name, np.concatenate(xs), np.concatenate(ys) if labelled else None, offsets, narrow)
 
 
-def from_flat(name: str, x: Any, y: Any, offsets: Any) -> Shards:
-    """Check flat arrays and keep them as they are, without a copy."""
+def from_flat(name: str, x: Any, y: Any, offsets: Any, narrow: bool = False) -> Shards:
+    """Check flat arrays and keep them as they are, without a copy; `narrow`: small integers too."""
     x = numbers(f"{name}: x", x, 2)
-    if x.dtype not in (np.float32, np.float64):
+    if x.dtype not in (np.float32, np.float64, *(NARROW if narrow else ())):
         x = x.astype(np.float64)
     if not x.flags.c_contiguous:
         x = np.ascontiguousarray(x)
@@ -82,7 +83,7 @@ def from_flat(name: str, x: Any, y: Any, offsets: Any) -> Shards:
     if np.any(np.diff(offsets) < 1):
         empty = int(np.argmax(np.diff(offsets) < 1))
         raise InvalidInput(f"{name}: client {empty} has no data; leave it out or give it at least one row")
-    if not np.isfinite(x).all():
+    if x.dtype.kind == "f" and not np.isfinite(x).all():
         row = int(np.argmax(~np.isfinite(x).all(axis=1)))
         client = int(np.searchsorted(offsets, row, side="right") - 1)
         where = f"client {client} has a NaN or infinity in row {row - offsets[client]}"
@@ -97,7 +98,7 @@ def from_flat(name: str, x: Any, y: Any, offsets: Any) -> Shards:
     return Shards(x, y, offsets)
 
 
-def from_test(name: str, test: Any, columns: int) -> tuple[Array, Array]:
+def from_test(name: str, test: Any, columns: int, narrow: bool = False) -> tuple[Array, Array]:
     """Test rows (X, y) with as many columns as the clients have."""
     if not (isinstance(test, (tuple, list)) and len(test) == 2):
         raise InvalidInput(f"{name}(test={shown(test, 40)}): give a pair (X, y)")
@@ -106,7 +107,7 @@ def from_test(name: str, test: Any, columns: int) -> tuple[Array, Array]:
         raise InvalidInput(f"{name}(test): X has no rows; give some, or leave test out")
     if test[1] is None:
         raise InvalidInput(f"{name}(test): y is None; give a label for every row")
-    checked = from_flat(f"{name}(test)", x, test[1], [0, len(x)])
+    checked = from_flat(f"{name}(test)", x, test[1], [0, len(x)], narrow)
     if checked.x.shape[1] != columns:
         found = checked.x.shape[1]
         raise InvalidInput(f"{name}(test): {found} columns, the clients have {columns}; make them agree")

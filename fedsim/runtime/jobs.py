@@ -20,6 +20,7 @@ from fedsim.rng import Stream
 from fedsim.runtime.answers import locked, unlocked
 
 Array = npt.NDArray[Any]
+CLIPPED = 2**24  # numbers in the gradients of single rows that are held at once
 
 
 @dataclass(frozen=True)
@@ -239,8 +240,15 @@ def clipped_gradients(problem: Any, theta: Array, clients: Array, rows: Any, cli
         sizes = problem.sizes[clients]
         rows = (np.concatenate([np.arange(n) for n in sizes]), np.concatenate([[0], np.cumsum(sizes)]))
     chosen, start = rows
-    owner = np.repeat(np.arange(len(clients)), np.diff(start))
-    each = backend.gradients(problem, theta[owner], clients[owner], (chosen, np.arange(len(chosen) + 1)))
-    norms = np.sqrt((each * each).sum(axis=1))
-    scale = np.where(norms > clip, clip / np.maximum(norms, np.finfo(norms.dtype).tiny), 1.0)
-    return np.asarray(backend.segment_sum(each, scale, start))
+    out = np.empty_like(theta)
+    a = 0
+    while a < len(clients):  # as many jobs as their rows' own gradients may take room
+        b = max(a + 1, int(np.searchsorted(start, start[a] + CLIPPED // theta.shape[1], side="right")) - 1)
+        part, begin = chosen[start[a] : start[b]], start[a : b + 1] - start[a]
+        owner = np.repeat(np.arange(a, b), np.diff(begin))
+        each = backend.gradients(problem, theta[owner], clients[owner], (part, np.arange(len(part) + 1)))
+        norms = np.sqrt((each * each).sum(axis=1))
+        scale = np.where(norms > clip, clip / np.maximum(norms, np.finfo(norms.dtype).tiny), 1.0)
+        out[a:b] = backend.segment_sum(each, scale, begin)
+        a = b
+    return out

@@ -1,9 +1,9 @@
 """Jobs on Ray: client hosts, asyncio actors that each own a shard of the clients and model every one of them.
 
-A host is given its data once, through the object store, and computes with the very code that `inline` uses. It keeps
-what its clients' latest jobs left them to remember. The driver has the snapshot of what was folded, and sends a row of
-it only to a host that does not hold that very row: on a first visit, after a reply that was not folded, or after a
-death. So a host that dies takes nothing with it, its successor repeats the lost jobs, and the bits are the same.
+A host is given its clients' data once, through the object store, and computes with the code that `inline` uses. It
+keeps what its clients' latest jobs left them to remember. The driver has the snapshot of what was folded, and sends a
+row of it only to a host that does not hold that very row: on a first visit, after a reply that was not folded, or after
+a death. So a host that dies takes nothing with it, its successor repeats the lost jobs, and the bits are the same.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ class Host:
 
     async def about(self) -> dict[str, Any]:
         """Whom it models, and what their links and devices are like."""
-        return {"pid": os.getpid(), "clients": self.clients, **self.rows}
+        held = len(getattr(self.worker.setting.problem, "x", ()))
+        return {"pid": os.getpid(), "clients": self.clients, "rows_held": held, **self.rows}
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ class RaySession:
             for part in (algorithm, setting.problem, *getattr(setting.problem, "brought", ())):
                 _carry_source(part)
             self._algorithm = ray.put(algorithm)
-            self._setting = ray.put((setting.problem, setting.weights, setting.seed, setting.dtype))
+            self._settings = [ray.put(held) for held in _dealt(setting, self._shards)]
             self._rows = {"weight": setting.weights, **setting.rows}  # what a host knows of its clients
             self._actor = ray.remote(Host)
             self.hosts = [self._host(i) for i in range(len(self._shards))]
@@ -171,7 +172,13 @@ class RaySession:
         runtime, clients = self._runtime, self._shards[index]
         rows = {name: column[clients] for name, column in self._rows.items()}
         options = {"num_cpus": runtime.num_cpus_per_host, "num_gpus": runtime.num_gpus_per_host, "max_restarts": 0}
-        return self._actor.options(**options).remote(self._algorithm, self._setting, clients, rows, self._backend)
+        return self._actor.options(**options).remote(
+            self._algorithm, self._setting_of(index), clients, rows, self._backend
+        )
+
+    def _setting_of(self, index: int) -> Any:
+        """A host's own object, or the one that all have."""
+        return self._settings[index if len(self._settings) > 1 else 0]
 
     async def submit(self, batch: Batch, work: float = 1.0) -> Reply:
         """All replies of the batch, one call per host that owns some of its clients."""
@@ -280,6 +287,14 @@ def join(ray: Any, address: Any) -> None:
 def _pack(parts: Light | Reply) -> bytes:
     """One string of bytes: Ray takes half as long over it as over a handful of small arrays."""
     return pickle.dumps(parts, protocol=5)
+
+
+def _dealt(setting: Setting, shards: list[Array]) -> list[tuple[Any, ...]]:
+    """What hosts are given: each the rows of its own clients, if the problem can be dealt, else all the whole of it."""
+    common = (setting.weights, setting.seed, setting.dtype)
+    if not hasattr(setting.problem, "shard"):
+        return [(setting.problem, *common)]
+    return [(setting.problem.shard(clients), *common) for clients in shards]
 
 
 def _carry_source(part: Any) -> None:
