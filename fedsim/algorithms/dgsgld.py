@@ -49,8 +49,8 @@ class DGSGLD:
     known = beforehand = ("start",)  # where everything begins is agreed before the first round
 
     def __post_init__(self) -> None:
-        check_step_size("DGSGLD", self.step_size)
-        check_count("DGSGLD", "local_steps", self.local_steps)
+        check_step_size("DGSGLD", self)
+        check_count("DGSGLD", self, "local_steps")
         check_batch_size("DGSGLD", self.batch_size)
         r = np.asarray(self.coupling)
         if r.ndim > 1 or r.dtype.kind not in "iuf" or not np.all((r > 0) & (r < np.inf)):

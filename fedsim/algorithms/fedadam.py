@@ -62,7 +62,7 @@ class FedAdam:
 
     def __post_init__(self) -> None:
         adaptive.check("FedAdam", self)
-        check_number("FedAdam", "beta2", self.beta2, 0, 1)
+        check_number("FedAdam", self, "beta2", 0, 1)
 
     def init(self, problem: Any, initial: Array) -> State:
         return adaptive.start(initial, self.tau)

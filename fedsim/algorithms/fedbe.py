@@ -59,12 +59,12 @@ class FedBE:
     sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
-        check_step_size("FedBE", self.step_size)
-        check_count("FedBE", "local_steps", self.local_steps)
-        check_count("FedBE", "members", self.members, 0)
+        check_step_size("FedBE", self)
+        check_count("FedBE", self, "local_steps")
+        check_count("FedBE", self, "members", 0)
         if self.law not in ("gauss", "dirichlet"):
             raise InvalidInput(f"FedBE(law={self.law!r}): choose 'gauss' or 'dirichlet'")
-        check_number("FedBE", "concentration", self.concentration, 1e-2)
+        check_number("FedBE", self, "concentration", 1e-2)
         check_batch_size("FedBE", self.batch_size)
         local.check_inertia("FedBE", self)
 

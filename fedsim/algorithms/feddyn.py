@@ -54,11 +54,11 @@ class FedDyn:
     sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
-        check_step_size("FedDyn", self.step_size)
-        check_count("FedDyn", "local_steps", self.local_steps)
-        check_number("FedDyn", "regularity", self.regularity, 1e-30)
+        check_step_size("FedDyn", self)
+        check_count("FedDyn", self, "local_steps")
+        check_number("FedDyn", self, "regularity", 1e-30)
         check_batch_size("FedDyn", self.batch_size)
-        check_number("FedDyn", "weight_decay", self.weight_decay)
+        check_number("FedDyn", self, "weight_decay")
         objectives.check_objective("FedDyn", self.objective)
 
     def init(self, problem: Any, initial: Array) -> State:

@@ -53,11 +53,11 @@ class FedNova:
     sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
-        check_step_size("FedNova", self.step_size)
+        check_step_size("FedNova", self)
         local.check_steps("FedNova", self)
         check_batch_size("FedNova", self.batch_size)
         local.check_inertia("FedNova", self)
-        check_number("FedNova", "server_step", self.server_step)
+        check_number("FedNova", self, "server_step")
         objectives.check_objective("FedNova", self.objective)
 
     def init(self, problem: Any, initial: Array) -> State:

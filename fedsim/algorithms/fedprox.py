@@ -50,9 +50,9 @@ class FedProx:
     sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
-        check_step_size("FedProx", self.step_size)
+        check_step_size("FedProx", self)
         local.check_steps("FedProx", self)
-        check_number("FedProx", "proximal", self.proximal)
+        check_number("FedProx", self, "proximal")
         check_batch_size("FedProx", self.batch_size)
         local.check_inertia("FedProx", self)
         objectives.check_objective("FedProx", self.objective)

@@ -63,7 +63,7 @@ class FedYogi:
 
     def __post_init__(self) -> None:
         adaptive.check("FedYogi", self)
-        check_number("FedYogi", "beta2", self.beta2, 0, 1)
+        check_number("FedYogi", self, "beta2", 0, 1)
 
     def init(self, problem: Any, initial: Array) -> State:
         return adaptive.start(initial, self.tau)

@@ -60,9 +60,9 @@ class FSGLD:
     weighted = True  # clients must be visited by p_c
 
     def __post_init__(self) -> None:
-        check_step_size("FSGLD", self.step_size)
-        check_count("FSGLD", "local_steps", self.local_steps)
-        check_number("FSGLD", "temperature", self.temperature)
+        check_step_size("FSGLD", self)
+        check_count("FSGLD", self, "local_steps")
+        check_number("FSGLD", self, "temperature")
         check_batch_size("FSGLD", self.batch_size)
         if (self.means is None) != (self.precisions is None):
             raise InvalidInput("FSGLD(means, precisions): give both or neither; FSGLD.laplace(problem, ...) makes them")

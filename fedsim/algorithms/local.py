@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.algorithms.arguments import check_count, check_number
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, whole
 from fedsim.schedules import StepSize, steps_of
 
 Array = npt.NDArray[Any]
@@ -80,19 +80,17 @@ def work(job: Any, local_steps: Any) -> Any:
 
 def check_inertia(where: str, algorithm: Any) -> None:
     """Momentum below 1 and a weight decay that is no growth."""
-    check_number(where, "momentum", algorithm.momentum, 0, np.nextafter(1.0, 0.0))
-    check_number(where, "weight_decay", algorithm.weight_decay)
+    check_number(where, algorithm, "momentum", 0, np.nextafter(1.0, 0.0))
+    check_number(where, algorithm, "weight_decay")
 
 
 def check_steps(where: str, algorithm: Any) -> None:
     """`local_steps` as a count, or a tuple of one per client."""
-    steps = algorithm.local_steps
-    if np.ndim(steps) == 0:
-        check_count(where, "local_steps", steps)
+    if not isinstance(algorithm.local_steps, tuple | list | np.ndarray):
+        check_count(where, algorithm, "local_steps")
         return
-    for count in steps:
-        check_count(where, "local_steps", count)
-    object.__setattr__(algorithm, "local_steps", tuple(int(count) for count in steps))
+    steps = tuple(whole(f"{where}(local_steps={{}})", count) for count in algorithm.local_steps)
+    object.__setattr__(algorithm, "local_steps", steps)
 
 
 def check_everybody(where: str, local_steps: Any, problem: Any) -> None:

@@ -54,11 +54,11 @@ class PSGLD:
     sampler = True
 
     def __post_init__(self) -> None:
-        check_step_size("PSGLD", self.step_size)
-        check_count("PSGLD", "local_steps", self.local_steps)
-        check_number("PSGLD", "decay", self.decay, 0, 1)
-        check_number("PSGLD", "damping", self.damping, 1e-30)
-        check_number("PSGLD", "temperature", self.temperature)
+        check_step_size("PSGLD", self)
+        check_count("PSGLD", self, "local_steps")
+        check_number("PSGLD", self, "decay", 0, 1)
+        check_number("PSGLD", self, "damping", 1e-30)
+        check_number("PSGLD", self, "temperature")
         check_batch_size("PSGLD", self.batch_size)
 
     def init(self, problem: Any, initial: Array) -> State:

@@ -73,7 +73,7 @@ class SafeCache(caching.FunctionCache):  # type: ignore[misc]
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         locator = self._impl.locator
-        base = str(self._cache_file._index_name).removesuffix(".nbi")
+        base = str(self._cache_file._index_name).removesuffix(".nbi")  # type: ignore[has-type]
         self._cache_file = SealedFile(self._cache_path, base, locator.get_source_stamp())
         self._files = base
 
