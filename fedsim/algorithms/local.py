@@ -33,14 +33,16 @@ class Descent:
 def descend(job: Any, x: Array, scale: Array, how: Descent, extra: Callable[[Array], Array] | None = None) -> Array:
     """y after the client's local steps from x; `scale` makes a summed gradient that of its objective."""
     y, velocity = x, np.zeros_like(x)
+    plain = not (how.momentum or how.weight_decay or extra)
     for k, eta in enumerate(steps_of(how.step_size, job.round, most(how.local_steps))):
-        gradient = scale * job.gradient(y, k, how.batch_size)
-        if how.weight_decay:
-            gradient = gradient + how.weight_decay * y
-        if extra is not None:
-            gradient = gradient + extra(y)
-        velocity = how.momentum * velocity + gradient if how.momentum else gradient
-        moved = y - eta * velocity
+        gradient = job.gradient(y, k, how.batch_size)
+        if plain:
+            moved = y - eta * scale * gradient
+        else:
+            gradient = scale * gradient + how.weight_decay * y
+            gradient = gradient if extra is None else gradient + extra(y)
+            velocity = how.momentum * velocity + gradient
+            moved = y - eta * velocity
         y = moved if np.ndim(how.local_steps) == 0 else np.where(at_work(job, how.local_steps, k), moved, y)
     return y
 
