@@ -13,6 +13,7 @@ from fedsim.errors import ClientFailed, FedsimError, NonFinite
 from fedsim.runtime.jobs import Batch, Encoded, Job, Reply, Setting
 
 Array = npt.NDArray[Any]
+CACHED = 2**18  # numbers in a stack of parameters: larger ones would leave the cache between two operations
 
 
 class Worker:
@@ -28,7 +29,10 @@ class Worker:
 
     def compute(self, batch: Batch) -> Reply:
         """Every job's reply, in the batch's order."""
-        if self.stacked:
+        jobs = len(batch) if self.kernel else max(1, CACHED // self.setting.problem.dim)
+        if self.stacked and len(batch) > jobs:
+            reply = Reply.join([self._stacked(batch.part(slice(i, i + jobs))) for i in range(0, len(batch), jobs)])
+        elif self.stacked:
             reply = self._stacked(batch)
         else:
             reply = Reply.join([self._single(batch.part(slice(i, i + 1))) for i in range(len(batch))])
