@@ -15,11 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.checks import numbers
 from fedsim.errors import InvalidInput, quoted
-
-Array = npt.NDArray[Any]
-
 
 LINK = np.dtype([
     ("capacity", "f8"),  # bits per second

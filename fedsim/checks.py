@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.errors import FedsimError, InvalidInput, is_real, quoted, shown
 
-Array = npt.NDArray[Any]
 LONGEST = 2**32  # entries: a range may claim to have any number of them
 
 

@@ -30,12 +30,12 @@ from typing import Any, ClassVar, NoReturn, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.checks import array_of
 from fedsim.errors import CorruptData, InvalidInput, NonFinite, is_whole, one_of, quoted, refusal, whole
 from fedsim.kernels import bitstream
 from fedsim.kernels import quantise_reference as reference
 
-Array = npt.NDArray[Any]
 MOST_LEVELS = 2**20  # the norm is a float32, and Elias lengths are looked up in a table
 
 

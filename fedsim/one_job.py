@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Arrays
 from fedsim.budget import Budget
 from fedsim.checks import path_of
 from fedsim.engine.collect import describes
@@ -22,8 +22,6 @@ from fedsim.runtime.worker import Worker
 from fedsim.scenario import Scenario, run
 from fedsim.scenario_file import from_origin
 
-Array = npt.NDArray[Any]
-
 
 @dataclass(frozen=True)
 class Replayed:
@@ -32,11 +30,11 @@ class Replayed:
     replica: int
     round: int  # from 1
     client: int
-    message: dict[str, Array]
-    memory: dict[str, Array]
-    values: dict[str, Array]  # the reply as the server decodes it
+    message: Arrays
+    memory: Arrays
+    values: Arrays  # the reply as the server decodes it
     bits: int
-    new_memory: dict[str, Array]
+    new_memory: Arrays
 
 
 def replay(
@@ -122,7 +120,7 @@ def _again(scenario: Scenario, setting: Setting, job: Batch) -> Replayed:
     )  # fmt: skip
 
 
-def _only(arrays: dict[str, Array]) -> dict[str, Array]:
+def _only(arrays: Arrays) -> Arrays:
     return {name: a[0] for name, a in arrays.items()}
 
 

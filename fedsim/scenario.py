@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import live, protocols
 from fedsim import metrics as metric_catalogue
 from fedsim import participation as policies
 from fedsim.algorithms.activity import check_activity
+from fedsim.arrays import Array
 from fedsim.budget import Budget
 from fedsim.checks import array_of
 from fedsim.engine.record import Record
@@ -28,7 +28,6 @@ from fedsim.problems import weights_of
 from fedsim.results import Result
 from fedsim.runtime.inline import Inline
 
-Array = npt.NDArray[Any]
 PARTS = {  # what each of them must offer, and the sentence about what it lacks
     "problem": ("clients dim sizes", "a problem needs {}; see fs.problems"),
     "algorithm": ("init broadcast work client server", "an algorithm needs {}(); see fs.algorithms"),

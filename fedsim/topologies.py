@@ -14,8 +14,8 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.checks import floats_of, path_of, refuse_beyond_memory
 from fedsim.errors import InvalidInput, quoted, refusal, shown, whole
 from fedsim.network import Network
@@ -23,7 +23,6 @@ from fedsim.network.graph import SLOWEST_BPS
 
 __all__ = ["from_graphml", "multiple_access", "ring", "star", "tree"]
 
-Array = npt.NDArray[Any]
 Numbers = float | Sequence[float] | Array
 LARGEST_FILE = 64 * 2**20  # bytes
 MOST = 2**32  # clients, as many as a key of the random numbers tells apart

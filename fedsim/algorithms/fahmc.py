@@ -9,7 +9,6 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms.arguments import (
     check_batch_size,
@@ -20,12 +19,10 @@ from fedsim.algorithms.arguments import (
     check_word,
     rows_per_batch,
 )
+from fedsim.arrays import Array, Arrays
 from fedsim.errors import positive, whole
 from fedsim.problems import LogisticRegression, weights_of
 from fedsim.schedules import StepSize, step_at, steps_of
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 
 
 def leapfrog(
@@ -107,20 +104,20 @@ class FAHMC:
         """Gradients of one trajectory: exact ones serve two steps, stochastic ones are drawn anew."""
         return 2 * self.leapfrog_steps - 1 if self._stochastic else self.leapfrog_steps
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         return {"theta": initial} | ({"gradient": np.zeros_like(initial)} if self.debias else {})
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return {"gradient": np.zeros(problem.dim)} if self.debias else {}  # of l^c, where the client last was
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return state
 
     def work(self, job: Any) -> float:
         """Gradients, each worth a local step of FA-LD."""
         return self.local_steps * self.draws + (self.debias is not None)
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         rho, count = self.correlation, self.local_steps
         correction = self._correction(job, message, memory) if self.debias else 0.0
         theta = message["theta"]
@@ -137,13 +134,13 @@ class FAHMC:
             theta = leapfrog(gradient, theta, p, eta, self.leapfrog_steps, self._stochastic)
         return self._reply(job, message, memory, theta)
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         theta = replies.mean("theta")
         if not self.debias:
             return {"theta": theta}
         return {"theta": theta, "gradient": state["gradient"] + replies.sum("change")}
 
-    def fused(self, problem: Any, backend: Any) -> Callable[..., tuple[State, State]] | None:
+    def fused(self, problem: Any, backend: Any) -> Callable[..., tuple[Arrays, Arrays]] | None:
         """All T trajectories in one kernel where the full gradient is H_c theta - b_c, or on logistic regression."""
         if type(problem) is LogisticRegression:
             return self._fused_logistic(problem, backend)
@@ -158,7 +155,7 @@ class FAHMC:
             w = weights_of(problem)
             return (hessian / w[:, None, None]).astype(dtype), (linear / w[:, None]).astype(dtype)
 
-        def kernel(job: Any, message: State, memory: State) -> tuple[State, State]:
+        def kernel(job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
             hessian, linear = tables(message["theta"].dtype)
             linear = linear[job.client]
             if self.debias:
@@ -168,7 +165,7 @@ class FAHMC:
 
         return kernel
 
-    def _fused_logistic(self, problem: Any, backend: Any) -> Callable[..., tuple[State, State]] | None:
+    def _fused_logistic(self, problem: Any, backend: Any) -> Callable[..., tuple[Arrays, Arrays]] | None:
         """The same, with all rows or with minibatches."""
         trajectories = getattr(backend, "leapfrog_logistic", None)
         if trajectories is None or self.gradient_noise > 0:
@@ -180,7 +177,7 @@ class FAHMC:
         def tables(dtype: Any) -> tuple[Array, Array]:
             return problem.x.astype(dtype, copy=False), problem.y.astype(dtype, copy=False)
 
-        def kernel(job: Any, message: State, memory: State) -> tuple[State, State]:
+        def kernel(job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
             n, w, theta = sizes[job.client], job.weight[:, 0], message["theta"]
             m, key = (n, None) if rows is None else (rows[job.client], job._batch_key)
             linear = -self._correction(job, message, memory) if self.debias else None
@@ -203,11 +200,11 @@ class FAHMC:
     def _stochastic(self) -> bool:
         return self.batch_size is not None or self.gradient_noise > 0
 
-    def _correction(self, job: Any, message: State, memory: State) -> Array:
+    def _correction(self, job: Any, message: Arrays, memory: Arrays) -> Array:
         """grad f(a) - grad f^c(a); nothing in the first round, when both are zero."""
         return np.asarray(message["gradient"] - memory["gradient"] / job.weight)
 
-    def _reply(self, job: Any, message: State, memory: State, theta: Array) -> tuple[State, State]:
+    def _reply(self, job: Any, message: Arrays, memory: Arrays, theta: Array) -> tuple[Arrays, Arrays]:
         start = message["theta"]
         reply: dict[str, Any] = {"theta": theta}
         if self.debias:  # `start` is the next round's anchor

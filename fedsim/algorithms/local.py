@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms.arguments import check_count, check_number
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, whole
 from fedsim.schedules import StepSize, steps_of
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

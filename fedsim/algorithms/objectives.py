@@ -9,12 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, one_of
 from fedsim.participation import Arrived, Uniform, WithReplacement
-
-Array = npt.NDArray[Any]
 
 
 def check_objective(where: str, objective: str) -> None:

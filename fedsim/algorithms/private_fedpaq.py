@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms import objectives
 from fedsim.algorithms.arguments import (
@@ -18,15 +17,13 @@ from fedsim.algorithms.arguments import (
     check_step_size,
     rows_per_batch,
 )
+from fedsim.arrays import Array, Arrays
 from fedsim.codecs import QSGD
 from fedsim.errors import InvalidInput, shown
 from fedsim.participation import Arrived
 from fedsim.privacy import Guarantee, Mechanism
 from fedsim.privacy import fedpaq as accounting
 from fedsim.schedules import StepSize, steps_of
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ class PrivateFedPAQ:
         check_codec("PrivateFedPAQ", self.codec)
         accounting.sensitivity(self.sensitivity, 1.0, 1.0)  # refuses what it does not know
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         used = self._used(problem)
         if np.any(used > problem.sizes):
             c = int(np.argmax(used > problem.sizes))
@@ -105,16 +102,16 @@ class PrivateFedPAQ:
             )
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return {}
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
     def work(self, job: Any) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[dict[str, Any], State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
         x = message["theta"]
         size = np.asarray(job.size, x.dtype)
         steps = steps_of(self.step_size, job.round, self.local_steps)
@@ -126,7 +123,7 @@ class PrivateFedPAQ:
         sigma = np.asarray(self._sigma(sum(steps), gamma), x.dtype)
         return {"delta": job.encode(self.codec, y - x + sigma * job.normal(0))}, memory
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         return {"theta": state["theta"] + replies.mean("delta")}
 
     def weigh(self, arrived: Arrived) -> Array:

@@ -8,19 +8,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms.arguments import check_batch_size, check_codec, check_step_size, check_word
 from fedsim.algorithms.qlsd_fused import compiled
 from fedsim.algorithms.qlsd_rounds import iterations
+from fedsim.arrays import Array, Arrays
 from fedsim.checks import floats_of
 from fedsim.codecs import Identity
 from fedsim.errors import InvalidInput, quoted, shown
 from fedsim.participation import Arrived
 from fedsim.schedules import StepSize, step_at
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -64,24 +61,24 @@ class QLSD:
     def __post_init__(self) -> None:
         check_arguments("QLSD", self)
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         check_population("QLSD", self, problem)
         return {"theta": initial, "precision": prior_precision(problem, initial)}
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return {}
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
     def work(self, job: Any) -> float:
         return 1
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[dict[str, Any], State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
         gradient = job.gradient(message["theta"], 0, self.batch_size, prior=False)
         return {"gradient": encoded(job, self.codec, gradient)}, memory
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         gradient = estimate(self, replies) + state["precision"] * state["theta"]
         return {"theta": langevin(self, state["theta"], gradient, replies, rng)}
 

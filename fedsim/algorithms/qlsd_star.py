@@ -7,19 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms import qlsd
 from fedsim.algorithms.qlsd_fused import compiled
 from fedsim.algorithms.qlsd_rounds import iterations
+from fedsim.arrays import Array, Arrays
 from fedsim.checks import numbers
 from fedsim.codecs import Identity
 from fedsim.errors import InvalidInput
 from fedsim.participation import Arrived
 from fedsim.schedules import StepSize
 
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 FAR = 0.1  # posterior standard deviations from the minimum at which a control point is refused
 
 
@@ -67,26 +65,26 @@ class QLSDStar:
     def __post_init__(self) -> None:
         qlsd.check_arguments("QLSDStar", self)
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         qlsd.check_population("QLSDStar", self, problem)
         optimum = _minimiser(problem, self.optimum).astype(initial.dtype)
         return {"theta": initial, "optimum": optimum, "precision": qlsd.prior_precision(problem, initial)}
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return {}
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"], "optimum": state["optimum"]}
 
     def work(self, job: Any) -> float:
         return 1
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[dict[str, Any], State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
         gradient = job.gradient(message["theta"], 0, self.batch_size, prior=False)
         gradient = gradient - job.gradient(message["optimum"], 0, self.batch_size, prior=False)
         return {"gradient": qlsd.encoded(job, self.codec, gradient)}, memory
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         gradient = qlsd.estimate(self, replies) + state["precision"] * (state["theta"] - state["optimum"])
         return {"theta": qlsd.langevin(self, state["theta"], gradient, replies, rng)}
 

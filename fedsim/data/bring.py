@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.data.dataset import Dataset
 from fedsim.errors import InvalidInput
-
-Array = npt.NDArray[Any]
 
 
 def from_arrays(

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array, Arrays
 from fedsim.data import credit, formats
 from fedsim.data.files import File
 from fedsim.rng import Stream, keys, uniform
 
-Array = npt.NDArray[Any]
 CIFAR_ROWS = 10_000  # in each of six files
 TEST_SHARE = 0.2  # of sets that come without test rows of their own
 
@@ -25,14 +23,14 @@ class Entry:
 
     folder: str
     files: tuple[File, ...]
-    decode: Callable[[list[Path]], dict[str, Array]]
+    decode: Callable[[list[Path]], Arrays]
     classes: int
     shape: tuple[int, ...] | None = None
     scale: float = 1.0
     note: str = ""  # where to get what cannot be downloaded
 
 
-def split(x: Array, y: Array) -> dict[str, Array]:
+def split(x: Array, y: Array) -> Arrays:
     """A fifth of the rows for testing, the same on every machine; the order of the others is kept."""
     order = np.argsort(uniform(keys(0, Stream.DATA), len(x))[0], kind="stable")
     held = np.zeros(len(x), bool)
@@ -40,14 +38,14 @@ def split(x: Array, y: Array) -> dict[str, Array]:
     return {"x": x[~held], "y": y[~held], "test_x": x[held], "test_y": y[held]}
 
 
-def standardised(arrays: dict[str, Array]) -> dict[str, Array]:
+def standardised(arrays: Arrays) -> Arrays:
     """With the scale and shift per column that give the training rows mean 0 and variance 1."""
     deviation = arrays["x"].std(axis=0, dtype=np.float64)
     scale = 1 / np.where(deviation > 0, deviation, 1.0)
     return {**arrays, "scale": scale, "shift": -arrays["x"].mean(axis=0, dtype=np.float64) * scale}
 
 
-def _mnist(paths: list[Path]) -> dict[str, Array]:
+def _mnist(paths: list[Path]) -> Arrays:
     x, y, test_x, test_y = (formats.idx(p) for p in paths)
     return {"x": x.reshape(len(x), -1), "y": y, "test_x": test_x.reshape(len(test_x), -1), "test_y": test_y}
 
@@ -59,7 +57,7 @@ def _idx_files(*known: tuple[str, ...], url: str) -> tuple[File, ...]:
     )
 
 
-def _cifar10(paths: list[Path]) -> dict[str, Array]:
+def _cifar10(paths: list[Path]) -> Arrays:
     """The binary archive, six files of label and pixels by channel; rows become (32, 32, 3)."""
     names = (*(f"cifar-10-batches-bin/data_batch_{i}.bin" for i in range(1, 6)), "cifar-10-batches-bin/test_batch.bin")
     files = formats.tar_members(paths[0], names, CIFAR_ROWS * 3073)
@@ -72,33 +70,33 @@ def _cifar10(paths: list[Path]) -> dict[str, Array]:
     return {"x": pixels(train), "y": train[:, 0].copy(), "test_x": pixels(test), "test_y": test[:, 0].copy()}
 
 
-def _cifar10_two(paths: list[Path]) -> dict[str, Array]:
+def _cifar10_two(paths: list[Path]) -> Arrays:
     a = formats.npz(paths[0], ("x_train", "y_train", "x_test", "y_test"))
     x, test_x = (a[name].reshape(len(a[name]), -1) for name in ("x_train", "x_test"))
     return {"x": x, "y": a["y_train"], "test_x": test_x, "test_y": a["y_test"]}
 
 
-def _covtype(paths: list[Path]) -> dict[str, Array]:
+def _covtype(paths: list[Path]) -> Arrays:
     a = formats.npz(paths[0], ("X", "y"))
     return standardised(split(a["X"], a["y"] - np.uint8(1)))
 
 
-def _credit(paths: list[Path]) -> dict[str, Array]:
+def _credit(paths: list[Path]) -> Arrays:
     x, y = credit.prepare(formats.table(paths[0]))
     return {"x": x, "y": y}
 
 
-def digits(path: Path) -> dict[str, Array]:
+def digits(path: Path) -> Arrays:
     a = formats.npz(path, ("x", "y"))
     return split(a["x"], a["y"])
 
 
-def breast_cancer(path: Path) -> dict[str, Array]:
+def breast_cancer(path: Path) -> Arrays:
     a = formats.npz(path, ("x", "y"))
     return standardised(split(a["x"], a["y"]))
 
 
-INSIDE: dict[str, tuple[Callable[[Path], dict[str, Array]], int, tuple[int, ...] | None, float]] = {
+INSIDE: dict[str, tuple[Callable[[Path], Arrays], int, tuple[int, ...] | None, float]] = {
     "digits": (digits, 10, (8, 8), 1 / 16),
     "breast-cancer": (breast_cancer, 2, None, 1.0),
 }

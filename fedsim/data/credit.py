@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import rng
+from fedsim.arrays import Array
 from fedsim.errors import CorruptData
 
-Array = npt.NDArray[Any]
 LABEL = "SeriousDlqin2yrs"
 OTHERS = 10_000  # rows without a default that are kept: the first so many
 

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, whole
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

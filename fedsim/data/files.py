@@ -13,15 +13,13 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Arrays
 from fedsim.errors import CorruptData, FedsimError, InvalidInput, RuntimeFailed
 from fedsim.results import atomic
 
-Array = npt.NDArray[Any]
 TRIES = 3
 
 
@@ -114,7 +112,7 @@ def _has_bar() -> bool:
     return find_spec("tqdm") is not None
 
 
-def mapped(key: str, paths: list[Path], decode: Callable[[], dict[str, Array]]) -> dict[str, Array]:
+def mapped(key: str, paths: list[Path], decode: Callable[[], Arrays]) -> Arrays:
     """Arrays that `decode` makes of checked files, memory-mapped; made once, and again if the cache is damaged.
 
     Where the cache cannot be written they stay in memory.
@@ -140,7 +138,7 @@ def mapped(key: str, paths: list[Path], decode: Callable[[], dict[str, Array]]) 
     return (_open(folder) if folder.is_dir() else None) or arrays
 
 
-def _open(folder: Path) -> dict[str, Array] | None:
+def _open(folder: Path) -> Arrays | None:
     try:
         sums = json.loads((folder / "sums.json").read_text())
         if any(digest(folder / f"{name}.npy") != value for name, value in sums.items()):

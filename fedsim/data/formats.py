@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array, Arrays
 from fedsim.errors import CorruptData
 
-Array = npt.NDArray[Any]
 MOST_BYTES = 2**31  # of one array, or of one unpacked file
 _DTYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
@@ -46,7 +45,7 @@ def idx(path: Path) -> Array:
     return np.frombuffer(data, dtype, offset=begin).reshape(shape)
 
 
-def npz(path: Path, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Array]:
+def npz(path: Path, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> Arrays:
     """The named arrays of an npz file; Python objects in it are refused, and not loaded."""
     try:
         with zipfile.ZipFile(path) as archive:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import rng
+from fedsim.arrays import Array
 from fedsim.rng.boxmuller import log64
-
-Array = npt.NDArray[Any]
 
 
 def log_gamma_draws(key: Array, shape: Array) -> Array:

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
-
-Array = npt.NDArray[Any]
 
 
 def check(parts: Sequence[Any], rows: int) -> list[Array]:

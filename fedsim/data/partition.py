@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import rng
+from fedsim.arrays import Array
 from fedsim.data.gamma import log_gamma_draws
 from fedsim.errors import InvalidInput, positive, shown, whole
 from fedsim.kernels import reference
 
-Array = npt.NDArray[Any]
 DRAWS = 10  # of Dirichlet shares, before the poorest clients are topped up
 MODES = ("random", "deterministic", "first-deterministic")
 

@@ -6,12 +6,11 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.checks import floats_of
 from fedsim.errors import InvalidInput, quoted
 
-Array = npt.NDArray[Any]
 Column = float | Array
 
 

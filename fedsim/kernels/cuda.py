@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
 from fedsim.kernels import cuda_leapfrog, cuda_network, cuda_qlsd
 from fedsim.kernels.draws import choice, integers, keys, uniform
 from fedsim.kernels.sums import segment_sum
 
-Array = npt.NDArray[Any]
 name = "cuda"
 
 SOURCES = ("fedsim.cu", "leapfrog.cu", "qlsd.cu", "network.cu")

@@ -9,15 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.kernels.elementary import jit
 from fedsim.kernels.rows import gather
 from fedsim.kernels.softmax import softmax_rows
 
-Array = npt.NDArray[Any]
 TILE = 256  # rows of one job that go through the network together
-BLOCK = 512  # rows gathered at once, of one job or several: they stay in the cache
+BLOCK = 256  # rows gathered at once, of one job or several: they stay in the cache
 
 
 @jit
@@ -67,7 +66,7 @@ def _backpropagate(theta, x, y, job, begin, fresh, widths, out):
         most = max(most, begin[t + 1] - begin[t])
     hidden = np.empty(most * widths[1:].sum(), theta.dtype)
     back = np.empty((2, most * widths[1:].max()), theta.dtype)
-    added = np.empty((widths[:-1] * widths[1:]).max(), theta.dtype)
+    added = np.empty(0 if fresh.all() else (widths[:-1] * widths[1:]).max(), theta.dtype)
     for t in range(len(job)):
         n = begin[t + 1] - begin[t]
         p, g = theta[job[t]], out[job[t]]

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.kernels.elementary import jit
-
-Array = npt.NDArray[Any]
 
 
 @jit

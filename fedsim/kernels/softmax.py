@@ -10,12 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.kernels.elementary import exp32, exp64, jit
 from fedsim.kernels.rows import gather
 
-Array = npt.NDArray[Any]
 TILE = 1024  # rows gathered at once: a full gradient needs a bounded buffer only
 
 

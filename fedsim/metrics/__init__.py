@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.checks import numbers
 from fedsim.errors import InvalidInput, number, one_of, quoted
 from fedsim.metrics import chains, distances
@@ -91,7 +92,6 @@ __all__ = [
     "w2_floor",
 ]
 
-Array = npt.NDArray[Any]
 Exact = tuple[npt.ArrayLike, npt.ArrayLike]  # mean (d,) and covariance (d, d), as `problem.exact()` returns
 Function = Callable[[Array], npt.ArrayLike]
 

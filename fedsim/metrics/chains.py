@@ -8,15 +8,12 @@ Simpson, Carpenter and Buerkner, Bayesian Analysis 2021): ArviZ's `ess(method="b
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.checks import numbers
 from fedsim.errors import InvalidInput
-
-Array = npt.NDArray[Any]
 
 MIN_DRAWS = 4  # two halves of two draws, the least that has a variance
 

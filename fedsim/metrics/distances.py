@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.checks import numbers
 from fedsim.errors import InvalidInput, as_float, shown, whole
-
-Array = npt.NDArray[Any]
 
 _ASYMMETRY = 1e-8  # relative; what repeated rounding leaves behind stays far below
 

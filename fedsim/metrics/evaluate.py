@@ -13,10 +13,9 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.arrays import Array, Arrays
 from fedsim.checks import called, numbers
 from fedsim.errors import InvalidInput
-
-Array = npt.NDArray[Any]
 
 
 class Law(Protocol):
@@ -85,7 +84,7 @@ class DistanceTo:
     def columns(self) -> tuple[str, ...]:
         return (self.name,)
 
-    def evaluate(self, view: View) -> dict[str, Array]:
+    def evaluate(self, view: View) -> Arrays:
         if view.theta.shape[1:] != self.point.shape:
             raise InvalidInput(
                 f"distance_to(point of shape {self.point.shape}): theta has {view.theta.shape[1]} numbers; give as many"
@@ -101,7 +100,7 @@ class DistanceToStable:
     per_replica: ClassVar[bool] = True
     _known: tuple[Any, Array] | None = None
 
-    def evaluate(self, view: View) -> dict[str, Array]:
+    def evaluate(self, view: View) -> Arrays:
         if self._known is None or self._known[0] is not view.problem:
             if not hasattr(view.problem, "performatively_stable"):
                 raise InvalidInput(

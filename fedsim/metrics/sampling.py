@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.arrays import Array, Arrays
 from fedsim.checks import called, numbers
 from fedsim.errors import InvalidInput
 from fedsim.metrics import chains
 from fedsim.metrics.evaluate import View
 
-Array = npt.NDArray[Any]
 Spent = Literal["uplink_bits", "downlink_bits", "total_bits", "seconds"]
 NAN = float("nan")
 
@@ -105,7 +105,7 @@ class Accepted:
     columns: ClassVar[tuple[str, ...]] = ("accepted",)
     per_replica: ClassVar[bool] = True
 
-    def evaluate(self, view: View) -> dict[str, Array]:
+    def evaluate(self, view: View) -> Arrays:
         share = _accepted(view)
         if share is None:
             raise InvalidInput("metric 'accepted': this algorithm accepts all it proposes; it is for MALA and HMC")

@@ -5,15 +5,14 @@ For a sampler p is the average over kept samples of p(y | x, theta), for every s
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.checks import array_of
 from fedsim.errors import InvalidInput, number, quoted, whole
-
-Array = npt.NDArray[Any]
 
 _SUM_TOLERANCE = 1e-3  # float32 softmax over many classes stays within; logits do not
 

@@ -19,16 +19,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, quoted
 from fedsim.flows import Flows, finish_times
 from fedsim.network.graph import Attribute, arcs_of, clients_of, server_of
 from fedsim.network.routes import Paths, own_routes, paths_of
 
 __all__ = ["Flows", "Network", "finish_times"]
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, init=False, eq=False)

@@ -9,12 +9,11 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.checks import called
 from fedsim.errors import InvalidInput, as_float, quoted, shown
 
-Array = npt.NDArray[Any]
 Attribute = str | Callable[[Any, Any, Mapping[str, Any]], Any]
 
 

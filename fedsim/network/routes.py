@@ -10,12 +10,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, quoted, shown
 from fedsim.network.graph import Arcs
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.checks import floats_of
 from fedsim.errors import InvalidInput, one_of, positive, quoted, shown, whole
 from fedsim.participation.round import Arrived, Heard
-
-Array = npt.NDArray[Any]
 
 
 def _ask(self: Any, view: Any, rng: Any) -> Array:

@@ -18,18 +18,16 @@ Differs from paper: scheme I draws with p_c, so that 1/N becomes the largest p_c
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.checks import numbers
 from fedsim.errors import InvalidInput, as_float, number, one_of, shown, whole
 from fedsim.privacy.guarantee import Guarantee, amplified, check, composed
 from fedsim.privacy.rdp import Mechanism
 from fedsim.schedules import Constant, StepSize, steps_of
-
-Array = npt.NDArray[Any]
 
 
 def guarantee(

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import rng
+from fedsim.arrays import Array
 from fedsim.checks import floats_of, numbers, path_of
 from fedsim.errors import InvalidInput, flag, shown, whole
 from fedsim.kernels import reference
 from fedsim.problems import shards
 
-Array = npt.NDArray[Any]
 STRATEGIC = (0, 5, 7)  # revolving utilisation, open credit lines, real-estate loans
 
 

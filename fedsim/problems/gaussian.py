@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import rng
+from fedsim.arrays import Array
 from fedsim.checks import numbers
 from fedsim.errors import InvalidInput, positive, whole
 from fedsim.problems import shards
-
-Array = npt.NDArray[Any]
 
 
 class GaussianMean:

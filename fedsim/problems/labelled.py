@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, whole
 from fedsim.problems import shards
 
-Array = npt.NDArray[Any]
 BLOCK = 4096  # rows converted at once where all are walked through
 
 

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import rng
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, positive, whole
 from fedsim.problems import shards
-
-Array = npt.NDArray[Any]
 
 
 class LinearRegression:

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import rng
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, positive, whole
 from fedsim.kernels import reference
 from fedsim.problems import shards
-
-Array = npt.NDArray[Any]
 
 
 class LogisticRegression:

@@ -11,14 +11,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import rng
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, shown, whole
 from fedsim.problems import labelled, shards
 from fedsim.problems.softmax import cross_entropy, softmax
-
-Array = npt.NDArray[Any]
 
 
 class NeuralNetwork:

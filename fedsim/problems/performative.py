@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import rng
+from fedsim.arrays import Array
 from fedsim.checks import numbers, refuse_beyond_memory
 from fedsim.errors import InvalidInput, number, positive, whole
-
-Array = npt.NDArray[Any]
 
 
 class PerformativeMean:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.checks import array_of, refuse_beyond_memory
 from fedsim.errors import InvalidInput, positive, shown, whole
 
-Array = npt.NDArray[Any]
 NARROW = (np.uint8, np.int8, np.uint16, np.int16)  # kept as they are where rows are converted batch by batch
 
 

@@ -13,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import rng
+from fedsim.arrays import Array
 from fedsim.errors import flag, whole
 from fedsim.kernels import reference
 from fedsim.problems import labelled, shards
-
-Array = npt.NDArray[Any]
 
 
 class SoftmaxRegression:

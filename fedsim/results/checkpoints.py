@@ -12,17 +12,14 @@ import json
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Arrays
 from fedsim.errors import CorruptData, InvalidInput
 from fedsim.results.atomic import write_atomic
 
-Array = npt.NDArray[Any]
-Arrays = dict[str, Array]
 FORMAT = "fedsim-checkpoint-1"
 KEEP = 2
 

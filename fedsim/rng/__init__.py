@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.checks import array_of, refuse_beyond_memory
 from fedsim.errors import InvalidInput, is_whole, quoted, shown, whole
 from fedsim.rng.boxmuller import log64, radius32, scaled, sincos32, sincos64, unit32, unit64
 
-Array = npt.NDArray[Any]
 U32, U64 = np.uint32, np.uint64
 
 

@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import kernels
+from fedsim.arrays import Array, Arrays
 from fedsim.errors import one_of, whole
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.worker import Worker
 
-Array = npt.NDArray[Any]
-Arrays = dict[str, Array]
 SMALL = 50_000  # numbers to update below which a hop to another thread costs more than it saves
 
 

@@ -12,14 +12,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms.arguments import rows_per_batch
+from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
 from fedsim.rng import Stream
 from fedsim.runtime.answers import locked, unlocked
 
-Array = npt.NDArray[Any]
 CLIPPED = 2**24  # numbers in the gradients of single rows that are held at once
 
 
@@ -31,9 +30,9 @@ class Batch:
     replica: Array  # (jobs,) replica numbers: part of every noise key
     client: Array  # (jobs,)
     visit: Array  # (jobs,) 0 unless a client starts twice from the same model version
-    message: dict[str, Array]  # (versions, ...)
+    message: Arrays  # (versions, ...)
     version: Array  # (jobs,) the row of `message` that a job starts from
-    memory: dict[str, Array] = field(default_factory=dict)  # (jobs, ...)
+    memory: Arrays = field(default_factory=dict)  # (jobs, ...)
 
     def __len__(self) -> int:
         return len(self.client)
@@ -51,9 +50,9 @@ class Batch:
 class Reply:
     """What a batch produced: decoded values, exact bits on the wire, and the memory to commit if it is folded."""
 
-    values: dict[str, Array]  # (jobs, ...)
+    values: Arrays  # (jobs, ...)
     bits: Array  # int64 (jobs,)
-    memory: dict[str, Array]
+    memory: Arrays
 
     def part(self, chosen: Array) -> Reply:
         """The chosen jobs' replies alone."""
@@ -100,7 +99,7 @@ class Setting:
     seed: int
     dtype: np.dtype[Any]
     backend: Any
-    rows: dict[str, Array] = field(default_factory=dict)  # latency, bandwidth, dropout of every client, for its host
+    rows: Arrays = field(default_factory=dict)  # latency, bandwidth, dropout of every client, for its host
 
 
 class Job:

@@ -20,16 +20,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import kernels
+from fedsim.arrays import Array, Arrays
 from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, positive, quoted, shown, whole
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.keepsakes import Keepsakes, Ledger, Light
 from fedsim.runtime.ray_own import OwnRay, hear_sigterm
 from fedsim.runtime.worker import Worker
 
-Array = npt.NDArray[Any]
 TRIES = 5  # hosts in a row that may die over one batch
 INLINE_BYTES = 100_000  # a broadcast up to this size travels inside the call, a larger one once as an object
 LOOK_S = 1.0  # how often those who wait for hosts make sure that Ray itself is alive
@@ -81,9 +80,7 @@ class Ray:
 class Host:
     """A client host: its shard's data, its clients' rows and their memory, its kernels. One call per batch."""
 
-    def __init__(
-        self, algorithm: Any, setting: tuple[Any, ...], clients: Array, rows: dict[str, Array], backend: str
-    ) -> None:
+    def __init__(self, algorithm: Any, setting: tuple[Any, ...], clients: Array, rows: Arrays, backend: str) -> None:
         from threadpoolctl import threadpool_limits
 
         hear_sigterm()
@@ -92,7 +89,7 @@ class Host:
         self.worker = Worker(algorithm, Setting(problem, weights, seed, dtype, kernels.backend(backend)))
         self._limits = threadpool_limits(1)  # after the kernels have loaded every BLAS there is
 
-    async def compute(self, packed: bytes, message: dict[str, Array] | None = None) -> bytes:
+    async def compute(self, packed: bytes, message: Arrays | None = None) -> bytes:
         """From a packed Light to a packed Reply; empty if somebody's memory is missing."""
         light: Light = pickle.loads(packed)
         batch = self.keepsakes.complete(light)

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.arrays import Array
+from fedsim.arrays import Arrays
 from fedsim.errors import ClientFailed, FedsimError, InvalidInput, NonFinite, shown
 from fedsim.protocols import Quadratic, as_algorithm
 from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
 from fedsim.runtime.jobs import Batch, Encoded, Job, Reply, Setting
+
+CACHED = 2**18  # numbers in a stack of parameters: larger ones would leave the cache between two operations
 
 
 class Worker:
@@ -26,7 +28,10 @@ class Worker:
 
     def compute(self, batch: Batch) -> Reply:
         """Every job's reply, in the batch's order."""
-        if self.stacked:
+        jobs = len(batch) if self.kernel else max(1, CACHED // self.setting.problem.dim)
+        if self.stacked and len(batch) > jobs:
+            reply = Reply.join([self._stacked(batch.part(slice(i, i + jobs))) for i in range(0, len(batch), jobs)])
+        elif self.stacked:
             reply = self._stacked(batch)
         else:
             reply = Reply.join([self._single(batch.part(slice(i, i + 1))) for i in range(len(batch))])
@@ -81,9 +86,9 @@ class Worker:
             at = f"round {batch.round + 1}, replica {batch.replica[0]}, seed {self.setting.seed}"
             raise ClientFailed(f"{self.who} {what} ({who}, {at})") from error
 
-    def _reply(self, values: dict[str, Any], memory: dict[str, Array], jobs: int) -> Reply:
+    def _reply(self, values: dict[str, Any], memory: Arrays, jobs: int) -> Reply:
         bits = np.zeros(jobs, np.int64)
-        plain: dict[str, Array] = {}
+        plain: Arrays = {}
         for name, v in values.items():
             if isinstance(v, Encoded):
                 bits += v.bits
