@@ -24,14 +24,14 @@ _HOME = {
     "Ray": "fedsim.runtime.ray",
     "Record": "fedsim.engine.record",
     "Scenario": "fedsim.scenario",
-    "Study": "fedsim.study",
+    "Study": "fedsim.sweeps.study",
     "Target": "fedsim.budget",
     "arun": "fedsim.scenario",
     "explain": "fedsim.lookup",
-    "load": "fedsim.batch",
-    "replay": "fedsim.one_job",
+    "load": "fedsim.sweeps",
+    "replay": "fedsim.job_replay",
     "run": "fedsim.scenario",
-    "sweep": "fedsim.batch",
+    "sweep": "fedsim.sweeps",
 }
 _MODULES = (
     "algorithms",
@@ -68,15 +68,15 @@ if TYPE_CHECKING:
         schedules,
         testing,
     )  # fmt: skip
-    from fedsim.batch import load, sweep
     from fedsim.budget import Budget, Target
     from fedsim.engine.record import Record
+    from fedsim.job_replay import replay
     from fedsim.lookup import explain
-    from fedsim.one_job import replay
     from fedsim.runtime.inline import Inline
     from fedsim.runtime.ray import Ray
     from fedsim.scenario import Scenario, arun, run
-    from fedsim.study import Study
+    from fedsim.sweeps import load, sweep
+    from fedsim.sweeps.study import Study
 
 
 def __getattr__(name: str) -> Any:

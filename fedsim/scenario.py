@@ -23,9 +23,9 @@ from fedsim.checks import array_of
 from fedsim.engine.record import Record
 from fedsim.errors import Doubt, InvalidInput, is_whole, one_of, quoted, shown, whole
 from fedsim.initial import Start
-from fedsim.place import Place
 from fedsim.problems import weights_of
 from fedsim.results import Result
+from fedsim.run_folder import RunFolder
 from fedsim.runtime.inline import Inline
 
 PARTS = {  # what each of them must offer, and the sentence about what it lacks
@@ -326,7 +326,7 @@ async def arun(
     if isinstance(runtime, type) or not hasattr(runtime, "open"):
         raise InvalidInput(f"runtime={quoted(runtime)}: write fs.Inline() or fs.Ray()")
     began = time.perf_counter()
-    place = Place.take(out, scenario, compute, checkpoint_every, resume, stop, source)
+    place = RunFolder.take(out, scenario, compute, checkpoint_every, resume, stop, source)
     if place.whole is not None:
         return place.whole
     try:

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import fedsim as fs
-from fedsim import batch
-from fedsim.batch.work import perform
 from fedsim.results import lock
 from fedsim.scenario_file import load_file
+from fedsim.sweeps.work import perform
 
 CHANGES = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "os.link")
-PRELOAD = ["fedsim.batch.merge", "fedsim.batch.work", "fedsim.kernels.cpu", "fedsim.problems", "pyarrow.parquet"]
+PRELOAD = ["fedsim.sweeps.merge", "fedsim.sweeps.work", "fedsim.kernels.cpu", "fedsim.problems", "pyarrow.parquet"]
 
 SWEPT = """
 import fedsim as fs

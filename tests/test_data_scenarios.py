@@ -9,7 +9,7 @@ import pytest
 
 import fedsim as fs
 from fedsim.scenario_file import load_file
-from fedsim.study import Study
+from fedsim.sweeps.study import Study
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
 REAL = os.environ.get("FEDSIM_DATA", "")

@@ -16,13 +16,13 @@ import pytest
 from faults import SWEPT, died, dying, pair, run, scenario, sweep
 
 import fedsim as fs
-from fedsim.batch.merge import FORMAT, RUNS
-from fedsim.batch.merge import MERGED as MERGED_SUMS
-from fedsim.batch.status import status
 from fedsim.engine import Interrupted
 from fedsim.errors import FedsimError
 from fedsim.results import Result
 from fedsim.results.sealed import file_sum, read_json, to_json
+from fedsim.sweeps.merge import FORMAT, RUNS
+from fedsim.sweeps.merge import MERGED as MERGED_SUMS
+from fedsim.sweeps.status import status
 
 RESULT = {"manifest.json", "rounds.parquet", "metrics.parquet", "clients.parquet", "samples.npz"}
 MERGED = {"sweep.json", "runs.parquet", "curves.parquet", "merged.json"}

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsim.errors import InvalidInput
-from fedsim.flows import Flows, finish_times
+from fedsim.network.flows import Flows, finish_times
 
 REFERENCE = Path(os.environ.get("FEDSIM_REFERENCE", Path(__file__).parents[2] / "shared" / "reference"))
 CASES = REFERENCE / "maxmin_flows.json"

@@ -16,14 +16,14 @@ import pytest
 from faults import run, scenario
 
 import fedsim as fs
-from fedsim.batch import carry_out
-from fedsim.batch.plan import plan
 from fedsim.cli.app import call
 from fedsim.engine import Interrupted, Progress
 from fedsim.errors import InUse, InvalidInput
 from fedsim.neighbours import neighbours
 from fedsim.results import lock
 from fedsim.scenario_file import load_file
+from fedsim.sweeps import carry_out
+from fedsim.sweeps.plan import plan
 
 PROGRAM = [sys.executable, "-c", "from fedsim.cli import main; main()"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fedsim as fs
 from fedsim.cli.app import call
 from fedsim.scenario_file import load_file
-from fedsim.study import Study, grid_runs
+from fedsim.sweeps.study import Study, grid_runs
 
 
 def test_more_local_steps_are_faster_and_end_further_away() -> None:

@@ -21,7 +21,7 @@ from fedsim.engine import Interrupted
 from fedsim.errors import ClientFailed, InvalidInput, RuntimeFailed
 from fedsim.runtime import ray as ray_runtime
 from fedsim.runtime import ray_folder
-from fedsim.runtime.keepsakes import Light
+from fedsim.runtime.client_memory import SentBatch
 from fedsim.runtime.ray import Ray
 from fedsim.runtime.ray_own import OwnRay
 
@@ -154,7 +154,7 @@ def travels(monkeypatch):
     pack = ray_runtime._pack
 
     def watched(parts):
-        if isinstance(parts, Light):
+        if isinstance(parts, SentBatch):
             seen.setdefault(parts.batch.round + 1, []).extend(parts.batch.client[parts.travels].tolist())
         return pack(parts)
 

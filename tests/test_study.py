@@ -9,7 +9,7 @@ import pytest
 from fedsim.errors import InvalidInput, NotRecorded
 from fedsim.scenario import run
 from fedsim.scenario_file import ScenarioFile, load_file
-from fedsim.study import Study, grid_runs, outcome
+from fedsim.sweeps.study import Study, grid_runs, outcome
 
 TEXT = """
 import numpy as np

@@ -13,11 +13,11 @@ import pandas as pd
 import pytest
 
 import fedsim as fs
-from fedsim.batch.plan import Plan
-from fedsim.batch.status import status
-from fedsim.batch.work import claimed
 from fedsim.engine import Interrupted
 from fedsim.errors import InvalidInput, NotRecorded
+from fedsim.sweeps.plan import Plan
+from fedsim.sweeps.status import status
+from fedsim.sweeps.work import claimed
 
 TEXT = """
 from dataclasses import dataclass
@@ -217,8 +217,8 @@ def test_a_grid_may_grow_but_a_folder_keeps_to_one_source(tmp_path: Path, file: 
 
 
 def test_text_and_values_name_the_same_run_and_everything_else_another(file: Path) -> None:
-    from fedsim.batch.plan import plan
     from fedsim.scenario_file import load_file
+    from fedsim.sweeps.plan import plan
 
     def names(grid: dict[str, list[object]], settings: dict[str, object], text: str = TEXT) -> list[str]:
         file.write_text(text)

@@ -20,7 +20,7 @@ import pytest
 
 import fedsim as fs
 from fedsim.scenario_file import load_file
-from fedsim.study import grid_runs
+from fedsim.sweeps.study import grid_runs
 
 BITS, CAPACITY = 8_000, 24_000
 BEFORE, COMPUTE, UPLOAD = fs.devices.BEFORE, fs.devices.COMPUTE, fs.devices.UPLOAD

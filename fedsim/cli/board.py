@@ -8,8 +8,8 @@ from collections import Counter
 from typing import Any
 
 from fedsim.analysis import units
-from fedsim.batch import Event
-from fedsim.batch.plan import Plan
+from fedsim.sweeps import Event
+from fedsim.sweeps.plan import Plan
 
 ROWS = 30  # more values than this on the first axis are not shown one by one
 COSTS = {"seconds": ("virtual time", units.seconds), "uplink_bits": ("uplink", units.bits)}

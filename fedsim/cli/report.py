@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedsim.batch import load
-from fedsim.batch.plan import Plan
 from fedsim.cli.run import draw
 from fedsim.cli.sweep import status
 from fedsim.errors import CorruptData, FedsimError, InvalidInput
 from fedsim.results import Result, write_atomic
 from fedsim.results.state import tidy
 from fedsim.scenario_file import load_file
-from fedsim.study import Study
+from fedsim.sweeps import load
+from fedsim.sweeps.plan import Plan
+from fedsim.sweeps.study import Study
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -17,16 +17,16 @@ from fedsim.cli import header
 from fedsim.cli.stopping import stopping
 from fedsim.cli.summary import table
 from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed
-from fedsim.place import check_free, claimed, leave_nothing, told
 from fedsim.results import Result, load, write_atomic
 from fedsim.results.atomic import new_folder
 from fedsim.results.state import WHOLE, settle
+from fedsim.run_folder import check_free, claimed, leave_nothing, told
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.ray import Ray
 from fedsim.scenario import Scenario
 from fedsim.scenario import run as simulate
 from fedsim.scenario_file import ScenarioFile, from_origin, load_file
-from fedsim.study import Study, grid_runs
+from fedsim.sweeps.study import Study, grid_runs
 
 CHECKPOINT_EVERY = "60s"  # unless told: a run that is killed loses a minute
 

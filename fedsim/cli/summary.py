@@ -7,7 +7,7 @@ from typing import Any
 
 from fedsim.analysis import units
 from fedsim.analysis.summary import clock, final_metrics, reasons
-from fedsim.study import Study, outcome
+from fedsim.sweeps.study import Study, outcome
 
 TITLES = {"seconds": "virtual time", "uplink_bits": "uplink", "real_s": "real"}
 

@@ -11,18 +11,18 @@ from typing import Any
 
 from fedsim import settings as texts
 from fedsim.analysis import units
-from fedsim.batch import carry_out
-from fedsim.batch.estimate import Estimate, estimate
-from fedsim.batch.plan import Plan, plan
-from fedsim.batch.status import look
-from fedsim.batch.status import status as read_status
 from fedsim.cli.board import Board
 from fedsim.cli.run import voices
 from fedsim.cli.stopping import stopping
 from fedsim.errors import InvalidInput
 from fedsim.runtime.ray import Ray
 from fedsim.scenario_file import load_file
-from fedsim.study import Failure
+from fedsim.sweeps import carry_out
+from fedsim.sweeps.estimate import Estimate, estimate
+from fedsim.sweeps.plan import Plan, plan
+from fedsim.sweeps.status import look
+from fedsim.sweeps.status import status as read_status
+from fedsim.sweeps.study import Failure
 
 SHOWN = 20  # failures listed in full
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedsim import rng
+from fedsim.arrays import Array
 from fedsim.data.dataset import Dataset
 from fedsim.errors import positive, whole
 from fedsim.kernels import reference
@@ -25,7 +26,7 @@ def synthetic(
     clients, features = whole("synthetic(clients={})", clients), whole("synthetic(features={})", features)
     classes = whole("synthetic(classes={})", classes, least=2)
 
-    def draw(round: int, lanes: int, rows: int = clients) -> rng.Array:
+    def draw(round: int, lanes: int, rows: int = clients) -> Array:
         return rng.normal(rng.keys(seed, rng.Stream.DATA, round=round, client=np.arange(rows)), lanes)
 
     sizes = np.floor(reference.exp(4 + 2 * draw(0, 1)[:, 0])).astype(np.int64) + 50

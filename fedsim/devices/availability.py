@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from fedsim.arrays import Array
 from fedsim.checks import floats_of
-from fedsim.devices.columns import TINY, Array, Column, column, duration, length, pick, settle
+from fedsim.devices.columns import TINY, Column, column, duration, length, pick, settle
 from fedsim.errors import InvalidInput, quoted, shown
 from fedsim.rng import Draws
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from fedsim.arrays import Array
 from fedsim.checks import path_of
-from fedsim.devices.columns import Array
 from fedsim.errors import CorruptData, InvalidInput, shown
 
 LIMIT = 2**30  # bytes after decompression: a small archive can unpack to anything

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from fedsim.arrays import Array
 from fedsim.devices.availability import Availability
-from fedsim.devices.columns import Array, Column, column, duration, length, pick
+from fedsim.devices.columns import Column, column, duration, length, pick
 from fedsim.devices.speed import LognormalSpeed, Slowdown
 from fedsim.errors import InvalidInput, flag, quoted, shown
 from fedsim.rng import Draws

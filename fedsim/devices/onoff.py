@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedsim import rng as numpy_draws
+from fedsim.arrays import Array
 from fedsim.devices.availability import cycle
-from fedsim.devices.columns import TINY, Array, Column, column, duration, length, pick
+from fedsim.devices.columns import TINY, Column, column, duration, length, pick
 from fedsim.devices.speed import exponential
 from fedsim.rng import U64, Draws
 

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedsim import rng as numpy_draws
-from fedsim.devices.columns import Array, settle
+from fedsim.arrays import Array
+from fedsim.devices.columns import settle
 from fedsim.errors import whole
 from fedsim.kernels.reference import exp
 from fedsim.rng import Draws, Stream

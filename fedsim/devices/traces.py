@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from fedsim.arrays import Array
 from fedsim.devices.availability import Intervals
-from fedsim.devices.columns import Array
 from fedsim.devices.files import checked_offsets, numbers, read_csv, read_npz, read_records
 from fedsim.errors import CorruptData, InvalidInput, one_of, positive, quoted, whole
 

@@ -69,7 +69,7 @@ def _state(run: Run, active: Array, own: Arrays) -> Arrays:
     out = {"active": active, "stopped_by": np.asarray(run.accounts.stopped_by, np.str_)}
     groups: dict[str, Arrays] = {
         "state": run.learner.state, "memory": run.learner.memory, "spent": run.accounts.spent,
-        "totals": run.accounts.totals, "recorder": run.recorder.state(), "judge": run.judge.state(), "own": own,
+        "totals": run.accounts.totals, "recorder": run.recorder.state(), "judge": run.evaluator.state(), "own": own,
     }  # fmt: skip
     for group, arrays in groups.items():
         out |= {f"{group}.{name}": a for name, a in arrays.items()}
@@ -88,7 +88,7 @@ def _restore(run: Run, saved: Arrays, segments: list[Arrays]) -> None:
     run.accounts.spent, run.accounts.totals = group("spent"), group("totals")
     run.accounts.stopped_by = [str(s) for s in saved["stopped_by"]]
     run.recorder.restore(group("recorder"), segments)
-    run.judge.restore(group("judge"))
+    run.evaluator.restore(group("judge"))
     run.inputs.restore(segments)
     run.trace.restore(segments)
 

@@ -13,7 +13,7 @@ import simpy
 from fedsim.arrays import Array
 from fedsim.engine.arrivals import WHOLE
 from fedsim.engine.world import Way, World
-from fedsim.flows import Flows
+from fedsim.network.flows import Flows
 
 LAST = 1 << 60  # comes after everything else that happens at the same instant
 

@@ -155,7 +155,7 @@ class ClosedForm:
         return min(
             max(1, NUMBERS // int(len(active) * world.population * world.problem.dim)),
             NUMBERS if rounds is None else int(rounds) - number,
-            until(world.scenario.evaluate_every if run.judge.metrics else None),
+            until(world.scenario.evaluate_every if run.evaluator.metrics else None),
             until(record.rounds_every if record.rounds_every > 1 else None),
             until(run.checkpoints.rounds),
             world.algorithm.rounds_alike(number),
@@ -207,7 +207,7 @@ def _suits_stretches(run: Run) -> bool:
         and not world.skip
         and world.policy.always
         and world.devices is None
-        and run.judge.ledger is None
+        and run.evaluator.ledger is None
         and learner.reply_shape(0).bits is not None
         and learner.reply_shape(0).bits == learner.reply_shape(1).bits
         and not run.watched

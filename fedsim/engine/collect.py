@@ -70,7 +70,7 @@ def _judged(run: Run) -> dict[str, Any]:
     """What the metrics' columns are of (`judged`), and where a figure says less than it seems (`warnings`)."""
     if run.world.skip:
         return {"judged": {}, "warnings": []}
-    return {"judged": run.judge.about(), "warnings": run.judge.doubts()}
+    return {"judged": run.evaluator.about(), "warnings": run.evaluator.doubts()}
 
 
 def _privacy(run: Run, rounds: Any) -> dict[str, Any]:
@@ -82,11 +82,11 @@ def _privacy(run: Run, rounds: Any) -> dict[str, Any]:
     scenario = run.world.scenario
     if isinstance(scenario.algorithm, PrivacyGuarantee):
         told["guarantee"] = described(scenario.algorithm.guarantee(scenario.problem))
-    if run.judge.ledger is not None and "epsilon" in rounds:
+    if run.evaluator.ledger is not None and "epsilon" in rounds:
         last = rounds.groupby("replica")["epsilon"].max()  # it never falls
         told["spent"] = {
             "accountant": "Renyi divergences of the uploads that began, substitution of one row",
-            "delta": run.judge.ledger.delta,
+            "delta": run.evaluator.ledger.delta,
             "epsilon": last.reindex(run.world.replicas).tolist(),
         }
     elif told:

@@ -16,8 +16,8 @@ from fedsim.arrays import Array, Arrays
 from fedsim.engine.accounts import Accounts, settle, settle_stretch
 from fedsim.engine.checkpoint import Checkpointer
 from fedsim.engine.clock_inputs import ClockInputs
+from fedsim.engine.evaluation import Evaluator
 from fedsim.engine.guard import check_data, check_skip
-from fedsim.engine.judge import Judge
 from fedsim.engine.learner import Learner
 from fedsim.engine.record import Recorder
 from fedsim.engine.round import Round, Stretch
@@ -77,9 +77,9 @@ class Run:
         self.learner = Learner(world, session)
         self.accounts = Accounts(world)
         self.recorder = Recorder(world.scenario.record, world.replicas, world.problem.dim, world.setting.dtype)
-        self.judge = Judge(world.scenario, self.recorder)
+        self.evaluator = Evaluator(world.scenario, self.recorder)
         if not world.skip:
-            self.judge.check(self.learner.state["theta"], self.learner.memory)
+            self.evaluator.check(self.learner.state["theta"], self.learner.memory)
         self.trace = Trace(world.scenario.record.events)
         self.inputs = ClockInputs(kept=checkpoints.files is not None)
         self._latest: dict[str, float] = {}
@@ -111,12 +111,12 @@ class Run:
 
     def uploaded(self, position: Array, client: Array, started: int | Array) -> None:
         """Visits of which something was heard, before it is known whether their round counts."""
-        if self.judge.ledger is not None:
-            self.judge.ledger.add(position, client, started)
+        if self.evaluator.ledger is not None:
+            self.evaluator.ledger.add(position, client, started)
 
     def epsilon(self) -> Array | None:
         """What was given away so far, where a metric accounts for it."""
-        return None if self.judge.ledger is None else self.judge.ledger.epsilon()
+        return None if self.evaluator.ledger is None else self.evaluator.ledger.epsilon()
 
     # --- Closing ------------------------------------------------------------------------------------
 
@@ -129,12 +129,12 @@ class Run:
             theta = theta[active]
             self.recorder.sample(number, active, theta)
         last = world.budget.rounds is not None and number >= world.budget.rounds
-        due = (number % world.scenario.evaluate_every == 0 or last) and self.judge.metrics and not world.skip
+        due = (number % world.scenario.evaluate_every == 0 or last) and self.evaluator.metrics and not world.skip
         per_replica: Arrays = {}
         overall: dict[str, float] = {}
         if due:
             spent = {n: s[active] for n, s in self.accounts.spent.items()} | {"seconds": columns["closed_s"]}
-            per_replica, overall = self.judge.after(active, theta, spent, self.learner.memory, self.learner.state)
+            per_replica, overall = self.evaluator.after(active, theta, spent, self.learner.memory, self.learner.state)
         self.recorder.round(number, active, columns, per_replica)
         if overall:
             self.recorder.metrics.append(self._so_far(number, active, columns) | overall)

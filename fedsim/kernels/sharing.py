@@ -1,4 +1,4 @@
-"""Max-min fair rates for one group of connected links, compiled. `fedsim.bundles` explains the columns.
+"""Max-min fair rates for one group of connected links, compiled. `fedsim.network.route_bundles` explains the columns.
 
 Progressive filling: of all links, the one that can offer its flows least is next; whoever on it has no rate yet
 is fixed at that offer, and takes that much away from the other links of its route, whose offers can only rise.

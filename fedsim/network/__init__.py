@@ -22,7 +22,7 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, quoted
-from fedsim.flows import Flows, finish_times
+from fedsim.network.flows import Flows, finish_times
 from fedsim.network.graph import Attribute, arcs_of, clients_of, server_of
 from fedsim.network.routes import Paths, own_routes, paths_of
 

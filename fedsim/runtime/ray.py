@@ -24,8 +24,8 @@ import numpy as np
 from fedsim import kernels
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, positive, quoted, shown, whole
+from fedsim.runtime.client_memory import HeldMemory, MemoryAtHost, SentBatch
 from fedsim.runtime.jobs import Batch, Reply, Setting
-from fedsim.runtime.keepsakes import Keepsakes, Ledger, Light
 from fedsim.runtime.ray_own import OwnRay, hear_sigterm
 from fedsim.runtime.worker import Worker
 
@@ -84,19 +84,19 @@ class Host:
         from threadpoolctl import threadpool_limits
 
         hear_sigterm()
-        self.clients, self.rows, self.keepsakes = clients, rows, Keepsakes()
+        self.clients, self.rows, self.held = clients, rows, HeldMemory()
         problem, weights, seed, dtype = setting
         self.worker = Worker(algorithm, Setting(problem, weights, seed, dtype, kernels.backend(backend)))
         self._limits = threadpool_limits(1)  # after the kernels have loaded every BLAS there is
 
     async def compute(self, packed: bytes, message: Arrays | None = None) -> bytes:
-        """From a packed Light to a packed Reply; empty if somebody's memory is missing."""
-        light: Light = pickle.loads(packed)
-        batch = self.keepsakes.complete(light)
+        """From a packed SentBatch to a packed Reply; empty if somebody's memory is missing."""
+        light: SentBatch = pickle.loads(packed)
+        batch = self.held.complete(light)
         if batch is None:
             return b""
         reply = self.worker.compute(batch if message is None else replace(batch, message=message))
-        self.keepsakes.keep(batch, light.call, reply)
+        self.held.keep(batch, light.call, reply)
         return _pack(reply)
 
     async def about(self) -> dict[str, Any]:
@@ -141,7 +141,7 @@ class RaySession:
             self._rows = {"weight": setting.weights, **setting.rows}  # what a host knows of its clients
             self._actor = ray.remote(Host)
             self.hosts = [self._host(i) for i in range(len(self._shards))]
-            self._ledgers = [Ledger() for _ in self.hosts]
+            self._at_hosts = [MemoryAtHost() for _ in self.hosts]
         except BaseException:
             self.close()
             raise
@@ -204,7 +204,7 @@ class RaySession:
     def _call(self, index: int, part: Batch, message: Any, in_full: bool = False) -> Call:
         """Hand jobs to a host; without their message where that is an object of its own."""
         bare = part if message is None else replace(part, message={})
-        light = Light.full(bare) if in_full else self._ledgers[index].lighten(bare)
+        light = SentBatch.full(bare) if in_full else self._at_hosts[index].to_send(bare)
         host = self.hosts[index]
         return Call(index, host, light.call, part, message, host.compute.remote(_pack(light), message))
 
@@ -225,7 +225,7 @@ class RaySession:
         if not answer:
             return None
         reply: Reply = pickle.loads(answer)
-        self._ledgers[call.index].note(call.part, call.number, reply)
+        self._at_hosts[call.index].note(call.part, call.number, reply)
         return reply
 
     async def _insist(self, call: Call) -> Reply:
@@ -245,7 +245,7 @@ class RaySession:
             except (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError):
                 self._look()  # nor is there anybody to start another host
                 if self.hosts[call.index] is call.host:
-                    self.hosts[call.index], self._ledgers[call.index] = self._host(call.index), Ledger()
+                    self.hosts[call.index], self._at_hosts[call.index] = self._host(call.index), MemoryAtHost()
         clients = self._shards[call.index]
         raise RuntimeFailed(
             f"the host of clients {clients[0]} to {clients[-1]} died {TRIES} times over round {call.part.round + 1}; "
@@ -281,7 +281,7 @@ def join(ray: Any, address: Any) -> None:
         ) from None
 
 
-def _pack(parts: Light | Reply) -> bytes:
+def _pack(parts: SentBatch | Reply) -> bytes:
     """One string of bytes: Ray takes half as long over it as over a handful of small arrays."""
     return pickle.dumps(parts, protocol=5)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.flows import finish_times
+from fedsim.network.flows import finish_times
 from fedsim.testing.promises import Promises
 
 FEW = 50  # clients whose routes are followed, spread over all of them

@@ -23,7 +23,7 @@ FORMAT = "fedsim-run-1"
 
 
 @dataclass(frozen=True)
-class Place:
+class RunFolder:
     """Where a run leaves its files; `checkpoints` writes them, `whole` is the result that is there already."""
 
     folder: Path | None
@@ -38,7 +38,7 @@ class Place:
     def take(
         cls, out: str | Path | None, scenario: Any, compute: str, every: int | str | None, resume: bool,
         stop: threading.Event | None, source: dict[str, Any] | None,
-    ) -> Place:  # fmt: skip
+    ) -> RunFolder:  # fmt: skip
         """Claim `out`, or find what an earlier run left there; `release` gives it back."""
         if out is None:
             if every is not None or resume:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fedsim.batch.plan import Order
 from fedsim.engine import Interrupted
 from fedsim.errors import FedsimError, InUse
 from fedsim.results import lock, write_atomic
@@ -20,7 +19,8 @@ from fedsim.results.state import MANIFEST
 from fedsim.runtime.inline import Inline
 from fedsim.scenario import run as simulate
 from fedsim.scenario_file import ScenarioFile
-from fedsim.study import outcome
+from fedsim.sweeps.plan import Order
+from fedsim.sweeps.study import outcome
 
 FAILED, LOG = "failed.json", "run.log"
 CHECKPOINT_EVERY = "60s"

@@ -13,14 +13,14 @@ import sys
 import threading
 from pathlib import Path
 
-from fedsim.batch.plan import Order
-from fedsim.batch.work import fail, perform
 from fedsim.errors import InvalidInput
 from fedsim.results.sealed import to_json
 from fedsim.runtime.leaving import leave
 from fedsim.scenario_file import load_source
+from fedsim.sweeps.plan import Order
+from fedsim.sweeps.work import fail, perform
 
-COMMAND = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from fedsim.batch.worker import main; main()"
+COMMAND = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from fedsim.sweeps.worker import main; main()"
 
 
 def main() -> None:

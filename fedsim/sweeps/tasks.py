@@ -10,14 +10,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fedsim.batch.plan import Order, Plan
-from fedsim.batch.work import Report, fail, perform
 from fedsim.errors import RuntimeFailed
 from fedsim.results.lock import tag
 from fedsim.runtime.ray import Ray
 from fedsim.runtime.ray_own import hear_sigterm
 from fedsim.runtime.ray_tasks import spread
 from fedsim.scenario_file import load_source
+from fedsim.sweeps.plan import Order, Plan
+from fedsim.sweeps.work import Report, fail, perform
 
 GLANCE_S = 0.5
 

@@ -8,12 +8,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedsim.batch.plan import Order, Plan
 from fedsim.errors import FedsimError, InUse
 from fedsim.results import load, lock, write_atomic
 from fedsim.results.folder import write_table
 from fedsim.results.sealed import read_json, sealed
-from fedsim.study import curves, row
+from fedsim.sweeps.plan import Order, Plan
+from fedsim.sweeps.study import curves, row
 
 if TYPE_CHECKING:
     import pandas as pd

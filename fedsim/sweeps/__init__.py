@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from fedsim import results
-from fedsim.batch.plan import PLAN, Order, Plan, plan
 from fedsim.checks import path_of
 from fedsim.engine import Interrupted
 from fedsim.errors import InvalidInput, is_whole
@@ -20,7 +19,8 @@ from fedsim.results.state import tidy
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.ray import Ray
 from fedsim.scenario_file import load_file
-from fedsim.study import Study
+from fedsim.sweeps.plan import PLAN, Order, Plan, plan
+from fedsim.sweeps.study import Study
 
 __all__ = ["Event", "load", "sweep"]
 
@@ -60,9 +60,9 @@ def carry_out(
     observers: Sequence[Callable[[Event], None]] = (), stop: threading.Event | None = None,
 ) -> Study:  # fmt: skip
     """`sweep` for those who have made the plan already."""
-    from fedsim.batch.merge import merge, outcomes
-    from fedsim.batch.status import look
-    from fedsim.batch.work import clean
+    from fedsim.sweeps.merge import merge, outcomes
+    from fedsim.sweeps.status import look
+    from fedsim.sweeps.work import clean
 
     if jobs is not None and not is_whole(jobs, least=1):
         raise InvalidInput(f"jobs={jobs}: ask for a whole number of at least 1")
@@ -107,8 +107,8 @@ def load(path: str | Path) -> Any:
 
 def study(what: Plan, out: Path, orders: tuple[Order, ...]) -> Study:
     """A sweep's folder as a study of all its whole runs; of the failures, those among `orders`."""
-    from fedsim.batch.merge import tables, whole
-    from fedsim.batch.status import look
+    from fedsim.sweeps.merge import tables, whole
+    from fedsim.sweeps.status import look
 
     there = whole(what, out)
     runs = Runs(tuple((order.settings, out / order.run) for order in there))
@@ -135,10 +135,10 @@ def _reports(
     what: Plan, orders: list[Order], out: Path, jobs: int | None, runtime: Any, stop: threading.Event
 ) -> Generator[tuple[Order, dict[str, Any]], None, None]:  # fmt: skip
     if isinstance(runtime, Ray):
-        from fedsim.batch.tasks import tasks
+        from fedsim.sweeps.tasks import tasks
 
         return tasks(what, orders, out, jobs, runtime, stop)
-    from fedsim.batch.pool import pool
+    from fedsim.sweeps.pool import pool
 
     return pool(what, orders, out, jobs or os.cpu_count() or 1, stop)
 

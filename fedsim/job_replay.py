@@ -14,8 +14,8 @@ from fedsim.checks import path_of
 from fedsim.engine.collect import describes
 from fedsim.engine.record import Record
 from fedsim.errors import InvalidInput, NotRecorded, is_whole, shown
-from fedsim.place import told
 from fedsim.results import load
+from fedsim.run_folder import told
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.worker import Worker

@@ -1,4 +1,4 @@
-"""Who shares which link: the tables behind `fedsim.flows`.
+"""Who shares which link: the tables behind `fedsim.network.flows`.
 
 A link that only one route is known to use is private; the others are *trunks*. Flows with the same trunks, and
 private links too wide ever to matter, have the same rate at all times, so they travel as one *bundle*; narrower

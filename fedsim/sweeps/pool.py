@@ -16,10 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from fedsim.batch.plan import Order, Plan
-from fedsim.batch.work import Report, fail
-from fedsim.batch.worker import COMMAND
 from fedsim.errors import RuntimeFailed
+from fedsim.sweeps.plan import Order, Plan
+from fedsim.sweeps.work import Report, fail
+from fedsim.sweeps.worker import COMMAND
 
 TRIES = 3  # how often a run may take its process down with it
 TICK_S = 0.2

@@ -7,11 +7,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedsim.batch.plan import Order, Plan
 from fedsim.errors import FedsimError
 from fedsim.runtime.inline import Inline
 from fedsim.scenario import run
 from fedsim.scenario_file import load_source
+from fedsim.sweeps.plan import Order, Plan
 
 WARM_S = 10.0  # a run shorter than this is timed a second time, without the compilation of kernels
 

@@ -21,7 +21,7 @@ _CALLS = itertools.count(1)  # all calls of this process: a number is never give
 
 
 @dataclass(frozen=True)
-class Light:
+class SentBatch:
     """A batch on its way to a host: with the rows of memory that travel alone, and the calls that left the others."""
 
     batch: Batch
@@ -30,18 +30,18 @@ class Light:
     call: int = field(default_factory=lambda: next(_CALLS))
 
     @staticmethod
-    def full(batch: Batch) -> Light:
+    def full(batch: Batch) -> SentBatch:
         """With all its rows, for a host that nothing is known of."""
-        return Light(batch, np.ones(len(batch) if batch.memory else 0, bool), np.empty(0, np.int64))
+        return SentBatch(batch, np.ones(len(batch) if batch.memory else 0, bool), np.empty(0, np.int64))
 
 
-class Keepsakes:
+class HeldMemory:
     """A host's part: the rows that its clients' latest jobs left behind."""
 
     def __init__(self) -> None:
         self._shelf = _Shelf()
 
-    def complete(self, light: Light) -> Batch | None:
+    def complete(self, light: SentBatch) -> Batch | None:
         """The batch with everybody's memory, or None where a row is not here."""
         batch, travels = light.batch, light.travels
         if travels.all():
@@ -61,22 +61,22 @@ class Keepsakes:
             self._shelf.put(self._shelf.places(batch), call, _left(batch, reply))
 
 
-class Ledger:
+class MemoryAtHost:
     """The driver's part: which rows a host holds."""
 
     def __init__(self) -> None:
         self._shelf = _Shelf()
 
-    def lighten(self, batch: Batch) -> Light:
+    def to_send(self, batch: Batch) -> SentBatch:
         """The batch without the rows that the host holds."""
         if not batch.memory:
-            return Light.full(batch)
+            return SentBatch.full(batch)
         place = self._shelf.places(batch)
         left_by = self._shelf.call[place]
         travels = (left_by == NOBODY) | ~self._shelf.holds(place, batch.memory)
         self._shelf.call[place] = NOBODY  # until these jobs are heard of, what they leave behind is not known
         rows = {n: m[travels] for n, m in batch.memory.items()}
-        return Light(replace(batch, memory=rows), travels, left_by[~travels])
+        return SentBatch(replace(batch, memory=rows), travels, left_by[~travels])
 
     def note(self, batch: Batch, call: int, reply: Reply) -> None:
         """The host holds what this call left behind."""

@@ -1,6 +1,6 @@
 """Flows that share links max-min fairly, from event to event; the time is whatever the caller says it is.
 
-Every bundle of flows (see `fedsim.bundles`) has a clock that counts bits: how many each of its flows has had
+Every bundle of flows (see `fedsim.network.route_bundles`) has a clock that counts bits: how many each of its flows has had
 since the bundle became busy. A flow is over when that clock reaches its mark, which is written once, when the
 flow starts. So an event costs a few operations for each bundle whose rate it changes, however many flows that
 has, and a clock is read only when its rate changes: a flow left alone ends at exactly `start + bits / rate`.
@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.bundles import Group, Tables
 from fedsim.checks import numbers
 from fedsim.errors import InvalidInput, quoted
+from fedsim.network.route_bundles import Group, Tables
 
 
 def finish_times(

@@ -14,7 +14,7 @@ from fedsim.arrays import Array, Arrays
 from fedsim.engine.record import Recorder
 
 
-class Judge:
+class Evaluator:
     """What metrics see of a run: states, samples, predictions, the target law, what was spent; fills their columns."""
 
     def __init__(self, scenario: Any, recorder: Recorder) -> None:

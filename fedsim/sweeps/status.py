@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedsim.batch.plan import Order, Plan
-from fedsim.batch.work import FAILED, running
 from fedsim.errors import FedsimError
 from fedsim.results.sealed import read_json
-from fedsim.study import Failure
+from fedsim.sweeps.plan import Order, Plan
+from fedsim.sweeps.study import Failure
+from fedsim.sweeps.work import FAILED, running
 
 
 @dataclass(frozen=True)
