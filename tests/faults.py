@@ -53,11 +53,11 @@ def sweep(file: Path, folder: Path, **options: Any) -> fs.Study:
         for order in orders:
             yield order, perform(loaded, order, out, 1)
 
-    before, batch._reports = batch._reports, here
+    before, sweeps._reports = sweeps._reports, here
     try:
         return fs.sweep(file, {"level": [0, 1]}, out=folder, **options)
     finally:
-        batch._reports = before
+        sweeps._reports = before
 
 
 # --- Dying --------------------------------------------------------------------------------------------

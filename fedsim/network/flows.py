@@ -1,9 +1,9 @@
 """Flows that share links max-min fairly, from event to event; the time is whatever the caller says it is.
 
-Every bundle of flows (see `fedsim.network.route_bundles`) has a clock that counts bits: how many each of its flows has had
-since the bundle became busy. A flow is over when that clock reaches its mark, which is written once, when the
-flow starts. So an event costs a few operations for each bundle whose rate it changes, however many flows that
-has, and a clock is read only when its rate changes: a flow left alone ends at exactly `start + bits / rate`.
+Every bundle of flows (see `fedsim.network.route_bundles`) has a clock that counts bits: how many each of its flows
+has had since the bundle became busy. A flow is over when that clock reaches its mark, which is written once, when the
+flow starts. So an event costs a few operations for each bundle whose rate it changes, however many flows that has,
+and a clock is read only when its rate changes: a flow left alone ends at exactly `start + bits / rate`.
 """
 
 from __future__ import annotations
