@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import fedsim as fs
+from fedsim import sweeps
 from fedsim.results import lock
 from fedsim.scenario_file import load_file
 from fedsim.sweeps.work import perform
