@@ -62,7 +62,7 @@ def replay(
     tap = _Tap(round - 1, client)
     # Alone, the replica must not stop for reasons that concern all of them, nor spend time on anything else. Where
     # clients work at their own pace, a job that starts in a round may be computed many rounds later.
-    own_pace = getattr(scenario.participation, "asynchronous", False)
+    own_pace = scenario.parts.policy.asynchronous
     budget = replace(scenario.budget, target=None) if own_pace else Budget(rounds=round)
     alone = replace(
         scenario, replicas=range(replica, replica + 1), metrics=(), budget=budget, record=Record(every=round),

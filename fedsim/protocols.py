@@ -238,6 +238,8 @@ class Policy(PolicyLike, Protocol):
     replies: int = 1
     size: int | None = None  # how many are asked, or at work; None: all, or not known
     discount: Callable[[int], float] | None = None  # of a reply's staleness
+    draws_by_weight: bool = False  # p_c decides who is asked, so that the weights do not
+    undecided: bool = False  # it averages the arrived alike, and leaves it to algorithms that know better
     at_least: int | None = None  # so many must be on before a round opens
     history: bool = False  # it looks at `view.heard` or `view.last`, so visits are followed one by one
 
@@ -256,8 +258,8 @@ class Policy(PolicyLike, Protocol):
         """Everybody's chance to be asked and waited for, and whether that is exact or a bound; None: unknown."""
         return None
 
-    def unbiased(self, equal: bool) -> str:
-        """Why a weighted sampler would be biased under it, with the remedy; "" where it is not."""
+    def bias(self) -> str:
+        """What is wrong with its weights where the p_c differ, and the remedy; "" for nothing."""
         return ""
 
 
@@ -479,6 +481,13 @@ class PortableGradients(Protocol):
 
 
 @runtime_checkable
+class Clips(Protocol):
+    """A problem that bounds the norm of every row's own gradient faster than row by row."""
+
+    def clipped(self, theta: Array, clients: Array, rows: Rows, clip: float) -> Array: ...
+
+
+@runtime_checkable
 class Drops(Protocol):
     def drop(self, clients: Array, now_s: Array, rng: Any) -> tuple[Array, Array]: ...
 
@@ -505,6 +514,27 @@ class PrivacyGuarantee(Protocol):
     """An algorithm whose paper promises its clients something."""
 
     def guarantee(self, problem: Any) -> Any: ...
+
+
+@runtime_checkable
+class Accounts(Protocol):
+    """A metric that keeps a ledger of what every client has given away."""
+
+    def ledger(self, algorithm: Any, problem: Any, replicas: int) -> Any: ...
+
+
+@runtime_checkable
+class Stable(Protocol):
+    """A problem whose performatively stable point is known."""
+
+    def performatively_stable(self) -> Array: ...
+
+
+@runtime_checkable
+class Shards(Protocol):
+    """A problem that can give the host of some clients their rows alone."""
+
+    def shard(self, clients: Array) -> Any: ...
 
 
 @runtime_checkable

@@ -28,15 +28,12 @@ from fedsim.results import Result
 from fedsim.run_folder import RunFolder
 from fedsim.runtime.inline import Inline
 
-PARTS = {  # what each of them must offer, and the sentence about what it lacks
-    "problem": ("clients dim sizes", "a problem needs {}; see fs.problems"),
-    "algorithm": ("init broadcast work client server", "an algorithm needs {}(); see fs.algorithms"),
-    "participation": ("select close", "a policy needs {}(); see fs.participation"),
-    "network": (
-        "clients delay_s stretch bottleneck_bps contended",
-        "a network needs {}; write fs.Network(graph), or see fs.topologies",
-    ),
-    "devices": ("compute_s", "devices need {}(); see fs.devices"),
+PARTS: dict[str, tuple[type, str]] = {  # what each of them must offer, and the sentence about what it lacks
+    "problem": (protocols.ProblemLike, "a problem needs {}; see fs.problems"),
+    "algorithm": (protocols.AlgorithmLike, "an algorithm needs {}(); see fs.algorithms"),
+    "participation": (protocols.PolicyLike, "a policy needs {}(); see fs.participation"),
+    "network": (protocols.NetworkLike, "a network needs {}; write fs.Network(graph), or see fs.topologies"),
+    "devices": (protocols.DevicesLike, "devices need {}(); see fs.devices"),
 }
 
 
@@ -104,11 +101,12 @@ class Scenario:
         object.__setattr__(self, "_parts", Parts.of(self))
         self._check_numbers()
         self._check_start()
+        self._check_population()
         self._check_participation()
         self._check_reach()
         self._check_budget()
         self._check_metrics()
-        if not getattr(self.problem, "timing_only", False):
+        if not self.parts.problem.timing_only:
             self.record.check(
                 self.budget.rounds, len(self.replica_numbers), self.problem.dim, np.dtype(self.dtype).itemsize
             )
@@ -133,7 +131,7 @@ class Scenario:
         """theta before the first round, (replicas, d); one row seen many times where all begin at one point."""
         start = self.initial
         if start is None or isinstance(start, Start):
-            start = self.problem.initial(self.seed) if hasattr(self.problem, "initial") else np.zeros(self.problem.dim)
+            start = self.parts.problem.initial(self.seed)
         if isinstance(self.initial, Start):
             replicas = np.asarray(self.replica_numbers, np.int64)
             start = self.initial.draw(self.seed, replicas, np.asarray(start, np.float64), self.dtype)
@@ -147,25 +145,24 @@ class Scenario:
 
     @property
     def reaches_all(self) -> bool:
-        return (self.reach or getattr(self.algorithm, "reach", "selected")) == "all"
+        return (self.reach or self.parts.algorithm.reach) == "all"
 
     @property
     def _remembers(self) -> bool:
-        return bool(self.algorithm.memory(self.problem)) if hasattr(self.algorithm, "memory") else False
+        return bool(self.parts.algorithm.memory(self.problem))
 
     # --- Checks: each refuses one kind of mistake in one sentence ---------------------------------
 
     def _check_parts(self) -> None:
-        for role, (names, lacks) in PARTS.items():
+        for role, (required, lacks) in PARTS.items():
             part = getattr(self, role)
             if part is None and role in ("network", "devices"):
                 continue
             if isinstance(part, type):
                 kind = part.__name__
                 raise InvalidInput(f"{role}={kind} is a class; give an object of it, {role}={kind}(...)")
-            for name in names.split():
-                if not hasattr(part, name):
-                    raise InvalidInput(f"{role}={quoted(part)}: {lacks.format(name)}")
+            if name := protocols.missing(part, required):
+                raise InvalidInput(f"{role}={quoted(part)}: {lacks.format(name)}")
         if not isinstance(self.budget, Budget):
             raise InvalidInput(f"budget={quoted(self.budget)}: write fs.Budget(rounds=200)")
         if not isinstance(self.metrics, (tuple, list)):
@@ -173,12 +170,6 @@ class Scenario:
             raise InvalidInput(f"metrics={quoted(self.metrics)}: give a tuple, metrics={right}")
         if not isinstance(self.record, Record):
             raise InvalidInput(f"record={quoted(self.record)}: write fs.Record(every=10, warmup=100)")
-        if hasattr(self.devices, "check"):
-            self.devices.check(self.problem.clients)
-        clients = getattr(self.network, "clients", None)
-        if clients is not None and clients != self.problem.clients:
-            others = self.problem.clients
-            raise InvalidInput(f"the network has {clients} clients, the problem {others}; make them agree")
 
     def _check_numbers(self) -> None:
         if not isinstance(self.replicas, range):
@@ -205,40 +196,44 @@ class Scenario:
         if not np.isfinite(starts[: 1 if starts.strides[0] == 0 else None]).all():
             raise InvalidInput("initial holds a NaN or an infinity; start from finite numbers")
 
-    def _check_participation(self) -> None:
-        policy, clients, algorithm = self.participation, self.problem.clients, type(self.algorithm).__name__
-        policies.check_size(policy, clients)
-        equal = np.ptp(weights_of(self.problem)) < 1e-12
-        weighted = getattr(self.algorithm, "weighted", False)
-        if isinstance(policy, policies.Uniform) and not equal and weighted and not policy.weighting:
+    def _check_population(self) -> None:
+        """Whether all parts know of the same clients."""
+        parts, clients = self.parts, self.problem.clients
+        if parts.devices is not None:
+            parts.devices.check(clients)
+        if parts.network is not None and parts.network.clients != clients:
             raise InvalidInput(
-                f"participation.uniform({policy.size}) averages with 1/{policy.size}, which is biased here "
-                "because the clients' weights differ; choose weighting='normalised' or 'scaled', "
-                "or with_replacement()"
+                f"the network has {parts.network.clients} clients, the problem {clients}; make them agree"
             )
-        at_work = getattr(policy, "size", None) or clients
-        if getattr(policy, "asynchronous", False) and policy.replies > at_work and self._remembers:
+        parts.policy.check(clients)
+        sizes = parts.algorithm.batch_size
+        if np.ndim(sizes) == 1 and len(sizes) != clients:
+            raise InvalidInput(f"{len(sizes)} batch sizes for {clients} clients; give one number or one per client")
+
+    def _check_participation(self) -> None:
+        policy, clients, algorithm = self.parts.policy, self.problem.clients, type(self.algorithm).__name__
+        equal = np.ptp(weights_of(self.problem)) < 1e-12
+        if self.parts.algorithm.weighted and not equal and (why := policy.bias()):
+            raise InvalidInput(why)
+        at_work = policy.size or clients
+        if policy.asynchronous and policy.replies > at_work and self._remembers:
             raise InvalidInput(
                 f"participation.buffered({policy.replies}): clients of {algorithm} remember, so each waits "
                 f"until its reply is folded, and only {at_work} are at work; ask for at most {at_work}"
             )
-        if getattr(policy, "discount", None) is not None and self._remembers:
+        if policy.discount is not None and self._remembers:
             raise InvalidInput(
                 f"participation.buffered(discount=...): {algorithm} adds up what its clients remember, which a "
                 "discount would falsify; leave it out"
             )
-        check_activity(self.algorithm, self.problem, policy, self.devices)
-        sizes: Any = getattr(self.algorithm, "batch_size", None)
-        if np.ndim(sizes) == 1 and len(sizes) != clients:
-            raise InvalidInput(f"{len(sizes)} batch sizes for {clients} clients; give one number or one per client")
+        check_activity(self.parts.algorithm, self.problem, policy, self.parts.devices)
 
     def _check_reach(self) -> None:
         """What is known from an earlier broadcast must have reached everybody; what was so beforehand need not."""
-        algorithm = self.algorithm
-        heard = set(getattr(algorithm, "known", ())) - set(getattr(algorithm, "beforehand", ()))
+        heard = set(self.parts.algorithm.known) - set(self.parts.algorithm.beforehand)
         if heard and not self.reaches_all:
             raise InvalidInput(
-                f"reach='selected': {type(algorithm).__name__} does not send {', '.join(sorted(heard))}, which clients "
+                f"reach='selected': {type(self.algorithm).__name__} does not send {', '.join(sorted(heard))}, which clients "
                 "know from earlier broadcasts, and those not selected would have missed it; set reach='all'"
             )
 
@@ -323,7 +318,7 @@ async def arun(
     if stop is not None and not isinstance(stop, threading.Event):
         raise InvalidInput(f"stop={quoted(stop)}: give a threading.Event, or None")
     runtime = runtime if runtime is not None else Inline()
-    if isinstance(runtime, type) or not hasattr(runtime, "open"):
+    if isinstance(runtime, type) or protocols.missing(runtime, protocols.Runtime):
         raise InvalidInput(f"runtime={quoted(runtime)}: write fs.Inline() or fs.Ray()")
     began = time.perf_counter()
     place = RunFolder.take(out, scenario, compute, checkpoint_every, resume, stop, source)

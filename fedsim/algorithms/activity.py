@@ -7,29 +7,29 @@ above; where they say nothing (buffered rounds, a policy of one's own), it is ta
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fedsim.algorithms.qlsd import check_population
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
-from fedsim.participation import Bernoulli, Deadline, First, Full, Uniform, WithReplacement
 from fedsim.problems import weights_of
+from fedsim.protocols import Algorithm, Devices, Policy, ProblemLike
 
 NEAR = 1e-6  # relative
 
 
-def check_activity(algorithm: Any, problem: Any, policy: Any, devices: Any) -> None:
+def check_activity(algorithm: Algorithm, problem: ProblemLike, policy: Policy, devices: Devices | None) -> None:
     """Refuse an `activity` that is surely not the chance of arrival."""
-    given: Any = getattr(algorithm, "activity", None)
+    given = algorithm.activity
     if given is None:
         return
-    check_population(type(algorithm).__name__, algorithm, problem)
+    name = type(algorithm.own).__name__
+    check_population(name, algorithm.own, problem)
     clients = problem.clients
-    selected, settled = _selected(policy, weights_of(problem))
-    if selected is None:
+    asked = policy.chance(weights_of(problem))
+    if asked is None:
         return
+    selected, settled = asked
     lost, sure = _lost(devices, clients)
     settled, chance = settled and sure, selected * (1 - lost)
     p = np.broadcast_to(np.asarray(given, float), (clients,))
@@ -39,34 +39,19 @@ def check_activity(algorithm: Any, problem: Any, policy: Any, devices: Any) -> N
     c = int(np.argmax(wrong))
     why = f"client {c}'s message arrives with probability {'' if settled else 'at most '}{chance[c]:.6g} here"
     raise InvalidInput(
-        f"{type(algorithm).__name__}(activity={p[c]:.6g}): {why}, and dividing by another number biases every sample; "
+        f"{name}(activity={p[c]:.6g}): {why}, and dividing by another number biases every sample; "
         f"set activity={_suggested(chance)}, or weighting='count' without activity"
     )
 
 
-def _selected(policy: Any, weights: Array) -> tuple[Array | None, bool]:
-    """The clients' chances to be selected and waited for, (clients,), and whether they are exact or only bounds."""
-    one, clients = np.ones(len(weights)), len(weights)
-    if isinstance(policy, Full):
-        return one, True
-    if isinstance(policy, Bernoulli):
-        return one * np.asarray(policy.probability), True
-    if isinstance(policy, Uniform):
-        return one * policy.size / clients, True
-    if isinstance(policy, WithReplacement):
-        return 1 - (1 - weights) ** policy.draws, True
-    if isinstance(policy, (First, Deadline)):
-        return one * (policy.size or clients) / clients, False
-    return None, False
-
-
-def _lost(devices: Any, clients: int) -> tuple[Any, bool]:
+def _lost(devices: Devices | None, clients: int) -> tuple[Array | float, bool]:
     """The clients' chances that a visit is lost, and whether that is all that can happen to them."""
     if devices is None:
         return 0.0, True
-    if hasattr(devices, "dropout_of"):
-        return devices.dropout_of(np.arange(clients)), bool(getattr(devices, "always_available", False))
-    return 0.0, not (hasattr(devices, "drop") or hasattr(devices, "next_available"))
+    dropout = devices.dropout_of(np.arange(clients))
+    if dropout is not None:
+        return dropout, devices.always_available
+    return 0.0, devices.reliable and devices.always_available
 
 
 def _suggested(chance: Array) -> str:

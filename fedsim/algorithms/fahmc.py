@@ -22,6 +22,7 @@ from fedsim.algorithms.arguments import (
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import positive, whole
 from fedsim.problems import LogisticRegression, weights_of
+from fedsim.protocols import as_problem
 from fedsim.schedules import StepSize, step_at, steps_of
 
 
@@ -144,9 +145,9 @@ class FAHMC:
         """All T trajectories in one kernel where the full gradient is H_c theta - b_c, or on logistic regression."""
         if type(problem) is LogisticRegression:
             return self._fused_logistic(problem, backend)
-        trajectories = getattr(backend, "leapfrog_quadratic", None)
-        tabulated = getattr(problem, "tabulated", hasattr(problem, "quadratic"))
-        if trajectories is None or self._stochastic or not tabulated:
+        trajectories = backend.leapfrog_quadratic
+        tabulated = as_problem(problem).tabulated
+        if self._stochastic or not tabulated:
             return None
 
         @cache
@@ -167,7 +168,7 @@ class FAHMC:
 
     def _fused_logistic(self, problem: Any, backend: Any) -> Callable[..., tuple[Arrays, Arrays]] | None:
         """The same, with all rows or with minibatches."""
-        trajectories = getattr(backend, "leapfrog_logistic", None)
+        trajectories = backend.leapfrog_logistic
         if trajectories is None or self.gradient_noise > 0:
             return None
         sizes = problem.sizes

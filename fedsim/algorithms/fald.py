@@ -21,6 +21,7 @@ from fedsim.arrays import Array, Arrays
 from fedsim.privacy import Mechanism
 from fedsim.privacy import fald as accounting
 from fedsim.problems import weights_of
+from fedsim.protocols import as_problem
 from fedsim.schedules import StepSize, step_at, steps_of
 
 
@@ -101,7 +102,7 @@ class FALD:
 
     def fused(self, problem: Any, backend: Any) -> Callable[..., tuple[Arrays, Arrays]] | None:
         """All K steps in one kernel where the full gradient is H_c theta - b_c."""
-        if self.batch_size is not None or not getattr(problem, "tabulated", hasattr(problem, "quadratic")):
+        if self.batch_size is not None or not as_problem(problem).tabulated:
             return None
 
         @cache

@@ -9,6 +9,7 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
 from fedsim.kernels.reference import exp
+from fedsim.protocols import HasPotential, Quadratic
 
 
 def check_single(where: str, problem: Any) -> None:
@@ -22,7 +23,7 @@ def check_single(where: str, problem: Any) -> None:
 
 def check_potential(where: str, problem: Any) -> None:
     """Refuse a problem that cannot say how likely a point is."""
-    if not (hasattr(problem, "potential") or hasattr(problem, "quadratic")):
+    if not isinstance(problem, HasPotential | Quadratic):
         raise InvalidInput(
             f"{where} on {type(problem).__name__}: to accept or reject takes problem.potential(theta); use SGLD"
         )

@@ -12,7 +12,8 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, one_of
-from fedsim.participation import Arrived, Uniform, WithReplacement
+from fedsim.participation import Arrived
+from fedsim.protocols import as_policy
 
 
 def check_objective(where: str, objective: str) -> None:
@@ -34,7 +35,7 @@ def weigh(where: str, objective: str, arrived: Arrived) -> Array:
 
 def equally(where: str, arrived: Arrived) -> Array:
     """1/M over the arrived, which already carry their p_i in what they descend."""
-    if isinstance(arrived.policy, WithReplacement):
+    if as_policy(arrived.policy).draws_by_weight:
         raise InvalidInput(
             f"{where}(objective='scaled') with with_replacement(), which draws by p_i, would count p_i twice; "
             "choose objective='mean' or uniform()"
@@ -44,7 +45,5 @@ def equally(where: str, arrived: Arrived) -> Array:
 
 def policy_weights(arrived: Arrived, unsaid: Array) -> Array:
     """The policy's weights, or `unsaid` where it is a uniform() that does not say how to weigh."""
-    policy = arrived.policy
-    if policy is None or (isinstance(policy, Uniform) and policy.weighting is None):
-        return unsaid
-    return np.asarray(policy.weigh(arrived)) if hasattr(policy, "weigh") else arrived.normalised(arrived.p)
+    policy = as_policy(arrived.policy)
+    return unsaid if arrived.policy is None or policy.undecided else np.asarray(policy.weigh(arrived))

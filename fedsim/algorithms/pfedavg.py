@@ -10,6 +10,7 @@ from fedsim.algorithms.arguments import check_batch_size, check_count, check_ste
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
 from fedsim.participation import Arrived
+from fedsim.protocols import Reacts
 from fedsim.schedules import StepSize, step_at
 
 
@@ -54,7 +55,7 @@ class PFedAvg:
         objectives.check_objective("PFedAvg", self.objective)
 
     def init(self, problem: Any, initial: Array) -> Arrays:
-        if not getattr(problem, "reactive", False):
+        if not isinstance(problem, Reacts):
             raise InvalidInput(
                 f"PFedAvg on {type(problem).__name__}, whose data do not react to the model; use FedAvg, or a "
                 "reactive problem such as PerformativeMean"

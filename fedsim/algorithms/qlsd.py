@@ -17,6 +17,7 @@ from fedsim.checks import floats_of
 from fedsim.codecs import Identity
 from fedsim.errors import InvalidInput, quoted, shown
 from fedsim.participation import Arrived
+from fedsim.protocols import as_problem
 from fedsim.schedules import StepSize, step_at
 
 
@@ -98,7 +99,7 @@ class QLSD:
 
 def prior_precision(problem: Any, like: Array) -> Array:
     """Of the prior that `job.gradient(prior=False)` leaves to the server: (1,), to broadcast at both ranks."""
-    return np.array([getattr(problem, "share", 0.0) * problem.sizes.sum()], like.dtype)
+    return np.array([as_problem(problem).share * problem.sizes.sum()], like.dtype)
 
 
 def by_count(arrived: Arrived) -> Array:

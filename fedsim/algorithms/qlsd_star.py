@@ -16,6 +16,7 @@ from fedsim.checks import numbers
 from fedsim.codecs import Identity
 from fedsim.errors import InvalidInput
 from fedsim.participation import Arrived
+from fedsim.protocols import Exact
 from fedsim.schedules import StepSize
 
 FAR = 0.1  # posterior standard deviations from the minimum at which a control point is refused
@@ -106,7 +107,7 @@ class QLSDStar:
 
 def _minimiser(problem: Any, given: Any) -> Array:
     """theta*, refused unless the gradient there is as good as zero: the rest of it would bias every sample."""
-    if given is None and not hasattr(problem, "exact"):
+    if given is None and not isinstance(problem, Exact):
         raise InvalidInput(
             f"QLSDStar: {type(problem).__name__} does not know its minimiser; give optimum=, or use "
             "QLSDPlusPlus, which needs none"

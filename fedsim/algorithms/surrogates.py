@@ -8,6 +8,7 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
+from fedsim.protocols import Quadratic
 
 LARGEST, STEPS, NEAR = 500, 60, 1e-6  # dimensions, Newton steps, relative length of one at which they end
 
@@ -17,7 +18,7 @@ def laplace(problem: Any, diagonal: bool = False) -> tuple[Array, Array]:
 
     A client's loss includes its share of the prior. Where it is flat in some direction, so is the surrogate.
     """
-    if hasattr(problem, "quadratic"):
+    if isinstance(problem, Quadratic):
         hessian, linear = problem.quadratic()
         means = np.array([np.linalg.lstsq(h, b, rcond=None)[0] for h, b in zip(hessian, linear, strict=True)])
     else:

@@ -6,6 +6,7 @@ from typing import Any
 
 from fedsim.analysis.units import called, many, policy, width, wrapped
 from fedsim.engine.wire import reply_shape
+from fedsim.protocols import Describes
 from fedsim.scenario import Scenario
 
 WIDTH = 11
@@ -43,7 +44,7 @@ def _settings(runs: list[dict[str, Any]]) -> dict[str, str]:
 def _described(part: Any, nothing: str) -> str:
     if part is None:
         return nothing
-    return str(part.describe()) if hasattr(part, "describe") else called(part)
+    return str(part.describe()) if isinstance(part, Describes) else called(part)
 
 
 def _wire(scenario: Scenario) -> str:

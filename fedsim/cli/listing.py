@@ -13,6 +13,7 @@ from typing import Any
 from fedsim import algorithms, codecs, devices, metrics, participation, privacy, problems, topologies
 from fedsim.analysis import units
 from fedsim.metrics.learning import PREDICTIVE
+from fedsim.protocols import as_algorithm
 from fedsim.scenario import Scenario
 from fedsim.scenario_file import shipped
 
@@ -68,7 +69,7 @@ def facts(made: Any) -> dict[str, str]:
         file = next(c.__doc__ for c in _classes(inspect.getmodule(made)) if c.__module__ == made.__module__)
         own, reach, arguments = made.__doc__ or "", "selected", _call(made).partition("(")[2][:-1]
     else:
-        own, reach = file or "", getattr(made, "reach", "selected")
+        own, reach = file or "", as_algorithm(made).reach
         given = [f.name if f.default is MISSING else f"{f.name}={f.default}" for f in fields(made) if f.init]
         arguments = ", ".join(given)
     wire, memory, paper = (_said(word, own) or _said(word, file) for word in ("Wire", "Memory", "Participation"))

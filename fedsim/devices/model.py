@@ -23,6 +23,7 @@ from fedsim.devices.availability import Availability
 from fedsim.devices.columns import Column, column, duration, length, pick
 from fedsim.devices.speed import LognormalSpeed, Slowdown
 from fedsim.errors import InvalidInput, flag, quoted, shown
+from fedsim.protocols import Describes
 from fedsim.rng import Draws
 
 NONE, BEFORE, COMPUTE, UPLOAD = range(4)  # the phases of `drop`
@@ -203,4 +204,4 @@ def _has(part: Any, name: str, method: str, example: str) -> None:
 
 
 def _words(part: Any, name: str) -> str:
-    return str(part.describe()) if hasattr(part, "describe") else f"{type(part).__name__} {name}"
+    return str(part.describe()) if isinstance(part, Describes) else f"{type(part).__name__} {name}"

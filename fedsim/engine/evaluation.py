@@ -12,6 +12,7 @@ import numpy as np
 from fedsim import metrics
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.record import Recorder
+from fedsim.protocols import Accounts, Exact
 
 
 class Evaluator:
@@ -21,14 +22,17 @@ class Evaluator:
         self.metrics = [metrics.resolve(m, scenario.starts) for m in scenario.metrics]
         self.problem, self.recorder = scenario.problem, recorder
         replicas = len(recorder.replicas)
-        kept = [m.ledger(scenario.algorithm, scenario.problem, replicas) for m in self.metrics if hasattr(m, "ledger")]
+        kept = [
+            m.ledger(scenario.algorithm, scenario.problem, replicas) for m in self.metrics if isinstance(m, Accounts)
+        ]
         self.ledger = kept[0] if kept else None  # the uploads so far, where a metric accounts for their privacy
-        self.temperature = getattr(scenario.algorithm, "temperature", 1.0)
-        self.sampler = bool(getattr(scenario.algorithm, "sampler", False)) and self.temperature > 0
+        role = scenario.parts.algorithm
+        self.temperature = role.temperature
+        self.sampler = role.sampler and self.temperature > 0
         self.theta = np.empty((replicas, recorder.dim), recorder.dtype)
         self.spent: Arrays = {n: np.zeros(replicas) for n in ("uplink_bits", "downlink_bits", "seconds")}
         self.memory: Mapping[str, Array] = {}
-        self._ensemble = getattr(scenario.algorithm, "ensemble", None)  # of models that predict together
+        self._ensemble = role.ensemble  # of models that predict together
         self._models: tuple[Array, Array] | None = None  # (replicas, models, d), and which are there
         self._current: Array | None = None  # predictions of theta now
         self._predicted: Array | None = None  # (replicas, rows, classes), summed over the samples seen
@@ -47,7 +51,7 @@ class Evaluator:
     @cached_property
     def target(self) -> Any:
         """The exact law exp(-f / temperature), where the problem knows it."""
-        if not hasattr(self.problem, "exact"):
+        if not isinstance(self.problem, Exact):
             return None
         mean, covariance = self.problem.exact()
         return metrics.Moments(np.asarray(mean), self.temperature * np.asarray(covariance))

@@ -97,7 +97,7 @@ class Learner:
             return
         world, who, active = self._world, round.arrived, round.active
         p, times, starts = map(locked, (world.weights[who.client], who.multiplicity, who.starts))
-        arrived = Arrived(p, times, starts, world.population, world.policy.own)
+        arrived = Arrived(p, times, starts, world.population, world.policy)
         weights = weighed(self._algorithm.weigh or world.policy.weigh, arrived)
         everybody = len(active) == len(world.replicas)  # then nothing need be picked out
         state = self.state if everybody else {n: s[active] for n, s in self.state.items()}

@@ -14,13 +14,14 @@ from fedsim.kernels.langevin import langevin_quadratic
 from fedsim.kernels.leapfrog import leapfrog_quadratic
 from fedsim.kernels.leapfrog_logistic import leapfrog_logistic
 from fedsim.kernels.sums import segment_sum
+from fedsim.protocols import BatchedGradients
 
 name = "cpu"
 
 
 def gradients(problem: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None) -> Array:
     """The clients' sum gradients, through `problem.gradients` where it has one."""
-    if hasattr(problem, "gradients"):
+    if isinstance(problem, BatchedGradients):
         return np.asarray(problem.gradients(np.ascontiguousarray(theta), clients, rows))
     return reference.gradients(problem, theta, clients, rows)
 

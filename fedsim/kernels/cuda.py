@@ -25,6 +25,7 @@ from fedsim.errors import InvalidInput
 from fedsim.kernels import cuda_leapfrog, cuda_network, cuda_qlsd
 from fedsim.kernels.draws import choice, integers, keys, uniform
 from fedsim.kernels.sums import segment_sum
+from fedsim.protocols import PortableGradients
 
 name = "cuda"
 
@@ -189,7 +190,7 @@ network_gradient = partial(cuda_network.network_gradient, sys.modules[__name__])
 
 def gradients(problem: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None) -> Array:
     """The clients' sum gradients, through `problem.gradients_by`."""
-    if not hasattr(problem, "gradients_by"):
+    if not isinstance(problem, PortableGradients):
         raise InvalidInput(
             f"backend='cuda': the gradients of {type(problem).__name__} have no CUDA kernel "
             "(it has no gradients_by); use backend='cpu'"

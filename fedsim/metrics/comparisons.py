@@ -18,6 +18,7 @@ from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput, is_whole
 from fedsim.metrics import distances, scores
 from fedsim.metrics.learning import Predictive
+from fedsim.protocols import Exact, HasPotential, as_problem
 
 Of = Literal["current", "average"] | None
 
@@ -112,7 +113,7 @@ class Scored:
 
     def evaluate(self, view: Any) -> Arrays:
         whole = Predictive(self.columns, self.of)
-        if getattr(view.problem, "test", None) is None:
+        if as_problem(view.problem).test is None:
             return whole.evaluate(view)  # which says what is missing
         p = np.asarray(view.predictive(whole.judged(view)), np.float64)
         values = np.full((len(p), len(self.columns)), np.nan)
@@ -140,7 +141,7 @@ class Entropies:
 
     def evaluate(self, view: Any) -> Arrays:
         judged = Predictive(self.columns, self.of).judged(view)
-        if getattr(self.outside, "dim", None) != view.theta.shape[1] or getattr(self.outside, "test", None) is None:
+        if self.outside.dim != view.theta.shape[1] or as_problem(self.outside).test is None:
             raise InvalidInput(
                 "metrics.entropies(outside=...): give a problem with the run's own model and other test rows"
             )
@@ -189,9 +190,9 @@ def levels(problem: Any, theta: Array) -> Array:
     """-log posterior, up to the problem's own constant, of every row of theta; NaN where it is."""
     theta = np.asarray(theta, np.float64)
     out, there = np.full(len(theta), np.nan), ~np.isnan(theta).any(axis=1)
-    if hasattr(problem, "potential"):
+    if isinstance(problem, HasPotential):
         out[there] = problem.potential(theta[there])
-    elif hasattr(problem, "exact"):
+    elif isinstance(problem, Exact):
         mean, covariance = problem.exact()
         centred = theta[there] - mean
         out[there] = (centred * np.linalg.solve(covariance, centred.T).T).sum(axis=1) / 2

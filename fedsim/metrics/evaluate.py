@@ -16,6 +16,7 @@ import numpy.typing as npt
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import called, numbers
 from fedsim.errors import InvalidInput
+from fedsim.protocols import Stable
 
 
 class Law(Protocol):
@@ -102,7 +103,7 @@ class DistanceToStable:
 
     def evaluate(self, view: View) -> Arrays:
         if self._known is None or self._known[0] is not view.problem:
-            if not hasattr(view.problem, "performatively_stable"):
+            if not isinstance(view.problem, Stable):
                 raise InvalidInput(
                     f"metric 'distance_to_ps': {type(view.problem).__name__} has no performatively_stable(); use "
                     "PerformativeMean or StrategicCredit, or fs.metrics.distance_to(point)"

@@ -10,6 +10,7 @@ import numpy as np
 from fedsim.arrays import Arrays
 from fedsim.errors import InvalidInput
 from fedsim.metrics import scores
+from fedsim.protocols import HasLoss, as_problem
 
 PREDICTIVE = ("accuracy", "brier", "ece", "nll")
 
@@ -33,7 +34,7 @@ class Predictive:
         return {"current": "the current theta", "average": "the average over kept samples"}[self.judged(view)]
 
     def evaluate(self, view: Any) -> Arrays:
-        if getattr(view.problem, "test", None) is None:
+        if as_problem(view.problem).test is None:
             raise InvalidInput(
                 f"metric {self.columns[0]!r}: {type(view.problem).__name__} has no test rows; give it test=(X, y)"
             )
@@ -56,7 +57,7 @@ class Loss:
     per_replica: ClassVar[bool] = True
 
     def evaluate(self, view: Any) -> Arrays:
-        if not hasattr(view.problem, "loss"):
+        if not isinstance(view.problem, HasLoss):
             raise InvalidInput(f"metric 'loss': {type(view.problem).__name__} has no loss(theta)")
         out = np.full(len(view.theta), np.nan)
         running = np.isfinite(view.theta).all(axis=1)

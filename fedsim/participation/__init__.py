@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fedsim.errors import InvalidInput
 from fedsim.participation.policies import Bernoulli, Buffered, Deadline, First, Full, Uniform, WithReplacement
 from fedsim.participation.round import Arrived, Heard, View
 
@@ -35,7 +34,6 @@ __all__ = [
     "WithReplacement",
     "bernoulli",
     "buffered",
-    "check_size",
     "deadline",
     "first",
     "full",
@@ -88,23 +86,3 @@ def buffered(replies: int, of: int | None = None, discount: Callable[[int], floa
     stationary law is claimed for the samplers.
     """
     return Buffered(replies, of, discount)
-
-
-def check_size(policy: Any, clients: int) -> None:
-    """Refuse a policy that asks for more clients than exist."""
-    size = getattr(policy, "size", None)
-    if isinstance(policy, First) and size is None and policy.replies > clients:
-        given = f"participation.first({policy.replies})"
-        raise InvalidInput(f"{given}: only {clients} clients exist; wait for at most {clients}")
-    if size is not None and size > clients:
-        given = f"participation.{type(policy).__name__.lower()}({size})"
-        raise InvalidInput(f"{given}: only {clients} clients exist; ask for at most {clients}")
-    at_least = getattr(policy, "at_least", None)
-    if at_least is not None and at_least > clients:
-        given = f"participation.{type(policy).__name__.lower()}(at_least={at_least})"
-        raise InvalidInput(f"{given}: only {clients} clients exist; wait for at most {clients}")
-    p = getattr(policy, "probability", None)
-    if isinstance(p, tuple) and len(p) != clients:
-        raise InvalidInput(
-            f"participation.bernoulli: {len(p)} probabilities for {clients} clients; give one number or one per client"
-        )

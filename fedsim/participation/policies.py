@@ -33,6 +33,27 @@ def _normalised(self: Any, arrived: Arrived) -> Array:
     return arrived.normalised(arrived.p)
 
 
+def _check(self: Any, clients: int) -> None:
+    """Refuse to ask, or to wait for, more clients than exist."""
+    name = type(self).__name__.lower()
+    if self.size is not None and self.size > clients:
+        raise InvalidInput(
+            f"participation.{name}({self.size}): only {clients} clients exist; ask for at most {clients}"
+        )
+    _check_wait(self, clients, name)
+
+
+def _check_wait(policy: Any, clients: int, name: str) -> None:
+    if policy.at_least is not None and policy.at_least > clients:
+        given = f"participation.{name}(at_least={policy.at_least})"
+        raise InvalidInput(f"{given}: only {clients} clients exist; wait for at most {clients}")
+
+
+def _at_most(self: Any, weights: Array) -> tuple[Array, bool]:
+    """Who is asked may be late: no more than the chance to be asked."""
+    return np.full(len(weights), (self.size or len(weights)) / len(weights)), False
+
+
 # --- The policies -----------------------------------------------------------------------------------
 
 
@@ -46,6 +67,9 @@ class Full:
 
     close, closing = _wait, _all_in_time
 
+    def chance(self, weights: Array) -> tuple[Array, bool]:
+        return np.ones(len(weights)), True
+
     def weigh(self, arrived: Arrived) -> Array:
         everybody = arrived.counts == arrived.clients
         return arrived.p if everybody.all() else np.where(everybody, arrived.p, arrived.normalised(arrived.p))
@@ -55,7 +79,7 @@ class Full:
 class WithReplacement:
     draws: int
     at_least: int | None = None
-    batched = True
+    batched = draws_by_weight = True
 
     def __post_init__(self) -> None:
         _check_counts("with_replacement", self, "draws", optional=("at_least",))
@@ -64,6 +88,12 @@ class WithReplacement:
         return np.asarray(view.sample_weighted(self.draws))
 
     close, closing = _wait, _all_in_time
+
+    def check(self, clients: int) -> None:
+        _check_wait(self, clients, "with_replacement")
+
+    def chance(self, weights: Array) -> tuple[Array, bool]:
+        return 1 - (1 - weights) ** self.draws, True
 
     def weigh(self, arrived: Arrived) -> Array:
         return arrived.normalised(arrived.multiplicity.astype(float))
@@ -85,7 +115,22 @@ class Uniform:
     def select(self, view: Any, rng: Any) -> Array:
         return np.asarray(view.sample_available(self.size))
 
-    close, closing = _wait, _all_in_time
+    close, closing, check = _wait, _all_in_time, _check
+
+    @property
+    def undecided(self) -> bool:
+        return self.weighting is None
+
+    def bias(self) -> str:
+        if self.weighting is not None:
+            return ""
+        return (
+            f"participation.uniform({self.size}) averages with 1/{self.size}, which is biased here because the clients' "
+            "weights differ; choose weighting='normalised' or 'scaled', or with_replacement()"
+        )
+
+    def chance(self, weights: Array) -> tuple[Array, bool]:
+        return np.full(len(weights), self.size / len(weights)), True
 
     def weigh(self, arrived: Arrived) -> Array:
         if self.weighting == "scaled":
@@ -112,6 +157,16 @@ class Bernoulli:
 
     close, closing, weigh = _wait, _all_in_time, _normalised
 
+    def check(self, clients: int) -> None:
+        if isinstance(self.probability, tuple) and len(self.probability) != clients:
+            raise InvalidInput(
+                f"participation.bernoulli: {len(self.probability)} probabilities for {clients} clients; give one "
+                "number or one per client"
+            )
+
+    def chance(self, weights: Array) -> tuple[Array, bool]:
+        return np.ones(len(weights)) * np.asarray(self.probability), True
+
 
 @dataclass(frozen=True)
 class First:
@@ -136,7 +191,13 @@ class First:
         closed[heard.row[decisive]] = heard.ends_s[decisive]
         return closed, rank < self.replies
 
-    select, weigh = _ask, _normalised
+    def check(self, clients: int) -> None:
+        _check(self, clients)
+        if self.size is None and self.replies > clients:
+            given = f"participation.first({self.replies})"
+            raise InvalidInput(f"{given}: only {clients} clients exist; wait for at most {clients}")
+
+    select, weigh, chance = _ask, _normalised, _at_most
 
 
 @dataclass(frozen=True)
@@ -158,7 +219,7 @@ class Deadline:
         closed = np.minimum(heard.last_s(), heard.opened_s + self.seconds)
         return closed, heard.ends_s <= closed[heard.row]
 
-    select, weigh = _ask, _normalised
+    select, weigh, check, chance = _ask, _normalised, _check, _at_most
 
 
 @dataclass(frozen=True)
@@ -166,7 +227,7 @@ class Buffered:
     replies: int
     size: int | None = None
     discount: Callable[[int], float] | None = None
-    asynchronous = True
+    asynchronous, at_least = True, None
 
     def __post_init__(self) -> None:
         _check_counts("buffered", self, "replies", optional=("size",))
@@ -177,7 +238,7 @@ class Buffered:
     def close(self, view: Any) -> float:
         return float(view.now_s) if len(view.arrived) >= self.replies else math.inf
 
-    select, weigh = _ask, _normalised
+    select, weigh, check = _ask, _normalised, _check
 
 
 def _check_counts(name: str, policy: Any, *counts: str, optional: tuple[str, ...] = ()) -> None:

@@ -13,6 +13,7 @@ from fedsim.errors import InvalidInput
 from fedsim.privacy.guarantee import Guarantee, check
 from fedsim.privacy.ledger import Ledger
 from fedsim.privacy.rdp import ORDERS, Mechanism, to_epsilon
+from fedsim.protocols import PrivacyMechanism
 
 
 class View(Protocol):
@@ -31,7 +32,7 @@ class Spent:
 
     def ledger(self, algorithm: Any, problem: Any, replicas: int) -> Ledger:
         """An empty ledger for a run of this algorithm."""
-        if not hasattr(algorithm, "mechanism"):
+        if not isinstance(algorithm, PrivacyMechanism):
             raise InvalidInput(
                 f"privacy.spent: {type(algorithm).__name__} does not say what noise hides a client's rows; use "
                 "FALD or PrivateFedPAQ, or give it a method mechanism(problem, sensitivity)"

@@ -26,6 +26,7 @@ from fedsim.problems.performative import PerformativeMean
 from fedsim.problems.pooled import pooled
 from fedsim.problems.softmax import SoftmaxRegression
 from fedsim.problems.torch import Torch
+from fedsim.protocols import as_problem
 
 __all__ = [
     "GaussianMean",
@@ -44,5 +45,5 @@ __all__ = [
 
 def weights_of(problem: Any) -> npt.NDArray[np.float64]:
     """p_c: the problem's own, or in proportion to the clients' data."""
-    own = getattr(problem, "weights", None)
+    own = as_problem(problem).weights
     return np.asarray(problem.sizes / problem.sizes.sum() if own is None else own, np.float64)

@@ -14,7 +14,7 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import array_of
 from fedsim.errors import InvalidInput, quoted
-from fedsim.protocols import Algorithm
+from fedsim.protocols import Algorithm, as_policy
 
 
 class ChangedInPlace(InvalidInput):
@@ -105,7 +105,8 @@ def served(algorithm: Algorithm, state: Mapping[str, Array], replies: Any, rng: 
 
 def weighed(weigh: Any, arrived: Any) -> Array:
     """A policy's or an algorithm's weights: one finite number for every reply that arrived."""
-    policy, owner = type(arrived.policy).__name__, type(getattr(weigh, "__self__", weigh)).__name__
+    policy = type(as_policy(arrived.policy).own).__name__
+    owner = type(getattr(weigh, "__self__", weigh)).__name__
     who, rows = f"{owner}.weigh" + f" (with {policy})" * (owner != policy), len(arrived.p)
     try:
         weights = weigh(arrived)

@@ -16,6 +16,7 @@ import numpy as np
 from fedsim.algorithms.arguments import rows_per_batch
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
+from fedsim.protocols import Clips, HasPotential, Problem, Reacts, as_problem
 from fedsim.rng import Stream
 from fedsim.runtime.answers import locked, unlocked
 
@@ -101,6 +102,16 @@ class Setting:
     backend: Any
     rows: Arrays = field(default_factory=dict)  # latency, bandwidth, dropout of every client, for its host
 
+    @cached_property
+    def role(self) -> Problem:
+        """The problem with all its optional members."""
+        return as_problem(self.problem)
+
+    @cached_property
+    def reacts(self) -> bool:
+        """Whether its data answer to theta."""
+        return isinstance(self.problem, Reacts)
+
 
 class Job:
     """What `client` sees of its job, or, stacked, of a batch of them; `fs.explain("job")` has it in one table."""
@@ -132,7 +143,7 @@ class Job:
         `prior=False` leaves the prior's share out, for servers that add it themselves.
         """
         problem, theta = self._setting.problem, self._up(theta)
-        if getattr(problem, "reactive", False):  # its data are drawn anew, and answer to theta
+        if self._setting.reacts:  # its data are drawn anew, and answer to theta
             return self._down(
                 problem.react(theta, self._batch.client, self._data_key, step, batch_size, self._setting.backend)
             )
@@ -142,8 +153,11 @@ class Job:
         else:
             out = self._setting.backend.gradients(problem, theta, self._batch.client, rows)
         out = out if scale is None else scale * out
-        if not prior and hasattr(problem, "share"):
-            out = out - (problem.share * problem.sizes[self._batch.client]).astype(theta.dtype)[:, None] * theta
+        if not prior and self._setting.role.share:
+            out = (
+                out
+                - (self._setting.role.share * problem.sizes[self._batch.client]).astype(theta.dtype)[:, None] * theta
+            )
         return self._down(out)
 
     def normal(self, step: int) -> Array:
@@ -162,7 +176,7 @@ class Job:
     def potential(self, theta: Array) -> Array:
         """The client's summed loss at `theta`, up to a constant and in float64, shape (1,)."""
         problem, rows = self._setting.problem, self._up(theta).astype(np.float64)
-        if hasattr(problem, "potential"):
+        if isinstance(problem, HasPotential):
             out = np.concatenate(
                 [problem.potential(row[None]) for row in rows]
             )  # one product each: bits know no neighbours
@@ -233,7 +247,7 @@ class Job:
 
 def clipped_gradients(problem: Any, theta: Array, clients: Array, rows: Any, clip: float, backend: Any) -> Array:
     """Sums of per-row gradients, each scaled down to norm `clip`; a problem may bring its own, faster `clipped`."""
-    if hasattr(problem, "clipped"):
+    if isinstance(problem, Clips):
         return np.asarray(problem.clipped(theta, clients, rows, clip))
     if rows is None:
         sizes = problem.sizes[clients]

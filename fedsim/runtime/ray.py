@@ -24,6 +24,7 @@ import numpy as np
 from fedsim import kernels
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, positive, quoted, shown, whole
+from fedsim.protocols import Shards
 from fedsim.runtime.client_memory import HeldMemory, MemoryAtHost, SentBatch
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.ray_own import OwnRay, hear_sigterm
@@ -134,7 +135,7 @@ class RaySession:
         try:
             self._host_of = np.repeat(np.arange(len(self._shards)), [len(s) for s in self._shards])
             self._backend = "cuda" if runtime.num_gpus_per_host else "cpu"
-            for part in (algorithm, setting.problem, *getattr(setting.problem, "brought", ())):
+            for part in (algorithm, setting.problem, *setting.role.brought):
                 _carry_source(part)
             self._algorithm = ray.put(algorithm)
             self._settings = [ray.put(held) for held in _dealt(setting, self._shards)]
@@ -289,7 +290,7 @@ def _pack(parts: SentBatch | Reply) -> bytes:
 def _dealt(setting: Setting, shards: list[Array]) -> list[tuple[Any, ...]]:
     """What hosts are given: each the rows of its own clients, if the problem can be dealt, else all the whole of it."""
     common = (setting.weights, setting.seed, setting.dtype)
-    if not hasattr(setting.problem, "shard"):
+    if not isinstance(setting.problem, Shards):
         return [(setting.problem, *common)]
     return [(setting.problem.shard(clients), *common) for clients in shards]
 

@@ -5,10 +5,12 @@ It returns the promises it checked and raises `Broken`, an AssertionError, with 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fedsim.errors import InvalidInput
 from fedsim.problems import GaussianMean
+from fedsim.protocols import AlgorithmLike, Codec, DevicesLike, NetworkLike, PolicyLike, ProblemLike, missing
 from fedsim.testing.algorithms import check_algorithm
 from fedsim.testing.networks import check_network
 from fedsim.testing.parts import check_codec, check_devices, check_policy
@@ -23,18 +25,18 @@ def check(subject: Any, problem: Any = None) -> list[str]:
 
     `problem` is what an algorithm or a policy is tried on.
     """
-    if hasattr(subject, "client") and hasattr(subject, "server"):
-        return check_algorithm(subject, problem if problem is not None else small_problem())
-    if hasattr(subject, "gradient"):
-        return check_problem(subject)
-    if hasattr(subject, "select"):
-        return check_policy(subject, problem if problem is not None else small_problem())
-    if hasattr(subject, "encode"):
-        return check_codec(subject)
-    if hasattr(subject, "compute_s"):
-        return check_devices(subject)
-    if hasattr(subject, "bottleneck_bps"):
-        return check_network(subject)
+    tried_on = problem if problem is not None else small_problem()
+    roles: list[tuple[type, Callable[[Any], list[str]]]] = [
+        (AlgorithmLike, lambda it: check_algorithm(it, tried_on)),
+        (PolicyLike, lambda it: check_policy(it, tried_on)),
+        (NetworkLike, check_network),
+        (DevicesLike, check_devices),
+        (Codec, check_codec),
+        (ProblemLike, check_problem),
+    ]
+    for role, suite in roles:
+        if not missing(subject, role):
+            return suite(subject)
     raise InvalidInput(f"check({subject!r}): not an algorithm, a problem, a policy, devices, a codec or a network")
 
 

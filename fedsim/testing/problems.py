@@ -10,6 +10,7 @@ import numpy as np
 from fedsim import kernels, rng
 from fedsim.arrays import Array
 from fedsim.problems import weights_of
+from fedsim.protocols import HasLoss, HasPotential, as_problem
 from fedsim.testing.promises import JOBS, Promises
 
 STEPS = (1e-3, 1e-4, 1e-5, 1e-6)  # of differences: the one that suits the loss is not known beforehand
@@ -69,11 +70,11 @@ def _slopes(problem: Any, promise: Promises) -> None:
     """Loss and potential, where there are any, rise as the gradients say."""
     points = _points(problem.dim, 2, stream=1)
     total, weighted = _gradients(problem, points)
-    if hasattr(problem, "potential"):
+    if isinstance(problem, HasPotential):
         _follows("potential", problem.potential, points, [total], 1.0, promise)
-    if hasattr(problem, "loss"):
+    if isinstance(problem, HasLoss):
         prior = getattr(problem, "prior_precision", 0.0) * points  # a loss may leave it out
-        slopes = [total, total - prior] + ([weighted] if getattr(problem, "weights", None) is not None else [])
+        slopes = [total, total - prior] + ([weighted] if as_problem(problem).weights is not None else [])
         _follows("loss", problem.loss, points, slopes, None, promise)
 
 
