@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
+from fedsim.errors import InvalidInput
 
 if TYPE_CHECKING:
     from fedsim.participation.round import Arrived, Heard
@@ -149,7 +150,7 @@ class Replies(Protocol):
 
 
 class ProblemLike(Protocol):
-    """The clients' data and the gradients of their losses."""
+    """The clients and their data; `gradient` below is needed as well."""
 
     @property
     def clients(self) -> int: ...
@@ -157,8 +158,6 @@ class ProblemLike(Protocol):
     def dim(self) -> int: ...
     @property
     def sizes(self) -> Array: ...  # (clients,) rows of each
-    def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
-        """Of the client's loss *summed* over its rows, all of them or those given, (d,)."""
 
 
 class Problem(ProblemLike, Protocol):
@@ -176,6 +175,10 @@ class Problem(ProblemLike, Protocol):
     def tabulated(self) -> bool:
         """Its quadratic tables, if it has them, are small enough to be computed with."""
         return isinstance(self, Quadratic)
+
+    def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
+        """Of the client's loss *summed* over its rows, all of them or those given, (d,). Needed, unless it `Reacts`."""
+        raise InvalidInput(f"{type(self).__name__} has no gradient(theta, client, rows=None); write one")
 
     def initial(self, seed: int) -> Array:
         """Where a run starts, (d,)."""

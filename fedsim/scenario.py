@@ -206,7 +206,7 @@ class Scenario:
                 f"the network has {parts.network.clients} clients, the problem {clients}; make them agree"
             )
         parts.policy.check(clients)
-        sizes = parts.algorithm.batch_size
+        sizes: Any = parts.algorithm.batch_size
         if np.ndim(sizes) == 1 and len(sizes) != clients:
             raise InvalidInput(f"{len(sizes)} batch sizes for {clients} clients; give one number or one per client")
 
@@ -233,8 +233,8 @@ class Scenario:
         heard = set(self.parts.algorithm.known) - set(self.parts.algorithm.beforehand)
         if heard and not self.reaches_all:
             raise InvalidInput(
-                f"reach='selected': {type(self.algorithm).__name__} does not send {', '.join(sorted(heard))}, which clients "
-                "know from earlier broadcasts, and those not selected would have missed it; set reach='all'"
+                f"reach='selected': {type(self.algorithm).__name__} does not send {', '.join(sorted(heard))}, which "
+                "clients know from earlier broadcasts, and those not selected would have missed it; set reach='all'"
             )
 
     def _check_metrics(self) -> None:

@@ -22,9 +22,8 @@ class Evaluator:
         self.metrics = [metrics.resolve(m, scenario.starts) for m in scenario.metrics]
         self.problem, self.recorder = scenario.problem, recorder
         replicas = len(recorder.replicas)
-        kept = [
-            m.ledger(scenario.algorithm, scenario.problem, replicas) for m in self.metrics if isinstance(m, Accounts)
-        ]
+        accountants = [m for m in self.metrics if isinstance(m, Accounts)]
+        kept = [m.ledger(scenario.algorithm, scenario.problem, replicas) for m in accountants]
         self.ledger = kept[0] if kept else None  # the uploads so far, where a metric accounts for their privacy
         role = scenario.parts.algorithm
         self.temperature = role.temperature

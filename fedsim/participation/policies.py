@@ -125,8 +125,8 @@ class Uniform:
         if self.weighting is not None:
             return ""
         return (
-            f"participation.uniform({self.size}) averages with 1/{self.size}, which is biased here because the clients' "
-            "weights differ; choose weighting='normalised' or 'scaled', or with_replacement()"
+            f"participation.uniform({self.size}) averages with 1/{self.size}, which is biased here because the "
+            "clients' weights differ; choose weighting='normalised' or 'scaled', or with_replacement()"
         )
 
     def chance(self, weights: Array) -> tuple[Array, bool]:

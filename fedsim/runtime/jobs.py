@@ -153,10 +153,8 @@ class Job:
         else:
             out = self._setting.backend.gradients(problem, theta, self._batch.client, rows)
         out = out if scale is None else scale * out
-        if not prior and self._setting.role.share:
-            out = (
-                out
-                - (self._setting.role.share * problem.sizes[self._batch.client]).astype(theta.dtype)[:, None] * theta
+        if not prior and (share := self._setting.role.share):
+            out = out - (share * problem.sizes[self._batch.client]).astype(theta.dtype)[:, None] * theta
             )
         return self._down(out)
 
