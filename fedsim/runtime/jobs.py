@@ -155,7 +155,6 @@ class Job:
         out = out if scale is None else scale * out
         if not prior and (share := self._setting.role.share):
             out = out - (share * problem.sizes[self._batch.client]).astype(theta.dtype)[:, None] * theta
-            )
         return self._down(out)
 
     def normal(self, step: int) -> Array:
