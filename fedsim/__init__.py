@@ -37,6 +37,7 @@ _MODULES = (
     "algorithms",
     "analysis",
     "codecs",
+    "data",
     "devices",
     "errors",
     "initial",
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from fedsim import (
         algorithms,
         analysis,
+        data,
         errors,
         initial,
         metrics,

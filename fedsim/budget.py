@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from fedsim.errors import InvalidInput, positive, whole
+from fedsim.errors import InvalidInput, number, positive, quoted, whole
 
 
 @dataclass(frozen=True)
@@ -21,11 +19,13 @@ class Target:
     below: float | None = None
 
     def __post_init__(self) -> None:
+        shown_metric = quoted(self.metric).replace("{", "{{").replace("}", "}}")
+        if not isinstance(self.metric, str):
+            raise InvalidInput(f"Target({quoted(self.metric)}): name a metric's column, such as 'w2'")
         if (self.above is None) == (self.below is None):
-            raise InvalidInput(f"Target({self.metric!r}): give exactly one of above= and below=")
+            raise InvalidInput(f"Target({quoted(self.metric)}): give exactly one of above= and below=")
         name, level = ("above", self.above) if self.below is None else ("below", self.below)
-        if not (isinstance(level, Real) and math.isfinite(level)):
-            raise InvalidInput(f"Target({self.metric!r}, {name}={level}): must be a finite number")
+        object.__setattr__(self, name, number(f"Target({shown_metric}, {name}={{}})", level))
 
     def reached(self, value: Any) -> Any:
         """Whether `value` is there; NaN is not."""
@@ -51,10 +51,13 @@ class Budget:
             object.__setattr__(self, "rounds", whole("Budget(rounds={})", self.rounds))
         for name in ("uplink_bits", "downlink_bits", "total_bits", "seconds", "epsilon"):
             if getattr(self, name) is not None:
-                positive(f"Budget({name}={{}})", getattr(self, name))
+                limit = positive(f"Budget({name}={{}})", getattr(self, name))
+                if type(getattr(self, name)) not in (int, float):
+                    object.__setattr__(self, name, limit)
         if self.target is not None and not isinstance(self.target, Target):
             raise InvalidInput(
-                f"Budget(target={self.target!r}): write fs.Target('w2', below=1e-3) or fs.Target('accuracy', above=.83)"
+                f"Budget(target={quoted(self.target)}): write fs.Target('w2', below=1e-3) or "
+                "fs.Target('accuracy', above=.83)"
             )
 
     def crossed(self, spent: dict[str, Any]) -> list[tuple[str, Any]]:

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import InvalidInput
-
-Array = npt.NDArray[Any]
-
+from fedsim.arrays import Array
+from fedsim.checks import numbers
+from fedsim.errors import InvalidInput, quoted
 
 LINK = np.dtype([
     ("capacity", "f8"),  # bits per second
@@ -68,7 +67,9 @@ class Tables:
     """Links, routes, bundles and groups of one set of flows."""
 
     def __init__(self, capacities_bps: npt.ArrayLike) -> None:
-        capacity = np.array(capacities_bps, np.float64, ndmin=1)
+        capacity = np.atleast_1d(numbers("capacities_bps", capacities_bps))
+        if capacity.ndim != 1:
+            raise InvalidInput(f"capacities_bps has shape {capacity.shape}: give one number per link")
         for link in np.flatnonzero(~(capacity > 0)).tolist():
             raise InvalidInput(f"link {link} has capacity {capacity[link]} bit/s: give a positive number or inf")
         self.links = np.zeros(len(capacity), LINK)
@@ -98,7 +99,7 @@ class Tables:
         last = len(self.links) - 1
         for link in links:
             if not isinstance(link, (int, np.integer)) or not 0 <= link <= last:
-                raise InvalidInput(f"route over link {link!r}: name links by their numbers, 0 to {last}")
+                raise InvalidInput(f"route over link {quoted(link)}: name links by their numbers, 0 to {last}")
         if len(set(links)) < len(links):
             raise InvalidInput(f"route over links {list(links)}: name every link once")
 

@@ -24,16 +24,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import log2, sqrt
+from numbers import Integral
 from typing import Any, ClassVar, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import CorruptData, InvalidInput, NonFinite
+from fedsim.arrays import Array
+from fedsim.checks import array_of
+from fedsim.errors import CorruptData, InvalidInput, NonFinite, is_whole, one_of, quoted, refusal, whole
 from fedsim.kernels import bitstream
 from fedsim.kernels import quantise_reference as reference
 
-Array = npt.NDArray[Any]
 MOST_LEVELS = 2**20  # the norm is a float32, and Elias lengths are looked up in a table
 
 
@@ -57,17 +59,17 @@ class Identity:
     fixed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.dtype not in (None, "float32", "float64"):
-            raise InvalidInput(f"Identity(dtype={self.dtype!r}): choose None, 'float32' or 'float64'")
+        one_of("Identity(dtype={!r})", self.dtype, (None, "float32", "float64"))
 
     def encode(self, v: Array, key: Array | None = None) -> bytes:
         sent = self._sent(_real(v, 1))
         return sent.astype(sent.dtype.newbyteorder("<")).tobytes()
 
     def decode(self, data: bytes, d: int) -> Array:
+        data, d = _bytes(data), _positive(d)
         dtypes = [np.dtype(name) for name in ("float32", "float64") if self.dtype in (None, name)]
         for dtype in dtypes:
-            if len(data) == _positive(d) * dtype.itemsize:
+            if len(data) == d * dtype.itemsize:
                 v = np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype)
                 if not np.isfinite(v).all():
                     raise CorruptData("the message holds a NaN or an infinity, which are never sent")
@@ -115,7 +117,9 @@ class QSGD:
         return norm.astype("<f4").tobytes() + bitstream.pack(words, np.full(level.size, 1 + width))
 
     def decode(self, data: bytes, d: int) -> Array:
-        total, width = -(-self.length(_positive(d)) // 8), self.levels.bit_length()
+        data = _bytes(data)
+        d = _positive(d)
+        total, width = -(-self.length(d) // 8), self.levels.bit_length()
         if len(data) != total:
             raise CorruptData(f"a message of {len(data)} bytes: {d} coordinates take {total}")
         words = bitstream.unpack(data[4:], d, 1 + width)
@@ -134,6 +138,7 @@ class QSGD:
         return _quantised(values, keys, self.levels, None, "auto")
 
     def omega(self, d: int) -> float:
+        d = _positive(d)
         return min(d / self.levels**2, sqrt(d) / self.levels)
 
 
@@ -167,7 +172,9 @@ class Elias:
         return signed.astype("<f4").tobytes() + bitstream.pack(words, widths)
 
     def decode(self, data: bytes, d: int) -> Array:
-        longest = 4 + bitstream.most_bytes(_positive(d), self.levels, self.code)
+        data = _bytes(data)
+        d = _positive(d)
+        longest = 4 + bitstream.most_bytes(d, self.levels, self.code)
         if not 4 <= len(data) <= longest:
             raise CorruptData(f"a message of {len(data)} bytes: {d} coordinates take 4 to {longest}")
         norm = _norm(data)
@@ -193,12 +200,12 @@ class Elias:
 
 def fixed_width_bits(d: int, levels: int) -> int:
     """32 + d * ceil(log2(2 levels + 1)): what QSGD really sends, a sign bit and the level as it is."""
-    return 32 + d * (1 + _whole(levels).bit_length())
+    return 32 + _positive(d) * (1 + _whole(levels).bit_length())
 
 
 def elias_bound(d: int, levels: int) -> float:
     """The upper bound that papers plot for Elias-coded QSGD, without its terms of lower order."""
-    s = _whole(levels)
+    s, d = _whole(levels), _positive(d)
     return (3 + 1.5 * log2(2 * (s**2 + d) / (s * (s + sqrt(d))))) * s * (s + sqrt(d)) + 32
 
 
@@ -216,28 +223,30 @@ def expected_elias_bits(v: Array, levels: int, *, code: str = "omega", form: str
 
 
 def _whole(levels: Any) -> int:
-    if isinstance(levels, bool) or not isinstance(levels, int | np.integer) or not 1 <= levels <= MOST_LEVELS:
-        raise InvalidInput(f"levels={levels!r}: choose a whole number from 1 to {MOST_LEVELS}")
+    if not isinstance(levels, Integral) or not is_whole(levels, 1, MOST_LEVELS):
+        raise refusal("levels={!r}", levels, f"choose a whole number from 1 to {MOST_LEVELS}")
     return int(levels)
 
 
 def _check_elias(code: str, form: str, forms: tuple[str, ...]) -> None:
-    if code not in bitstream.CODES:
-        raise InvalidInput(f"code={code!r}: choose 'omega' or 'gamma'")
-    if form not in forms:
-        raise InvalidInput(f"form={form!r}: choose {' or '.join(map(repr, forms))}")
+    one_of("code={!r}", code, tuple(bitstream.CODES), "choose 'omega' or 'gamma'")
+    one_of("form={!r}", form, forms, f"choose {' or '.join(map(repr, forms))}")
 
 
 def _positive(d: int) -> int:
-    if d < 1:
-        raise InvalidInput(f"d={d}: a message holds at least one number")
-    return d
+    return whole("d={}", d, 1, "a message holds at least one number, and at most 10**9", 10**9)
+
+
+def _bytes(data: Any) -> bytes:
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise refusal("decode({})", data, "a message is bytes, as encode() makes them")
+    return bytes(data)
 
 
 def _real(values: Any, rank: int) -> Array:
-    array = np.asarray(values)
-    if array.ndim != rank or array.shape[-1] == 0 or array.dtype.kind not in "fiu":
-        found = f"values of shape {array.shape} and type {array.dtype}"
+    array = array_of(values)
+    if array is None or array.ndim != rank or array.shape[-1] == 0 or array.dtype.kind == "b":
+        found = quoted(values, 60) if array is None else f"values of shape {array.shape} and type {array.dtype}"
         raise InvalidInput(f"{found}: a codec takes real numbers (d,), a batch (rows, d)")
     return array.astype(np.float32 if array.dtype.str[1:] == "f4" else np.float64, copy=False)
 
@@ -245,7 +254,8 @@ def _real(values: Any, rank: int) -> Array:
 def _keys(keys: Any, rows: int) -> Array:
     if keys is None:
         raise InvalidInput("no key: stochastic rounding needs one row of rng.keys(...) for every vector")
-    table = np.atleast_2d(np.asarray(keys))
+    found = array_of(keys)
+    table = np.empty(0) if found is None else np.atleast_2d(found)
     if table.shape != (rows, 4) or table.dtype != np.uint32:
         raise InvalidInput(f"keys {table.dtype} {table.shape}: {rows} vectors need uint32 ({rows}, 4)")
     return table

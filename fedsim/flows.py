@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.bundles import Group, Tables
-from fedsim.errors import InvalidInput
+from fedsim.checks import numbers
+from fedsim.errors import InvalidInput, quoted
 
 
 def finish_times(
@@ -25,6 +26,10 @@ def finish_times(
 ) -> npt.NDArray[np.float64]:
     """When each flow ends, if flow i sends bits[i] from starts_s[i] on over the links routes[i]."""
     flows = Flows(capacities_bps)
+    try:
+        routes = [tuple(route) for route in routes]
+    except TypeError:
+        raise InvalidInput(f"routes={quoted(routes)}: give a list of routes, each a list of link numbers") from None
     sizes, starts = _column("bits", bits, len(routes)), _column("starts_s", starts_s, len(routes))
     queue = sorted(range(len(routes)), key=starts.__getitem__, reverse=True)
     owner: dict[int, int] = {}
@@ -288,7 +293,7 @@ def _view(column: Any) -> Any:
 
 
 def _column(name: str, value: npt.ArrayLike, flows: int) -> list[float]:
-    column = np.asarray(value, np.float64)
+    column = numbers(name, value, remedy="give one number, or one per route")
     if column.shape not in ((), (flows,)):
         raise InvalidInput(f"{name} has shape {column.shape} for {flows} routes: give one number, or one per route")
     for i in np.flatnonzero(~np.isfinite(column) | ((name == "bits") & (column < 0.0))).tolist():

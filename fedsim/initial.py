@@ -9,17 +9,17 @@ problem proposes, or zeros; replica r must begin at the same point whoever else 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim import rng
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, positive
 
 __all__ = ["Start", "normal"]
 
-Array = npt.NDArray[Any]
 CHUNK = 1 << 20  # numbers drawn at a time
 
 

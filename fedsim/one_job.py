@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Arrays
 from fedsim.budget import Budget
-from fedsim.engine.collect import described
+from fedsim.checks import path_of
+from fedsim.engine.collect import describes
 from fedsim.engine.record import Record
-from fedsim.errors import InvalidInput, NotRecorded, is_whole
-from fedsim.place import STARTED
+from fedsim.errors import InvalidInput, NotRecorded, is_whole, shown
+from fedsim.place import told
 from fedsim.results import load
-from fedsim.results.folder import to_json
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.worker import Worker
 from fedsim.scenario import Scenario, run
 from fedsim.scenario_file import from_origin
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -33,11 +30,11 @@ class Replayed:
     replica: int
     round: int  # from 1
     client: int
-    message: dict[str, Array]
-    memory: dict[str, Array]
-    values: dict[str, Array]  # the reply as the server decodes it
+    message: Arrays
+    memory: Arrays
+    values: Arrays  # the reply as the server decodes it
     bits: int
-    new_memory: dict[str, Array]
+    new_memory: Arrays
 
 
 def replay(
@@ -47,14 +44,15 @@ def replay(
 
     The replica is simulated up to that round, which gives the message to the last bit whatever the run has
     recorded; then the job is computed by itself. A client that failed there fails here, in your debugger.
-    `scenario` is needed only where the run was not made from a scenario file.
+    `scenario` is needed only where the run was not made from a scenario file; without it the copy of the file in
+    the folder is executed, so replay only folders that you trust.
     """
-    folder = Path(path)
-    facts = _facts(folder)
+    folder = path_of("replay(path)", path)
+    facts, _ = told(folder)
     if scenario is None:
         file, settings = from_origin(facts.get("source") or {})
         scenario = file.build(settings)
-    if "scenario" in facts and json.loads(to_json(described(scenario))) != facts["scenario"]:
+    if "scenario" in facts and not describes(facts["scenario"], scenario):
         raise InvalidInput(f"the scenario is not the one that {folder} was made from; pass the same one as scenario=")
     _check(scenario, replica, round, client)
     if "scenario" in facts:
@@ -90,6 +88,7 @@ class _Tap:
 
     round: int  # from 0
     client: int
+    elsewhere = can_iterate = False
 
     def kernels(self) -> Any:
         return Inline().kernels()
@@ -121,21 +120,14 @@ def _again(scenario: Scenario, setting: Setting, job: Batch) -> Replayed:
     )  # fmt: skip
 
 
-def _only(arrays: dict[str, Array]) -> dict[str, Array]:
+def _only(arrays: Arrays) -> Arrays:
     return {name: a[0] for name, a in arrays.items()}
 
 
-def _facts(folder: Path) -> dict[str, Any]:
-    for name in ("manifest.json", STARTED):  # whole, or on the way
-        if (folder / name).exists():
-            return dict(json.loads((folder / name).read_bytes()))
-    raise InvalidInput(f"{folder} is no run's folder; pass one that fs.run(..., out=...) or fedsim wrote")
-
-
 def _check(scenario: Scenario, replica: int, round: int, client: int) -> None:
-    if replica not in scenario.replica_numbers:
-        raise InvalidInput(f"replica={replica}: the run has {scenario.replica_numbers}")
+    if not is_whole(replica) or replica not in scenario.replica_numbers:
+        raise InvalidInput(f"replica={shown(replica)}: the run has {scenario.replica_numbers}")
     if not is_whole(round, least=1) or round > (scenario.budget.rounds or round):
-        raise InvalidInput(f"round={round}: rounds count from 1 to {scenario.budget.rounds or 'the last'}")
-    if not 0 <= client < scenario.problem.clients:
-        raise InvalidInput(f"client={client}: clients are numbered 0 to {scenario.problem.clients - 1}")
+        raise InvalidInput(f"round={shown(round)}: rounds count from 1 to {scenario.budget.rounds or 'the last'}")
+    if not is_whole(client, most=scenario.problem.clients - 1):
+        raise InvalidInput(f"client={shown(client)}: clients are numbered 0 to {scenario.problem.clients - 1}")

@@ -12,22 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fedsim import live
+from fedsim import live, protocols
 from fedsim import metrics as metric_catalogue
 from fedsim import participation as policies
 from fedsim.algorithms.activity import check_activity
+from fedsim.arrays import Array
 from fedsim.budget import Budget
+from fedsim.checks import array_of
 from fedsim.engine.record import Record
-from fedsim.errors import Doubt, InvalidInput, is_whole, shown, whole
+from fedsim.errors import Doubt, InvalidInput, is_whole, one_of, quoted, shown, whole
 from fedsim.initial import Start
 from fedsim.place import Place
 from fedsim.problems import weights_of
 from fedsim.results import Result
 from fedsim.runtime.inline import Inline
 
-Array = npt.NDArray[Any]
 PARTS = {  # what each of them must offer, and the sentence about what it lacks
     "problem": ("clients dim sizes", "a problem needs {}; see fs.problems"),
     "algorithm": ("init broadcast work client server", "an algorithm needs {}(); see fs.algorithms"),
@@ -38,6 +38,28 @@ PARTS = {  # what each of them must offer, and the sentence about what it lacks
     ),
     "devices": ("compute_s", "devices need {}(); see fs.devices"),
 }
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A scenario's parts, completed: whoever asks them for something optional gets an answer."""
+
+    problem: protocols.Problem
+    algorithm: protocols.Algorithm
+    policy: protocols.Policy
+    devices: protocols.Devices | None
+    network: protocols.Network | None
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> Parts:
+        devices, network = scenario.devices, scenario.network
+        return cls(
+            protocols.as_problem(scenario.problem),
+            protocols.as_algorithm(scenario.algorithm),
+            protocols.as_policy(scenario.participation),
+            None if devices is None else protocols.as_devices(devices),
+            None if network is None else protocols.as_network(network),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +101,7 @@ class Scenario:
 
     def __post_init__(self) -> None:
         self._check_parts()
+        object.__setattr__(self, "_parts", Parts.of(self))
         self._check_numbers()
         self._check_start()
         self._check_participation()
@@ -89,6 +112,12 @@ class Scenario:
             self.record.check(
                 self.budget.rounds, len(self.replica_numbers), self.problem.dim, np.dtype(self.dtype).itemsize
             )
+
+    @property
+    def parts(self) -> Parts:
+        """The parts in their roles, with every optional member."""
+        parts: Parts = self.__dict__["_parts"]
+        return parts
 
     @property
     def replica_numbers(self) -> range:
@@ -106,9 +135,13 @@ class Scenario:
         if start is None or isinstance(start, Start):
             start = self.problem.initial(self.seed) if hasattr(self.problem, "initial") else np.zeros(self.problem.dim)
         if isinstance(self.initial, Start):
-            numbers = np.asarray(self.replica_numbers, np.int64)
-            start = self.initial.draw(self.seed, numbers, np.asarray(start, np.float64), self.dtype)
-        start = np.asarray(start, self.dtype)
+            replicas = np.asarray(self.replica_numbers, np.int64)
+            start = self.initial.draw(self.seed, replicas, np.asarray(start, np.float64), self.dtype)
+        numbers = array_of(start)
+        if numbers is None:
+            raise InvalidInput(f"initial: not an array of {self.problem.dim} numbers")
+        with np.errstate(over="ignore"):  # an infinity is refused
+            start = np.asarray(numbers, self.dtype)
         shape = (len(self.replica_numbers), self.problem.dim)
         return np.broadcast_to(start, shape) if start.shape == shape[1:] else start
 
@@ -132,14 +165,14 @@ class Scenario:
                 raise InvalidInput(f"{role}={kind} is a class; give an object of it, {role}={kind}(...)")
             for name in names.split():
                 if not hasattr(part, name):
-                    raise InvalidInput(f"{role}={shown(repr(part))}: {lacks.format(name)}")
+                    raise InvalidInput(f"{role}={quoted(part)}: {lacks.format(name)}")
         if not isinstance(self.budget, Budget):
-            raise InvalidInput(f"budget={shown(repr(self.budget))}: write fs.Budget(rounds=200)")
+            raise InvalidInput(f"budget={quoted(self.budget)}: write fs.Budget(rounds=200)")
         if not isinstance(self.metrics, (tuple, list)):
-            right = f"({self.metrics!r},)" if isinstance(self.metrics, str) else "('w2', fs.metrics.ess())"
-            raise InvalidInput(f"metrics={shown(repr(self.metrics))}: give a tuple, metrics={right}")
+            right = f"({quoted(self.metrics)},)" if isinstance(self.metrics, str) else "('w2', fs.metrics.ess())"
+            raise InvalidInput(f"metrics={quoted(self.metrics)}: give a tuple, metrics={right}")
         if not isinstance(self.record, Record):
-            raise InvalidInput(f"record={shown(repr(self.record))}: write fs.Record(every=10, warmup=100)")
+            raise InvalidInput(f"record={quoted(self.record)}: write fs.Record(every=10, warmup=100)")
         if hasattr(self.devices, "check"):
             self.devices.check(self.problem.clients)
         clients = getattr(self.network, "clients", None)
@@ -154,24 +187,18 @@ class Scenario:
         numbers = self.replica_numbers
         if not numbers or min(numbers[0], numbers[-1]) < 0 or max(numbers[0], numbers[-1]) >= 2**32:
             remedy = "ask for at least 1, numbered from 0 and below 2**32"
-            raise InvalidInput(f"replicas={self.replicas!r}: {remedy}")
+            raise InvalidInput(f"replicas={quoted(self.replicas)}: {remedy}")
         if not is_whole(self.seed) or self.seed >= 2**64:
-            raise InvalidInput(f"seed={shown(repr(self.seed))}: a whole number from 0 to 2**64 - 1")
+            raise InvalidInput(f"seed={quoted(self.seed)}: a whole number from 0 to 2**64 - 1")
         object.__setattr__(self, "seed", int(self.seed))
-        if str(self.dtype) not in ("float32", "float64"):
-            raise InvalidInput(f"dtype={self.dtype!r}: choose 'float32' or 'float64'")
+        if shown(self.dtype) not in ("float32", "float64"):
+            raise InvalidInput(f"dtype={quoted(self.dtype)}: choose 'float32' or 'float64'")
+        object.__setattr__(self, "dtype", shown(self.dtype))
         object.__setattr__(self, "evaluate_every", whole("evaluate_every={!r}", self.evaluate_every))
-        if self.reach not in (None, "selected", "all"):
-            raise InvalidInput(f"reach={self.reach!r}: choose 'selected' or 'all'")
+        one_of("reach={!r}", self.reach, (None, "selected", "all"), "choose 'selected' or 'all'")
 
     def _check_start(self) -> None:
-        try:
-            with np.errstate(over="ignore"):  # an infinity is refused below
-                starts = self.starts
-        except InvalidInput:
-            raise
-        except (TypeError, ValueError, OverflowError):
-            raise InvalidInput(f"initial: not an array of {self.problem.dim} numbers") from None
+        starts = self.starts
         shape = (len(self.replica_numbers), self.problem.dim)
         if starts.shape != shape:
             raise InvalidInput(f"initial has shape {starts.shape}; the problem needs ({shape[1]},), or {shape}")
@@ -231,7 +258,8 @@ class Scenario:
             )
         if b.target is not None and b.target.metric not in columns:
             name = b.target.metric
-            raise InvalidInput(f"Budget(target on {name!r}): add metrics=({name!r},) so that it is evaluated")
+            name = quoted(name)
+            raise InvalidInput(f"Budget(target on {name}): add metrics=({name},) so that it is evaluated")
         counts_bits = any(x is not None for x in (b.uplink_bits, b.downlink_bits, b.total_bits))
         takes_time = self.network is not None or self.devices is not None
         if b.rounds is None and not counts_bits and not (takes_time and b.seconds is not None):
@@ -287,23 +315,32 @@ async def arun(
     from fedsim import engine
 
     if not isinstance(scenario, Scenario):
-        raise InvalidInput(f"run({scenario!r}): give it a fs.Scenario")
-    if compute not in ("run", "skip"):
-        raise InvalidInput(f"compute={compute!r}: 'run', or 'skip' for the timeline alone")
+        raise InvalidInput(f"run({quoted(scenario)}): give it a fs.Scenario")
+    one_of("compute={!r}", compute, ("run", "skip"), "'run', or 'skip' for the timeline alone")
+    watching = tuple(observers) if isinstance(observers, tuple | list) else ()
+    if (observers is not None and not isinstance(observers, tuple | list)) or not all(map(callable, watching)):
+        raise InvalidInput(f"observers={quoted(observers)}: give a list of functions of what happens")
+    if stop is not None and not isinstance(stop, threading.Event):
+        raise InvalidInput(f"stop={quoted(stop)}: give a threading.Event, or None")
     runtime = runtime if runtime is not None else Inline()
     if isinstance(runtime, type) or not hasattr(runtime, "open"):
-        raise InvalidInput(f"runtime={shown(repr(runtime))}: write fs.Inline() or fs.Ray()")
+        raise InvalidInput(f"runtime={quoted(runtime)}: write fs.Inline() or fs.Ray()")
     began = time.perf_counter()
     place = Place.take(out, scenario, compute, checkpoint_every, resume, stop, source)
     if place.whole is not None:
         return place.whole
-    runtime.kernels()  # loads every BLAS there is, before they are held to one thread
-    # One BLAS thread: its bits must not depend on how many cores there are.
-    with threadpool_limits(1), live.followed(scenario.budget, progress) as watch:
-        finished = await engine.simulate(scenario, runtime, (*observers, *watch), compute == "skip", place.keeper)
-    manifest = {"source": source or {}, "resumed": place.note}
-    result = engine.collect(finished, runtime, time.perf_counter() - began, manifest)
-    place.finish(result)
+    try:
+        runtime.kernels()  # loads every BLAS there is, before they are held to one thread
+        # One BLAS thread: its bits must not depend on how many cores there are.
+        with threadpool_limits(1), live.followed(scenario.budget, progress) as watch:
+            finished = await engine.simulate(
+                scenario, runtime, (*watching, *watch), compute == "skip", place.checkpoints
+            )
+        manifest = {"source": source or {}, "resumed": place.note, **({"work": place.work} if place.work else {})}
+        result = engine.collect(finished, runtime, time.perf_counter() - began, manifest)
+        place.finish(result)
+    finally:
+        place.release()
     return result
 
 

@@ -13,13 +13,16 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from importlib import invalidate_caches
 from importlib.util import decode_source, find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from fedsim import settings
-from fedsim.errors import FedsimError, InvalidInput
+from fedsim.checks import path_of
+from fedsim.errors import CorruptData, FedsimError, InvalidInput, quoted
+from fedsim.neighbours import neighbours, sums
 from fedsim.scenario import Scenario
 
 
@@ -46,6 +49,7 @@ class ScenarioFile:
     grid: dict[str, list[Any]]
     function: Callable[..., Any]
     figure: Callable[[Any], Any] | None
+    modules: dict[str, str]  # digests of the sources that it imports from beside itself, or from anywhere not installed
 
     @property
     def name(self) -> str:
@@ -85,6 +89,7 @@ class ScenarioFile:
             "folder": str(self.path.parent.absolute()),
             "text": self.source,
             "settings": kept,
+            "modules": self.modules,
         }
 
     @contextmanager
@@ -92,11 +97,11 @@ class ScenarioFile:
         """Errors of the body get the file's own line in front; those that are not fedsim's become a `kind`."""
         try:
             yield
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             own = isinstance(error, FedsimError)
             if not own and line_of(error, self.path) is None:
                 raise  # not the file's doing
-            said = str(error) if own else f"{type(error).__name__}: {error}"
+            said = str(error) if own else story(error)
             raise (type(error) if own else kind)(f"{place(error, self.path)}{said}") from error
 
 
@@ -107,6 +112,13 @@ def line_of(error: BaseException, path: Path) -> int | None:
         lines.append(line_of(error.__cause__, path))
     found = [line for line in lines if line is not None]
     return found[-1] if found else None
+
+
+def story(error: BaseException) -> str:
+    """What a file's own code did wrong, in a few words."""
+    if isinstance(error, SystemExit):
+        return f"sys.exit({'' if error.code is None else error.code}) ends the program; raise an error instead"
+    return f"{type(error).__name__}: {error}"
 
 
 def place(error: BaseException, path: Path) -> str:
@@ -127,15 +139,30 @@ def load_file(file: str | Path) -> ScenarioFile:
         raise InvalidInput(f"{path} is not Python source; give a file that defines scenario()") from None
 
 
-def load_source(path: Path, source: str, folder: str | Path | None = None) -> ScenarioFile:
-    """Load the text of a scenario file, which may have changed since or be gone; `folder` is where it stood."""
+def load_source(
+    path: Path, source: str, folder: str | Path | None = None, modules: Mapping[str, str] | None = None
+) -> ScenarioFile:
+    """Load the text of a scenario file, which may have changed since or be gone; `folder` is where it stood.
+
+    `modules` are the digests of what it imported then: if any of it has changed, that is refused.
+    """
     try:
         code = compile(source, str(path), "exec", dont_inherit=True)
     except SyntaxError as error:
         raise InvalidInput(f"{path}:{error.lineno or 1}: {error.msg}") from None
     except ValueError:
         raise InvalidInput(f"{path} is not Python source; give a file that defines scenario()") from None
-    return _described(path, source, _executed(path, code, folder))
+    _beside(str(folder or path.parent.absolute()))
+    found = neighbours(source)
+    now = sums(found)
+    if modules is not None and dict(modules) != now:
+        changed = sorted(name for name in {*modules, *now} if modules.get(name) != now.get(name))
+        raise InvalidInput(
+            f"{', '.join(changed)}, which {path} imports, has changed since; "
+            "put it back, or begin anew in another --out"
+        )
+    _renew(found, now)
+    return _described(path, source, _executed(path, code), now)
 
 
 def from_origin(origin: Mapping[str, Any]) -> tuple[ScenarioFile, dict[str, Any]]:
@@ -144,7 +171,11 @@ def from_origin(origin: Mapping[str, Any]) -> tuple[ScenarioFile, dict[str, Any]
         raise InvalidInput(
             "it was not made from a scenario file, so it cannot be rebuilt; use fs.run(..., resume=True)"
         )
-    return load_source(Path(origin["file"]), origin["text"], origin.get("folder")), dict(origin["settings"])
+    modules, folder = origin.get("modules"), origin.get("folder")
+    kinds = ((origin["file"], str), (origin["text"], str), (origin["settings"], dict))
+    if not all(isinstance(value, kind) for value, kind in (*kinds, (modules or {}, dict), (folder or "", str))):
+        raise CorruptData("what it says about its scenario file is damaged, so it cannot be rebuilt")
+    return load_source(Path(origin["file"]), origin["text"], folder, modules), dict(origin["settings"])
 
 
 def shipped() -> dict[str, Path]:
@@ -157,7 +188,7 @@ def shipped() -> dict[str, Path]:
 
 
 def _find(file: str | Path) -> Path:
-    path = Path(file)
+    path = path_of("file", file)
     if path.is_file():
         return path
     known = shipped()
@@ -168,23 +199,46 @@ def _find(file: str | Path) -> Path:
     raise InvalidInput(f"{path}: no such file, and no scenario of that name ships with fedsim ({', '.join(known)})")
 
 
-def _executed(path: Path, code: Any, folder: str | Path | None) -> ModuleType:
+_SEEN: dict[str, str] = {}  # digests of the neighbours that this process has imported
+_BESIDE: list[str] = []  # folders of scenario files, the latest first; they stand last in sys.path
+
+
+def _beside(folder: str) -> None:
+    """Let a file import its neighbours, never in place of a library, and before those of an earlier file."""
+    if folder in sys.path and folder not in _BESIDE:
+        return
+    _BESIDE[:] = [folder, *(other for other in _BESIDE if other != folder)]
+    sys.path[:] = [*(other for other in sys.path if other not in _BESIDE), *_BESIDE]
+
+
+def _renew(found: Mapping[str, Path], now: Mapping[str, str]) -> None:
+    """Import neighbours again if one of another file, or an older version, is there: what runs is what was digested."""
+    there = {name: getattr(sys.modules[name], "__file__", None) for name in found if name in sys.modules}
+    if any(
+        (file is not None and Path(file).absolute() != found[name].absolute())
+        or _SEEN.get(name, now[name]) != now[name]
+        for name, file in there.items()
+    ):
+        for name in there:
+            del sys.modules[name]
+    _SEEN.update(now)
+    invalidate_caches()
+
+
+def _executed(path: Path, code: Any) -> ModuleType:
     module = ModuleType(f"scenario_{path.stem}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # dataclasses and pickle look classes up there
-    beside = str(folder or path.parent.absolute())
-    if beside not in sys.path:
-        sys.path.append(beside)  # last, so that a neighbour can be imported but never shadows a library
     try:
         exec(code, module.__dict__)
     except FedsimError as error:
         raise InvalidInput(f"{place(error, path)}{error}") from error
-    except Exception as error:
-        raise InvalidInput(f"{place(error, path)}{type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise InvalidInput(f"{place(error, path)}{story(error)}") from error
     return module
 
 
-def _described(path: Path, source: str, module: ModuleType) -> ScenarioFile:
+def _described(path: Path, source: str, module: ModuleType, modules: dict[str, str]) -> ScenarioFile:
     function = getattr(module, "scenario", None)
     if not inspect.isfunction(function):
         raise InvalidInput(f"{path} defines no function scenario(); add one that returns a fs.Scenario")
@@ -192,7 +246,8 @@ def _described(path: Path, source: str, module: ModuleType) -> ScenarioFile:
     if figure is not None and not callable(figure):
         raise InvalidInput(f"{path}: figure is {type(figure).__name__}; make it a function of the study")
     parameters = tuple(_parameter(path, function, p) for p in inspect.signature(function).parameters.values())
-    return ScenarioFile(path, source, parameters, _grid(path, getattr(module, "grid", {})), function, figure)
+    grid = _grid(path, getattr(module, "grid", {}))
+    return ScenarioFile(path, source, parameters, grid, function, figure, modules)
 
 
 def _parameter(path: Path, function: Callable[..., Any], p: inspect.Parameter) -> Parameter:
@@ -214,5 +269,5 @@ def _grid(path: Path, grid: Any) -> dict[str, list[Any]]:
         raise InvalidInput(f"{path}: grid is {type(grid).__name__}; write grid = {{'local_steps': [1, 10, 100]}}")
     for name, values in grid.items():
         if isinstance(values, str) or not hasattr(values, "__iter__") or not list(values):
-            raise InvalidInput(f"{path}: grid[{name!r}] = {values!r}; give a list of at least one value")
+            raise InvalidInput(f"{path}: grid[{quoted(name)}] = {quoted(values)}; give a list of at least one value")
     return {str(name): list(values) for name, values in grid.items()}

@@ -5,10 +5,10 @@ Wherever an algorithm takes a `step_size`, a plain number, one of these, or any 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
+from fedsim.checks import called
 from fedsim.errors import InvalidInput, positive
 
 StepSize = float | Callable[[int], float]
@@ -79,10 +79,10 @@ def step_at(step_size: StepSize, round: int, local_steps: int, step: int) -> flo
     if not callable(step_size):
         return float(step_size)
     start = round * local_steps
-    eta = float(step_size(start if getattr(step_size, "per_round", False) else start + step))
-    if not (math.isfinite(eta) and eta > 0):
-        raise InvalidInput(f"step_size({start + step}) = {eta}: a schedule must return positive numbers")
-    return eta
+    at = start if getattr(step_size, "per_round", False) else start + step
+    eta = called(f"step_size({at})", step_size, at)
+    eta = eta.item() if hasattr(eta, "item") and getattr(eta, "size", 0) == 1 else eta
+    return positive(f"step_size({at}) = {{}}", eta, remedy="a schedule must return positive numbers")
 
 
 def steps_of(step_size: StepSize, round: int, local_steps: int) -> list[float]:

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, quoted
 
 # What text can stand for, and in which order the members of a union are tried: the strictest first.
 _PLAIN = (type(None), bool, int, float, range, Path, str)
@@ -103,7 +103,7 @@ def plain(name: str, value: Any) -> Any:
     if isinstance(value, tuple | list):
         return ",".join(str(plain(name, part)) for part in value)
     raise InvalidInput(
-        f"{name}={value!r}: {type(value).__name__} cannot be written as text; make it an argument of scenario()"
+        f"{name}={quoted(value)}: {type(value).__name__} cannot be written as text; make it an argument of scenario()"
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsim.analysis.summary import final_metrics
-from fedsim.errors import NotRecorded
+from fedsim.errors import NotRecorded, quoted
 from fedsim.results import METRICS, ROUNDS, Axis, Result
 from fedsim.scenario_file import ScenarioFile
 
@@ -56,11 +56,13 @@ class Study:
         own = table[table["metric"] == metric] if len(table) else table
         if own.empty:
             found = ", ".join(table["metric"].unique()) if len(table) else "none"
-            raise NotRecorded(f"metric {metric!r} was not evaluated (these runs have: {found}); add it to metrics=")
+            raise NotRecorded(
+                f"metric {quoted(metric)} was not evaluated (these runs have: {found}); add it to metrics="
+            )
         band = [name for name in ("low", "high") if own[name].notna().any()]
         settings = [name for name in table.columns if name not in (*AXES, "metric", "value", "low", "high")]
         if against not in AXES:
-            raise NotRecorded(f"against={against!r}: choose one of {', '.join(AXES)}")
+            raise NotRecorded(f"against={quoted(against)}: choose one of {', '.join(AXES)}")
         out = own[[*settings, against, "value", *band]].rename(columns={"value": metric})
         return out.reset_index(drop=True)
 

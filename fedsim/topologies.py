@@ -10,19 +10,23 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fedsim.errors import InvalidInput
+from fedsim.arrays import Array
+from fedsim.checks import floats_of, path_of, refuse_beyond_memory
+from fedsim.errors import InvalidInput, quoted, refusal, shown, whole
 from fedsim.network import Network
+from fedsim.network.graph import SLOWEST_BPS
 
 __all__ = ["from_graphml", "multiple_access", "ring", "star", "tree"]
 
-Array = npt.NDArray[Any]
 Numbers = float | Sequence[float] | Array
 LARGEST_FILE = 64 * 2**20  # bytes
+MOST = 2**32  # clients, as many as a key of the random numbers tells apart
+DRAWN_BYTES = 4000  # a client, its node and its edges in a networkx graph, and the routes that are read off it
 DEEPEST_FILE = 64  # elements inside elements
 
 
@@ -116,7 +120,7 @@ def tree(
     """Clients in equal blocks behind edge servers, which have links to the server with numbers of their own."""
     import networkx
 
-    clients, edges = _count("tree", "clients", clients), _count("tree", "edges", edges)
+    clients, edges = _drawn("tree", clients), _count("tree", "edges", edges)
     if edges > clients:
         raise InvalidInput(f"tree(edges={edges}): only {clients} clients exist; ask for at most {clients} edges")
     graph = networkx.DiGraph(name="tree")
@@ -144,7 +148,7 @@ def ring(clients: int, bandwidth_bps: Numbers = math.inf, latency_s: Numbers = 0
     """
     import networkx
 
-    clients = _count("ring", "clients", clients)
+    clients = _drawn("ring", clients)
     graph = networkx.Graph(name="ring")
     graph.add_node("server", role="server")
     numbers = {"bandwidth_bps": bandwidth_bps, "latency_s": latency_s, "loss": loss}
@@ -162,7 +166,7 @@ def multiple_access(clients: int, capacity_bps: float, latency_s: Numbers = 0.0,
     """One channel that everybody shares in both directions: the papers' multiple-access channel."""
     import networkx
 
-    clients = _count("multiple_access", "clients", clients)
+    clients = _drawn("multiple_access", clients)
     capacity = _column("multiple_access", "capacity_bps", capacity_bps, clients)
     if capacity.ndim:
         raise InvalidInput("multiple_access(capacity_bps=...): the channel is one link; give one number for all")
@@ -181,7 +185,8 @@ def from_graphml(path: str | os.PathLike[str], **network_arguments: Any) -> Netw
 
     import networkx
 
-    name = os.path.basename(os.fspath(path))
+    path = path_of("from_graphml(path)", path)
+    name = shown(path.name)
     try:
         with open(path, "rb") as file:
             data = file.read(LARGEST_FILE + 1)
@@ -193,7 +198,9 @@ def from_graphml(path: str | os.PathLike[str], **network_arguments: Any) -> Netw
     try:
         graph = networkx.read_graphml(io.BytesIO(data))
     except Exception as error:  # the reader raises whatever a strange file makes it stumble over
-        raise InvalidInput(f"{name} is XML but not a GraphML graph ({error}): export it as GraphML again") from error
+        raise InvalidInput(
+            f"{name} is XML but not a GraphML graph ({shown(error)}): export it as GraphML again"
+        ) from error
     if graph.is_multigraph():
         raise InvalidInput(f"{name} has parallel edges: merge them into one edge each with their bandwidth")
     graph.graph.setdefault("name", name)
@@ -232,21 +239,28 @@ def _check_xml(name: str, data: bytes) -> None:
 
 
 def _count(maker: str, name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise InvalidInput(f"{maker}({name}={value!r}): give a whole number, at least 1")
-    return int(value)
+    if not isinstance(value, Integral):
+        raise refusal(f"{maker}({name}={{!r}})", value, "give a whole number, at least 1")
+    return whole(f"{maker}({name}={{!r}})", value, 1, f"give a whole number, at least 1 and below {MOST:,}", MOST - 1)
+
+
+def _drawn(maker: str, clients: Any) -> int:
+    """How many clients, of which every one becomes a node of a graph."""
+    count = _count(maker, "clients", clients)
+    remedy = "ask for fewer clients, or use star(), which draws no graph"
+    refuse_beyond_memory(f"{maker}(clients={count:,})", DRAWN_BYTES * count, remedy)
+    return count
 
 
 def _column(maker: str, name: str, value: Numbers, rows: int) -> Array:
     """One number, or a read-only column of one per client."""
-    try:
-        column = np.array(value, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{maker}({name}={value!r}): give a number, or one per client") from error
+    column = floats_of(value)
+    if column is None:
+        raise InvalidInput(f"{maker}({name}={quoted(value)}): give a number, or one per client")
     if column.shape not in ((), (rows,)):
         raise InvalidInput(f"{maker}({name}=...) has shape {column.shape}: give one number, or {rows} of them")
     if name.endswith("bps"):
-        good, right = column > 0.0, "give positive bit/s, inf for ideal"
+        good, right = column >= SLOWEST_BPS, "give positive bit/s, inf for ideal"
     elif name.endswith("loss"):
         good, right = (column >= 0.0) & (column < 1.0), "give a share of what is sent, at least 0 and below 1"
     else:

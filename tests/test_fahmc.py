@@ -328,8 +328,10 @@ def test_the_servers_gradient_is_the_sum_of_what_the_clients_remember():
         devices=fs.devices.lognormal(median_step_s=1e-3, sigma=0.5, dropout=0.3), initial=START,
     )  # fmt: skip
     run = finished_run(scenario)
-    assert np.abs(run.state["gradient"]).min() > 0
-    np.testing.assert_allclose(run.state["gradient"], run.memory["gradient"].sum(axis=1), rtol=1e-9, atol=1e-9)
+    assert np.abs(run.learner.state["gradient"]).min() > 0
+    np.testing.assert_allclose(
+        run.learner.state["gradient"], run.learner.memory["gradient"].sum(axis=1), rtol=1e-9, atol=1e-9
+    )
 
 
 def test_debiasing_stays_consistent_in_asynchronous_rounds():
@@ -338,7 +340,9 @@ def test_debiasing_stays_consistent_in_asynchronous_rounds():
         participation=fs.participation.buffered(2), devices=fs.devices.lognormal(median_step_s=1e-3, sigma=0.5, dropout=0.2),
     )  # fmt: skip
     run = finished_run(scenario)
-    np.testing.assert_allclose(run.state["gradient"], run.memory["gradient"].sum(axis=1), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        run.learner.state["gradient"], run.learner.memory["gradient"].sum(axis=1), rtol=1e-9, atol=1e-9
+    )
 
 
 def finished_run(scenario):

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fedsim.engine.replies import Replies
 
 import fedsim as fs
 from fedsim.cli import listing
 from fedsim.cli.app import call
-from fedsim.engine.replies import Replies
 from fedsim.engine.view import ReplicaView
 from fedsim.errors import InvalidInput
 from fedsim.runtime.jobs import Job

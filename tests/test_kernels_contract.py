@@ -363,8 +363,37 @@ def softmax_without_bias(x, y):
     return problems.SoftmaxRegression.from_arrays(x, labels, OFFSETS, classes=4, bias=False)
 
 
+def as_bytes(x):
+    return ((x + 4) * 32).clip(0, 255).astype(np.uint8), {"scale": 1 / 32, "shift": np.full(6, -4.0)}
+
+
+def softmax_of_bytes(x, y):
+    labels, (rows, scale) = (np.abs(y) * 3).astype(int) % 4, as_bytes(x)
+    return problems.SoftmaxRegression.from_arrays(rows, labels, OFFSETS, classes=4, prior_precision=1.0, **scale)
+
+
+def network(x, y):
+    labels = (np.abs(y) * 3).astype(int) % 4
+    return problems.NeuralNetwork.from_arrays(x, labels, OFFSETS, (7, 5), 4, prior_precision=1.0)
+
+
+def network_of_bytes(x, y):
+    labels, (rows, scale) = (np.abs(y) * 3).astype(int) % 4, as_bytes(x)
+    return problems.NeuralNetwork.from_arrays(rows, labels, OFFSETS, (9,), 4, **scale)
+
+
 @pytest.fixture(
-    params=[gaussian, gaussian_of_many_covariances, linear, logistic, softmax, softmax_without_bias],
+    params=[
+        gaussian,
+        gaussian_of_many_covariances,
+        linear,
+        logistic,
+        softmax,
+        softmax_without_bias,
+        softmax_of_bytes,
+        network,
+        network_of_bytes,
+    ],
     ids=lambda make: make.__name__,
 )
 def make(request):

@@ -24,25 +24,29 @@ LAYERS = (  # top to bottom; a module imports from layers below its own
         "metrics", "data", "initial",
     },
     {"kernels"},
-    {"schedules", "rng", "results", "errors"},
+    {"protocols", "schedules", "rng", "results", "errors", "checks", "neighbours", "arrays"},
 )  # fmt: skip
 WITHIN = {  # who may import whom inside one layer
+    ("protocols", "arrays"),
     ("algorithms", "problems"),
     ("batch", "place"),
     ("batch", "scenario"),
     ("batch", "scenario_file"),
     ("batch", "study"),
+    ("checks", "errors"),
     ("flows", "bundles"),
     ("network", "flows"),
     ("one_job", "place"),
     ("one_job", "scenario"),
     ("one_job", "scenario_file"),
     ("results", "errors"),
+    ("rng", "checks"),
     ("rng", "errors"),
     ("scenario", "live"),
     ("scenario", "place"),
     ("scenario_file", "scenario"),
     ("scenario_file", "settings"),
+    ("schedules", "checks"),
     ("schedules", "errors"),
     ("study", "scenario_file"),
     ("testing", "scenario"),
@@ -66,9 +70,17 @@ def concept(path):
     return path.parts[0].removesuffix(".py") if path.name != "__init__.py" or len(path.parts) > 1 else None
 
 
+def loaded(tree):
+    """All nodes but those for type checkers alone: what is named there is never imported."""
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"):
+            yield node
+            yield from loaded(node)
+
+
 def imports_of(tree):
     """Every module named by an import, wherever it stands, with its line."""
-    for node in ast.walk(tree):
+    for node in loaded(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

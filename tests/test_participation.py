@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from fedsim import participation
-from fedsim.engine.select import Roster, cohort
+from fedsim.engine.selection import Roster, cohort
 from fedsim.errors import InvalidInput
 from fedsim.kernels import draws
 from fedsim.participation import Arrived, Heard

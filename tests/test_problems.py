@@ -14,6 +14,7 @@ from fedsim.problems import (
     GaussianMean,
     LinearRegression,
     LogisticRegression,
+    NeuralNetwork,
     SoftmaxRegression,
     weights_of,
 )
@@ -54,7 +55,13 @@ def softmax(prior=2.0, bias=True, dtype=np.float64):
     return SoftmaxRegression.from_arrays(features().astype(dtype), y, OFFSETS, 4, bias, None, prior)
 
 
+def network(prior=2.0, widths=(5, 6), dtype=np.float64):
+    y = generator(3).integers(0, 4, N)
+    return NeuralNetwork.from_arrays(features().astype(dtype), y, OFFSETS, widths, 4, None, prior)
+
+
 EVERY = {
+    "network": network, "deep network": lambda **k: network(widths=(4, 3, 5), **k),
     "gaussian": gaussian, "gaussian, one covariance": lambda **k: gaussian(shared=True, **k), "linear": linear,
     "logistic": logistic, "softmax": softmax, "softmax without bias": lambda **k: softmax(bias=False, **k),
 }  # fmt: skip
@@ -78,6 +85,14 @@ def potential(problem, theta, client, rows=None):
             total += (x @ theta - problem.y[i]) ** 2 / (2 * problem.noise_variance)
         elif isinstance(problem, LogisticRegression):
             total += np.log1p(np.exp(x @ theta)) - problem.y[i] * (x @ theta)
+        elif isinstance(problem, NeuralNetwork):
+            at, values = 0, x
+            for wide, high in itertools.pairwise(problem.layers):
+                values = np.maximum(values, 0) if at else values
+                weights = theta[at : at + wide * high].reshape(wide, high)
+                values = values @ weights + theta[at + wide * high : at + wide * high + high]
+                at += wide * high + high
+            total += np.log(np.exp(values).sum()) - values[problem.y[i]]
         else:
             split = problem.features * problem.classes
             scores = x @ theta[:split].reshape(problem.features, problem.classes)
@@ -142,7 +157,7 @@ def test_gradients_leave_their_arguments_alone(name):
     assert np.array_equal(theta, before)
 
 
-@pytest.mark.parametrize("make", [logistic, softmax])
+@pytest.mark.parametrize("make", [logistic, softmax, network])
 def test_loss_is_the_mean_potential(make):
     problem = make()
     theta = generator().normal(size=(3, problem.dim))
@@ -157,7 +172,7 @@ def test_linear_loss_is_the_mean_squared_error_without_the_prior():
     assert np.allclose(problem.loss(theta), np.array(total) / N, rtol=1e-10)
 
 
-@pytest.mark.parametrize("make", [linear, logistic, softmax])
+@pytest.mark.parametrize("make", [linear, logistic, softmax, network])
 def test_client_gradients_sum_to_the_slope_of_the_loss(make):
     problem = make(prior=0.0)
     theta = somewhere(problem)

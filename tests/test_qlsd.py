@@ -279,14 +279,14 @@ def test_with_memory_only_what_it_does_not_hold_is_rounded(codec):
         )
         for n in (1, 2)
     )  # fmt: skip
-    theta, e = first.state["theta"], first.memory["e"]  # (replicas, d), (replicas, clients, d)
+    theta, e = first.learner.state["theta"], first.learner.memory["e"]  # (replicas, d), (replicas, clients, d)
     hessian = clients().sizes[:, None, None] * clients().precision
     own = np.einsum("cij,rj->rci", hessian, theta) + gradients_at(np.zeros(3))
     mean = theta - GAMMA * (own.sum(axis=1) + PRIOR * theta)
 
     def scores(left):
         coin = np.array([rounding_variance(v, codec.levels).sum(axis=0) for v in left])
-        z = (second.state["theta"] - mean) / np.sqrt(2 * GAMMA + GAMMA**2 * coin)
+        z = (second.learner.state["theta"] - mean) / np.sqrt(2 * GAMMA + GAMMA**2 * coin)
         return [(x.mean(axis=0) - m) / x.std(axis=0) * np.sqrt(len(x)) for x, m in ((z, 0), (z**2, 1))]
 
     assert np.abs(scores(own - e)).max() < 5

@@ -20,8 +20,10 @@ import fedsim as fs
 from fedsim.engine import Interrupted
 from fedsim.errors import ClientFailed, InvalidInput, RuntimeFailed
 from fedsim.runtime import ray as ray_runtime
+from fedsim.runtime import ray_folder
 from fedsim.runtime.keepsakes import Light
 from fedsim.runtime.ray import Ray
+from fedsim.runtime.ray_own import OwnRay
 
 ray = pytest.importorskip("ray")
 CLIENTS = 6
@@ -31,9 +33,9 @@ CLIENTS = 6
 def cluster():
     """One Ray for the whole file: starting it is what takes time."""
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    ray.init(num_cpus=16, **ray_runtime.OWN)
-    yield
-    ray.shutdown()
+    own = OwnRay(16)
+    yield own
+    own.close()
 
 
 def scenario(policy=None, algorithm=None, rounds=8, **more):
@@ -98,6 +100,26 @@ def test_an_actor_per_client_reports_its_own_client(cluster):
         assert a["uplink_bottleneck_bps"] == [(c + 1) * 1e5]
         assert a["uplink_delay_s"] == [c * 1e-3]
         assert a["dropout"] == [np.linspace(0, 0.3, CLIENTS)[c]]
+
+
+def test_every_row_of_bytes_is_held_by_one_host(cluster):
+    digits = fs.data.load("digits")
+    parts = fs.data.dirichlet(digits.y, clients=10, alpha=0.5, seed=1)
+    what = fs.Scenario(
+        problem=fs.problems.NeuralNetwork.of(digits, parts), algorithm=fs.algorithms.FALD(1e-5, 2, batch_size=20),
+        budget=fs.Budget(rounds=3), metrics=("accuracy",), dtype="float32",
+    )  # fmt: skip
+    WATCHED.clear()
+    held: list = []
+
+    def ask(progress):
+        if progress.round == 2:
+            held.extend(ray.get([h.about.remote() for h in WATCHED[0].hosts]))
+
+    result = fs.run(what, runtime=Watched(hosts=3), observers=[ask])
+    assert result.fingerprint == fs.run(what).fingerprint
+    assert [a["rows_held"] for a in held] == [sum(len(parts[c]) for c in a["clients"]) for a in held]
+    assert sum(a["rows_held"] for a in held) == len(digits.x)
 
 
 @pytest.mark.parametrize("policy", ["full", "buffered"])
@@ -234,6 +256,86 @@ def test_a_client_that_raises_aborts_the_run_with_its_name(cluster, runtime):
         fs.run(what, runtime=Ray(hosts=2) if runtime else None)
 
 
+@dataclass(frozen=True)
+class Leaving(Clumsy):
+    how: str = ""
+
+    def client(self, job, message, memory):
+        if job.round == 2 and self.how == "sys.exit":
+            sys.exit(0)
+        if job.round == 2 and self.how == "interrupt":
+            raise KeyboardInterrupt
+        return fs.algorithms.FALD.client(self, job, message, memory)
+
+
+@pytest.mark.parametrize("how, said", [("sys.exit", "SystemExit: 0"), ("interrupt", "KeyboardInterrupt")])
+def test_a_client_that_would_end_its_host_aborts_the_run_instead(cluster, how, said):
+    began = time.monotonic()
+    with pytest.raises(ClientFailed, match=rf"client raised {said}.*\(client \d, round 3, replica \d, seed 3\)"):
+        fs.run(scenario(algorithm=Leaving(1e-3, how=how)), runtime=Ray(hosts=1))
+    assert time.monotonic() - began < 90  # it hung; the machine may be busy
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="looks into /proc")
+def test_a_ray_of_our_own_listens_on_loopback_alone(cluster):
+    WATCHED.clear()
+    found = []
+
+    def look(progress):
+        pids = [*ray_folder.users(cluster._folder.path), *(p.pid for p in cluster._processes.values()), os.getpid()]
+        found[:] = listeners(pids)
+
+    fs.run(scenario(rounds=2), runtime=Watched(hosts=2), observers=[look])
+    names = {name for name, _ in found}
+    assert {"gcs_server", "raylet"} <= names  # the look itself works
+    assert sum(name.startswith("ray::Host") for name in names)
+    assert {address for _, address in found} <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}, found
+
+
+def listeners(pids):
+    """(process, address) of every TCP socket on which these processes listen, as the kernel has them."""
+    by_inode = {}
+    for family, file in ((socket.AF_INET, "tcp"), (socket.AF_INET6, "tcp6")):
+        path = Path("/proc/net", file)
+        for line in path.read_text().splitlines()[1:] if path.exists() else []:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == "0A":
+                words = bytes.fromhex(local.partition(":")[0])
+                raw = b"".join(words[i : i + 4][::-1] for i in range(0, len(words), 4))  # words in the host's order
+                by_inode[f"socket:[{inode}]"] = socket.inet_ntop(family, raw)
+    found = []
+    for pid in pids:
+        with suppress(OSError):
+            name = Path(f"/proc/{pid}/comm").read_text().strip()
+            for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+                with suppress(OSError):
+                    inode = os.readlink(descriptor)
+                    found += [(name, by_inode[inode])] if inode in by_inode else []
+    return found
+
+
+ASK = """
+from ray._raylet import GcsClient
+print(GcsClient(address={address!r}).internal_kv_keys(b"", namespace=b"session", timeout=20))
+"""
+
+
+@pytest.mark.parametrize("mode", ["disabled", "token"])
+def test_nobody_without_the_token_is_let_in(cluster, mode):
+    code = ASK.format(address=ray.get_runtime_context().gcs_address)
+    outside = os.environ | {"RAY_AUTH_MODE": mode, "RAY_AUTH_TOKEN": "a guess"}
+    asked = subprocess.run([sys.executable, "-c", code], env=outside, capture_output=True, text=True, timeout=120)
+    assert asked.returncode != 0, asked.stdout
+    assert "uthentic" in asked.stderr, asked.stderr
+
+
+def test_starting_ray_leaves_signals_and_environment_as_they_were(cluster):
+    if threading.current_thread() is threading.main_thread():
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    assert "RAY_AUTH_TOKEN" not in os.environ
+
+
 def test_more_than_the_cluster_has_is_refused(cluster):
     with pytest.raises(InvalidInput, match="need 60 CPUs, the cluster has 16"):
         fs.run(scenario(), runtime=Ray(hosts=3, num_cpus_per_host=20))
@@ -341,9 +443,9 @@ def test_soak_of_killed_hosts(cluster_again):
 @pytest.fixture
 def cluster_again():
     if not ray.is_initialized():
-        ray.init(num_cpus=16, **ray_runtime.OWN)
+        own = OwnRay(16)
         yield
-        ray.shutdown()
+        own.close()
     else:
         yield
 

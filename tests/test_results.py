@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from fedsim import results
 from fedsim.errors import CorruptData, InvalidInput, NotRecorded, RuntimeFailed
 from fedsim.results import Result, atomic
+from fedsim.results.sealed import file_sum, read_json, sealed
 
 AXES = ("rounds", "seconds", "uplink_bits", "downlink_bits", "total_bits")
 
@@ -508,8 +509,16 @@ def test_flipped_bits_are_noticed_or_harmless_and_never_a_crash(folder):
     assert_same(results.load(folder), original)
 
 
+def sealed_again(folder):
+    """What somebody who means harm would do: fit the digests to the bytes."""
+    facts = read_json(folder / "manifest.json", results.folder.FORMAT)
+    facts["files"] = {name: file_sum(folder / name) for name in facts["files"]}
+    (folder / "manifest.json").write_bytes(sealed(results.folder.FORMAT, facts))
+
+
 def test_pickles_inside_the_archive_are_never_opened(folder):
     np.savez(folder / "samples.npz", samples=np.array([object()], dtype=object))
+    sealed_again(folder)
     with pytest.raises(CorruptData, match=r"samples.npz.*allow_pickle=False"):
         results.load(folder)
 
@@ -530,6 +539,9 @@ def test_a_manifest_of_another_program_or_version_is_refused(folder):
 def test_files_of_different_runs_are_not_mixed(folder, tmp_path):
     other = make_result(lengths=(2, 2, 2, 2)).save(tmp_path / "other")
     (folder / "rounds.parquet").write_bytes((other / "rounds.parquet").read_bytes())
+    with pytest.raises(CorruptData, match=r"rounds\.parquet is damaged"):
+        results.load(folder)
+    sealed_again(folder)
     with pytest.raises(CorruptData, match="do not belong together"):
         results.load(folder)
 

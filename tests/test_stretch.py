@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fedsim as fs
-from fedsim.engine import stretch
+from fedsim.engine import run as engine_run
 
 GENERATOR = np.random.default_rng(7)
 POINTS = [GENERATOR.normal(size=(n, 5)) + GENERATOR.normal(size=5) for n in (7, 20, 11, 34)]
@@ -31,14 +31,14 @@ def one_by_one(s, **options):
 
 def stretches_of(s, monkeypatch, **options):
     """The result, and how long its stretches were."""
-    taken, whole = [], stretch.stretch
+    taken, whole = [], engine_run.settle_stretch
 
     async def watched(*args):
-        done = await whole(*args)
-        taken.append(None if done is None else done[0])
-        return done
+        count, going = await whole(*args)
+        taken.append(count or None)
+        return count, going
 
-    monkeypatch.setattr(stretch, "stretch", watched)
+    monkeypatch.setattr(engine_run, "settle_stretch", watched)
     result = fs.run(s, **options)
     monkeypatch.undo()
     return result, taken

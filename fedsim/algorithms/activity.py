@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms.qlsd import check_population
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
 from fedsim.participation import Bernoulli, Deadline, First, Full, Uniform, WithReplacement
 from fedsim.problems import weights_of
 
-Array = npt.NDArray[Any]
 NEAR = 1e-6  # relative
 
 

@@ -9,16 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms import local, objectives
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
+from fedsim.arrays import Array, Arrays
 
 
-def start(initial: Array, tau: float) -> State:
+def start(initial: Array, tau: float) -> Arrays:
     """m = 0 and v = tau^2 before the first round."""
     return {"theta": initial, "m": np.zeros_like(initial), "v": np.full_like(initial, tau**2)}
 
@@ -32,7 +29,7 @@ def update(job: Any, x: Array, algorithm: Any) -> Array:
     return local.descend(job, x, scale, how) - x
 
 
-def step(algorithm: Any, state: State, replies: Any, second_moment: Callable[[Array, Array], Array]) -> State:
+def step(algorithm: Any, state: Arrays, replies: Any, second_moment: Callable[[Array, Array], Array]) -> Arrays:
     """The server's step; where nobody arrived there is no Delta, and nothing moves."""
     delta, nobody = replies.mean("delta"), np.equal(replies.count, 0)
     m = algorithm.beta1 * state["m"] + (1 - algorithm.beta1) * delta

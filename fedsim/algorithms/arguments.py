@@ -3,47 +3,78 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from fedsim.errors import InvalidInput, shown
+from fedsim.checks import array_of
+from fedsim.errors import InvalidInput, as_float, is_whole, number, one_of, positive, refusal, shown
 from fedsim.problems.shards import rows_per_batch
 
-__all__ = ["check_batch_size", "check_count", "check_number", "check_step_size", "rows_per_batch"]
+__all__ = [
+    "check_batch_size",
+    "check_codec",
+    "check_count",
+    "check_number",
+    "check_step_size",
+    "check_word",
+    "rows_per_batch",
+]
+
+MOST = 2**31 - 1  # steps that a key tells apart, with room to spare
 
 
-def check_count(where: str, name: str, value: Any, least: int = 1) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InvalidInput(f"{where}({name}={value}): must be a whole number of at least {least}")
+def check_count(where: str, algorithm: Any, name: str, least: int = 1) -> None:
+    """The field as an int: NumPy's small integers would overflow in products."""
+    value = getattr(algorithm, name)
+    if not isinstance(value, Integral) or not is_whole(value, least, MOST):
+        remedy = f"must be a whole number of at least {least}" + f" and at most {MOST:,}" * (as_float(value) > MOST)
+        raise refusal(f"{where}({name}={{}})", value, remedy)
+    _settle(algorithm, name, int(value))
 
 
-def check_number(where: str, name: str, value: Any, low: float = 0.0, high: float = math.inf) -> None:
-    if not (isinstance(value, (int, float, np.number)) and math.isfinite(value) and low <= value <= high):
-        bounds = f"between {low:g} and {high:g}" if high < math.inf else f"of at least {low:g}"
-        raise InvalidInput(f"{where}({name}={value}): must be a number {bounds}")
+def check_number(where: str, algorithm: Any, name: str, low: float = 0.0, high: float = math.inf) -> None:
+    bounds = f"between {low:g} and {high:g}" if high < math.inf else f"of at least {low:g}"
+    value = number(f"{where}({name}={{}})", getattr(algorithm, name), low, high, f"must be a number {bounds}")
+    _settle(algorithm, name, value)
 
 
-def check_step_size(where: str, step_size: Any) -> None:
-    if callable(step_size):
-        return
-    if not (isinstance(step_size, (int, float, np.number)) and math.isfinite(step_size) and step_size > 0):
-        raise InvalidInput(f"{where}(step_size={step_size}): must be a positive number or a schedule (fs.schedules)")
+def check_step_size(where: str, algorithm: Any) -> None:
+    if not callable(algorithm.step_size):
+        remedy = "must be a positive number or a schedule (fs.schedules)"
+        _settle(algorithm, "step_size", positive(f"{where}(step_size={{}})", algorithm.step_size, remedy=remedy))
+    elif isinstance(algorithm.step_size, type):
+        raise refusal(f"{where}(step_size={{}})", algorithm.step_size, "is a class; give a number or a schedule")
+
+
+def check_word(where: str, algorithm: Any, name: str, *words: str | None, remedy: str = "") -> None:
+    one_of(f"{where}({name}={{!r}})", getattr(algorithm, name), words, remedy)
+
+
+def check_codec(where: str, codec: Any) -> None:
+    if isinstance(codec, type) or not callable(getattr(codec, "quantise", None)):
+        raise refusal(f"{where}(codec={{}})", codec, "give a codec such as fs.codecs.QSGD(10) or fs.codecs.Identity()")
+
+
+def _settle(algorithm: Any, name: str, value: float) -> None:
+    """Keep a plain number as it was written, and any other as the plain number that it is."""
+    if type(getattr(algorithm, name)) not in (int, float):
+        object.__setattr__(algorithm, name, value)
 
 
 def check_batch_size(where: str, batch_size: Any, clients: int | None = None) -> None:
     """Refuse a batch size that is no positive count, fraction, or list of counts."""
     if batch_size is None:
         return
-    try:
-        sizes = np.asarray(batch_size)
-    except ValueError:  # a ragged list
-        sizes = np.empty(0, object)
-    if sizes.ndim > 1 or sizes.dtype.kind not in "iuf" or not np.all((sizes > 0) & (sizes < np.inf)):
+    sizes = array_of(batch_size)
+    if sizes is None or sizes.ndim > 1 or sizes.dtype.kind == "b" or not np.all((sizes > 0) & (sizes < MOST)):
         given = f"{where}: batch_size={shown(batch_size)}"
         raise InvalidInput(f"{given}: a positive count, a fraction below 1, or one count per client")
     if sizes.dtype.kind == "f" and (sizes.ndim == 1 or (sizes >= 1 and sizes != np.floor(sizes))):
-        raise InvalidInput(f"{where}: batch_size={batch_size}: a fraction must be below 1, a count a whole number")
+        raise InvalidInput(
+            f"{where}: batch_size={shown(batch_size)}: a fraction must be below 1, a count a whole number"
+        )
     if clients is not None and sizes.ndim == 1 and len(sizes) != clients:
         raise InvalidInput(
             f"{where}: {len(sizes)} batch sizes for {clients} clients; give one number or one per client"

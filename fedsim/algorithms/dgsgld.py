@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_step_size
+from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput, shown
 from fedsim.schedules import StepSize, step_at
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -49,8 +46,8 @@ class DGSGLD:
     known = beforehand = ("start",)  # where everything begins is agreed before the first round
 
     def __post_init__(self) -> None:
-        check_step_size("DGSGLD", self.step_size)
-        check_count("DGSGLD", "local_steps", self.local_steps)
+        check_step_size("DGSGLD", self)
+        check_count("DGSGLD", self, "local_steps")
         check_batch_size("DGSGLD", self.batch_size)
         r = np.asarray(self.coupling)
         if r.ndim > 1 or r.dtype.kind not in "iuf" or not np.all((r > 0) & (r < np.inf)):
@@ -58,22 +55,22 @@ class DGSGLD:
             raise InvalidInput(f"{given}: a positive variance, or one per client")
         object.__setattr__(self, "coupling", float(r) if r.ndim == 0 else tuple(r.tolist()))
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         if np.ndim(self.coupling) and len(self.coupling) != problem.clients:
             given = f"DGSGLD: {len(self.coupling)} couplings for {problem.clients} clients"
             raise InvalidInput(f"{given}; give one, or one per client")
         return {"theta": initial, "start": initial, "offset": np.zeros_like(initial)}
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return {"offset": np.zeros(problem.dim)}  # z_i - theta_0
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"], "start": state["start"]}
 
     def work(self, job: Any) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         theta, r = message["theta"], self._coupling(job, message["theta"].dtype)
         z = message["start"] + memory["offset"]
         for k in range(self.local_steps):
@@ -83,7 +80,7 @@ class DGSGLD:
         offset = z - message["start"]
         return {"change": offset - memory["offset"]}, memory | {"offset": offset}
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         precision = 1 / np.broadcast_to(np.asarray(self.coupling), (replies.population,))
         total = precision.sum()
         offset = state["offset"] + replies.weighted("change", precision[replies.clients] / total)

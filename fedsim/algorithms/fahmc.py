@@ -5,25 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from math import inf, sqrt
+from math import sqrt
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms.arguments import (
     check_batch_size,
+    check_codec,
     check_count,
     check_number,
     check_step_size,
+    check_word,
     rows_per_batch,
 )
-from fedsim.errors import InvalidInput
+from fedsim.arrays import Array, Arrays
+from fedsim.errors import positive, whole
 from fedsim.problems import LogisticRegression, weights_of
 from fedsim.schedules import StepSize, step_at, steps_of
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 
 
 def leapfrog(
@@ -89,36 +88,36 @@ class FAHMC:
     weighted = True  # its law is right only under weights that average to p_c
 
     def __post_init__(self) -> None:
-        check_step_size("FAHMC", self.step_size)
-        check_count("FAHMC", "leapfrog_steps", self.leapfrog_steps)
-        check_count("FAHMC", "local_steps", self.local_steps)
-        check_number("FAHMC", "correlation", self.correlation, 0, 1)
-        if self.debias not in (None, "stale"):
-            raise InvalidInput(f"FAHMC(debias={self.debias!r}): choose None or 'stale', the anchor one round back")
+        check_step_size("FAHMC", self)
+        check_count("FAHMC", self, "leapfrog_steps")
+        check_count("FAHMC", self, "local_steps")
+        check_number("FAHMC", self, "correlation", 0, 1)
+        remedy = "choose None or 'stale', the anchor one round back"
+        check_word("FAHMC", self, "debias", None, "stale", remedy=remedy)
         check_batch_size("FAHMC", self.batch_size)
-        check_number("FAHMC", "gradient_noise", self.gradient_noise)
-        if self.codec is not None and not hasattr(self.codec, "quantise"):
-            raise InvalidInput(f"FAHMC(codec={self.codec!r}): give a codec such as fs.codecs.QSGD(16), or None")
+        check_number("FAHMC", self, "gradient_noise")
+        if self.codec is not None:
+            check_codec("FAHMC", self.codec)
 
     @property
     def draws(self) -> int:
         """Gradients of one trajectory: exact ones serve two steps, stochastic ones are drawn anew."""
         return 2 * self.leapfrog_steps - 1 if self._stochastic else self.leapfrog_steps
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         return {"theta": initial} | ({"gradient": np.zeros_like(initial)} if self.debias else {})
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return {"gradient": np.zeros(problem.dim)} if self.debias else {}  # of l^c, where the client last was
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return state
 
     def work(self, job: Any) -> float:
         """Gradients, each worth a local step of FA-LD."""
         return self.local_steps * self.draws + (self.debias is not None)
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         rho, count = self.correlation, self.local_steps
         correction = self._correction(job, message, memory) if self.debias else 0.0
         theta = message["theta"]
@@ -135,13 +134,13 @@ class FAHMC:
             theta = leapfrog(gradient, theta, p, eta, self.leapfrog_steps, self._stochastic)
         return self._reply(job, message, memory, theta)
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         theta = replies.mean("theta")
         if not self.debias:
             return {"theta": theta}
         return {"theta": theta, "gradient": state["gradient"] + replies.sum("change")}
 
-    def fused(self, problem: Any, backend: Any) -> Callable[..., tuple[State, State]] | None:
+    def fused(self, problem: Any, backend: Any) -> Callable[..., tuple[Arrays, Arrays]] | None:
         """All T trajectories in one kernel where the full gradient is H_c theta - b_c, or on logistic regression."""
         if type(problem) is LogisticRegression:
             return self._fused_logistic(problem, backend)
@@ -156,7 +155,7 @@ class FAHMC:
             w = weights_of(problem)
             return (hessian / w[:, None, None]).astype(dtype), (linear / w[:, None]).astype(dtype)
 
-        def kernel(job: Any, message: State, memory: State) -> tuple[State, State]:
+        def kernel(job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
             hessian, linear = tables(message["theta"].dtype)
             linear = linear[job.client]
             if self.debias:
@@ -166,7 +165,7 @@ class FAHMC:
 
         return kernel
 
-    def _fused_logistic(self, problem: Any, backend: Any) -> Callable[..., tuple[State, State]] | None:
+    def _fused_logistic(self, problem: Any, backend: Any) -> Callable[..., tuple[Arrays, Arrays]] | None:
         """The same, with all rows or with minibatches."""
         trajectories = getattr(backend, "leapfrog_logistic", None)
         if trajectories is None or self.gradient_noise > 0:
@@ -178,7 +177,7 @@ class FAHMC:
         def tables(dtype: Any) -> tuple[Array, Array]:
             return problem.x.astype(dtype, copy=False), problem.y.astype(dtype, copy=False)
 
-        def kernel(job: Any, message: State, memory: State) -> tuple[State, State]:
+        def kernel(job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
             n, w, theta = sizes[job.client], job.weight[:, 0], message["theta"]
             m, key = (n, None) if rows is None else (rows[job.client], job._batch_key)
             linear = -self._correction(job, message, memory) if self.debias else None
@@ -201,11 +200,11 @@ class FAHMC:
     def _stochastic(self) -> bool:
         return self.batch_size is not None or self.gradient_noise > 0
 
-    def _correction(self, job: Any, message: State, memory: State) -> Array:
+    def _correction(self, job: Any, message: Arrays, memory: Arrays) -> Array:
         """grad f(a) - grad f^c(a); nothing in the first round, when both are zero."""
         return np.asarray(message["gradient"] - memory["gradient"] / job.weight)
 
-    def _reply(self, job: Any, message: State, memory: State, theta: Array) -> tuple[State, State]:
+    def _reply(self, job: Any, message: Arrays, memory: Arrays, theta: Array) -> tuple[Arrays, Arrays]:
         start = message["theta"]
         reply: dict[str, Any] = {"theta": theta}
         if self.debias:  # `start` is the next round's anchor
@@ -233,7 +232,4 @@ class Halving:
 
 def halving(eta0: float, first: int) -> Halving:
     """eta0 for `first` iterations, then again and again 1/sqrt(2) of it for twice as long (proposition J.1)."""
-    if not (isinstance(eta0, (int, float)) and 0 < eta0 < inf):
-        raise InvalidInput(f"halving(eta0={eta0}): must be a positive number")
-    check_count("halving", "first", first)
-    return Halving(float(eta0), int(first))
+    return Halving(positive("halving(eta0={})", eta0), whole("halving(first={})", first))

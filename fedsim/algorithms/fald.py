@@ -9,7 +9,6 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms.arguments import (
     check_batch_size,
@@ -18,13 +17,11 @@ from fedsim.algorithms.arguments import (
     check_step_size,
     rows_per_batch,
 )
+from fedsim.arrays import Array, Arrays
 from fedsim.privacy import Mechanism
 from fedsim.privacy import fald as accounting
 from fedsim.problems import weights_of
 from fedsim.schedules import StepSize, step_at, steps_of
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -61,25 +58,25 @@ class FALD:
     weighted = True  # its law is right only under weights that average to p_c
 
     def __post_init__(self) -> None:
-        check_step_size("FALD", self.step_size)
-        check_count("FALD", "local_steps", self.local_steps)
-        check_number("FALD", "temperature", self.temperature)
-        check_number("FALD", "correlation", self.correlation, 0, 1)
+        check_step_size("FALD", self)
+        check_count("FALD", self, "local_steps")
+        check_number("FALD", self, "temperature")
+        check_number("FALD", self, "correlation", 0, 1)
         check_batch_size("FALD", self.batch_size)
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return {}
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
     def work(self, job: Any) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         tau, rho = self.temperature, self.correlation
         theta = message["theta"]
         for k in range(self.local_steps):
@@ -89,7 +86,7 @@ class FALD:
             theta = theta - eta * gradient + sqrt(2 * eta * tau) * noise
         return {"theta": theta}, memory
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         return {"theta": replies.mean("theta")}
 
     def mechanism(self, problem: Any, sensitivity: float | None) -> Mechanism:
@@ -102,7 +99,7 @@ class FALD:
             temperature=self.temperature, correlation=self.correlation,
         )  # fmt: skip
 
-    def fused(self, problem: Any, backend: Any) -> Callable[..., tuple[State, State]] | None:
+    def fused(self, problem: Any, backend: Any) -> Callable[..., tuple[Arrays, Arrays]] | None:
         """All K steps in one kernel where the full gradient is H_c theta - b_c."""
         if self.batch_size is not None or not getattr(problem, "tabulated", hasattr(problem, "quadratic")):
             return None
@@ -113,7 +110,7 @@ class FALD:
             p = weights_of(problem)
             return (hessian / p[:, None, None]).astype(dtype), (linear / p[:, None]).astype(dtype)
 
-        def kernel(job: Any, message: State, memory: State) -> tuple[State, State]:
+        def kernel(job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
             theta = message["theta"]
             scale = np.sqrt((1 - self.correlation**2) / job.weight[:, 0])
             theta = backend.langevin_quadratic(

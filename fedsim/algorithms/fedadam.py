@@ -5,15 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy.typing as npt
-
 from fedsim.algorithms import adaptive, objectives
 from fedsim.algorithms.arguments import check_number
+from fedsim.arrays import Array, Arrays
 from fedsim.participation import Arrived
 from fedsim.schedules import StepSize
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -62,24 +58,24 @@ class FedAdam:
 
     def __post_init__(self) -> None:
         adaptive.check("FedAdam", self)
-        check_number("FedAdam", "beta2", self.beta2, 0, 1)
+        check_number("FedAdam", self, "beta2", 0, 1)
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         return adaptive.start(initial, self.tau)
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return {}
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
     def work(self, job: Any) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         return {"delta": adaptive.update(job, message["theta"], self)}, memory
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         return adaptive.step(self, state, replies, lambda v, squared: self.beta2 * v + (1 - self.beta2) * squared)
 
     def weigh(self, arrived: Arrived) -> Array:

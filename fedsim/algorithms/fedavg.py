@@ -5,15 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy.typing as npt
-
 from fedsim.algorithms import local, objectives
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
+from fedsim.arrays import Array, Arrays
 from fedsim.participation import Arrived
 from fedsim.schedules import StepSize
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -58,25 +54,25 @@ class FedAvg:
         check_descent("FedAvg", self)
         local.check_inertia("FedAvg", self)
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return {}
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
     def work(self, job: Any) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x = message["theta"]
         scale = objectives.scale(self.objective, job, x.dtype)
         how = local.Descent(self.step_size, self.local_steps, self.batch_size, self.momentum, self.weight_decay)
         return {"delta": local.descend(job, x, scale, how) - x}, memory
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         return {"theta": state["theta"] + self.server_step * replies.mean("delta")}
 
     def weigh(self, arrived: Arrived) -> Array:
@@ -93,8 +89,8 @@ def distributed_sgd(step_size: StepSize, batch_size: Any = None) -> FedAvg:
 
 def check_descent(where: str, settings: Any) -> None:
     """The arguments that FedAvg, FedPAQ and SCAFFOLD have in common."""
-    check_step_size(where, settings.step_size)
-    check_count(where, "local_steps", settings.local_steps)
+    check_step_size(where, settings)
+    check_count(where, settings, "local_steps")
     check_batch_size(where, settings.batch_size)
-    check_number(where, "server_step", settings.server_step)
+    check_number(where, settings, "server_step")
     objectives.check_objective(where, settings.objective)

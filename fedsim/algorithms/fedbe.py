@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms import local, objectives
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
+from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
 from fedsim.participation import Arrived
 from fedsim.schedules import StepSize
 
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 LARGEST = 2_000_000_000  # bytes of one replica's ensemble
 
 
@@ -59,16 +57,16 @@ class FedBE:
     sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
-        check_step_size("FedBE", self.step_size)
-        check_count("FedBE", "local_steps", self.local_steps)
-        check_count("FedBE", "members", self.members, 0)
+        check_step_size("FedBE", self)
+        check_count("FedBE", self, "local_steps")
+        check_count("FedBE", self, "members", 0)
         if self.law not in ("gauss", "dirichlet"):
             raise InvalidInput(f"FedBE(law={self.law!r}): choose 'gauss' or 'dirichlet'")
-        check_number("FedBE", "concentration", self.concentration, 1e-2)
+        check_number("FedBE", self, "concentration", 1e-2)
         check_batch_size("FedBE", self.batch_size)
         local.check_inertia("FedBE", self)
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         models = 1 + problem.clients + self.members
         if models * initial.nbytes > LARGEST:
             size = f"{models * initial.nbytes / 1e9:.0f} GB"
@@ -77,21 +75,21 @@ class FedBE:
         held[0] = 1
         return {"theta": initial, "models": np.tile(initial, (models, 1)), "held": held}
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return {}
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
     def work(self, job: Any) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x = message["theta"]
         how = local.Descent(self.step_size, self.local_steps, self.batch_size, self.momentum, self.weight_decay)
         return {"theta": local.descend(job, x, objectives.scale("mean", job, x.dtype), how)}, memory
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         theta, n, d = replies.mean("theta"), replies.population, state["theta"].shape[-1]
         draws = np.atleast_2d(
             rng.normal(self.members * d, theta.dtype) if self.law == "gauss" else rng.uniform(self.members * n)
@@ -115,7 +113,7 @@ class FedBE:
             "theta": theta, "models": models.reshape(state["models"].shape), "held": held.reshape(state["held"].shape)
         }  # fmt: skip
 
-    def ensemble(self, state: State) -> tuple[Array, Array]:
+    def ensemble(self, state: Arrays) -> tuple[Array, Array]:
         """The models (..., 1 + clients + M, d), and which of them are there (..., 1 + clients + M), 1 or 0."""
         return state["models"], state["held"]
 

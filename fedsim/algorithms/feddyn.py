@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms import local, objectives
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
+from fedsim.arrays import Array, Arrays
 from fedsim.participation import Arrived
 from fedsim.problems import weights_of
 from fedsim.schedules import StepSize
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -54,34 +51,34 @@ class FedDyn:
     sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
-        check_step_size("FedDyn", self.step_size)
-        check_count("FedDyn", "local_steps", self.local_steps)
-        check_number("FedDyn", "regularity", self.regularity, 1e-30)
+        check_step_size("FedDyn", self)
+        check_count("FedDyn", self, "local_steps")
+        check_number("FedDyn", self, "regularity", 1e-30)
         check_batch_size("FedDyn", self.batch_size)
-        check_number("FedDyn", "weight_decay", self.weight_decay)
+        check_number("FedDyn", self, "weight_decay")
         objectives.check_objective("FedDyn", self.objective)
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         p = np.full(problem.clients, 1 / problem.clients) if self.objective == "scaled" else weights_of(problem)
         return {"theta": initial, "h": np.zeros_like(initial), "share": p.astype(initial.dtype)}
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return {"g": np.zeros(problem.dim)}
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
     def work(self, job: Any) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x, g, alpha = message["theta"], memory["g"], self.regularity
         scale = objectives.scale(self.objective, job, x.dtype)
         how = local.Descent(self.step_size, self.local_steps, self.batch_size, weight_decay=self.weight_decay)
         delta = local.descend(job, x, scale, how, lambda y: alpha * (y - x) - g) - x
         return {"delta": delta}, memory | {"g": g - alpha * delta}
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         alpha, nobody = self.regularity, np.equal(replies.count, 0)
         share = state["share"].reshape(-1, replies.population)[0]  # the same in every replica
         h = state["h"] - alpha * replies.weighted("delta", share[replies.clients])

@@ -5,15 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy.typing as npt
-
 from fedsim.algorithms import local, objectives
 from fedsim.algorithms.arguments import check_batch_size, check_number, check_step_size
+from fedsim.arrays import Array, Arrays
 from fedsim.participation import Arrived
 from fedsim.schedules import StepSize
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -53,34 +49,34 @@ class FedNova:
     sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
-        check_step_size("FedNova", self.step_size)
+        check_step_size("FedNova", self)
         local.check_steps("FedNova", self)
         check_batch_size("FedNova", self.batch_size)
         local.check_inertia("FedNova", self)
-        check_number("FedNova", "server_step", self.server_step)
+        check_number("FedNova", self, "server_step")
         objectives.check_objective("FedNova", self.objective)
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         local.check_everybody("FedNova", self.local_steps, problem)
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return {}
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
     def work(self, job: Any) -> Any:
         return local.work(job, self.local_steps)
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x = message["theta"]
         scale = objectives.scale(self.objective, job, x.dtype)
         how = local.Descent(self.step_size, self.local_steps, self.batch_size, self.momentum, self.weight_decay)
         reach = local.reach(job, x, how)
         return {"direction": (local.descend(job, x, scale, how) - x) / reach, "reach": reach}, memory
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         move = replies.mean("reach") * replies.mean("direction")
         return {"theta": state["theta"] + self.server_step * move}
 

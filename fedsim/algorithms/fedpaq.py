@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy.typing as npt
-
 from fedsim.algorithms import local, objectives
+from fedsim.algorithms.arguments import check_codec
 from fedsim.algorithms.fedavg import check_descent
+from fedsim.arrays import Array, Arrays
 from fedsim.codecs import QSGD
-from fedsim.errors import InvalidInput
 from fedsim.participation import Arrived
 from fedsim.schedules import StepSize
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -59,31 +55,26 @@ class FedPAQ:
         check_descent("FedPAQ", self)
         check_codec("FedPAQ", self.codec)
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return {}
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
     def work(self, job: Any) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[dict[str, Any], State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
         x = message["theta"]
         scale = objectives.scale(self.objective, job, x.dtype)
         delta = local.descend(job, x, scale, local.Descent(self.step_size, self.local_steps, self.batch_size)) - x
         return {"delta": job.encode(self.codec, delta)}, memory
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         return {"theta": state["theta"] + self.server_step * replies.mean("delta")}
 
     def weigh(self, arrived: Arrived) -> Array:
         return objectives.weigh("FedPAQ", self.objective, arrived)
-
-
-def check_codec(where: str, codec: Any) -> None:
-    if not hasattr(codec, "quantise") or isinstance(codec, type):
-        raise InvalidInput(f"{where}(codec={codec!r}): give a codec such as fs.codecs.QSGD(10) or fs.codecs.Identity()")

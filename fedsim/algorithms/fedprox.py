@@ -5,15 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy.typing as npt
-
 from fedsim.algorithms import local, objectives
 from fedsim.algorithms.arguments import check_batch_size, check_number, check_step_size
+from fedsim.arrays import Array, Arrays
 from fedsim.participation import Arrived
 from fedsim.schedules import StepSize
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -50,33 +46,33 @@ class FedProx:
     sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
-        check_step_size("FedProx", self.step_size)
+        check_step_size("FedProx", self)
         local.check_steps("FedProx", self)
-        check_number("FedProx", "proximal", self.proximal)
+        check_number("FedProx", self, "proximal")
         check_batch_size("FedProx", self.batch_size)
         local.check_inertia("FedProx", self)
         objectives.check_objective("FedProx", self.objective)
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         local.check_everybody("FedProx", self.local_steps, problem)
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return {}
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
     def work(self, job: Any) -> Any:
         return local.work(job, self.local_steps)
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x = message["theta"]
         scale = objectives.scale(self.objective, job, x.dtype)
         how = local.Descent(self.step_size, self.local_steps, self.batch_size, self.momentum, self.weight_decay)
         return {"delta": local.descend(job, x, scale, how, lambda y: self.proximal * (y - x)) - x}, memory
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         return {"theta": state["theta"] + replies.mean("delta")}
 
     def weigh(self, arrived: Arrived) -> Array:

@@ -8,15 +8,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.algorithms.surrogates import laplace
+from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
 from fedsim.schedules import StepSize, step_at
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +57,9 @@ class FSGLD:
     weighted = True  # clients must be visited by p_c
 
     def __post_init__(self) -> None:
-        check_step_size("FSGLD", self.step_size)
-        check_count("FSGLD", "local_steps", self.local_steps)
-        check_number("FSGLD", "temperature", self.temperature)
+        check_step_size("FSGLD", self)
+        check_count("FSGLD", self, "local_steps")
+        check_number("FSGLD", self, "temperature")
         check_batch_size("FSGLD", self.batch_size)
         if (self.means is None) != (self.precisions is None):
             raise InvalidInput("FSGLD(means, precisions): give both or neither; FSGLD.laplace(problem, ...) makes them")
@@ -92,22 +89,22 @@ class FSGLD:
             return 0
         return dim + (dim if self.precisions.ndim == 2 else dim * (dim + 1) // 2)
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         if self.means is not None and self.means.shape != (problem.clients, problem.dim):
             given = f"FSGLD: surrogates of shape {self.means.shape}"
             raise InvalidInput(f"{given} for {problem.clients} clients in {problem.dim} dimensions; make them agree")
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return {}
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
     def work(self, job: Any) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         theta, f = message["theta"], job.weight
         for k in range(self.local_steps):
             h = step_at(self.step_size, job.round, self.local_steps, k)
@@ -117,7 +114,7 @@ class FSGLD:
             theta = theta - h / 2 * v + math.sqrt(h * self.temperature) * job.normal(k)
         return {"theta": theta}, memory
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         theta, coin = state["theta"], np.atleast_1d(rng.uniform())
         new = theta.copy().reshape(-1, theta.shape[-1])
         for r in range(len(new)):

@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms.arguments import check_count, check_number, check_step_size
 from fedsim.algorithms.metropolis import accepted, check_potential, check_single, counted, nothing_proposed, square
+from fedsim.arrays import Array, Arrays
 from fedsim.schedules import StepSize, step_at
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -46,27 +43,27 @@ class HMC:
     sampler = True  # its iterates are samples of a law
 
     def __post_init__(self) -> None:
-        check_step_size("HMC", self.step_size)
-        check_count("HMC", "leapfrog_steps", self.leapfrog_steps)
-        check_count("HMC", "local_steps", self.local_steps)
-        check_number("HMC", "temperature", self.temperature, math.ulp(0.0))
+        check_step_size("HMC", self)
+        check_count("HMC", self, "leapfrog_steps")
+        check_count("HMC", self, "local_steps")
+        check_number("HMC", self, "temperature", math.ulp(0.0))
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         check_single("HMC", problem)
         check_potential("HMC", problem)
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return nothing_proposed()
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
     def work(self, job: Any) -> float:
         return self.local_steps * self.leapfrog_steps
 
     @np.errstate(over="ignore", invalid="ignore")  # a trajectory may fly off; it is rejected
-    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         tau, theta = self.temperature, message["theta"]
         taken = np.zeros((*theta.shape[:-1], 1), theta.dtype)
         f, gradient = job.potential(theta), job.gradient(theta, 0)
@@ -89,5 +86,5 @@ class HMC:
             taken = taken + yes
         return {"theta": theta}, counted(memory, taken, self.local_steps)
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         return {"theta": replies.mean("theta")}

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms.arguments import check_count, check_number
-from fedsim.errors import InvalidInput
+from fedsim.arrays import Array
+from fedsim.errors import InvalidInput, whole
 from fedsim.schedules import StepSize, steps_of
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -33,14 +31,16 @@ class Descent:
 def descend(job: Any, x: Array, scale: Array, how: Descent, extra: Callable[[Array], Array] | None = None) -> Array:
     """y after the client's local steps from x; `scale` makes a summed gradient that of its objective."""
     y, velocity = x, np.zeros_like(x)
+    plain = not (how.momentum or how.weight_decay or extra)
     for k, eta in enumerate(steps_of(how.step_size, job.round, most(how.local_steps))):
-        gradient = scale * job.gradient(y, k, how.batch_size)
-        if how.weight_decay:
-            gradient = gradient + how.weight_decay * y
-        if extra is not None:
-            gradient = gradient + extra(y)
-        velocity = how.momentum * velocity + gradient if how.momentum else gradient
-        moved = y - eta * velocity
+        gradient = job.gradient(y, k, how.batch_size)
+        if plain:
+            moved = y - eta * scale * gradient
+        else:
+            gradient = scale * gradient + how.weight_decay * y
+            gradient = gradient if extra is None else gradient + extra(y)
+            velocity = how.momentum * velocity + gradient
+            moved = y - eta * velocity
         y = moved if np.ndim(how.local_steps) == 0 else np.where(at_work(job, how.local_steps, k), moved, y)
     return y
 
@@ -80,19 +80,17 @@ def work(job: Any, local_steps: Any) -> Any:
 
 def check_inertia(where: str, algorithm: Any) -> None:
     """Momentum below 1 and a weight decay that is no growth."""
-    check_number(where, "momentum", algorithm.momentum, 0, np.nextafter(1.0, 0.0))
-    check_number(where, "weight_decay", algorithm.weight_decay)
+    check_number(where, algorithm, "momentum", 0, np.nextafter(1.0, 0.0))
+    check_number(where, algorithm, "weight_decay")
 
 
 def check_steps(where: str, algorithm: Any) -> None:
     """`local_steps` as a count, or a tuple of one per client."""
-    steps = algorithm.local_steps
-    if np.ndim(steps) == 0:
-        check_count(where, "local_steps", steps)
+    if not isinstance(algorithm.local_steps, tuple | list | np.ndarray):
+        check_count(where, algorithm, "local_steps")
         return
-    for count in steps:
-        check_count(where, "local_steps", count)
-    object.__setattr__(algorithm, "local_steps", tuple(int(count) for count in steps))
+    steps = tuple(whole(f"{where}(local_steps={{}})", count) for count in algorithm.local_steps)
+    object.__setattr__(algorithm, "local_steps", steps)
 
 
 def check_everybody(where: str, local_steps: Any, problem: Any) -> None:

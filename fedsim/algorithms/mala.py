@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms.arguments import check_count, check_number, check_step_size
 from fedsim.algorithms.metropolis import accepted, check_potential, check_single, counted, nothing_proposed, square
+from fedsim.arrays import Array, Arrays
 from fedsim.schedules import StepSize, step_at
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -44,26 +41,26 @@ class MALA:
     sampler = True  # its iterates are samples of a law
 
     def __post_init__(self) -> None:
-        check_step_size("MALA", self.step_size)
-        check_count("MALA", "local_steps", self.local_steps)
-        check_number("MALA", "temperature", self.temperature, math.ulp(0.0))
+        check_step_size("MALA", self)
+        check_count("MALA", self, "local_steps")
+        check_number("MALA", self, "temperature", math.ulp(0.0))
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         check_single("MALA", problem)
         check_potential("MALA", problem)
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return nothing_proposed()
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
     def work(self, job: Any) -> float:
         return self.local_steps
 
     @np.errstate(over="ignore", invalid="ignore")  # a proposal may fly off; it is rejected
-    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         tau, theta = self.temperature, message["theta"]
         taken = np.zeros((*theta.shape[:-1], 1), theta.dtype)
         f, gradient = job.potential(theta), job.gradient(theta, 0)
@@ -78,5 +75,5 @@ class MALA:
             f, taken = np.where(yes, f_there, f), taken + yes
         return {"theta": theta}, counted(memory, taken, self.local_steps)
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         return {"theta": replies.mean("theta")}

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
 from fedsim.kernels.reference import exp
-
-Array = npt.NDArray[Any]
 
 
 def check_single(where: str, problem: Any) -> None:
@@ -35,12 +33,12 @@ def accepted(job: Any, step: int, log_ratio: Array) -> Array:
     return np.asarray(job.uniform(step) < exp(np.nan_to_num(np.minimum(log_ratio, 0.0), nan=-np.inf)))
 
 
-def nothing_proposed() -> dict[str, Array]:
+def nothing_proposed() -> Arrays:
     """The memory of a sampler that has not begun: the share of its proposals that it accepted, of how many."""
     return {"accepted": np.zeros(1), "proposed": np.zeros(1)}
 
 
-def counted(memory: dict[str, Array], accepted: Array, proposed: int) -> dict[str, Array]:
+def counted(memory: Arrays, accepted: Array, proposed: int) -> Arrays:
     """The memory after another `proposed` proposals, of which `accepted` (..., 1) were taken."""
     total = memory["proposed"] + proposed
     share = memory["accepted"] + (accepted - memory["accepted"] * proposed) / total

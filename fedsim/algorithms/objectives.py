@@ -9,17 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fedsim.errors import InvalidInput
+from fedsim.arrays import Array
+from fedsim.errors import InvalidInput, one_of
 from fedsim.participation import Arrived, Uniform, WithReplacement
-
-Array = npt.NDArray[Any]
 
 
 def check_objective(where: str, objective: str) -> None:
-    if objective not in ("mean", "scaled"):
-        raise InvalidInput(f"{where}(objective={objective!r}): choose 'mean' or 'scaled'")
+    one_of(f"{where}(objective={{!r}})", objective, ("mean", "scaled"))
 
 
 def scale(objective: str, job: Any, dtype: np.dtype[Any]) -> Array:

@@ -5,16 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy.typing as npt
-
 from fedsim.algorithms import objectives
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_step_size
+from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
 from fedsim.participation import Arrived
 from fedsim.schedules import StepSize, step_at
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -52,12 +48,12 @@ class PFedAvg:
     sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
-        check_step_size("PFedAvg", self.step_size)
-        check_count("PFedAvg", "local_steps", self.local_steps)
+        check_step_size("PFedAvg", self)
+        check_count("PFedAvg", self, "local_steps")
         check_batch_size("PFedAvg", self.batch_size)
         objectives.check_objective("PFedAvg", self.objective)
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         if not getattr(problem, "reactive", False):
             raise InvalidInput(
                 f"PFedAvg on {type(problem).__name__}, whose data do not react to the model; use FedAvg, or a "
@@ -65,16 +61,16 @@ class PFedAvg:
             )
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return {}
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
     def work(self, job: Any) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         theta = message["theta"]
         scale = objectives.scale(self.objective, job, theta.dtype)
         for k in range(self.local_steps):
@@ -82,7 +78,7 @@ class PFedAvg:
             theta = theta - eta * scale * job.gradient(theta, k, self.batch_size)
         return {"theta": theta}, memory
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         return {"theta": replies.mean("theta")}
 
     def weigh(self, arrived: Arrived) -> Array:

@@ -7,26 +7,23 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms import objectives
 from fedsim.algorithms.arguments import (
     check_batch_size,
+    check_codec,
     check_count,
     check_number,
     check_step_size,
     rows_per_batch,
 )
-from fedsim.algorithms.fedpaq import check_codec
+from fedsim.arrays import Array, Arrays
 from fedsim.codecs import QSGD
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, shown
 from fedsim.participation import Arrived
 from fedsim.privacy import Guarantee, Mechanism
 from fedsim.privacy import fedpaq as accounting
 from fedsim.schedules import StepSize, steps_of
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -75,24 +72,22 @@ class PrivateFedPAQ:
     sampler = False  # its iterate is an estimate
 
     def __post_init__(self) -> None:
-        check_step_size("PrivateFedPAQ", self.step_size)
-        check_count("PrivateFedPAQ", "local_steps", self.local_steps)
+        check_step_size("PrivateFedPAQ", self)
+        check_count("PrivateFedPAQ", self, "local_steps")
         for name in ("clip", "epsilon", "delta"):
-            check_number(
-                "PrivateFedPAQ", name, getattr(self, name), math.ulp(0.0), 1.0 if name == "delta" else math.inf
-            )
+            check_number("PrivateFedPAQ", self, name, math.ulp(0.0), 1.0 if name == "delta" else math.inf)
         if (self.batch_size is None) == (self.fraction is None):
             raise InvalidInput(
-                f"PrivateFedPAQ(batch_size={self.batch_size}, fraction={self.fraction}): give one of the "
+                f"PrivateFedPAQ(batch_size={shown(self.batch_size)}, fraction={shown(self.fraction)}): give one of the "
                 "two, rows per step or the share of its rows that a client uses in a round"
             )
         check_batch_size("PrivateFedPAQ", self.batch_size)
         if self.fraction is not None:
-            check_number("PrivateFedPAQ", "fraction", self.fraction, math.ulp(0.0), 1)
+            check_number("PrivateFedPAQ", self, "fraction", math.ulp(0.0), 1)
         check_codec("PrivateFedPAQ", self.codec)
         accounting.sensitivity(self.sensitivity, 1.0, 1.0)  # refuses what it does not know
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         used = self._used(problem)
         if np.any(used > problem.sizes):
             c = int(np.argmax(used > problem.sizes))
@@ -107,16 +102,16 @@ class PrivateFedPAQ:
             )
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return {}
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
     def work(self, job: Any) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[dict[str, Any], State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
         x = message["theta"]
         size = np.asarray(job.size, x.dtype)
         steps = steps_of(self.step_size, job.round, self.local_steps)
@@ -128,7 +123,7 @@ class PrivateFedPAQ:
         sigma = np.asarray(self._sigma(sum(steps), gamma), x.dtype)
         return {"delta": job.encode(self.codec, y - x + sigma * job.normal(0))}, memory
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         return {"theta": state["theta"] + replies.mean("delta")}
 
     def weigh(self, arrived: Arrived) -> Array:

@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.algorithms.metropolis import check_single
+from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
 from fedsim.schedules import StepSize, step_at
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -54,18 +51,18 @@ class PSGLD:
     sampler = True
 
     def __post_init__(self) -> None:
-        check_step_size("PSGLD", self.step_size)
-        check_count("PSGLD", "local_steps", self.local_steps)
-        check_number("PSGLD", "decay", self.decay, 0, 1)
-        check_number("PSGLD", "damping", self.damping, 1e-30)
-        check_number("PSGLD", "temperature", self.temperature)
+        check_step_size("PSGLD", self)
+        check_count("PSGLD", self, "local_steps")
+        check_number("PSGLD", self, "decay", 0, 1)
+        check_number("PSGLD", self, "damping", 1e-30)
+        check_number("PSGLD", self, "temperature")
         check_batch_size("PSGLD", self.batch_size)
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         check_single("PSGLD", problem)
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         v = np.asarray(0.0 if self.second_moment is None else self.second_moment, np.float64)
         if v.shape not in ((), (problem.dim,)) or not np.all((v >= 0) & (v < np.inf)):
             raise InvalidInput(
@@ -73,13 +70,13 @@ class PSGLD:
             )
         return {"v": np.broadcast_to(v, (problem.dim,))}
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
     def work(self, job: Any) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         theta, v, a = message["theta"], memory["v"], self.decay
         n = np.asarray(job.size, theta.dtype)
         for k in range(self.local_steps):
@@ -90,5 +87,5 @@ class PSGLD:
             theta = theta - eta / 2 * g * gradient + math.sqrt(eta * self.temperature) * np.sqrt(g) * job.normal(k)
         return {"theta": theta}, memory | {"v": v}
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         return {"theta": replies.mean("theta")}

@@ -8,19 +8,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fedsim.algorithms.arguments import check_batch_size, check_step_size
-from fedsim.algorithms.fedpaq import check_codec
+from fedsim.algorithms.arguments import check_batch_size, check_codec, check_step_size, check_word
 from fedsim.algorithms.qlsd_fused import compiled
 from fedsim.algorithms.qlsd_rounds import iterations
+from fedsim.arrays import Array, Arrays
+from fedsim.checks import floats_of
 from fedsim.codecs import Identity
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, quoted, shown
 from fedsim.participation import Arrived
 from fedsim.schedules import StepSize, step_at
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -64,24 +61,24 @@ class QLSD:
     def __post_init__(self) -> None:
         check_arguments("QLSD", self)
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         check_population("QLSD", self, problem)
         return {"theta": initial, "precision": prior_precision(problem, initial)}
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return {}
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
     def work(self, job: Any) -> float:
         return 1
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[dict[str, Any], State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
         gradient = job.gradient(message["theta"], 0, self.batch_size, prior=False)
         return {"gradient": encoded(job, self.codec, gradient)}, memory
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         gradient = estimate(self, replies) + state["precision"] * state["theta"]
         return {"theta": langevin(self, state["theta"], gradient, replies, rng)}
 
@@ -92,7 +89,7 @@ class QLSD:
         send = compiled(self, problem, backend)
         return send and (lambda job, message, memory: ({"gradient": send(job, message["theta"])[0]}, memory))
 
-    def fused_rounds(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
+    def many_rounds(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
         return iterations(self, problem, backend)
 
 
@@ -159,26 +156,24 @@ def encoded(job: Any, codec: Any, value: Array) -> Any:
 
 def check_arguments(where: str, algorithm: Any) -> None:
     """Refuse what no problem could make sense of."""
-    check_step_size(where, algorithm.step_size)
+    check_step_size(where, algorithm)
     check_batch_size(where, algorithm.batch_size)
     if isinstance(algorithm.codec, list):
         object.__setattr__(algorithm, "codec", tuple(algorithm.codec))
     for codec in algorithm.codec if isinstance(algorithm.codec, tuple) else (algorithm.codec,):
         check_codec(where, codec)
-    if algorithm.empty not in ("noise", "hold"):
-        raise InvalidInput(f"{where}(empty={algorithm.empty!r}): choose 'noise' or 'hold'")
-    if algorithm.weighting not in ("count", "inverse"):
-        raise InvalidInput(f"{where}(weighting={algorithm.weighting!r}): choose 'count' or 'inverse'")
+    check_word(where, algorithm, "empty", "noise", "hold")
+    check_word(where, algorithm, "weighting", "count", "inverse")
     activity = algorithm.activity
     if (activity is None) == (algorithm.weighting == "inverse"):
         raise InvalidInput(
-            f"{where}(weighting={algorithm.weighting!r}, activity={activity}): 'inverse' divides by it, "
+            f"{where}(weighting={quoted(algorithm.weighting)}, activity={shown(activity)}): 'inverse' divides by it, "
             "'count' has no use for it; give both or neither, such as weighting='inverse', activity=0.5"
         )
     if activity is not None:
-        p = np.asarray(activity, float)
-        if p.ndim > 1 or not np.all((p > 0) & (p <= 1)):
-            raise InvalidInput(f"{where}(activity={activity}): probabilities in (0, 1], one or one per client")
+        p = floats_of(activity)
+        if p is None or p.ndim > 1 or p.size == 0 or not np.all((p > 0) & (p <= 1)):
+            raise InvalidInput(f"{where}(activity={shown(activity)}): probabilities in (0, 1], one or one per client")
         object.__setattr__(algorithm, "activity", float(p) if p.ndim == 0 else tuple(p.tolist()))
 
 

@@ -8,13 +8,11 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms.arguments import rows_per_batch
+from fedsim.arrays import Array
 from fedsim.codecs import QSGD, Elias, Identity
 from fedsim.problems import GaussianMean, LogisticRegression
-
-Array = npt.NDArray[Any]
 
 
 def compiled(algorithm: Any, problem: Any, backend: Any) -> Callable[..., tuple[Any, Any]] | None:

@@ -7,18 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms import qlsd
 from fedsim.algorithms.arguments import check_count, check_number
 from fedsim.algorithms.qlsd_fused import compiled
 from fedsim.algorithms.qlsd_rounds import iterations
+from fedsim.arrays import Array, Arrays
 from fedsim.codecs import Identity
 from fedsim.participation import Arrived
 from fedsim.schedules import StepSize
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -73,27 +70,27 @@ class QLSDPlusPlus:
 
     def __post_init__(self) -> None:
         qlsd.check_arguments("QLSDPlusPlus", self)
-        check_count("QLSDPlusPlus", "refresh_every", self.refresh_every)
+        check_count("QLSDPlusPlus", self, "refresh_every")
         if self.memory_rate is not None:
-            check_number("QLSDPlusPlus", "memory_rate", self.memory_rate, 0, 1)
+            check_number("QLSDPlusPlus", self, "memory_rate", 0, 1)
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         qlsd.check_population("QLSDPlusPlus", self, problem)
         precision = qlsd.prior_precision(problem, initial)
         return {"theta": initial, "zeta": initial, "e": np.zeros_like(initial), "precision": precision}
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         """e_i, and, where minibatches need it, grad U_i(zeta) and which control point that was."""
         zero = np.zeros(problem.dim)
         return {"e": zero} | ({} if self.batch_size is None else {"anchor": zero, "point": np.array([-1.0])})
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"], "zeta": state["zeta"]}
 
     def work(self, job: Any) -> float:
         return 1
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[dict[str, Any], State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
         theta, zeta, e = message["theta"], message["zeta"], memory["e"]
         gradient, kept = job.gradient(theta, 0, self.batch_size, prior=False), memory
         if self.batch_size is not None:  # of all rows the control variate takes away what it adds
@@ -102,7 +99,7 @@ class QLSDPlusPlus:
         sent = qlsd.encoded(job, self.codec, gradient - e)
         return {"gradient": sent}, kept | {"e": e + self._rate(theta) * sent.value}
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         theta, zeta, e = state["theta"], state["zeta"], state["e"]
         gradient = e + qlsd.estimate(self, replies) + state["precision"] * theta
         theta = qlsd.langevin(self, theta, gradient, replies, rng)
@@ -121,7 +118,7 @@ class QLSDPlusPlus:
         if send is None:
             return None
 
-        def kernel(job: Any, message: State, memory: State) -> tuple[dict[str, Any], State]:
+        def kernel(job: Any, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
             theta, e, kept = message["theta"], memory["e"], memory
             control, anchor = None, None
             if self.batch_size is not None:
@@ -137,22 +134,22 @@ class QLSDPlusPlus:
         passed = round % self.refresh_every
         return 1 if passed == 0 and self.batch_size is not None else self.refresh_every - passed
 
-    def fused_rounds(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
+    def many_rounds(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
         control = "zeta" if self.batch_size is not None else ""
         go = iterations(self, problem, backend, control, rate=self._rate(np.empty(problem.dim)))
         if go is None:
             return None
 
         def kernel(
-            seed: int, replicas: Array, first: int, count: int, state: State, memory: State
-        ) -> tuple[State, State]:
+            seed: int, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays
+        ) -> tuple[Arrays, Arrays]:
             after, kept = go(seed, replicas, first, count, state, memory)
             refresh = (first + count) % self.refresh_every == 0
             return after | ({"zeta": after["theta"][-1:]} if refresh else {}), kept
 
         return kernel
 
-    def _anchored(self, job: Any, zeta: Array, memory: State) -> State:
+    def _anchored(self, job: Any, zeta: Array, memory: Arrays) -> Arrays:
         """The memory with grad U_i(zeta) in it: computed by whoever takes part first since zeta was renewed."""
         number = job.round // self.refresh_every
         old = memory["point"] != number

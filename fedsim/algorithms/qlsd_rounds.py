@@ -12,16 +12,14 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms.qlsd_fused import rows_of, tables_of, wire_of
+from fedsim.arrays import Array, Arrays
 from fedsim.codecs import QSGD, Identity
 from fedsim.problems import GaussianMean, LogisticRegression
 from fedsim.rng import Stream
 from fedsim.schedules import step_at
 
-Array = npt.NDArray[Any]
-Arrays = dict[str, Array]
 Iterations = Callable[[int, Array, int, int, Arrays, Arrays], tuple[Arrays, Arrays]]
 
 

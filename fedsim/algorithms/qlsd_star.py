@@ -7,18 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms import qlsd
 from fedsim.algorithms.qlsd_fused import compiled
 from fedsim.algorithms.qlsd_rounds import iterations
+from fedsim.arrays import Array, Arrays
+from fedsim.checks import numbers
 from fedsim.codecs import Identity
 from fedsim.errors import InvalidInput
 from fedsim.participation import Arrived
 from fedsim.schedules import StepSize
 
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 FAR = 0.1  # posterior standard deviations from the minimum at which a control point is refused
 
 
@@ -66,26 +65,26 @@ class QLSDStar:
     def __post_init__(self) -> None:
         qlsd.check_arguments("QLSDStar", self)
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         qlsd.check_population("QLSDStar", self, problem)
         optimum = _minimiser(problem, self.optimum).astype(initial.dtype)
         return {"theta": initial, "optimum": optimum, "precision": qlsd.prior_precision(problem, initial)}
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return {}
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"], "optimum": state["optimum"]}
 
     def work(self, job: Any) -> float:
         return 1
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[dict[str, Any], State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
         gradient = job.gradient(message["theta"], 0, self.batch_size, prior=False)
         gradient = gradient - job.gradient(message["optimum"], 0, self.batch_size, prior=False)
         return {"gradient": qlsd.encoded(job, self.codec, gradient)}, memory
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         gradient = qlsd.estimate(self, replies) + state["precision"] * (state["theta"] - state["optimum"])
         return {"theta": qlsd.langevin(self, state["theta"], gradient, replies, rng)}
 
@@ -101,7 +100,7 @@ class QLSDStar:
             memory,
         )
 
-    def fused_rounds(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
+    def many_rounds(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
         return iterations(self, problem, backend, control="optimum", centre="optimum")
 
 
@@ -112,7 +111,7 @@ def _minimiser(problem: Any, given: Any) -> Array:
             f"QLSDStar: {type(problem).__name__} does not know its minimiser; give optimum=, or use "
             "QLSDPlusPlus, which needs none"
         )
-    at = np.asarray(problem.exact()[0] if given is None else given, np.float64)
+    at = numbers("QLSDStar(optimum)", problem.exact()[0] if given is None else given)
     if at.shape != (problem.dim,) or not np.isfinite(at).all():
         raise InvalidInput(f"QLSDStar(optimum of shape {at.shape}): give {problem.dim} finite numbers")
     far = _distance(problem, at)

@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms import objectives
 from fedsim.algorithms.fedavg import check_descent
+from fedsim.arrays import Array, Arrays
 from fedsim.participation import Arrived
 from fedsim.schedules import StepSize, steps_of
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -56,19 +53,19 @@ class Scaffold:
     def __post_init__(self) -> None:
         check_descent("Scaffold", self)
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         return {"theta": initial, "c": np.zeros_like(initial)}
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return {"c": np.zeros(problem.dim)}
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"], "c": state["c"]}
 
     def work(self, job: Any) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x, c, c_i = message["theta"], message["c"], memory["c"]
         scale = objectives.scale(self.objective, job, x.dtype)
         steps = steps_of(self.step_size, job.round, self.local_steps)
@@ -80,7 +77,7 @@ class Scaffold:
         share = 1 / job.clients if self.objective == "scaled" else job.weight
         return {"delta": delta, "delta_c": share * change}, memory | {"c": c_i + change}
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         return {
             "theta": state["theta"] + self.server_step * replies.mean("delta"),
             "c": state["c"] + replies.sum("delta_c"),

@@ -6,14 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy.typing as npt
-
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.algorithms.metropolis import check_single
+from fedsim.arrays import Array, Arrays
 from fedsim.schedules import StepSize, step_at
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -42,25 +38,25 @@ class SGLD:
     sampler = True  # its iterates are samples of a law
 
     def __post_init__(self) -> None:
-        check_step_size("SGLD", self.step_size)
-        check_count("SGLD", "local_steps", self.local_steps)
-        check_number("SGLD", "temperature", self.temperature)
+        check_step_size("SGLD", self)
+        check_count("SGLD", self, "local_steps")
+        check_number("SGLD", self, "temperature")
         check_batch_size("SGLD", self.batch_size)
 
-    def init(self, problem: Any, initial: Array) -> State:
+    def init(self, problem: Any, initial: Array) -> Arrays:
         check_single("SGLD", problem)
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> State:
+    def memory(self, problem: Any) -> Arrays:
         return {}
 
-    def broadcast(self, state: State) -> State:
+    def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
     def work(self, job: Any) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: State, memory: State) -> tuple[State, State]:
+    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         theta = message["theta"]
         for k in range(self.local_steps):
             eta = step_at(self.step_size, job.round, self.local_steps, k)
@@ -68,5 +64,5 @@ class SGLD:
             theta = theta - eta * job.gradient(theta, k, self.batch_size) + noise
         return {"theta": theta}, memory
 
-    def server(self, state: State, replies: Any, rng: Any) -> State:
+    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         return {"theta": replies.mean("theta")}

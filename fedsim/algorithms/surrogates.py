@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
 
-Array = npt.NDArray[Any]
 LARGEST, STEPS, NEAR = 500, 60, 1e-6  # dimensions, Newton steps, relative length of one at which they end
 
 

@@ -27,8 +27,8 @@ td,th{padding:.15rem .7rem;text-align:right;border-bottom:1px solid #eee}
 img{max-width:100%}pre{overflow:auto}"""
 
 
-def run_page(name: str, result: Result) -> str:
-    """A page about one run, from what it left behind alone: however it was made, it is the same page."""
+def run_page(name: str, result: Result, drawn: Mapping[str, bytes] | None = None) -> str:
+    """A page about one run, from what it left behind alone; `drawn` are pictures of its own as PNG."""
     names = [*result.metrics.columns.drop(list(METRICS)), *result.rounds.columns.drop(list(ROUNDS))]
     pictures = [
         _picture(f"{metric} over what was spent", _curves({"": result}, metric))
@@ -36,9 +36,9 @@ def run_page(name: str, result: Result) -> str:
         if len(result.curve(metric))
     ]
     told = [*summary.heading(result, WIDE), "", *summary.lines(result, WIDE)]
-    parts = [f"<pre>{escape(chr(10).join(told))}</pre>", *pictures, _timeline(result)]
+    parts = [f"<pre>{escape(chr(10).join(told))}</pre>", *_images(drawn), *pictures, _timeline(result)]
     source = (result.manifest.get("source") or {}).get("text", "")
-    if source:
+    if source and isinstance(source, str):
         parts.append(f"<details><summary>scenario file</summary><pre>{escape(source)}</pre></details>")
     whole = json.dumps({k: v for k, v in result.manifest.items() if k != "source"}, indent=1, default=str)
     parts.append(f"<details><summary>manifest</summary><pre>{escape(whole)}</pre></details>")
@@ -46,8 +46,9 @@ def run_page(name: str, result: Result) -> str:
 
 
 def sweep_page(
-    name: str, status: list[str], frame: pd.DataFrame, lines: Mapping[str, pd.DataFrame], axes: list[str]
-) -> str:
+    name: str, status: list[str], frame: pd.DataFrame, lines: Mapping[str, pd.DataFrame], axes: list[str],
+    drawn: Mapping[str, bytes] | None = None,
+) -> str:  # fmt: skip
     """A page about a sweep: its table, and each metric's median curve for every value of each swept setting."""
     pictures = [
         _picture(f"{metric} by {axis}", _by(table, metric, axis))
@@ -57,7 +58,8 @@ def sweep_page(
     ]
     shown = frame.drop(columns=[c for c in ("fingerprint", "real_s") if c in frame])
     table = shown.to_html(index=False, border=0, float_format=lambda x: f"{x:.4g}")
-    return page(name, [f"<pre>{escape(chr(10).join(status))}</pre>", *pictures, "<h2>All runs</h2>", table])
+    told = f"<pre>{escape(chr(10).join(status))}</pre>"
+    return page(name, [told, *_images(drawn), *pictures, "<h2>All runs</h2>", table])
 
 
 def page(title: str, parts: list[str]) -> str:
@@ -102,5 +104,13 @@ def _timeline(result: Result) -> str:
 def _picture(title: str, figure: Any) -> str:
     png = io.BytesIO()
     figure.savefig(png, format="png", dpi=110)
-    data = base64.b64encode(png.getvalue()).decode()
+    return _image(title, png.getvalue())
+
+
+def _images(drawn: Mapping[str, bytes] | None) -> list[str]:
+    return [_image(title, png) for title, png in (drawn or {}).items()]
+
+
+def _image(title: str, png: bytes) -> str:
+    data = base64.b64encode(png).decode()
     return f'<h2>{escape(title)}</h2><img alt="{escape(title)}" src="data:image/png;base64,{data}">'

@@ -12,10 +12,11 @@ from typing import Any
 
 from fedsim import results
 from fedsim.batch.plan import PLAN, Order, Plan, plan
+from fedsim.checks import path_of
 from fedsim.engine import Interrupted
 from fedsim.errors import InvalidInput, is_whole
 from fedsim.results import Result
-from fedsim.results.atomic import check_writable
+from fedsim.results.state import tidy
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.ray import Ray
 from fedsim.scenario_file import load_file
@@ -61,14 +62,15 @@ def carry_out(
     """`sweep` for those who have made the plan already."""
     from fedsim.batch.merge import merge, outcomes
     from fedsim.batch.status import look
+    from fedsim.batch.work import clean
 
     if jobs is not None and not is_whole(jobs, least=1):
         raise InvalidInput(f"jobs={jobs}: ask for a whole number of at least 1")
     if runtime is not None and not isinstance(runtime, Inline | Ray):
         raise InvalidInput(f"runtime={runtime!r}: a sweep runs on processes of this machine (None) or on fs.Ray(...)")
     mine = what.shard(shard)
-    check_writable(out / PLAN)
     what.claim(out, resume=resume or retry_failed, shared=shard is not None)
+    clean(out)
     stop = stop if stop is not None else threading.Event()
     found = look(what, mine, out)
     again = {failure.run for failure in found.failed} if retry_failed else set()
@@ -76,6 +78,7 @@ def carry_out(
     tell = _teller(observers)
     ends = outcomes(found.whole, out) if observers else {}
     for order in found.whole:
+        tidy(out / order.run)
         tell(Event(order, "kept", ends.get(order.run, {})))
     for failure in found.failed:
         if failure.run not in again:
@@ -95,7 +98,7 @@ def carry_out(
 
 def load(path: str | Path) -> Any:
     """What a folder holds: the Result of a run, or the Study of a sweep."""
-    folder = Path(path)
+    folder = path_of("load(path)", path)
     if (folder / PLAN).exists():
         there = Plan.read(folder)
         return study(there, folder.absolute(), there.orders)

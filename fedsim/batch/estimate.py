@@ -26,7 +26,7 @@ class Estimate:
 
 def estimate(plan: Plan, orders: tuple[Order, ...]) -> Estimate:
     """Time the run in the middle of the grid, where it is neither the smallest nor the largest."""
-    file = load_source(Path(plan.file), plan.source, plan.folder)
+    file = load_source(Path(plan.file), plan.source, plan.folder, plan.modules)
     settings = orders[len(orders) // 2].settings
     spent = 0.0
     for attempt in range(2):

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsim.batch.plan import Order, Plan
-from fedsim.results import load, write_atomic
+from fedsim.errors import FedsimError, InUse
+from fedsim.results import load, lock, write_atomic
 from fedsim.results.folder import write_table
+from fedsim.results.sealed import read_json, sealed
 from fedsim.study import curves, row
 
 if TYPE_CHECKING:
     import pandas as pd
 
-RUNS, CURVES = "runs.parquet", "curves.parquet"
+RUNS, CURVES, MERGED = "runs.parquet", "curves.parquet", "merged.json"  # the last holds digests of the others
+FORMAT = "fedsim-merged-1"
+MERGING, WAIT_S = ".merging", 60.0
 
 
 def whole(plan: Plan, out: Path) -> list[Order]:
@@ -54,27 +59,40 @@ def outcomes(orders: Sequence[Order], out: Path) -> dict[str, dict[str, Any]]:
 
 
 def merge(plan: Plan, out: Path) -> None:
-    """Write both tables, each whole or not at all."""
-    for name, table in zip(
-        (CURVES, RUNS), reversed(tables(whole(plan, out), out)), strict=True
-    ):  # the table of runs vouches for both
-        buffer = io.BytesIO()
-        write_table(buffer, table)
-        write_atomic(out / name, buffer.getvalue())
+    """Write both tables, each whole or not at all, then what vouches for them."""
+    try:
+        held = lock.take(out, MERGING, wait_s=WAIT_S)
+    except InUse:
+        held = None  # tables that do not fit together are made again by whoever reads them
+    try:
+        sums = {}
+        for name, table in zip((RUNS, CURVES), tables(whole(plan, out), out), strict=True):
+            buffer = io.BytesIO()
+            write_table(buffer, table)
+            write_atomic(out / name, buffer.getvalue())
+            sums[name] = sha256(buffer.getvalue()).hexdigest()
+        write_atomic(out / MERGED, sealed(FORMAT, {"files": sums}))
+    finally:
+        if held is not None:
+            held.release()
 
 
 def _earlier(out: Path) -> tuple[pd.DataFrame, pd.DataFrame] | None:
-    """What an earlier merge left; other shards may be writing, so anything odd means none."""
+    """What an earlier merge left; other shards may be writing, and files are damaged: anything odd means none."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        runs, long = (pq.ParquetFile(out / name).read().to_pandas() for name in (RUNS, CURVES))
-    except (OSError, ValueError, pa.ArrowException):
+        sums = read_json(out / MERGED, FORMAT)["files"]
+        data = [(out / name).read_bytes() for name in (RUNS, CURVES)]
+        if [sha256(part).hexdigest() for part in data] != [sums[name] for name in (RUNS, CURVES)]:
+            return None
+        runs, long = (pq.ParquetFile(io.BytesIO(part)).read().to_pandas(ignore_metadata=True) for part in data)
+    except (OSError, ValueError, LookupError, TypeError, FedsimError, pa.ArrowException):
         return None
     if "run" not in runs or (len(long) and "run" not in long):
         return None
-    # Curves may have been replaced between the two reads; runs that have rows in both are surely complete.
+    # A run without curves may only lack them here: it is read again.
     evaluated = set(long["run"]) if len(long) else set()
     return (runs[runs["run"].isin(evaluated)], long[long["run"].isin(runs["run"])]) if evaluated else None
 

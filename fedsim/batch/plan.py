@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from hashlib import blake2b
 from itertools import islice, product
@@ -18,13 +18,15 @@ from typing import Any
 import fedsim
 from fedsim.engine.collect import described
 from fedsim.errors import CorruptData, InvalidInput
-from fedsim.results import write_atomic
-from fedsim.results.folder import to_json
+from fedsim.results import lock, write_atomic
+from fedsim.results.atomic import check_writable, explained
+from fedsim.results.sealed import read_json, sealed
 from fedsim.scenario import Scenario
 from fedsim.scenario_file import ScenarioFile
 
 PLAN = "sweep.json"
-FORMAT = "fedsim-sweep-1"
+FORMAT, UNSEALED = "fedsim-sweep-2", "fedsim-sweep-1"
+CLAIM_S = 30.0  # how long another shard may take over the same step
 ATTEMPTS = 20  # combinations that may refuse to be built before the file itself is to blame
 
 
@@ -48,6 +50,7 @@ class Plan:
     settings: dict[str, Any]
     version: str
     data: str  # digest of the problem's arrays
+    modules: dict[str, str] = field(default_factory=dict)  # digests of what the file imports from beside itself
 
     @cached_property
     def orders(self) -> tuple[Order, ...]:
@@ -66,17 +69,31 @@ class Plan:
 
     def _order(self, settings: dict[str, Any]) -> Order:
         facts = {"source": self.source, "settings": settings, "data": self.data, "version": self.version}
+        if self.modules:
+            facts["modules"] = self.modules
         return Order(_digest(facts, 6), settings)
 
     # --- As a file ------------------------------------------------------------------------------------
 
     def claim(self, out: Path, *, resume: bool, shared: bool) -> None:
-        """Make `out` this sweep's folder, or find that it is; `shared` where other shards may have made it."""
+        """Make `out` this sweep's folder, or find that it is; `shared` where other shards may have made it.
+
+        One at a time, so that of two sweeps that begin together the second sees the plan of the first.
+        """
         if not (out / PLAN).exists():
-            if out.exists() and any(p for p in out.iterdir() if not p.name.startswith(".")):
-                raise InvalidInput(f"{out} is no sweep's folder; choose another --out")
+            _check_free(out)
+        with explained(out):
             out.mkdir(parents=True, exist_ok=True)
-            write_atomic(out / PLAN, to_json({"fedsim_format": FORMAT, **asdict(self)}))
+            held = lock.take(out, wait_s=CLAIM_S)
+        try:
+            self._claim(out, resume, shared)
+        finally:
+            held.release()
+
+    def _claim(self, out: Path, resume: bool, shared: bool) -> None:
+        if not (out / PLAN).exists():
+            _check_free(out)
+            self._write(out)
             return
         there = Plan.read(out)
         if not (resume or shared):
@@ -94,21 +111,37 @@ class Plan:
                 )
         if there.data != self.data:
             raise InvalidInput(f"{out} holds a sweep over other data; choose another --out")
-        if there.grid != self.grid:
-            write_atomic(out / PLAN, to_json({"fedsim_format": FORMAT, **asdict(self)}))
+        if there.modules != self.modules and not resume:
+            names = {*there.modules, *self.modules}
+            changed = sorted(name for name in names if there.modules.get(name) != self.modules.get(name))
+            raise InvalidInput(
+                f"{out} holds a sweep with another version of {', '.join(changed)}, which {self.file} imports; "
+                "add --resume to run it anew beside the old runs, or choose another --out"
+            )
+        if there.grid != self.grid or there.modules != self.modules:
+            self._write(out)
+
+    def _write(self, out: Path) -> None:
+        write_atomic(out / PLAN, sealed(FORMAT, asdict(self)))
 
     @staticmethod
     def read(out: Path) -> Plan:
         """The plan of a sweep's folder."""
         try:
-            facts = json.loads((out / PLAN).read_bytes())
-            if facts.pop("fedsim_format") != FORMAT:
-                raise ValueError("another version of fedsim wrote it")
-            return Plan(**facts)
+            facts = read_json(out / PLAN, FORMAT, (UNSEALED,))
         except FileNotFoundError:
             raise InvalidInput(f"{out} is no sweep's folder: it has no {PLAN}") from None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptData(f"{out / PLAN} is damaged ({error})") from error
+        except NotADirectoryError:
+            raise InvalidInput(f"{out} is no folder") from None
+        kinds = {f.name: dict if f.name in ("grid", "settings", "modules") else str for f in fields(Plan)}
+        lists = facts.get("grid", {}).values() if isinstance(facts.get("grid"), dict) else ()
+        if (
+            not kinds.keys() - {"modules"} <= facts.keys() <= kinds.keys()
+            or any(not isinstance(value, kinds[name]) for name, value in facts.items())
+            or any(not isinstance(values, list) for values in lists)
+        ):
+            raise CorruptData(f"{out / PLAN} is damaged: it does not say what a sweep's plan says")
+        return Plan(**facts)
 
 
 def plan(file: ScenarioFile, grid: Mapping[str, Iterable[Any]] | None, settings: Mapping[str, Any]) -> Plan:
@@ -126,7 +159,7 @@ def plan(file: ScenarioFile, grid: Mapping[str, Iterable[Any]] | None, settings:
     fixed = {name: file.typed(name, value, first) for name, value in settings.items()}
     data = _digest(described(first.problem), 8)
     where = str(file.path.parent.absolute())
-    return Plan(file.name, str(file.path), where, file.source, typed, fixed, fedsim.__version__, data)
+    return Plan(file.name, str(file.path), where, file.source, typed, fixed, fedsim.__version__, data, file.modules)
 
 
 def _axis(name: str, values: Any) -> list[Any]:
@@ -147,6 +180,13 @@ def _first(file: ScenarioFile, axes: dict[str, list[Any]], settings: Mapping[str
             refused = refused or error
     assert refused is not None
     raise refused
+
+
+def _check_free(out: Path) -> None:
+    if not out.exists():
+        check_writable(out)
+    elif not out.is_dir() or any(p for p in out.iterdir() if not p.name.startswith(".")):
+        raise InvalidInput(f"{out} is no sweep's folder; choose another --out")
 
 
 def _digest(facts: Any, size: int) -> str:

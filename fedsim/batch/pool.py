@@ -23,6 +23,7 @@ from fedsim.errors import RuntimeFailed
 
 TRIES = 3  # how often a run may take its process down with it
 TICK_S = 0.2
+PATIENCE_S = 30.0  # for a process that has nothing left to do
 
 
 class Worker:
@@ -43,6 +44,7 @@ class Worker:
                 "file": plan.file,
                 "folder": plan.folder,
                 "source": plan.source,
+                "modules": plan.modules,
                 "out": str(out),
                 "threads": threads,
             }
@@ -67,7 +69,11 @@ class Worker:
     def end(self) -> str:
         """Wait for the process; how it ended, in a few words."""
         self.dismiss()
-        code = self.process.wait()
+        try:
+            code = self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:  # it has answered, or closed its output: nothing of it is missed
+            self.process.kill()
+            code = self.process.wait()
         self.output.close()
         self.errors.seek(0)
         last = self.errors.read().decode(errors="replace").strip().splitlines()[-1:]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedsim.batch.plan import Order, Plan
 from fedsim.batch.work import FAILED, running
+from fedsim.errors import FedsimError
+from fedsim.results.sealed import read_json
 from fedsim.study import Failure
 
 
@@ -49,7 +50,7 @@ def look(plan: Plan, orders: tuple[Order, ...], out: Path) -> Status:
 def failure(order: Order, folder: Path) -> Failure:
     """Why a run failed."""
     try:
-        reason = json.loads((folder / FAILED).read_bytes())
+        reason = read_json(folder / FAILED)
         return Failure(order.run, order.settings, str(reason["error"]), str(reason["message"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, LookupError, FedsimError):
         return Failure(order.run, order.settings, "CorruptData", f"{folder / FAILED} is damaged; use --retry-failed")

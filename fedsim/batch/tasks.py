@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
-import time
 from collections.abc import Generator
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +13,9 @@ from typing import Any
 from fedsim.batch.plan import Order, Plan
 from fedsim.batch.work import Report, fail, perform
 from fedsim.errors import RuntimeFailed
+from fedsim.results.lock import tag
 from fedsim.runtime.ray import Ray
+from fedsim.runtime.ray_own import hear_sigterm
 from fedsim.runtime.ray_tasks import spread
 from fedsim.scenario_file import load_source
 
@@ -26,9 +28,9 @@ def tasks(
     """Like `pool`. A file in the folder tells tasks on other machines to finish their round and stop."""
     if not orders:
         return
-    flag = out / f".stop-{os.getpid()}-{time.time_ns()}"
+    flag = out / f".stop.{tag()}.tmp"  # a name that says whose it is: the next sweep clears those of the dead
     threads = max(1, int(runtime.num_cpus_per_host))
-    facts = {"file": plan.file, "folder": plan.folder, "source": plan.source}
+    facts = {"file": plan.file, "folder": plan.folder, "source": plan.source, "modules": plan.modules}
     calls = [(facts, asdict(order), str(out), threads, str(flag)) for order in orders]
 
     def go_on() -> bool:
@@ -57,8 +59,11 @@ def work(facts: dict[str, Any], order: dict[str, Any], out: str, threads: int, f
                 stop.set()
 
     threading.Thread(target=glance, daemon=True).start()
+    before = signal.signal(signal.SIGTERM, lambda *_: stop.set())  # tasks run on their process's main thread
+    hear_sigterm()
     try:
-        file = load_source(Path(facts["file"]), facts["source"], facts["folder"])
+        file = load_source(Path(facts["file"]), facts["source"], facts["folder"], facts["modules"])
         return perform(file, Order(**order), Path(out), threads, stop)
     finally:
         over.set()
+        signal.signal(signal.SIGTERM, before)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
-import shutil
 import threading
 import traceback
 from collections.abc import Iterator
@@ -14,10 +12,11 @@ from typing import Any
 
 from fedsim.batch.plan import Order
 from fedsim.engine import Interrupted
-from fedsim.errors import FedsimError
-from fedsim.place import STARTED
-from fedsim.results import write_atomic
-from fedsim.results.folder import to_json
+from fedsim.errors import FedsimError, InUse
+from fedsim.results import lock, write_atomic
+from fedsim.results.atomic import remove_stale
+from fedsim.results.sealed import to_json
+from fedsim.results.state import MANIFEST
 from fedsim.runtime.inline import Inline
 from fedsim.scenario import run as simulate
 from fedsim.scenario_file import ScenarioFile
@@ -49,6 +48,8 @@ def perform(file: ScenarioFile, order: Order, out: Path, threads: int, stop: thr
             return {"state": "whole", "ends": outcome(result)}
         except Interrupted:
             return {"state": "interrupted"}
+        except InUse:  # somebody resumes this run by itself
+            return {"state": "elsewhere"}
         except Exception as error:
             story = said.getvalue() + "".join(traceback.format_exception(error))
             blamed = error.__cause__ if type(error) is FedsimError and error.__cause__ else error
@@ -66,60 +67,44 @@ def fail(folder: Path, order: Order, kind: str, message: str, story: str) -> Rep
 
 
 def tidy(folder: Path) -> None:
-    """Take away an earlier failure, and a folder in which nothing had begun."""
-    if not folder.exists() or (folder / "manifest.json").exists():
-        return
-    for name in (FAILED, LOG):
-        (folder / name).unlink(missing_ok=True)
-    if not (folder / STARTED).exists():
-        shutil.rmtree(folder)
+    """Take away an earlier failure; what else a killed run has left is seen to by the next."""
+    if folder.exists() and not (folder / MANIFEST).exists():
+        for name in (FAILED, LOG):
+            (folder / name).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def claimed(out: Path, run: str) -> Iterator[bool]:
-    """Whether the run is ours alone. The lock is the operating system's, so that it ends with the process."""
-    try:
-        import fcntl
-    except ImportError:  # no such locks on Windows
-        yield True
-        return
-    (out / CLAIMS).mkdir(exist_ok=True)
-    path = out / CLAIMS / run
+    """Whether the run is ours alone."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        (out / CLAIMS).mkdir(exist_ok=True)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
+            mine = lock.take(out / CLAIMS, run)
+            break
+        except FileNotFoundError:  # the last holder of another took the folder away
+            continue
+        except InUse:
             yield False
             return
-        except OSError:  # a file system without locks: nobody can be told apart
-            pass
-        if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
-            break
-        os.close(descriptor)  # its last holder took the file away between our two steps
     try:
         yield True
     finally:
-        path.unlink(missing_ok=True)
-        os.close(descriptor)
+        mine.release()
         with contextlib.suppress(OSError):
             (out / CLAIMS).rmdir()  # if it is the last
 
 
 def running(out: Path) -> set[str]:
     """Which runs some process, perhaps on another machine, holds at this moment."""
-    try:
-        import fcntl
-    except ImportError:
-        return set()
-    held = set()
+    names = {path.name.removesuffix("-owner") for path in (out / CLAIMS).glob("*")}
+    return {name for name in names if lock.held(out / CLAIMS, name)}
+
+
+def clean(out: Path) -> None:
+    """Take away what killed processes have left beside the runs: claims that nobody holds, half-written files."""
+    remove_stale(out)
     for path in (out / CLAIMS).glob("*"):
-        with contextlib.suppress(FileNotFoundError), path.open() as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                held.add(path.name)
-            except OSError:
-                continue
-    return held
+        with contextlib.suppress(InUse, OSError):
+            lock.take(out / CLAIMS, path.name.removesuffix("-owner"), wait_s=0.0).release()
+    with contextlib.suppress(OSError):
+        (out / CLAIMS).rmdir()

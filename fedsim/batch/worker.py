@@ -14,8 +14,10 @@ import threading
 from pathlib import Path
 
 from fedsim.batch.plan import Order
-from fedsim.batch.work import perform
-from fedsim.results.folder import to_json
+from fedsim.batch.work import fail, perform
+from fedsim.errors import InvalidInput
+from fedsim.results.sealed import to_json
+from fedsim.runtime.leaving import leave
 from fedsim.scenario_file import load_source
 
 COMMAND = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from fedsim.batch.worker import main; main()"
@@ -33,11 +35,20 @@ def main() -> None:
         return
     orders: queue.Queue[dict[str, object] | None] = queue.Queue()
     threading.Thread(target=_listen, args=(orders, stop), daemon=True).start()
-    file = load_source(Path(first["file"]), first["source"], first["folder"])
-    while (order := orders.get()) is not None:
-        report = perform(file, Order(**order), Path(first["out"]), first["threads"], stop)  # type: ignore[arg-type]
+    out, refused = Path(first["out"]), ""
+    try:
+        file = load_source(Path(first["file"]), first["source"], first["folder"], first["modules"])
+    except InvalidInput as error:  # a neighbour of the file has changed since the sweep was planned
+        refused = str(error)
+    while (given := orders.get()) is not None:
+        order = Order(**given)  # type: ignore[arg-type]
+        if refused:
+            report = fail(out / order.run, order, InvalidInput.__name__, refused, f"{refused}\n")
+        else:
+            report = perform(file, order, out, first["threads"], stop)
         answers.write(json.dumps(json.loads(to_json(report))).encode() + b"\n")
         answers.flush()
+    leave(0)
 
 
 def _listen(orders: queue.Queue[dict[str, object] | None], stop: threading.Event) -> None:

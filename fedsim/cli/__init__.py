@@ -8,5 +8,8 @@ import sys
 def main() -> None:
     """The `fedsim` command."""
     from fedsim.cli.app import call  # here, so that importing fedsim.cli costs nothing
+    from fedsim.cli.streams import patient_output
+    from fedsim.runtime.leaving import leave
 
-    sys.exit(call(sys.argv[1:]))
+    patient_output()
+    leave(call(sys.argv[1:]))

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fedsim.cli.streams import warnings_last
 from fedsim.engine import Interrupted
 from fedsim.errors import FedsimError, InvalidInput
 
@@ -32,6 +33,13 @@ _Usage: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "Click
 
 def call(argv: Sequence[str]) -> int:
     """Run the command line `argv` and return the exit code; errors go to stderr in one sentence."""
+    with warnings_last() as heard:
+        code = _call(argv)
+        heard.failed = code not in (0, INTERRUPTED)
+    return code
+
+
+def _call(argv: Sequence[str]) -> int:
     try:
         code = int(app(list(argv) or ["--help"], prog_name="fedsim", standalone_mode=False) or 0)
         return _failed("interrupted", code) if code == INTERRUPTED else code  # as newer versions of typer report it
@@ -158,12 +166,15 @@ def status(
 @app.command()
 def report(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", show_default=False, help="Runs or sweeps.")],
+    figure: Annotated[
+        str | None, typer.Option("--figure", metavar="FILE", help="Draw this scenario file's figure() anew, too.")
+    ] = None,
 ) -> None:
-    """Write DIR/report.html for each folder: one page that needs no network."""
+    """Write DIR/report.html for each folder: one page that needs no network. Nothing from DIR is executed."""
     from fedsim.cli.report import report as command
 
     for folder in folders:
-        typer.echo(f"report  {command(folder)}")
+        typer.echo(f"report  {command(folder, figure)}")
 
 
 @app.command("list")

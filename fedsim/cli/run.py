@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import io
-import json
-import os
-import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +16,11 @@ from fedsim.analysis.summary import lines as summed_up
 from fedsim.cli import header
 from fedsim.cli.stopping import stopping
 from fedsim.cli.summary import table
-from fedsim.errors import CorruptData, FedsimError, InvalidInput
-from fedsim.place import STARTED
-from fedsim.results import Result, write_atomic
-from fedsim.results.atomic import check_writable, new_folder
+from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed
+from fedsim.place import check_free, claimed, leave_nothing, told
+from fedsim.results import Result, load, write_atomic
+from fedsim.results.atomic import new_folder
+from fedsim.results.state import WHOLE, settle
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.ray import Ray
 from fedsim.scenario import Scenario
@@ -84,7 +83,7 @@ def run(
             raise InvalidInput(f"--seed {seed} and --set seed={settings['seed']}: give one of them")
         settings["seed"] = seed
     if out is not None:
-        _check_out(out)
+        check_free(out)  # before anything runs
     runs = grid_runs(loaded, settings)
     alone = len(runs) == 1
     kept = out is not None and alone
@@ -94,7 +93,8 @@ def run(
         )
     say, bar = voices(quiet)
     done = []
-    with stopping() as stop:
+    # A grid's folder is taken before the first run, so that nobody else's result can be in its way at the end.
+    with stopping() as stop, claimed(out) if out is not None and not alone else nullcontext() as folder:
         for i, arguments in enumerate(runs):
             scenario = loaded.build(arguments)
             if i == 0:
@@ -104,58 +104,70 @@ def run(
             options = {"out": out, "checkpoint_every": checkpoint_every or CHECKPOINT_EVERY} if kept else {}
             result = _watched(loaded, scenario, arguments, bar, label, runtime=runtime, stop=stop, **options)
             done.append((arguments, result))
-    study = Study(loaded.name, tuple(done))
-    say("", *(summed_up(result, units.width()) if alone else table(study, units.width())))
-    if out is not None and not alone:
-        _save(study, out)
-    picture = _picture(study, loaded, out)
+        study = Study(loaded.name, tuple(done))
+        say("", *(summed_up(result, units.width()) if alone else table(study, units.width())))
+        if folder is not None:
+            _save(study, folder)
+    picture = draw(study, loaded, out)
     say(*([f"picture {picture}"] if picture else []), _next(study, out))
     return study
 
 
 def resume(folder: Path, *, quiet: bool, runtime: Any) -> None:
     """Go on with the run in a folder, from its own copy of the file; one that is whole is only summed up."""
-    facts, whole = started(folder)
+    facts, whole = told(folder)
+    say, bar = voices(quiet)
+    if whole:
+        result = load(folder)
+        say("", *summed_up(result, units.width()), *_resumed(result), f"next: fedsim report {folder}")
+        return
+    if facts.get("grid"):
+        raise InvalidInput(f"{folder} is where a grid was being run, which starts anew: repeat its fedsim run command")
     loaded, settings = from_origin(facts.get("source") or {})
     scenario = loaded.build(settings)
-    say, bar = voices(quiet)
-    if not whole:
-        say(*header.lines(loaded.name, scenario, runtime, [settings]))
+    say(*header.lines(loaded.name, scenario, runtime, [settings]))
     with stopping() as stop:
         every = facts.get("checkpoint_every")
         result = _watched(
             loaded, scenario, settings, bar, "", runtime=runtime, stop=stop, out=folder, resume=True,
             checkpoint_every=every,
         )  # fmt: skip
+    say("", *summed_up(result, units.width()), *_resumed(result))
+    picture = draw(Study(loaded.name, ((settings, result),)), loaded, folder)
+    say(*([f"picture {picture}"] if picture else []), f"next: fedsim report {folder}")
+
+
+def _resumed(result: Result) -> list[str]:
     note = result.manifest.get("resumed")
-    say("", *summed_up(result, units.width()), *([f"! {note}"] if note else []), f"next: fedsim report {folder}")
-
-
-def started(folder: Path) -> tuple[dict[str, Any], bool]:
-    """What a run's folder says about itself, and whether it is whole."""
-    for name in ("manifest.json", STARTED):
-        try:
-            return dict(json.loads((folder / name).read_bytes())), name == "manifest.json"
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError) as error:
-            raise CorruptData(f"{folder / name} is damaged ({error})") from None
-    raise InvalidInput(f"{folder} is no run's folder; give one that fedsim run --out DIR has made")
+    return [f"! {note}"] if note else []
 
 
 def _watched(
     file: ScenarioFile, scenario: Scenario, settings: dict[str, Any], bar: Any, label: str, **options: Any
 ) -> Result:  # fmt: skip
     """One run under a bar. A failure that left no checkpoint leaves no folder either."""
-    out = options.get("out")
-    fresh = out if out is not None and not out.exists() else None
     try:
-        with file.blamed(FedsimError), live.shown(bar, scenario.budget, label) as observers:
+        with (
+            _resumable(options.get("out")),
+            file.blamed(FedsimError),
+            live.shown(bar, scenario.budget, label) as observers,
+        ):
             return simulate(scenario, observers=observers, source=file.origin(settings), **options)
     except BaseException:
-        if fresh is not None and not (fresh / "checkpoints").exists():
-            shutil.rmtree(fresh, ignore_errors=True)
+        if options.get("out") is not None:
+            leave_nothing(options["out"])
         raise
+
+
+@contextmanager
+def _resumable(out: Path | None) -> Iterator[None]:
+    """Where the machinery gave up and a checkpoint is there, say how to go on."""
+    try:
+        yield
+    except RuntimeFailed as error:
+        if out is None or not (out / "checkpoints").exists():
+            raise
+        raise RuntimeFailed(f"{error}: fedsim resume {out}") from error
 
 
 def voices(quiet: bool) -> tuple[Any, Any]:
@@ -173,18 +185,12 @@ def voices(quiet: bool) -> tuple[Any, Any]:
     return say, Console(stderr=True, force_terminal=sys.stderr.isatty())
 
 
-def _check_out(out: Path) -> None:
-    """Refuse a folder that cannot be made before anything runs."""
-    if os.path.lexists(out):
-        raise InvalidInput(f"--out {out} already exists; choose another folder or remove it")
-    check_writable(out)
-
-
 def _save(study: Study, out: Path) -> None:
     """The runs of a grid are folders in one, named after their settings, all there or none."""
-    with new_folder(out.absolute()) as folder:
+    with new_folder(out / WHOLE) as folder:
         for settings, result in study.runs:
             result.save(folder / _folder_name(settings))
+    settle(out)
 
 
 def _folder_name(settings: dict[str, Any]) -> str:
@@ -192,7 +198,7 @@ def _folder_name(settings: dict[str, Any]) -> str:
     return "".join(c if c.isalnum() or c in "=,.-+_" else "_" for c in name)
 
 
-def _picture(study: Study, file: ScenarioFile, out: Path | None) -> Path | None:
+def draw(study: Study, file: ScenarioFile, out: Path | None) -> Path | None:
     """The file's figure as PNG: in `out`, or here."""
     if file.figure is None:
         return None

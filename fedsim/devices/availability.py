@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fedsim.devices.columns import TINY, Array, Column, column, duration, length, number, pick
-from fedsim.errors import InvalidInput
+from fedsim.checks import floats_of
+from fedsim.devices.columns import TINY, Array, Column, column, duration, length, pick, settle
+from fedsim.errors import InvalidInput, quoted, shown
 from fedsim.rng import Draws
 
 
@@ -42,6 +43,9 @@ def cycle(now_s: Array, length_s: Column, start: Column = 0.0) -> Array:
     return k
 
 
+BRIEFEST = 1e-9  # of a period: a shorter window would vanish in the rounding of the clock
+
+
 @dataclass(frozen=True, eq=False)
 class Diurnal:
     """On for `on_fraction` of every period, beginning at `phase` (a fraction of the period) of it."""
@@ -51,11 +55,14 @@ class Diurnal:
     phase: Column | str = "per client"
 
     def __post_init__(self) -> None:
-        number("diurnal period_s", self.period_s, low=TINY)
-        object.__setattr__(self, "on_fraction", column("diurnal on_fraction", self.on_fraction, high=1.0))
+        settle(self, "period_s", "diurnal period_s", low=TINY)
+        on = column("diurnal on_fraction", self.on_fraction, high=1.0)
+        if np.any((np.asarray(on) > 0) & (np.asarray(on) < BRIEFEST)):
+            raise InvalidInput(f"diurnal on_fraction={shown(on)}: give 0 for never, or at least {BRIEFEST:g}")
+        object.__setattr__(self, "on_fraction", on)
         if isinstance(self.phase, str):
             if self.phase != "per client":
-                raise InvalidInput(f'diurnal phase={self.phase!r}: give "per client" or a number from 0 to 1')
+                raise InvalidInput(f'diurnal phase={quoted(self.phase)}: give "per client" or a number from 0 to 1')
         else:
             object.__setattr__(self, "phase", column("diurnal phase", self.phase, high=1.0))
 
@@ -173,11 +180,13 @@ class Intervals:
 
 
 def _checked(starts: Any, ends: Any, offsets: Any) -> tuple[Array, Array, Array]:
-    try:
-        s, e = np.array(starts, np.float64), np.array(ends, np.float64)
-        o = np.array(offsets, np.int64)
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidInput("intervals: starts, ends and offsets have to be columns of numbers") from None
+    columns = [floats_of(value) for value in (starts, ends, offsets)]
+    if any(column is None for column in columns):
+        raise InvalidInput("intervals: starts, ends and offsets have to be columns of numbers")
+    s, e, o = (np.asarray(column) for column in columns)
+    if not (np.isfinite(o).all() and (o == np.floor(o)).all() and (np.abs(o) < 2**53).all()):
+        raise InvalidInput("intervals: offsets have to be whole numbers")
+    o = o.astype(np.int64)
     if s.ndim != 1 or s.shape != e.shape:
         raise InvalidInput(f"intervals: starts {s.shape} and ends {e.shape} have to be columns of one length")
     if o.ndim != 1 or len(o) < 2 or o[0] != 0 or o[-1] != len(s) or (np.diff(o) < 0).any():

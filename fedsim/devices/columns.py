@@ -6,20 +6,19 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fedsim.errors import InvalidInput
+from fedsim.arrays import Array
+from fedsim.checks import floats_of
+from fedsim.errors import InvalidInput, quoted
 
-Array = npt.NDArray[Any]
 Column = float | Array
 
 
 def column(name: str, value: Any, low: float = 0.0, high: float = math.inf) -> Column:
     """A float, or a read-only float64 column, with every number finite and in [low, high]."""
-    try:
-        numbers = np.array(value, np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput(f"{name}={value!r}: give a number, or one number per client") from None
+    numbers = floats_of(value)
+    if numbers is None:
+        raise InvalidInput(f"{name}={quoted(value)}: give a number, or one number per client")
     if numbers.ndim > 1 or numbers.size == 0:
         raise InvalidInput(
             f"{name} has shape {numbers.shape}: give a number, or one number per client, shape (clients,)"
@@ -40,6 +39,11 @@ def number(name: str, value: Any, low: float = 0.0, high: float = math.inf) -> f
     if isinstance(checked, np.ndarray):
         raise InvalidInput(f"{name} has {len(checked)} values: give one number for all clients")
     return checked
+
+
+def settle(holder: Any, field: str, name: str, low: float = 0.0, high: float = math.inf) -> None:
+    """A field of a frozen dataclass as the float that it was checked to be."""
+    object.__setattr__(holder, field, number(name, getattr(holder, field), low, high))
 
 
 def pick(values: Column, rows: Array) -> Column:

@@ -10,7 +10,7 @@ from fedsim.devices.availability import Availability
 from fedsim.devices.columns import TINY, column, length, number, pick
 from fedsim.devices.model import Devices
 from fedsim.devices.speed import LognormalSpeed, Slowdown
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, quoted, shown
 
 
 def constant(
@@ -74,12 +74,16 @@ def table(
     `seconds_per_step` (or `seconds_per_example`) is required; `slowdown` multiplies it, `dropout` and
     `latency_s` are as in `Devices`, and `client` (0 to rows - 1, in any order) says whose row it is.
     """
-    names = [str(name) for name in frame] if hasattr(frame, "__getitem__") else []
+    if isinstance(frame, type) or not hasattr(frame, "keys"):
+        raise InvalidInput(
+            f"devices.table({quoted(frame)}): give seconds_per_step and so on in a DataFrame or a mapping"
+        )
+    names = [shown(name) for name in frame.keys()]  # noqa: SIM118  a DataFrame's keys are its columns
     unknown = sorted(set(names) - set(COLUMNS))
     speeds = [name for name in COLUMNS[:2] if name in names]
     if unknown or len(speeds) != 1:
         raise InvalidInput(
-            f"devices.table: the columns are {names}; give seconds_per_step or seconds_per_example,"
+            f"devices.table: the columns are {shown(names)}; give seconds_per_step or seconds_per_example,"
             f" and of the others only {', '.join(COLUMNS[2:])}"
         )
     if dropout is not None and "dropout" in names:

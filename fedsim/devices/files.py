@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from fedsim.checks import path_of
 from fedsim.devices.columns import Array
-from fedsim.errors import CorruptData, InvalidInput
+from fedsim.errors import CorruptData, InvalidInput, shown
 
 LIMIT = 2**30  # bytes after decompression: a small archive can unpack to anything
 NO_PICKLE = (
@@ -30,7 +31,7 @@ NO_PICKLE = (
 
 def read_bytes(path: str | Path) -> bytes:
     """The whole file, unpacked if it is gzip; pickles are refused."""
-    path = Path(path)
+    path = path_of("path", path)
     try:
         with path.open("rb") as file:
             start = file.read(2)
@@ -45,7 +46,7 @@ def read_bytes(path: str | Path) -> bytes:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise CorruptData(f"{path}: the gzip file is damaged ({error}); fetch it again") from error
     except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read ({error.strerror}); give the path of a trace file") from error
+        raise InvalidInput(f"{shown(path)}: cannot be read ({error.strerror}); give a trace file's path") from error
     if len(data) > LIMIT:
         raise InvalidInput(f"{path}: over {LIMIT} bytes when unpacked; split it into smaller files")
     return data

@@ -21,7 +21,7 @@ import numpy as np
 from fedsim.devices.availability import Availability
 from fedsim.devices.columns import Array, Column, column, duration, length, pick
 from fedsim.devices.speed import LognormalSpeed, Slowdown
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, flag, quoted, shown
 from fedsim.rng import Draws
 
 NONE, BEFORE, COMPUTE, UPLOAD = range(4)  # the phases of `drop`
@@ -53,6 +53,8 @@ class Devices:
     timeless = True  # how long a visit computes and whether it drops out does not depend on when it begins
 
     def __post_init__(self) -> None:
+        for name in ("per_example", "recycle"):
+            object.__setattr__(self, name, flag(f"devices {name}={{}}", getattr(self, name)))
         if not isinstance(self.seconds_per_step, LognormalSpeed):
             unit = "seconds_per_example" if self.per_example else "seconds_per_step"
             object.__setattr__(self, "seconds_per_step", column(unit, self.seconds_per_step))
@@ -181,9 +183,9 @@ class Devices:
 def _dropout(value: Any) -> Column | dict[str, Column]:
     if not isinstance(value, Mapping):
         return column("dropout", value, high=1.0)
-    unknown = sorted(set(value) - set(PHASES), key=str)
+    unknown = sorted(set(value) - set(PHASES), key=shown)
     if unknown:
-        raise InvalidInput(f"dropout of {unknown}: the phases are {', '.join(PHASES)}")
+        raise InvalidInput(f"dropout of {shown(unknown)}: the phases are {', '.join(PHASES)}")
     shares = {name: column(f"dropout {name}", value[name], high=1.0) for name in PHASES if name in value}
     lengths = {length(share) for share in shares.values()} - {None}
     if len(lengths) > 1:
@@ -195,8 +197,8 @@ def _dropout(value: Any) -> Column | dict[str, Column]:
 
 
 def _has(part: Any, name: str, method: str, example: str) -> None:
-    if part is not None and not callable(getattr(part, method, None)):
-        raise InvalidInput(f"devices {name}={part!r}: give None or a model such as {example}")
+    if part is not None and (isinstance(part, type) or not callable(getattr(part, method, None))):
+        raise InvalidInput(f"devices {name}={quoted(part)}: give None or a model such as {example}")
 
 
 def _words(part: Any, name: str) -> str:

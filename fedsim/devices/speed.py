@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedsim import rng as numpy_draws
-from fedsim.devices.columns import Array, number
-from fedsim.errors import InvalidInput
+from fedsim.devices.columns import Array, settle
+from fedsim.errors import whole
 from fedsim.kernels.reference import exp
 from fedsim.rng import Draws, Stream
 from fedsim.rng.boxmuller import log64
@@ -42,10 +42,10 @@ class LognormalSpeed:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        number("lognormal median_step_s", self.median_step_s)
-        number("lognormal sigma", self.sigma, high=50.0)
-        if not isinstance(self.seed, int | np.integer) or not 0 <= self.seed < 2**64:
-            raise InvalidInput(f"lognormal seed={self.seed!r}: a seed is a whole number from 0 to 2**64 - 1")
+        settle(self, "median_step_s", "lognormal median_step_s")
+        settle(self, "sigma", "lognormal sigma", high=50.0)
+        remedy = "a seed is a whole number from 0 to 2**64 - 1"
+        object.__setattr__(self, "seed", whole("lognormal seed={!r}", self.seed, 0, remedy, 2**64 - 1))
 
     def seconds_per_step(self, clients: Array, source: Any = None) -> Array:
         """(n,) seconds; `source` is `fedsim.rng` or its compiled twin."""
@@ -64,7 +64,7 @@ class LognormalSlowdown:
     sigma: float
 
     def __post_init__(self) -> None:
-        number("lognormal_slowdown sigma", self.sigma, high=50.0)
+        settle(self, "sigma", "lognormal_slowdown sigma", high=50.0)
 
     def factor(self, rng: Draws) -> Array:
         return exp(self.sigma * rng.normal())
@@ -80,7 +80,7 @@ class ParetoSlowdown:
     shape: float
 
     def __post_init__(self) -> None:
-        number("pareto_slowdown shape", self.shape, low=0.1)  # below, the largest factors overflow
+        settle(self, "shape", "pareto_slowdown shape", low=0.1)  # below, the largest factors overflow
 
     def factor(self, rng: Draws) -> Array:
         return exp(exponential(rng.uniform()) / self.shape)
@@ -97,8 +97,8 @@ class BimodalSlowdown:
     slow_factor: float
 
     def __post_init__(self) -> None:
-        number("bimodal_slowdown probability", self.probability, high=1.0)
-        number("bimodal_slowdown factor", self.slow_factor)
+        settle(self, "probability", "bimodal_slowdown probability", high=1.0)
+        settle(self, "slow_factor", "bimodal_slowdown factor")
 
     def factor(self, rng: Draws) -> Array:
         return np.where(rng.uniform() < self.probability, self.slow_factor, 1.0)

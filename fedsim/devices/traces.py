@@ -14,7 +14,7 @@ import numpy as np
 from fedsim.devices.availability import Intervals
 from fedsim.devices.columns import Array
 from fedsim.devices.files import checked_offsets, numbers, read_csv, read_npz, read_records
-from fedsim.errors import CorruptData, InvalidInput
+from fedsim.errors import CorruptData, InvalidInput, one_of, positive, quoted, whole
 
 # --- When devices are on ----------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ def _merged(pieces: Array) -> Array:
 
 def _list(path: str | Path, value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise CorruptData(f"{path}: active and inactive have to be lists of seconds, not {value!r:.40}")
+        raise CorruptData(f"{path}: active and inactive have to be lists of seconds, not {quoted(value, 40)}")
     return value
 
 
@@ -102,8 +102,8 @@ def flhetbench_latency(path: str | Path, model: str = "resnet", *, slowest_s: fl
     `model` is "resnet" (997 phones) or "vit" (21). The file states no unit; milliseconds are assumed. Rows that
     were not measured (empty or 0) and outliers above `slowest_s` are left out.
     """
-    if model not in ("resnet", "vit"):
-        raise InvalidInput(f'flhetbench_latency model={model!r}: give "resnet" or "vit"')
+    one_of("flhetbench_latency model={!r}", model, ("resnet", "vit"))
+    slowest_s = positive("flhetbench_latency slowest_s={}", slowest_s)
     name = f"{model}_latency"
     seconds = numbers(path, name, read_csv(path, [name])[name]) / 1e3
     kept = seconds[(seconds > 0) & (seconds <= slowest_s)]
@@ -118,6 +118,7 @@ def fedscale_capacity(path: str | Path, *, training_factor: float = 3.0) -> tupl
     Returns {"seconds_per_example": (n,)} for `devices.table`, and the bandwidths (n,) in bits per second, by
     rising id. `computation` is the time of inference; FedScale takes three times that for training.
     """
+    training_factor = positive("fedscale_capacity training_factor={}", training_factor)
     records = read_records(path, ("computation", "communication"))
     compute = numbers(path, "computation", [r["computation"] for r in records])
     bandwidth = numbers(path, "communication", [r["communication"] for r in records])
@@ -158,11 +159,12 @@ def mobiperf(path: str | Path, case: int) -> dict[str, Array]:
 
     `mean_bps` and `std_bps` (n,), and the measurements `samples_bps`, of client c `offsets[c]:offsets[c + 1]`.
     """
+    case = whole("mobiperf case={}", case)
     text = read_csv(path, ["case", "client", "tcp_speed_kbps"])
     cases = numbers(path, "case", text["case"])
     rows = np.flatnonzero(cases == case)
     if not len(rows):
-        raise InvalidInput(f"mobiperf case={case!r}: the file has the cases {np.unique(cases).astype(int).tolist()}")
+        raise InvalidInput(f"mobiperf case={case}: the file has the cases {np.unique(cases).astype(int).tolist()}")
     rows = rows[np.argsort(numbers(path, "client", text["client"])[rows], kind="stable")]
     samples = [numbers(path, "tcp_speed_kbps", text["tcp_speed_kbps"][row].split()) * 1e3 for row in rows]
     if not all(len(s) and (np.isfinite(s) & (s > 0)).all() for s in samples):

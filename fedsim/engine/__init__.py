@@ -1,41 +1,47 @@
-"""Runs a scenario on the virtual clock. The only importer of SimPy: rounds, closing, folds, traces."""
+"""Runs a scenario on the virtual clock. The only importer of SimPy; README.md beside this shows the way of a round."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from fedsim.engine.buffered import buffered
-from fedsim.engine.collect import collect, identity
-from fedsim.engine.events import events
-from fedsim.engine.keeper import Interrupted, Keeper
-from fedsim.engine.lockstep import lockstep, suits
+from fedsim.engine.asynchronous import Asynchronous
+from fedsim.engine.checkpoint import Checkpointer, Interrupted
+from fedsim.engine.closed_form import ClosedForm, suits
+from fedsim.engine.collect import collect, describes, identities
+from fedsim.engine.events import Events
 from fedsim.engine.record import Record
-from fedsim.engine.run import Observer, Progress, Run
-from fedsim.engine.setting import setting_of
+from fedsim.engine.run import Driver, Progress, Run
+from fedsim.engine.world import World, setting_of
+from fedsim.protocols import Observer, Runtime
 
-__all__ = ["Interrupted", "Keeper", "Observer", "Progress", "Record", "Run", "collect", "identity", "simulate"]
+if TYPE_CHECKING:
+    from fedsim.scenario import Scenario
+
+__all__ = [
+    "Checkpointer", "Interrupted", "Observer", "Progress", "Record", "Run", "collect", "describes", "identities",
+    "simulate",
+]  # fmt: skip
 
 
 async def simulate(
-    scenario: Any, runtime: Any, observers: Iterable[Observer] = (), skip: bool = False, keeper: Keeper | None = None
-) -> Run:
+    scenario: Scenario, runtime: Runtime, observers: Iterable[Observer] = (), skip: bool = False,
+    checkpoints: Checkpointer | None = None,
+) -> Run:  # fmt: skip
     """The whole run: every replica until its budget is spent."""
-    backend = runtime.kernels()
-    setting = setting_of(scenario, backend)
+    setting = setting_of(scenario, runtime.kernels())
     session = runtime.open(scenario.algorithm, setting)
     try:
-        run = Run(scenario, setting, session, observers, skip)
-        run.keeper = keeper if keeper is not None else Keeper(None, "", None, None)
-        run.noted.on = run.keeper.files is not None
-        await _way(scenario)(run)
+        world = World(scenario, setting, skip)
+        run = Run(world, session, checkpoints or Checkpointer(None, "", None, None), observers)
+        await run.drive(_driver(run))
         return run
     finally:
         session.close()
 
 
-def _way(scenario: Any) -> Callable[[Run], Awaitable[None]]:
+def _driver(run: Run) -> Driver:
     """How to keep time: the closed form where it gives the same timeline, else event by event."""
-    if getattr(scenario.participation, "asynchronous", False):
-        return buffered
-    return lockstep if suits(scenario) else events
+    if run.world.policy.asynchronous:
+        return Asynchronous(run)
+    return ClosedForm(run) if suits(run.world) else Events(run)

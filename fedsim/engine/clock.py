@@ -8,13 +8,13 @@ from heapq import heappush
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import simpy
 
-from fedsim.engine.timeline import WHOLE, Way
+from fedsim.arrays import Array
+from fedsim.engine.arrivals import WHOLE
+from fedsim.engine.world import Way, World
 from fedsim.flows import Flows
 
-Array = npt.NDArray[Any]
 LAST = 1 << 60  # comes after everything else that happens at the same instant
 
 
@@ -201,10 +201,10 @@ class OwnLinks:
         return (client + self._clients * upward,)
 
 
-def links(clock: Clock, network: Any, ways: tuple[Way, Way] | None, copies: bool) -> Any:
-    """The links of one replica; `copies` go to clients that were not selected."""
-    if ways is None:
+def links(clock: Clock, world: World) -> Any:
+    """The links of one replica."""
+    if world.network is None or world.ways is None:
         return NoLinks(clock)
-    if network.contended or copies:
-        return SharedLinks(clock, network if network.contended else OwnLinks(ways), ways)
-    return PrivateLinks(clock, ways)
+    if world.network.contended or world.copies:
+        return SharedLinks(clock, world.network if world.network.contended else OwnLinks(world.ways), world.ways)
+    return PrivateLinks(clock, world.ways)

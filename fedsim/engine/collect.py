@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 
 from fedsim.engine.run import Run
+from fedsim.engine.trace import COLUMNS
+from fedsim.protocols import PrivacyGuarantee
 from fedsim.results import Result, cpu_features, versions
-
-EVENTS = ("replica", "round", "time_s", "client", "event", "bits")
+from fedsim.results.sealed import to_json
 
 
 def collect(run: Run, runtime: Any, real_s: float, more: dict[str, Any] | None = None) -> Result:
     """Tables and samples of all replicas."""
     import pandas as pd
 
-    recorder = run.recorder
+    world, recorder = run.world, run.recorder
     rounds = pd.DataFrame(recorder.frame())
     rounds = rounds.sort_values(["replica", "round"], ignore_index=True)
     overall = pd.DataFrame(recorder.metrics)
@@ -28,16 +29,16 @@ def collect(run: Run, runtime: Any, real_s: float, more: dict[str, Any] | None =
             {"round": np.empty(0, np.int64)} | {c: np.empty(0) for c in ("seconds", "uplink_bits", "downlink_bits")}
         )
     return Result(
-        samples=None if run.skip else recorder.history,
+        samples=None if world.skip else recorder.history,
         sample_rounds=np.asarray(recorder.sample_rounds, np.int64),
         lengths=recorder.lengths,
-        stopped_by=tuple(run.stopped_by),
+        stopped_by=tuple(run.accounts.stopped_by),
         rounds=rounds,
         metrics=overall,
-        clients=pd.DataFrame({"client": np.arange(run.population)} | run.totals),
+        clients=pd.DataFrame({"client": np.arange(world.population)} | run.accounts.totals),
         events=_events(run),
         manifest=manifest(run, runtime, real_s) | _privacy(run, rounds) | _judged(run) | (more or {}),
-        replicas=tuple(int(r) for r in run.replicas),
+        replicas=tuple(int(r) for r in world.replicas),
     )
 
 
@@ -45,19 +46,20 @@ def _events(run: Run) -> Any:
     """The timeline of the rounds that counted."""
     import pandas as pd
 
-    if not run.scenario.record.events:
+    if not run.trace.kept:
         return None
-    closed = dict(zip(run.replicas.tolist(), run.recorder.closed.tolist(), strict=True))
-    return pd.DataFrame([row for row in run.trace if row[1] <= closed[row[0]]], columns=list(EVENTS))
+    closed = dict(zip(run.world.replicas.tolist(), run.recorder.closed.tolist(), strict=True))
+    return pd.DataFrame([row for row in run.trace.rows if row[1] <= closed[row[0]]], columns=list(COLUMNS))
 
 
 def manifest(run: Run, runtime: Any, real_s: float) -> dict[str, Any]:
     """What was run. Real times live here and in the progress bar, never in a result."""
+    world = run.world
     return {
         "format": 1,
-        "scenario": described(run.scenario),
+        "scenario": described(world.scenario),
         "runtime": described(runtime),
-        "clock": {"network": run.network is not None, "compute": run.devices is not None, "path": run.path},
+        "clock": {"network": world.network is not None, "compute": world.devices is not None, "path": run.path},
         "versions": versions(),
         "cpu_features": cpu_features(),
         "real_s": real_s,
@@ -66,7 +68,9 @@ def manifest(run: Run, runtime: Any, real_s: float) -> dict[str, Any]:
 
 def _judged(run: Run) -> dict[str, Any]:
     """What the metrics' columns are of (`judged`), and where a figure says less than it seems (`warnings`)."""
-    return {"judged": {}, "warnings": []} if run.skip else {"judged": run.judge.about(), "warnings": run.judge.doubts()}
+    if run.world.skip:
+        return {"judged": {}, "warnings": []}
+    return {"judged": run.judge.about(), "warnings": run.judge.doubts()}
 
 
 def _privacy(run: Run, rounds: Any) -> dict[str, Any]:
@@ -75,14 +79,15 @@ def _privacy(run: Run, rounds: Any) -> dict[str, Any]:
     `spent.epsilon` is the worst client's, one for each replica, as of the last round in which it was evaluated.
     """
     told: dict[str, Any] = {}
-    if hasattr(run.algorithm, "guarantee"):
-        told["guarantee"] = described(run.algorithm.guarantee(run.problem))
+    scenario = run.world.scenario
+    if isinstance(scenario.algorithm, PrivacyGuarantee):
+        told["guarantee"] = described(scenario.algorithm.guarantee(scenario.problem))
     if run.judge.ledger is not None and "epsilon" in rounds:
         last = rounds.groupby("replica")["epsilon"].max()  # it never falls
         told["spent"] = {
             "accountant": "Renyi divergences of the uploads that began, substitution of one row",
             "delta": run.judge.ledger.delta,
-            "epsilon": last.reindex(run.replicas).tolist(),
+            "epsilon": last.reindex(run.world.replicas).tolist(),
         }
     elif told:
         told["spent"] = None  # nobody kept accounts: metrics=(fs.privacy.spent(delta),) does
@@ -116,7 +121,14 @@ def digest(array: np.ndarray[Any, Any]) -> str:
     return blake2b(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, digest_size=8).hexdigest()
 
 
-def identity(scenario: Any, compute: str) -> str:
-    """What a checkpoint must agree with: the scenario to the last bit, the versions and the CPU that made it."""
-    facts = {"scenario": described(scenario), "compute": compute, "versions": versions(), "cpu": cpu_features()}
-    return blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
+def identities(scenario: Any, compute: str) -> tuple[str, str]:
+    """Digests of what is computed, and of that with the versions and the CPU, which a checkpoint must agree with."""
+    facts = {"scenario": described(scenario), "compute": compute}
+    work = blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
+    facts |= {"versions": versions(), "cpu": cpu_features()}
+    return work, blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
+
+
+def describes(told: Any, scenario: Any) -> bool:
+    """Whether a manifest's `scenario` is this one."""
+    return bool(json.loads(to_json(described(scenario))) == told)

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from simpy.core import EmptySchedule
 
-from fedsim.engine.account import columns as columns_of
-from fedsim.engine.account import ended
+from fedsim.arrays import Array, Arrays
 from fedsim.engine.clock import LAST, Clock, links
-from fedsim.engine.orders import sent_early
-from fedsim.engine.run import Run
-from fedsim.engine.select import Cohort, cohort
-from fedsim.engine.timeline import NOT
-from fedsim.engine.totals import tally
+from fedsim.engine.jobs_ahead import sent_early
+from fedsim.engine.round import Cohort, Ended, Round, Stretch, columns, nobody
+from fedsim.engine.selection import cohort
 from fedsim.engine.view import ReplicaView
-from fedsim.engine.visits import Journeys, Visit
+from fedsim.engine.visits import Visit, VisitEvents
+from fedsim.engine.world import NOT
 from fedsim.errors import InvalidInput
+from fedsim.runtime.jobs import Reply
 
-Array = npt.NDArray[Any]
+if TYPE_CHECKING:
+    from fedsim.engine.run import Run
+
 JUMPS = (
     10_000  # of the clock in a row, from one time at which clients come on to the next, before nobody believes in it
 )
@@ -35,26 +35,25 @@ JUMPS = (
 class Replica:
     """One replica's clock, and the visits of the round that is open on it."""
 
-    def __init__(self, run: Run, position: int, now_s: float = 0.0) -> None:
-        self.run, self.position = run, position
+    def __init__(self, run: Run, position: int, now_s: float) -> None:
+        self.world, self.learner, self.inputs, self.position = run.world, run.learner, run.inputs, position
         self.clock = Clock(now_s)
-        self.links = links(self.clock, run.network, run.ways, run.copies)
-        self.view = ReplicaView(run, position)
-        trace = run.tracer(position)
-        self.journeys = Journeys(self.clock, self.links, self._heard, self._blocked, trace)
+        self.links = links(self.clock, self.world)
+        self.view = ReplicaView(self.world, position)
+        trace = run.trace.note(int(self.world.replicas[position]), lambda: self.view.round)
+        self.visit_events = VisitEvents(self.clock, self.links, self._heard, self._blocked, trace)
         self.trace = trace
         self.visits: list[Visit] = []
         self.open = False
         self._timer = math.inf
-        self.limit_s = run.budget.seconds if run.budget.seconds is not None else math.inf
 
     def select(self, round: int) -> Cohort | None:
         """Who takes part; the clock jumps to when enough are there, and None means that they never will be."""
-        enough = getattr(self.run.policy, "at_least", None)
+        enough = self.world.policy.at_least
         if enough is not None and not self._wait_for(enough):
             return None
         while True:
-            who = cohort(self.view.select(round, self.clock.now)[None], self.run.population)
+            who = cohort(self.view.select(round, self.clock.now)[None], self.world.population)
             if len(who.client) or self.view.anybody():
                 return who  # where somebody is there, the policy just picked nobody
             if not self._wait_for(1):
@@ -66,7 +65,7 @@ class Replica:
             at = self.view.when(enough, self.clock.now)
             if at == self.clock.now:
                 return True
-            if at == math.inf or self.clock.now > self.limit_s:
+            if at == math.inf or self.clock.now > self.world.limit_s:
                 return False
             self.clock.run_to(at)
         return False
@@ -74,7 +73,7 @@ class Replica:
     def begin(self, who: Cohort, round: int, down_bits: int, up_bits: Array) -> None:
         """Open the round: every visit sets out."""
         now, client = self.clock.now, who.client
-        drawn = self.run.fates(np.full(len(client), now), np.full(len(client), self.position), client, round)
+        drawn = self.world.visit_draws(np.full(len(client), now), np.full(len(client), self.position), client, round)
         rank = np.empty(len(client), np.int64)
         rank[np.lexsort((client, drawn.tie()))] = np.arange(len(client))
         offline = self.view.offline_s(client, now).tolist()
@@ -86,32 +85,32 @@ class Replica:
         for visit, offline_s in zip(self.visits, offline, strict=True):
             if self.trace is not None:
                 self.trace(now, visit.client, "select", down_bits)
-            self.journeys.start(visit, down_bits, offline_s)
-        if self.run.copies:
+            self.visit_events.start(visit, down_bits, offline_s)
+        if self.world.copies:
             self.copy(client, down_bits)
         self._consider(opening=True)
 
     def copy(self, selected: Array, down_bits: int) -> None:
         """The broadcast to everybody else, which nobody waits for."""
-        for c in np.setdiff1d(np.arange(self.run.population), selected).tolist():
+        for c in np.setdiff1d(np.arange(self.world.population), selected).tolist():
             self.links.copy(c, down_bits)
 
     def wind(self, rounds: int, down_bits: int) -> None:
         """Forward to where so many rounds are closed, computing nothing: the clock is a function of the seed."""
-        self.journeys.mute(True)
+        self.visit_events.mute(True)
         trace, self.trace = self.trace, None
         for round in range(rounds):
             who = self.select(round)
             assert who is not None, "this replica was active in all those rounds"
-            bits, count = self.run.reply_shape(round).bits, len(who.client)
-            known = [bits] * count if bits is not None else self.run.noted.again("sizes", self.position, count)
+            bits, count = self.learner.reply_shape(round).bits, len(who.client)
+            known = [bits] * count if bits is not None else self.inputs.again("sizes", self.position, count)
             self.begin(who, round, down_bits, np.array(known, np.int64))
             self.finish()
-            if self.run.reports_loss:
+            if self.world.reports_loss:
                 heard = [v.client for v in self.visits if v.arrived]
-                self.view.told(heard, self.run.noted.again("losses", self.position, len(heard)))
+                self.view.told(heard, self.inputs.again("losses", self.position, len(heard)))
         self.trace = trace
-        self.journeys.mute(False)
+        self.visit_events.mute(False)
 
     def finish(self) -> None:
         """Run the clock to the close."""
@@ -144,7 +143,7 @@ class Replica:
             self._close()
             return
         view.now_s = self.clock.now
-        at = self.run.policy.close(view)
+        at = self.world.policy.close(view)
         if type(at) is float and at == self._timer:
             return  # it is set, and will ring after everything else that happens at that instant
         at = self._checked(at)
@@ -168,97 +167,115 @@ class Replica:
             instant = math.nan
         if math.isnan(instant):
             raise InvalidInput(
-                f"{type(self.run.policy).__name__}.close returned no time in round {self.view.round + 1}; return "
+                f"{type(self.world.policy.own).__name__}.close returned no time in round {self.view.round + 1}; return "
                 "seconds on the virtual clock, or inf to keep waiting"
             )
         return instant
 
     def _close(self) -> None:
         self.open = False
-        self.journeys.abandon(list(self.view.in_flight.values()))
+        self.visit_events.abandon(list(self.view.in_flight.values()))
         if self.trace is not None:
             self.trace(self.clock.now, -1, "aggregate", 0)
 
 
-async def events(run: Run) -> None:
-    """Rounds until every replica's budget is spent."""
-    number, active, _ = run.keeper.resume(run)
-    await wound(run, number, active)
+class Events:
+    """A `Driver`: every replica's clock is run to the close, then all their jobs go to the runtime as one batch."""
 
+    path = "event"
 
-async def wound(run: Run, number: int, active: Array) -> None:
-    """The same, from round `number` on, after the clocks were wound forward to its opening."""
-    run.path = "event"
-    replicas = [Replica(run, i) for i in range(len(run.replicas))]
-    for i in active:
-        replicas[i].wind(number, run.down_bits(run.broadcast(active[:1])))
-    run.noted.forget()
-    await rounds(run, replicas, number, active)
+    def __init__(self, run: Run, starts_s: dict[int, float] | None = None) -> None:
+        self._run, self._world, self._learner = run, run.world, run.learner
+        starts = starts_s or {}
+        self.replicas = [Replica(run, i, starts.get(i, 0.0)) for i in range(len(run.world.replicas))]
+        self._message: Arrays = {}
+        self._computed: tuple[Reply, Array] | None = None  # the round's replies and whose they are, if known already
+        self._early: tuple[asyncio.Task[Reply], Array] | None = None  # sent while the clock ran, and whose
 
+    def resume(self, number: int, active: Array, saved: Arrays) -> None:
+        for i in active:
+            self.replicas[i].wind(number, self._learner.down_bits(self._learner.broadcast(active[:1])))
 
-async def rounds(run: Run, replicas: list[Replica], number: int, active: Array) -> None:
-    """Round after round from `number` on; the active replicas' clocks are at its opening."""
-    while len(active):
+    def state(self, active: Array) -> Arrays:
+        return {}
+
+    async def next(self, number: int, active: Array) -> Round:
+        replicas, learner = self.replicas, self._learner
         cohorts = {int(i): replicas[i].select(number) for i in active}
         gone = np.array([cohorts[int(i)] is None for i in active], bool)
-        late = np.array([replicas[i].clock.now > replicas[i].limit_s for i in active], bool)
-        run.stop(active[gone & late], "seconds")
-        run.stop(active[gone & ~late], "no clients")
+        late = np.array([replicas[i].clock.now > self._world.limit_s for i in active], bool)
+        stopped = (("seconds", active[gone & late]), ("no clients", active[gone & ~late]))
         active = active[~gone]
         if not len(active):
-            return
-        active = await _round(run, replicas, active, number, [c for c in cohorts.values() if c is not None])
-        number += 1
-        run.keeper.after(run, number, active, dict)
+            return nobody(number, stopped)
+        who = _joined([c for c in cohorts.values() if c is not None])
+        self._message = learner.broadcast(active)
+        down, bits = learner.down_bits(self._message), learner.reply_shape(number).bits
+        self._computed = self._early = None
+        up = np.full(len(who.client), bits, np.int64) if bits is not None else await self._sizes(number, active, who)
+        for r, i in enumerate(active):
+            replicas[i].begin(cohorts[int(i)], number, down, up[who.starts[r] : who.starts[r + 1]])
+        if bits is not None and learner.session.elsewhere:  # others may compute while the clock runs here
+            whose = np.array([v.phase == NOT for i in active for v in replicas[i].visits], bool)
+            promising = who.part(whose)
+            job = learner.replies(active, number, promising, self._message, promising.row)
+            self._early = asyncio.create_task(job), whose
+            await asyncio.sleep(0)
+        for i in active:
+            replicas[i].finish()
+        visits = ended([v for i in active for v in replicas[i].visits])
+        opened = np.array([replicas[i].view.opened_s for i in active])
+        closed = np.array([replicas[i].clock.now for i in active])
+        made = columns(opened, closed, who.sizes, who.starts, visits, self._world.copied(who) * down)
+        return Round(number, active, who, visits, made, number, stopped)
+
+    async def _sizes(self, number: int, active: Array, who: Cohort) -> Array:
+        """Virtual time needs the sizes: everybody computes before the clock goes on."""
+        reply = await self._learner.replies(active, number, who, self._message, who.row)
+        self._run.inputs.add("sizes", active[who.row], reply.bits)
+        self._computed = reply, np.ones(len(who.client), bool)
+        return reply.bits
+
+    async def replies(self, round: Round) -> Reply:
+        if self._early is not None:
+            task, whose = self._early
+            self._early = None
+            computed = await sent_early(task)
+            self._computed = None if computed is None else (computed, whose)
+        if self._computed is not None:
+            reply, whose = self._computed
+            folded = np.zeros(len(whose), bool)
+            folded[round.visit] = round.visits.arrived
+            return reply.part(folded[whose])
+        who = round.arrived
+        return await self._learner.replies(round.active, round.number, who, self._message, round.rows[who.row])
+
+    def told(self, round: Round, losses: Array) -> None:
+        who = round.arrived
+        self._run.inputs.add("losses", round.active[who.row], losses)
+        for r, i in enumerate(round.active):
+            own = slice(who.starts[r], who.starts[r + 1])
+            self.replicas[i].view.told(who.client[own].tolist(), losses[own].tolist())
+
+    def took(self, stretch: Stretch, count: int) -> None:
+        raise AssertionError("events come one round at a time")
+
+    async def close(self) -> None:
+        if self._early is not None:  # nobody waited for it
+            await asyncio.gather(self._early[0], return_exceptions=True)
 
 
-async def _round(run: Run, replicas: list[Replica], active: Array, number: int, cohorts: list[Cohort]) -> Array:
-    message = run.broadcast(active)
-    down = run.down_bits(message)
-    who = _joined(cohorts)
-    bits = run.reply_shape(number).bits
-    reply = None
-    if bits is None:  # virtual time needs the sizes
-        reply = await run.replies(active, number, who, message)
-        run.noted.add("sizes", active[who.row], reply.bits)
-    up = reply.bits if reply is not None else np.full(len(who.client), bits, np.int64)
-    for r, i in enumerate(active):
-        replicas[i].begin(cohorts[r], number, down, up[who.starts[r] : who.starts[r + 1]])
-    early = None
-    if reply is None and getattr(run.session, "elsewhere", False):  # others may compute while the clock runs here
-        promising = np.array([v.phase == NOT for i in active for v in replicas[i].visits], bool)
-        early = asyncio.create_task(run.replies(active, number, who.part(promising), message))
-        await asyncio.sleep(0)
-    for i in active:
-        replicas[i].finish()
-    visits = ended([v for i in active for v in replicas[i].visits])
-    opened = np.array([replicas[i].view.opened_s for i in active])
-    closed = np.array([replicas[i].clock.now for i in active])
-    columns = columns_of(opened, closed, who.sizes, who.starts, visits, run.copied(who) * down)
-    run.uploaded(active[who.row], who.client, visits.up_bits, number)
-    within = run.within_budget(active, columns)
-    folded = visits.arrived & within[who.row]
-    going = active[within]
-    if not len(going):
-        if early is not None:
-            await asyncio.gather(early, return_exceptions=True)
-        return going
-    chosen = who.part(folded).among(within)
-    if reply is not None:
-        reply = reply.part(folded)
-    elif early is not None:
-        computed = await sent_early(early)
-        reply = None if computed is None else computed.part(folded[promising])
-    if reply is None:
-        reply = await run.replies(going, number, chosen, {n: m[within] for n, m in message.items()})
-    tally(run.totals, visits.part(within[who.row]), number + 1)
-    if run.reports_loss and not run.skip:
-        losses = run.losses(going[chosen.row], reply)
-        for r, i in enumerate(going):
-            own = slice(chosen.starts[r], chosen.starts[r + 1])
-            replicas[i].view.told(chosen.client[own].tolist(), losses[own].tolist())
-    run.fold(going, number, chosen, reply, np.zeros(len(chosen.client), np.int64))
-    return run.close(going, number + 1, {n: c[within] for n, c in columns.items()})
+def ended(visits: list[Visit]) -> Ended:
+    """What became of visits, one row each."""
+
+    def column(name: str, dtype: type) -> Array:
+        return np.array([getattr(v, name) for v in visits], dtype)
+
+    arrived, late = column("arrived", bool), column("late", bool)
+    return Ended(
+        column("client", np.int64), arrived, ~arrived & ~late, late, late & ~column("uploading", bool),
+        column("sent", np.int64), column("came_down", np.int64), column("ends_s", float) - column("started_s", float),
+    )  # fmt: skip
 
 
 def _joined(cohorts: list[Cohort]) -> Cohort:

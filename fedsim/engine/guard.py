@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.budget import Budget
 from fedsim.errors import InvalidInput
+from fedsim.protocols import Problem
 
-Array = npt.NDArray[Any]
+if TYPE_CHECKING:
+    from fedsim.engine.learner import Learner
+    from fedsim.engine.world import World
+
 IDLE_ROUNDS = 1_000  # in a row that spend nothing of what the budget limits, before a run counts as endless;
 EMPTY_ROUNDS = 4_000  # as many where nobody was even asked, which a policy's coin may bring about
 TOO_MANY = 1e9  # rounds to spend the budget
 
 
-def check_data(problem: Any, skip: bool) -> None:
+def check_data(problem: Problem, skip: bool) -> None:
     """Refuse to compute with a problem that is only as long as its messages."""
-    if not skip and getattr(problem, "timing_only", False):
-        raise InvalidInput(f'problems.{type(problem).__name__} has no data to compute with; run it with compute="skip"')
-
-
-def check_skip(run: Any) -> None:
-    """Refuse a timing-only run of what has no timeline without its values."""
-    if not run.skip:
-        return
-    if run.budget.target is not None:
+    if not skip and problem.timing_only:
         raise InvalidInput(
-            f'compute="skip" evaluates no metrics, so Budget(target on {run.budget.target.metric!r}) would never be '
+            f'problems.{type(problem.own).__name__} has no data to compute with; run it with compute="skip"'
+        )
+
+
+def check_skip(world: World, learner: Learner) -> None:
+    """Refuse a timing-only run of what has no timeline without its values."""
+    if not world.skip:
+        return
+    if world.budget.target is not None:
+        raise InvalidInput(
+            f'compute="skip" evaluates no metrics, so Budget(target on {world.budget.target.metric!r}) would never be '
             "reached; give rounds=, bits or seconds="
         )
-    if any(run.reply_shape(round).bits is None for round in (0, 1)):
+    if any(learner.reply_shape(round).bits is None for round in (0, 1)):
         raise InvalidInput(
-            f'compute="skip" cannot time {type(run.algorithm).__name__} with {getattr(run.algorithm, "codec", None)}: '
+            f'compute="skip" cannot time {type(world.algorithm.own).__name__} with {world.algorithm.codec}: '
             "how long its replies are depends on their values; take a codec of fixed length such as "
             "fs.codecs.QSGD(levels), or compute"
         )

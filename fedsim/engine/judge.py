@@ -8,12 +8,10 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import metrics
+from fedsim.arrays import Array, Arrays
 from fedsim.engine.record import Recorder
-
-Array = npt.NDArray[Any]
 
 
 class Judge:
@@ -28,7 +26,7 @@ class Judge:
         self.temperature = getattr(scenario.algorithm, "temperature", 1.0)
         self.sampler = bool(getattr(scenario.algorithm, "sampler", False)) and self.temperature > 0
         self.theta = np.empty((replicas, recorder.dim), recorder.dtype)
-        self.spent: dict[str, Array] = {n: np.zeros(replicas) for n in ("uplink_bits", "downlink_bits", "seconds")}
+        self.spent: Arrays = {n: np.zeros(replicas) for n in ("uplink_bits", "downlink_bits", "seconds")}
         self.memory: Mapping[str, Array] = {}
         self._ensemble = getattr(scenario.algorithm, "ensemble", None)  # of models that predict together
         self._models: tuple[Array, Array] | None = None  # (replicas, models, d), and which are there
@@ -89,12 +87,12 @@ class Judge:
             out[r] = self.problem.predict(theta[r])
         return out
 
-    def state(self) -> dict[str, Array]:
+    def state(self) -> Arrays:
         """The running predictive average and the ledger, for a checkpoint."""
         out = {} if self._predicted is None else {"predicted": self._predicted, "seen": np.array(self._seen)}
         return out | {f"ledger.{n}": a for n, a in (self.ledger.state() if self.ledger else {}).items()}
 
-    def restore(self, state: dict[str, Array]) -> None:
+    def restore(self, state: Arrays) -> None:
         if "predicted" in state:
             self._predicted, self._seen = state["predicted"], int(state["seen"])
         if self.ledger is not None:
@@ -102,8 +100,8 @@ class Judge:
 
     def after(
         self, active: Array, theta: Array, spent: Mapping[str, Array], memory: Mapping[str, Array],
-        state: dict[str, Array] | None = None,
-    ) -> tuple[dict[str, Array], dict[str, float]]:  # fmt: skip
+        state: Arrays | None = None,
+    ) -> tuple[Arrays, dict[str, float]]:  # fmt: skip
         """The metrics' columns for `rounds` (one value per active replica) and for `metrics`.
 
         `theta` and `spent` are those of the active replicas, `memory` and the server's `state` are everybody's.
@@ -114,7 +112,7 @@ class Judge:
         for name, so_far in spent.items():
             self.spent[name][active] = so_far
         self.memory, self._current = memory, None
-        per_replica: dict[str, Array] = {}
+        per_replica: Arrays = {}
         overall: dict[str, float] = {}
         for metric in self.metrics:
             for name, value in metric.evaluate(self).items():

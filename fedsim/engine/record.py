@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fedsim.errors import InvalidInput, whole
+from fedsim.arrays import Array, Arrays
+from fedsim.errors import InvalidInput, flag, whole
 
-Array = npt.NDArray[Any]
 LIMIT_BYTES = 1_000_000_000
 COLUMNS = (
     "opened_s", "closed_s", "selected", "arrived", "dropped", "late",
@@ -35,6 +34,7 @@ class Record:
     def __post_init__(self) -> None:
         for name, least in (("every", 1), ("warmup", 0), ("rounds_every", 1)):
             object.__setattr__(self, name, whole(f"Record({name}={{}})", getattr(self, name), least))
+        object.__setattr__(self, "events", flag("Record(events={})", self.events))
 
     def keeps(self, rounds: int) -> bool:
         """Whether theta is kept after so many rounds."""
@@ -67,15 +67,15 @@ class Recorder:
         self.samples: list[Array] = []
         self.sample_rounds: list[int] = []
         self.lengths = np.zeros(len(replicas), np.int64)
-        self.rows: list[tuple[Any, Array, dict[str, Array]]] = []  # round (one, or one each), positions, columns
+        self.rows: list[tuple[Any, Array, Arrays]] = []  # round (one, or one each), positions, columns
         self.metrics: list[dict[str, Any]] = []
         self.closed = np.zeros(len(replicas), np.int64)  # rounds closed so far
-        self._open: dict[str, Array] = {}  # sums of the rounds that the next row will stand for
+        self._open: Arrays = {}  # sums of the rounds that the next row will stand for
         self._pending = np.zeros(len(replicas), bool)
         self._at = 0
         self._rows_saved = self._samples_saved = self._metrics_saved = 0
 
-    def round(self, number: int, active: Array, columns: dict[str, Array], per_replica: dict[str, Array]) -> None:
+    def round(self, number: int, active: Array, columns: Arrays, per_replica: Arrays) -> None:
         """One closed round, number from 1, of the replicas `active` (positions, not replica numbers)."""
         self.closed[active] = number
         if self.record.rounds_every == 1:
@@ -97,7 +97,7 @@ class Recorder:
         if number % self.record.rounds_every == 0 or per_replica:
             self.flush(active, per_replica)
 
-    def rounds(self, last: int, active: Array, columns: dict[str, Array]) -> None:
+    def rounds(self, last: int, active: Array, columns: Arrays) -> None:
         """Consecutive rounds up to `last`, columns (rounds, replicas), none of them but perhaps the last due."""
         count = len(columns["opened_s"])
         if self.record.rounds_every == 1:
@@ -108,7 +108,7 @@ class Recorder:
         ends = {"opened_s": columns["opened_s"][0], "closed_s": columns["closed_s"][-1]}
         self.round(last, active, {n: ends.get(n, v.sum(axis=0)) for n, v in columns.items()}, {})
 
-    def flush(self, active: Array, per_replica: dict[str, Array] | None = None) -> None:
+    def flush(self, active: Array, per_replica: Arrays | None = None) -> None:
         """Write the row that is being summed for these replicas, if any."""
         active = active[self._pending[active]]
         if len(active):
@@ -142,10 +142,10 @@ class Recorder:
             return np.empty((0, len(self.replicas), self.dim), self.dtype)
         return np.stack(self.samples)
 
-    def frame(self) -> dict[str, Array]:
+    def frame(self) -> Arrays:
         """The columns of `rounds`, one row per replica and round, by round and then replica."""
         names = list(dict.fromkeys(name for _, _, columns in self.rows for name in columns))
-        out: dict[str, Array] = {
+        out: Arrays = {
             "replica": np.concatenate([self.replicas[a] for _, a, _ in self.rows] or [np.empty(0, np.int64)]),
             "round": np.concatenate([np.broadcast_to(n, len(a)) for n, a, _ in self.rows] or [np.empty(0, np.int64)]),
         }
@@ -156,12 +156,12 @@ class Recorder:
 
     # --- Checkpoints -----------------------------------------------------------------------------------
 
-    def segment(self) -> dict[str, Array]:
+    def segment(self) -> Arrays:
         """What was recorded since the last call, as flat arrays: later checkpoints need only name it."""
         rows, self._rows_saved = self.rows[self._rows_saved :], len(self.rows)
         samples, self._samples_saved = self.samples[self._samples_saved :], len(self.samples)
         metrics, self._metrics_saved = self.metrics[self._metrics_saved :], len(self.metrics)
-        out: dict[str, Array] = {}
+        out: Arrays = {}
         if samples:
             out["samples"] = np.stack(samples)
             out["sample_rounds"] = np.asarray(self.sample_rounds[-len(samples) :], np.int64)
@@ -175,7 +175,7 @@ class Recorder:
                 out[f"metrics.{name}"] = np.array([row.get(name, np.nan) for row in metrics])
         return out
 
-    def state(self) -> dict[str, Array]:
+    def state(self) -> Arrays:
         """What the next rounds need of the recorder."""
         out = {
             "lengths": self.lengths,
@@ -185,7 +185,7 @@ class Recorder:
         }
         return out | {f"open.{name}": v for name, v in self._open.items()}
 
-    def restore(self, state: dict[str, Array], segments: list[dict[str, Array]]) -> None:
+    def restore(self, state: Arrays, segments: list[Arrays]) -> None:
         """Take up where a checkpoint left off."""
         self.lengths[:], self.closed[:] = state["lengths"], state["closed"]  # in place: tracers look at it
         self._pending, self._at = state["pending"], int(state["at"])

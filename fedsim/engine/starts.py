@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
-State = dict[str, Array]
+from fedsim.arrays import Array, Arrays
+from fedsim.protocols import Algorithm
 
 
-def first_states(algorithm: Any, problem: Any, starts: Array, skip: bool) -> tuple[State, State]:
+def first_states(algorithm: Algorithm, problem: Any, starts: Array, skip: bool) -> tuple[Arrays, Arrays]:
     """The first replica's state, and everybody's stacked, from their starts (replicas, d).
 
     Where all start at one point the algorithm makes one state, which may be dear (a minimiser to be checked), for all

@@ -5,24 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fedsim.engine.run import Run
-from fedsim.engine.select import by_weight
-from fedsim.engine.timeline import always_on
+from fedsim.arrays import Array
+from fedsim.engine.selection import by_weight
+from fedsim.engine.world import World
 from fedsim.errors import InvalidInput, whole
 from fedsim.rng import Draws, Stream
 
-Array = npt.NDArray[Any]
 LAST = ("duration_s", "heard_s", "round", "loss")
 
 
 class ReplicaView:
     """The view of one replica; `lifted` while a batched policy selects, which then gets its replicas axis of one."""
 
-    def __init__(self, run: Run, position: int) -> None:
-        self._run, self._position = run, position
-        self.weights, self.clients, self.sizes = run.weights, run.population, run.problem.sizes
+    def __init__(self, world: World, position: int) -> None:
+        self._world, self._position = world, position
+        self.weights, self.clients, self.sizes = world.weights, world.population, world.problem.sizes
         self.round, self.now_s, self.opened_s = 0, 0.0, 0.0
         self.selected: list[int] = []
         self.arrived: list[int] = []
@@ -30,22 +28,21 @@ class ReplicaView:
         self._count: dict[int, int] = {}  # by client: how often it was heard
         self._last: dict[str, dict[int, float]] = {name: {} for name in LAST}  # by column and client
         self._rng: Draws | None = None
-        self._lifted, self._always = False, always_on(run.devices)
+        self._lifted, self._always = False, world.always_on
 
     def select(self, round: int, now_s: float) -> Array:
         """The policy's answer: ids, or a mask, of this replica alone."""
         self.round, self.now_s, self.opened_s = round, now_s, now_s
-        backend, policy = self._run.setting.backend, self._run.policy
-        self._lifted = bool(getattr(policy, "batched", False))
-        replica = self._run.replicas[self._position : self._position + 1]
-        key = backend.keys(self._run.setting.seed, Stream.SELECT, replica=replica, round=round)
-        self._rng = Draws(key, single=not self._lifted, source=backend)
+        policy = self._world.policy
+        self._lifted = policy.batched
+        here = slice(self._position, self._position + 1)
+        self._rng = self._world.draws(Stream.SELECT, here, round=round, single=not self._lifted)
         answer = policy.select(self, self._rng)
         try:
             answer = np.asarray(answer)
         except ValueError:  # rows of different lengths
             raise InvalidInput(
-                f"{type(policy).__name__}.select returned {answer!r:.60}; return a list of client numbers"
+                f"{type(policy.own).__name__}.select returned {answer!r:.60}; return a list of client numbers"
             ) from None
         return np.asarray(answer[0] if self._lifted else answer)
 
@@ -73,7 +70,7 @@ class ReplicaView:
         """So many clients, each drawn with probability p_c among those that are on now; repeats count."""
         assert self._rng is not None
         if self._always:
-            return by_weight(self._run.cumulative, self._rng.uniform(draws))
+            return by_weight(self._world.cumulative, self._rng.uniform(draws))
         on = np.flatnonzero(self._on(np.arange(self.clients)))
         total = np.cumsum(self.weights[on])
         if not len(on) or total[-1] <= 0:
@@ -128,11 +125,12 @@ class ReplicaView:
         """When each client is on, now or later; inf: never again."""
         if self._always:
             return np.full(len(ids), now_s)
-        at = np.asarray(self._run.devices.next_available(ids, np.full(len(ids), now_s), self._presence(ids)))
+        assert self._world.devices is not None
+        at = np.asarray(self._world.devices.next_available(ids, np.full(len(ids), now_s), self._presence(ids)))
         if at.shape != ids.shape or not (at >= now_s).all():
             raise InvalidInput(
-                f"{type(self._run.devices).__name__}.next_available gave {at!r:.60} at {now_s:g} s; give one time per "
-                "client, now or later"
+                f"{type(self._world.devices.own).__name__}.next_available gave {at!r:.60} at {now_s:g} s; give one "
+                "time per client, now or later"
             )
         return at
 
@@ -140,12 +138,11 @@ class ReplicaView:
         """When each client, on now, goes off."""
         if self._always:
             return np.full(len(ids), np.inf)
-        if not hasattr(self._run.devices, "available_until"):
-            return np.full(len(ids), np.inf)
-        until = np.asarray(self._run.devices.available_until(ids, np.full(len(ids), now_s), self._presence(ids)))
+        assert self._world.devices is not None
+        until = np.asarray(self._world.devices.available_until(ids, np.full(len(ids), now_s), self._presence(ids)))
         if until.shape != ids.shape or np.isnan(until).any():
             raise InvalidInput(
-                f"{type(self._run.devices).__name__}.available_until gave {until!r:.60}; give one time per client"
+                f"{type(self._world.devices.own).__name__}.available_until gave {until!r:.60}; give one time per client"
             )
         return until
 
@@ -153,9 +150,7 @@ class ReplicaView:
         return np.asarray(self.next_available(ids, self.now_s) == self.now_s)
 
     def _presence(self, ids: Array) -> Draws:
-        replica = int(self._run.replicas[self._position])
-        key = self._run.setting.backend.keys(self._run.setting.seed, Stream.AVAILABILITY, replica=replica, client=ids)
-        return Draws(key, source=self._run.setting.backend)
+        return self._world.draws(Stream.AVAILABILITY, self._position, ids)
 
     def _lift(self, value: Array) -> Array:
         return value[None] if self._lifted else value

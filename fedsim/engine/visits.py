@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fedsim.engine.clock import Clock, Moment
-from fedsim.engine.timeline import BEFORE, COMPUTE, UPLOAD
+from fedsim.engine.world import BEFORE, COMPUTE, UPLOAD
 
 
 class Visit:
@@ -21,7 +21,7 @@ class Visit:
     through = False  # that flow is over
     version = number = 0
     reply: Any = None
-    order: Any = None  # the task that brings its reply, and the row in it, once its job is sent
+    job: Any = None  # the task that brings its reply, and the row in it, once its job is sent
     message: dict[str, Any]  # what it started from, and its client's memory then (asynchronous rounds)
     memory: dict[str, Any]
 
@@ -38,7 +38,7 @@ PROGRESS = 0  # at one instant everything else comes before the arrivals, which 
 Trace = Callable[[float, int, str, int], None]
 
 
-class Journeys:
+class VisitEvents:
     """Moves visits along the clock by event callbacks and reports each one's end once.
 
     A callback may come after its visit was called off; it then finds it over and does nothing.

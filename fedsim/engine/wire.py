@@ -6,17 +6,16 @@ noise are zero, and a codec is only asked for its length. Nobody has to declare 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fedsim.errors import ClientFailed, FedsimError
+from fedsim.arrays import Array, Arrays
+from fedsim.errors import ClientFailed, FedsimError, shown
+from fedsim.protocols import Algorithm, Problem
+from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
 from fedsim.runtime.jobs import Encoded
-
-Array = npt.NDArray[Any]
 
 
 class DryJob:
@@ -54,35 +53,32 @@ class Shape:
     bits: int | None
 
 
-def reply_shape(algorithm: Any, problem: Any, state: dict[str, Array], dtype: np.dtype[Any], round: int) -> Shape:
+def reply_shape(algorithm: Algorithm, problem: Problem, state: Arrays, dtype: np.dtype[Any], round: int) -> Shape:
     """The shape of a reply in this round."""
-    rows = algorithm.memory(problem) if hasattr(algorithm, "memory") else {}
-    memory = {n: np.asarray(m, dtype) for n, m in rows.items()}
+    who = f"{type(algorithm.own).__name__}.client"
+    memory = {n: np.asarray(m, dtype) for n, m in algorithm.memory(problem.own).items()}
     message = {n: np.zeros_like(m) for n, m in algorithm.broadcast(state).items()}
     try:
-        values, _ = algorithm.client(DryJob(problem.dim, dtype, round), message, memory)
+        job = DryJob(problem.dim, dtype, round)
+        answer = algorithm.client(job, all_locked(message), all_locked(memory))
+        values, remembered = client_answer(who, answer)
+        memory_answer(who, remembered, memory)
     except FedsimError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        what = f"raised {type(error).__name__}: {shown(error, 300)}"
+        if changed_in_place(error):
+            what = "changed an array in place that it was handed; work on a copy"
         raise ClientFailed(
-            f"{type(algorithm).__name__}.client raised {type(error).__name__}: {error} (while its reply was "
-            f"measured on a job without data, round {round + 1})"
+            f"{who} {what} (while its reply was measured on a job without data, round {round + 1})"
         ) from error
     bits: int | None = 0
     empty = {}
     for name, v in values.items():
-        array = np.asarray(v.value if isinstance(v, Encoded) else v)
+        array = np.asarray(v.value) if isinstance(v, Encoded) else real(who, name, v, dtype)
         empty[name] = np.empty((0, *array.shape), dtype)
-        if name in getattr(algorithm, "kept", ()):  # it never travels
+        if name in algorithm.kept:  # it never travels
             continue
         length = v.bits if isinstance(v, Encoded) else array.size * dtype.itemsize * 8
         bits = None if bits is None or length is None else bits + int(length)
     return Shape(empty, bits)
-
-
-def message_bits(message: dict[str, Array], known: tuple[str, ...] = ()) -> int:
-    """Bits of one copy of a broadcast; the arrays have a leading replicas axis.
-
-    What the clients already have from an earlier broadcast (`known`, such as a control point) is not sent again.
-    """
-    return sum(8 * m.itemsize * math.prod(m.shape[1:]) for name, m in message.items() if name not in known)

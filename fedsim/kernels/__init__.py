@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, quoted
 
 
 def backend(name: str) -> Any:
@@ -26,4 +26,4 @@ def backend(name: str) -> Any:
 
         cuda.require_device()
         return cuda
-    raise InvalidInput(f"backend={name!r}: choose 'auto', 'cpu', 'cuda' or 'numpy' (the slow reference)")
+    raise InvalidInput(f"backend={quoted(name)}: choose 'auto', 'cpu', 'cuda' or 'numpy' (the slow reference)")

@@ -10,14 +10,12 @@ Both lengths depend on k through floor(log2 k) alone.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.errors import CorruptData
 
-Array = npt.NDArray[Any]
 CODES = ("omega", "gamma")
 
 

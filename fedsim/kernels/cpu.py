@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.linalg.cython_blas  # noqa: F401  the BLAS that compiled kernels call: loaded now, so that it can be held to one thread
 
+from fedsim.arrays import Array
 from fedsim.kernels import draws, reference
 from fedsim.kernels.draws import choice, integers, keys, normal, uniform
 from fedsim.kernels.langevin import langevin_quadratic
@@ -15,7 +15,6 @@ from fedsim.kernels.leapfrog import leapfrog_quadratic
 from fedsim.kernels.leapfrog_logistic import leapfrog_logistic
 from fedsim.kernels.sums import segment_sum
 
-Array = npt.NDArray[Any]
 name = "cpu"
 
 

@@ -4,9 +4,9 @@ Arrays come in and go out as NumPy. What a problem never changes (its data, its 
 once, in the precision of the run. Computed on the device: normals, choices of rows, Langevin and leapfrog steps on
 quadratic potentials, leapfrog steps on logistic regression, QLSD's messages, and the gradients of problems with
 `gradients_by(kernels, theta, clients, rows)`, which is handed this module and calls `quadratic_full`, `gaussian_rows`,
-`linear_model` or `softmax_gradient`. The gradients of a problem without it are refused, since its steps would run on
-the CPU whatever was asked for. Keys, the few draws that decide who takes part, and the sums of replies are computed on
-the CPU, where their arguments are.
+`linear_model`, `softmax_gradient` or `network_gradient`. The gradients of a problem without it are refused, since its
+steps would run on the CPU whatever was asked for. Keys, the few draws that decide who takes part, and the sums of
+replies are computed on the CPU, where their arguments are.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
-from fedsim.kernels import cuda_leapfrog, cuda_qlsd
+from fedsim.kernels import cuda_leapfrog, cuda_network, cuda_qlsd
 from fedsim.kernels.draws import choice, integers, keys, uniform
 from fedsim.kernels.sums import segment_sum
 
-Array = npt.NDArray[Any]
 name = "cuda"
 
-SOURCES = ("fedsim.cu", "leapfrog.cu", "qlsd.cu")
+SOURCES = ("fedsim.cu", "leapfrog.cu", "qlsd.cu", "network.cu")
 THREADS = 128  # per block
 REGISTERS = 8  # up to this d a kernel is compiled for d alone, so that parameters stay in registers
 SCORES = 2**25  # linear predictors, or numbers of messages, on the device at once; more jobs go in turns
@@ -96,14 +96,17 @@ def get(array: Any) -> Array:
     return np.asarray(cupy.asnumpy(array))
 
 
-_tables: dict[tuple[int, np.dtype[Any]], tuple[Any, Any]] = {}
+_tables: dict[tuple[int, np.dtype[Any], int], tuple[Any, Any]] = {}
 
 
-def table(array: Array, dtype: npt.DTypeLike) -> Any:
-    """The device's copy of an array that nobody changes; it goes when the host's array goes."""
-    key = (id(array), np.dtype(dtype))
+def table(array: Array, dtype: npt.DTypeLike, scale: Array | None = None, shift: Array | None = None) -> Any:
+    """The device's copy of an array that nobody changes, or of scale * array + shift; it goes when the host's goes."""
+    key = (id(array), np.dtype(dtype), id(scale))
     if key not in _tables:
-        _tables[key] = (weakref.ref(array, lambda _: _tables.pop(key, None)), put(array, dtype))
+        values = array
+        if scale is not None and shift is not None:
+            values = array.astype(dtype) * scale.astype(dtype) + shift.astype(dtype)
+        _tables[key] = (weakref.ref(array, lambda _: _tables.pop(key, None)), put(values, dtype))
     return _tables[key][1]
 
 
@@ -178,6 +181,7 @@ leapfrog_quadratic = partial(cuda_leapfrog.leapfrog_quadratic, sys.modules[__nam
 leapfrog_logistic = partial(cuda_leapfrog.leapfrog_logistic, sys.modules[__name__])
 gaussian_messages = partial(cuda_qlsd.gaussian_messages, sys.modules[__name__])
 logistic_messages = partial(cuda_qlsd.logistic_messages, sys.modules[__name__])
+network_gradient = partial(cuda_network.network_gradient, sys.modules[__name__])
 
 
 # --- Gradients: the names and arguments of kernels/gradients.py and kernels/softmax.py -------------------
@@ -241,7 +245,7 @@ def linear_model(
 
 def softmax_gradient(
     theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array, start: Array, classes: int,
-    bias: bool, share: Any, out: Array,
+    bias: bool, share: Any, out: Array, scale: Array | None = None, shift: Array | None = None,
 ) -> None:  # fmt: skip
     def residuals(jobs: int, count: int, where: tuple[Any, ...], z: Any) -> None:
         run(
@@ -249,19 +253,19 @@ def softmax_gradient(
             table(y, np.int64), *where, z,
         )  # fmt: skip
 
-    _over_rows(theta, x, offsets, client, rows, start, classes, bias, share, residuals, out)
+    _over_rows(theta, x, offsets, client, rows, start, classes, bias, share, residuals, out, scale, shift)
 
 
 def _over_rows(
     theta: Array, x: Array, offsets: Array, client: Array, rows: Array, start: Array, classes: int, bias: bool,
-    share: Any, residuals: Any, out: Array,
+    share: Any, residuals: Any, out: Array, scale: Array | None = None, shift: Array | None = None,
 ) -> None:  # fmt: skip
     """Scores of all rows, `residuals` in their place, then each job's sum; as many jobs at a time as fit."""
     dtype, whole = theta.dtype, len(rows) == 0
     if whole:
         start = np.concatenate([[0], np.cumsum(np.diff(offsets)[client])])
     shape = np.int64(x.shape[1]), np.int64(classes), np.int32(bias)
-    data = table(x, dtype)
+    data = table(x, dtype, scale, shift)
     a = 0
     while a < len(theta):
         b = max(a + 1, int(np.searchsorted(start, start[a] + SCORES // classes, side="right")) - 1)
@@ -289,5 +293,6 @@ def _over_rows(
 __all__ = [
     "choice", "choose_rows", "gaussian_messages", "gaussian_rows", "gradients", "integers", "keys",
     "langevin_quadratic", "leapfrog_logistic", "leapfrog_quadratic", "linear_model", "logistic_messages", "name",
-    "normal", "quadratic_full", "require_device", "segment_sum", "softmax_gradient", "uniform", "words",
+    "network_gradient", "normal", "quadratic_full", "require_device", "segment_sum", "softmax_gradient", "uniform",
+    "words",
 ]  # fmt: skip

@@ -8,12 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.kernels.cuda_qlsd import turns
 from fedsim.kernels.qlsd import minibatch
-
-Array = npt.NDArray[Any]
 
 
 def leapfrog_quadratic(

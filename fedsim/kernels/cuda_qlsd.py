@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.kernels.qlsd import PLAIN, SINGLE, minibatch
 from fedsim.kernels.quantise import FIXED
 
-Array = npt.NDArray[Any]
 Results = tuple[Array, Array, Array]
 Gradients = Callable[[slice, Any, Any, Any], None]  # of these jobs, from theta and control into the last one
 

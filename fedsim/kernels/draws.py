@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import rng
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
 from fedsim.kernels.elementary import inline, jit, u32, u64
 from fedsim.kernels.lanes import fill_keys, fill_normals32, fill_normals64, fill_words, philox
 from fedsim.rng import boxmuller
 
-Array = npt.NDArray[Any]
 _FIRST_VISIT = np.zeros(1, np.int64)
 LANES = 512  # blocks whose words and normals stay in the first-level cache together
 

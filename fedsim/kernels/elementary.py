@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
+from fedsim.kernels import cache
 from fedsim.kernels.reference import EXP32, EXP64
 from fedsim.rng.boxmuller import COS32, COS64, LN2_HIGH, LN2_LOW, LOG32, LOG64, SIN32, SIN64
 
-jit = nb.njit(nogil=True, cache=True, error_model="numpy")
-inline = nb.njit(nogil=True, cache=True, error_model="numpy", forceinline=True)
-
+jit, inline = cache.jit, cache.inline
 u32, u64, i32, i64, f32, f64 = np.uint32, np.uint64, np.int32, np.int64, np.float32, np.float64
 
 

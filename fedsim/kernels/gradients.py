@@ -7,14 +7,10 @@ start[i]:start[i + 1]. An empty `rows` with start[i + 1] - start[i] = -1 is not 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.kernels.elementary import exp32, exp64, f32, jit
 
-Array = npt.NDArray[Any]
 TILE = 64  # rows whose linear predictors are held at once
 
 

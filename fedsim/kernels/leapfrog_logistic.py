@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.kernels.draws import choose
 from fedsim.kernels.elementary import jit, u32
 from fedsim.kernels.langevin import fill_row
@@ -21,7 +21,6 @@ from fedsim.kernels.minibatches import by_client, group
 from fedsim.kernels.qlsd import minibatch
 from fedsim.kernels.qlsd_logistic import residual_sums
 
-Array = npt.NDArray[Any]
 FEW = 3  # jobs that are not worth a block of lanes
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import rng
-
-Array = npt.NDArray[Any]
+from fedsim.arrays import Array
 
 
 def leapfrog_quadratic(

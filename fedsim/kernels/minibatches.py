@@ -7,16 +7,13 @@ for a group and more than the sums themselves for a job.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.kernels.draws import below
 from fedsim.kernels.elementary import inline, jit, u32
 from fedsim.kernels.lanes import philox
 
-Array = npt.NDArray[Any]
 LANES = 64  # jobs of a group,
 WORDS = 8192  # as long as the swaps they make stay in the first-level cache;
 SPAN = 16  # a loop over lanes has no remainder

@@ -6,15 +6,12 @@ overhead of small arrays. Same draws, same order of operations, same bits.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.kernels.elementary import inline, jit, log64, u32, u64, unit64
 from fedsim.kernels.lanes import philox
 
-Array = npt.NDArray[Any]
 OFF, ON, START = 0, 1, 2
 CELLS = 2.0**52  # beyond, counting cells would stand still
 

@@ -19,18 +19,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from fedsim.arrays import Array
 from fedsim.kernels.bitstream import elias_lengths
 from fedsim.kernels.elementary import as_float, as_int, f32, f64, i32, i64, inline, jit, u32, u64
 from fedsim.kernels.lanes import philox
 from fedsim.kernels.minibatches import SPAN, by_client, choose_group, group, scratch
 from fedsim.kernels.quantise import ABOVE, DOWN, FIXED, FORMS, LARGEST, SIGN, elias_row, wire_norm
 
-Array = npt.NDArray[Any]
 NO_KEY = np.empty((0, 4), np.uint32)
 PLAIN, SINGLE = -1, -2  # forms without a quantiser: the numbers as they are, or rounded to float32
 

@@ -6,16 +6,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
+from fedsim.arrays import Array
 from fedsim.kernels.elementary import exp32, exp64, f32, inline, jit
 from fedsim.kernels.minibatches import SPAN, by_client, choose_group, group, scratch
 from fedsim.kernels.qlsd import minibatch, present, results, send_group
 
-Array = npt.NDArray[Any]
 TILE = 64  # rows whose linear predictors are held at once
 
 

@@ -9,12 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import rng
+from fedsim.arrays import Array
 from fedsim.kernels import reference
 
-Array = npt.NDArray[Any]
 Results = tuple[Array, Array, Array | None]
 Quantise = Callable[[Array, Array], tuple[Array, Array]]
 

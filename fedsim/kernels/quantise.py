@@ -11,16 +11,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from fedsim.arrays import Array
 from fedsim.kernels.bitstream import elias_lengths
 from fedsim.kernels.elementary import as_float, as_int, f32, f64, i32, i64, inline, jit, u32, u64
 from fedsim.kernels.lanes import philox
 
-Array = npt.NDArray[Any]
 TILE = 64  # rows at once,
 WORDS = 8192  # while their random words stay in the nearest caches
 FIXED, SPARSE, DENSE, AUTO = 0, 1, 2, 3

@@ -12,15 +12,12 @@ A row v becomes a norm and whole levels l_j in -s..s, to be read as norm * l_j /
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import rng
+from fedsim.arrays import Array
 from fedsim.kernels.bitstream import elias_length, elias_lengths
 
-Array = npt.NDArray[Any]
 TINY = np.float32(2.0**-149)  # the least positive float32
 
 

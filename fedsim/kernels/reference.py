@@ -6,12 +6,10 @@ from math import factorial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import rng
+from fedsim.arrays import Array
 from fedsim.kernels import leapfrog_reference
-
-Array = npt.NDArray[Any]
 
 EXP64 = tuple(1.0 / factorial(k) for k in range(12, -1, -1))
 EXP32 = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)

@@ -10,14 +10,10 @@ a function of who is under way: one cannot see from them in which order flows st
 
 from __future__ import annotations
 
-from typing import Any
-
-import numba as nb
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
-jit: Any = nb.njit(nogil=True, cache=True, error_model="numpy")
+from fedsim.arrays import Array
+from fedsim.kernels.cache import jit
 
 
 @jit

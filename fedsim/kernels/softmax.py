@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.kernels.elementary import exp32, exp64, jit
+from fedsim.kernels.rows import gather
 
-Array = npt.NDArray[Any]
 TILE = 1024  # rows gathered at once: a full gradient needs a bounded buffer only
 
 
@@ -69,9 +69,12 @@ def _residuals(z, bias, y, total):
 
 def softmax_gradient(
     theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array, start: Array, classes: int,
-    bias: bool, share: Any, out: Array,
+    bias: bool, share: Any, out: Array, scale: Array | None = None, shift: Array | None = None,
 ) -> None:  # fmt: skip
-    """sum over rows of x (p - onehot(y)) and, with a bias, (p - onehot(y)); then share theta per row."""
+    """sum over rows of x (p - onehot(y)) and, with a bias, (p - onehot(y)); then share theta per row.
+
+    Rows count as scale * x + shift where these are given.
+    """
     features = x.shape[1]
     split = features * classes
     whole = len(rows) == 0
@@ -85,7 +88,10 @@ def softmax_gradient(
         for tile in range(0, count, TILE):
             part: Any = slice(first + tile, min(first + tile + TILE, last))
             part = part if chosen is None else chosen[tile : tile + TILE]
-            xb = x[part].astype(theta.dtype, copy=False)
+            if scale is None:
+                xb = x[part].astype(theta.dtype, copy=False)
+            else:
+                xb = gather(x, _numbers(part), theta.dtype, scale, shift)
             z = xb @ weights
             _residuals(z, theta[job, split:], y[part], total)
             if tile == 0:
@@ -94,3 +100,7 @@ def softmax_gradient(
                 product += xb.T @ z
         if share:
             g += theta.dtype.type(share * count) * theta[job]
+
+
+def _numbers(part: Any) -> Array:
+    return np.arange(part.start, part.stop) if isinstance(part, slice) else part

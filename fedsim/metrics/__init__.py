@@ -12,7 +12,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import InvalidInput
+from fedsim.arrays import Array
+from fedsim.checks import numbers
+from fedsim.errors import InvalidInput, number, one_of, quoted
 from fedsim.metrics import chains, distances
 from fedsim.metrics.chains import split_rhat
 from fedsim.metrics.comparisons import (
@@ -26,7 +28,7 @@ from fedsim.metrics.comparisons import (
     predictions,
 )
 from fedsim.metrics.distances import gaussian_w2, hpd_error, marginal_w1, w2_floor
-from fedsim.metrics.evaluate import DistanceTo, Doubted, Explained, FunctionMetric, Law, Metric, View
+from fedsim.metrics.evaluate import DistanceTo, DistanceToStable, Doubted, Explained, FunctionMetric, Law, Metric, View
 from fedsim.metrics.laws import COVARIANCE_ERROR, MEAN_ERROR, W2, Distance, MarginalError, Measure, Moments, Over
 from fedsim.metrics.learning import PREDICTIVE, Loss, Predictive
 from fedsim.metrics.sampling import Accepted, Ess, EssPer, MeanSquaredError, Rhat
@@ -62,6 +64,7 @@ __all__ = [
     "confident",
     "covariance_error",
     "distance_to",
+    "distance_to_ps",
     "ece",
     "entropies",
     "entropy",
@@ -89,7 +92,6 @@ __all__ = [
     "w2_floor",
 ]
 
-Array = npt.NDArray[Any]
 Exact = tuple[npt.ArrayLike, npt.ArrayLike]  # mean (d,) and covariance (d, d), as `problem.exact()` returns
 Function = Callable[[Array], npt.ArrayLike]
 
@@ -131,8 +133,7 @@ def predictive(*columns: str, of: Literal["current", "average"] | None = None) -
 
 def marginal_error(reference: npt.ArrayLike, over: Literal["history", "replicas"] = "history") -> MarginalError:
     """ME against reference samples (m, d), of all samples recorded so far or of the replicas' states now."""
-    if over not in ("history", "replicas"):
-        raise InvalidInput(f"marginal_error: over = {over!r}; it must be 'history' or 'replicas'")
+    one_of("marginal_error: over = {!r}", over, ("history", "replicas"), "it must be 'history' or 'replicas'")
     return MarginalError(np.sort(distances.columns(reference), axis=0), over)
 
 
@@ -141,7 +142,9 @@ def mse(function: Function, truth: float, name: str = "mse") -> MeanSquaredError
 
     `function` maps (n, d) to (n,): `mse(lambda theta: np.linalg.norm(theta, axis=1), truth)`.
     """
-    return MeanSquaredError(function, float(truth), name)
+    if not callable(function) or isinstance(function, type):
+        raise InvalidInput(f"mse(function={quoted(function)}): give a function of samples (n, d) that returns (n,)")
+    return MeanSquaredError(function, number("mse(truth={})", truth), _name("mse", name))
 
 
 def rhat() -> Rhat:
@@ -186,13 +189,26 @@ def loss() -> Loss:
 
 def distance_to(point: npt.ArrayLike, name: str = "distance_to_ps") -> DistanceTo:
     """|theta - point| of each replica, for instance to the performatively stable point."""
-    return DistanceTo(np.asarray(point, np.float64), name)
+    at = numbers("distance_to(point)", point, axes=1, finite=True)
+    return DistanceTo(at, _name("distance_to", name))
+
+
+def _name(where: str, name: Any) -> str:
+    if not isinstance(name, str) or not name:
+        raise InvalidInput(f"{where}(name={quoted(name)}): name its column with a word, such as {where!r}")
+    return name
+
+
+def distance_to_ps() -> DistanceToStable:
+    """|theta - theta_PS|, the distance to the point that the problem's `performatively_stable()` gives."""
+    return DistanceToStable()
 
 
 _FACTORIES: dict[str, Callable[..., Any]] = {
     make.__name__: make
     for make in (
         w2, mean_error, covariance_error, rhat, ess, ess_per_megabit, ess_per_second, accepted, loss, predictive,
+        distance_to_ps,
         marginal_error, mse, distance_to, against, calibration, confident, entropies, hpd,
     )
 }  # fmt: skip
@@ -212,23 +228,23 @@ def resolve(metric: Metric | str | Function, probe: npt.ArrayLike | None = None)
             raise InvalidInput("metric 'epsilon' needs arguments; write fs.privacy.spent(delta=1e-5)")
         if metric not in _FACTORIES:
             raise InvalidInput(
-                f"metric {metric!r} is unknown; choose among {', '.join([*_FACTORIES, *PREDICTIVE])}, "
+                f"metric {quoted(metric)} is unknown; choose among {', '.join([*_FACTORIES, *PREDICTIVE])}, "
                 "or pass a function"
             )
         if metric in _NEED_ARGUMENTS:
-            raise InvalidInput(f"metric {metric!r} needs arguments; write fs.metrics.{metric}(...)")
+            raise InvalidInput(f"metric {quoted(metric)} needs arguments; write fs.metrics.{metric}(...)")
         made: Metric = _FACTORIES[metric]()
         return made
     if isinstance(metric, type) or not (isinstance(metric, Metric) or callable(metric)):
-        raise InvalidInput(f"{metric!r} is no metric; pass fs.metrics.w2(), a name such as 'w2', or a function")
+        raise InvalidInput(f"{quoted(metric)} is no metric; pass fs.metrics.w2(), a name such as 'w2', or a function")
     if isinstance(metric, Metric):
         return metric
     name = getattr(metric, "__name__", "<nameless>")
-    if metric in _FACTORIES.values():
+    if any(metric is make for make in _FACTORIES.values()):
         raise InvalidInput(f"fs.metrics.{name} makes a metric; call it: fs.metrics.{name}(...)")
     if name.startswith("<"):
         raise InvalidInput("a metric's column is its function's name; write `def my_metric(theta): ...`")
-    per_replica = probe is None or np.ndim(metric(np.array(probe))) > 0
+    per_replica = probe is None or np.ndim(metric(numbers("probe", probe))) > 0
     return FunctionMetric(metric, per_replica)
 
 
@@ -247,7 +263,8 @@ def _reference(reference: Exact | Law | None) -> Moments | None:
         mean, covariance = reference.mean, reference.covariance
     else:
         raise InvalidInput(f"reference is a {type(reference).__name__}; it must be a pair (mean, covariance)")
-    moments = Moments(np.asarray(mean, np.float64), np.asarray(covariance, np.float64))
+    remedy = "a reference is a pair of numbers (mean, covariance), of shapes (d,) and (d, d)"
+    moments = Moments(numbers("mean", mean, remedy=remedy), numbers("covariance", covariance, remedy=remedy))
     if moments.factor.shape[:1] != moments.mean.shape:
         raise InvalidInput(
             f"reference has a mean {moments.mean.shape} and a covariance {moments.covariance.shape}; "

@@ -8,20 +8,18 @@ Simpson, Carpenter and Buerkner, Bayesian Analysis 2021): ArviZ's `ess(method="b
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.arrays import Array
+from fedsim.checks import numbers
 from fedsim.errors import InvalidInput
-
-Array = npt.NDArray[Any]
 
 MIN_DRAWS = 4  # two halves of two draws, the least that has a variance
 
 
 def _halves(chains: npt.ArrayLike) -> tuple[Array, Array]:
-    chains = np.ascontiguousarray(chains, np.float64)  # sums follow the layout, bits must not
+    chains = np.ascontiguousarray(numbers("chains", chains))  # sums follow the layout, bits must not
     if chains.ndim != 3 or chains.shape[1] < 1:
         raise InvalidInput(f"chains have shape {chains.shape}; they must be (draws, chains, d)")
     if len(chains) < MIN_DRAWS:

@@ -14,11 +14,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput, is_whole
 from fedsim.metrics import distances, scores
 from fedsim.metrics.learning import Predictive
 
-Array = npt.NDArray[Any]
 Of = Literal["current", "average"] | None
 
 
@@ -110,7 +110,7 @@ class Scored:
     def about(self, view: Any) -> str:
         return Predictive(self.columns, self.of).about(view)
 
-    def evaluate(self, view: Any) -> dict[str, Array]:
+    def evaluate(self, view: Any) -> Arrays:
         whole = Predictive(self.columns, self.of)
         if getattr(view.problem, "test", None) is None:
             return whole.evaluate(view)  # which says what is missing
@@ -138,7 +138,7 @@ class Entropies:
     def about(self, view: Any) -> str:
         return Predictive(self.columns, self.of).about(view)
 
-    def evaluate(self, view: Any) -> dict[str, Array]:
+    def evaluate(self, view: Any) -> Arrays:
         judged = Predictive(self.columns, self.of).judged(view)
         if getattr(self.outside, "dim", None) != view.theta.shape[1] or getattr(self.outside, "test", None) is None:
             raise InvalidInput(
@@ -170,7 +170,7 @@ class HpdError:
         each = Kept(self._threshold, lambda view, sample: levels(view.problem, sample), summed=False)
         object.__setattr__(self, "_levels", each)
 
-    def evaluate(self, view: Any) -> dict[str, Array]:
+    def evaluate(self, view: Any) -> Arrays:
         known = self._levels.of(view)
         out = np.full(len(view.theta), np.nan)
         kept = np.array(known[1:]).reshape(-1, len(out))

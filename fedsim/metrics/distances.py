@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import InvalidInput
-
-Array = npt.NDArray[Any]
+from fedsim.arrays import Array
+from fedsim.checks import numbers
+from fedsim.errors import InvalidInput, as_float, shown, whole
 
 _ASYMMETRY = 1e-8  # relative; what repeated rounding leaves behind stays far below
 
 
 def factor(covariance: npt.ArrayLike) -> Array:
     """A (d, d) with A A' = covariance; eigenvalues that rounding made negative count as zero."""
-    covariance = np.asarray(covariance, np.float64)
+    covariance = numbers("covariance", covariance)
     if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1]:
         raise InvalidInput(f"a covariance has shape {covariance.shape}; it must be (d, d)")
     if not np.isfinite(covariance).all():
@@ -54,7 +52,9 @@ def w2_of_factors(shift: Array, left: Array, right: Array) -> float:
 
 def gaussian_w2(mean1: npt.ArrayLike, cov1: npt.ArrayLike, mean2: npt.ArrayLike, cov2: npt.ArrayLike) -> float:
     """Wasserstein-2 distance (not squared) between N(mean1, cov1) and N(mean2, cov2)."""
-    shift = np.asarray(mean1, np.float64) - np.asarray(mean2, np.float64)
+    shift = numbers("mean1", mean1, 1, finite=True)
+    other = numbers("mean2", mean2, 1, finite=True)
+    shift = shift - other if shift.shape == other.shape else np.empty(0)
     left, right = factor(cov1), factor(cov2)
     if not shift.shape == left.shape[:1] == right.shape[:1]:
         raise InvalidInput(
@@ -70,8 +70,8 @@ def w2_floor(covariance: npt.ArrayLike, replicas: float) -> float:
     A Gaussian fitted to finitely many replicas is off by tr(C)/R in the mean and, in eigenvalues l of C, by
     1/(2(R-1)) sum_ij (1 + [i=j]) l_i l_j / (l_i + l_j) in the covariance. Below this floor `w2` says nothing.
     """
-    if replicas < 2:
-        raise InvalidInput(f"w2_floor: {replicas} replicas have no covariance; ask for replicas >= 2")
+    remedy = "fewer than two have no covariance; ask for replicas >= 2"
+    replicas = whole("w2_floor: {} replicas", replicas, 2, remedy)
     values = (factor(covariance) ** 2).sum(axis=0)
     pairs = values[:, None] + values
     ratio = np.divide(np.outer(values, values), pairs, out=np.zeros_like(pairs), where=pairs > 0)
@@ -100,7 +100,7 @@ def marginal_w1(samples: npt.ArrayLike, reference: npt.ArrayLike) -> float:
 
 def columns(samples: npt.ArrayLike) -> Array:
     """`samples` as finite float64 (n, d); (n,) is one coordinate."""
-    samples = np.asarray(samples, np.float64)
+    samples = numbers("samples", samples)
     samples = samples[:, None] if samples.ndim == 1 else samples
     if samples.ndim != 2 or 0 in samples.shape:
         raise InvalidInput(f"samples have shape {samples.shape}; marginal_w1 compares (n, d) with n, d >= 1")
@@ -130,11 +130,14 @@ def hpd_error(neg_log_density: npt.ArrayLike, reference: npt.ArrayLike, alpha: f
     eta is the (1 - alpha) quantile of -log pi over the samples; alpha = 0.01 is the 99 % region. `reference` is
     eta_ref itself, or the -log pi of reference samples.
     """
-    if not 0.0 < alpha < 1.0:
-        raise InvalidInput(f"hpd_error: alpha = {alpha} is no probability; 0.01 means the 99 % region")
-    reference = np.asarray(reference, np.float64)
-    eta_ref = float(reference if reference.ndim == 0 else np.quantile(reference, 1.0 - alpha))
+    if not 0.0 < as_float(alpha) < 1.0:
+        raise InvalidInput(f"hpd_error: alpha = {shown(alpha)} is no probability; 0.01 means the 99 % region")
+    reference = numbers("hpd_error(reference)", reference, finite=True)
+    energies = numbers("hpd_error(neg_log_density)", neg_log_density, finite=True)
+    if not (reference.size and energies.size):
+        raise InvalidInput("hpd_error: no samples at all; give at least one -log pi")
+    eta_ref = float(reference if reference.ndim == 0 else np.quantile(reference, 1.0 - float(alpha)))
     if eta_ref == 0.0:
         raise InvalidInput("hpd_error: the reference quantile is 0, so no error relative to it exists")
-    eta = float(np.quantile(np.asarray(neg_log_density, np.float64), 1.0 - alpha))
+    eta = float(np.quantile(energies, 1.0 - float(alpha)))
     return abs(eta - eta_ref) / abs(eta_ref)

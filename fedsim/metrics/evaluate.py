@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.arrays import Array, Arrays
+from fedsim.checks import called, numbers
 from fedsim.errors import InvalidInput
-
-Array = npt.NDArray[Any]
 
 
 class Law(Protocol):
@@ -84,8 +84,31 @@ class DistanceTo:
     def columns(self) -> tuple[str, ...]:
         return (self.name,)
 
-    def evaluate(self, view: View) -> dict[str, Array]:
+    def evaluate(self, view: View) -> Arrays:
+        if view.theta.shape[1:] != self.point.shape:
+            raise InvalidInput(
+                f"distance_to(point of shape {self.point.shape}): theta has {view.theta.shape[1]} numbers; give as many"
+            )
         return {self.name: np.linalg.norm(np.asarray(view.theta, np.float64) - self.point, axis=1)}
+
+
+@dataclass(eq=False)
+class DistanceToStable:
+    """The point is asked of the problem at the first evaluation: to find it may take a while."""
+
+    columns: ClassVar[tuple[str, ...]] = ("distance_to_ps",)
+    per_replica: ClassVar[bool] = True
+    _known: tuple[Any, Array] | None = None
+
+    def evaluate(self, view: View) -> Arrays:
+        if self._known is None or self._known[0] is not view.problem:
+            if not hasattr(view.problem, "performatively_stable"):
+                raise InvalidInput(
+                    f"metric 'distance_to_ps': {type(view.problem).__name__} has no performatively_stable(); use "
+                    "PerformativeMean or StrategicCredit, or fs.metrics.distance_to(point)"
+                )
+            self._known = view.problem, np.asarray(view.problem.performatively_stable(), np.float64)
+        return DistanceTo(self._known[1]).evaluate(view)
 
 
 @dataclass(frozen=True)
@@ -99,7 +122,8 @@ class FunctionMetric:
 
     def evaluate(self, view: View) -> dict[str, float | Array]:
         (name,), replicas = self.columns, len(view.theta)
-        value = np.asarray(self.function(view.theta), np.float64)
+        value = called(f"metric {name}(theta)", self.function, view.theta)
+        value = numbers(f"metric {name}(theta) returned", value, remedy="it must return numbers")
         if self.per_replica and value.shape in ((), (replicas,)):
             return {name: np.broadcast_to(value, (replicas,))}
         if not self.per_replica and value.shape == ():

@@ -11,16 +11,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
 from fedsim.metrics import chains, distances
 from fedsim.metrics.evaluate import View
 
-Array = npt.NDArray[Any]
 Over = Literal["replicas", "history"]
 NAN = float("nan")
 

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Arrays
 from fedsim.errors import InvalidInput
 from fedsim.metrics import scores
 
-Array = npt.NDArray[Any]
 PREDICTIVE = ("accuracy", "brier", "ece", "nll")
 
 
@@ -33,7 +32,7 @@ class Predictive:
     def about(self, view: Any) -> str:
         return {"current": "the current theta", "average": "the average over kept samples"}[self.judged(view)]
 
-    def evaluate(self, view: Any) -> dict[str, Array]:
+    def evaluate(self, view: Any) -> Arrays:
         if getattr(view.problem, "test", None) is None:
             raise InvalidInput(
                 f"metric {self.columns[0]!r}: {type(view.problem).__name__} has no test rows; give it test=(X, y)"
@@ -56,7 +55,7 @@ class Loss:
     columns: ClassVar[tuple[str, ...]] = ("loss",)
     per_replica: ClassVar[bool] = True
 
-    def evaluate(self, view: Any) -> dict[str, Array]:
+    def evaluate(self, view: Any) -> Arrays:
         if not hasattr(view.problem, "loss"):
             raise InvalidInput(f"metric 'loss': {type(view.problem).__name__} has no loss(theta)")
         out = np.full(len(view.theta), np.nan)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.arrays import Array, Arrays
+from fedsim.checks import called, numbers
 from fedsim.errors import InvalidInput
 from fedsim.metrics import chains
 from fedsim.metrics.evaluate import View
 
-Array = npt.NDArray[Any]
 Spent = Literal["uplink_bits", "downlink_bits", "total_bits", "seconds"]
 NAN = float("nan")
 
@@ -35,7 +36,11 @@ class MeanSquaredError:
         if not runs.any():
             return {self.name: float("nan")}
         values = np.zeros(kept.shape)
-        values[kept] = self.function(view.history[kept])
+        samples = view.history[kept]
+        found = numbers(f"{self.name}: function returned", called(f"{self.name}: function", self.function, samples))
+        if found.shape not in ((), (len(samples),)):
+            raise InvalidInput(f"{self.name}: function returned shape {found.shape}; give one number for every sample")
+        values[kept] = found
         estimates = values.sum(axis=0)[runs] / kept.sum(axis=0)[runs]
         return {self.name: float(((estimates - self.truth) ** 2).mean())}
 
@@ -100,7 +105,7 @@ class Accepted:
     columns: ClassVar[tuple[str, ...]] = ("accepted",)
     per_replica: ClassVar[bool] = True
 
-    def evaluate(self, view: View) -> dict[str, Array]:
+    def evaluate(self, view: View) -> Arrays:
         share = _accepted(view)
         if share is None:
             raise InvalidInput("metric 'accepted': this algorithm accepts all it proposes; it is for MALA and HMC")

@@ -5,20 +5,23 @@ For a sampler p is the average over kept samples of p(y | x, theta), for every s
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import InvalidInput
-
-Array = npt.NDArray[Any]
+from fedsim.arrays import Array
+from fedsim.checks import array_of
+from fedsim.errors import InvalidInput, number, quoted, whole
 
 _SUM_TOLERANCE = 1e-3  # float32 softmax over many classes stays within; logits do not
 
 
 def _probabilities(p: npt.ArrayLike) -> Array:
-    p = np.asarray(p)
+    found = array_of(p)
+    if found is None:
+        raise InvalidInput(f"class probabilities {quoted(p)}; they must be numbers (points, classes)")
+    p = found
     if p.ndim != 2 or 0 in p.shape:
         raise InvalidInput(
             f"class probabilities have shape {p.shape}; they must be (points, classes), two columns if binary"
@@ -29,7 +32,8 @@ def _probabilities(p: npt.ArrayLike) -> Array:
 
 
 def _with_labels(p: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array]:
-    p, y = _probabilities(p), np.asarray(y)
+    p, found = _probabilities(p), array_of(y)
+    y = np.empty(0, object) if found is None else found
     if y.shape != p.shape[:1] or y.dtype.kind not in "iu":
         raise InvalidInput(f"labels are {y.dtype} {y.shape}; they must be {len(p)} integers, one per point")
     if y.min() < 0 or y.max() >= p.shape[1]:
@@ -46,6 +50,7 @@ def accuracy(p: npt.ArrayLike, y: npt.ArrayLike) -> float:
 def accuracy_above(p: npt.ArrayLike, y: npt.ArrayLike, threshold: float) -> float:
     """Accuracy among the points predicted with probability `threshold` or more; NaN if there are none."""
     p, y = _with_labels(p, y)
+    threshold = number("accuracy_above(threshold={})", threshold)
     confident = p.max(axis=1) >= threshold
     return float((p.argmax(axis=1) == y)[confident].mean()) if confident.any() else float("nan")
 
@@ -75,8 +80,7 @@ class Reliability(NamedTuple):
 
 def reliability(p: npt.ArrayLike, y: npt.ArrayLike, bins: int = 20) -> Reliability:
     """Mean confidence and accuracy of the points in each of `bins` equally wide bins of confidence."""
-    if bins < 1:
-        raise InvalidInput(f"reliability: bins = {bins}; at least 1 is needed")
+    bins = whole("reliability: bins = {}", bins, 1, "at least 1 is needed, and at most a million", 10**6)
     p, y = _with_labels(p, y)
     confidence, right = p.max(axis=1).astype(np.float64), p.argmax(axis=1) == y
     # Comparing with m/M itself puts 0.55 into (0.50, 0.55]; ceil(0.55 * 20) would be 12.

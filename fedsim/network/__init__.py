@@ -19,16 +19,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fedsim.errors import InvalidInput
+from fedsim.arrays import Array
+from fedsim.errors import InvalidInput, quoted
 from fedsim.flows import Flows, finish_times
 from fedsim.network.graph import Attribute, arcs_of, clients_of, server_of
 from fedsim.network.routes import Paths, own_routes, paths_of
 
 __all__ = ["Flows", "Network", "finish_times"]
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -66,15 +64,15 @@ class Network:
         shared: Attribute = "shared",
         routes: Mapping[Any, Sequence[Any]] | None = None,
     ) -> None:
-        if not hasattr(graph, "is_multigraph") or graph.is_multigraph():
+        if isinstance(graph, type) or not hasattr(graph, "is_multigraph") or graph.is_multigraph():
             kind = type(graph).__name__
             raise InvalidInput(f"the network's graph is a {kind}: give a networkx Graph or DiGraph, one edge per link")
         server = server_of(graph, server)
         numbers = clients_of(graph, clients)
         if server in numbers:
-            raise InvalidInput(f"node {server!r} is the server and client {numbers[server]}: give it one role")
+            raise InvalidInput(f"node {quoted(server)} is the server and client {numbers[server]}: give it one role")
         arcs = arcs_of(graph, bandwidth_bps, latency_s, loss, shared)
-        own = own_routes(routes or {}, numbers, server, arcs)
+        own = own_routes({} if routes is None else routes, numbers, server, arcs)
         paths = {upward: paths_of(arcs, graph, numbers, server, upward, own) for upward in (True, False)}
         uses = sum(np.bincount(way.links, minlength=len(arcs.names)) for way in paths.values())
         for name, value in {

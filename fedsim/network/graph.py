@@ -5,22 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fedsim.errors import InvalidInput
+from fedsim.arrays import Array
+from fedsim.checks import called
+from fedsim.errors import InvalidInput, as_float, quoted, shown
 
-Array = npt.NDArray[Any]
 Attribute = str | Callable[[Any, Any, Mapping[str, Any]], Any]
 
 
 def server_of(graph: Any, server: Any) -> Any:
     if server is not None:
         return _known(graph, server, "the server")
-    named = [node for node, role in graph.nodes(data="role") if role == "server"]
+    named = [node for node, role in graph.nodes(data="role") if isinstance(role, str) and role == "server"]
     if len(named) != 1:
         found = f"{len(named)} ({_some(named)})" if named else "none"
         raise InvalidInput(f"one node must have role='server', found {found}: mark one, or name it with server=")
@@ -32,16 +32,22 @@ def clients_of(graph: Any, clients: Sequence[Any] | None) -> dict[Any, int]:
     if clients is None:
         named = [(node, number) for node, number in graph.nodes(data="client") if number is not None]
     else:
+        if isinstance(clients, str | bytes) or not isinstance(clients, Iterable):
+            raise InvalidInput(f"clients={quoted(clients)}: list the clients' nodes, client 0 first")
         named = [(_known(graph, node, f"client {c}"), c) for c, node in enumerate(clients)]
     nodes: dict[int, Any] = {}
     numbers: dict[Any, int] = {}
     for node, number in named:
         if not isinstance(number, Integral) or isinstance(number, bool) or number < 0:
-            raise InvalidInput(f"node {node!r} has client={number!r}: number the clients 0, 1, 2, ...")
+            raise InvalidInput(f"node {quoted(node)} has client={quoted(number)}: number the clients 0, 1, 2, ...")
         if number in nodes:
-            raise InvalidInput(f"nodes {nodes[int(number)]!r} and {node!r} are both client {number}: renumber one")
+            raise InvalidInput(
+                f"nodes {quoted(nodes[int(number)])} and {quoted(node)} are both client {number}: renumber one"
+            )
         if node in numbers:
-            raise InvalidInput(f"node {node!r} is client {numbers[node]} and client {number}: list every node once")
+            raise InvalidInput(
+                f"node {quoted(node)} is client {numbers[node]} and client {number}: list every node once"
+            )
         nodes[int(number)], numbers[node] = node, int(number)
     for c in range(len(nodes)):
         if c not in nodes:
@@ -57,13 +63,16 @@ def _known(graph: Any, node: Any, what: str) -> Any:
     except TypeError:
         known = False
     if not known:
-        raise InvalidInput(f"{what} {node!r} is not a node of the graph: name one of {_some(graph)}")
+        raise InvalidInput(f"{what} {quoted(node)} is not a node of the graph: name one of {_some(graph)}")
     return node
 
 
 def _some(items: Iterable[Any]) -> str:
-    names = [repr(item) for item in items]
+    names = [quoted(item, 40) for item in items]
     return ", ".join(names[:5]) + ", ..." * (len(names) > 5)
+
+
+SLOWEST_BPS = 1e-100  # below it, transfers would last longer than floating-point numbers can say
 
 
 @dataclass(frozen=True)
@@ -82,10 +91,15 @@ class Arcs:
 
 
 def arcs_of(graph: Any, *attributes: Attribute) -> Arcs:
+    for name, attribute in zip(_RULES, attributes, strict=True):
+        if isinstance(attribute, type) or not (callable(attribute) or isinstance(attribute, str)):
+            raise InvalidInput(
+                f"{name}={quoted(attribute)}: name an edge attribute, or give a function of (u, v, data)"
+            )
     for name, attribute in zip(("loss", "shared"), attributes[2:], strict=True):
         optional = callable(attribute) or attribute == name or not graph.edges
         if not optional and not any(attribute in data for _, _, data in graph.edges(data=True)):
-            raise InvalidInput(f"{name}={attribute!r}: no edge has that attribute; name one that edges have")
+            raise InvalidInput(f"{name}={quoted(attribute)}: no edge has that attribute; name one that edges have")
     index = {node: i for i, node in enumerate(graph)}
     between: dict[tuple[Any, Any], int] = {}
     names: list[str] = []
@@ -93,14 +107,14 @@ def arcs_of(graph: Any, *attributes: Attribute) -> Arcs:
     rows: list[tuple[Any, ...]] = []
     for u, v, data in graph.edges(data=True):
         if u == v:
-            raise InvalidInput(f"edge {u!r}-{v!r} leads back to where it starts: remove it")
+            raise InvalidInput(f"edge {quoted(u)}-{quoted(v)} leads back to where it starts: remove it")
         bandwidth, latency, loss, shared = _read(u, v, data, attributes)
         for a, b in ((u, v),) if graph.is_directed() else ((u, v), (v, u)):
             link = rows[between[b, a]][5] if shared and (b, a) in between else len(names)
             if bandwidth == math.inf:
                 link = -1
             elif link == len(names):
-                names.append(f"{a}-{b}")
+                names.append(f"{shown(a)}-{shown(b)}")
                 capacities.append(bandwidth)
             between[a, b] = len(rows)
             rows.append((index[a], index[b], bandwidth, latency, loss, link, shared))
@@ -108,7 +122,8 @@ def arcs_of(graph: Any, *attributes: Attribute) -> Arcs:
         back = between.get((v, u), -1)
         if rows[arc][6] and (back < 0 or rows[back][2::4] != rows[arc][2::4]):
             raise InvalidInput(
-                f"edge {u!r}-{v!r} is shared: the edge {v!r}-{u!r} must be shared, too, with the same bandwidth"
+                f"edge {quoted(u)}-{quoted(v)} is shared: the edge {quoted(v)}-{quoted(u)} must be shared, too, "
+                "with the same bandwidth"
             )
     tail, head, bandwidth_bps, latency_s, losses, link_of = np.array(rows, np.float64).reshape(-1, 7).T[:6]
     return Arcs(
@@ -128,21 +143,27 @@ def _read(u: Any, v: Any, data: Mapping[str, Any], attributes: Sequence[Attribut
     """Bandwidth, latency, loss and whether it is shared, of one edge."""
     values = []
     for (name, (default, good, right)), attribute in zip(_RULES.items(), attributes, strict=True):
-        value = attribute(u, v, data) if callable(attribute) else data.get(attribute, default)
+        if callable(attribute):
+            value = called(f"{name}= of edge {quoted(u)}-{quoted(v)}", attribute, u, v, data)
+        else:
+            value = data.get(attribute, default)
         if value is None:
-            raise InvalidInput(f"edge {u!r}-{v!r} has no {attribute!r}: set it, or say with {name}= what it is called")
+            raise InvalidInput(
+                f"edge {quoted(u)}-{quoted(v)} has no {quoted(attribute)}: set it, or say with {name}= "
+                "what it is called"
+            )
         if not good(value):
-            raise InvalidInput(f"edge {u!r}-{v!r} has {name} {value!r}: {right}")
+            raise InvalidInput(f"edge {quoted(u)}-{quoted(v)} has {name} {quoted(value)}: {right}")
         values.append(value)
     return float(values[0]), float(values[1]), float(values[2]), bool(values[3])
 
 
 def _number(value: Any) -> float:
-    return float(value) if isinstance(value, Real) else math.nan
+    return as_float(value)
 
 
 _RULES: dict[str, tuple[Any, Callable[[Any], bool], str]] = {
-    "bandwidth_bps": (None, lambda x: _number(x) > 0.0, "give a positive number of bit/s, inf for ideal"),
+    "bandwidth_bps": (None, lambda x: _number(x) >= SLOWEST_BPS, "give a positive number of bit/s, inf for ideal"),
     "latency_s": (None, lambda x: 0.0 <= _number(x) < math.inf, "give seconds, at least 0"),
     "loss": (0.0, lambda x: 0.0 <= _number(x) < 1.0, "give a share of what is sent, at least 0 and below 1"),
     "shared": (False, lambda x: isinstance(x, (bool, np.bool_)), "give True or False"),

@@ -10,12 +10,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fedsim.errors import InvalidInput
+from fedsim.arrays import Array
+from fedsim.errors import InvalidInput, quoted, shown
 from fedsim.network.graph import Arcs
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -33,18 +31,28 @@ def own_routes(
     routes: Mapping[Any, Sequence[Any]], numbers: dict[Any, int], server: Any, arcs: Arcs
 ) -> dict[int, list[Any]]:
     """The routes that the caller chose, by client number."""
+    if not isinstance(routes, Mapping):
+        raise InvalidInput(f"routes={quoted(routes)}: give a mapping of clients to lists of nodes")
     own = {}
     for client, route in routes.items():
-        path = list(route)
-        if len(path) < 2 or path[0] not in numbers or client not in (path[0], numbers[path[0]]) or path[-1] != server:
+        try:
+            path = list(route)
+            known = len(path) >= 2 and path[0] in numbers and len(set(path)) > 0
+        except TypeError:
             raise InvalidInput(
-                f"routes[{client!r}] is {path}: list the nodes from that client to the server {server!r}"
+                f"routes[{quoted(client)}] is {quoted(route)}: list its nodes, up to the server"
+            ) from None
+        if not known or client not in (path[0], numbers[path[0]]) or path[-1] != server:
+            raise InvalidInput(
+                f"routes[{quoted(client)}] is {shown(path)}: list the nodes from that client to the server "
+                f"{quoted(server)}"
             )
         if len(set(path)) < len(path):
-            raise InvalidInput(f"routes[{client!r}] is {path}: pass every node once")
+            raise InvalidInput(f"routes[{quoted(client)}] is {shown(path)}: pass every node once")
         for u, v in pairwise(path):
             if (u, v) not in arcs.between or (v, u) not in arcs.between:
-                raise InvalidInput(f"routes[{client!r}] needs {u!r}-{v!r} both ways: add the edge, or go another way")
+                way = f"{quoted(u)}-{quoted(v)}"
+                raise InvalidInput(f"routes[{quoted(client)}] needs {way} both ways: add the edge, or go another way")
         own[numbers[path[0]]] = path
     return own
 
@@ -81,7 +89,7 @@ def paths_of(
     tree = _tree(arcs, len(index), root, upward)
     for node, c in numbers.items():
         if tree[index[node]] < 0 and c not in own:
-            way = f"from {node!r} to {server!r}" if upward else f"from {server!r} to {node!r}"
+            way = f"from {quoted(node)} to {quoted(server)}" if upward else f"from {quoted(server)} to {quoted(node)}"
             raise InvalidInput(f"client {c} has no way {way}, the server: add edges that connect them")
     who = np.array([c for c in range(len(at)) if c not in own], np.int64)
     steps = []

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fedsim.errors import InvalidInput, positive, shown, whole
+from fedsim.arrays import Array
+from fedsim.checks import floats_of
+from fedsim.errors import InvalidInput, one_of, positive, quoted, shown, whole
 from fedsim.participation.round import Arrived, Heard
-
-Array = npt.NDArray[Any]
 
 
 def _ask(self: Any, view: Any, rng: Any) -> Array:
@@ -79,9 +78,9 @@ class Uniform:
 
     def __post_init__(self) -> None:
         _check_counts("uniform", self, "size", optional=("at_least",))
-        if self.weighting not in (None, "normalised", "scaled"):
-            given = f"participation.uniform(weighting={self.weighting!r})"
-            raise InvalidInput(f"{given}: choose 'normalised' or 'scaled'")
+        remedy = "choose 'normalised' or 'scaled'"
+        where = "participation.uniform(weighting={!r})"
+        one_of(where, self.weighting, (None, "normalised", "scaled"), remedy)
 
     def select(self, view: Any, rng: Any) -> Array:
         return np.asarray(view.sample_available(self.size))
@@ -102,11 +101,8 @@ class Bernoulli:
     batched = True
 
     def __post_init__(self) -> None:
-        try:
-            p = np.asarray(self.probability, float)
-        except (TypeError, ValueError):
-            p = np.full(1, np.nan)
-        if p.ndim > 1 or p.size == 0 or not np.all((p > 0) & (p <= 1)):
+        p = floats_of(self.probability)
+        if p is None or p.ndim > 1 or p.size == 0 or not np.all((p > 0) & (p <= 1)):
             given = shown(self.probability)
             raise InvalidInput(f"participation.bernoulli({given}): a probability lies in (0, 1]")
         object.__setattr__(self, "probability", float(p) if p.ndim == 0 else tuple(p.tolist()))
@@ -174,8 +170,8 @@ class Buffered:
 
     def __post_init__(self) -> None:
         _check_counts("buffered", self, "replies", optional=("size",))
-        if not (self.discount is None or callable(self.discount)):
-            given = f"participation.buffered(discount={self.discount!r})"
+        if not (self.discount is None or callable(self.discount)) or isinstance(self.discount, type):
+            given = f"participation.buffered(discount={quoted(self.discount)})"
             raise InvalidInput(f"{given}: give a function of the staleness, or None")
 
     def close(self, view: Any) -> float:

@@ -18,17 +18,16 @@ Differs from paper: scheme I draws with p_c, so that 1/N becomes the largest p_c
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import InvalidInput
+from fedsim.arrays import Array
+from fedsim.checks import numbers
+from fedsim.errors import InvalidInput, as_float, number, one_of, shown, whole
 from fedsim.privacy.guarantee import Guarantee, amplified, check, composed
 from fedsim.privacy.rdp import Mechanism
 from fedsim.schedules import Constant, StepSize, steps_of
-
-Array = npt.NDArray[Any]
 
 
 def guarantee(
@@ -55,16 +54,22 @@ def guarantee(
     composition within a round and over rounds; 0 stands for plain sums. Where the step size varies, give the
     largest.
     """
-    where, p = "privacy.fald.guarantee", np.asarray(weights, float)
+    where = "privacy.fald.guarantee"
+    p = numbers(f"{where}(weights)", weights, 1, finite=True)
+    if not p.size or p.min() <= 0 or p.max() > 1:
+        raise InvalidInput(f"{where}(weights={shown(weights)}): all clients' p_c, above 0 and at most 1")
     smallest, largest = float(p.min()), float(p.max())
-    if scheme not in ("I", "II"):
-        raise InvalidInput(f"{where}(scheme={scheme!r}): 'I' draws with replacement, 'II' without")
+    one_of(f"{where}(scheme={{!r}})", scheme, ("I", "II"), "'I' draws with replacement, 'II' without")
+    local_steps, rounds = whole(f"{where}(local_steps={{}})", local_steps), whole(f"{where}(rounds={{}})", rounds)
+    drawn = whole(f"{where}(drawn={{}})", drawn, most=10**6)
+    number(f"{where}(temperature={{}})", temperature, 0)
+    number(f"{where}(correlation={{}})", correlation, 0, 1)
     check(where, 1, fraction=fraction, delta0=delta0)
     check(where, math.inf, step_size=step_size, local_steps=local_steps, rounds=rounds, sensitivity=sensitivity)
     check(where, p.size if scheme == "II" else math.inf, drawn=drawn)
     for name, slack in (("delta1", delta1), ("delta2", delta2)):
-        if not 0 <= slack < 1:
-            raise InvalidInput(f"{where}({name}={slack}): must be at least 0 and below 1")
+        if not 0 <= as_float(slack) < 1:
+            raise InvalidInput(f"{where}({name}={shown(slack)}): must be at least 0 and below 1")
     noise = temperature * (1 - correlation**2)
     if noise == 0:
         why = "temperature = 0" if temperature == 0 else "correlation = 1"

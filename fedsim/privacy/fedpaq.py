@@ -12,16 +12,17 @@ for. The last step of (15) and the Gaussian mechanism both need epsilon / (2 g) 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import InvalidInput
+from fedsim.arrays import Array
+from fedsim.checks import numbers
+from fedsim.errors import one_of
 from fedsim.privacy.guarantee import Guarantee, amplified, check
 from fedsim.privacy.rdp import Mechanism
-
-Array = npt.NDArray[Any]
 
 PAPER, TIGHT = 4.0, 2.0  # Delta_f in units of C sum_t eta_t, the farthest that a client walks in a round
 
@@ -58,8 +59,11 @@ def amplified_epsilon(epsilon: float, share: float, batches: int = 1) -> float:
 
 def guarantee(epsilon: float, delta: float, fraction: npt.ArrayLike) -> Guarantee:
     """What (16) promises any one client in any one round; `fraction` is g, one number or one per client."""
-    check("privacy.fedpaq.guarantee", 1, delta=delta, fraction=float(np.min(fraction)))
-    base = float(epsilon / (2 * np.min(fraction)))
+    where = "privacy.fedpaq.guarantee"
+    shares = numbers(f"{where}(fraction)", fraction)
+    check(where, 1, delta=delta, fraction=float(shares.min()) if shares.size else math.nan)
+    check(where, math.inf, epsilon=epsilon)
+    base = float(epsilon / (2 * shares.min()))
     note = "for one client in one round; nothing is claimed of several"
     if base > 1:
         note += f"; epsilon / (2 fraction) = {base:.3g} is above 1, where the proof does not hold"
@@ -78,6 +82,5 @@ def mechanism(*, epsilon: float, delta: float, sizes: Array, used: Array, kind: 
 
 
 def _units(kind: str) -> float:
-    if kind not in ("paper", "tight"):
-        raise InvalidInput(f"sensitivity={kind!r}: choose 'paper' or 'tight'")
+    one_of("sensitivity={!r}", kind, ("paper", "tight"))
     return PAPER if kind == "paper" else TIGHT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, as_float, shown
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,6 @@ def composed(epsilon: float, times: int, slack: float) -> float:
 def check(where: str, high: float, **numbers: float) -> None:
     """Refuse a number that is not positive, not finite, or above `high`."""
     for name, value in numbers.items():
-        if not (0 < value <= high and math.isfinite(value)):
+        if not 0 < as_float(value) <= high or not math.isfinite(as_float(value)):
             most = f" of at most {high:g}" if math.isfinite(high) else ""
-            raise InvalidInput(f"{where}({name}={value}): must be a positive number{most}")
+            raise InvalidInput(f"{where}({name}={shown(value)}): must be a positive number{most}")

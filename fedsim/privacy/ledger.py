@@ -12,12 +12,11 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
 from fedsim.privacy.rdp import ORDERS, Mechanism, to_epsilon
 
-Array = npt.NDArray[Any]
 LIMIT_BYTES = 8_000_000_000
 
 
@@ -68,12 +67,12 @@ class Ledger:
         """The worst client's epsilon so far, (replicas,)."""
         return self._worst.copy()
 
-    def state(self) -> dict[str, Array]:
+    def state(self) -> Arrays:
         """What a checkpoint has to keep."""
         out = {"visits": self.visits, "most": self._most, "worst": self._worst}
         return out if self._rdp is None else out | {"rdp": self._rdp}
 
-    def restore(self, state: dict[str, Array]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Take up where a checkpoint left off."""
         self.visits, self._most, self._worst = state["visits"], state["most"], state["worst"]
         self._rdp = state.get("rdp")

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Arrays
 from fedsim.errors import InvalidInput
 from fedsim.privacy.guarantee import Guarantee, check
 from fedsim.privacy.ledger import Ledger
 from fedsim.privacy.rdp import ORDERS, Mechanism, to_epsilon
-
-Array = npt.NDArray[Any]
 
 
 class View(Protocol):
@@ -40,7 +38,7 @@ class Spent:
             )
         return Ledger(algorithm.mechanism(problem, self.sensitivity), replicas, self.delta)
 
-    def evaluate(self, view: View) -> dict[str, Array]:
+    def evaluate(self, view: View) -> Arrays:
         return {"epsilon": view.ledger.epsilon()}
 
 

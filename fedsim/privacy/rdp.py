@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
-
-Array = npt.NDArray[Any]
 
 # So few that a curve takes two tenths of a second, and so close that epsilon is within 2 % of what every order up to
 # 1024 would give (a delta of 1e-4 or less); epsilons below about 0.01 want orders beyond and come out too large.
@@ -99,7 +98,7 @@ def curve(multiplier: float, rows: int, used: int) -> Array:
     """Renyi divergences (orders,) of noise `multiplier` x sensitivity on `used` of `rows`; read only."""
     if multiplier == 0:
         return np.full(len(ORDERS), np.inf)
-    whole = np.asarray(ORDERS / (2 * multiplier**2))
+    whole = np.asarray(ORDERS / (2 * multiplier * multiplier))
     if used >= rows:
         return whole
     dp = _dp_accounting()

@@ -6,6 +6,7 @@ client's rows. Optional: `weights` (p_c, default sizes / total), a batched `grad
 fused kernels, `potential(theta)` (R, d) -> (R,), whose slope is the sum of the gradients, `loss(theta)` likewise,
 divided by the number of rows and with or without the prior, `predict(theta)` (d,) -> (rows, classes) with `test`,
 `initial(seed)` -> (d,), where a run begins unless its scenario says. `fs.testing.check` compares slopes and gradients.
+`shard(clients)` gives the same problem with these clients' rows alone, for a host that computes for them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from fedsim.problems.credit import StrategicCredit
 from fedsim.problems.gaussian import GaussianMean
 from fedsim.problems.linear import LinearRegression
 from fedsim.problems.logistic import LogisticRegression
+from fedsim.problems.network import NeuralNetwork
 from fedsim.problems.payload import Payload
 from fedsim.problems.performative import PerformativeMean
 from fedsim.problems.pooled import pooled
@@ -29,6 +31,7 @@ __all__ = [
     "GaussianMean",
     "LinearRegression",
     "LogisticRegression",
+    "NeuralNetwork",
     "Payload",
     "PerformativeMean",
     "SoftmaxRegression",

@@ -8,18 +8,19 @@ log(1 + exp(x' theta)) - y x' theta plus regularisation |theta|^2 / 2, without t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import rng
-from fedsim.errors import InvalidInput
+from fedsim.arrays import Array
+from fedsim.checks import floats_of, numbers, path_of
+from fedsim.errors import InvalidInput, flag, shown, whole
 from fedsim.kernels import reference
 from fedsim.problems import shards
 
-Array = npt.NDArray[Any]
 STRATEGIC = (0, 5, 7)  # revolving utilisation, open credit lines, real-estate loans
 
 
@@ -51,47 +52,68 @@ class StrategicCredit:
 
     @classmethod
     def from_csv(cls, path: str | Path, clients: int = 10, seed: int = 0) -> StrategicCredit:
-        """The file `cs-training.csv` of Kaggle's GiveMeSomeCredit, dealt to clients of equal size at random.
+        """Kaggle's `cs-training.csv`, plain or gzipped, prepared as `fs.data.load("credit")` is, dealt by `of`."""
+        from fedsim.data import credit, formats
 
-        Complete rows only, all defaults and the first 10,000 others, features standardised, an intercept added;
-        sensitivities are uniform on [0.9, 1.1].
+        x, y = credit.prepare(formats.table(path_of("StrategicCredit.from_csv(path)", path)))
+        return cls._dealt(x, y, clients, None, None, seed)
+
+    @classmethod
+    def of(
+        cls, dataset: Any, clients: Any = 10, sensitivities: Any = None, regularisation: float | None = None,
+        seed: int = 0,
+    ) -> StrategicCredit:  # fmt: skip
+        """`fs.data.load("credit")` dealt to so many clients of equal size, or by a list of row numbers for each.
+
+        The rows come in random order; equal clients take consecutive ones, and the few left over are dropped.
+        `sensitivities` None draws them uniformly on [0.9, 1.1].
         """
-        import pandas as pd
+        x = dataset.values(dataset.x)
+        return cls._dealt(x, np.asarray(dataset.y, np.float64), clients, sensitivities, regularisation, seed)
 
-        frame = pd.read_csv(path, index_col=0).dropna()
-        y = frame.pop("SeriousDlqin2yrs").to_numpy(np.float64)
-        kept = np.concatenate([np.flatnonzero(y == label)[:10_000] for label in (1, 0)])
-        x, y = frame.to_numpy(np.float64)[kept], y[kept]
-        x = np.column_stack([(x - x.mean(axis=0)) / x.std(axis=0), np.ones(len(x))])
-        order = np.argsort(rng.uniform(rng.keys(seed, rng.Stream.DATA), len(x))[0], kind="stable")
-        each = len(x) // clients
-        eps = 0.9 + 0.2 * rng.uniform(rng.keys(seed, rng.Stream.DATA, round=1), clients)[0]
-        dealt = order[: each * clients]
-        return cls.from_arrays(x[dealt], y[dealt], each * np.arange(clients + 1), eps)
+    @classmethod
+    def _dealt(
+        cls, x: Array, y: Array, clients: Any, sensitivities: Any, regularisation: float | None, seed: int
+    ) -> StrategicCredit:
+        from fedsim.data.holdings import check
+
+        if not isinstance(clients, Sequence):
+            count = whole("StrategicCredit.of(clients={})", clients)
+            parts = [np.arange(c, c + len(x) // count) for c in range(0, len(x) // count * count, len(x) // count)]
+        else:
+            parts = check(clients, len(x))
+        order = np.concatenate(parts)
+        eps = sensitivities
+        if eps is None:
+            eps = 0.9 + 0.2 * rng.uniform(rng.keys(seed, rng.Stream.DATA, round=1), len(parts))[0]
+        offsets = np.cumsum([0, *map(len, parts)])
+        return cls.from_arrays(x[order], y[order].astype(np.float64), offsets, eps, regularisation=regularisation)
 
     def _build(
         self, data: shards.Shards, sensitivities: Any, strategic: Sequence[int], regularisation: float | None,
         intercept: bool,
     ) -> None:  # fmt: skip
-        assert data.y is not None
+        if data.y is None:
+            raise InvalidInput("StrategicCredit: y is None; give a label for every row")
         self.x, self.y, self.offsets, self.sizes = data.x, data.y, data.offsets, data.sizes
         self.clients, self.dim = len(self.sizes), self.x.shape[1]
         if not np.isin(self.y, (0, 1)).all():
             raise InvalidInput("StrategicCredit: labels must be 0 (paid back) or 1 (default)")
-        eps = np.asarray(sensitivities, np.float64)
+        eps = numbers("StrategicCredit(sensitivities)", sensitivities, remedy="give one number, or one per client")
         if eps.shape not in ((), (self.clients,)) or not np.isfinite(eps).all():
             raise InvalidInput(f"StrategicCredit: sensitivities of shape {eps.shape}; give one, or {self.clients}")
         self.sensitivities = np.broadcast_to(eps, (self.clients,)).copy()
-        chosen = np.asarray(strategic, np.int64)
-        if chosen.ndim != 1 or np.any((chosen < 0) | (chosen >= self.dim)):
-            raise InvalidInput(f"StrategicCredit(strategic={strategic}): columns are numbered 0 to {self.dim - 1}")
+        chosen = floats_of(strategic)
+        if chosen is None or chosen.ndim != 1 or not np.isin(chosen, np.arange(self.dim)).all():
+            given = f"StrategicCredit(strategic={shown(strategic)})"
+            raise InvalidInput(f"{given}: columns are numbered 0 to {self.dim - 1}")
         self.strategic = np.zeros(self.dim)
-        self.strategic[chosen] = 1
+        self.strategic[chosen.astype(np.int64)] = 1
         self.regularisation = shards.check_prior(
             "StrategicCredit", 1 / len(self.x) if regularisation is None else regularisation
         )
         self.shrunk = np.full(self.dim, self.regularisation)
-        if intercept:
+        if flag("StrategicCredit(intercept={})", intercept):
             self.shrunk[-1] = 0
 
     def react(self, theta: Array, clients: Array, key: Array, step: int, batch_size: Any, backend: Any) -> Array:
@@ -112,21 +134,64 @@ class StrategicCredit:
         shrink = (sizes[:, None] * self.shrunk).astype(theta.dtype)
         return np.asarray(scale * backend.segment_sum(x, residual, start) + shrink * theta)
 
-    def performatively_stable(self) -> Array:
-        """The theta at which the gradient on the data it brings about vanishes, found by SciPy from zero."""
-        from scipy.optimize import root
+    def performatively_stable(self, deployments: int = 1000, tolerance: float = 1e-10) -> Array:
+        """theta_PS by repeated minimisation: publish, let the rows answer, minimise on them, until nothing moves."""
+        theta = np.zeros(self.dim)
+        for _ in range(whole("performatively_stable(deployments={})", deployments)):
+            moved = self._minimiser(theta)
+            if not np.isfinite(moved).all():
+                break
+            if np.abs(moved - theta).max() < tolerance * max(1.0, np.abs(moved).max()):
+                return moved
+            theta = moved
+        raise InvalidInput(
+            f"StrategicCredit: repeated minimisation does not settle (sensitivities up to "
+            f"{np.abs(self.sensitivities).max():.3g}); lower them or raise the regularisation"
+        )
 
+    def performatively_optimal(self) -> Array:
+        """theta_PO: the least performative loss that BFGS finds from theta = 0 and, where it exists, from theta_PS."""
+        from scipy.optimize import minimize
+
+        starts = [np.zeros(self.dim)]
+        with suppress(InvalidInput):
+            starts.append(self.performatively_stable())
+        found = [
+            minimize(lambda t: float(self.loss(t[None])[0]), t0, jac=self._performative_slope, tol=1e-10)
+            for t0 in starts
+        ]
+        return np.asarray(min(found, key=lambda f: float(f.fun)).x)
+
+    def _performative_slope(self, theta: Array) -> Array:
+        """The slope of the performative loss: that on the answered rows, and that of the rows' answer."""
         eps = np.repeat(self.sensitivities, self.sizes)
+        x = self._answered(self.x, eps, theta)
+        residual = 1 / (1 + reference.exp(-(x @ theta))) - self.y
+        return np.asarray((x.T @ residual - self.strategic * theta * (eps @ residual)) / len(x) + self.shrunk * theta)
 
-        def pull(theta: Array) -> Array:
-            x = self._answered(self.x, eps, theta)
-            residual = 1 / (1 + reference.exp(-(x @ theta))) - self.y
-            return np.asarray(x.T @ residual / len(x) + self.shrunk * theta)
+    def _minimiser(self, published: Array) -> Array:
+        """What minimises the loss on the rows that answered `published`: Newton's steps, halved while they climb."""
+        x = self._answered(self.x, np.repeat(self.sensitivities, self.sizes), published)
 
-        found = root(pull, np.zeros(self.dim), tol=1e-12)
-        if np.abs(pull(found.x)).max() > 1e-8:
-            raise InvalidInput(f"StrategicCredit: no stable point found ({found.message}); lower the sensitivities")
-        return np.asarray(found.x)
+        def value(t: Array) -> float:
+            score = x @ t
+            return float((np.logaddexp(0, score) - self.y * score).mean() + self.shrunk @ t**2 / 2)
+
+        theta = published.copy()
+        now = value(theta)
+        for _ in range(100):
+            p = 1 / (1 + reference.exp(-(x @ theta)))
+            slope = x.T @ (p - self.y) / len(x) + self.shrunk * theta
+            hessian = (x.T * (p * (1 - p))) @ x / len(x) + np.diag(self.shrunk)
+            step = np.linalg.lstsq(hessian, slope, rcond=None)[0]
+            length = 1.0
+            while length > 1e-8 and not value(theta - length * step) <= now:
+                length /= 2
+            theta = theta - length * step
+            now = value(theta)
+            if np.abs(slope).max() < 1e-13 or length <= 1e-8:
+                break
+        return theta
 
     def loss(self, theta: Array) -> Array:
         """The mean loss over all rows after they have answered, for every row of `theta` (replicas, d)."""

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import rng
+from fedsim.arrays import Array
+from fedsim.checks import numbers
 from fedsim.errors import InvalidInput, positive, whole
 from fedsim.problems import shards
-
-Array = npt.NDArray[Any]
 
 
 class GaussianMean:
@@ -40,8 +40,9 @@ class GaussianMean:
         covariance: Any = None,
     ) -> GaussianMean:  # fmt: skip
         """Clients' centres are N(0, heterogeneity I); `covariance` None is the identity."""
-        offsets = shards.even_offsets("GaussianMean.synthetic", clients, samples)
-        clients, dim = len(offsets) - 1, whole("GaussianMean.synthetic(dim={})", dim)
+        dim = whole("GaussianMean.synthetic(dim={})", dim)
+        offsets = shards.even_offsets("GaussianMean.synthetic", clients, samples, dim)
+        clients = len(offsets) - 1
         spread = positive("GaussianMean.synthetic(heterogeneity={})", heterogeneity, zero=True)
         sigma = _covariances(np.eye(dim) if covariance is None else covariance, clients, dim)
         factors = np.linalg.cholesky(sigma)
@@ -110,7 +111,7 @@ class GaussianMean:
 
 
 def _covariances(covariance: Any, clients: int, dim: int) -> Array:
-    sigma = shards.numbers("GaussianMean: covariance", covariance).astype(np.float64)
+    sigma = numbers("GaussianMean: covariance", covariance)
     sigma = sigma[None] if sigma.ndim == 2 else sigma
     if sigma.shape not in ((1, dim, dim), (clients, dim, dim)):
         raise InvalidInput(

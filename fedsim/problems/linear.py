@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import rng
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, positive, whole
 from fedsim.problems import shards
-
-Array = npt.NDArray[Any]
 
 
 class LinearRegression:
@@ -37,8 +36,9 @@ class LinearRegression:
         noise_variance: float = 1.0,
     ) -> LinearRegression:  # fmt: skip
         """Standard normal features; every client's true coefficients are N(common, heterogeneity I)."""
-        offsets = shards.even_offsets("LinearRegression.synthetic", clients, samples)
-        clients, dim = len(offsets) - 1, whole("LinearRegression.synthetic(dim={})", dim)
+        dim = whole("LinearRegression.synthetic(dim={})", dim)
+        offsets = shards.even_offsets("LinearRegression.synthetic", clients, samples, dim)
+        clients = len(offsets) - 1
         spread = positive("LinearRegression.synthetic(heterogeneity={})", heterogeneity, zero=True)
         noise_variance = positive("LinearRegression.synthetic(noise_variance={})", noise_variance)
         owner = np.repeat(np.arange(clients), np.diff(offsets))
@@ -52,7 +52,8 @@ class LinearRegression:
         return cls.from_arrays(x, y, offsets, noise_variance)
 
     def _build(self, data: shards.Shards, noise_variance: float, prior_precision: float) -> None:
-        assert data.y is not None
+        if data.y is None:
+            raise InvalidInput("LinearRegression: y is None; give a label for every row")
         self.x, self.offsets, self.sizes = data.x, data.offsets, data.sizes
         self.y = data.y.astype(data.x.dtype, copy=False)
         self.clients, self.dim = len(self.sizes), self.x.shape[1]

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import rng
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, positive, whole
 from fedsim.kernels import reference
 from fedsim.problems import shards
-
-Array = npt.NDArray[Any]
 
 
 class LogisticRegression:
@@ -37,8 +35,9 @@ class LogisticRegression:
         prior_precision: float = 1.0,
     ) -> LogisticRegression:  # fmt: skip
         """Standard normal features; every client's true coefficients are N(common, heterogeneity I) (B17)."""
-        offsets = shards.even_offsets("LogisticRegression.synthetic", clients, samples)
-        clients, dim = len(offsets) - 1, whole("LogisticRegression.synthetic(dim={})", dim)
+        dim = whole("LogisticRegression.synthetic(dim={})", dim)
+        offsets = shards.even_offsets("LogisticRegression.synthetic", clients, samples, dim)
+        clients = len(offsets) - 1
         spread = positive("LogisticRegression.synthetic(heterogeneity={})", heterogeneity, zero=True)
         owner = np.repeat(np.arange(clients), np.diff(offsets))
         row = np.arange(offsets[-1])
@@ -50,7 +49,8 @@ class LogisticRegression:
         return cls.from_arrays(x, (u < 1 / (1 + reference.exp(-score))).astype(float), offsets, prior_precision)
 
     def _build(self, data: shards.Shards, prior_precision: float, test: Any) -> None:
-        assert data.y is not None
+        if data.y is None:
+            raise InvalidInput("LogisticRegression: y is None; give a label for every row")
         self.x, self.offsets, self.sizes = data.x, data.offsets, data.sizes
         self.y = _binary("LogisticRegression", data.y).astype(data.x.dtype, copy=False)
         self.clients, self.dim = len(self.sizes), self.x.shape[1]

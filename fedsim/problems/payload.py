@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, is_whole, shown
-
-Array = npt.NDArray[Any]
 
 
 class Payload:

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import rng
-from fedsim.errors import InvalidInput, whole
-
-Array = npt.NDArray[Any]
+from fedsim.arrays import Array
+from fedsim.checks import numbers, refuse_beyond_memory
+from fedsim.errors import InvalidInput, number, positive, whole
 
 
 class PerformativeMean:
@@ -33,10 +32,8 @@ class PerformativeMean:
     ) -> None:
         self.base_means = _finite("base_means", base_means)
         self.clients = len(self.base_means)
-        self.sensitivities = _finite("sensitivities", np.broadcast_to(sensitivities, (self.clients,)))
-        self.sigma = float(sigma)
-        if not (np.isfinite(self.sigma) and self.sigma >= 0):
-            raise InvalidInput(f"PerformativeMean(sigma={sigma}): must be a number of at least 0")
+        self.sensitivities = _finite("sensitivities", sensitivities, self.clients)
+        self.sigma = positive("PerformativeMean(sigma={})", sigma, zero=True, remedy="must be a number of at least 0")
         p = np.full(self.clients, 1 / self.clients) if weights is None else _finite("weights", weights)
         if p.shape != (self.clients,) or np.any(p <= 0) or abs(p.sum() - 1) > 1e-9:
             raise InvalidInput(f"PerformativeMean: weights must be {self.clients} positive numbers that sum to 1")
@@ -49,7 +46,15 @@ class PerformativeMean:
         sensitivity_variance: float = 0.1, sigma: float = 1.0, weights: Any = None, seed: int = 0,
     ) -> PerformativeMean:  # fmt: skip
         """Gaussian m_i and eps_i, standardised to exactly these means and variances over the clients (D9)."""
-        clients = whole("PerformativeMean.synthetic(clients={})", clients, least=2)
+        where = "PerformativeMean.synthetic"
+        clients = whole(f"{where}(clients={{}})", clients, least=2)
+        refuse_beyond_memory(f"{where}(clients={clients:,})", 200 * clients, "ask for fewer clients")
+        base_mean, sensitivity = (
+            number(f"{where}(base_mean={{}})", base_mean),
+            number(f"{where}(sensitivity={{}})", sensitivity),
+        )
+        base_variance = positive(f"{where}(base_variance={{}})", base_variance, zero=True)
+        sensitivity_variance = positive(f"{where}(sensitivity_variance={{}})", sensitivity_variance, zero=True)
         drawn = rng.normal(rng.keys(seed, rng.Stream.DATA, round=np.arange(2)), clients)  # (2, clients)
         standard = (drawn - drawn.mean(axis=1, keepdims=True)) / drawn.std(axis=1, keepdims=True)
         means = base_mean + np.sqrt(base_variance) * standard[0]
@@ -88,11 +93,13 @@ class PerformativeMean:
         return np.asarray((away**2 + self.sigma**2) @ self.weights / 2)
 
 
-def _finite(name: str, values: Any) -> Array:
-    try:
-        array = np.array(values, np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput(f"PerformativeMean({name}): one number per client") from None
+def _finite(name: str, values: Any, clients: int = 0) -> Array:
+    """A column of finite numbers, or one number for all of `clients`."""
+    array = numbers(f"PerformativeMean({name})", values, remedy="one number per client")
+    if clients and array.shape == ():
+        array = np.full(clients, array)
+    if clients and array.shape != (clients,):
+        raise InvalidInput(f"PerformativeMean({name}): shape {array.shape} for {clients} clients; give one number each")
     if array.ndim != 1 or len(array) == 0 or not np.isfinite(array).all():
         raise InvalidInput(f"PerformativeMean({name}): one finite number per client, not shape {array.shape}")
     return array

@@ -10,6 +10,7 @@ from fedsim.errors import InvalidInput
 from fedsim.problems.gaussian import GaussianMean
 from fedsim.problems.linear import LinearRegression
 from fedsim.problems.logistic import LogisticRegression
+from fedsim.problems.network import NeuralNetwork
 from fedsim.problems.softmax import SoftmaxRegression
 from fedsim.problems.torch import Torch
 
@@ -30,13 +31,19 @@ def pooled(problem: Any) -> Any:
         )
     if isinstance(problem, LogisticRegression):
         return LogisticRegression.from_arrays(problem.x, problem.y, whole, problem.prior_precision, problem.test)
+    if isinstance(problem, NeuralNetwork):
+        return NeuralNetwork.from_arrays(
+            problem.x, problem.y, whole, problem.widths, problem.classes, problem.test, problem.prior_precision,
+            problem.scale, problem.shift,
+        )  # fmt: skip
     if isinstance(problem, SoftmaxRegression):
         return SoftmaxRegression.from_arrays(
-            problem.x, problem.y, whole, problem.classes, problem.bias, problem.test, problem.prior_precision
-        )
+            problem.x, problem.y, whole, problem.classes, problem.bias, problem.test, problem.prior_precision,
+            problem.scale, problem.shift,
+        )  # fmt: skip
     if isinstance(problem, Torch):
         return problem.pooled()
     raise InvalidInput(
-        f"pooled({type(problem).__name__}): only GaussianMean and the regressions are pooled; build the "
+        f"pooled({type(problem).__name__}): only GaussianMean, the regressions and NeuralNetwork are pooled; build the "
         "problem with one client"
     )

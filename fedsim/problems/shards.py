@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
+from fedsim.checks import array_of, refuse_beyond_memory
 from fedsim.errors import InvalidInput, positive, shown, whole
 
-Array = npt.NDArray[Any]
+NARROW = (np.uint8, np.int8, np.uint16, np.int16)  # kept as they are where rows are converted batch by batch
+
+
+DRAWN = 24  # bytes at the most, while they are drawn, of a number that takes 8 in the end
 
 
 @dataclass(frozen=True)
@@ -30,11 +34,11 @@ class Shards:
         return slice(int(self.offsets[client]), int(self.offsets[client + 1]))
 
 
-def from_clients(name: str, data: Sequence[Any], labelled: bool) -> Shards:
+def from_clients(name: str, data: Sequence[Any], labelled: bool, narrow: bool = False) -> Shards:
     """Stack `data=[x0, x1, ...]`, or `[(X0, y0), ...]` where `labelled`."""
     try:
         clients = list(data)
-    except TypeError:
+    except Exception:  # whatever a stranger's own __iter__ raises
         raise InvalidInput(f"{name}: data={shown(data)}; give a list with one entry per client") from None
     if not clients:
         raise InvalidInput(f"{name}: data is empty; give one array per client")
@@ -56,13 +60,13 @@ def from_clients(name: str, data: Sequence[Any], labelled: bool) -> Shards:
             raise InvalidInput(f"{name}: {differ}; give all clients the same")
         xs.append(x)
     offsets = np.concatenate([[0], np.cumsum([len(x) for x in xs])])
-    return from_flat(name, np.concatenate(xs), np.concatenate(ys) if labelled else None, offsets)
+    return from_flat(name, np.concatenate(xs), np.concatenate(ys) if labelled else None, offsets, narrow)
 
 
-def from_flat(name: str, x: Any, y: Any, offsets: Any) -> Shards:
-    """Check flat arrays and keep them as they are, without a copy."""
+def from_flat(name: str, x: Any, y: Any, offsets: Any, narrow: bool = False) -> Shards:
+    """Check flat arrays and keep them as they are, without a copy; `narrow`: small integers too."""
     x = numbers(f"{name}: x", x, 2)
-    if x.dtype not in (np.float32, np.float64):
+    if x.dtype not in (np.float32, np.float64, *(NARROW if narrow else ())):
         x = x.astype(np.float64)
     if not x.flags.c_contiguous:
         x = np.ascontiguousarray(x)
@@ -78,7 +82,7 @@ def from_flat(name: str, x: Any, y: Any, offsets: Any) -> Shards:
     if np.any(np.diff(offsets) < 1):
         empty = int(np.argmax(np.diff(offsets) < 1))
         raise InvalidInput(f"{name}: client {empty} has no data; leave it out or give it at least one row")
-    if not np.isfinite(x).all():
+    if x.dtype.kind == "f" and not np.isfinite(x).all():
         row = int(np.argmax(~np.isfinite(x).all(axis=1)))
         client = int(np.searchsorted(offsets, row, side="right") - 1)
         where = f"client {client} has a NaN or infinity in row {row - offsets[client]}"
@@ -93,14 +97,16 @@ def from_flat(name: str, x: Any, y: Any, offsets: Any) -> Shards:
     return Shards(x, y, offsets)
 
 
-def from_test(name: str, test: Any, columns: int) -> tuple[Array, Array]:
+def from_test(name: str, test: Any, columns: int, narrow: bool = False) -> tuple[Array, Array]:
     """Test rows (X, y) with as many columns as the clients have."""
     if not (isinstance(test, (tuple, list)) and len(test) == 2):
         raise InvalidInput(f"{name}(test={shown(test, 40)}): give a pair (X, y)")
-    rows = np.shape(test[0])[:1]
-    if rows in ((), (0,)):
+    x = numbers(f"{name}(test): X", test[0], 2)
+    if not len(x):
         raise InvalidInput(f"{name}(test): X has no rows; give some, or leave test out")
-    checked = from_flat(f"{name}(test)", test[0], test[1], [0, *rows])
+    if test[1] is None:
+        raise InvalidInput(f"{name}(test): y is None; give a label for every row")
+    checked = from_flat(f"{name}(test)", x, test[1], [0, len(x)], narrow)
     if checked.x.shape[1] != columns:
         found = checked.x.shape[1]
         raise InvalidInput(f"{name}(test): {found} columns, the clients have {columns}; make them agree")
@@ -108,13 +114,17 @@ def from_test(name: str, test: Any, columns: int) -> tuple[Array, Array]:
     return checked.x, checked.y
 
 
-def even_offsets(name: str, clients: int, samples: Any) -> Array:
-    """Offsets for `samples` rows each (one number, or one per client)."""
+def even_offsets(name: str, clients: int, samples: Any, columns: int = 1) -> Array:
+    """Offsets for `samples` rows each (one number, or one per client) of so many columns, if there is room for them."""
     clients = whole(f"{name}(clients={{}})", clients)
     sizes = numbers(f"{name}: samples", samples)
     if sizes.shape not in ((), (clients,)) or not _whole(sizes) or np.any(sizes < 1):
         given = f"{name}(samples={shown(samples, 40)})"
         raise InvalidInput(f"{given}: give a whole number of at least 1, or one for each of {clients} clients")
+    rows = float(sizes.sum(dtype=np.float64)) * (1.0 if sizes.ndim else clients)
+    size = DRAWN * (rows * (columns + 4) + clients * (columns + 4))
+    what = f"{name}({clients:,} clients with {rows:,.0f} rows of {columns:,} numbers)"
+    refuse_beyond_memory(what, size, "ask for fewer clients, samples or columns")
     return np.concatenate([[0], np.cumsum(np.broadcast_to(sizes.astype(np.int64), (clients,)))])
 
 
@@ -137,12 +147,8 @@ def check_prior(name: str, precision: float) -> float:
 
 def numbers(where: str, value: Any, axes: int | None = None) -> Array:
     """`value` as an array of numbers, with so many axes if it matters; not a copy if it is one."""
-    try:
-        array = np.asarray(value)
-        array = array.astype(np.float64) if array.dtype == object else array
-    except (TypeError, ValueError, OverflowError):
-        array = np.empty(0, object)
-    if array.dtype.kind not in "biuf":
+    array = array_of(value)
+    if array is None:
         raise InvalidInput(f"{where} is not a rectangular array of numbers")
     if axes == 2 and array.ndim != 2:
         raise InvalidInput(f"{where} must have two axes (rows, columns), not shape {array.shape}")

@@ -6,38 +6,49 @@ theta holds the weights (features, classes) row by row, then, with `bias`, one b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim import rng
-from fedsim.errors import InvalidInput, whole
+from fedsim.arrays import Array
+from fedsim.errors import flag, whole
 from fedsim.kernels import reference
-from fedsim.problems import shards
-
-Array = npt.NDArray[Any]
+from fedsim.problems import labelled, shards
 
 
 class SoftmaxRegression:
-    """Clients with rows (X_c, y_c), labels 0 ... classes - 1, and an optional prior spread over the rows."""
+    """Clients with rows (X_c, y_c), labels 0 ... classes - 1, and an optional prior spread over the rows.
+
+    Rows of small integers are kept so, and count as `scale * x + shift` (a number each, or one per column).
+    """
 
     def __init__(
         self, data: Sequence[Any], classes: int = 10, bias: bool = True, test: Any = None,
-        prior_precision: float = 0.0,
+        prior_precision: float = 0.0, scale: Any = None, shift: Any = None,
     ) -> None:  # fmt: skip
-        stacked = shards.from_clients("SoftmaxRegression", data, labelled=True)
-        self._build(stacked, classes, bias, test, prior_precision)
+        stacked = shards.from_clients("SoftmaxRegression", data, labelled=True, narrow=True)
+        self._build(labelled.check("SoftmaxRegression", stacked, classes, test, scale, shift), bias, prior_precision)
 
     @classmethod
     def from_arrays(
         cls, x: Any, y: Any, offsets: Any, classes: int = 10, bias: bool = True, test: Any = None,
-        prior_precision: float = 0.0,
+        prior_precision: float = 0.0, scale: Any = None, shift: Any = None,
     ) -> SoftmaxRegression:  # fmt: skip
         """Flat data: client c owns rows offsets[c]:offsets[c + 1], which are not copied."""
         self = cls.__new__(cls)
-        self._build(shards.from_flat("SoftmaxRegression", x, y, offsets), classes, bias, test, prior_precision)
+        stacked = shards.from_flat("SoftmaxRegression", x, y, offsets, narrow=True)
+        self._build(labelled.check("SoftmaxRegression", stacked, classes, test, scale, shift), bias, prior_precision)
         return self
+
+    @classmethod
+    def of(
+        cls, dataset: Any, parts: Sequence[Any], bias: bool = True, prior_precision: float = 0.0
+    ) -> SoftmaxRegression:
+        """A `fs.data` set, its rows given to clients as `fs.data.iid(...)` or its like says, its test rows attached."""
+        return cls.from_arrays(**labelled.arguments(dataset, parts), bias=bias, prior_precision=prior_precision)
 
     @classmethod
     def synthetic(
@@ -45,10 +56,11 @@ class SoftmaxRegression:
         bias: bool = True, dtype: npt.DTypeLike = np.float32, test_samples: int = 1000,
     ) -> SoftmaxRegression:  # fmt: skip
         """Standard normal features, label = argmax of a random linear map."""
-        offsets = shards.even_offsets("SoftmaxRegression.synthetic", clients, samples)
         features = whole("SoftmaxRegression.synthetic(features={})", features)
-        classes = _classes(classes)
-        test_samples = whole("SoftmaxRegression.synthetic(test_samples={})", test_samples, least=0)
+        classes = whole("SoftmaxRegression.synthetic(classes={})", classes, least=2, most=10**6)
+        test_samples = whole("SoftmaxRegression.synthetic(test_samples={})", test_samples, least=0, most=2**31)
+        offsets = shards.even_offsets("SoftmaxRegression.synthetic", clients, samples, features + classes)
+        shards.even_offsets("SoftmaxRegression.synthetic: test", 1, max(1, test_samples), features + classes)
         n = int(offsets[-1])
         row = rng.keys(seed, rng.Stream.DATA, round=1, client=np.arange(n + test_samples))
         x = rng.normal(row, features, 0, dtype)
@@ -57,26 +69,27 @@ class SoftmaxRegression:
         test = (x[n:], y[n:]) if test_samples else None
         return cls.from_arrays(x[:n], y[:n], offsets, classes, bias, test)
 
-    def _build(self, data: shards.Shards, classes: int, bias: bool, test: Any, prior_precision: float) -> None:
-        assert data.y is not None
-        self.x, self.offsets, self.sizes = data.x, data.offsets, data.sizes
-        self.classes, self.bias = _classes(classes), bool(bias)
-        self.y = self._labels("SoftmaxRegression", data.y)
-        self.clients, self.features = len(self.sizes), self.x.shape[1]
-        self.dim = (self.features + self.bias) * self.classes
+    def _build(self, rows: labelled.Labelled, bias: bool, prior_precision: float) -> None:
+        self.bias, self.features = flag("SoftmaxRegression(bias={})", bias), rows.x.shape[1]
         self.prior_precision = shards.check_prior("SoftmaxRegression", prior_precision)
-        self.share = self.prior_precision / len(self.x)
-        self.test = None
-        if test is not None:
-            x, y = shards.from_test("SoftmaxRegression", test, self.features)
-            self.test = (x, self._labels("SoftmaxRegression(test)", y))
+        self.share = self.prior_precision / len(rows.x)
+        self._hold(rows)
+
+    def _hold(self, rows: labelled.Labelled) -> None:
+        self._rows = rows
+        self.x, self.y, self.offsets, self.sizes, self.test = rows.x, rows.y, rows.offsets, rows.sizes, rows.test
+        self.clients, self.classes, self.scale, self.shift = len(rows.sizes), rows.classes, rows.scale, rows.shift
+        self.dim = (self.features + self.bias) * self.classes
+
+    def shard(self, clients: Array) -> SoftmaxRegression:
+        """The same problem with the rows of these clients alone, for the host that computes for them."""
+        part = copy(self)
+        part._hold(self._rows.keep(clients))
+        return part
 
     def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
         """The NumPy reference: the sum over the client's rows, all of them or those given."""
-        own = slice(*self.offsets[client : client + 2])
-        x, y = self.x[own], self.y[own]
-        x, y = (x, y) if rows is None else (x[rows], y[rows])
-        x = x.astype(theta.dtype, copy=False)
+        x, y = self._rows.own(client, rows, theta.dtype)
         residual = self._probabilities(theta, x)
         residual[np.arange(len(x)), y] -= 1
         parts = [(x.T @ residual).ravel(), residual.sum(axis=0)] if self.bias else [(x.T @ residual).ravel()]
@@ -96,7 +109,7 @@ class SoftmaxRegression:
         flat, start = rows if rows is not None else (NO_ROWS, NO_START)
         kernels.softmax_gradient(
             theta, self.x, self.y, self.offsets, clients, flat, start, self.classes, self.bias,
-            theta.dtype.type(self.share), out,
+            theta.dtype.type(self.share), out, self.scale, self.shift,
         )  # fmt: skip
         return out
 
@@ -104,30 +117,29 @@ class SoftmaxRegression:
         """Mean cross-entropy over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
         out = np.empty(len(theta))
         for r, t in enumerate(theta):
-            p = self._probabilities(t, self.x.astype(t.dtype, copy=False))
-            picked = p[np.arange(len(p)), self.y]
-            out[r] = -np.log(np.maximum(picked, np.finfo(p.dtype).tiny)).mean() + self.share / 2 * (t**2).sum()
+            total = sum(cross_entropy(self._probabilities(t, x), y) for x, y in self._rows.blocks(t.dtype))
+            out[r] = total / len(self.x) + self.share / 2 * (t**2).sum()
         return out
 
     def predict(self, theta: Array) -> Array:
         """Class probabilities of the test rows under one theta (d,): (rows, classes)."""
-        assert self.test is not None
-        return self._probabilities(theta, self.test[0].astype(theta.dtype, copy=False))
+        return np.concatenate([self._probabilities(theta, x) for x in self._rows.test_blocks(theta.dtype)])
 
     def _probabilities(self, theta: Array, x: Array) -> Array:
         split = self.features * self.classes
         z = x @ theta[:split].reshape(self.features, self.classes)
         if self.bias:
             z += theta[split:]
-        e = reference.exp(z - z.max(axis=1, keepdims=True))
-        return np.asarray(e / e.sum(axis=1, keepdims=True))
-
-    def _labels(self, name: str, y: Array) -> Array:
-        if np.any(y != np.floor(y)) or y.min() < 0 or y.max() >= self.classes:
-            found = f"found {y.min()} to {y.max()}"
-            raise InvalidInput(f"{name}: labels must be whole numbers from 0 to {self.classes - 1}, {found}")
-        return y.astype(np.int64, copy=False)
+        return softmax(z)
 
 
-def _classes(classes: int) -> int:
-    return whole("SoftmaxRegression(classes={})", classes, least=2, remedy="needs at least 2, a whole number")
+def softmax(scores: Array) -> Array:
+    """Class probabilities of every row of scores."""
+    e = reference.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(e / e.sum(axis=1, keepdims=True))
+
+
+def cross_entropy(p: Array, y: Array) -> float:
+    """-sum log p(y), with no logarithm of zero."""
+    picked = p[np.arange(len(p)), y].astype(np.float64)
+    return float(-np.log(np.maximum(picked, np.finfo(p.dtype).tiny)).sum())

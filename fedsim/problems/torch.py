@@ -10,12 +10,11 @@ from copy import copy
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, shown
 from fedsim.problems import shards
 
-Array = npt.NDArray[Any]
 SIZE = 4  # under vmap a job's rows are padded to a multiple of this
 
 

@@ -14,14 +14,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
 
-Array = npt.NDArray[Any]
 BLOCK = 32  # jobs under one vmap
 ROWS = 64  # rows a job may have there; with more of them one job keeps the processor busy
 CHUNK = 512  # rows at once in a job of its own

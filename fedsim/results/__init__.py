@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, NotRecorded
 from fedsim.results.atomic import write_atomic
 from fedsim.results.environment import cpu_features, versions
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["METRICS", "ROUNDS", "Result", "cpu_features", "load", "versions", "write_atomic"]
 
-Array = npt.NDArray[Any]
 Axis = Literal["rounds", "seconds", "uplink_bits", "downlink_bits", "total_bits"]
 
 _COUNTS = ("selected", "arrived", "dropped", "late", "uplink_bits", "downlink_bits", "wasted_bits")

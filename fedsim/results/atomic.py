@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from fedsim.errors import InvalidInput, RuntimeFailed
+from fedsim.results.lock import is_dead, tag
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_TEMPORARY = re.compile(r"\.(.+)\.([0-9a-f]{8}-\d+-\d+-\d+|\d+-\d+)\.tmp")  # as `_sibling` makes them, now and earlier
 _BAD_PLACE = (
     errno.EACCES,
     errno.EEXIST,
@@ -33,13 +35,14 @@ def new_folder(path: Path) -> Iterator[Path]:
         raise _taken(path)
     temporary = _sibling(path)
     try:
-        with _explained(path):
+        with explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
+            remove_stale(path.parent, path.name)
             temporary.mkdir()
             yield temporary
-            _sync_folder(temporary)
+            sync_folder(temporary)
             _rename_folder(temporary, path)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -52,7 +55,7 @@ def check_writable(path: Path) -> None:
         parent = parent.parent
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         raise InvalidInput(f"cannot write {path} ({parent} is not writable); choose a place that can be written")
-    with _explained(path):
+    with explained(path):
         probe = _sibling(parent / path.name)
         probe.touch()
         probe.unlink()
@@ -63,11 +66,11 @@ def write_atomic(path: str | Path, data: bytes) -> None:
     path = Path(path).absolute()
     temporary = _sibling(path)
     try:
-        with _explained(path):
+        with explained(path):
             with durable(temporary) as file:
                 file.write(data)
             temporary.replace(path)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -82,8 +85,22 @@ def durable(path: Path) -> Iterator[IO[bytes]]:
         os.fsync(file.fileno())
 
 
+def remove_stale(folder: Path, name: str | None = None, ours: bool = False) -> None:
+    """Take away temporary files and folders, of `name` or of all names, whose maker was killed.
+
+    With `ours` the folder is locked, so that nobody else can be writing there: then all of them are stale.
+    """
+    for entry in os.scandir(folder):
+        found = _TEMPORARY.fullmatch(entry.name)
+        if found and name in (None, found[1]) and (ours or is_dead(found[2])):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                Path(entry.path).unlink(missing_ok=True)
+
+
 def _sibling(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}-{time.time_ns()}.tmp")
+    return path.with_name(f".{path.name}.{tag()}.tmp")
 
 
 def _taken(path: Path) -> InvalidInput:
@@ -99,7 +116,7 @@ def _rename_folder(temporary: Path, path: Path) -> None:
         raise
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make the names in `folder` survive a crash."""
     if os.name == "nt":
         return  # Windows opens no folders
@@ -111,7 +128,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def explained(path: Path) -> Iterator[None]:
     """Turn what the operating system says into one sentence about `path`."""
     try:
         yield

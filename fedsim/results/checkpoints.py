@@ -1,8 +1,8 @@
 """Checkpoints on disk: numbered, checksummed, and complete the moment their index file appears.
 
 A checkpoint is an index (JSON) that names its files and their SHA-256: one state file of its own, and the segments of
-what was recorded, which are written once and shared by all later checkpoints. The two newest are kept, so that a
-damaged one costs time and not the run.
+what was recorded, which are written once and shared by all later checkpoints, so they are written in two copies. The
+two newest checkpoints are kept. So damage to one file costs time at most, and not the run.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ import json
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Arrays
 from fedsim.errors import CorruptData, InvalidInput
 from fedsim.results.atomic import write_atomic
 
-Array = npt.NDArray[Any]
-Arrays = dict[str, Array]
 FORMAT = "fedsim-checkpoint-1"
 KEEP = 2
 
@@ -49,7 +47,8 @@ class Checkpoints:
             raise InvalidInput(f"{self.folder.parent} has vanished; nothing more can be saved there")
         self.folder.mkdir(exist_ok=True)
         if segment:
-            self._segments[f"segment-{number:09d}.npz"] = self._write(f"segment-{number:09d}.npz", segment)
+            name = f"segment-{number:09d}.npz"
+            self._segments[name] = self._write(name, segment, copy=_copy(name))
         name = f"state-{number:09d}.npz"
         files = {**self._segments, name: self._write(name, state)}
         index = {"format": FORMAT, "number": number, "identity": self.identity, "state": name, "files": files}
@@ -68,7 +67,10 @@ class Checkpoints:
                 continue
             return saved
         if notes:
-            raise CorruptData(f"no checkpoint in {self.folder} can be read: {'; '.join(notes)}")
+            raise CorruptData(
+                f"no checkpoint in {self.folder} can be read: {'; '.join(notes)}; remove {self.folder.parent} "
+                "and run it again"
+            )
         return None
 
     def _read(self, path: Path, note: str) -> Saved:
@@ -78,7 +80,8 @@ class Checkpoints:
             if _seal(body) != b"\n" + seal or index["format"] != FORMAT:
                 raise ValueError("its checksum does not fit")
             arrays = {name: self._load(name, checksum) for name, checksum in index["files"].items()}
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            number = int(index["number"])
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, BadZipFile) as error:
             raise CorruptData(f"{path.name} is damaged ({error})") from error
         if index["identity"] != self.identity:
             raise InvalidInput(
@@ -86,17 +89,21 @@ class Checkpoints:
                 "give it another --out"
             )
         self._segments = {name: c for name, c in index["files"].items() if name != index["state"]}
-        return Saved(index["number"], arrays[index["state"]], [arrays[n] for n in self._segments], note)
+        return Saved(number, arrays[index["state"]], [arrays[n] for n in self._segments], note)
 
-    def _write(self, name: str, arrays: Arrays) -> str:
+    def _write(self, name: str, arrays: Arrays, copy: str = "") -> str:
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)  # type: ignore[arg-type]
-        write_atomic(self.folder / name, buffer.getvalue())
+        for each in (copy, name) if copy else (name,):
+            write_atomic(self.folder / each, buffer.getvalue())
         return sha256(buffer.getvalue()).hexdigest()
 
     def _load(self, name: str, checksum: str) -> Arrays:
-        data = (self.folder / name).read_bytes()
-        if sha256(data).hexdigest() != checksum:
+        """A file of a checkpoint; a damaged segment is mended from its copy."""
+        data = _intact(self.folder / name, checksum)
+        if data is None and (data := _intact(self.folder / _copy(name), checksum)) is not None:
+            write_atomic(self.folder / name, data)
+        if data is None:
             raise ValueError(f"{name} is not what was written")
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             return dict(arrays)
@@ -111,3 +118,15 @@ class Checkpoints:
 
 def _seal(body: bytes) -> bytes:
     return b"\n" + sha256(body).hexdigest().encode()
+
+
+def _copy(name: str) -> str:
+    return name.replace(".npz", ".copy.npz")
+
+
+def _intact(path: Path, checksum: str) -> bytes | None:
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    return data if sha256(data).hexdigest() == checksum else None

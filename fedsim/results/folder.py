@@ -1,26 +1,29 @@
-"""A result as a folder that anyone can read: manifest.json, *.parquet, samples.npz. Never pickle, in or out."""
+"""A result as a folder that anyone can read: manifest.json, *.parquet, samples.npz. Never pickle, in or out.
+
+The manifest holds a SHA-256 of every other file and a seal of its own; `load` checks them and executes nothing.
+"""
 
 from __future__ import annotations
 
-import json
-import math
-import os
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from hashlib import file_digest
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedsim.errors import CorruptData, FedsimError, InvalidInput
+from fedsim.results import lock
 from fedsim.results.atomic import durable, new_folder
+from fedsim.results.sealed import file_sum, read_json, sealed
+from fedsim.results.state import MANIFEST, WHOLE, settle, state
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from fedsim.results import Result
 
-FORMAT = "fedsim-result-1"
+FORMAT, UNSEALED = "fedsim-result-2", "fedsim-result-1"  # the first version had no digests
 _TABLES = ("rounds", "metrics", "clients", "events")
 _OPTIONAL = ("clients", "events")
 
@@ -38,17 +41,14 @@ def complete(result: Result, path: str | Path) -> Path:
     path = Path(path).absolute()
     if not path.is_dir():
         raise InvalidInput(f"{path} has vanished; the result has nowhere to go")
-    shutil.rmtree(path / ".whole", ignore_errors=True)  # of a run that was killed while it did this
-    with new_folder(path / ".whole") as folder:
+    with new_folder(path / WHOLE) as folder:
         _write(result, folder)
-    for file in sorted((path / ".whole").iterdir(), key=lambda f: f.name == "manifest.json"):
-        file.replace(path / file.name)
-    (path / ".whole").rmdir()
+    settle(path)
     return path
 
 
 def _write(result: Result, folder: Path) -> None:
-    manifest = to_json({"fedsim_format": FORMAT, **result.manifest})
+    sealed(FORMAT, result.manifest)  # refuses what JSON cannot hold before anything is written
     arrays = {
         "sample_rounds": np.asarray(result.sample_rounds),
         "lengths": np.asarray(result.lengths),
@@ -57,14 +57,15 @@ def _write(result: Result, folder: Path) -> None:
     }
     if result.samples is not None:
         arrays["samples"] = result.samples
-    for name in _TABLES:
-        if (table := getattr(result, name)) is not None:
-            with durable(folder / f"{name}.parquet") as file:
-                write_table(file, table)
+    tables = {f"{name}.parquet": table for name in _TABLES if (table := getattr(result, name)) is not None}
+    for name, table in tables.items():
+        with durable(folder / name) as file:
+            write_table(file, table)
     with durable(folder / "samples.npz") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
-    with durable(folder / "manifest.json") as file:
-        file.write(manifest)
+    sums = {name: file_sum(folder / name) for name in (*tables, "samples.npz")}
+    with durable(folder / MANIFEST) as file:
+        file.write(sealed(FORMAT, {**result.manifest, "files": sums}))
 
 
 def load(path: str | Path) -> Result:
@@ -74,13 +75,18 @@ def load(path: str | Path) -> Result:
     folder = Path(path)
     if not folder.is_dir():
         raise InvalidInput(f"{folder} is no folder; pass one that fs.run(..., out=...) wrote")
-    manifest = _read(folder / "manifest.json", _read_manifest)
+    manifest = read_manifest(folder)
+    sums = manifest.pop("files", None)
+    if sums is not None and not isinstance(sums, dict):
+        raise CorruptData(f"{folder / MANIFEST} is damaged: its list of files is none")
     tables = {
-        name: _read(file, _read_table)
+        name: _read(file, _read_table, sums)
         for name in _TABLES
-        if (file := folder / f"{name}.parquet").exists() or name not in _OPTIONAL
+        if (file := folder / f"{name}.parquet").name in (sums or ())
+        or name not in _OPTIONAL
+        or (sums is None and file.exists())
     }
-    arrays = _read(folder / "samples.npz", _read_arrays)
+    arrays = _read(folder / "samples.npz", _read_arrays, sums)
     try:
         return Result(
             samples=arrays.get("samples"),
@@ -91,8 +97,21 @@ def load(path: str | Path) -> Result:
             manifest=manifest,
             **tables,
         )
-    except (InvalidInput, LookupError, TypeError, ValueError) as error:
+    except (InvalidInput, LookupError, TypeError, ValueError, AttributeError) as error:
         raise CorruptData(f"the files in {folder} do not belong together: {error}") from error
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """A finished run's manifest, with the digests of its `files`; an unfinished run is said to be one."""
+    try:
+        return read_json(folder / MANIFEST, FORMAT, (UNSEALED,))
+    except FileNotFoundError:
+        found = state(folder)
+    if lock.held(folder):
+        raise InvalidInput(f"{folder} holds a run that is still going on; wait until it has ended")
+    if found in ("begun", "kept"):
+        raise InvalidInput(f"{folder} holds an unfinished run; go on with: fedsim resume {folder}")
+    raise CorruptData(f"{folder / MANIFEST} is missing; is {folder} a folder that fedsim wrote?")
 
 
 def write_table(file: IO[bytes], table: pd.DataFrame) -> None:
@@ -112,31 +131,17 @@ def write_table(file: IO[bytes], table: pd.DataFrame) -> None:
     pq.write_table(pa.Table.from_arrays(columns, schema=pa.schema(fields)), file, write_page_checksum=True)
 
 
-def to_json(value: Any) -> bytes:
-    """`value` as strict JSON; NaN and infinities, which JSON lacks, become the strings nan, inf and -inf."""
-    return (json.dumps(_plain(value, "manifest"), indent=2, allow_nan=False) + "\n").encode()
-
-
-def _plain(value: Any, where: str) -> Any:
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(float(value))
-    if isinstance(value, np.generic | np.ndarray):
-        return _plain(value.tolist(), where)
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item, f"{where}.{key}") for key, item in value.items()}
-    if isinstance(value, list | tuple | range):
-        return [_plain(item, f"{where}[{index}]") for index, item in enumerate(value)]
-    kind = type(value).__name__
-    raise InvalidInput(f"{where} is a {kind}, which JSON cannot hold; use numbers, text, lists and dicts")
-
-
-def _read(path: Path, parse: Callable[[IO[bytes]], Any]) -> Any:
+def _read(path: Path, parse: Callable[[IO[bytes]], Any], sums: dict[str, Any] | None) -> Any:
     try:
+        if not path.is_file() and path.exists():
+            raise CorruptData(f"{path} is damaged: it is no plain file")
         with path.open("rb") as file:
+            if sums is not None and file_digest(file, "sha256").hexdigest() != sums.get(path.name):
+                raise CorruptData(
+                    f"{path} is damaged: its bytes are not those that {MANIFEST} vouches for; "
+                    f"remove {path.parent} and run it again, or restore the file"
+                )
+            file.seek(0)
             return parse(file)
     except FileNotFoundError:
         raise CorruptData(f"{path} is missing; is {path.parent} a folder that fedsim wrote?") from None
@@ -148,19 +153,11 @@ def _read(path: Path, parse: Callable[[IO[bytes]], Any]) -> Any:
         raise CorruptData(f"{path} is damaged or not what fedsim wrote: {error}") from error
 
 
-def _read_manifest(file: IO[bytes]) -> dict[str, Any]:
-    manifest = json.loads(file.read())
-    found = manifest.pop("fedsim_format", None) if isinstance(manifest, dict) else None
-    if found != FORMAT:
-        raise CorruptData(f"{file.name} has the format {found!r}; this version of fedsim reads {FORMAT!r}")
-    return dict(manifest)
-
-
 def _read_table(file: IO[bytes]) -> pd.DataFrame:
     import pyarrow.parquet as pq
 
     # From the open file: given a path, pyarrow may turn a folder named "a=1" into a column.
-    return pq.ParquetFile(file, page_checksum_verification=True).read().to_pandas()
+    return pq.ParquetFile(file, page_checksum_verification=True).read().to_pandas(ignore_metadata=True)
 
 
 def _read_arrays(file: IO[bytes]) -> dict[str, Any]:

@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import InvalidInput, is_whole
+from fedsim.arrays import Array
+from fedsim.checks import array_of, refuse_beyond_memory
+from fedsim.errors import InvalidInput, is_whole, quoted, shown, whole
 from fedsim.rng.boxmuller import log64, radius32, scaled, sincos32, sincos64, unit32, unit64
 
-Array = npt.NDArray[Any]
 U32, U64 = np.uint32, np.uint64
 
 
@@ -73,14 +74,16 @@ def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[Ar
 
 def check_seed(seed: int) -> int:
     if not is_whole(seed) or seed >= 2**64:
-        raise InvalidInput(f"seed={seed!r}: a seed is a whole number from 0 to 2**64 - 1")
+        raise InvalidInput(f"seed={quoted(seed)}: a seed is a whole number from 0 to 2**64 - 1")
     return int(seed)
 
 
 def check_address(**columns: Any) -> None:
     """Refuse numbers that a key has no room for: they would be taken for smaller ones."""
     for name, value in columns.items():
-        numbers, bits = np.asarray(value), 24 if name == "visit" else 32
+        numbers, bits = array_of(value), 24 if name == "visit" else 32
+        if numbers is None or (numbers.dtype.kind == "f" and not (numbers == np.floor(numbers)).all()):
+            raise InvalidInput(f"{name}={quoted(value)}: give whole numbers, 0 to 2**{bits} - 1")
         if numbers.size and not (numbers.min() >= 0 and numbers.max() < 2**bits):
             worst = numbers.min() if numbers.min() < 0 else numbers.max()
             raise InvalidInput(f"{name}={worst}: keys have room for 0 to 2**{bits} - 1; number {name}s so")
@@ -90,9 +93,28 @@ def keys(seed: int, stream: int, *, replica: Any = 0, client: Any = 0, round: An
     """One Philox key per broadcast row of (replica, client, round, visit), uint32 (rows, 4)."""
     seed = check_seed(seed)
     check_address(replica=replica, client=client, round=round, visit=visit)
-    purpose = np.asarray(visit, U64) << U64(8) | U64(int(stream))
+    stream = whole("stream={}", stream, 0, "name one of rng.Stream, or a number below 256", 255)
+    try:
+        np.broadcast_shapes(*(np.shape(column) for column in (replica, client, round, visit)))
+    except ValueError:
+        raise InvalidInput(
+            "replica, client, round and visit have columns of different lengths; give one row each"
+        ) from None
+    replica, client, round = (np.asarray(array_of(column), U64) for column in (replica, client, round))
+    purpose = np.asarray(array_of(visit), U64) << U64(8) | U64(stream)
     words = philox((client, round, replica, purpose), (seed & 0xFFFFFFFF, seed >> 32))
     return np.stack([np.atleast_1d(w) for w in np.broadcast_arrays(*words)], axis=-1)
+
+
+def _checked(key: Any, lanes: Any, step: Any, dtype: npt.DTypeLike = np.float64) -> tuple[int, int, bool]:
+    """`lanes` and `step` as ints, and whether `dtype` is float32, if this can be drawn at all."""
+    if type(key) is not np.ndarray or key.ndim != 2 or key.shape[1] != 4 or key.dtype != U32:
+        raise InvalidInput(f"key={quoted(key)}: make it with rng.keys(...), uint32 (rows, 4)")
+    lanes = whole("lanes={}", lanes, 0, most=2**40)
+    refuse_beyond_memory(f"{len(key):,} rows of {lanes:,} numbers", 8.0 * len(key) * lanes, "draw fewer at a time")
+    if not (dtype is np.float64 or dtype is np.float32 or shown(dtype) in ("float32", "float64")):
+        raise InvalidInput(f"dtype={quoted(dtype)}: choose 'float32' or 'float64'")
+    return lanes, whole("step={}", step, 0), np.dtype(dtype) == np.float32
 
 
 def words(key: Array, blocks: int, step: int = 0, first: int = 0) -> Array:
@@ -109,7 +131,8 @@ def words(key: Array, blocks: int, step: int = 0, first: int = 0) -> Array:
 
 def uniform(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.float64) -> Array:
     """Uniforms strictly inside (0, 1), shape (rows, lanes)."""
-    if np.dtype(dtype) == np.float32:
+    lanes, step, single = _checked(key, lanes, step, dtype)
+    if single:
         return unit32(words(key, -(-lanes // 4), step)[:, :lanes])
     w = words(key, -(-lanes // 2), step).reshape(len(key), 2 * -(-lanes // 2), 2)[:, :lanes]
     return unit64(w[..., 0], w[..., 1])
@@ -122,7 +145,8 @@ def normal(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.floa
     step to step (number = step * lanes + lane), so that no word of a block is thrown away between steps;
     whoever draws different numbers of lanes under one key tells the calls apart by `call`.
     """
-    per = 4 if np.dtype(dtype) == np.float32 else 2
+    lanes, step, single = _checked(key, lanes, step, dtype)
+    per = 4 if single else 2
     begin, end = step * lanes, (step + 1) * lanes
     first = begin // per
     blocks = -(-end // per) - first
@@ -142,6 +166,14 @@ def integers(key: Array, lanes: int, below: Any, step: int = 0) -> Array:
 
     64 random bits are scaled down, so that no value is favoured by more than below / 2**64.
     """
+    lanes, step, _ = _checked(key, lanes, step)
+    bounds = array_of(below)
+    if bounds is None or (bounds.size and not (bounds.min() >= 1 and bounds.max() < 2**32)):
+        raise InvalidInput(f"integers below {quoted(below)}: give whole numbers from 1 to 2**32 - 1")
+    try:
+        np.broadcast_to(bounds, (len(key), lanes))
+    except ValueError:
+        raise InvalidInput(f"integers below an array {bounds.shape}: there are {len(key)} rows of {lanes}") from None
     w = words(key, -(-lanes // 2), step).reshape(len(key), 2 * -(-lanes // 2), 2)[:, :lanes]
     return scaled(w[..., 0], w[..., 1], below)
 
@@ -152,7 +184,11 @@ def choice(key: Array, population: Any, size: int, step: int = 0) -> Array:
     A Fisher-Yates shuffle cut off after `size` swaps. Instead of the array being shuffled, only the swaps are
     kept: position p holds the value that the latest earlier swap with p moved there, or else p itself.
     """
-    n = np.broadcast_to(np.asarray(population, np.int64), (len(key),))
+    size, step, _ = _checked(key, size, step)
+    found = array_of(population)
+    if found is None or found.shape not in ((), (1,), (len(key),)) or not np.all((found >= 0) & (found < 2**32)):
+        raise InvalidInput(f"choice out of {quoted(population)}: give a whole number below 2**32, or one per row")
+    n = np.broadcast_to(found.astype(np.int64), (len(key),))
     if size > n.min(initial=size):
         raise InvalidInput(f"choice of {size} out of {n.min()}: ask for at most {n.min()}")
     place = np.arange(size)

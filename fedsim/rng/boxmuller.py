@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from fedsim.arrays import Array
+
 U32, U64 = np.uint32, np.uint64
 
 

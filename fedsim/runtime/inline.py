@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import kernels
-from fedsim.errors import InvalidInput, whole
+from fedsim.arrays import Array, Arrays
+from fedsim.errors import one_of, whole
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.worker import Worker
 
-Array = npt.NDArray[Any]
-Arrays = dict[str, Array]
 SMALL = 50_000  # numbers to update below which a hop to another thread costs more than it saves
 
 
@@ -36,9 +34,12 @@ class Inline:
     def __post_init__(self) -> None:
         for name in ("threads", "chunk"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, whole(f"Inline({name}={{}})", getattr(self, name)))
-        if self.backend not in ("auto", "cpu", "cuda", "numpy"):
-            raise InvalidInput(f"Inline(backend={self.backend!r}): choose 'auto', 'cpu', 'cuda' or 'numpy'")
+                object.__setattr__(
+                    self,
+                    name,
+                    whole(f"Inline({name}={{}})", getattr(self, name), most=2**20 if name == "threads" else 2**40),
+                )
+        one_of("Inline(backend={!r})", self.backend, ("auto", "cpu", "cuda", "numpy"))
 
     def kernels(self) -> Any:
         """The backend module; asking for CUDA without a device fails here, before anything starts."""
@@ -55,6 +56,8 @@ class Inline:
 
 class InlineSession:
     """A run's threads. Chunks come back in whatever order; replies are put together in the batch's."""
+
+    elsewhere = False
 
     def __init__(self, runtime: Inline, worker: Worker) -> None:
         self.worker, self.chunk = worker, runtime.chunk
@@ -86,11 +89,11 @@ class InlineSession:
         assert go is not None
         pieces = [p for p in np.array_split(np.arange(len(replicas)), self.threads) if len(p)]
         if self._pool is None or len(pieces) == 1:
-            return go(seed, replicas, first, count, state, memory)  # type: ignore[no-any-return]
+            return go(seed, replicas, first, count, state, memory)
         loop, running = asyncio.get_running_loop(), []
         for p in pieces:
-            own = [{name: a[p[0] : p[-1] + 1] for name, a in arrays.items()} for arrays in (state, memory)]
-            running.append(loop.run_in_executor(self._pool, go, seed, replicas[p], first, count, *own))
+            own, kept = ({name: a[p[0] : p[-1] + 1] for name, a in arrays.items()} for arrays in (state, memory))
+            running.append(loop.run_in_executor(self._pool, go, seed, replicas[p], first, count, own, kept))
         states, memories = zip(*await asyncio.gather(*running), strict=True)
         return (
             {name: np.concatenate([s[name] for s in states], axis=1) for name in states[0]},

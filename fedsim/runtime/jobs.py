@@ -12,12 +12,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms.arguments import rows_per_batch
+from fedsim.arrays import Array, Arrays
+from fedsim.errors import InvalidInput
 from fedsim.rng import Stream
+from fedsim.runtime.answers import locked, unlocked
 
-Array = npt.NDArray[Any]
+CLIPPED = 2**24  # numbers in the gradients of single rows that are held at once
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,9 @@ class Batch:
     replica: Array  # (jobs,) replica numbers: part of every noise key
     client: Array  # (jobs,)
     visit: Array  # (jobs,) 0 unless a client starts twice from the same model version
-    message: dict[str, Array]  # (versions, ...)
+    message: Arrays  # (versions, ...)
     version: Array  # (jobs,) the row of `message` that a job starts from
-    memory: dict[str, Array] = field(default_factory=dict)  # (jobs, ...)
+    memory: Arrays = field(default_factory=dict)  # (jobs, ...)
 
     def __len__(self) -> int:
         return len(self.client)
@@ -48,9 +50,9 @@ class Batch:
 class Reply:
     """What a batch produced: decoded values, exact bits on the wire, and the memory to commit if it is folded."""
 
-    values: dict[str, Array]  # (jobs, ...)
+    values: Arrays  # (jobs, ...)
     bits: Array  # int64 (jobs,)
-    memory: dict[str, Array]
+    memory: Arrays
 
     def part(self, chosen: Array) -> Reply:
         """The chosen jobs' replies alone."""
@@ -65,6 +67,14 @@ class Reply:
         """Replies of consecutive chunks as one."""
         if len(parts) == 1:
             return parts[0]
+        for p in parts:
+            for mine, first in ((p.values, parts[0].values), (p.memory, parts[0].memory)):
+                if mine.keys() != first.keys():
+                    raise InvalidInput(f"clients returned {list(first)} and {list(mine)}; all return the same names")
+                for name, array in mine.items():
+                    if array.shape[1:] != first[name].shape[1:]:
+                        both = f"{first[name].shape[1:]} and {array.shape[1:]}"
+                        raise InvalidInput(f"clients returned {name} of shapes {both}; all return the same shape")
         return Reply(
             {name: np.concatenate([p.values[name] for p in parts]) for name in parts[0].values},
             np.concatenate([p.bits for p in parts]),
@@ -89,7 +99,7 @@ class Setting:
     seed: int
     dtype: np.dtype[Any]
     backend: Any
-    rows: dict[str, Array] = field(default_factory=dict)  # latency, bandwidth, dropout of every client, for its host
+    rows: Arrays = field(default_factory=dict)  # latency, bandwidth, dropout of every client, for its host
 
 
 class Job:
@@ -104,6 +114,12 @@ class Job:
         self.weight: Any = weight[0] if single else weight[:, None]
         sizes = setting.problem.sizes[batch.client]
         self.size: Any = int(sizes[0]) if single else sizes[:, None]
+
+    def locked(self) -> Job:
+        """With columns that cannot be changed in place, for bodies that are not ours."""
+        self.client, self.replica = locked(self._batch.client), locked(self._batch.replica)
+        self.weight, self.size = locked(self.weight), locked(self.size)
+        return self
 
     def gradient(
         self, theta: Array, step: int, batch_size: Any = None, *, split: int | None = None, clip: float | None = None,
@@ -208,6 +224,7 @@ class Job:
         return (rows, start), (sizes / m).astype(self._setting.dtype)[:, None]
 
     def _up(self, value: Array) -> Array:
+        value = unlocked(np.asarray(value))
         return value[None] if self._single else value
 
     def _down(self, value: Array) -> Array:
@@ -222,8 +239,15 @@ def clipped_gradients(problem: Any, theta: Array, clients: Array, rows: Any, cli
         sizes = problem.sizes[clients]
         rows = (np.concatenate([np.arange(n) for n in sizes]), np.concatenate([[0], np.cumsum(sizes)]))
     chosen, start = rows
-    owner = np.repeat(np.arange(len(clients)), np.diff(start))
-    each = backend.gradients(problem, theta[owner], clients[owner], (chosen, np.arange(len(chosen) + 1)))
-    norms = np.sqrt((each * each).sum(axis=1))
-    scale = np.where(norms > clip, clip / np.maximum(norms, np.finfo(norms.dtype).tiny), 1.0)
-    return np.asarray(backend.segment_sum(each, scale, start))
+    out = np.empty_like(theta)
+    a = 0
+    while a < len(clients):  # as many jobs as their rows' own gradients may take room
+        b = max(a + 1, int(np.searchsorted(start, start[a] + CLIPPED // theta.shape[1], side="right")) - 1)
+        part, begin = chosen[start[a] : start[b]], start[a : b + 1] - start[a]
+        owner = np.repeat(np.arange(a, b), np.diff(begin))
+        each = backend.gradients(problem, theta[owner], clients[owner], (part, np.arange(len(part) + 1)))
+        norms = np.sqrt((each * each).sum(axis=1))
+        scale = np.where(norms > clip, clip / np.maximum(norms, np.finfo(norms.dtype).tiny), 1.0)
+        out[a:b] = backend.segment_sum(each, scale, begin)
+        a = b
+    return out

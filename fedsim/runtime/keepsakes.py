@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.arrays import Array, Arrays
 from fedsim.runtime.jobs import Batch, Reply
 
-Array = npt.NDArray[Any]
 NOBODY = 0  # no call has this number
 _CALLS = itertools.count(1)  # all calls of this process: a number is never given twice, whoever dies
 
@@ -93,7 +91,7 @@ class _Shelf:
         self._place: dict[int, int] = {}
         self._latest = (np.zeros(0, np.int64), np.zeros(0, np.int64))  # who was asked for, and their places
         self.call = np.full(0, NOBODY)
-        self.columns: dict[str, Array] = {}
+        self.columns: Arrays = {}
 
     def places(self, batch: Batch) -> Array:
         """Where the jobs' clients have their places, new ones at the end."""
@@ -108,7 +106,7 @@ class _Shelf:
         self._latest = who, place
         return place
 
-    def holds(self, place: Array, rows: dict[str, Array]) -> Array:
+    def holds(self, place: Array, rows: Arrays) -> Array:
         """Whether these very rows lie there, bit for bit."""
         same = np.ones(len(place), bool)
         for n, row in rows.items():
@@ -117,7 +115,7 @@ class _Shelf:
             same &= (_bytes(self.columns[n][place]) == _bytes(row)).all(axis=1)
         return same
 
-    def put(self, place: Array, call: int, rows: dict[str, Array]) -> None:
+    def put(self, place: Array, call: int, rows: Arrays) -> None:
         for n, row in rows.items():
             if n not in self.columns:
                 self.columns[n] = np.zeros((len(self.call), *row.shape[1:]), row.dtype)
@@ -125,7 +123,7 @@ class _Shelf:
         self.call[place] = call
 
 
-def _left(batch: Batch, reply: Reply) -> dict[str, Array]:
+def _left(batch: Batch, reply: Reply) -> Arrays:
     """What jobs leave behind, as it would be committed."""
     return {n: np.asarray(reply.memory.get(n, m), m.dtype) for n, m in batch.memory.items()}
 

@@ -1,9 +1,9 @@
 """Jobs on Ray: client hosts, asyncio actors that each own a shard of the clients and model every one of them.
 
-A host is given its data once, through the object store, and computes with the very code that `inline` uses. It keeps
-what its clients' latest jobs left them to remember. The driver has the snapshot of what was folded, and sends a row of
-it only to a host that does not hold that very row: on a first visit, after a reply that was not folded, or after a
-death. So a host that dies takes nothing with it, its successor repeats the lost jobs, and the bits are the same.
+A host is given its clients' data once, through the object store, and computes with the code that `inline` uses. It
+keeps what its clients' latest jobs left them to remember. The driver has the snapshot of what was folded, and sends a
+row of it only to a host that does not hold that very row: on a first visit, after a reply that was not folded, or after
+a death. So a host that dies takes nothing with it, its successor repeats the lost jobs, and the bits are the same.
 """
 
 from __future__ import annotations
@@ -20,30 +20,26 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import kernels
-from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, positive, whole
+from fedsim.arrays import Array, Arrays
+from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, positive, quoted, shown, whole
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.keepsakes import Keepsakes, Ledger, Light
+from fedsim.runtime.ray_own import OwnRay, hear_sigterm
 from fedsim.runtime.worker import Worker
 
-Array = npt.NDArray[Any]
 TRIES = 5  # hosts in a row that may die over one batch
 INLINE_BYTES = 100_000  # a broadcast up to this size travels inside the call, a larger one once as an object
-OWN = {  # a Ray that we start ourselves: quiet, on this machine only, replies of a few MB without the object store
-    "address": "local",  # never one that happens to run on this machine
-    "include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False,
-    "_node_ip_address": "127.0.0.1",
-    "_system_config": {"max_direct_call_object_size": 4_000_000, "task_rpc_inlined_bytes_limit": 40_000_000},
-}  # fmt: skip
+LOOK_S = 1.0  # how often those who wait for hosts make sure that Ray itself is alive
+REMEDY = "look at the machine's memory, then resume from the last checkpoint"
 
 
 @dataclass(frozen=True)
 class Ray:
     """Run jobs on `hosts` client hosts, or on as many as `clients_per_host` asks for (1: an actor per client).
 
-    `address=None` starts a Ray of its own, bound to this machine, and shuts it down again; an address joins that
+    `address=None` starts a Ray of its own, which nobody else can reach, and shuts it down again; an address joins that
     cluster and leaves it as it was. With `num_gpus_per_host` the hosts compute with CUDA.
     """
 
@@ -84,17 +80,16 @@ class Ray:
 class Host:
     """A client host: its shard's data, its clients' rows and their memory, its kernels. One call per batch."""
 
-    def __init__(
-        self, algorithm: Any, setting: tuple[Any, ...], clients: Array, rows: dict[str, Array], backend: str
-    ) -> None:
+    def __init__(self, algorithm: Any, setting: tuple[Any, ...], clients: Array, rows: Arrays, backend: str) -> None:
         from threadpoolctl import threadpool_limits
 
+        hear_sigterm()
         self.clients, self.rows, self.keepsakes = clients, rows, Keepsakes()
         problem, weights, seed, dtype = setting
         self.worker = Worker(algorithm, Setting(problem, weights, seed, dtype, kernels.backend(backend)))
         self._limits = threadpool_limits(1)  # after the kernels have loaded every BLAS there is
 
-    async def compute(self, packed: bytes, message: dict[str, Array] | None = None) -> bytes:
+    async def compute(self, packed: bytes, message: Arrays | None = None) -> bytes:
         """From a packed Light to a packed Reply; empty if somebody's memory is missing."""
         light: Light = pickle.loads(packed)
         batch = self.keepsakes.complete(light)
@@ -106,7 +101,8 @@ class Host:
 
     async def about(self) -> dict[str, Any]:
         """Whom it models, and what their links and devices are like."""
-        return {"pid": os.getpid(), "clients": self.clients, **self.rows}
+        held = len(getattr(self.worker.setting.problem, "x", ()))
+        return {"pid": os.getpid(), "clients": self.clients, "rows_held": held, **self.rows}
 
 
 @dataclass(frozen=True)
@@ -125,13 +121,15 @@ class RaySession:
     """A run's hosts. A client's shard says which host computes it; replies come together in the batch's order."""
 
     elsewhere = True  # jobs sent early run while the driver keeps time
+    can_iterate = False
 
     def __init__(self, runtime: Ray, algorithm: Any, setting: Setting) -> None:
         import ray
 
         self._ray, self._runtime = ray, runtime
         self._shards = runtime.shards(setting.problem.clients)
-        self._owned = self._start(len(self._shards))
+        self._own: OwnRay | None = None
+        self._joined = self._start(len(self._shards))
         self._waiting = ThreadPoolExecutor(64, "fedsim-ray")
         try:
             self._host_of = np.repeat(np.arange(len(self._shards)), [len(s) for s in self._shards])
@@ -139,8 +137,8 @@ class RaySession:
             for part in (algorithm, setting.problem, *getattr(setting.problem, "brought", ())):
                 _carry_source(part)
             self._algorithm = ray.put(algorithm)
-            self._setting = ray.put((setting.problem, setting.weights, setting.seed, setting.dtype))
-            self._rows = client_rows(setting)
+            self._settings = [ray.put(held) for held in _dealt(setting, self._shards)]
+            self._rows = {"weight": setting.weights, **setting.rows}  # what a host knows of its clients
             self._actor = ray.remote(Host)
             self.hosts = [self._host(i) for i in range(len(self._shards))]
             self._ledgers = [Ledger() for _ in self.hosts]
@@ -149,12 +147,12 @@ class RaySession:
             raise
 
     def _start(self, hosts: int) -> bool:
-        """Join a Ray that is there, or start one; True if it is ours to shut down."""
+        """Join a Ray that is there, or start one; True if a cluster was joined that is ours to leave."""
         ray, runtime = self._ray, self._runtime
         needed = {"CPU": hosts * runtime.num_cpus_per_host, "GPU": hosts * runtime.num_gpus_per_host}
         if runtime.address is None and not ray.is_initialized():
-            ray.init(num_cpus=max(1, int(np.ceil(needed["CPU"]))), **OWN)
-            return True
+            self._own = OwnRay(max(1, int(np.ceil(needed["CPU"]))))
+            return False
         joined = not ray.is_initialized()
         if joined:
             join(ray, runtime.address)
@@ -171,10 +169,17 @@ class RaySession:
         runtime, clients = self._runtime, self._shards[index]
         rows = {name: column[clients] for name, column in self._rows.items()}
         options = {"num_cpus": runtime.num_cpus_per_host, "num_gpus": runtime.num_gpus_per_host, "max_restarts": 0}
-        return self._actor.options(**options).remote(self._algorithm, self._setting, clients, rows, self._backend)
+        return self._actor.options(**options).remote(
+            self._algorithm, self._setting_of(index), clients, rows, self._backend
+        )
+
+    def _setting_of(self, index: int) -> Any:
+        """A host's own object, or the one that all have."""
+        return self._settings[index if len(self._settings) > 1 else 0]
 
     async def submit(self, batch: Batch, work: float = 1.0) -> Reply:
         """All replies of the batch, one call per host that owns some of its clients."""
+        self._look()  # before Ray is asked for anything: it ends a process that uses an object store which is gone
         owner = self._host_of[batch.client]
         size = sum(m.nbytes for m in batch.message.values())
         message = self._ray.put(batch.message) if size > INLINE_BYTES else None
@@ -184,7 +189,7 @@ class RaySession:
         calls = [self._call(int(h), batch.part(p), message) for h, p in zip(present, picks, strict=True)]
         try:  # waiting for all of them in a thread is cheaper than awaiting each
             loop, answers = asyncio.get_running_loop(), [call.answer for call in calls]
-            answers = await loop.run_in_executor(self._waiting, self._ray.get, answers)
+            answers = await loop.run_in_executor(self._waiting, self._get, answers)
             opened = [self._opened(call, answer) for call, answer in zip(calls, answers, strict=True)]
         except self._ray.exceptions.RayError:  # somebody died or raised
             opened = []
@@ -203,6 +208,18 @@ class RaySession:
         host = self.hosts[index]
         return Call(index, host, light.call, part, message, host.compute.remote(_pack(light), message))
 
+    def _get(self, answers: list[Any]) -> list[Any]:
+        """What hosts answered. Those of a Ray that has died would never do so, and say nothing of it."""
+        while True:
+            try:
+                return list(self._ray.get(answers, timeout=LOOK_S))
+            except self._ray.exceptions.GetTimeoutError:
+                self._look()
+
+    def _look(self) -> None:
+        if self._own is not None:
+            self._own.check(REMEDY)
+
     def _opened(self, call: Call, answer: bytes) -> Reply | None:
         """The jobs' replies, or None where the host lacked somebody's memory."""
         if not answer:
@@ -217,13 +234,16 @@ class RaySession:
             if attempt > 0:
                 call = self._call(call.index, call.part, call.message, in_full=True)
             try:
-                reply = self._opened(call, await call.answer)
+                loop = asyncio.get_running_loop()
+                (answer,) = await loop.run_in_executor(self._waiting, self._get, [call.answer])
+                reply = self._opened(call, answer)
                 if reply is not None:
                     return reply
             except self._ray.exceptions.RayTaskError as error:  # the client's own code raised: no repetition helps
                 cause = error.cause
                 raise cause if isinstance(cause, FedsimError) else RuntimeFailed(str(error)) from error
             except (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError):
+                self._look()  # nor is there anybody to start another host
                 if self.hosts[call.index] is call.host:
                     self.hosts[call.index], self._ledgers[call.index] = self._host(call.index), Ledger()
         clients = self._shards[call.index]
@@ -237,11 +257,13 @@ class RaySession:
         return list(await asyncio.gather(*(h.about.remote() for h in self.hosts)))
 
     def close(self) -> None:
-        """Stop the hosts; shut Ray down if this run started or joined it."""
+        """Stop the hosts; shut Ray down if this run started it, leave it if this run joined it."""
         for host in getattr(self, "hosts", ()):
             self._ray.kill(host)
         self._waiting.shutdown(cancel_futures=True)  # nobody may wait for a Ray that is gone
-        if self._owned:
+        if self._own is not None:
+            self._own.close()
+        elif self._joined:
             self._ray.shutdown()
 
 
@@ -254,14 +276,22 @@ def join(ray: Any, address: Any) -> None:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except OSError as error:
         raise RuntimeFailed(
-            f"Ray(address={address!r}): no cluster answers there ({error}); start one with `ray start --head`, or "
-            "leave the address out for a Ray on this machine alone"
+            f"Ray(address={quoted(address)}): no cluster answers there ({shown(error)}); start one with "
+            "`ray start --head`, or leave the address out for a Ray on this machine alone"
         ) from None
 
 
 def _pack(parts: Light | Reply) -> bytes:
     """One string of bytes: Ray takes half as long over it as over a handful of small arrays."""
     return pickle.dumps(parts, protocol=5)
+
+
+def _dealt(setting: Setting, shards: list[Array]) -> list[tuple[Any, ...]]:
+    """What hosts are given: each the rows of its own clients, if the problem can be dealt, else all the whole of it."""
+    common = (setting.weights, setting.seed, setting.dtype)
+    if not hasattr(setting.problem, "shard"):
+        return [(setting.problem, *common)]
+    return [(setting.problem.shard(clients), *common) for clients in shards]
 
 
 def _carry_source(part: Any) -> None:
@@ -275,11 +305,6 @@ def _carry_source(part: Any) -> None:
     installed = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
     if not any(str(file).startswith(str(folder)) for folder in installed):
         cloudpickle.register_pickle_by_value(module)
-
-
-def client_rows(setting: Setting) -> dict[str, Array]:
-    """What a host knows of each of its clients."""
-    return {"weight": setting.weights, **setting.rows}
 
 
 def _cores() -> int:

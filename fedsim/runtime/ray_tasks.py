@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fedsim.errors import RuntimeFailed
-from fedsim.runtime.ray import OWN, Ray, join
+from fedsim.runtime.ray import Ray, join
+from fedsim.runtime.ray_own import OwnRay
 
 RETRIES = 2  # of a task whose process or machine dies
 TICK_S = 0.2
+REMEDY = "look at the machine's memory, then go on with the same command and --resume"
 
 
 def spread(
@@ -24,7 +26,7 @@ def spread(
     """
     import ray
 
-    owned = _join(ray, runtime, jobs)
+    own, joined = _join(ray, runtime, jobs)
     try:
         cores = ray.cluster_resources().get("CPU", 1)
         most = jobs or max(1, int(cores / (runtime.num_cpus_per_host or 1)))
@@ -38,24 +40,28 @@ def spread(
                 number = waiting.pop()
                 busy[remote.remote(*calls[number])] = number
                 yield number, None
-            for done in ray.wait(list(busy), timeout=TICK_S)[0]:
+            ready = ray.wait(list(busy), timeout=TICK_S)[0]
+            if own is not None:
+                own.check(REMEDY)
+            for done in ready:
                 yield busy.pop(done), _answer(ray, done)
             tick()
     finally:
-        if owned:
+        if own is not None:
+            own.close()
+        elif joined:
             ray.shutdown()
 
 
-def _join(ray: Any, runtime: Ray, jobs: int | None) -> bool:
-    """Join a Ray that is there, or start one; True if it is ours to leave or shut down."""
+def _join(ray: Any, runtime: Ray, jobs: int | None) -> tuple[OwnRay | None, bool]:
+    """Join a Ray that is there, or start one; the one that was started, and whether one was joined."""
     if ray.is_initialized():
-        return False
+        return None, False
     if runtime.address is None:
         cores = max(1, round((jobs or runtime.hosts or os.cpu_count() or 1) * runtime.num_cpus_per_host))
-        ray.init(num_cpus=cores, **OWN)
-        return True
+        return OwnRay(cores), False
     join(ray, runtime.address)
-    return True
+    return None, True
 
 
 def _answer(ray: Any, done: Any) -> Any:

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import threading
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fedsim.errors import ClientFailed, FedsimError, NonFinite
+from fedsim.arrays import Arrays
+from fedsim.errors import ClientFailed, FedsimError, InvalidInput, NonFinite, shown
+from fedsim.protocols import Quadratic, as_algorithm
+from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
 from fedsim.runtime.jobs import Batch, Encoded, Job, Reply, Setting
 
-Array = npt.NDArray[Any]
+CACHED = 2**18  # numbers in a stack of parameters: larger ones would leave the cache between two operations
 
 
 class Worker:
     """Holds an algorithm and a setting; `compute` is a pure function of the batch."""
 
     def __init__(self, algorithm: Any, setting: Setting) -> None:
-        self.algorithm, self.setting = algorithm, setting
-        fused = getattr(algorithm, "fused", None)
-        self.kernel: Callable[..., Any] | None = fused(setting.problem, setting.backend) if fused else None
-        rounds = getattr(algorithm, "fused_rounds", None)
-        self.rounds: Callable[..., Any] | None = rounds(setting.problem, setting.backend) if rounds else None
-        self.stacked = self.kernel is not None or getattr(algorithm, "batched", False)
+        self.algorithm, self.role, self.setting = algorithm, as_algorithm(algorithm), setting
+        self.kernel = self.role.fused(setting.problem, setting.backend)
+        self.rounds = self.role.many_rounds(setting.problem, setting.backend)
+        self.stacked = self.kernel is not None or self.role.batched
 
     def compute(self, batch: Batch) -> Reply:
         """Every job's reply, in the batch's order."""
-        if self.stacked:
+        jobs = len(batch) if self.kernel else max(1, CACHED // self.setting.problem.dim)
+        if self.stacked and len(batch) > jobs:
+            reply = Reply.join([self._stacked(batch.part(slice(i, i + jobs))) for i in range(0, len(batch), jobs)])
+        elif self.stacked:
             reply = self._stacked(batch)
         else:
             reply = Reply.join([self._single(batch.part(slice(i, i + 1))) for i in range(len(batch))])
@@ -37,49 +40,67 @@ class Worker:
 
     def _stacked(self, batch: Batch) -> Reply:
         job = Job(self.setting, batch, single=False)
-        message = {name: m[batch.version] for name, m in batch.message.items()}
-        body = self.kernel or self.algorithm.client
-        values, memory = self._call(body, job, message, batch.memory, batch)
-        return self._reply(values, memory, len(batch))
+        message, memory = {name: m[batch.version] for name, m in batch.message.items()}, batch.memory
+        if self.kernel is not None:  # our own, which changes nothing and answers as it must
+            values, memory = self._call(self.kernel, job, message, memory, batch)
+            return self._reply(values, memory, len(batch))
+        answer = self._call(self.algorithm.client, job.locked(), all_locked(message), all_locked(memory), batch)
+        values, memory = client_answer(self.who, answer)
+        return self._reply(values, memory_answer(self.who, memory, batch.memory), len(batch))
 
     def _single(self, batch: Batch) -> Reply:
         job = Job(self.setting, batch, single=True)
         message = {name: m[batch.version[0]].copy() for name, m in batch.message.items()}
-        memory = {name: m[0].copy() for name, m in batch.memory.items()}
-        values, memory = self._call(self.algorithm.client, job, message, memory, batch)
+        before = {name: m[0].copy() for name, m in batch.memory.items()}
+        answer = self._call(self.algorithm.client, job, all_locked(message), all_locked(before), batch)
+        values, memory = client_answer(self.who, answer)
         lifted = {
-            name: Encoded(v.value[None], np.array([v.bits])) if isinstance(v, Encoded) else np.asarray(v)[None]
+            name: Encoded(v.value[None], np.array([v.bits]))
+            if isinstance(v, Encoded)
+            else real(self.who, name, v, self.setting.dtype)[None]
             for name, v in values.items()
         }
-        return self._reply(lifted, {name: np.asarray(m)[None] for name, m in memory.items()}, 1)
+        kept = memory_answer(self.who, memory, before)
+        return self._reply(lifted, {name: m[None] for name, m in kept.items()}, 1)
 
-    def _call(self, body: Any, job: Job, message: Any, memory: Any, batch: Batch) -> tuple[Any, Any]:
+    @property
+    def who(self) -> str:
+        return f"{type(self.algorithm).__name__}.client"
+
+    def _call(self, body: Any, job: Job, message: Any, memory: Any, batch: Batch) -> Any:
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # what diverges is reported once, as NonFinite
-                return body(job, message, memory)  # type: ignore[no-any-return]
+                return body(job, message, memory)
         except FedsimError:
             raise
-        except Exception as error:
+        except BaseException as error:  # sys.exit() too: it would end a host, or the program, without a word
+            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                raise  # the user's own Ctrl-C, which only the main thread hears
             who = (
                 f"client {batch.client[0]}" if len(batch) == 1 else f"clients {sorted(set(batch.client.tolist()))[:5]}"
             )
-            raise ClientFailed(
-                f"{type(self.algorithm).__name__}.client raised {type(error).__name__}: {error} "
-                f"({who}, round {batch.round + 1}, replica {batch.replica[0]}, seed {self.setting.seed})"
-            ) from error
+            if changed_in_place(error):
+                what = "changed an array in place that it was handed; work on a copy: theta = theta - step"
+            else:
+                what = f"raised {type(error).__name__}: {shown(error, 300)}"
+            at = f"round {batch.round + 1}, replica {batch.replica[0]}, seed {self.setting.seed}"
+            raise ClientFailed(f"{self.who} {what} ({who}, {at})") from error
 
-    def _reply(self, values: dict[str, Any], memory: dict[str, Array], jobs: int) -> Reply:
+    def _reply(self, values: dict[str, Any], memory: Arrays, jobs: int) -> Reply:
         bits = np.zeros(jobs, np.int64)
-        plain: dict[str, Array] = {}
+        plain: Arrays = {}
         for name, v in values.items():
             if isinstance(v, Encoded):
                 bits += v.bits
                 plain[name] = v.value
             else:
-                plain[name] = np.asarray(v, self.setting.dtype)
-                if name in getattr(self.algorithm, "kept", ()):  # it never travels
+                plain[name] = real(self.who, name, v, self.setting.dtype)
+                if name in self.role.kept:  # it never travels
                     continue
                 bits += 8 * plain[name].itemsize * math.prod(plain[name].shape[1:])
+            if plain[name].shape[:1] != (jobs,):
+                rows = f"{name} of shape {plain[name].shape} for {jobs} jobs"
+                raise InvalidInput(f"{self.who} returned {rows}; a batched client returns one row for each job")
         return Reply(plain, bits, memory)
 
     def _check_finite(self, batch: Batch, reply: Reply) -> None:
@@ -95,9 +116,9 @@ class Worker:
 
 def advice(algorithm: Any, setting: Setting) -> str:
     """A step size to try: within the stability limit where the problem knows it, else a tenth."""
-    eta = getattr(algorithm, "step_size", None)
-    problem = setting.problem
-    if hasattr(problem, "quadratic") and problem.clients * problem.dim**3 < 10**8:
+    eta = as_algorithm(algorithm).step_size
+    problem: Any = setting.problem
+    if isinstance(problem, Quadratic) and setting.problem.clients * setting.problem.dim**3 < 10**8:
         hessian = problem.quadratic()[0] / setting.weights[:, None, None]
         return f"try step_size <= {1 / (2 * np.linalg.eigvalsh(hessian).max()):.1g}"
     return f"try step_size <= {eta / 10:.1g}" if isinstance(eta, float) else "try smaller step sizes"

@@ -6,48 +6,50 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import kernels, rng
+from fedsim.arrays import Array, Arrays
 from fedsim.budget import Budget
-from fedsim.engine import Run
-from fedsim.engine.select import Cohort
-from fedsim.engine.setting import setting_of
+from fedsim.engine.learner import Learner
+from fedsim.engine.round import Cohort, all_arrived
+from fedsim.engine.world import World, setting_of
 from fedsim.errors import NonFinite
 from fedsim.participation import bernoulli, full
+from fedsim.protocols import Replies, as_algorithm
+from fedsim.runtime.answers import ChangedInPlace
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.jobs import Batch, Job, Reply, Setting
 from fedsim.runtime.worker import Worker
 from fedsim.scenario import Scenario, run
 from fedsim.testing.promises import JOBS, Promises
 
-Array = npt.NDArray[Any]
 REPLICAS = 3
 
 
 def check_algorithm(algorithm: Any, problem: Any) -> list[str]:
-    chance = getattr(algorithm, "activity", None)  # that messages arrive, for those who divide by it
+    chance = as_algorithm(algorithm).activity  # that messages arrive, for those who divide by it
     policy = full() if chance is None else bernoulli(chance)
     scenario = Scenario(
         problem=problem, algorithm=algorithm, budget=Budget(rounds=3), replicas=REPLICAS, seed=11, participation=policy
     )
     setting = setting_of(scenario, kernels.backend("cpu"))
-    trial = Run(scenario, setting, session=None)
-    batch = _batch(trial)
+    world = World(scenario, setting, skip=False)
+    trial = Learner(world, Inline(threads=1).open(algorithm, setting))
+    batch = _batch(world, trial)
     worker = Worker(algorithm, setting)
     looped = Worker(_Looped(algorithm), setting)
     promise = Promises(algorithm)
-    first = worker.compute(batch)
     promise(
         "client leaves its inputs alone", _inputs_untouched(algorithm, setting, batch),
         "client changes its inputs: the message or the memory came back altered; copy what you write to",
     )  # fmt: skip
+    first = worker.compute(batch)
     promise(
         "replay is exact", _equal(first, worker.compute(batch)),
         "replay is not exact: the same jobs computed twice gave different bits; draw from the job, keep nothing",
     )  # fmt: skip
     single = looped.compute(batch)
-    if getattr(algorithm, "batched", False):
+    if as_algorithm(algorithm).batched:
         stacked = Worker(_Unfused(algorithm), setting).compute(batch)
         differs = f"one job at a time and stacked disagree: {_gap(single, stacked)}"
         promise("one job at a time and stacked agree", _close(single, stacked), differs)
@@ -60,7 +62,7 @@ def check_algorithm(algorithm: Any, problem: Any) -> list[str]:
             f"chunks of {size} give the bits of the whole batch", _equal(first, Reply.join(parts)),
             f"chunks of {size} do not give the bits of the whole batch: a job's reply depends on its neighbours",
         )  # fmt: skip
-    pure, ordered = _server(trial, first)
+    pure, ordered = _server(world, trial, first)
     promise(
         "the server leaves its state and the replies alone", pure,
         "the server changes the state or the replies that it is given; copy what you write to",
@@ -107,9 +109,9 @@ class _Unfused(_Looped):
     batched = True
 
 
-def _batch(trial: Run) -> Batch:
-    clients = np.arange(JOBS) % trial.population
-    position = np.arange(JOBS) // trial.population % REPLICAS
+def _batch(world: World, trial: Learner) -> Batch:
+    clients = np.arange(JOBS) % world.population
+    position = np.arange(JOBS) // world.population % REPLICAS
     message = trial.broadcast(np.arange(REPLICAS))
     shaken = {
         n: (
@@ -118,14 +120,14 @@ def _batch(trial: Run) -> Batch:
         for n, m in message.items()
     }
     visit, memory = np.zeros(JOBS, np.int64), trial.recall(position, clients)
-    return Batch(1, trial.replicas[position], clients, visit, shaken, position, memory)
+    return Batch(1, world.replicas[position], clients, visit, shaken, position, memory)
 
 
 def _inputs_untouched(algorithm: Any, setting: Setting, batch: Batch) -> bool:
     one = batch.part(slice(0, 1))
     alone = [{n: m[0] for n, m in part.items()} for part in (batch.message, one.memory)]
     ranks = [(Job(setting, one, single=True), alone[0], alone[1])]
-    if getattr(algorithm, "batched", False):
+    if as_algorithm(algorithm).batched:
         message = {n: m[batch.version] for n, m in batch.message.items()}
         ranks.append((Job(setting, batch, single=False), message, batch.memory))
     for job, message, memory in ranks:
@@ -136,47 +138,40 @@ def _inputs_untouched(algorithm: Any, setting: Setting, batch: Batch) -> bool:
     return True
 
 
-class _Watched:
-    """An algorithm that notices whether its server changes the state it is given."""
+def _server(world: World, trial: Learner, reply: Reply) -> tuple[bool, bool]:
+    """Whether it leaves state and replies alone, and whether it does not mind the order of a replica's replies."""
+    m = min(JOBS, world.population * REPLICAS)
+    starts = np.minimum(np.arange(REPLICAS + 1) * world.population, m)
+    row, client, once = np.arange(m) // world.population, np.arange(m) % world.population, np.ones(m, np.int64)
+    before, server, outcomes, untouched = trial.state, world.algorithm.server, [], [True]
 
-    def __init__(self, algorithm: Any) -> None:
-        self.algorithm, self.pure = algorithm, True
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.algorithm, name)
-
-    def server(self, state: dict[str, Array], replies: Any, rng: Any) -> Any:
+    def watched(state: Arrays, replies: Replies, rng: Any) -> Arrays:
         handed = {n: s.copy() for n, s in state.items()}
-        new = self.algorithm.server(state, replies, rng)
-        self.pure &= _same(handed, state)
+        new = server(state, replies, rng)
+        untouched.append(_same(handed, state))
         return new
 
-
-def _server(trial: Run, reply: Reply) -> tuple[bool, bool]:
-    """Whether it leaves state and replies alone, and whether it does not mind the order of a replica's replies."""
-    m = min(JOBS, trial.population * REPLICAS)
-    starts = np.minimum(np.arange(REPLICAS + 1) * trial.population, m)
-    row, client, once = np.arange(m) // trial.population, np.arange(m) % trial.population, np.ones(m, np.int64)
-    state, algorithm = trial.state, trial.algorithm
-    trial.algorithm, outcomes, pure = _Watched(algorithm), [], True
+    world.algorithm.server = watched  # type: ignore[method-assign]
     for order in (np.arange(m), np.lexsort((-client, row))):
         values = {n: v[order] for n, v in reply.values.items()}
-        trial.state = {n: s.copy() for n, s in state.items()}
+        trial.state = {n: s.copy() for n, s in before.items()}
         who = Cohort(row, client[order], once, starts)
-        trial.fold(np.arange(REPLICAS), 1, who, Reply(values, reply.bits[order], {}), 0 * once)
+        try:
+            trial.fold(all_arrived(1, np.arange(REPLICAS), who), Reply(values, reply.bits[order], {}))
+        except ChangedInPlace:
+            return False, True
         outcomes.append(trial.state)
-        pure &= _same(values, {n: v[order] for n, v in reply.values.items()})
-    pure &= trial.algorithm.pure
-    trial.state, trial.algorithm = state, algorithm
-    return pure, all(_near(outcomes[0][n], outcomes[1][n]) for n in state)
+        untouched.append(_same(values, {n: v[order] for n, v in reply.values.items()}))
+    trial.state, world.algorithm.server = before, server  # type: ignore[method-assign]
+    return all(untouched), all(_near(outcomes[0][n], outcomes[1][n]) for n in before)
 
 
-def _nobody(trial: Run) -> bool:
+def _nobody(trial: Learner) -> bool:
     handed = {n: s.copy() for n, s in trial.state.items()}
     none = np.empty(0, np.int64)
     who = Cohort(none, none, none, np.zeros(REPLICAS + 1, np.int64))
     try:
-        trial.fold(np.arange(REPLICAS), 1, who, Reply(trial.reply_shape(1).values, none, {}), none)
+        trial.fold(all_arrived(1, np.arange(REPLICAS), who), Reply(trial.reply_shape(1).values, none, {}))
     except NonFinite:
         return False
     finally:
@@ -187,7 +182,7 @@ def _nobody(trial: Run) -> bool:
 # --- Small comparisons ------------------------------------------------------------------------------
 
 
-def _same(a: dict[str, Array], b: dict[str, Array]) -> bool:
+def _same(a: Arrays, b: Arrays) -> bool:
     return a.keys() == b.keys() and all(np.array_equal(a[n], b[n]) for n in a)
 
 

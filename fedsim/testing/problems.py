@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import kernels, rng
+from fedsim.arrays import Array
 from fedsim.problems import weights_of
 from fedsim.testing.promises import JOBS, Promises
 
-Array = npt.NDArray[Any]
 STEPS = (1e-3, 1e-4, 1e-5, 1e-6)  # of differences: the one that suits the loss is not known beforehand
 CLOSE = 1e-3  # by which slopes may differ, for single precision inside and kinks nearby
 

@@ -1,0 +1,10 @@
+"""The one name for a NumPy array; shapes are said in comments, as `# (jobs, d)`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Arrays = dict[str, Array]  # arrays by name: a state, a message, a reply, a client's memory

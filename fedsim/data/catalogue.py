@@ -1,0 +1,155 @@
+"""The data sets that `load` knows: their files, with checksums and addresses, and what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedsim.arrays import Array, Arrays
+from fedsim.data import credit, formats
+from fedsim.data.files import File
+from fedsim.rng import Stream, keys, uniform
+
+CIFAR_ROWS = 10_000  # in each of six files
+TEST_SHARE = 0.2  # of sets that come without test rows of their own
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Files, in the folder `folder` of FEDSIM_DATA, and how arrays x, y, test_x, test_y come out of them."""
+
+    folder: str
+    files: tuple[File, ...]
+    decode: Callable[[list[Path]], Arrays]
+    classes: int
+    shape: tuple[int, ...] | None = None
+    scale: float = 1.0
+    note: str = ""  # where to get what cannot be downloaded
+
+
+def split(x: Array, y: Array) -> Arrays:
+    """A fifth of the rows for testing, the same on every machine; the order of the others is kept."""
+    order = np.argsort(uniform(keys(0, Stream.DATA), len(x))[0], kind="stable")
+    held = np.zeros(len(x), bool)
+    held[order[: round(TEST_SHARE * len(x))]] = True
+    return {"x": x[~held], "y": y[~held], "test_x": x[held], "test_y": y[held]}
+
+
+def standardised(arrays: Arrays) -> Arrays:
+    """With the scale and shift per column that give the training rows mean 0 and variance 1."""
+    deviation = arrays["x"].std(axis=0, dtype=np.float64)
+    scale = 1 / np.where(deviation > 0, deviation, 1.0)
+    return {**arrays, "scale": scale, "shift": -arrays["x"].mean(axis=0, dtype=np.float64) * scale}
+
+
+def _mnist(paths: list[Path]) -> Arrays:
+    x, y, test_x, test_y = (formats.idx(p) for p in paths)
+    return {"x": x.reshape(len(x), -1), "y": y, "test_x": test_x.reshape(len(test_x), -1), "test_y": test_y}
+
+
+def _idx_files(*known: tuple[str, ...], url: str) -> tuple[File, ...]:
+    names = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+    return tuple(
+        File(f"{name}-ubyte.gz", digests, f"{url}{name}-ubyte.gz") for name, digests in zip(names, known, strict=True)
+    )
+
+
+def _cifar10(paths: list[Path]) -> Arrays:
+    """The binary archive, six files of label and pixels by channel; rows become (32, 32, 3)."""
+    names = (*(f"cifar-10-batches-bin/data_batch_{i}.bin" for i in range(1, 6)), "cifar-10-batches-bin/test_batch.bin")
+    files = formats.tar_members(paths[0], names, CIFAR_ROWS * 3073)
+    parts = [np.frombuffer(b, np.uint8).reshape(-1, 3073) for b in files]
+
+    def pixels(rows: Array) -> Array:
+        return np.ascontiguousarray(rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)).reshape(len(rows), -1)
+
+    train, test = np.concatenate(parts[:5]), parts[5]
+    return {"x": pixels(train), "y": train[:, 0].copy(), "test_x": pixels(test), "test_y": test[:, 0].copy()}
+
+
+def _cifar10_two(paths: list[Path]) -> Arrays:
+    a = formats.npz(paths[0], ("x_train", "y_train", "x_test", "y_test"))
+    x, test_x = (a[name].reshape(len(a[name]), -1) for name in ("x_train", "x_test"))
+    return {"x": x, "y": a["y_train"], "test_x": test_x, "test_y": a["y_test"]}
+
+
+def _covtype(paths: list[Path]) -> Arrays:
+    a = formats.npz(paths[0], ("X", "y"))
+    return standardised(split(a["X"], a["y"] - np.uint8(1)))
+
+
+def _credit(paths: list[Path]) -> Arrays:
+    x, y = credit.prepare(formats.table(paths[0]))
+    return {"x": x, "y": y}
+
+
+def digits(path: Path) -> Arrays:
+    a = formats.npz(path, ("x", "y"))
+    return split(a["x"], a["y"])
+
+
+def breast_cancer(path: Path) -> Arrays:
+    a = formats.npz(path, ("x", "y"))
+    return standardised(split(a["x"], a["y"]))
+
+
+INSIDE: dict[str, tuple[Callable[[Path], Arrays], int, tuple[int, ...] | None, float]] = {
+    "digits": (digits, 10, (8, 8), 1 / 16),
+    "breast-cancer": (breast_cancer, 2, None, 1.0),
+}
+FASHION = (
+    ("sha256:3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",),
+    ("sha256:a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",),
+    ("sha256:346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",),
+    ("sha256:67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",),
+)
+MNIST = (  # as published, and the same bytes in another gzip wrapper
+    ("sha256:440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+     "sha256:71524e2cd1ad2968737f7f2f2ff69cbfc32df8ccddff51593f7cb2d4e0eb5b64"),
+    ("sha256:3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+     "sha256:fe03b8bd7915f70bf5aa08be480aa413fbd85afcaa58b35d230d335f284fd88e"),
+    ("sha256:8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+     "sha256:5634745efa576a17e7d4cf5cd9d09123c75e6538e5114267c2d156edaf519341"),
+    ("sha256:f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+     "sha256:ae18e77e031ccde52407f794d123116439864147d33ac992975f85dd4dc42af6"),
+)  # fmt: skip
+KMNIST = (
+    ("md5:bdb82020997e1d708af4cf47b453dcf7",),
+    ("md5:e144d726b3acfaa3e44228e80efcd344",),
+    ("md5:5c965bf0a639b31b8f53240b1b52f4d7",),
+    ("md5:7320c461ea6c1c855c0b718fb2a4b134",),
+)
+CIFAR10 = File(
+    "cifar-10-binary.tar.gz",
+    ("md5:c32a1d4ab5d03f1284b67883e8d87530",),
+    "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+)
+CIFAR10_TWO = File(
+    "cifar10_airplane_automobile.npz", ("sha256:0d2882dc9587386bf6bd45c125bab7722b68b895ca8b9d5fd803f27c7e0151f1",)
+)
+COVTYPE = File("covtype.npz", ("sha256:a8945f6f6e4a18059cb5479031931c7765491f16c28adfa4edf6335fc29e6233",))
+CREDIT = File("cs-training.csv.gz", ("sha256:af451a1ef057cba625581c4be556cde51043f605b6334988b86149cd4d6e8288",))
+
+_FASHION_AT = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"
+_MNIST_AT = "https://storage.googleapis.com/cvdf-datasets/mnist/"
+_KMNIST_AT = "https://codh.rois.ac.jp/kmnist/dataset/kmnist/"
+ENTRIES = {
+    "fashion-mnist": Entry(
+        "fashion-mnist", _idx_files(*FASHION, url=_FASHION_AT), _mnist, 10, (28, 28), 1 / 255
+    ),
+    "mnist": Entry("mnist", _idx_files(*MNIST, url=_MNIST_AT), _mnist, 10, (28, 28), 1 / 255),
+    "kmnist": Entry("kmnist", _idx_files(*KMNIST, url=_KMNIST_AT), _mnist, 10, (28, 28), 1 / 255),
+    "cifar10": Entry("cifar10", (CIFAR10,), _cifar10, 10, (32, 32, 3), 1 / 255),
+    "cifar10-2class": Entry("cifar10-2class", (CIFAR10_TWO,), _cifar10_two, 2, (32, 32, 3), 1 / 255),
+    "covtype": Entry(
+        "covtype", (COVTYPE,), _covtype, 7, None, 1.0,
+        "arrays X int16 (581012, 54) and y uint8 in the order of UCI's covtype.data",
+    ),
+    "credit": Entry(
+        "credit", (CREDIT,), _credit, 2, None, 1.0,
+        "GiveMeSomeCredit's cs-training.csv, gzipped; Kaggle's terms do not let us pass it on",
+    ),
+}  # fmt: skip

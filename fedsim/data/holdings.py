@@ -1,0 +1,73 @@
+"""Who holds what, as a table and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedsim.arrays import Array
+from fedsim.errors import InvalidInput
+
+
+def check(parts: Sequence[Any], rows: int) -> list[Array]:
+    """`parts` as index arrays into so many rows; no row may have two clients, no client may have none."""
+    try:
+        arrays = [np.asarray(p, np.int64) for p in parts if np.asarray(p).dtype.kind in "iu"]
+    except (TypeError, ValueError):
+        arrays = []
+    if not arrays or len(arrays) != len(parts) or any(a.ndim != 1 for a in arrays):
+        raise InvalidInput("shards: give a list of arrays of row numbers, one per client, as fs.data.iid(...) does")
+    for c, own in enumerate(arrays):
+        if not len(own):
+            raise InvalidInput(f"shards[{c}] is empty; leave the client out or give it at least one row")
+        if own.min() < 0 or own.max() >= rows:
+            raise InvalidInput(f"shards[{c}] names row {own.max()}; rows are numbered 0 to {rows - 1}")
+    times = np.bincount(np.concatenate(arrays), minlength=rows)
+    if times.max() > 1:
+        raise InvalidInput(f"shards: row {int(np.argmax(times))} has {times.max()} clients; give every row to one")
+    return arrays
+
+
+def holdings(y: Any, shards: Sequence[Any]) -> Any:
+    """A pandas table: a row per client, a column per label, how many rows it holds; the last column is their sum."""
+    import pandas as pd
+
+    y = np.asarray(y)
+    own = check(shards, len(y))
+    labels, place = np.unique(y, return_inverse=True)
+    counts = np.stack([np.bincount(place[rows], minlength=len(labels)) for rows in own])
+    frame = pd.DataFrame(counts, columns=pd.Index(labels.tolist(), name="label"))
+    frame["rows"] = counts.sum(axis=1)
+    frame.index.name = "client"
+    return frame
+
+
+def picture(y: Any, shards: Sequence[Any]) -> Any:
+    """A matplotlib figure: a bar per client, a colour per label."""
+    from matplotlib.figure import Figure
+
+    counts = holdings(y, shards)
+    labels = [c for c in counts.columns if c != "rows"]
+    figure = Figure(figsize=(min(16, 4 + 0.12 * len(counts)), 4), layout="constrained")
+    axes = figure.subplots()
+    below = np.zeros(len(counts))
+    colours = _colours(len(labels))
+    for label, colour in zip(labels, colours, strict=True):
+        axes.bar(counts.index, counts[label], 0.9, bottom=below, color=colour, label=str(label))
+        below += counts[label].to_numpy()
+    axes.set_xlabel("client")
+    axes.set_ylabel("rows")
+    axes.spines[["top", "right"]].set_visible(False)
+    if len(labels) <= 20:
+        axes.legend(title="label", frameon=False, loc="upper left", bbox_to_anchor=(1, 1), fontsize=8)
+    return figure
+
+
+def _colours(count: int) -> list[Any]:
+    from matplotlib import colormaps
+
+    if count <= 10:
+        return list(colormaps["tab10"].colors[:count])  # type: ignore[attr-defined]
+    return list(colormaps["viridis"](np.linspace(0, 1, count)))

@@ -1,0 +1,135 @@
+"""What a run has spent, and the one way to settle a round: budget, privacy, totals, fold, record, progress."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedsim.arrays import Array, Arrays
+from fedsim.engine.guard import Patience
+from fedsim.engine.round import CAUSES, Ended, Round, Stretch
+from fedsim.engine.world import World
+
+if TYPE_CHECKING:
+    from fedsim.engine.run import Driver, Run
+
+SPENT = ("uplink_bits", "downlink_bits")
+COUNTS = (
+    "selected", "arrived", "dropped", "late", "uplink_bits", "wasted_bits", "wasted_down_bits",
+    "staleness", "last_round",
+)  # fmt: skip
+
+
+class Accounts:
+    """What the replicas have spent, why they stopped, and what each client's visits came to, all replicas together."""
+
+    def __init__(self, world: World) -> None:
+        replicas, population = len(world.replicas), world.population
+        self.spent: Arrays = {name: np.zeros(replicas, np.int64) for name in SPENT}
+        self.stopped_by = [""] * replicas
+        # `staleness` is summed over the replies; `last_round` is the latest round that folded one, 0 for none.
+        self.totals: Arrays = {name: np.zeros(population, np.int64) for name in COUNTS}
+        self.totals |= {name: np.zeros(population) for name in ("wasted_s", *CAUSES)}
+        self.budget, self.patience = world.budget, Patience(world.budget, replicas)
+
+    def over(self, active: Array, columns: Arrays, epsilon: Array | None) -> list[tuple[str, Array]]:
+        """Which budgets this round, or each of these rounds, would cross, and where."""
+        spent = {n: self.spent[n][active] + (c if (c := columns[n]).ndim == 1 else np.cumsum(c, axis=0)) for n in SPENT}
+        spent["total_bits"] = spent["uplink_bits"] + spent["downlink_bits"]
+        spent["seconds"] = columns["closed_s"]
+        if epsilon is not None:
+            spent["epsilon"] = epsilon[active]
+        return list(self.budget.crossed(spent))
+
+    def enter(self, round: Round) -> None:
+        """A round that counts."""
+        e, totals = round.visits, self.totals
+        for n in SPENT:
+            self.spent[n][round.active] += round.columns[n]
+        add = _add_small if len(totals["selected"]) <= len(e.client) else np.add.at
+        add(totals["selected"], e.client, 1)
+        add(totals["uplink_bits"], e.client, e.up_bits)
+        heard = round.arrived.client
+        totals["last_round"][heard] = round.number + 1
+        if not isinstance(round.started, int):
+            np.add.at(totals["staleness"], heard, round.staleness)
+        if e.smooth:
+            add(totals["arrived"], e.client, 1)
+        else:
+            self._enter_losses(e)
+
+    def _enter_losses(self, e: Ended) -> None:
+        add = _add_small if len(self.totals["selected"]) <= len(e.client) else np.add.at
+        lost = ~e.arrived
+        columns = {
+            "arrived": e.arrived, "dropped": e.dropped, "late": e.late,
+            "wasted_bits": np.where(lost, e.up_bits, 0), "wasted_down_bits": np.where(lost, e.down_bits, 0),
+            "wasted_s": np.where(lost, e.spent_s, 0.0), **e.seconds(),
+        }  # fmt: skip
+        for name, value in columns.items():
+            add(self.totals[name], e.client, value)
+
+    def enter_stretch(self, stretch: Stretch) -> None:
+        """Rounds in which everybody answered."""
+        for n in SPENT:
+            self.spent[n] += stretch.columns[n].sum(axis=0)
+        visits = stretch.count * len(stretch.active)
+        for name, each in (("selected", 1), ("arrived", 1), ("uplink_bits", stretch.up_bits)):
+            self.totals[name] += visits * each
+        self.totals["last_round"][:] = stretch.number + stretch.count
+
+    def stop(self, positions: Sequence[int] | Array, reason: str) -> None:
+        for i in positions:
+            self.stopped_by[i] = reason
+
+
+async def settle(run: Run, driver: Driver, round: Round) -> Array:
+    """One round of the timeline: does it count, what do its replies make of the model, who goes on."""
+    for reason, positions in round.stopped:
+        run.stop(positions, reason)
+    if not len(round.active):
+        return round.active
+    said = round.visits.up_bits > 0  # whoever has sent a bit has given something away, whether or not it counts
+    started = round.started if isinstance(round.started, int) else round.started[said]
+    run.uploaded(round.active[round.who.row[said]], round.who.client[said], started)
+    within = np.ones(len(round.active), bool)
+    for name, over in run.accounts.over(round.active, round.columns, run.epsilon()):
+        run.stop(round.active[over & within], name)
+        within &= ~over
+    round = round.among(within)  # a round that crosses a budget is discarded whole
+    if not len(round.active):
+        return round.active
+    reply = await driver.replies(round)
+    run.accounts.enter(round)
+    if run.world.reports_loss and not run.world.skip:
+        driver.told(round, reply.values["loss"].reshape(len(reply.bits)).astype(np.float64))
+    run.learner.fold(round, reply)
+    return run.close(round.active, round.number + 1, round.columns)
+
+
+async def settle_stretch(run: Run, stretch: Stretch) -> tuple[int, Array]:
+    """The same for many rounds: how many were taken, and who goes on; none if they had better be taken one by one."""
+    over = np.zeros(stretch.count, bool)
+    for _, where in run.accounts.over(stretch.active, stretch.columns, None):
+        over |= where.any(axis=1)
+    stretch = stretch.first(int(np.argmax(over)) if over.any() else stretch.count)
+    if stretch.count < 2 or not np.isfinite(stretch.columns["closed_s"][-1]).all():
+        return 0, stretch.active
+    learner, first, count = run.learner, stretch.number, stretch.count
+    history, memory = await learner.session.iterate(run.world.replicas, first, count, learner.state, learner.memory)
+    if not all(np.isfinite(h[-1]).all() for h in history.values()):
+        return 0, stretch.active  # taken one by one, the error says who and when
+    for name, h in history.items():
+        learner.state[name][:] = h[-1]
+    for name, m in memory.items():
+        learner.memory[name][:] = m
+    run.accounts.enter_stretch(stretch)
+    return count, run.close_stretch(stretch, history["theta"])
+
+
+def _add_small(total: Array, client: Array, value: int | Array) -> None:
+    """np.add.at for a population smaller than the round: one pass instead of one step each. Exact below 2**53."""
+    weights = None if isinstance(value, int) else value
+    total += np.bincount(client, weights, minlength=len(total)).astype(total.dtype)

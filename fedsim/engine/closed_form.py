@@ -1,0 +1,223 @@
+"""Synchronous rounds in which nobody waits for anybody's link: all replicas at once, as flat arrays.
+
+Arrival times then have a closed form (`arrivals`). Every replica still has its own SimPy clock; a round, or a stretch
+of them, is one event on it. Where everybody answers at once, always, and nobody looks in between, many rounds are
+taken at a go. Where copies of a broadcast outlast a round, the events take over.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedsim.arrays import Array, Arrays
+from fedsim.engine import arrivals
+from fedsim.engine.clock import Clock
+from fedsim.engine.events import Events
+from fedsim.engine.round import Cohort, Round, Stretch, columns, smooth_columns
+from fedsim.engine.selection import Roster, cohort
+from fedsim.engine.world import UPLOAD, World
+from fedsim.protocols import ClosesInClosedForm
+from fedsim.rng import Stream
+from fedsim.runtime.jobs import Reply
+
+if TYPE_CHECKING:
+    from fedsim.engine.run import Run
+
+NUMBERS = 1_000_000  # updated in one stretch: what it draws stays in the caches, and signals soon get their turn
+
+
+def suits(world: World) -> bool:
+    """Whether the closed form gives the scenario's timeline."""
+    alone = world.network is None or not world.network.contended
+    followed = world.scenario.record.events or world.policy.history  # visit by visit
+    return alone and not followed and world.always_on and isinstance(world.policy.own, ClosesInClosedForm)
+
+
+class ClosedForm:
+    """A `Driver`; `before` and `now` are when the replicas' last round and the next one open."""
+
+    path = "closed form"
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._world, self._learner = run, run.world, run.learner
+        replicas = len(run.world.replicas)
+        self._now, self._before = np.zeros(replicas), np.full(replicas, -np.inf)
+        self._clocks: list[Clock] = []
+        self._many, self._singly_until = _suits_stretches(run), 0
+        self._events: Events | None = None  # once they have taken over
+        self._message: Arrays = {}
+        self._computed: tuple[Reply, Array] | None = None  # the round's replies and whose they are, if known already
+
+    def resume(self, number: int, active: Array, saved: Arrays) -> None:
+        if number and "now" not in saved:
+            self._take_over(Events(self._run))
+            assert self._events is not None
+            self._events.resume(number, active, saved)
+            return
+        self._now, self._before = saved.get("now", self._now), saved.get("before", self._before)
+        self._clocks = [Clock(float(t)) for t in self._now]
+
+    def state(self, active: Array) -> Arrays:
+        return self._events.state(active) if self._events else {"now": self._now, "before": self._before}
+
+    async def next(self, number: int, active: Array) -> Round | Stretch:
+        self._strike(active)
+        if not self._events and self._meets_copies(active):
+            self._hand_over(number, active)
+        if self._events:
+            return await self._events.next(number, active)
+        self._before[active] = self._now[active]
+        count = self._alike(number, active) if self._many and number >= self._singly_until else 1
+        return self._stretch(number, active, count) if count > 1 else await self._round(number, active)
+
+    async def replies(self, round: Round) -> Reply:
+        if self._events:
+            return await self._events.replies(round)
+        who, arrived = round.arrived, round.visits.arrived
+        if self._computed is None:
+            return await self._learner.replies(round.active, round.number, who, self._message, round.rows[who.row])
+        reply, whose = self._computed
+        folded = np.zeros(len(whose), bool)
+        folded[round.visit] = arrived
+        return reply.part(folded[whose])
+
+    def told(self, round: Round, losses: Array) -> None:
+        if self._events:
+            self._events.told(round, losses)
+
+    def took(self, stretch: Stretch, count: int) -> None:
+        if count:
+            self._now[stretch.active] = stretch.columns["closed_s"][count - 1]
+        else:
+            self._singly_until = stretch.number + stretch.count
+
+    async def close(self) -> None:
+        if self._events:
+            await self._events.close()
+
+    def _strike(self, active: Array) -> None:
+        """The one event of what was taken last, on every clock that goes on."""
+        if not self._events:
+            for i, t in zip(active.tolist(), self._now[active].tolist(), strict=True):
+                self._clocks[i].at(t, _nothing)
+                self._clocks[i].step()
+
+    # --- One round ----------------------------------------------------------------------------------------
+
+    async def _round(self, number: int, active: Array) -> Round:
+        world, learner, opened = self._world, self._learner, self._now[active]
+        who = self._select(number, active)
+        self._message = learner.broadcast(active)
+        down = learner.down_bits(self._message)
+        drawn = world.visit_draws(opened[who.row], active[who.row], who.client, number)
+        start = arrivals.outset(None if world.ways is None else world.ways[0], opened, who, down, drawn)
+        bits = learner.reply_shape(number).bits
+        self._computed = None
+        if bits is None:  # the clock needs the sizes: everybody who gets as far as the upload computes first
+            whose = start.phase % UPLOAD == 0
+            computing = who.part(whose)
+            reply = await learner.replies(active, number, computing, self._message, computing.row)
+            up = np.zeros(len(who.client), np.int64)
+            up[whose] = reply.bits
+            self._computed = reply, whose
+            if world.copies:  # the events may take over
+                self._run.inputs.add("sizes", active[who.row], up)
+        else:
+            up = np.broadcast_to(np.int64(bits), len(who.client))
+        closed, ended = arrivals.outcome(world.ways, world.policy, opened, who, start, down, up, drawn.tie)
+        self._now[active] = closed
+        made = columns(opened, closed, who.sizes, who.starts, ended, world.copied(who) * down)
+        return Round(number, active, who, ended, made, number)
+
+    def _select(self, number: int, active: Array) -> Cohort:
+        world = self._world
+        if world.policy.always:
+            return _everybody(len(active), world.population)
+        rng = world.draws(Stream.SELECT, active, round=number)
+        roster = Roster(world.weights, number, len(active), rng, lambda: world.cumulative, world.problem.sizes)
+        return cohort(world.policy.select(roster, rng), world.population)
+
+    # --- Many at a go ---------------------------------------------------------------------------------------
+
+    def _alike(self, number: int, active: Array) -> int:
+        """How many rounds from here on need no look in between."""
+        world, run = self._world, self._run
+        if len(active) < len(world.replicas):
+            return 1
+        record, rounds = world.scenario.record, world.budget.rounds
+
+        def until(every: int | None) -> int:
+            return NUMBERS if every is None else every - number % every
+
+        return min(
+            max(1, NUMBERS // int(len(active) * world.population * world.problem.dim)),
+            NUMBERS if rounds is None else int(rounds) - number,
+            until(world.scenario.evaluate_every if run.judge.metrics else None),
+            until(record.rounds_every if record.rounds_every > 1 else None),
+            until(run.checkpoints.rounds),
+            world.algorithm.rounds_alike(number),
+        )
+
+    def _stretch(self, number: int, active: Array, count: int) -> Stretch:
+        world, opened = self._world, self._now[active]
+        up, down = self._learner.reply_shape(0).bits, self._learner.down_bits(self._learner.broadcast(active))
+        assert up is not None
+        times = arrivals.steady(world.ways, opened, down, up, count)
+        everybody = np.full(times[1:].shape, world.population, np.int64)
+        made = smooth_columns(times[:-1], times[1:], everybody, everybody * up, everybody * down)
+        return Stretch(number, active, made, up)
+
+    # --- Copies of the broadcast to clients that were not selected --------------------------------------------
+
+    def _meets_copies(self, active: Array) -> bool:
+        """Whether the next round may find a client's way down still taken by its copy from the round before."""
+        now = self._now[active]
+        return self._copy_s > 0 and bool((now - self._before[active] <= self._copy_s + 4 * np.spacing(now)).any())
+
+    @cached_property
+    def _copy_s(self) -> float:
+        """How long the slowest copy takes; what is that close the events decide."""
+        if not self._world.copies or self._world.ways is None:
+            return 0.0
+        down = self._learner.down_bits(self._learner.broadcast(np.arange(1)))
+        return float(self._world.ways[0].transfer_s(down).max()) * (1 + 1e-6)
+
+    def _hand_over(self, number: int, active: Array) -> None:
+        """Go on event by event, with the copies of the last round under way."""
+        events = Events(self._run, {int(i): float(self._before[i]) for i in active})
+        down = self._learner.down_bits(self._learner.broadcast(active))
+        who = self._select(number - 1, active)
+        for r, i in enumerate(active):
+            events.replicas[i].copy(who.client[who.starts[r] : who.starts[r + 1]], down)
+            events.replicas[i].clock.run_to(float(self._now[i]))
+        self._take_over(events)
+
+    def _take_over(self, events: Events) -> None:
+        self._events, self.path = events, "closed form, then event"
+
+
+def _suits_stretches(run: Run) -> bool:
+    """Whether this run's rounds may be taken several at a go."""
+    world, learner = run.world, run.learner
+    return (
+        learner.session.can_iterate
+        and not world.skip
+        and world.policy.always
+        and world.devices is None
+        and run.judge.ledger is None
+        and learner.reply_shape(0).bits is not None
+        and learner.reply_shape(0).bits == learner.reply_shape(1).bits
+        and not run.watched
+    )
+
+
+def _nothing(event: object) -> None:
+    """A round's one event: the clock moves, the work is done in flat arrays."""
+
+
+@lru_cache(maxsize=2)
+def _everybody(replicas: int, clients: int) -> Cohort:
+    return cohort(np.broadcast_to(np.arange(clients), (replicas, clients)), clients)

@@ -1,0 +1,190 @@
+"""What is learnt: the replicas' state, the clients' memory, broadcasts, replies and the server's step."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedsim.arrays import Array, Arrays
+from fedsim.engine.memory import memory_of
+from fedsim.engine.round import Cohort, Round
+from fedsim.engine.starts import first_states
+from fedsim.engine.wire import Shape, reply_shape
+from fedsim.engine.world import Visitors, World
+from fedsim.errors import InvalidInput, NonFinite
+from fedsim.participation import Arrived
+from fedsim.protocols import Backend, Session
+from fedsim.rng import Draws, Stream
+from fedsim.runtime.answers import all_locked, locked, served, weighed
+from fedsim.runtime.jobs import Batch, Reply
+from fedsim.runtime.worker import advice
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Learner:
+    """All replicas' learning; it knows rounds and replies, and nothing of time."""
+
+    def __init__(self, world: World, session: Session) -> None:
+        self.session, self.skip = session, world.skip
+        self._world, self._setting, self._algorithm = world, world.setting, world.algorithm
+        self._first, self.state = first_states(self._algorithm, world.problem.own, world.scenario.starts, self.skip)
+        self.memory = memory_of(self._algorithm, world.problem, len(world.replicas), self._setting.dtype)
+        self._shapes: dict[int, Shape] = {}
+
+    # --- Down ---------------------------------------------------------------------------------------
+
+    def broadcast(self, active: Array) -> Arrays:
+        """The message of every active replica, stacked."""
+        if self.skip:  # one will do for all
+            one = self._algorithm.broadcast(self._first)
+            return {n: np.broadcast_to(m, (len(active), *np.shape(m))) for n, m in one.items()}
+        state = {n: s[active] for n, s in self.state.items()}
+        if self._algorithm.batched:
+            return {n: np.asarray(m) for n, m in self._algorithm.broadcast(all_locked(state)).items()}
+        parts = [self._algorithm.broadcast({n: locked(s[i]) for n, s in state.items()}) for i in range(len(active))]
+        return {n: np.stack([np.asarray(p[n]) for p in parts]) for n in parts[0]}
+
+    def down_bits(self, message: Arrays) -> int:
+        """Bits of one copy of a broadcast; what clients know from an earlier one is not sent again."""
+        known = self._algorithm.known
+        return sum(8 * m.itemsize * math.prod(m.shape[1:]) for name, m in message.items() if name not in known)
+
+    # --- Up -----------------------------------------------------------------------------------------
+
+    def reply_shape(self, round: int) -> Shape:
+        """What a reply consists of; the first round may differ from all later ones (a message without history)."""
+        at = min(round, 1)
+        if at not in self._shapes:
+            world = self._world
+            self._shapes[at] = reply_shape(self._algorithm, world.problem, self._first, self._setting.dtype, at)
+        return self._shapes[at]
+
+    def recall(self, position: Array, client: Array) -> Arrays:
+        """The clients' memory rows."""
+        return {n: m[position, client] for n, m in self.memory.items()}
+
+    async def replies(self, active: Array, round: int, who: Cohort, message: Arrays, version: Array) -> Reply:
+        """The replies of a synchronous cohort, whose rows index `active`; job i starts from message row version[i]."""
+        position = active[who.row]
+        visit = np.zeros(len(position), np.int64)
+        memory = self.recall(position, who.client)
+        replica = self._world.replicas[position]
+        return await self.compute(Batch(round, replica, who.client, visit, message, version, memory))
+
+    async def compute(self, batch: Batch) -> Reply:
+        """The batch's replies from the runtime; nothing is asked of it where there is nothing to do."""
+        shape = self.reply_shape(batch.round)
+        if self.skip or not len(batch):
+            return Reply(shape.values, np.empty(0, np.int64), {n: m[:0, 0] for n, m in self.memory.items()})
+        work = float(np.max(self._algorithm.work(Visitors(batch.client))))
+        reply: Reply = await self.session.submit(batch, work)
+        if shape.bits is not None and (reply.bits != shape.bits).any():
+            raise InvalidInput(
+                f"{type(self._algorithm.own).__name__}: a reply of {reply.bits.max()} bits in round {batch.round + 1}, "
+                f"where the clock had reckoned with {shape.bits}; its size must not depend on data, client or round"
+            )
+        return reply
+
+    # --- The server's step ------------------------------------------------------------------------------
+
+    def fold(self, round: Round, reply: Reply) -> None:
+        """The server's step of all replicas in this round, out of the replies that arrived."""
+        if self.skip:
+            return
+        world, who, active = self._world, round.arrived, round.active
+        p, times, starts = map(locked, (world.weights[who.client], who.multiplicity, who.starts))
+        arrived = Arrived(p, times, starts, world.population, world.policy.own)
+        weights = weighed(self._algorithm.weigh or world.policy.weigh, arrived)
+        everybody = len(active) == len(world.replicas)  # then nothing need be picked out
+        state = self.state if everybody else {n: s[active] for n, s in self.state.items()}
+        backend = self._setting.backend
+        key = backend.keys(self._setting.seed, Stream.SERVER, replica=world.replicas[active], round=round.number)
+        replies = Replies(reply.values, who, round.staleness, weights, round.number, state, backend)
+        if self._algorithm.batched:
+            new = served(self._algorithm, state, replies, Draws(key, source=backend))
+        else:
+            new = self._one_by_one(state, replies, key)
+        for n, s in new.items():
+            self._check_finite(n, np.asarray(s), active, round.number)
+            self.state[n][active] = s
+        position = active[who.row]
+        for n, m in reply.memory.items():  # clients remember only what the server has folded
+            self.memory[n][position, who.client] = m
+
+    def _one_by_one(self, state: Arrays, replies: Replies, key: Array) -> Arrays:
+        rows = []
+        for r in range(len(key)):
+            mine = {n: s[r] for n, s in state.items()}
+            draws = Draws(key[r : r + 1], True, self._setting.backend)
+            rows.append(served(self._algorithm, mine, replies.of(r, mine), draws))
+        return {n: np.stack([row[n] for row in rows]) for n in rows[0]}
+
+    def _check_finite(self, name: str, value: Array, active: Array, round: int) -> None:
+        if not np.isfinite(value).all():
+            row = int(np.argmin(np.isfinite(value).reshape(len(value), -1).all(axis=1)))
+            raise NonFinite(
+                f"the server's {name} is not finite in round {round + 1} (replica {self._world.replicas[active][row]}, "
+                f"seed {self._setting.seed}); {advice(self._algorithm.own, self._setting)}"
+            )
+
+
+class Replies:
+    """What the server sees of a closed round, see `protocols.Replies`; of one replica, or of many stacked."""
+
+    def __init__(
+        self, values: Mapping[str, Array], who: Cohort, staleness: Array, weights: Array, round: int, state: Arrays,
+        backend: Backend, single: bool = False,
+    ) -> None:  # fmt: skip
+        self.clients, self.multiplicity, self.starts = who.client, who.multiplicity, who.starts
+        self.staleness, self.weights, self.round = staleness, weights, round
+        self._values, self._state, self._backend, self._single = values, state, backend, single
+
+    def of(self, replica: int, state: Arrays) -> Replies:
+        """One replica's replies, without a replicas axis."""
+        own = slice(self.starts[replica], self.starts[replica + 1])
+        count = own.stop - own.start
+        who = Cohort(np.zeros(count, np.int64), self.clients[own], self.multiplicity[own], np.array([0, count]))
+        values = {n: v[own] for n, v in self._values.items()}
+        return Replies(values, who, self.staleness[own], self.weights[own], self.round, state, self._backend, True)
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+    def __getitem__(self, name: str) -> Array:
+        return locked(self._named(name))
+
+    def _named(self, name: str) -> Array:
+        if name not in self._values:
+            raise InvalidInput(f"replies[{name!r}]: the clients' replies hold {', '.join(self._values) or 'nothing'}")
+        return self._values[name]
+
+    @property
+    def count(self) -> int | Array:
+        """How many arrived: a number, or (replicas, 1)."""
+        count = np.diff(self.starts)
+        return int(count[0]) if self._single else count[:, None]
+
+    def mean(self, name: str) -> Array:
+        """The weighted mean; of nobody the state's own value, or zero where the state has none of that name."""
+        out = self.weighted(name, self.weights)
+        empty = np.diff(self.starts) == 0
+        if empty.any() and name in self._state:
+            kept = self._state[name][None] if self._single else self._state[name]
+            out = np.where(empty[:, None], kept, out[None] if self._single else out)
+            out = out[0] if self._single else out
+        return out
+
+    def sum(self, name: str) -> Array:
+        """The plain sum."""
+        return self.weighted(name, np.ones(len(self.clients)))
+
+    def weighted(self, name: str, weights: Array) -> Array:
+        """A sum with any weights, one per reply, in client order."""
+        values = self._named(name)
+        flat = values.reshape(len(values), math.prod(values.shape[1:]))
+        out = self._backend.segment_sum(flat, weights, self.starts).reshape(-1, *values.shape[1:])
+        return np.asarray(out[0] if self._single else out)

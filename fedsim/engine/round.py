@@ -1,0 +1,197 @@
+"""A round of the timeline as a value: who was asked, what arrived when, what was sent. What was learnt is not in it.
+
+A driver yields one `Round` of all active replicas at a time, or, where everybody answers at once, a `Stretch` of many;
+`accounts.settle` does the rest, the same for every driver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fedsim.arrays import Array, Arrays
+
+CAUSES = ("late_s", "dropped_s", "called_off_s")
+Stopped = tuple[tuple[str, Array], ...]  # replicas that the clock itself has ended, by reason
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Who takes part: one row per replica and different client, sorted by replica, then client."""
+
+    row: Array  # (m,) position of the replica among the active ones
+    client: Array  # (m,)
+    multiplicity: Array  # (m,) how often the policy drew it
+    starts: Array  # (replicas + 1,)
+
+    @cached_property
+    def sizes(self) -> Array:
+        """How many rows each replica has."""
+        return np.diff(self.starts)
+
+    def part(self, chosen: Array) -> Cohort:
+        """The rows where `chosen` holds."""
+        if chosen.all():
+            return self
+        starts = np.concatenate([[0], np.cumsum(np.bincount(self.row[chosen], minlength=len(self.starts) - 1))])
+        return Cohort(self.row[chosen], self.client[chosen], self.multiplicity[chosen], starts)
+
+    def among(self, kept: Array) -> Cohort:
+        """The rows of the `kept` replicas, which are counted among themselves."""
+        if kept.all():
+            return self
+        own = kept[self.row]
+        starts = np.concatenate([[0], np.cumsum(self.sizes[kept])])
+        return Cohort((np.cumsum(kept) - 1)[self.row[own]], self.client[own], self.multiplicity[own], starts)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Visits that are over, one row each. Late ones were cut at the close: those that had begun to send their reply,
+    and those that had not (`called_off`)."""
+
+    client: Array  # (m,)
+    arrived: Array  # bool (m,)
+    dropped: Array
+    late: Array
+    called_off: Array
+    up_bits: Array  # int64 (m,) that left the client
+    down_bits: Array  # int64 (m,) that left the server
+    spent_s: Array  # (m,) of the device, from the beginning of its download to its end
+
+    @cached_property
+    def smooth(self) -> bool:
+        """Whether every visit arrived."""
+        return bool(self.arrived.all())
+
+    def part(self, chosen: Array) -> Ended:
+        """The chosen rows."""
+        return Ended(*(getattr(self, f.name)[chosen] for f in fields(self)))
+
+    def seconds(self) -> Arrays:
+        """The device-seconds that were for nothing, by cause, (m,) each."""
+        masks = (self.late & ~self.called_off, self.dropped, self.called_off)
+        return {name: np.where(mask, self.spent_s, 0.0) for name, mask in zip(CAUSES, masks, strict=True)}
+
+
+@dataclass(frozen=True)
+class Round:
+    """Round `number` (from 0) of the replicas `active`, closed but not yet counted."""
+
+    number: int
+    active: Array  # (r,) positions of the replicas
+    who: Cohort  # the visits that ended in it
+    visits: Ended  # what became of them
+    columns: Arrays  # (r,) each, see `columns`
+    started: Any  # the round whose broadcast a visit set out from: one, or (m,)
+    stopped: Stopped = ()
+    replica: Any = ...  # where its replicas and visits stand in the round as the driver made it
+    visit: Any = ...
+
+    @cached_property
+    def arrived(self) -> Cohort:
+        """Those whose replies are folded."""
+        return self.who.part(self.visits.arrived)
+
+    @cached_property
+    def staleness(self) -> Array:
+        """How many versions each reply that arrived is old."""
+        if isinstance(self.started, int):
+            return np.zeros(len(self.arrived.client), np.int64)
+        return np.asarray(self.number - self.started[self.visits.arrived])
+
+    @property
+    def rows(self) -> Array:
+        """Where its replicas stand in the round as the driver made it."""
+        return np.arange(len(self.active)) if self.replica is ... else np.asarray(self.replica)
+
+    def among(self, kept: Array) -> Round:
+        """The same round of the `kept` replicas alone."""
+        if kept.all():
+            return self
+        own = kept[self.who.row]
+        return replace(
+            self, active=self.active[kept], who=self.who.among(kept), visits=self.visits.part(own),
+            columns={name: column[kept] for name, column in self.columns.items()},
+            started=self.started if isinstance(self.started, int) else self.started[own],
+            replica=np.flatnonzero(kept), visit=np.flatnonzero(own),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Rounds number ... number + count - 1 in which everybody was asked and answered at once."""
+
+    number: int
+    active: Array
+    columns: Arrays  # (count, r) each
+    up_bits: int  # of one reply
+    stopped: Stopped = ()
+
+    @property
+    def count(self) -> int:
+        return len(self.columns["closed_s"])
+
+    def first(self, count: int) -> Stretch:
+        """The first so many rounds of it."""
+        return replace(self, columns={name: column[:count] for name, column in self.columns.items()})
+
+
+def all_arrived(number: int, active: Array, who: Cohort) -> Round:
+    """A round without a clock: everybody asked has answered at once, for nothing."""
+    m = len(who.client)
+    yes, no, none = np.ones(m, bool), np.zeros(m, bool), np.zeros(m, np.int64)
+    at = np.zeros(len(active))
+    ended = Ended(who.client, yes, no, no, no, none, none, np.zeros(m))
+    return Round(number, active, who, ended, columns(at, at, who.sizes, who.starts, ended, 0), number)
+
+
+def nobody(number: int, stopped: Stopped) -> Round:
+    """No round: the clock has ended every replica."""
+    none = np.zeros(0, np.int64)
+    who = Cohort(none, none, none, np.zeros(1, np.int64))
+    no = none.astype(bool)
+    return Round(number, none, who, Ended(none, no, no, no, no, none, none, none.astype(float)), {}, number, stopped)
+
+
+def columns(opened: Array, closed: Array, selected: Array, starts: Array, e: Ended, copies: Any) -> Arrays:
+    """The row of `rounds` of every replica, which owns the visits starts[r]:starts[r + 1].
+
+    `copies` are bits to clients that were not selected.
+    """
+
+    def count(x: Array) -> Array:
+        if x.strides == (0,) and len(x):  # one number for all
+            return np.asarray(np.diff(starts) * x[0])
+        total = np.concatenate([[0], np.cumsum(x)])  # whole numbers: any order of summation is exact
+        return np.asarray(total[starts[1:]] - total[starts[:-1]])
+
+    down = count(e.down_bits) + copies
+    if e.smooth:
+        return smooth_columns(opened, closed, np.diff(starts), count(e.up_bits), down, selected)
+    row = np.repeat(np.arange(len(opened)), np.diff(starts))
+    # Visit after visit, so that all clocks round alike.
+    seconds = {name: np.bincount(row, value, minlength=len(opened)) for name, value in e.seconds().items()}
+    return {
+        "opened_s": opened, "closed_s": closed, "selected": selected, "arrived": count(e.arrived),
+        "dropped": count(e.dropped), "late": count(e.late), "uplink_bits": count(e.up_bits), "downlink_bits": down,
+        "wasted_bits": count(np.where(e.arrived, 0, e.up_bits)),
+        "wasted_down_bits": count(np.where(e.arrived, 0, e.down_bits)),
+        "wasted_s": seconds["late_s"] + seconds["dropped_s"] + seconds["called_off_s"],
+        **seconds,
+    }  # fmt: skip
+
+
+def smooth_columns(
+    opened: Array, closed: Array, arrived: Array, up: Array, down: Array, selected: Array | None = None
+) -> Arrays:
+    """The same for rounds in which every visit arrived, of any shape."""
+    none, no_time = np.zeros(opened.shape, np.int64), np.zeros(opened.shape)
+    return {
+        "opened_s": opened, "closed_s": closed, "selected": arrived if selected is None else selected,
+        "arrived": arrived, "dropped": none, "late": none, "uplink_bits": up, "downlink_bits": down,
+        "wasted_bits": none, "wasted_down_bits": none, "wasted_s": no_time, **dict.fromkeys(CAUSES, no_time),
+    }  # fmt: skip

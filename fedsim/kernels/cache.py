@@ -1,0 +1,158 @@
+"""Where compiled kernels are kept from one process to the next, whatever state that place is in.
+
+Numba keeps them beside the source, else in the user's cache folder, else it refuses to compile at all. Here a place
+that cannot be written to, or is full, is exchanged for a temporary folder, and what is damaged (a digest tells) is
+thrown away and compiled again. Each says so in one line, once.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import pickle
+import shutil
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numba as nb
+from numba.core import caching, config
+
+DIGEST = 16  # bytes at the end of every file; a reader of pickles does not look at them
+log = logging.getLogger("fedsim")
+
+
+def kept(decorator: Callable[..., Any]) -> Callable[..., Any]:
+    """`numba.njit(...)` whose products are kept safely."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        compiled = decorator(function)
+        if hasattr(compiled, "enable_caching"):  # not so where NUMBA_DISABLE_JIT is set
+            compiled._cache = _made(function)
+        return compiled
+
+    return decorate
+
+
+jit: Any = kept(nb.njit(nogil=True, error_model="numpy"))
+inline: Any = kept(nb.njit(nogil=True, error_model="numpy", forceinline=True))
+
+
+class Damaged(Exception):
+    """A file of the cache is not what was written."""
+
+
+class SealedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
+    """Numba's two kinds of files, each with a digest at its end."""
+
+    def _dump(self, obj: Any) -> bytes:
+        data: bytes = super()._dump(obj)
+        return data + blake2b(data, digest_size=DIGEST).digest()
+
+    def _load_index(self) -> Any:
+        try:
+            with open(self._index_path, "rb") as file:
+                pickle.load(file)  # Numba's version
+                _check(file.read())
+        except FileNotFoundError:
+            return {}
+        return super()._load_index()
+
+    def _load_data(self, name: str) -> Any:
+        _check(Path(self._data_path(name)).read_bytes())
+        return super()._load_data(name)
+
+
+class SafeCache(caching.FunctionCache):  # type: ignore[misc]
+    """The cache of one function, which never fails: at worst it compiles again."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        locator = self._impl.locator
+        base = str(self._cache_file._index_name).removesuffix(".nbi")  # type: ignore[has-type]
+        self._cache_file = SealedFile(self._cache_path, base, locator.get_source_stamp())
+        self._files = base
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # whatever damaged bytes make a reader stumble over
+            self._forget()
+            _say_once(f"compiled kernels in {self._cache_path} were damaged; they are deleted and compiled again")
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except Exception as error:  # a full disk, a folder that is gone, an index that is damaged
+            if not isinstance(error, OSError):
+                self._forget()
+            elif temporary(error) is None:
+                self.disable()
+                return
+            try:
+                if isinstance(error, OSError):
+                    self.__init__(self._py_func)  # type: ignore[misc]
+                super().save_overload(sig, data)
+            except Exception:
+                self.disable()
+
+    def _forget(self) -> None:
+        for file in (*Path(self._cache_path).glob(f"{self._files}.*.nbc"), Path(self._cache_file._index_path)):
+            try:
+                file.unlink()
+            except OSError:  # not ours to delete: then it is written over, or compiled in every process
+                continue
+
+
+def _made(function: Callable[..., Any]) -> Any:
+    try:
+        return SafeCache(function)
+    except RuntimeError as error:  # no folder that can be written to
+        if temporary(error) is None:
+            return caching.NullCache()
+        return SafeCache(function)
+
+
+@cache
+def _folder() -> str | None:
+    try:
+        folder = tempfile.mkdtemp(prefix="fedsim-kernels-")
+    except OSError:
+        return None
+    atexit.register(_remove, folder, os.getpid())
+    return folder
+
+
+def temporary(why: Exception) -> str | None:
+    """Keep compiled kernels in a temporary folder from now on; child processes find it too."""
+    folder = _folder()
+    if folder is None:
+        _say_once("compiled kernels cannot be kept anywhere; every process compiles them again, which takes a minute")
+        return None
+    reason = f" ({why.strerror})" if isinstance(why, OSError) and why.strerror else ""
+    _say_once(
+        f"compiled kernels cannot be kept beside fedsim{reason}; a temporary folder serves for this run, and "
+        "NUMBA_CACHE_DIR=DIR would keep them"
+    )
+    config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"] = folder
+    return folder
+
+
+def _check(sealed: bytes) -> None:
+    if blake2b(sealed[:-DIGEST], digest_size=DIGEST).digest() != sealed[-DIGEST:]:
+        raise Damaged
+
+
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child leaves it to its parent
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@cache
+def _say_once(sentence: str) -> None:
+    log.warning("fedsim: %s", sentence)

@@ -1,0 +1,158 @@
+"""Gradients of ReLU networks for a flat batch of jobs: rows gathered for some jobs at a time, the rest compiled.
+
+theta holds, layer by layer, the weights (in, out) row by row and then the biases. A BLAS call never sees two jobs: what
+one job gets cannot depend on its neighbours.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedsim.arrays import Array
+from fedsim.kernels.elementary import jit
+from fedsim.kernels.rows import gather
+from fedsim.kernels.softmax import softmax_rows
+
+TILE = 256  # rows of one job that go through the network together
+BLOCK = 256  # rows gathered at once, of one job or several: they stay in the cache
+
+
+@jit
+def _rectify(z, bias):
+    for r in range(z.shape[0]):
+        row = z[r]
+        for k in range(len(bias)):
+            row[k] = max(row[k] + bias[k], z.dtype.type(0))
+
+
+@jit
+def _residuals(z, bias, y):
+    """In place: scores to probabilities less the labels' ones."""
+    for r in range(z.shape[0]):
+        row = z[r]
+        for k in range(len(bias)):
+            row[k] += bias[k]
+    softmax_rows(z)
+    for r in range(z.shape[0]):
+        z[r, y[r]] -= z.dtype.type(1)
+
+
+@jit
+def _column_sums(delta, total, fresh):
+    if fresh:
+        total[:] = 0
+    for r in range(delta.shape[0]):
+        row = delta[r]
+        for k in range(len(total)):
+            total[k] += row[k]
+
+
+@jit
+def _shut(delta, active):
+    """Nothing flows back through a unit that was off."""
+    for r in range(delta.shape[0]):
+        row, on = delta[r], active[r]
+        for k in range(delta.shape[1]):
+            row[k] = row[k] if on[k] > 0 else delta.dtype.type(0)
+
+
+@jit
+def _backpropagate(theta, x, y, job, begin, fresh, widths, out):
+    """Tile t is rows begin[t]:begin[t + 1] of x, of job[t]; a fresh one overwrites what `out` holds, others add."""
+    layers, most = len(widths) - 1, 0
+    for t in range(len(job)):
+        most = max(most, begin[t + 1] - begin[t])
+    hidden = np.empty(most * widths[1:].sum(), theta.dtype)
+    back = np.empty((2, most * widths[1:].max()), theta.dtype)
+    added = np.empty(0 if fresh.all() else (widths[:-1] * widths[1:]).max(), theta.dtype)
+    for t in range(len(job)):
+        n = begin[t + 1] - begin[t]
+        p, g = theta[job[t]], out[job[t]]
+        first = x[begin[t] : begin[t + 1]]
+        at, room = 0, 0
+        below = first
+        for l in range(layers):
+            wide, high = widths[l], widths[l + 1]
+            z = hidden[room : room + n * high].reshape(n, high)
+            np.dot(below, p[at : at + wide * high].reshape(wide, high), z)
+            at += wide * high
+            if l < layers - 1:
+                _rectify(z, p[at : at + high])
+            else:
+                _residuals(z, p[at : at + high], y[begin[t] : begin[t + 1]])
+            at += high
+            room += n * high
+            below = z
+        delta = below
+        room -= n * widths[layers]
+        for l in range(layers - 1, -1, -1):
+            wide, high = widths[l], widths[l + 1]
+            at -= high
+            _column_sums(delta, g[at : at + high], fresh[t])
+            at -= wide * high
+            if l == 0:
+                below = first
+            else:
+                room -= n * wide
+                below = hidden[room : room + n * wide].reshape(n, wide)
+            product = g[at : at + wide * high].reshape(wide, high)
+            if fresh[t]:
+                np.dot(below.T, delta, product)
+            else:
+                more = added[: wide * high].reshape(wide, high)
+                np.dot(below.T, delta, more)
+                product += more
+            if l > 0:
+                lower = back[l % 2][: n * wide].reshape(n, wide)
+                np.dot(delta, p[at : at + wide * high].reshape(wide, high).T, lower)
+                _shut(lower, below)
+                delta = lower
+
+
+@jit
+def _pull(theta, amount, out):
+    """out += amount theta, job by job."""
+    for j in range(theta.shape[0]):
+        t, g = theta[j], out[j]
+        for i in range(theta.shape[1]):
+            g[i] += amount[j] * t[i]
+
+
+def network_gradient(
+    theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array, start: Array, widths: Array,
+    share: Any, out: Array, scale: Array | None = None, shift: Array | None = None,
+) -> None:  # fmt: skip
+    """sum over rows of the slope of cross-entropy, then share theta per row; widths are (features, ..., classes)."""
+    whole = len(rows) == 0
+    sizes = np.diff(offsets)[client] if whole else np.diff(start)
+    tiles = -(-sizes // TILE)
+    job = np.repeat(np.arange(len(client)), tiles)
+    ahead = TILE * (np.arange(len(job)) - np.repeat(np.cumsum(tiles) - tiles, tiles))  # rows of the job before the tile
+    length = np.minimum(TILE, sizes[job] - ahead)
+    begin = np.concatenate([[0], np.cumsum(length)])
+    out[sizes == 0] = 0
+    a = 0
+    while a < len(job):
+        b = max(a + 1, int(np.searchsorted(begin, begin[a] + BLOCK, side="right")) - 1)
+        place = begin[a : b + 1] - begin[a]
+        inside = (
+            np.arange(place[-1]) - np.repeat(place[:-1] - ahead[a:b], length[a:b])
+            if whole
+            else rows[begin[a] : begin[b]]
+        )
+        chosen = inside + np.repeat(offsets[client[job[a:b]]], length[a:b])
+        _backpropagate(
+            theta,
+            gather(x, chosen, theta.dtype, scale, shift),
+            y[chosen],
+            job[a:b],
+            place,
+            ahead[a:b] == 0,
+            widths,
+            out,
+        )
+        a = b
+    if share:
+        _pull(theta, (share * sizes).astype(theta.dtype), out)

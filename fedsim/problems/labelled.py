@@ -1,0 +1,116 @@
+"""Rows with class labels, kept as they are stored (bytes, if that is what they are) and converted when used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.arrays import Array
+from fedsim.errors import InvalidInput, whole
+from fedsim.problems import shards
+
+BLOCK = 4096  # rows converted at once where all are walked through
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """The clients' rows and the test rows; a model sees `scale * x + shift`, or `x` where there is no scale."""
+
+    x: Array  # (n, features)
+    y: Array  # int64 (n,)
+    offsets: Array  # client c has rows offsets[c]:offsets[c + 1]
+    sizes: Array
+    classes: int
+    scale: Array | None  # (features,)
+    shift: Array | None
+    test: tuple[Array, Array] | None
+
+    def values(self, x: Array, dtype: npt.DTypeLike) -> Array:
+        """Stored rows as the numbers that a model sees."""
+        x = x.astype(dtype, copy=False)
+        if self.scale is None or self.shift is None:
+            return x
+        return np.asarray(x * self.scale.astype(dtype) + self.shift.astype(dtype))
+
+    def own(self, client: int, rows: Array | None, dtype: npt.DTypeLike) -> tuple[Array, Array]:
+        """A client's rows and labels, all of them or those given."""
+        mine = slice(*self.offsets[client : client + 2])
+        x, y = self.x[mine], self.y[mine]
+        x, y = (x, y) if rows is None else (x[rows], y[rows])
+        return self.values(x, dtype), y
+
+    def blocks(self, dtype: npt.DTypeLike) -> Iterator[tuple[Array, Array]]:
+        """All rows with their labels, some at a time."""
+        for at in range(0, len(self.x), BLOCK):
+            yield self.values(self.x[at : at + BLOCK], dtype), self.y[at : at + BLOCK]
+
+    def test_blocks(self, dtype: npt.DTypeLike) -> Iterator[Array]:
+        assert self.test is not None
+        for at in range(0, len(self.test[0]), BLOCK):
+            yield self.values(self.test[0][at : at + BLOCK], dtype)
+
+    def keep(self, clients: Array) -> Labelled:
+        """The same with the rows of these clients alone, and no test rows; the others' sizes stay known."""
+        held = np.zeros(len(self.sizes), np.int64)
+        held[clients] = self.sizes[clients]
+        rows = np.concatenate([np.arange(self.offsets[c], self.offsets[c + 1]) for c in sorted(clients)])
+        part: Any = rows
+        if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
+            part = slice(int(rows[0]), int(rows[-1]) + 1)
+        offsets = np.concatenate([[0], np.cumsum(held)])
+        return replace(self, x=self.x[part], y=self.y[part], offsets=offsets, test=None)
+
+
+def check(name: str, data: shards.Shards, classes: int, test: Any, scale: Any = None, shift: Any = None) -> Labelled:
+    """Rows, labels and scale, each refused in one sentence if it does not fit."""
+    if data.y is None:
+        raise InvalidInput(f"{name}: y is None; give a label for every row")
+    remedy = "needs at least 2, a whole number, and at most a million"
+    classes = whole(f"{name}(classes={{}})", classes, 2, remedy, 10**6)
+    y = _labels(name, data.y, classes)
+    features = data.x.shape[1]
+    tested = None
+    if test is not None:
+        test_x, test_y = shards.from_test(name, test, features, narrow=True)
+        tested = (test_x, _labels(f"{name}(test)", test_y, classes))
+    columns: list[Array | None] = [None, None]
+    if scale is not None or shift is not None:
+        columns = [
+            _column(f"{name}({word}=...)", value, features)
+            for word, value in (("scale", 1.0 if scale is None else scale), ("shift", 0.0 if shift is None else shift))
+        ]
+    return Labelled(data.x, y, data.offsets, data.sizes, classes, columns[0], columns[1], tested)
+
+
+def arguments(dataset: Any, parts: Sequence[Any]) -> dict[str, Any]:
+    """What `from_arrays` needs for a `fs.data` set split into `parts`: each client's rows together, still as stored."""
+    from fedsim.data.holdings import check as check_parts
+
+    own = check_parts(parts, len(dataset.x))
+    order = np.concatenate(own)
+    plain = np.ndim(dataset.scale) == 0 and np.ndim(dataset.shift) == 0 and (dataset.scale, dataset.shift) == (1, 0)
+    return {
+        "x": dataset.x[order], "y": dataset.y[order], "offsets": np.cumsum([0, *map(len, own)]),
+        "classes": dataset.classes, "test": dataset.test,
+        "scale": None if plain else dataset.scale, "shift": None if plain else dataset.shift,
+    }  # fmt: skip
+
+
+def _column(where: str, value: Any, features: int) -> Array:
+    column = shards.numbers(where, value)
+    if column.shape not in ((), (features,)) or not np.isfinite(column).all():
+        raise InvalidInput(
+            f"{where}: shape {column.shape}; give one finite number, or one for each of {features} columns"
+        )
+    return np.broadcast_to(column.astype(np.float64), (features,)).copy()
+
+
+def _labels(name: str, y: Array, classes: int) -> Array:
+    if np.any(y != np.floor(y)) or y.min() < 0 or y.max() >= classes:
+        found = f"found {y.min()} to {y.max()}"
+        raise InvalidInput(f"{name}: labels must be whole numbers from 0 to {classes - 1}, {found}")
+    return y.astype(np.int64, copy=False)

@@ -1,0 +1,122 @@
+"""What passes between fedsim and somebody's algorithm: arrays that nobody can change, answers that are checked.
+
+An array that a client changed in place would be changed for other jobs too when they run in one process, and only
+there when they run on other machines. So whatever is handed out is a read-only view, which costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedsim.arrays import Array, Arrays
+from fedsim.checks import array_of
+from fedsim.errors import InvalidInput, quoted
+from fedsim.protocols import Algorithm
+
+
+class ChangedInPlace(InvalidInput):
+    """Somebody's code wrote into an array that it was handed."""
+
+
+REMEDY = "return (reply, memory), two dicts of arrays by name"
+
+
+def locked(array: Array) -> Array:
+    """A read-only view."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def all_locked(arrays: Mapping[str, Array]) -> Arrays:
+    return {name: locked(array) for name, array in arrays.items()}
+
+
+def unlocked(array: Array) -> Array:
+    """The array behind a view that `locked` made: kernels are compiled for one kind of array, and write into none."""
+    base = array.base
+    if array.flags.writeable or not isinstance(base, np.ndarray) or base.shape != array.shape:
+        return array
+    return base if base.dtype == array.dtype and base.strides == array.strides else array
+
+
+def changed_in_place(error: BaseException) -> bool:
+    return isinstance(error, ValueError) and "read-only" in str(error)
+
+
+def client_answer(who: str, answer: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A client's reply and memory, if they are what they must be."""
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
+        raise InvalidInput(f"{who} returned {quoted(answer, 60)}; {REMEDY}")
+    for part in answer:
+        if not isinstance(part, Mapping) or not all(isinstance(name, str) for name in part):
+            raise InvalidInput(f"{who} returned {quoted(part, 60)} for its reply or its memory; {REMEDY}")
+    return dict(answer[0]), dict(answer[1])
+
+
+def real(who: str, name: str, value: Any, dtype: np.dtype[Any]) -> Array:
+    """One named array of an answer, in the scenario's dtype."""
+    array = array_of(value)
+    if array is None:
+        raise InvalidInput(f"{who} returned {name}={quoted(value, 60)}; return an array of real numbers")
+    return np.asarray(array, dtype)
+
+
+def same_shape(who: str, name: str, array: Array, expected: tuple[int, ...]) -> None:
+    if array.shape != expected:
+        raise InvalidInput(f"{who} returned {name} of shape {array.shape}; it must be {expected}")
+
+
+def memory_answer(who: str, memory: dict[str, Any], before: Mapping[str, Array]) -> Arrays:
+    """What a client wants to remember, which has the names and shapes of what it remembered before."""
+    out = {}
+    for name, value in memory.items():
+        if name not in before:
+            names = ", ".join(before) or "nothing"
+            raise InvalidInput(f"{who} returned memory {name!r}; its memory() names {names}, so keep to that")
+        out[name] = real(who, f"memory {name!r}", value, before[name].dtype)
+        same_shape(who, f"memory {name!r}", out[name], before[name].shape)
+    return out
+
+
+def served(algorithm: Algorithm, state: Mapping[str, Array], replies: Any, rng: Any) -> Arrays:
+    """The server's new state, with names and shapes of the old."""
+    who = f"{type(algorithm.own).__name__}.server"
+    try:
+        new = algorithm.server(all_locked(state), replies, rng)
+    except ValueError as error:
+        if not changed_in_place(error):
+            raise
+        remedy = "work on a copy: theta = theta + step"
+        raise ChangedInPlace(f"{who} changed an array in place that it was handed; {remedy}") from error
+    if not isinstance(new, Mapping) or not new:
+        raise InvalidInput(f"{who} returned {quoted(new, 60)}; return the new state, a dict of arrays by name")
+    out = {}
+    for name, value in new.items():
+        if name not in state:
+            raise InvalidInput(f"{who} returned {quoted(name)}; the state that init() made has {', '.join(state)}")
+        out[name] = real(who, name, value, state[name].dtype)
+        same_shape(who, name, out[name], state[name].shape)
+    return out
+
+
+def weighed(weigh: Any, arrived: Any) -> Array:
+    """A policy's or an algorithm's weights: one finite number for every reply that arrived."""
+    policy, owner = type(arrived.policy).__name__, type(getattr(weigh, "__self__", weigh)).__name__
+    who, rows = f"{owner}.weigh" + f" (with {policy})" * (owner != policy), len(arrived.p)
+    try:
+        weights = weigh(arrived)
+    except ValueError as error:
+        if not changed_in_place(error):
+            raise
+        raise ChangedInPlace(f"{who} changed an array in place that it was handed; work on a copy") from error
+    array = array_of(weights)
+    if array is None or array.shape != (rows,):
+        found = quoted(weights, 60) if array is None else f"an array of shape {array.shape}"
+        raise InvalidInput(f"{who} returned {found}; return one weight for each of the {rows} replies, shape ({rows},)")
+    if not np.isfinite(array).all():
+        raise InvalidInput(f"{who} returned a weight that is not finite; return finite numbers")
+    return np.asarray(array, np.float64)
