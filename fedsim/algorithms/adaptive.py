@@ -5,6 +5,7 @@ m <- beta1 m + (1 - beta1) Delta;   v <- each one's own rule;   x <- x + eta_g m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -40,11 +41,11 @@ def step(algorithm: Any, state: Arrays, replies: Any, second_moment: Callable[[A
 
 def check(where: str, algorithm: Any) -> None:
     """The arguments that all three have."""
-    check_step_size(where, algorithm.step_size)
-    check_count(where, "local_steps", algorithm.local_steps)
+    check_step_size(where, algorithm)
+    check_count(where, algorithm, "local_steps")
     check_batch_size(where, algorithm.batch_size)
-    check_number(where, "server_step", algorithm.server_step)
-    check_number(where, "beta1", algorithm.beta1, 0, np.nextafter(1.0, 0.0))
-    check_number(where, "tau", algorithm.tau, 1e-30)
+    check_number(where, algorithm, "server_step")
+    check_number(where, algorithm, "beta1", 0, math.nextafter(1.0, 0.0))
+    check_number(where, algorithm, "tau", 1e-30)
     local.check_inertia(where, algorithm)
     objectives.check_objective(where, algorithm.objective)

@@ -59,7 +59,8 @@ class DGSGLD:
         if np.ndim(self.coupling) and len(self.coupling) != problem.clients:
             given = f"DGSGLD: {len(self.coupling)} couplings for {problem.clients} clients"
             raise InvalidInput(f"{given}; give one, or one per client")
-        return {"theta": initial, "start": initial, "offset": np.zeros_like(initial)}
+        precision = np.broadcast_to(1 / np.asarray(self.coupling, np.float64), (problem.clients,))
+        return {"theta": initial, "start": initial, "offset": np.zeros_like(initial), "precision": np.array(precision)}
 
     def memory(self, problem: Any) -> Arrays:
         return {"offset": np.zeros(problem.dim)}  # z_i - theta_0
@@ -81,7 +82,7 @@ class DGSGLD:
         return {"change": offset - memory["offset"]}, memory | {"offset": offset}
 
     def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
-        precision = 1 / np.broadcast_to(np.asarray(self.coupling), (replies.population,))
+        precision = np.atleast_2d(state["precision"])[0]  # 1 / r_i, the same in every replica
         total = precision.sum()
         offset = state["offset"] + replies.weighted("change", precision[replies.clients] / total)
         noise = rng.normal(offset.shape[-1], offset.dtype) / math.sqrt(total)

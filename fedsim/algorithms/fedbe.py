@@ -90,7 +90,8 @@ class FedBE:
         return {"theta": local.descend(job, x, objectives.scale("mean", job, x.dtype), how)}, memory
 
     def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
-        theta, n, d = replies.mean("theta"), replies.population, state["theta"].shape[-1]
+        theta, d = replies.mean("theta"), state["theta"].shape[-1]
+        n = state["held"].shape[-1] - 1 - self.members  # clients
         draws = np.atleast_2d(
             rng.normal(self.members * d, theta.dtype) if self.law == "gauss" else rng.uniform(self.members * n)
         )

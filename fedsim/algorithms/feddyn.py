@@ -80,7 +80,7 @@ class FedDyn:
 
     def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
         alpha, nobody = self.regularity, np.equal(replies.count, 0)
-        share = state["share"].reshape(-1, replies.population)[0]  # the same in every replica
+        share = np.atleast_2d(state["share"])[0]  # the same in every replica
         h = state["h"] - alpha * replies.weighted("delta", share[replies.clients])
         theta = state["theta"] + replies.mean("delta") - h / alpha
         return {"theta": np.where(nobody, state["theta"], theta), "h": h}

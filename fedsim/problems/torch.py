@@ -192,7 +192,7 @@ class Torch:
 
     def _rows(self, x: Array, y: Array, dtype: np.dtype[Any]) -> tuple[Any, Any]:
         """Stored rows as the tensors that the module sees."""
-        values = x.astype(dtype)
+        values = x.astype(dtype, copy=False)
         for part, join in ((self.scale, np.multiply), (self.shift, np.add)):
             values = values if part is None else join(values, part.astype(dtype))
         return _tensor(values), _tensor(y if y.dtype.kind == "i" else y.astype(dtype))

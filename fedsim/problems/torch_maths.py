@@ -24,7 +24,7 @@ from fedsim.errors import InvalidInput
 BLOCK = 32  # jobs under one vmap
 ROWS = 64  # rows a job may have there; with more of them one job keeps the processor busy
 CHUNK = 512  # rows at once in a job of its own
-_QUIET, _inside, _before = threading.Lock(), 0, (False, 1)
+_QUIET, _inside, _before = threading.Lock(), 0, (False, True, 1)
 
 
 @contextmanager
@@ -33,8 +33,10 @@ def quiet() -> Iterator[None]:
     global _inside, _before
     with _QUIET:
         if _inside == 0:
-            _before = (torch.are_deterministic_algorithms_enabled(), torch.get_num_threads())
+            fills = torch.utils.deterministic.fill_uninitialized_memory
+            _before = (torch.are_deterministic_algorithms_enabled(), fills, torch.get_num_threads())
             torch.use_deterministic_algorithms(True)
+            torch.utils.deterministic.fill_uninitialized_memory = False  # which costs time and hides nothing here
         _inside += 1
         if torch.get_num_threads() != 1:
             torch.set_num_threads(1)
@@ -45,7 +47,8 @@ def quiet() -> Iterator[None]:
             _inside -= 1
             if _inside == 0:
                 torch.use_deterministic_algorithms(_before[0])
-                torch.set_num_threads(_before[1])
+                torch.utils.deterministic.fill_uninitialized_memory = _before[1]
+                torch.set_num_threads(_before[2])
 
 
 class Maths:
