@@ -126,7 +126,8 @@ class Job:
             out = clipped_gradients(problem, theta, self._batch.client, rows, clip, self._setting.backend)
         else:
             out = self._setting.backend.gradients(problem, theta, self._batch.client, rows)
-        out = out if scale is None else scale * out
+        if scale is not None:  # in place where the array is known to be nobody else's
+            out = np.multiply(scale, out, out=out if hasattr(problem, "gradients_by") else None)
         if not prior and hasattr(problem, "share"):
             out = out - (problem.share * problem.sizes[self._batch.client]).astype(theta.dtype)[:, None] * theta
         return self._down(out)
