@@ -13,7 +13,7 @@ from fedsim.errors import ClientFailed, FedsimError, NonFinite
 from fedsim.runtime.jobs import Batch, Encoded, Job, Reply, Setting
 
 Array = npt.NDArray[Any]
-CACHED = 2**18  # numbers in a stack of parameters: larger ones would leave the cache between two operations
+CACHED = 2**19  # numbers in a stack of parameters: larger ones would leave the cache between two operations
 
 
 class Worker:
