@@ -127,8 +127,25 @@ def network_gradient(
     """sum over rows of the slope of cross-entropy, then share theta per row; widths are (features, ..., classes)."""
     whole = len(rows) == 0
     sizes = np.diff(offsets)[client] if whole else np.diff(start)
+    first = offsets[client]
+    if not whole and len(rows) <= BLOCK and sizes.min() > 0 and sizes.max() <= TILE:  # one tile a job, one block
+        chosen = rows + np.repeat(first, sizes)
+        job = np.arange(len(client))
+        x, y = gather(x, chosen, theta.dtype, scale, shift), y[chosen]
+        _backpropagate(theta, x, y, job, start, np.ones(len(job), np.bool_), widths, out)
+    else:
+        _in_blocks(theta, x, y, first, rows, sizes, widths, out, scale, shift)
+    if share:
+        _pull(theta, (share * sizes).astype(theta.dtype), out)
+
+
+def _in_blocks(
+    theta: Array, x: Array, y: Array, first: Array, rows: Array, sizes: Array, widths: Array, out: Array,
+    scale: Array | None, shift: Array | None,
+) -> None:  # fmt: skip
+    """Jobs cut into tiles of at most TILE rows, tiles gathered in blocks of about BLOCK."""
     tiles = -(-sizes // TILE)
-    job = np.repeat(np.arange(len(client)), tiles)
+    job = np.repeat(np.arange(len(sizes)), tiles)
     ahead = TILE * (np.arange(len(job)) - np.repeat(np.cumsum(tiles) - tiles, tiles))  # rows of the job before the tile
     length = np.minimum(TILE, sizes[job] - ahead)
     begin = np.concatenate([[0], np.cumsum(length)])
@@ -136,23 +153,11 @@ def network_gradient(
     a = 0
     while a < len(job):
         b = max(a + 1, int(np.searchsorted(begin, begin[a] + BLOCK, side="right")) - 1)
-        place = begin[a : b + 1] - begin[a]
-        inside = (
-            np.arange(place[-1]) - np.repeat(place[:-1] - ahead[a:b], length[a:b])
-            if whole
-            else rows[begin[a] : begin[b]]
-        )
-        chosen = inside + np.repeat(offsets[client[job[a:b]]], length[a:b])
-        _backpropagate(
-            theta,
-            gather(x, chosen, theta.dtype, scale, shift),
-            y[chosen],
-            job[a:b],
-            place,
-            ahead[a:b] == 0,
-            widths,
-            out,
-        )
+        place, count = begin[a : b + 1] - begin[a], length[a:b]
+        if len(rows):
+            chosen = rows[begin[a] : begin[b]] + np.repeat(first[job[a:b]], count)
+        else:
+            chosen = np.arange(place[-1]) + np.repeat(first[job[a:b]] + ahead[a:b] - place[:-1], count)
+        part = gather(x, chosen, theta.dtype, scale, shift)
+        _backpropagate(theta, part, y[chosen], job[a:b], place, ahead[a:b] == 0, widths, out)
         a = b
-    if share:
-        _pull(theta, (share * sizes).astype(theta.dtype), out)

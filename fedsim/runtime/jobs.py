@@ -16,7 +16,7 @@ import numpy as np
 from fedsim.algorithms.arguments import rows_per_batch
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
-from fedsim.protocols import Clips, HasPotential, Problem, Reacts, as_problem
+from fedsim.protocols import Clips, HasPotential, PortableGradients, Problem, Reacts, as_problem
 from fedsim.rng import Stream
 from fedsim.runtime.answers import locked, unlocked
 
@@ -108,6 +108,11 @@ class Setting:
         return as_problem(self.problem)
 
     @cached_property
+    def fresh_gradients(self) -> bool:
+        """Whether its gradients come in an array that nobody else holds."""
+        return isinstance(self.problem, PortableGradients)
+
+    @cached_property
     def reacts(self) -> bool:
         """Whether its data answer to theta."""
         return isinstance(self.problem, Reacts)
@@ -152,7 +157,8 @@ class Job:
             out = clipped_gradients(problem, theta, self._batch.client, rows, clip, self._setting.backend)
         else:
             out = self._setting.backend.gradients(problem, theta, self._batch.client, rows)
-        out = out if scale is None else scale * out
+        if scale is not None:  # in place where the array is known to be nobody else's
+            out = np.multiply(scale, out, out=out if self._setting.fresh_gradients else None)
         if not prior and (share := self._setting.role.share):
             out = out - (share * problem.sizes[self._batch.client]).astype(theta.dtype)[:, None] * theta
         return self._down(out)

@@ -14,7 +14,7 @@ from fedsim.protocols import Quadratic, as_algorithm
 from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
 from fedsim.runtime.jobs import Batch, Encoded, Job, Reply, Setting
 
-CACHED = 2**18  # numbers in a stack of parameters: larger ones would leave the cache between two operations
+CACHED = 2**19  # numbers in a stack of parameters: larger ones would leave the cache between two operations
 
 
 class Worker:
