@@ -213,7 +213,6 @@ def _parameter(path: Path, function: Callable[..., Any], p: inspect.Parameter) -
 def _grid(path: Path, grid: Any) -> dict[str, list[Any]]:
     if not isinstance(grid, Mapping):
         raise InvalidInput(f"{path}: grid is {type(grid).__name__}; write grid = {{'local_steps': [1, 10, 100]}}")
-    for name, values in grid.items():
-        if isinstance(values, str) or not hasattr(values, "__iter__") or not list(values):
-            raise InvalidInput(f"{path}: grid[{quoted(name)}] = {quoted(values)}; give a list of at least one value")
-    return {str(name): list(values) for name, values in grid.items()}
+    axes = {str(name): settings.listed(f"{path}: grid[{quoted(name)}]", values) for name, values in grid.items()}
+    settings.check_runs(axes)
+    return axes

@@ -31,6 +31,7 @@ WITHIN = {  # who may import whom inside one layer
     ("batch", "place"),
     ("batch", "scenario"),
     ("batch", "scenario_file"),
+    ("batch", "settings"),
     ("batch", "study"),
     ("checks", "errors"),
     ("flows", "bundles"),

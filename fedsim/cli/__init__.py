@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> None:
     """The `fedsim` command."""
-    from fedsim.cli.app import call  # here, so that importing fedsim.cli costs nothing
+    try:
+        from fedsim.cli.output import careful  # here, so that importing fedsim.cli costs nothing
 
-    sys.exit(call(sys.argv[1:]))
+        with careful() as output:
+            from fedsim.cli.app import call
+
+            code = call(sys.argv[1:])
+    except KeyboardInterrupt:  # while the libraries load
+        sys.stderr.write("fedsim: interrupted\n")
+        os._exit(130)  # nothing has begun, and half-loaded libraries may not even know how to end
+    sys.exit(output.code(code))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from typing import Any
 from fedsim import settings as texts
 from fedsim.cli import header, progress, summary
 from fedsim.cli.stopping import stopping
-from fedsim.errors import CorruptData, FedsimError, InvalidInput
+from fedsim.errors import CorruptData, FedsimError, InvalidInput, shown
 from fedsim.place import STARTED
 from fedsim.results import Result, write_atomic
 from fedsim.results.atomic import check_writable, new_folder
@@ -34,7 +35,7 @@ def runtime_named(
 ) -> Any:  # fmt: skip
     """The runtime that the words on the command line stand for; an option that would do nothing is refused."""
     if name not in ("inline", "ray"):
-        raise InvalidInput(f"--runtime {name}: there is inline, ray")
+        raise InvalidInput(f"--runtime {shown(name)}: there is inline, ray")
     options = (
         {"--threads": threads}
         if name == "ray"
@@ -42,13 +43,13 @@ def runtime_named(
     )
     for option, value in options.items():
         if value is not None:
-            raise InvalidInput(f"{option} {value} means nothing to --runtime {name}; leave it out")
+            raise InvalidInput(f"{option} {shown(value)} means nothing to --runtime {name}; leave it out")
     return Ray(hosts, address, each) if name == "ray" else Inline(threads=threads)
 
 
 def interval(text: str | None) -> int | str | None:
     """--checkpoint-every: rounds, or seconds as in 60s."""
-    return int(text) if text is not None and text.isdigit() else text
+    return int(text) if text is not None and re.fullmatch("[0-9]{1,18}", text) else text
 
 
 def help_lines(file: str) -> list[str]:
@@ -97,7 +98,11 @@ def run(
                 with loaded.blamed(FedsimError):
                     say(*header.lines(loaded.name, scenario, runtime, runs))
             label = "" if alone else " ".join(f"{name}={arguments[name]}" for name in loaded.grid) + "  "
-            options = {"out": out, "checkpoint_every": checkpoint_every or CHECKPOINT_EVERY} if kept else {}
+            options = (
+                {"out": out, "checkpoint_every": CHECKPOINT_EVERY if checkpoint_every is None else checkpoint_every}
+                if kept
+                else {}
+            )
             result = _watched(loaded, scenario, arguments, bar, label, runtime=runtime, stop=stop, **options)
             done.append((arguments, result))
     study = Study(loaded.name, tuple(done))

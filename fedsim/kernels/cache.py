@@ -1,8 +1,8 @@
 """Where compiled kernels are kept from one process to the next, whatever state that place is in.
 
 Numba keeps them beside the source, else in the user's cache folder, else it refuses to compile at all. Here a place
-that cannot be written to, or is full, is exchanged for a temporary folder, and what is damaged (a digest tells) is thrown
-away and compiled again. Each says so in one line, once.
+that cannot be written to, or is full, is exchanged for a temporary folder, and what is damaged (a digest tells) is
+thrown away and compiled again. Each says so in one line, once.
 """
 
 from __future__ import annotations
@@ -72,10 +72,8 @@ class SafeCache(caching.FunctionCache):  # type: ignore[misc]
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
-        made, locator = self._cache_file, self._impl.locator
-        base = made._index_name.removesuffix(".nbi")
-        self._cache_file = SealedFile(self._cache_path, base, locator.get_source_stamp())
-        self._files = base
+        self._files: str = self._impl.filename_base
+        self._cache_file: Any = SealedFile(self._cache_path, self._files, self._impl.locator.get_source_stamp())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
@@ -92,7 +90,8 @@ class SafeCache(caching.FunctionCache):  # type: ignore[misc]
             if not isinstance(error, OSError):
                 self._forget()
             elif temporary(error) is None:
-                return self.disable()
+                self.disable()
+                return
             try:
                 if isinstance(error, OSError):
                     self.__init__(self._py_func)  # type: ignore[misc]
