@@ -15,7 +15,7 @@ from fedsim.checks import path_of
 from fedsim.engine.collect import described
 from fedsim.engine.record import Record
 from fedsim.errors import InvalidInput, NotRecorded, is_whole, shown
-from fedsim.place import STARTED
+from fedsim.place import facts_of
 from fedsim.results import load
 from fedsim.results.folder import to_json
 from fedsim.runtime.inline import Inline
@@ -51,7 +51,7 @@ def replay(
     `scenario` is needed only where the run was not made from a scenario file.
     """
     folder = path_of("replay(path)", path)
-    facts = _facts(folder)
+    facts, _ = facts_of(folder)
     if scenario is None:
         file, settings = from_origin(facts.get("source") or {})
         scenario = file.build(settings)
@@ -123,13 +123,6 @@ def _again(scenario: Scenario, setting: Setting, job: Batch) -> Replayed:
 
 def _only(arrays: dict[str, Array]) -> dict[str, Array]:
     return {name: a[0] for name, a in arrays.items()}
-
-
-def _facts(folder: Path) -> dict[str, Any]:
-    for name in ("manifest.json", STARTED):  # whole, or on the way
-        if (folder / name).exists():
-            return dict(json.loads((folder / name).read_bytes()))
-    raise InvalidInput(f"{folder} is no run's folder; pass one that fs.run(..., out=...) or fedsim wrote")
 
 
 def _check(scenario: Scenario, replica: int, round: int, client: int) -> None:

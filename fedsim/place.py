@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from dataclasses import dataclass
@@ -9,12 +10,27 @@ from pathlib import Path
 from typing import Any
 
 from fedsim import engine
-from fedsim.errors import InvalidInput
+from fedsim.errors import CorruptData, InvalidInput, shown
 from fedsim.results import Result, load
 from fedsim.results.atomic import check_writable, write_atomic
 from fedsim.results.folder import complete, to_json
 
 STARTED = "run.json"  # what is being run here, from the first moment on
+
+
+def facts_of(folder: Path) -> tuple[dict[str, Any], bool]:
+    """What a run's folder says about itself, and whether it is whole."""
+    for name in ("manifest.json", STARTED):
+        try:
+            facts = json.loads((folder / name).read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, ValueError, RecursionError) as error:
+            raise CorruptData(f"{folder / name} is damaged ({shown(error)})") from None
+        if not isinstance(facts, dict) or not isinstance(facts.get("source") or {}, dict):
+            raise CorruptData(f"{folder / name} is damaged: it does not say what is run here")
+        return facts, name == "manifest.json"
+    raise InvalidInput(f"{folder} is no run's folder; pass one that fs.run(..., out=...) or fedsim wrote")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import Any
 
 from fedsim import settings
 from fedsim.checks import path_of
-from fedsim.errors import FedsimError, InvalidInput, quoted
+from fedsim.errors import CorruptData, FedsimError, InvalidInput, quoted
 from fedsim.scenario import Scenario
 
 
@@ -145,7 +145,11 @@ def from_origin(origin: Mapping[str, Any]) -> tuple[ScenarioFile, dict[str, Any]
         raise InvalidInput(
             "it was not made from a scenario file, so it cannot be rebuilt; use fs.run(..., resume=True)"
         )
-    return load_source(Path(origin["file"]), origin["text"], origin.get("folder")), dict(origin["settings"])
+    folder = origin.get("folder")
+    whole = isinstance(origin["settings"], Mapping) and all(isinstance(origin[n], str) for n in ("file", "text"))
+    if not whole or not (folder is None or isinstance(folder, str)) or "\0" in f"{origin['file']}{folder}":
+        raise CorruptData("what the folder says of its scenario file is damaged; take it from a copy, or run it again")
+    return load_source(Path(origin["file"]), origin["text"], folder), dict(origin["settings"])
 
 
 def shipped() -> dict[str, Path]:

@@ -105,7 +105,12 @@ class Plan:
             facts = json.loads((out / PLAN).read_bytes())
             if facts.pop("fedsim_format") != FORMAT:
                 raise ValueError("another version of fedsim wrote it")
-            return Plan(**facts)
+            what = Plan(**facts)
+            parts = (what.grid, what.settings, *(axis for axis in what.grid.values() if not isinstance(axis, list)))
+            texts = (what.name, what.file, what.folder, what.source, what.version, what.data)
+            if not all(isinstance(part, dict) for part in parts) or not all(isinstance(text, str) for text in texts):
+                raise ValueError("its grid or its settings are not what they were")
+            return what
         except FileNotFoundError:
             raise InvalidInput(f"{out} is no sweep's folder: it has no {PLAN}") from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 import shutil
@@ -15,8 +14,8 @@ from typing import Any
 from fedsim import settings as texts
 from fedsim.cli import header, progress, summary
 from fedsim.cli.stopping import stopping
-from fedsim.errors import CorruptData, FedsimError, InvalidInput, shown
-from fedsim.place import STARTED
+from fedsim.errors import FedsimError, InvalidInput, shown
+from fedsim.place import facts_of
 from fedsim.results import Result, write_atomic
 from fedsim.results.atomic import check_writable, new_folder
 from fedsim.runtime.inline import Inline
@@ -89,6 +88,7 @@ def run(
         raise InvalidInput(
             "--checkpoint-every needs --out and a single run; for a grid use fedsim sweep, which keeps its own"
         )
+    every = CHECKPOINT_EVERY if checkpoint_every is None else checkpoint_every
     say, bar = voices(quiet)
     done = []
     with stopping() as stop:
@@ -98,11 +98,7 @@ def run(
                 with loaded.blamed(FedsimError):
                     say(*header.lines(loaded.name, scenario, runtime, runs))
             label = "" if alone else " ".join(f"{name}={arguments[name]}" for name in loaded.grid) + "  "
-            options = (
-                {"out": out, "checkpoint_every": CHECKPOINT_EVERY if checkpoint_every is None else checkpoint_every}
-                if kept
-                else {}
-            )
+            options = {"out": out, "checkpoint_every": every} if kept else {}
             result = _watched(loaded, scenario, arguments, bar, label, runtime=runtime, stop=stop, **options)
             done.append((arguments, result))
     study = Study(loaded.name, tuple(done))
@@ -116,7 +112,7 @@ def run(
 
 def resume(folder: Path, *, quiet: bool, runtime: Any) -> None:
     """Go on with the run in a folder, from its own copy of the file; one that is whole is only summed up."""
-    facts, whole = started(folder)
+    facts, whole = facts_of(folder)
     loaded, settings = from_origin(facts.get("source") or {})
     scenario = loaded.build(settings)
     say, bar = voices(quiet)
@@ -130,18 +126,6 @@ def resume(folder: Path, *, quiet: bool, runtime: Any) -> None:
         )  # fmt: skip
     note = result.manifest.get("resumed")
     say("", *summary.lines(scenario, result), *([f"! {note}"] if note else []), f"next: fedsim report {folder}")
-
-
-def started(folder: Path) -> tuple[dict[str, Any], bool]:
-    """What a run's folder says about itself, and whether it is whole."""
-    for name in ("manifest.json", STARTED):
-        try:
-            return dict(json.loads((folder / name).read_bytes())), name == "manifest.json"
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError) as error:
-            raise CorruptData(f"{folder / name} is damaged ({error})") from None
-    raise InvalidInput(f"{folder} is no run's folder; give one that fedsim run --out DIR has made")
 
 
 def _watched(

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedsim.analysis.timeline import shares
 from fedsim.cli import units
+from fedsim.errors import CorruptData, as_float
 from fedsim.results import Result
 from fedsim.scenario import Scenario
 from fedsim.study import Study, final_metrics, outcome
@@ -193,7 +194,9 @@ def _unheard(result: Result) -> list[str]:
 
 def _clock(result: Result) -> str:
     """What the clock counts and what it leaves out, so that nobody takes zero for fast."""
-    clock = result.manifest["clock"]
+    clock = result.manifest.get("clock")
+    if not isinstance(clock, dict) or not {"network", "compute", "path"} <= set(clock):
+        raise CorruptData("the run's manifest is damaged: it does not say what its clock counts")
     counted = [text for part, text in {"network": "transfers", "compute": "computing"}.items() if clock[part]]
     still = {
         "network": "network is None: messages take no time",
@@ -207,4 +210,5 @@ def _clock(result: Result) -> str:
 
 
 def _end(result: Result) -> str:
-    return f"real {units.seconds(result.manifest['real_s'])}   fingerprint {result.fingerprint[:8]}"
+    real_s = as_float(result.manifest.get("real_s"))
+    return f"real {units.seconds(real_s)}   fingerprint {result.fingerprint[:8]}"

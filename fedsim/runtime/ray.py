@@ -156,7 +156,7 @@ class RaySession:
         ray, runtime = self._ray, self._runtime
         needed = {"CPU": hosts * runtime.num_cpus_per_host, "GPU": hosts * runtime.num_gpus_per_host}
         if runtime.address is None and not ray.is_initialized():
-            ray.init(num_cpus=max(1, int(np.ceil(needed["CPU"]))), **OWN)
+            start(ray, max(1, int(np.ceil(needed["CPU"]))))
             return True
         joined = not ray.is_initialized()
         if joined:
@@ -246,6 +246,17 @@ class RaySession:
         self._waiting.shutdown(cancel_futures=True)  # nobody may wait for a Ray that is gone
         if self._owned:
             self._ray.shutdown()
+
+
+def start(ray: Any, cores: int) -> None:
+    """A Ray of our own; it cannot start without shared memory, open files or room for its session folder."""
+    try:
+        ray.init(num_cpus=cores, **OWN)
+    except Exception as error:  # Ray raises whatever its processes died of
+        raise RuntimeFailed(
+            f"Ray did not start ({shown(error)}); look at the memory, ulimit -n and the space in its temporary folder, "
+            "or use the inline runtime"
+        ) from error
 
 
 def _check_address(address: Any) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fedsim.errors import RuntimeFailed
-from fedsim.runtime.ray import OWN, Ray, join
+from fedsim.runtime.ray import Ray, join, start
 
 RETRIES = 2  # of a task whose process or machine dies
 TICK_S = 0.2
@@ -52,7 +52,7 @@ def _join(ray: Any, runtime: Ray, jobs: int | None) -> bool:
         return False
     if runtime.address is None:
         cores = max(1, round((jobs or runtime.hosts or os.cpu_count() or 1) * runtime.num_cpus_per_host))
-        ray.init(num_cpus=cores, **OWN)
+        start(ray, cores)
         return True
     join(ray, runtime.address)
     return True
