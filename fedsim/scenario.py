@@ -20,7 +20,7 @@ from fedsim.budget import Budget
 from fedsim.checks import array_of
 from fedsim.engine.record import Record
 from fedsim.engine.room import check_room
-from fedsim.errors import InvalidInput, is_whole, one_of, quoted, shown, whole
+from fedsim.errors import InvalidInput, flag, is_whole, one_of, quoted, shown, whole
 from fedsim.place import Place
 from fedsim.problems import weights_of
 from fedsim.results import Result
@@ -237,6 +237,7 @@ async def arun(
     runtime = runtime if runtime is not None else Inline()
     if isinstance(runtime, type) or not hasattr(runtime, "open"):
         raise InvalidInput(f"runtime={quoted(runtime)}: write fs.Inline() or fs.Ray()")
+    resume = flag("resume={}", resume)
     check_room(scenario, compute == "skip")
     began = time.perf_counter()
     place = Place.take(out, scenario, compute, checkpoint_every, resume, stop, source)

@@ -72,7 +72,7 @@ class SafeCache(caching.FunctionCache):  # type: ignore[misc]
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
-        self._files: str = self._impl.filename_base
+        self._files = f"{self._impl.filename_base}.sealed"  # apart from what plain Numba may have left there
         self._cache_file: Any = SealedFile(self._cache_path, self._files, self._impl.locator.get_source_stamp())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
