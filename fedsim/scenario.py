@@ -21,7 +21,8 @@ from fedsim.arrays import Array
 from fedsim.budget import Budget
 from fedsim.checks import array_of
 from fedsim.engine.record import Record
-from fedsim.errors import Doubt, InvalidInput, is_whole, one_of, quoted, shown, whole
+from fedsim.engine.room import check_room
+from fedsim.errors import Doubt, InvalidInput, flag, is_whole, one_of, quoted, shown, whole
 from fedsim.initial import Start
 from fedsim.problems import weights_of
 from fedsim.results import Result
@@ -320,6 +321,8 @@ async def arun(
     runtime = runtime if runtime is not None else Inline()
     if isinstance(runtime, type) or protocols.missing(runtime, protocols.Runtime):
         raise InvalidInput(f"runtime={quoted(runtime)}: write fs.Inline() or fs.Ray()")
+    resume = flag("resume={}", resume)
+    check_room(scenario, compute == "skip")
     began = time.perf_counter()
     place = RunFolder.take(out, scenario, compute, checkpoint_every, resume, stop, source)
     if place.whole is not None:

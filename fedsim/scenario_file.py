@@ -175,6 +175,8 @@ def from_origin(origin: Mapping[str, Any]) -> tuple[ScenarioFile, dict[str, Any]
     kinds = ((origin["file"], str), (origin["text"], str), (origin["settings"], dict))
     if not all(isinstance(value, kind) for value, kind in (*kinds, (modules or {}, dict), (folder or "", str))):
         raise CorruptData("what it says about its scenario file is damaged, so it cannot be rebuilt")
+    if "\0" in f"{origin['file']}{folder}":
+        raise CorruptData("what it says about its scenario file is damaged, so it cannot be rebuilt")
     return load_source(Path(origin["file"]), origin["text"], folder, modules), dict(origin["settings"])
 
 
@@ -267,7 +269,6 @@ def _parameter(path: Path, function: Callable[..., Any], p: inspect.Parameter) -
 def _grid(path: Path, grid: Any) -> dict[str, list[Any]]:
     if not isinstance(grid, Mapping):
         raise InvalidInput(f"{path}: grid is {type(grid).__name__}; write grid = {{'local_steps': [1, 10, 100]}}")
-    for name, values in grid.items():
-        if isinstance(values, str) or not hasattr(values, "__iter__") or not list(values):
-            raise InvalidInput(f"{path}: grid[{quoted(name)}] = {quoted(values)}; give a list of at least one value")
-    return {str(name): list(values) for name, values in grid.items()}
+    axes = {str(name): settings.listed(f"{path}: grid[{quoted(name)}]", values) for name, values in grid.items()}
+    settings.check_runs(axes)
+    return axes

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from fedsim.errors import InvalidInput, quoted
+from fedsim.errors import InvalidInput, quoted, shown
 
+MOST_RUNS = 1_000_000  # of one grid
+TOO_MANY = f"{{:,}} runs, more than {MOST_RUNS:,}; give fewer values, or several sweeps"
 # What text can stand for, and in which order the members of a union are tried: the strictest first.
 _PLAIN = (type(None), bool, int, float, range, Path, str)
 _WORDS = {
@@ -34,13 +38,13 @@ def from_text(name: str, value: Any, annotation: Any) -> Any:
         return value
     kinds = sorted(_kinds(annotation), key=_strictness)
     if not kinds:
-        raise InvalidInput(f"{name}={value}: {spelled(annotation)} cannot be written as text; set its fields")
+        raise InvalidInput(f"{name}={shown(value)}: {spelled(annotation)} cannot be written as text; set its fields")
     for kind in kinds:
         try:
             return _read(kind, value.strip())
         except ValueError:
             continue
-    raise InvalidInput(f"{name}={value}: must be {' or '.join(_words(kind) for kind in kinds)}")
+    raise InvalidInput(f"{name}={shown(value)}: must be {' or '.join(_words(kind) for kind in kinds)}")
 
 
 def spelled(annotation: Any) -> str:
@@ -112,7 +116,7 @@ def unknown(name: str, known: Sequence[str]) -> InvalidInput:
     namesakes = [k for k in known if k.rpartition(".")[2] == name.rpartition(".")[2]]
     close = get_close_matches(name, known, 1, 0.6) or namesakes
     remedy = f"did you mean {close[0]}?" if close else f"there is {', '.join(known) or 'nothing to set'}"
-    return InvalidInput(f"nothing here is called {name}; {remedy}")
+    return InvalidInput(f"nothing here is called {shown(name)}; {shown(remedy, 400)}")
 
 
 def _grouped(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -192,7 +196,7 @@ def _range(text: str) -> range:
 def _literal(text: str) -> Any:
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, MemoryError, RecursionError):  # too deep, or too long, for Python's own reader
         return text
 
 
@@ -215,19 +219,41 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise InvalidInput(f"{option} {text}: write name=value, such as {option} seed=1")
+            raise InvalidInput(f"{option} {shown(text)}: write name=value, such as {option} seed=1")
         if name.strip() in out:
-            raise InvalidInput(f"{option} {name.strip()} is given twice; give it once")
+            raise InvalidInput(f"{option} {shown(name.strip())} is given twice; give it once")
         out[name.strip()] = value
     return out
+
+
+def check_runs(grid: Mapping[str, Sequence[Any]]) -> None:
+    """Refuse a grid of more combinations than anybody runs; they are counted, not listed."""
+    total = math.prod(len(values) for values in grid.values())
+    if total > MOST_RUNS:
+        sizes = " x ".join(f"{len(values):,}" for values in grid.values())
+        raise InvalidInput(f"the grid asks for {sizes} = {TOO_MANY.format(total)}")
+
+
+def listed(where: str, values: Any) -> list[Any]:
+    """The values of an axis, unless there is no end to them."""
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        raise InvalidInput(f"{where} = {quoted(values)}; give a list of at least one value")
+    found = list(islice(values, MOST_RUNS + 1))
+    if not found:
+        raise InvalidInput(f"{where} = {quoted(values)}; give a list of at least one value")
+    if len(found) > MOST_RUNS:
+        raise InvalidInput(f"{where} = {quoted(values)}: more than {MOST_RUNS:,} values; give fewer")
+    return found
 
 
 def axis(text: str) -> list[str]:
     """The values of one axis of a grid: 1,10,100 or 0:5, which leaves out its end."""
     values: list[str] = []
     for part in text.split(","):
-        span = re.fullmatch(r"(-?\d+):(-?\d+)", part.strip())
+        span = re.fullmatch(r"(-?[0-9]{1,18}):(-?[0-9]{1,18})", part.strip())
+        if span and int(span[2]) - int(span[1]) > MOST_RUNS:
+            raise InvalidInput(f"--grid ...={shown(text)}: {TOO_MANY.format(int(span[2]) - int(span[1]))}")
         values += map(str, range(int(span[1]), int(span[2]))) if span else [part.strip()]
     if not any(values):
-        raise InvalidInput(f"--grid ...={text}: no value at all; write 1,10,100 or 0:5")
+        raise InvalidInput(f"--grid ...={shown(text)}: no value at all; write 1,10,100 or 0:5")
     return values

@@ -231,8 +231,10 @@ def _check_xml(name: str, data: bytes) -> None:
     parser.StartElementHandler, parser.EndElementHandler = opens, closes
     try:
         parser.Parse(data, True)
-    except ExpatError as error:
-        raise InvalidInput(f"{name} is not well-formed XML ({error}): give a GraphML file, unpacked") from error
+    except InvalidInput:
+        raise
+    except (ExpatError, ValueError, LookupError) as error:  # the last two: an encoding that the parser does not know
+        raise InvalidInput(f"{name} is not well-formed XML ({shown(error)}): give a GraphML file, unpacked") from error
 
 
 # --- Numbers ------------------------------------------------------------------------------------------

@@ -28,9 +28,11 @@ LAYERS = (  # top to bottom; a module imports from layers below its own
     {"arrays"},
 )  # fmt: skip
 WITHIN = {  # who may import whom inside one layer
+    ("protocols", "errors"),
     ("algorithms", "problems"),
     ("sweeps", "run_folder"),
     ("sweeps", "scenario"),
+    ("sweeps", "settings"),
     ("checks", "errors"),
     ("job_replay", "run_folder"),
     ("job_replay", "scenario"),

@@ -332,19 +332,19 @@ WRONG = {
     "a deadline of nobody": (lambda: participation.deadline(1.0, of=0), r"deadline\(0\)"),
     "an empty buffer": (lambda: participation.buffered(0), r"buffered\(0\)"),
     "more than exist": (
-        lambda: participation.check_size(participation.uniform(60), 50),
+        lambda: participation.uniform(60).check(50),
         r"participation.uniform\(60\): only 50 clients exist; ask for at most 50",
     ),
     "waiting for more than exist": (
-        lambda: participation.check_size(participation.first(60), 50),
+        lambda: participation.first(60).check(50),
         "at most 50",
     ),
     "asking more than exist": (
-        lambda: participation.check_size(participation.deadline(1.0, of=60), 50),
+        lambda: participation.deadline(1.0, of=60).check(50),
         "at most 50",
     ),
     "probabilities for others": (
-        lambda: participation.check_size(participation.bernoulli([0.5, 0.5]), 3),
+        lambda: participation.bernoulli([0.5, 0.5]).check(3),
         "2 probabilities for 3 clients",
     ),
 }
@@ -359,7 +359,7 @@ def test_wrong_policies_are_refused_in_one_sentence(mistake):
 
 
 def test_more_draws_than_clients_are_fine_with_replacement():
-    participation.check_size(participation.with_replacement(60), 50)
+    participation.with_replacement(60).check(50)
     assert selected(participation.with_replacement(60), replicas=2).shape == (2, 60)
 
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> None:
     """The `fedsim` command."""
-    from fedsim.cli.app import call  # here, so that importing fedsim.cli costs nothing
-    from fedsim.cli.streams import patient_output
-    from fedsim.runtime.leaving import leave
+    try:
+        from fedsim.cli.output import careful  # here, so that importing fedsim.cli costs nothing
 
-    patient_output()
-    leave(call(sys.argv[1:]))
+        with careful() as output:
+            from fedsim.cli.app import call
+            from fedsim.runtime.leaving import leave
+
+            code = call(sys.argv[1:])
+    except KeyboardInterrupt:  # while the libraries load
+        sys.stderr.write("fedsim: interrupted\n")
+        os._exit(130)  # nothing has begun, and half-loaded libraries may not even know how to end
+    leave(output.code(code))

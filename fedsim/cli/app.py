@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,9 +17,10 @@ from typing import Annotated, Any
 
 import typer
 
+from fedsim.checks import path_of
 from fedsim.cli.streams import warnings_last
 from fedsim.engine import Interrupted
-from fedsim.errors import FedsimError, InvalidInput
+from fedsim.errors import FedsimError, InvalidInput, shown
 
 FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
 
@@ -31,6 +34,15 @@ app = typer.Typer(
 _Usage: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
+_REMEDIES = {
+    errno.EMFILE: "raise the limit with ulimit -n, or ask for fewer --jobs or --threads",
+    errno.EAGAIN: "raise the limit with ulimit -u, or ask for fewer --jobs or --threads",
+    errno.ENOSPC: "make room on the disk, then resume",
+    errno.ENAMETOOLONG: "give a shorter path",
+    errno.EACCES: "give a path that may be read and written",
+}
+
+
 def call(argv: Sequence[str]) -> int:
     """Run the command line `argv` and return the exit code; errors go to stderr in one sentence."""
     with warnings_last() as heard:
@@ -41,18 +53,28 @@ def call(argv: Sequence[str]) -> int:
 
 def _call(argv: Sequence[str]) -> int:
     try:
+        os.getcwd()
+    except OSError:
+        return _failed("the current folder is gone; change to one that exists", MISTAKE)
+    try:
         code = int(app(list(argv) or ["--help"], prog_name="fedsim", standalone_mode=False) or 0)
         return _failed("interrupted", code) if code == INTERRUPTED else code  # as newer versions of typer report it
     except (KeyboardInterrupt, typer.Abort):
         return _failed("interrupted", INTERRUPTED)
     except _Usage as error:
-        return _failed(f"{error.format_message().rstrip('.')}; see fedsim --help", MISTAKE)
+        return _failed(f"{shown(error.format_message(), 400).rstrip('.')}; see fedsim --help", MISTAKE)
     except InvalidInput as error:
         return _failed(str(error), MISTAKE)
     except Interrupted as error:
         return _failed(str(error), INTERRUPTED)
     except FedsimError as error:
         return _failed(str(error), FAILED)
+    except MemoryError:
+        return _failed("out of memory; ask for fewer replicas, clients or rounds at a time", FAILED)
+    except OSError as error:
+        where = f"{shown(error.filename)}: " if error.filename is not None else ""
+        remedy = _REMEDIES.get(error.errno or 0, "look at the file and the disk, and try again")
+        return _failed(f"{where}{error.strerror or shown(error)}; {remedy}", FAILED)
 
 
 def _version(asked: bool) -> None:
@@ -78,7 +100,17 @@ Settings = Annotated[
     list[str],
     typer.Option("--set", metavar="NAME=VALUE", help="An argument of scenario(), or a field: budget.rounds=50."),
 ]
-Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Leave results and picture in this new folder.")]
+
+
+def _path(value: Path | None) -> Path | None:
+    """A path as the system can know it, or one sentence."""
+    return None if value is None else path_of("path", value)
+
+
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", callback=_path, metavar="DIR", help="Leave results and picture in this new folder."),
+]
 Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Short for --set seed=N.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing unless it fails.")]
 Threads = Annotated[int | None, typer.Option("--threads", metavar="N", help="Default: one per core.")]
@@ -91,14 +123,16 @@ Every = Annotated[
 ]
 Help = Annotated[bool, typer.Option("--help", help="Show this, and FILE's own arguments.")]
 SweptFile = Annotated[str, typer.Argument(metavar="FILE", show_default=False, help="As for fedsim run.")]
-SweepFolder = Annotated[Path, typer.Option("--out", metavar="DIR", help="The sweep's folder; shards share it.")]
+SweepFolder = Annotated[
+    Path, typer.Option("--out", callback=_path, metavar="DIR", help="The sweep's folder; shards share it.")
+]
 Grid = Annotated[list[str], typer.Option("--grid", metavar="NAME=VALUES", help="An axis: 1,10,100 or 0:5.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", help="Runs at a time; default one per core.")]
 Shard = Annotated[str | None, typer.Option("--shard", metavar="I/N", help="Every N-th run only, from I on.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the sweep in DIR.")]
 Retry = Annotated[bool, typer.Option("--retry-failed", help="Go on, and try failed runs again.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Time one run; say count, time and disk.")]
-Folder = Annotated[Path, typer.Argument(metavar="DIR", show_default=False, help="The folder of a run.")]
+Folder = Annotated[Path, typer.Argument(callback=_path, metavar="DIR", show_default=False, help="The folder of a run.")]
 
 
 @app.command(add_help_option=False)
@@ -153,7 +187,9 @@ def sweep(
 
 @app.command()
 def status(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", show_default=False, help="A sweep's folder.")],
+    folder: Annotated[
+        Path, typer.Argument(callback=_path, metavar="DIR", show_default=False, help="A sweep's folder.")
+    ],
 ) -> None:
     """Say how far a sweep is, and what failed in it."""
     from fedsim.cli.sweep import status as command
@@ -173,7 +209,8 @@ def report(
     """Write DIR/report.html for each folder: one page that needs no network. Nothing from DIR is executed."""
     from fedsim.cli.report import report as command
 
-    for folder in folders:
+    for folder in map(_path, folders):
+        assert folder is not None
         typer.echo(f"report  {command(folder, figure)}")
 
 
@@ -199,5 +236,6 @@ def explain(
 
 
 def _failed(sentence: str, code: int) -> int:
-    print(f"fedsim: {sentence}", file=sys.stderr)
+    if sys.stderr is not None:
+        print(f"fedsim: {sentence}", file=sys.stderr)
     return code

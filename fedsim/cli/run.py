@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -16,7 +17,7 @@ from fedsim.analysis.summary import lines as summed_up
 from fedsim.cli import header
 from fedsim.cli.stopping import stopping
 from fedsim.cli.summary import table
-from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed
+from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, shown
 from fedsim.results import Result, load, write_atomic
 from fedsim.results.atomic import new_folder
 from fedsim.results.state import WHOLE, settle
@@ -37,7 +38,7 @@ def runtime_named(
 ) -> Any:  # fmt: skip
     """The runtime that the words on the command line stand for; an option that would do nothing is refused."""
     if name not in ("inline", "ray"):
-        raise InvalidInput(f"--runtime {name}: there is inline, ray")
+        raise InvalidInput(f"--runtime {shown(name)}: there is inline, ray")
     options = (
         {"--threads": threads}
         if name == "ray"
@@ -45,13 +46,13 @@ def runtime_named(
     )
     for option, value in options.items():
         if value is not None:
-            raise InvalidInput(f"{option} {value} means nothing to --runtime {name}; leave it out")
+            raise InvalidInput(f"{option} {shown(value)} means nothing to --runtime {name}; leave it out")
     return Ray(hosts, address, each) if name == "ray" else Inline(threads=threads)
 
 
 def interval(text: str | None) -> int | str | None:
     """--checkpoint-every: rounds, or seconds as in 60s."""
-    return int(text) if text is not None and text.isdigit() else text
+    return int(text) if text is not None and re.fullmatch("[0-9]{1,18}", text) else text
 
 
 def help_lines(file: str) -> list[str]:
@@ -91,6 +92,7 @@ def run(
         raise InvalidInput(
             "--checkpoint-every needs --out and a single run; for a grid use fedsim sweep, which keeps its own"
         )
+    every = CHECKPOINT_EVERY if checkpoint_every is None else checkpoint_every
     say, bar = voices(quiet)
     done = []
     # A grid's folder is taken before the first run, so that nobody else's result can be in its way at the end.
@@ -101,7 +103,7 @@ def run(
                 with loaded.blamed(FedsimError):
                     say(*header.lines(loaded.name, scenario, runtime, runs))
             label = "" if alone else " ".join(f"{name}={arguments[name]}" for name in loaded.grid) + "  "
-            options = {"out": out, "checkpoint_every": checkpoint_every or CHECKPOINT_EVERY} if kept else {}
+            options = {"out": out, "checkpoint_every": every} if kept else {}
             result = _watched(loaded, scenario, arguments, bar, label, runtime=runtime, stop=stop, **options)
             done.append((arguments, result))
         study = Study(loaded.name, tuple(done))

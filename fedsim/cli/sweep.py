@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from fedsim.analysis import units
 from fedsim.cli.board import Board
 from fedsim.cli.run import voices
 from fedsim.cli.stopping import stopping
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, shown
 from fedsim.runtime.ray import Ray
 from fedsim.scenario_file import load_file
 from fedsim.sweeps import carry_out
@@ -118,7 +119,7 @@ def _dry_run(say: Any, one: Estimate, count: int, jobs: int | None, runtime: Any
 def _shard(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
-    part, slash, parts = text.partition("/")
-    if not slash or not part.isdigit() or not parts.isdigit():
-        raise InvalidInput(f"--shard {text}: write 3/20 for the runs 3, 23, 43, ... of those numbered from 0")
-    return int(part), int(parts)
+    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
+    if match is None:
+        raise InvalidInput(f"--shard {shown(text)}: write 3/20 for the runs 3, 23, 43, ... of those numbered from 0")
+    return int(match[1]), int(match[2])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import FedsimError, InvalidInput
+from fedsim.errors import FedsimError, InvalidInput, is_whole, quoted
 from fedsim.results.checkpoints import Checkpoints, Saved
 
 if TYPE_CHECKING:
@@ -96,8 +96,10 @@ def _restore(run: Run, saved: Arrays, segments: list[Arrays]) -> None:
 def _interval(every: int | str | None) -> tuple[int | None, float | None]:
     if every is None:
         return None, None
-    if isinstance(every, str) and (match := re.fullmatch(r"([0-9.]+)\s*s", every)):
+    if isinstance(every, str) and (match := re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{0,9})?)\s*s", every)):
         return None, float(match[1])
-    if isinstance(every, int) and not isinstance(every, bool) and every >= 1:
-        return every, None
-    raise InvalidInput(f"checkpoint_every={every!r}: a number of rounds such as 100, or real seconds such as '60s'")
+    if not isinstance(every, str) and is_whole(every, least=1):
+        return int(every), None
+    raise InvalidInput(
+        f"checkpoint_every={quoted(every)}: a number of rounds such as 100, or real seconds such as '60s'"
+    )

@@ -72,10 +72,8 @@ class SafeCache(caching.FunctionCache):  # type: ignore[misc]
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
-        locator = self._impl.locator
-        base = str(self._cache_file._index_name).removesuffix(".nbi")  # type: ignore[has-type]
-        self._cache_file = SealedFile(self._cache_path, base, locator.get_source_stamp())
-        self._files = base
+        self._files = f"{self._impl.filename_base}.sealed"  # apart from what plain Numba may have left there
+        self._cache_file: Any = SealedFile(self._cache_path, self._files, self._impl.locator.get_source_stamp())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:

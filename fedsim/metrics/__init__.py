@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import numbers
+from fedsim.checks import called, numbers
 from fedsim.errors import InvalidInput, number, one_of, quoted
 from fedsim.metrics import chains, distances
 from fedsim.metrics.chains import split_rhat
@@ -244,7 +244,7 @@ def resolve(metric: Metric | str | Function, probe: npt.ArrayLike | None = None)
         raise InvalidInput(f"fs.metrics.{name} makes a metric; call it: fs.metrics.{name}(...)")
     if name.startswith("<"):
         raise InvalidInput("a metric's column is its function's name; write `def my_metric(theta): ...`")
-    per_replica = probe is None or np.ndim(metric(numbers("probe", probe))) > 0
+    per_replica = probe is None or np.ndim(called(f"metric {name}(theta)", metric, numbers("probe", probe))) > 0
     return FunctionMetric(metric, per_replica)
 
 

@@ -89,6 +89,11 @@ class WithReplacement:
 
     close, closing = _wait, _all_in_time
 
+    @property
+    def size(self) -> int:
+        """How many different clients are asked, at the most."""
+        return self.draws
+
     def check(self, clients: int) -> None:
         _check_wait(self, clients, "with_replacement")
 

@@ -70,7 +70,8 @@ def guarantee(
     for name, slack in (("delta1", delta1), ("delta2", delta2)):
         if not 0 <= as_float(slack) < 1:
             raise InvalidInput(f"{where}({name}={shown(slack)}): must be at least 0 and below 1")
-    noise = temperature * (1 - correlation**2)
+    step_size, sensitivity, fraction, delta0 = map(float, (step_size, sensitivity, fraction, delta0))
+    noise = float(temperature) * (1 - float(correlation) ** 2)
     if noise == 0:
         why = "temperature = 0" if temperature == 0 else "correlation = 1"
         return Guarantee(math.inf, 0.0, math.inf, False, f"no noise is a client's own: {why}")
@@ -88,7 +89,7 @@ def guarantee(
         )
     epsilon, delta = composed(amplified(visit, share), rounds, delta2), rounds * lost + delta2
 
-    limit = fraction**2 * noise * smallest / (sensitivity**2 * math.log(1.25 / delta0))
+    limit = fraction**2 * noise * smallest / sensitivity / sensitivity / math.log(1.25 / delta0)
     notes = []
     if step_size > limit:
         notes.append(f"the theorem asks for a step_size of at most {limit:.3g}, not {step_size:.3g}")

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import pickle
+import re
 import socket
 import sys
 import sysconfig
@@ -51,6 +52,8 @@ class Ray:
     num_cpus_per_host: float = 1
 
     def __post_init__(self) -> None:
+        if self.address is not None:
+            _check_address(self.address)
         if self.hosts is not None and self.clients_per_host is not None:
             raise InvalidInput("Ray(hosts=..., clients_per_host=...): give one of the two; the other follows")
         for name in ("hosts", "clients_per_host"):
@@ -268,14 +271,22 @@ class RaySession:
             self._ray.shutdown()
 
 
+def _check_address(address: Any) -> None:
+    """Refuse what cannot be an address: Ray would look for minutes, or take it for something else."""
+    good = r"auto|local|(ray://)?([\w.\-]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}"
+    fits = isinstance(address, str) and re.fullmatch(good, address, re.ASCII)
+    if not fits or (":" in address and not 0 < int(address.rpartition(":")[2]) < 2**16):
+        raise InvalidInput(f"Ray(address={quoted(address)}): write host:port, such as '10.0.0.1:6379', or 'auto'")
+
+
 def join(ray: Any, address: Any) -> None:
     """Join the cluster at `address`; where nobody listens, say so at once: Ray itself would try for minutes."""
     host, _, port = str(address).rpartition(":")
     try:
-        if port.isdigit() and "/" not in host:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+        if port.isdigit():
+            socket.create_connection((host.removeprefix("ray://").strip("[]"), int(port)), timeout=10).close()
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except OSError as error:
+    except Exception as error:  # Ray raises a dozen kinds, by what is wrong with an address
         raise RuntimeFailed(
             f"Ray(address={quoted(address)}): no cluster answers there ({shown(error)}); start one with "
             "`ray start --head`, or leave the address out for a Ray on this machine alone"

@@ -17,12 +17,13 @@ from typing import Any
 
 import fedsim
 from fedsim.engine.collect import described
-from fedsim.errors import CorruptData, InvalidInput
+from fedsim.errors import CorruptData, InvalidInput, quoted
 from fedsim.results import lock, write_atomic
 from fedsim.results.atomic import check_writable, explained
 from fedsim.results.sealed import read_json, sealed
 from fedsim.scenario import Scenario
 from fedsim.scenario_file import ScenarioFile
+from fedsim.settings import check_runs, listed
 
 PLAN = "sweep.json"
 FORMAT, UNSEALED = "fedsim-sweep-2", "fedsim-sweep-1"
@@ -148,7 +149,10 @@ def plan(file: ScenarioFile, grid: Mapping[str, Iterable[Any]] | None, settings:
     """Check names and values, and name every run; `grid=None` takes the file's own."""
     if grid is None:
         grid = {name: values for name, values in file.grid.items() if name not in settings}
-    axes = {name: _axis(name, values) for name, values in grid.items()}
+    if not isinstance(grid, Mapping) or not isinstance(settings, Mapping):
+        raise InvalidInput(f"grid={quoted(grid)}, settings={quoted(settings)}: give mappings of names to values")
+    axes = {str(name): listed(f"grid[{quoted(name)}]", values) for name, values in grid.items()}
+    check_runs(axes)
     if twice := sorted(set(axes) & set(settings)):
         raise InvalidInput(f"{twice[0]} is set and swept; choose one of --set and --grid")
     first = _first(file, axes, settings)
@@ -160,14 +164,6 @@ def plan(file: ScenarioFile, grid: Mapping[str, Iterable[Any]] | None, settings:
     data = _digest(described(first.problem), 8)
     where = str(file.path.parent.absolute())
     return Plan(file.name, str(file.path), where, file.source, typed, fixed, fedsim.__version__, data, file.modules)
-
-
-def _axis(name: str, values: Any) -> list[Any]:
-    if isinstance(values, str) or not hasattr(values, "__iter__"):
-        raise InvalidInput(f"grid[{name!r}] = {values!r}; give a list of values")
-    if not (listed := list(values)):
-        raise InvalidInput(f"grid[{name!r}] is empty; give at least one value")
-    return listed
 
 
 def _first(file: ScenarioFile, axes: dict[str, list[Any]], settings: Mapping[str, Any]) -> Scenario:
