@@ -49,7 +49,6 @@ def test_every_public_factory_is_under_attack():
                 "Heard",
                 "View",
                 "Codec",
-                "check_size",
                 "weights_of",
                 "step_at",
                 "steps_of",

@@ -49,4 +49,5 @@ def _remembered(scenario: Scenario, skip: bool) -> int:
     if skip:
         return 0
     itemsize = np.dtype(scenario.dtype).itemsize
-    return sum(np.size(row) * itemsize for row in scenario.parts.algorithm.memory(scenario.problem).values())
+    rows = scenario.parts.algorithm.memory(scenario.problem)
+    return sum(int(np.size(row)) * itemsize for row in rows.values())
