@@ -25,7 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import log2, sqrt
 from numbers import Integral
-from typing import Any, ClassVar, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -37,18 +37,6 @@ from fedsim.kernels import bitstream
 from fedsim.kernels import quantise_reference as reference
 
 MOST_LEVELS = 2**20  # the norm is a float32, and Elias lengths are looked up in a table
-
-
-class Codec(Protocol):
-    """What the rest of fedsim asks of a codec."""
-
-    fixed: ClassVar[bool]
-
-    def encode(self, v: Array, key: Array | None = None) -> bytes: ...
-    def decode(self, data: bytes, d: int) -> Array: ...
-    def bits(self, v: Array, key: Array | None = None) -> int: ...
-    def quantise(self, values: Array, keys: Array | None = None) -> tuple[Array, Array]: ...
-    def omega(self, d: int) -> float: ...
 
 
 @dataclass(frozen=True)

@@ -266,7 +266,7 @@ class Policy(PolicyLike, Protocol):
         return ""
 
 
-# --- Devices -----------------------------------------------------------------------------------------
+# --- DeviceModel -----------------------------------------------------------------------------------------
 
 
 class DevicesLike(Protocol):
@@ -276,7 +276,7 @@ class DevicesLike(Protocol):
         """Seconds of each visit; `work` is its local steps (times rows, if `per_example`)."""
 
 
-class Devices(DevicesLike, Protocol):
+class DeviceModel(DevicesLike, Protocol):
     """What devices may do besides."""
 
     own: Any  # the object itself, once it is completed
@@ -313,7 +313,7 @@ class Devices(DevicesLike, Protocol):
         """Refuse tables with too few rows."""
 
 
-# --- Network -----------------------------------------------------------------------------------------
+# --- NetworkModel -----------------------------------------------------------------------------------------
 
 
 class NetworkLike(Protocol):
@@ -330,7 +330,7 @@ class NetworkLike(Protocol):
     def bottleneck_bps(self, upward: bool) -> Array: ...
 
 
-class Network(NetworkLike, Protocol):
+class NetworkModel(NetworkLike, Protocol):
     """What a contended network must have besides."""
 
     own: Any  # the object itself, once it is completed
@@ -520,7 +520,7 @@ class PrivacyGuarantee(Protocol):
 
 
 @runtime_checkable
-class Accounts(Protocol):
+class KeepsLedger(Protocol):
     """A metric that keeps a ledger of what every client has given away."""
 
     def ledger(self, algorithm: Any, problem: Any, replicas: int) -> Any: ...
@@ -534,7 +534,7 @@ class Stable(Protocol):
 
 
 @runtime_checkable
-class Shards(Protocol):
+class HasShards(Protocol):
     """A problem that can give the host of some clients their rows alone."""
 
     def shard(self, clients: Array) -> Any: ...
@@ -578,12 +578,12 @@ def as_policy(own: object) -> Policy:
     return cast(Policy, own if isinstance(own, Completed) else Completed(own, Policy))
 
 
-def as_devices(own: object) -> Devices:
-    return cast(Devices, own if isinstance(own, Completed) else Completed(own, Devices))
+def as_devices(own: object) -> DeviceModel:
+    return cast(DeviceModel, own if isinstance(own, Completed) else Completed(own, DeviceModel))
 
 
-def as_network(own: object) -> Network:
-    return cast(Network, own if isinstance(own, Completed) else Completed(own, Network))
+def as_network(own: object) -> NetworkModel:
+    return cast(NetworkModel, own if isinstance(own, Completed) else Completed(own, NetworkModel))
 
 
 def is_sparse(observer: Observer) -> bool:

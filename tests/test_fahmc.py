@@ -21,7 +21,7 @@ from fedsim.algorithms.fahmc import FAHMC, halving
 from fedsim.errors import InvalidInput
 from fedsim.kernels import cpu, leapfrog, leapfrog_reference
 from fedsim.rng import Stream
-from fedsim.runtime.jobs import Batch, Job, Setting
+from fedsim.runtime.jobs import Batch, JobsAtHand, Setting
 
 REPLICAS, ROUNDS, LOOK = 4000, 20, (1, 5, 20)
 START = np.array([1.0, -1.0, 0.5])
@@ -471,7 +471,7 @@ def test_fused_logistic_trajectories_equal_the_generic_ones_to_rounding(batch, d
     message, memory = {"theta": start, "gradient": gradient}, {"gradient": remembered}
     batch_of_jobs = Batch(2, jobs // 4, jobs % 4, 0 * jobs, message, jobs, memory)
     found, expected = (
-        compute(Job(setting, batch_of_jobs, single=False), message, memory)
+        compute(JobsAtHand(setting, batch_of_jobs, single=False), message, memory)
         for compute in (algorithm.fused(clients, cpu), algorithm.client)
     )
     for one, other in zip(found, expected, strict=True):

@@ -13,12 +13,12 @@ from fedsim.algorithms.qlsd import check_population
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
 from fedsim.problems import weights_of
-from fedsim.protocols import Algorithm, Devices, Policy, ProblemLike
+from fedsim.protocols import Algorithm, DeviceModel, Policy, ProblemLike
 
 NEAR = 1e-6  # relative
 
 
-def check_activity(algorithm: Algorithm, problem: ProblemLike, policy: Policy, devices: Devices | None) -> None:
+def check_activity(algorithm: Algorithm, problem: ProblemLike, policy: Policy, devices: DeviceModel | None) -> None:
     """Refuse an `activity` that is surely not the chance of arrival."""
     given = algorithm.activity
     if given is None:
@@ -44,7 +44,7 @@ def check_activity(algorithm: Algorithm, problem: ProblemLike, policy: Policy, d
     )
 
 
-def _lost(devices: Devices | None, clients: int) -> tuple[Array | float, bool]:
+def _lost(devices: DeviceModel | None, clients: int) -> tuple[Array | float, bool]:
     """The clients' chances that a visit is lost, and whether that is all that can happen to them."""
     if devices is None:
         return 0.0, True

@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass
-class Heard:
+class HeldWarnings:
     """The warnings of a command; after a failure, numerical ones say nothing that its sentence does not."""
 
     failed: bool = False
@@ -19,9 +19,9 @@ class Heard:
 
 
 @contextmanager
-def warnings_last() -> Iterator[Heard]:
+def warnings_last() -> Iterator[HeldWarnings]:
     """Hold back Python's warnings until the command is done."""
-    heard = Heard()
+    heard = HeldWarnings()
 
     def hear(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
         heard.lines.setdefault(f"warning: {' '.join(str(message).split())}", category)

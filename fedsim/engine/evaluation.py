@@ -12,7 +12,7 @@ import numpy as np
 from fedsim import metrics
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.record import Recorder
-from fedsim.protocols import Accounts, Exact
+from fedsim.protocols import Exact, KeepsLedger
 
 
 class Evaluator:
@@ -22,7 +22,7 @@ class Evaluator:
         self.metrics = [metrics.resolve(m, scenario.starts) for m in scenario.metrics]
         self.problem, self.recorder = scenario.problem, recorder
         replicas = len(recorder.replicas)
-        accountants = [m for m in self.metrics if isinstance(m, Accounts)]
+        accountants = [m for m in self.metrics if isinstance(m, KeepsLedger)]
         kept = [m.ledger(scenario.algorithm, scenario.problem, replicas) for m in accountants]
         self.ledger = kept[0] if kept else None  # the uploads so far, where a metric accounts for their privacy
         role = scenario.parts.algorithm

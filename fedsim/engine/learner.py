@@ -103,7 +103,7 @@ class Learner:
         state = self.state if everybody else {n: s[active] for n, s in self.state.items()}
         backend = self._setting.backend
         key = backend.keys(self._setting.seed, Stream.SERVER, replica=world.replicas[active], round=round.number)
-        replies = Replies(reply.values, who, round.staleness, weights, round.number, state, backend)
+        replies = ArrivedReplies(reply.values, who, round.staleness, weights, round.number, state, backend)
         if self._algorithm.batched:
             new = served(self._algorithm, state, replies, Draws(key, source=backend))
         else:
@@ -115,7 +115,7 @@ class Learner:
         for n, m in reply.memory.items():  # clients remember only what the server has folded
             self.memory[n][position, who.client] = m
 
-    def _one_by_one(self, state: Arrays, replies: Replies, key: Array) -> Arrays:
+    def _one_by_one(self, state: Arrays, replies: ArrivedReplies, key: Array) -> Arrays:
         rows = []
         for r in range(len(key)):
             mine = {n: s[r] for n, s in state.items()}
@@ -132,8 +132,8 @@ class Learner:
             )
 
 
-class Replies:
-    """What the server sees of a closed round, see `protocols.Replies`; of one replica, or of many stacked."""
+class ArrivedReplies:
+    """What the server sees of a closed round, see `protocols.ArrivedReplies`; of one replica, or of many stacked."""
 
     def __init__(
         self, values: Mapping[str, Array], who: Cohort, staleness: Array, weights: Array, round: int, state: Arrays,
@@ -143,13 +143,15 @@ class Replies:
         self.staleness, self.weights, self.round = staleness, weights, round
         self._values, self._state, self._backend, self._single = values, state, backend, single
 
-    def of(self, replica: int, state: Arrays) -> Replies:
+    def of(self, replica: int, state: Arrays) -> ArrivedReplies:
         """One replica's replies, without a replicas axis."""
         own = slice(self.starts[replica], self.starts[replica + 1])
         count = own.stop - own.start
         who = Cohort(np.zeros(count, np.int64), self.clients[own], self.multiplicity[own], np.array([0, count]))
         values = {n: v[own] for n, v in self._values.items()}
-        return Replies(values, who, self.staleness[own], self.weights[own], self.round, state, self._backend, True)
+        return ArrivedReplies(
+            values, who, self.staleness[own], self.weights[own], self.round, state, self._backend, True
+        )
 
     def __len__(self) -> int:
         return len(self.clients)

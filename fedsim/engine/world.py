@@ -14,7 +14,7 @@ from fedsim.arrays import Array
 from fedsim.engine.round import Cohort
 from fedsim.errors import InvalidInput
 from fedsim.problems import weights_of
-from fedsim.protocols import Backend, Devices, Network
+from fedsim.protocols import Backend, DeviceModel, NetworkModel
 from fedsim.rng import Draws, Stream
 from fedsim.runtime.jobs import Setting
 
@@ -134,7 +134,7 @@ def setting_of(scenario: Scenario, backend: Backend) -> Setting:
     return Setting(problem, weights_of(problem), scenario.seed, np.dtype(scenario.dtype), backend, rows)
 
 
-def _ways(network: Network | None) -> tuple[Way, Way] | None:
+def _ways(network: NetworkModel | None) -> tuple[Way, Way] | None:
     """The ways down and up; asked of the network once, for it may have to work them out."""
     if network is None:
         return None
@@ -143,7 +143,7 @@ def _ways(network: Network | None) -> tuple[Way, Way] | None:
     return down, up
 
 
-def _check(devices: Devices, method: str, value: Array, client: Array, right: Array) -> None:
+def _check(devices: DeviceModel, method: str, value: Array, client: Array, right: Array) -> None:
     """Somebody's own devices may answer anything; the clock must not."""
     if np.shape(value) != client.shape or not right.all():
         raise InvalidInput(

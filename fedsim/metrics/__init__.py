@@ -28,7 +28,16 @@ from fedsim.metrics.comparisons import (
     predictions,
 )
 from fedsim.metrics.distances import gaussian_w2, hpd_error, marginal_w1, w2_floor
-from fedsim.metrics.evaluate import DistanceTo, DistanceToStable, Doubted, Explained, FunctionMetric, Law, Metric, View
+from fedsim.metrics.evaluate import (
+    DistanceTo,
+    DistanceToStable,
+    Doubted,
+    Explained,
+    FunctionMetric,
+    Law,
+    Metric,
+    MetricView,
+)
 from fedsim.metrics.laws import COVARIANCE_ERROR, MEAN_ERROR, W2, Distance, MarginalError, Measure, Moments, Over
 from fedsim.metrics.learning import PREDICTIVE, Loss, Predictive
 from fedsim.metrics.sampling import Accepted, Ess, EssPer, MeanSquaredError, Rhat
@@ -49,9 +58,9 @@ __all__ = [
     "Doubted",
     "Explained",
     "Metric",
+    "MetricView",
     "Moments",
     "Reliability",
-    "View",
     "accepted",
     "accuracy",
     "accuracy_above",

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import called, numbers
 from fedsim.errors import InvalidInput
+from fedsim.protocols import Metric as Metric
 from fedsim.protocols import Stable
 
 
@@ -28,7 +29,7 @@ class Law(Protocol):
     def covariance(self) -> Array: ...
 
 
-class View(Protocol):
+class MetricView(Protocol):
     """What a metric sees after a round. The rows of a replica that has stopped are NaN."""
 
     @property
@@ -49,19 +50,10 @@ class View(Protocol):
 
 
 @runtime_checkable
-class Metric(Protocol):
-    @property
-    def columns(self) -> tuple[str, ...]: ...
-    @property
-    def per_replica(self) -> bool: ...
-    def evaluate(self, view: View) -> Mapping[str, float | Array]: ...
-
-
-@runtime_checkable
 class Explained(Protocol):
     """A metric that says what its columns are of, for the manifest and the summary: "the current theta"."""
 
-    def about(self, view: View) -> str: ...
+    def about(self, view: MetricView) -> str: ...
 
 
 @runtime_checkable
@@ -72,7 +64,7 @@ class Doubted(Protocol):
     it came from; what it answers, a sentence each, becomes a warning.
     """
 
-    def doubts(self, view: View, value: float, replicas: int) -> list[str]: ...
+    def doubts(self, view: MetricView, value: float, replicas: int) -> list[str]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +77,7 @@ class DistanceTo:
     def columns(self) -> tuple[str, ...]:
         return (self.name,)
 
-    def evaluate(self, view: View) -> Arrays:
+    def evaluate(self, view: MetricView) -> Arrays:
         if view.theta.shape[1:] != self.point.shape:
             raise InvalidInput(
                 f"distance_to(point of shape {self.point.shape}): theta has {view.theta.shape[1]} numbers; give as many"
@@ -101,7 +93,7 @@ class DistanceToStable:
     per_replica: ClassVar[bool] = True
     _known: tuple[Any, Array] | None = None
 
-    def evaluate(self, view: View) -> Arrays:
+    def evaluate(self, view: MetricView) -> Arrays:
         if self._known is None or self._known[0] is not view.problem:
             if not isinstance(view.problem, Stable):
                 raise InvalidInput(
@@ -121,7 +113,7 @@ class FunctionMetric:
     def columns(self) -> tuple[str, ...]:
         return (self.function.__name__,)
 
-    def evaluate(self, view: View) -> dict[str, float | Array]:
+    def evaluate(self, view: MetricView) -> dict[str, float | Array]:
         (name,), replicas = self.columns, len(view.theta)
         value = called(f"metric {name}(theta)", self.function, view.theta)
         value = numbers(f"metric {name}(theta) returned", value, remedy="it must return numbers")

@@ -18,7 +18,7 @@ import numpy as np
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
 from fedsim.metrics import chains, distances
-from fedsim.metrics.evaluate import View
+from fedsim.metrics.evaluate import MetricView
 
 Over = Literal["replicas", "history"]
 NAN = float("nan")
@@ -36,7 +36,7 @@ class Moments:
         return distances.factor(self.covariance)
 
 
-def _target(name: str, reference: Moments | None, view: View) -> Moments:
+def _target(name: str, reference: Moments | None, view: MetricView) -> Moments:
     law = reference if reference is not None else view.target
     if law is None:
         problem = type(view.problem).__name__
@@ -51,7 +51,7 @@ def _target(name: str, reference: Moments | None, view: View) -> Moments:
     return target
 
 
-def _samples(view: View, over: Over) -> Array:
+def _samples(view: MetricView, over: Over) -> Array:
     """The samples (n, d) that form the law: replicas still running, or all that was recorded."""
     chosen = view.theta if over == "replicas" else view.history.reshape(-1, view.theta.shape[1])
     samples = np.ascontiguousarray(chosen, np.float64)  # sums follow the layout, bits must not
@@ -83,7 +83,7 @@ class Distance:
     def columns(self) -> tuple[str, ...]:
         return (self.name,)
 
-    def evaluate(self, view: View) -> dict[str, float]:
+    def evaluate(self, view: MetricView) -> dict[str, float]:
         kind, least = self.measure.name, self.measure.least
         target, samples = _target(kind, self.reference, view), _samples(view, self.over)
         if self.over == "replicas" and len(view.theta) < least:
@@ -93,10 +93,10 @@ class Distance:
             )
         return {self.name: self.measure.distance(samples, target) if len(samples) >= least else NAN}
 
-    def about(self, view: View) -> str:
+    def about(self, view: MetricView) -> str:
         return {"replicas": "the replicas now", "history": "all kept samples"}[self.over]
 
-    def doubts(self, view: View, value: float, replicas: int) -> list[str]:
+    def doubts(self, view: MetricView, value: float, replicas: int) -> list[str]:
         """Whether more than half of the squared figure is what perfect samples would show as well."""
         if math.isnan(value):
             return []
@@ -146,7 +146,7 @@ class MarginalError:
     columns: ClassVar[tuple[str, ...]] = ("marginal_error",)
     per_replica: ClassVar[bool] = False
 
-    def evaluate(self, view: View) -> dict[str, float]:
+    def evaluate(self, view: MetricView) -> dict[str, float]:
         samples = view.history if self.over == "history" else view.theta
         samples = np.asarray(samples, np.float64).reshape(-1, self.reference.shape[1])
         samples = samples[~np.isnan(samples).all(axis=1)]

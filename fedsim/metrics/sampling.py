@@ -13,7 +13,7 @@ from fedsim.arrays import Array, Arrays
 from fedsim.checks import called, numbers
 from fedsim.errors import InvalidInput
 from fedsim.metrics import chains
-from fedsim.metrics.evaluate import View
+from fedsim.metrics.evaluate import MetricView
 
 Spent = Literal["uplink_bits", "downlink_bits", "total_bits", "seconds"]
 NAN = float("nan")
@@ -30,7 +30,7 @@ class MeanSquaredError:
     def columns(self) -> tuple[str, ...]:
         return (self.name,)
 
-    def evaluate(self, view: View) -> dict[str, float]:
+    def evaluate(self, view: MetricView) -> dict[str, float]:
         kept = ~np.isnan(view.history).all(axis=2)  # (rounds, R)
         runs = kept.any(axis=0)
         if not runs.any():
@@ -50,7 +50,7 @@ class Rhat:
     columns: ClassVar[tuple[str, ...]] = ("rhat",)
     per_replica: ClassVar[bool] = False
 
-    def evaluate(self, view: View) -> dict[str, float]:
+    def evaluate(self, view: MetricView) -> dict[str, float]:
         draws = chains.running(view.history)
         return {"rhat": NAN if draws is None else float(chains.split_rhat(draws).max())}
 
@@ -60,10 +60,10 @@ class Ess:
     columns: ClassVar[tuple[str, ...]] = ("ess",)
     per_replica: ClassVar[bool] = False
 
-    def evaluate(self, view: View) -> dict[str, float]:
+    def evaluate(self, view: MetricView) -> dict[str, float]:
         return {"ess": _ess(view)}
 
-    def doubts(self, view: View, value: float, replicas: int) -> list[str]:
+    def doubts(self, view: MetricView, value: float, replicas: int) -> list[str]:
         return _frozen("ess", view)
 
 
@@ -80,19 +80,19 @@ class EssPer:
     def columns(self) -> tuple[str, ...]:
         return (self.name,)
 
-    def evaluate(self, view: View) -> dict[str, float]:
+    def evaluate(self, view: MetricView) -> dict[str, float]:
         spent = self._spent(view)
         return {self.name: _ess(view) / spent if spent > 0 else NAN}
 
-    def about(self, view: View) -> str:
+    def about(self, view: MetricView) -> str:
         return f"all replicas' {self.spent} together"
 
-    def doubts(self, view: View, value: float, replicas: int) -> list[str]:
+    def doubts(self, view: MetricView, value: float, replicas: int) -> list[str]:
         if self._spent(view) > 0:
             return _frozen(self.name, view)
         return [f"{self.name} is not defined: no {self.spent} were spent; give the scenario a network or devices"]
 
-    def _spent(self, view: View) -> float:
+    def _spent(self, view: MetricView) -> float:
         running = ~np.isnan(view.theta).all(axis=1)
         parts = ("uplink_bits", "downlink_bits") if self.spent == "total_bits" else (self.spent,)
         return float(sum(view.spent[part][running].sum() for part in parts)) / self.unit
@@ -105,14 +105,14 @@ class Accepted:
     columns: ClassVar[tuple[str, ...]] = ("accepted",)
     per_replica: ClassVar[bool] = True
 
-    def evaluate(self, view: View) -> Arrays:
+    def evaluate(self, view: MetricView) -> Arrays:
         share = _accepted(view)
         if share is None:
             raise InvalidInput("metric 'accepted': this algorithm accepts all it proposes; it is for MALA and HMC")
         return {"accepted": np.where(np.isnan(view.theta).all(axis=1), np.nan, share)}
 
 
-def _accepted(view: View) -> Array | None:
+def _accepted(view: MetricView) -> Array | None:
     """Shares (R,), NaN before the first proposal; None where nothing is ever rejected."""
     if not {"accepted", "proposed"} <= set(view.memory):
         return None
@@ -121,12 +121,12 @@ def _accepted(view: View) -> Array | None:
     return np.asarray(np.divide((shares * counts).sum(axis=1), total, np.full(len(total), np.nan), where=total > 0))
 
 
-def _ess(view: View) -> float:
+def _ess(view: MetricView) -> float:
     draws = chains.running(view.history)
     return NAN if draws is None else float(chains.ess(draws).min())
 
 
-def _frozen(name: str, view: View) -> list[str]:
+def _frozen(name: str, view: MetricView) -> list[str]:
     """What is to be said of chains, or coordinates, that never moved."""
     draws = chains.running(view.history)
     if draws is None:

@@ -19,7 +19,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fedsim.participation.policies import Bernoulli, Buffered, Deadline, First, Full, Uniform, WithReplacement
-from fedsim.participation.round import Arrived, Heard, View
+from fedsim.participation.round import Arrived, Heard
+from fedsim.protocols import View
 
 __all__ = [
     "Arrived",

@@ -4,40 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from fedsim.arrays import Array
-
-
-class View(Protocol):
-    """What a policy may look at; `fs.explain("view")` has it in one table, and an example."""
-
-    clients: int
-    weights: Array  # p_c
-    sizes: Array  # n_c
-    round: int
-    now_s: float
-    opened_s: float
-    selected: Array
-    arrived: Array
-    in_flight: Array
-
-    def sample_available(self, size: int) -> Array:
-        """So many different clients, uniformly among those that are available now (fewer if fewer are)."""
-
-    def sample_weighted(self, draws: int) -> Array:
-        """So many draws with probability p_c among those that are available now."""
-
-    def heard(self, ids: Array) -> Array:
-        """How many replies of each client arrived in time so far."""
-
-    def last(self, ids: Array, column: str) -> Array:
-        """Of the clients' latest replies: "duration_s", "heard_s", "round" or "loss"; NaN where there was none.
-
-        The loss is what an algorithm reports that lists "loss" in its `kept` reply fields, which cost no bits.
-        """
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from fedsim.privacy.rdp import ORDERS, Mechanism, to_epsilon
 from fedsim.protocols import PrivacyMechanism
 
 
-class View(Protocol):
+class LedgerView(Protocol):
     """What the metric sees: the ledger that `Spent.ledger` made, with every upload so far entered."""
 
     @property
@@ -39,7 +39,7 @@ class Spent:
             )
         return Ledger(algorithm.mechanism(problem, self.sensitivity), replicas, self.delta)
 
-    def evaluate(self, view: View) -> Arrays:
+    def evaluate(self, view: LedgerView) -> Arrays:
         return {"epsilon": view.ledger.epsilon()}
 
 

@@ -118,7 +118,7 @@ class Setting:
         return isinstance(self.problem, Reacts)
 
 
-class Job:
+class JobsAtHand:
     """What `client` sees of its job, or, stacked, of a batch of them; `fs.explain("job")` has it in one table."""
 
     def __init__(self, setting: Setting, batch: Batch, single: bool) -> None:
@@ -131,7 +131,7 @@ class Job:
         sizes = setting.problem.sizes[batch.client]
         self.size: Any = int(sizes[0]) if single else sizes[:, None]
 
-    def locked(self) -> Job:
+    def locked(self) -> JobsAtHand:
         """With columns that cannot be changed in place, for bodies that are not ours."""
         self.client, self.replica = locked(self._batch.client), locked(self._batch.replica)
         self.weight, self.size = locked(self.weight), locked(self.size)

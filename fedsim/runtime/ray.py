@@ -25,7 +25,7 @@ import numpy as np
 from fedsim import kernels
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, positive, quoted, shown, whole
-from fedsim.protocols import Shards
+from fedsim.protocols import HasShards
 from fedsim.runtime.client_memory import HeldMemory, MemoryAtHost, SentBatch
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.ray_own import OwnRay, hear_sigterm
@@ -301,7 +301,7 @@ def _pack(parts: SentBatch | Reply) -> bytes:
 def _dealt(setting: Setting, shards: list[Array]) -> list[tuple[Any, ...]]:
     """What hosts are given: each the rows of its own clients, if the problem can be dealt, else all the whole of it."""
     common = (setting.weights, setting.seed, setting.dtype)
-    if not isinstance(setting.problem, Shards):
+    if not isinstance(setting.problem, HasShards):
         return [(setting.problem, *common)]
     return [(setting.problem.shard(clients), *common) for clients in shards]
 

@@ -12,7 +12,7 @@ from fedsim.arrays import Arrays
 from fedsim.errors import ClientFailed, FedsimError, InvalidInput, NonFinite, shown
 from fedsim.protocols import Quadratic, as_algorithm
 from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
-from fedsim.runtime.jobs import Batch, Encoded, Job, Reply, Setting
+from fedsim.runtime.jobs import Batch, Encoded, JobsAtHand, Reply, Setting
 
 CACHED = 2**19  # numbers in a stack of parameters: larger ones would leave the cache between two operations
 
@@ -39,7 +39,7 @@ class Worker:
         return reply
 
     def _stacked(self, batch: Batch) -> Reply:
-        job = Job(self.setting, batch, single=False)
+        job = JobsAtHand(self.setting, batch, single=False)
         message, memory = {name: m[batch.version] for name, m in batch.message.items()}, batch.memory
         if self.kernel is not None:  # our own, which changes nothing and answers as it must
             values, memory = self._call(self.kernel, job, message, memory, batch)
@@ -49,7 +49,7 @@ class Worker:
         return self._reply(values, memory_answer(self.who, memory, batch.memory), len(batch))
 
     def _single(self, batch: Batch) -> Reply:
-        job = Job(self.setting, batch, single=True)
+        job = JobsAtHand(self.setting, batch, single=True)
         message = {name: m[batch.version[0]].copy() for name, m in batch.message.items()}
         before = {name: m[0].copy() for name, m in batch.memory.items()}
         answer = self._call(self.algorithm.client, job, all_locked(message), all_locked(before), batch)
@@ -67,7 +67,7 @@ class Worker:
     def who(self) -> str:
         return f"{type(self.algorithm).__name__}.client"
 
-    def _call(self, body: Any, job: Job, message: Any, memory: Any, batch: Batch) -> Any:
+    def _call(self, body: Any, job: JobsAtHand, message: Any, memory: Any, batch: Batch) -> Any:
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # what diverges is reported once, as NonFinite
                 return body(job, message, memory)

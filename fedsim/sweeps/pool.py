@@ -26,7 +26,7 @@ TICK_S = 0.2
 PATIENCE_S = 30.0  # for a process that has nothing left to do
 
 
-class Worker:
+class WorkerProcess:
     """A process and the run that it is busy with."""
 
     def __init__(self, plan: Plan, out: Path, threads: int) -> None:
@@ -105,7 +105,7 @@ def pool(
                     for worker in _busy(watch):
                         worker.dismiss()
                 while waiting and len(watch.get_map()) < at_once:
-                    worker = Worker(plan, out, threads)
+                    worker = WorkerProcess(plan, out, threads)
                     watch.register(worker.output, selectors.EVENT_READ, worker)
                     yield worker.give(waiting.popleft()), {"state": "started"}
                 for key, _ in watch.select(TICK_S):
@@ -132,7 +132,7 @@ def pool(
                 worker.end()
 
 
-def _busy(watch: selectors.BaseSelector) -> list[Worker]:
+def _busy(watch: selectors.BaseSelector) -> list[WorkerProcess]:
     return [key.data for key in watch.get_map().values()]
 
 

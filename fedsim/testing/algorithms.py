@@ -18,7 +18,7 @@ from fedsim.participation import bernoulli, full
 from fedsim.protocols import Replies, as_algorithm
 from fedsim.runtime.answers import ChangedInPlace
 from fedsim.runtime.inline import Inline
-from fedsim.runtime.jobs import Batch, Job, Reply, Setting
+from fedsim.runtime.jobs import Batch, JobsAtHand, Reply, Setting
 from fedsim.runtime.worker import Worker
 from fedsim.scenario import Scenario, run
 from fedsim.testing.promises import JOBS, Promises
@@ -126,10 +126,10 @@ def _batch(world: World, trial: Learner) -> Batch:
 def _inputs_untouched(algorithm: Any, setting: Setting, batch: Batch) -> bool:
     one = batch.part(slice(0, 1))
     alone = [{n: m[0] for n, m in part.items()} for part in (batch.message, one.memory)]
-    ranks = [(Job(setting, one, single=True), alone[0], alone[1])]
+    ranks = [(JobsAtHand(setting, one, single=True), alone[0], alone[1])]
     if as_algorithm(algorithm).batched:
         message = {n: m[batch.version] for n, m in batch.message.items()}
-        ranks.append((Job(setting, batch, single=False), message, batch.memory))
+        ranks.append((JobsAtHand(setting, batch, single=False), message, batch.memory))
     for job, message, memory in ranks:
         handed = [{n: a.copy() for n, a in part.items()} for part in (message, memory)]
         algorithm.client(job, *handed)
