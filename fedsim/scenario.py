@@ -34,7 +34,7 @@ PARTS: dict[str, tuple[type, str]] = {  # what each of them must offer, and the 
     "algorithm": (protocols.AlgorithmLike, "an algorithm needs {}(); see fs.algorithms"),
     "participation": (protocols.PolicyLike, "a policy needs {}(); see fs.participation"),
     "network": (protocols.NetworkLike, "a network needs {}; write fs.Network(graph), or see fs.topologies"),
-    "devices": (protocols.DeviceModelLike, "devices need {}(); see fs.devices"),
+    "devices": (protocols.DevicesLike, "devices need {}(); see fs.devices"),
 }
 
 

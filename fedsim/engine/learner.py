@@ -149,9 +149,8 @@ class ArrivedReplies:
         count = own.stop - own.start
         who = Cohort(np.zeros(count, np.int64), self.clients[own], self.multiplicity[own], np.array([0, count]))
         values = {n: v[own] for n, v in self._values.items()}
-        return ArrivedReplies(
-            values, who, self.staleness[own], self.weights[own], self.round, state, self._backend, True
-        )
+        stale, weights = self.staleness[own], self.weights[own]
+        return ArrivedReplies(values, who, stale, weights, self.round, state, self._backend, single=True)
 
     def __len__(self) -> int:
         return len(self.clients)

@@ -40,8 +40,9 @@ def check_room(scenario: Scenario, skip: bool) -> None:
 
 def _participants(scenario: Scenario) -> int:
     """Jobs of one round of one replica, at the most."""
-    clients = scenario.problem.clients
-    return min(scenario.parts.policy.size or clients, clients)
+    clients = int(scenario.problem.clients)
+    asked = scenario.parts.policy.size
+    return clients if asked is None else min(asked, clients)
 
 
 def _remembered(scenario: Scenario, skip: bool) -> int:
