@@ -19,7 +19,7 @@ FILES = sorted(p.relative_to(PACKAGE) for p in PACKAGE.rglob("*.py") if "scenari
 ROLES = [c for _, c in inspect.getmembers(protocols, inspect.isclass) if getattr(c, "_is_protocol", False)]
 MEMBERS = {name for role in ROLES for name in protocols._members(role)}
 NOT_ROLES = {  # the same words about other things: a result's samples, an event loop's name, a frame's columns
-    "name", "columns", "test", "clients", "weights", "size", "round", "replica", "client", "arrived", "selected",
+    "name", "columns", "keys", "test", "clients", "weights", "size", "round", "replica", "client", "arrived", "selected",
 }  # fmt: skip
 
 

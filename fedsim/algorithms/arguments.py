@@ -11,6 +11,7 @@ import numpy as np
 from fedsim.checks import array_of
 from fedsim.errors import InvalidInput, as_float, is_whole, number, one_of, positive, refusal, shown
 from fedsim.problems.shards import rows_per_batch
+from fedsim.protocols import Codec, missing
 
 __all__ = [
     "check_batch_size",
@@ -53,7 +54,7 @@ def check_word(where: str, algorithm: Any, name: str, *words: str | None, remedy
 
 
 def check_codec(where: str, codec: Any) -> None:
-    if isinstance(codec, type) or not callable(getattr(codec, "quantise", None)):
+    if isinstance(codec, type) or missing(codec, Codec):
         raise refusal(f"{where}(codec={{}})", codec, "give a codec such as fs.codecs.QSGD(10) or fs.codecs.Identity()")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from fedsim import algorithms, codecs, devices, metrics, participation, privacy, problems, topologies
 from fedsim.analysis import units
 from fedsim.metrics.learning import PREDICTIVE
-from fedsim.protocols import as_algorithm
+from fedsim.protocols import Codec, PolicyLike, as_algorithm, missing
 from fedsim.scenario import Scenario
 from fedsim.scenario_file import shipped
 
@@ -88,7 +88,7 @@ def _said(word: str, text: str | None) -> str:
 def _policies(module: ModuleType) -> list[Callable[..., Any]]:
     """The factories: public functions that return one of the module's own policies."""
     made = [f for n, f in vars(module).items() if inspect.isfunction(f) and not n.startswith("_")]
-    return [f for f in made if hasattr(getattr(module, str(f.__annotations__.get("return")), None), "select")]
+    return [f for f in made if not missing(getattr(module, str(f.__annotations__.get("return")), None), PolicyLike)]
 
 
 def _functions(module: ModuleType) -> list[Callable[..., Any]]:
@@ -106,7 +106,7 @@ def _problems() -> list[Any]:
 
 
 def _codecs() -> list[Any]:
-    return [c for c in _classes(codecs) if hasattr(c, "encode") and c.__module__ == codecs.__name__]
+    return [c for c in _classes(codecs) if not missing(c, Codec) and c.__module__ == codecs.__name__]
 
 
 def _metrics() -> list[Callable[..., Any]]:
