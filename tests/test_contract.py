@@ -21,7 +21,8 @@ from fedsim.codecs import QSGD
 from fedsim.engine import Interrupted
 from fedsim.errors import InvalidInput
 from fedsim.problems import GaussianMean, PerformativeMean, pooled
-from fedsim.runtime.ray import OWN, Host, RaySession
+from fedsim.runtime.ray import Host, RaySession
+from fedsim.runtime.ray_own import OwnRay
 from fedsim.testing import Broken, check
 
 CLIENTS, D = 6, 3
@@ -176,12 +177,12 @@ def rooms():
     from ray import cloudpickle
 
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    ray.init(num_cpus=4, **OWN)
+    own = OwnRay(4)
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     ROOMS[:] = [ray.remote(Room).remote() for _ in range(2)]
     yield
     ROOMS.clear()
-    ray.shutdown()
+    own.close()
 
 
 @every

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fedsim.engine.replies import Replies
 
 import fedsim as fs
 from fedsim.cli import listing
 from fedsim.cli.app import call
+from fedsim.engine.learner import ArrivedReplies
 from fedsim.engine.view import ReplicaView
 from fedsim.errors import InvalidInput
 from fedsim.runtime.jobs import JobsAtHand
@@ -51,7 +51,7 @@ def test_help_of_a_result_documents_the_columns_of_rounds() -> None:
     assert [name for name in ROUNDS if f"`{name}`" not in (Result.__doc__ or "")] == []
 
 
-@pytest.mark.parametrize(("topic", "made"), [("job", JobsAtHand), ("replies", Replies), ("view", ReplicaView)])
+@pytest.mark.parametrize(("topic", "made"), [("job", JobsAtHand), ("replies", ArrivedReplies), ("view", ReplicaView)])
 def test_a_topic_names_what_the_object_has_and_nothing_else(topic: str, made: type) -> None:
     page = fs.explain(topic)
     rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("|")][2:]

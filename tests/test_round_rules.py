@@ -15,8 +15,9 @@ import fedsim as fs
 from fedsim.algorithms.fedpaq import FedPAQ
 from fedsim.analysis import timeline
 from fedsim.analysis.fairness import fairness
-from fedsim.engine import Interrupted, noted
+from fedsim.engine import Interrupted
 from fedsim.engine.clock import Clock, SharedLinks
+from fedsim.engine.clock_inputs import ClockInputs
 from fedsim.engine.visits import Visit
 
 COLUMNS = (
@@ -354,13 +355,13 @@ def test_shares_of_an_asynchronous_run_cover_every_client_second():
 @pytest.mark.parametrize("policy", [fs.participation.first(2, of=3), fs.participation.buffered(2, of=3)])
 def test_sizes_of_replies_are_kept_only_until_a_checkpoint_has_them(policy, tmp_path, monkeypatch):
     held = []
-    segment = noted.Noted.segment
+    segment = ClockInputs.segment
 
     def spy(self):
         held.append(sum(len(v) for parts in self._fresh.values() for _, v in parts))
         return segment(self)
 
-    monkeypatch.setattr(noted.Noted, "segment", spy)
+    monkeypatch.setattr(ClockInputs, "segment", spy)
     scenario = scenario_of(
         participation=policy, budget=fs.Budget(rounds=60), devices=fs.devices.lognormal(1e-2, 0.5, dropout=0.1),
         algorithm=FedPAQ(step_size=1e-2, local_steps=2, codec=fs.codecs.Elias(4)), record=fs.Record(events=True),
@@ -373,8 +374,8 @@ def test_sizes_of_replies_are_kept_only_until_a_checkpoint_has_them(policy, tmp_
 
 def test_a_run_without_a_folder_notes_nothing(monkeypatch):
     kept = []
-    add = noted.Noted.add
-    monkeypatch.setattr(noted.Noted, "add", lambda self, *more: (add(self, *more), kept.append(len(self._fresh)))[0])
+    add = ClockInputs.add
+    monkeypatch.setattr(ClockInputs, "add", lambda self, *more: (add(self, *more), kept.append(len(self._fresh)))[0])
     fs.run(
         scenario_of(
             participation=fs.participation.first(2), record=fs.Record(events=True),
