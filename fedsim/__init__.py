@@ -29,6 +29,7 @@ _HOME = {
     "arun": "fedsim.scenario",
     "explain": "fedsim.lookup",
     "load": "fedsim.sweeps",
+    "plan": "fedsim.sweeps.planner",
     "replay": "fedsim.job_replay",
     "run": "fedsim.scenario",
     "sweep": "fedsim.sweeps",
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from fedsim.runtime.ray import Ray
     from fedsim.scenario import Scenario, arun, run
     from fedsim.sweeps import load, sweep
+    from fedsim.sweeps.planner import plan
     from fedsim.sweeps.study import Study
 
 

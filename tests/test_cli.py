@@ -17,7 +17,7 @@ import pytest
 
 import fedsim as fs
 from fedsim import live as progress
-from fedsim.analysis import summary, units
+from fedsim.analysis import intervals, units
 from fedsim.cli import listing
 from fedsim.cli.app import call
 from fedsim.engine import Progress
@@ -391,9 +391,9 @@ def test_objects_are_written_as_the_call_that_makes_them() -> None:
 
 
 def test_wilsons_interval_holds_the_share_and_stays_inside() -> None:
-    low, high = summary.wilson(19, 20)
+    low, high = intervals.wilson(19, 20)
     assert (round(low, 2), round(high, 2)) == (0.76, 0.99)
-    assert summary.wilson(0, 5)[0] == 0.0
+    assert intervals.wilson(0, 5)[0] == 0.0
 
 
 def test_a_client_that_is_hardly_heard_is_named_and_a_target_is_dated() -> None:

@@ -10,7 +10,7 @@ import pytest
 import fedsim as fs
 
 CLASSES = {"Budget", "Inline", "Network", "Ray", "Record", "Scenario", "Study", "Target"}
-FUNCTIONS = {"arun", "explain", "load", "replay", "run", "sweep"}
+FUNCTIONS = {"arun", "explain", "load", "plan", "replay", "run", "sweep"}
 MODULES = {
     "algorithms", "analysis", "codecs", "data", "devices", "errors", "initial", "metrics", "network", "participation", "privacy", "problems", "rng",
     "schedules", "testing", "topologies",

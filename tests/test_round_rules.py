@@ -14,7 +14,7 @@ import pytest
 import fedsim as fs
 from fedsim.algorithms.fedpaq import FedPAQ
 from fedsim.analysis import timeline
-from fedsim.analysis.fairness import fairness
+from fedsim.analysis.clients import heard as fairness
 from fedsim.engine import Interrupted
 from fedsim.engine.clock import Clock, SharedLinks
 from fedsim.engine.clock_inputs import ClockInputs

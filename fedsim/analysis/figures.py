@@ -12,6 +12,7 @@ import numpy.typing as npt
 from fedsim.results import Axis, Result
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -27,8 +28,11 @@ PHASES = {
     "transfer": COLOURS[0],
     "wait": "#d9d9d9",
     "idle": "#d9d9d9",
+    "late": COLOURS[0],
+    "dropped": COLOURS[2],
+    "called off": COLOURS[5],
 }
-_NAMES = {
+NAMES = {
     "rounds": "communication rounds",
     "seconds": "virtual seconds",
     "uplink_bits": "uplink",
@@ -66,9 +70,9 @@ def curves(
     for axis in log:
         axes.set(**{f"{axis}scale": "log"})
         getattr(axes, f"{axis}axis").set_major_formatter("{x:g}")  # 0.01 reads better than a power of ten
-    axes.set_xlabel(_NAMES[against])
+    axes.set_xlabel(NAMES[against])
     if against.endswith("_bits"):
-        in_bits(axes, _NAMES[against], max(float(r.curve(metric, against)[against].max()) for r in results.values()))
+        in_bits(axes, NAMES[against], max(float(r.curve(metric, against)[against].max()) for r in results.values()))
     axes.set_ylabel(METRIC_NAMES.get(metric, metric))
     plain(axes)
 
@@ -120,6 +124,46 @@ def ellipse(
     circle = radius * np.stack([np.cos(angle), np.sin(angle)])
     x, y = np.asarray(mean, float)[:, None] + vectors @ (np.sqrt(values)[:, None] * circle)
     axes.plot(x, y, color=colour, lw=1.2)
+
+
+def ranges(frame: pd.DataFrame, column: str, title: str, by: str = "run") -> Figure:
+    """A line per run: its values' 5 to 95 % range and median; values that are infinite are counted on the right."""
+    names = list(dict.fromkeys(frame[by]))
+    figure = blank(8, 1.4 + 0.34 * len(names))
+    axes = figure.subplots()
+    for at, name in enumerate(names):
+        values = frame.loc[frame[by] == name, column].dropna().to_numpy(np.float64)
+        finite = values[np.isfinite(values)]
+        if len(finite):
+            low, middle, high = np.quantile(finite, [0.05, 0.5, 0.95])
+            axes.plot([low, high], [at, at], color=COLOURS[0], lw=5, alpha=0.3, solid_capstyle="round")
+            axes.plot([middle], [at], "o", color=COLOURS[0], ms=6)
+        if len(finite) < len(values):
+            axes.annotate(
+                f"{len(values) - len(finite)} of {len(values)} never", (1.01, at), xycoords=("axes fraction", "data"),
+                color=FAINT, fontsize=8.5, va="center", annotation_clip=False,
+            )  # fmt: skip
+    _rows(axes, names, title)
+    return figure
+
+
+def intervals(frame: pd.DataFrame, column: str, title: str, by: str = "run") -> Figure:
+    """A line per row: `column`, and the interval from `low` to `high` around it."""
+    figure = blank(8, 1.4 + 0.34 * len(frame))
+    axes = figure.subplots()
+    for at, row in enumerate(frame.to_dict("records")):
+        axes.plot([row["low"], row["high"]], [at, at], color=COLOURS[0], lw=5, alpha=0.3, solid_capstyle="round")
+        axes.plot([row[column]], [at], "o", color=COLOURS[0], ms=6)
+    _rows(axes, list(frame[by]), title)
+    return figure
+
+
+def _rows(axes: Axes, names: list[str], title: str) -> None:
+    axes.set_yticks(range(len(names)), [str(name) for name in names])
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_xlabel(title)
+    plain(axes)
+    axes.grid(False, axis="y")
 
 
 def plain(axes: Axes) -> None:

@@ -10,7 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from fedsim.analysis import figures, summary, timeline
-from fedsim.results import METRICS, ROUNDS, Axis, Result
+from fedsim.results import Axis, Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +29,7 @@ img{max-width:100%}pre{overflow:auto}"""
 
 def run_page(name: str, result: Result, drawn: Mapping[str, bytes] | None = None) -> str:
     """A page about one run, from what it left behind alone; `drawn` are pictures of its own as PNG."""
-    names = [*result.metrics.columns.drop(list(METRICS)), *result.rounds.columns.drop(list(ROUNDS))]
+    names = [*result.over_replicas, *result.per_replica]
     pictures = [
         _picture(f"{metric} over what was spent", _curves({"": result}, metric))
         for metric in names

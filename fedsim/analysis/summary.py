@@ -7,9 +7,10 @@ from collections import Counter
 from typing import Any
 
 from fedsim.analysis import units
+from fedsim.analysis.intervals import wilson
 from fedsim.analysis.timeline import shares
 from fedsim.budget import Target
-from fedsim.results import METRICS, ROUNDS, Result
+from fedsim.results import Result
 
 LABEL, COLUMN = 16, 12
 
@@ -58,11 +59,8 @@ def heading(result: Result, wide: int = units.NARROW) -> list[str]:
 
 def final_metrics(result: Result) -> dict[str, float]:
     """Every metric where it was last evaluated; the median over replicas of those that each replica has."""
-    over = {name: result.metrics[name].dropna() for name in result.metrics.columns.drop(list(METRICS))}
-    each = {
-        name: result.rounds.dropna(subset=[name]).groupby("replica")[name].last()
-        for name in result.rounds.columns.drop(list(ROUNDS))
-    }
+    over = {name: result.metrics[name].dropna() for name in result.over_replicas}
+    each = {name: result.rounds.dropna(subset=[name]).groupby("replica")[name].last() for name in result.per_replica}
     ends = {name: float(values.iloc[-1]) for name, values in over.items() if len(values)}
     return ends | {name: float(values.median()) for name, values in each.items() if len(values)}
 
@@ -84,13 +82,6 @@ def clock(result: Result) -> str:
     }
     facts = [f"clock counts {' and '.join(counted) or 'nothing'}", *(still[part] for part in still if not told[part])]
     return f"{'; '.join(facts)} ({told['path']})"
-
-
-def wilson(hits: int, count: int, z: float = 1.96) -> tuple[float, float]:
-    """Wilson's 95 % interval for a probability, of `hits` in `count` trials."""
-    middle = (hits + z * z / 2) / (count + z * z)
-    half = z / (count + z * z) * math.sqrt(hits * (count - hits) / count + z * z / 4)
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def _budget(result: Result) -> tuple[dict[str, Any], Target | None]:

@@ -186,6 +186,29 @@ def sweep(
 
 
 @app.command()
+def plan(
+    file: SweptFile,
+    goal: Annotated[str, typer.Option("--goal", metavar="GOAL", help="A metric and a level: 'accuracy >= .83'.")],
+    vary: Annotated[list[str], typer.Option("--vary", metavar="NAME=VALUES", help="A knob: 1,10,100 or 0:5.")],
+    spend: Annotated[str, typer.Option("--spend", metavar="WHAT", help="Rounds, bits, ...: what to save.")] = "seconds",
+    within: Annotated[list[str], typer.Option("--within", metavar="WHAT=LIMIT", help="seconds=3600, ...")] = [],  # noqa: B006
+    seeds: Annotated[int, typer.Option("--seeds", metavar="N", help="For the settings that stay ahead.")] = 9,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Keep the runs here; reuse them.")] = None,
+    settings: Settings = [], jobs: Jobs = None, quiet: Quiet = False, runtime: Runtime = "inline",  # noqa: B006
+    address: Address = None,
+) -> None:  # fmt: skip
+    """Find the settings that reach a goal for the least, and say what each is worth."""
+    from fedsim.cli.plan import plan as command
+    from fedsim.cli.run import runtime_named
+
+    where = runtime_named(runtime, address=address)
+    code = command(
+        file, goal, vary, spend, within, seeds=seeds, out=out, given=settings, jobs=jobs, quiet=quiet, runtime=where
+    )
+    raise typer.Exit(code)
+
+
+@app.command()
 def status(
     folder: Annotated[
         Path, typer.Argument(callback=_path, metavar="DIR", show_default=False, help="A sweep's folder.")

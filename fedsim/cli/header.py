@@ -6,7 +6,7 @@ from typing import Any
 
 from fedsim.analysis.units import called, many, policy, width, wrapped
 from fedsim.engine.wire import reply_shape
-from fedsim.protocols import Describes
+from fedsim.protocols import Describes, as_algorithm, as_problem
 from fedsim.scenario import Scenario
 
 WIDTH = 11
@@ -50,6 +50,7 @@ def _described(part: Any, nothing: str) -> str:
 def _wire(scenario: Scenario) -> str:
     import numpy as np
 
-    state = scenario.algorithm.init(scenario.problem, scenario.start)
-    size = reply_shape(scenario.algorithm, scenario.problem, state, np.dtype(scenario.dtype), 0).bits
+    algorithm, problem = as_algorithm(scenario.algorithm), as_problem(scenario.problem)
+    state = algorithm.init(scenario.problem, scenario.start)
+    size = reply_shape(algorithm, problem, state, np.dtype(scenario.dtype), 0).bits
     return f"{scenario.dtype}, " + ("bits up depend on the values" if size is None else f"{size:,} bits up")

@@ -21,13 +21,15 @@ from fedsim.results.folder import load, save
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["METRICS", "ROUNDS", "Result", "cpu_features", "load", "versions", "write_atomic"]
+__all__ = ["METRICS", "ROUNDS", "SPENT", "Result", "cpu_features", "load", "versions", "write_atomic"]
 
 Axis = Literal["rounds", "seconds", "uplink_bits", "downlink_bits", "total_bits"]
 
 _COUNTS = ("selected", "arrived", "dropped", "late", "uplink_bits", "downlink_bits", "wasted_bits")
 ROUNDS = ("replica", "round", "opened_s", "closed_s", *_COUNTS)  # then one column per metric of a replica
 METRICS = ("round", "seconds", "uplink_bits", "downlink_bits")  # then one column per metric over replicas
+# Columns of `rounds` that runs may have and that are no metrics either.
+SPENT = ("wasted_down_bits", "wasted_s", "late_s", "dropped_s", "called_off_s", "backhaul_bits")
 
 
 class Summary(str):
@@ -182,8 +184,18 @@ class Result:
         """Write a folder that must not exist yet, whole or not at all; `load` reads it back."""
         return save(self, path)
 
+    @property
+    def over_replicas(self) -> tuple[str, ...]:
+        """The metrics that are one number for all replicas, such as w2."""
+        return tuple(name for name in self.metrics.columns if name not in METRICS)
+
+    @property
+    def per_replica(self) -> tuple[str, ...]:
+        """The metrics that every replica has for itself, such as accuracy."""
+        return tuple(name for name in self.rounds.columns if name not in (*ROUNDS, *SPENT))
+
     def _is_over_replicas(self, metric: str) -> bool:
-        over, each = self.metrics.columns.drop(list(METRICS)), self.rounds.columns.drop(list(ROUNDS))
+        over, each = self.over_replicas, self.per_replica
         if metric not in over and metric not in each:
             raise NotRecorded(
                 f"metric {metric!r} was not evaluated (this run has: {', '.join([*over, *each]) or 'none'}); "

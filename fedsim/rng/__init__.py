@@ -47,6 +47,7 @@ class Stream(IntEnum):
     USER = 12  # for code outside the package
     COIN = 13  # to accept or to reject
     START = 14  # where a replica begins
+    RESAMPLE = 31  # bootstrap intervals of finished results
 
 
 # --- Philox4x32-10 -------------------------------------------------------------------------------

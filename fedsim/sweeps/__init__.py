@@ -58,8 +58,9 @@ def carry_out(
     what: Plan, out: Path, *, jobs: int | None = None, shard: tuple[int, int] | None = None,
     resume: bool = False, retry_failed: bool = False, runtime: Any = None,
     observers: Sequence[Callable[[Event], None]] = (), stop: threading.Event | None = None,
+    orders: tuple[Order, ...] | None = None,
 ) -> Study:  # fmt: skip
-    """`sweep` for those who have made the plan already."""
+    """`sweep` for those who have made the plan already; `orders` are some of its runs, instead of a shard."""
     from fedsim.sweeps.merge import merge, outcomes
     from fedsim.sweeps.status import look
     from fedsim.sweeps.work import clean
@@ -68,7 +69,7 @@ def carry_out(
         raise InvalidInput(f"jobs={jobs}: ask for a whole number of at least 1")
     if runtime is not None and not isinstance(runtime, Inline | Ray):
         raise InvalidInput(f"runtime={runtime!r}: a sweep runs on processes of this machine (None) or on fs.Ray(...)")
-    mine = what.shard(shard)
+    mine = what.shard(shard) if orders is None else orders
     what.claim(out, resume=resume or retry_failed, shared=shard is not None)
     clean(out)
     stop = stop if stop is not None else threading.Event()
@@ -83,8 +84,8 @@ def carry_out(
     for failure in found.failed:
         if failure.run not in again:
             tell(Event(Order(failure.run, failure.settings), "failed", {}, f"{failure.kind}: {failure.message}"))
-    orders = [order for order in mine if order.run in todo]
-    with closing(_reports(what, orders, out, jobs, runtime, stop)) as reports:
+    ahead = [order for order in mine if order.run in todo]
+    with closing(_reports(what, ahead, out, jobs, runtime, stop)) as reports:
         for order, report in reports:
             reason = f"{report['error']}: {report['message']}" if report["state"] == "failed" else ""
             tell(Event(order, report["state"], report.get("ends", {}), reason))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedsim.analysis.summary import final_metrics
 from fedsim.errors import NotRecorded, quoted
-from fedsim.results import METRICS, ROUNDS, Axis, Result
+from fedsim.results import Axis, Result
 from fedsim.scenario_file import ScenarioFile
 
 if TYPE_CHECKING:
@@ -99,8 +99,7 @@ def curves(settings: Mapping[str, Any], result: Result) -> pd.DataFrame:
     import numpy as np
     import pandas as pd
 
-    over = [name for name in result.metrics.columns if name not in METRICS]
-    each = [name for name in result.rounds.columns if name not in ROUNDS]
+    over, each = result.over_replicas, result.per_replica
     taken = {*AXES, "metric", "value", "low", "high"}
     known = {f"set {n}" if n in taken else n: v for n, v in settings.items()}
     parts = []

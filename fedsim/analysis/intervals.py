@@ -1,0 +1,70 @@
+"""How sure a figure is: Wilson's interval of a probability, the bootstrap of a median, the t interval of a mean."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim import rng
+from fedsim.arrays import Array
+
+RESAMPLES = 2000
+LEVEL = 0.95
+MANY = 200
+
+
+def wilson(hits: int, count: int, z: float = 1.96) -> tuple[float, float]:
+    """Wilson's 95 % interval for a probability, of `hits` in `count` trials."""
+    middle = (hits + z * z / 2) / (count + z * z)
+    half = z / (count + z * z) * math.sqrt(hits * (count - hits) / count + z * z / 4)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def medians(values: npt.ArrayLike, resamples: int = RESAMPLES, seed: int = 0, group: int = 0) -> Array:
+    """Medians of so many samples drawn with replacement from `values`, which may hold infinities: (resamples,).
+
+    `group` tells the draws of several samples apart, so that their bootstraps are independent.
+    """
+    values = np.asarray(values, np.float64)
+    key = rng.keys(seed, rng.Stream.RESAMPLE, replica=np.arange(resamples), client=group)
+    drawn = values[rng.integers(key, len(values), len(values))]
+    ordered = np.sort(drawn, axis=1)
+    low, high = ordered[:, (len(values) - 1) // 2], ordered[:, len(values) // 2]
+    return np.where(low == high, low, (low + high) / 2)  # infinities meet infinities, never their difference
+
+
+def middle(values: Array, level: float = LEVEL) -> tuple[float, float]:
+    """The percentile interval of resampled figures; infinite ends are as they are."""
+    ordered = np.sort(values)
+    below = (1 - level) / 2
+    return float(ordered[int(below * (len(ordered) - 1))]), float(ordered[math.ceil((1 - below) * (len(ordered) - 1))])
+
+
+def median_interval(values: npt.ArrayLike, seed: int = 0) -> tuple[float, float, float]:
+    """The median and its 95 % percentile bootstrap interval; (x, x, x) of a single value."""
+    values = np.asarray(values, np.float64)
+    if not len(values):
+        return math.nan, math.nan, math.nan
+    ordered = np.sort(values)
+    pair = ordered[(len(values) - 1) // 2], ordered[len(values) // 2]
+    centre = float(pair[0] if pair[0] == pair[1] else (pair[0] + pair[1]) / 2)
+    if len(values) > MANY:  # order statistics: what the bootstrap tends to, without the draws
+        half = 1.96 * math.sqrt(len(values)) / 2
+        ends = math.floor((len(values) - 1) / 2 - half), math.ceil((len(values) - 1) / 2 + half)
+        return centre, float(ordered[ends[0]]), float(ordered[ends[1]])
+    return (centre, *middle(medians(values, seed=seed)))
+
+
+def mean_interval(values: npt.ArrayLike, level: float = LEVEL) -> tuple[float, float, float]:
+    """The mean and Student's interval; without a second value the interval is everything."""
+    from scipy.stats import t
+
+    values = np.asarray(values, np.float64)
+    mean: Any = values.mean()
+    if len(values) < 2:
+        return float(mean), -math.inf, math.inf
+    half = float(t.ppf((1 + level) / 2, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values)))
+    return float(mean), float(mean) - half, float(mean) + half

@@ -1,0 +1,116 @@
+"""What the functions of `fs.analysis` accept: results, folders, studies, or several of them by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+from fedsim.errors import InvalidInput, quoted
+from fedsim.results import Result, load
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+HIGHER = frozenset(
+    ("accuracy", "ess", "ess_per_megabit", "ess_per_second", "accepted", "agreement", "accuracy_above")
+)  # of all other metrics, less is better
+
+
+class Answer(NamedTuple):
+    """`frame, figure = fs.analysis.time_to(...)`: a tidy table (its sum in `frame.attrs`) and its picture."""
+
+    frame: pd.DataFrame
+    figure: Figure
+
+    def _repr_html_(self) -> str:
+        """The table; the picture is shown by `answer.figure`."""
+        return str(self.frame.to_html(index=False, border=0))
+
+
+@dataclass(frozen=True)
+class One:
+    """A run: what it is called, which is the same for runs that differ in their seed alone, and what was set."""
+
+    label: str
+    settings: dict[str, Any]
+    result: Result
+
+    @property
+    def seed(self) -> int:
+        told = self.settings.get("seed", (self.result.manifest.get("scenario") or {}).get("seed", 0))
+        return int(told)
+
+
+@runtime_checkable
+class Studied(Protocol):
+    """A study: (settings, result) of every run."""
+
+    runs: Any
+
+
+def gather(results: Any) -> list[One]:
+    """All runs that `results` stands for: a Result, a run's or a sweep's folder, a study, or several."""
+    found = list(_gather(results, ""))
+    if not found:
+        raise InvalidInput(f"results={quoted(results)}: there is no finished run in it")
+    if all(one.label for one in found):
+        return found
+    names = _differing([one.settings for one in found])
+    words = [" ".join(f"{n}={one.settings.get(n)}" for n in names) or "run" for one in found]
+    return [One(one.label or word, one.settings, one.result) for one, word in zip(found, words, strict=True)]
+
+
+def facts(one: One) -> dict[str, Any]:
+    """The columns that say which run a row is about."""
+    return {"run": one.label, **{n: v for n, v in one.settings.items() if n not in ("seed", "run")}, "seed": one.seed}
+
+
+def _gather(results: Any, label: str) -> Iterator[One]:
+    if isinstance(results, Result):
+        yield One(label, dict(_settings(results)), results)
+    elif isinstance(results, str | Path):
+        yield from _folder(Path(results), label)
+    elif isinstance(results, Mapping):
+        for name, own in results.items():
+            for one in _gather(own, str(name)):
+                yield One(str(name), one.settings, one.result)
+    elif isinstance(results, Studied):
+        for settings, result in results.runs:
+            yield One(label, dict(settings), result)
+    elif isinstance(results, Iterable):
+        for own in results:
+            yield from _gather(own, Path(own).name if isinstance(own, str | Path) and _is_run(Path(own)) else label)
+    else:
+        raise InvalidInput(f"results={quoted(results)}: give a result, a folder, a study, or a list or mapping of them")
+
+
+def _folder(folder: Path, label: str) -> Iterator[One]:
+    """One run, or every whole run in the folders below; nothing that they hold is executed."""
+    if _is_run(folder) or not folder.is_dir():
+        result = load(folder)
+        yield One(label, dict(_settings(result)), result)
+        return
+    below = [path for path in sorted(folder.iterdir()) if path.is_dir() and _is_run(path)]
+    if not below:
+        load(folder)  # says what is wrong with it
+    for path in below:
+        result = load(path)
+        yield One(label, dict(_settings(result)), result)
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / "manifest.json").exists()
+
+
+def _settings(result: Result) -> Mapping[str, Any]:
+    source = result.manifest.get("source")
+    told = source.get("settings") if isinstance(source, Mapping) else None
+    return told if isinstance(told, Mapping) else {}
+
+
+def _differing(settings: list[dict[str, Any]]) -> list[str]:
+    names = dict.fromkeys(name for one in settings for name in one if name != "seed")
+    return [name for name in names if len({repr(one.get(name)) for one in settings}) > 1]

@@ -1,0 +1,150 @@
+"""The settings that a planner chooses among, what their runs cost so far, and which of them is ahead."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedsim.analysis.intervals import median_interval
+from fedsim.analysis.spending import spent_at
+from fedsim.arrays import Array
+from fedsim.budget import Target
+from fedsim.errors import NotRecorded
+from fedsim.results import load
+from fedsim.sweeps.plan import Order, Plan
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Setting = tuple[int, ...]  # which value of each knob
+FEASIBLE, TOO_DEAR, NOT_REACHED = range(3)
+
+
+@dataclass(frozen=True, eq=False)
+class Race:
+    """A plan whose last axis is the seed, the folder of its runs, and what is asked of them."""
+
+    what: Plan
+    out: Path
+    goal: Target
+    spend: str
+    within: Mapping[str, float]
+
+    @cached_property
+    def knobs(self) -> dict[str, list[Any]]:
+        return {name: values for name, values in self.what.grid.items() if name != "seed"}
+
+    @cached_property
+    def all(self) -> list[Setting]:
+        return list(product(*(range(len(values)) for values in self.knobs.values())))
+
+    @cached_property
+    def seeds(self) -> int:
+        return len(self.what.grid["seed"])
+
+    @cached_property
+    def _known(self) -> dict[str, pd.DataFrame]:
+        return {}
+
+    @cached_property
+    def _place(self) -> dict[Setting, int]:
+        return {setting: i for i, setting in enumerate(self.all)}
+
+    def values(self, setting: Setting) -> dict[str, Any]:
+        return {name: values[i] for (name, values), i in zip(self.knobs.items(), setting, strict=True)}
+
+    def words(self, setting: Setting) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.values(setting).items())
+
+    def orders(self, setting: Setting, seeds: range) -> list[Order]:
+        first = self._place[setting] * self.seeds
+        return [self.what.orders[first + seed] for seed in seeds]
+
+    def seen(self, setting: Setting) -> range:
+        """The seeds that have been run; they are always the first ones."""
+        done = 0
+        while done < self.seeds and self._trials(self.orders(setting, range(done, done + 1))[0]) is not None:
+            done += 1
+        return range(done)
+
+    def trials(self, setting: Setting, seeds: range | None = None) -> pd.DataFrame:
+        """What every replica of these runs spent to get there; a failed run never does."""
+        import pandas as pd
+
+        orders = self.orders(setting, self.seen(setting) if seeds is None else seeds)
+        return pd.concat([t for order in orders if (t := self._trials(order)) is not None], ignore_index=True)
+
+    def _trials(self, order: Order) -> pd.DataFrame | None:
+        import pandas as pd
+
+        if order.run not in self._known:
+            folder = self.out / order.run
+            if (folder / "manifest.json").exists():
+                frame = spent_at(load(folder), self.goal)
+                for name in (self.spend, *self.within):
+                    if name not in frame:
+                        raise NotRecorded(
+                            f"these runs do not account for {name}; add fs.privacy.spent(delta=...) to their metrics"
+                        )
+            elif (folder / "failed.json").exists():
+                costs = dict.fromkeys((self.spend, *self.within), math.inf)
+                frame = pd.DataFrame([{"replica": -1, "reached": False, "last": math.nan} | costs])
+            else:
+                return None
+            self._known[order.run] = frame
+        return self._known[order.run]
+
+    def cost(self, setting: Setting, name: str, seeds: range | None = None) -> float:
+        """The median over seeds and replicas of what had been spent at the goal."""
+        return _median(self.trials(setting, seeds)[name].to_numpy(np.float64))
+
+    def interval(self, setting: Setting) -> tuple[float, float, float]:
+        return median_interval(self.trials(setting)[self.spend].to_numpy(np.float64))
+
+    def standing(self, setting: Setting, seeds: range | None = None) -> tuple[float, ...]:
+        """A key to sort by: those that keep within all limits by what they spend, then by how far they overspend, then
+        those that do not reach the goal by how many trials do and how near the others end."""
+        trials = self.trials(setting, seeds)
+        spent = _median(trials[self.spend].to_numpy(np.float64))
+        if math.isinf(spent) or not trials["reached"].mean() >= 0.5:
+            level = self.goal.above if self.goal.above is not None else self.goal.below
+            off = abs(float(trials["last"].median()) - float(level or 0.0))
+            return NOT_REACHED, -float(trials["reached"].mean()), math.inf if math.isnan(off) else off
+        over = self.over(setting, seeds)
+        if over:
+            return TOO_DEAR, max(over.values()), spent
+        return FEASIBLE, spent, 0.0
+
+    def over(self, setting: Setting, seeds: range | None = None) -> dict[str, float]:
+        """The limits that a setting exceeds on its way to the goal, and by what factor."""
+        used = {name: self.cost(setting, name, seeds) / limit for name, limit in self.within.items()}
+        return {name: factor for name, factor in used.items() if factor > 1}
+
+    def ranked(self, settings: Sequence[Setting]) -> list[Setting]:
+        return sorted(settings, key=self.standing)
+
+    def neighbours(self, setting: Setting) -> list[Setting]:
+        """The settings one step of one knob away: the next smaller and larger value, or any other of one with words."""
+        found = []
+        for i, values in enumerate(self.knobs.values()):
+            if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
+                order = sorted(range(len(values)), key=lambda j: values[j])
+                at = order.index(setting[i])
+                steps = [order[j] for j in (at - 1, at + 1) if 0 <= j < len(order)]
+            else:
+                steps = [j for j in range(len(values)) if j != setting[i]]
+            found += [(*setting[:i], j, *setting[i + 1 :]) for j in steps]
+        return found
+
+
+def _median(values: Array) -> float:
+    ordered = np.sort(values)
+    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    return float(low if low == high else (low + high) / 2)
