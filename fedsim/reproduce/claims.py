@@ -89,6 +89,6 @@ def lacks(name: str) -> str:
         return "" if find_spec("torch") else "needs torch: pip install 'fedsim-systems[torch]'"
     try:
         load(name)
-    except InvalidInput as error:
-        return f"needs {name}: {error}"
+    except InvalidInput:
+        return f"needs the data set {name}, in the folder that FEDSIM_DATA names"
     return ""
