@@ -180,13 +180,17 @@ def from_origin(origin: Mapping[str, Any]) -> tuple[ScenarioFile, dict[str, Any]
     return load_source(Path(origin["file"]), origin["text"], folder, modules), dict(origin["settings"])
 
 
-def shipped() -> dict[str, Path]:
-    """The scenarios that come with fedsim, by name."""
+def scenarios_folder() -> Path:
+    """Where the scenarios are that come with fedsim."""
     spec = find_spec("fedsim.scenarios")
     # A checkout that is not installed has them beside the package instead of inside.
     places = spec.submodule_search_locations if spec else None
-    folder = Path(next(iter(places))) if places else Path(__file__).parents[1] / "scenarios"
-    return {path.stem: path for path in sorted(folder.glob("*.py")) if not path.stem.startswith("_")}
+    return Path(next(iter(places))) if places else Path(__file__).parents[1] / "scenarios"
+
+
+def shipped() -> dict[str, Path]:
+    """The scenarios that come with fedsim, by name."""
+    return {path.stem: path for path in sorted(scenarios_folder().glob("*.py")) if not path.stem.startswith("_")}
 
 
 def _find(file: str | Path) -> Path:

@@ -14,6 +14,7 @@ FILES = sorted(p.relative_to(PACKAGE) for p in PACKAGE.rglob("*.py"))
 
 LAYERS = (  # top to bottom; a module imports from layers below its own
     {"cli"},
+    {"reproduce"},
     {"scenario", "scenario_file", "settings", "sweeps", "job_replay", "run_folder", "testing", "live", "lookup"},
     {"engine"},
     {"runtime"},

@@ -237,6 +237,22 @@ def report(
         typer.echo(f"report  {command(folder, figure)}")
 
 
+@app.command()
+def reproduce(
+    asked: Annotated[
+        str | None, typer.Argument(metavar="[PAPER[/FIGURE]]", show_default=False, help="Such as fa-ld/fig1a.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small settings, the claims' direction (default).")] = False,
+    full: Annotated[bool, typer.Option("--full", help="The paper's settings, where two cores can do them.")] = False,
+    jobs: Jobs = None, quiet: Quiet = False,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Runs and claims.json; kept runs count.")] = None,
+) -> None:  # fmt: skip
+    """Run the papers' figures and say of each published claim whether it held."""
+    from fedsim.cli.reproduce import reproduce as command
+
+    raise typer.Exit(command(asked, quick=quick, full=full, jobs=jobs, out=out, quiet=quiet))
+
+
 @app.command("list")
 def list_() -> None:
     """List scenarios, algorithms, problems, policies, devices, networks, codecs and metrics."""

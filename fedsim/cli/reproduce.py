@@ -1,0 +1,67 @@
+"""`fedsim reproduce`: the papers' claims as a table, figure by figure as they are done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedsim.analysis import units
+from fedsim.cli.run import voices
+from fedsim.cli.stopping import stopping
+from fedsim.errors import InvalidInput
+from fedsim.reproduce.run import CLAIMS, Told, Verdict
+from fedsim.reproduce.run import reproduce as carry_out
+
+WORDS = {True: "held", False: "not held", None: "not run"}
+COLUMN = 10
+
+
+def reproduce(asked: str | None, *, quick: bool, full: bool, jobs: int | None, out: Path | None, quiet: bool) -> int:
+    """Judge the claims of what is asked; the exit code says whether all of it ran, not whether it held."""
+    if quick and full:
+        raise InvalidInput("--quick and --full: choose one of them (without either it is --quick)")
+    form = "full" if full else "quick"
+    out = out if out is not None else Path("runs") / f"reproduce-{form}"
+    say, _ = voices(quiet)
+    wide = units.width()
+
+    def tell(told: Told) -> None:
+        if told.verdicts is None:
+            say(f"{told.figure.paper}/{told.figure.name}  {units.many(told.runs, 'run')}")
+            return
+        lines = [line for verdict in told.verdicts for line in claim_lines(verdict, wide)]
+        title = units.wrapped(f"{told.figure.paper}/{told.figure.name}  {told.figure.title}", wide, indent=2)
+        say(*title, *lines, f"  {units.seconds(told.real_s)}", "")
+
+    with stopping() as stop:
+        verdicts, failures = carry_out(asked, out=out, form=form, jobs=jobs, observer=tell, stop=stop)
+    say(*count_lines(verdicts), f"claims  {out / CLAIMS}")
+    for failure in failures:
+        say(f"failed  {failure}")
+    return 1 if failures else 0
+
+
+def claim_lines(verdict: Verdict, wide: int) -> list[str]:
+    """A row of the table: verdict and claim, then our figure, the paper's, and why where they differ."""
+    word = WORDS[verdict["held"]]
+    told = "" if verdict["expected"] == "holds" else f" [{verdict['expected']}]"
+    rows = [f"  {word:{COLUMN}}{verdict['claim']}{told}"]
+    pad = " " * (COLUMN + 2)
+    if verdict["ours"]:
+        rows.append(f"{pad}ours       {verdict['ours']}")
+    rows.append(f"{pad}published  {verdict['published']}")
+    if verdict["held"] is not True or verdict["expected"] != "holds":
+        rows.append(f"{pad}why        {verdict['why']}")
+    return [
+        line for i, row in enumerate(rows) for line in units.wrapped(row, wide, indent=COLUMN + (2 if i == 0 else 13))
+    ]
+
+
+def count_lines(verdicts: list[Verdict]) -> list[str]:
+    """How many claims held, of those that can and of the others."""
+    count = {word: sum(v["held"] is held for v in verdicts) for held, word in WORDS.items()}
+    can = [v for v in verdicts if v["expected"] == "holds" and v["held"] is not None]
+    held = sum(v["held"] for v in can)
+    return [
+        f"{units.many(len(verdicts), 'claim')}: " + ", ".join(f"{n} {word}" for word, n in count.items()),
+        f"of {len(can)} that can hold and were run, {held} did",
+    ]

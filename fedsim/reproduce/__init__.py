@@ -1,0 +1,15 @@
+"""The papers' figures, claim by claim: what a figure file says, how it is carried out, what came of it.
+
+A figure file (`scenarios/papers/<paper>/<figure>.py`) is a scenario file with a few names more:
+
+    quick = {"local_steps": [1, 10], "replicas": 100}   # settings; a list is an axis of the grid
+    full = {"local_steps": [1, 10, 100, 1000], "replicas": 300}
+    needs = ("mnist", "torch")                          # optional: data sets, or torch, without which it is not run
+    claims = [Claim("sentence", judge, published="...", why="...")]
+"""
+
+from fedsim.reproduce.claims import Claim, Finding, available, bootstrap, end, pick, spread
+from fedsim.reproduce.figures import Figure, figures
+from fedsim.reproduce.run import reproduce
+
+__all__ = ["Claim", "Figure", "Finding", "available", "bootstrap", "end", "figures", "pick", "reproduce", "spread"]

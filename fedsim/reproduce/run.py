@@ -1,0 +1,102 @@
+"""Carry figures out as sweeps, each in a folder of its own, and judge their claims; what is whole is kept."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedsim.engine import Interrupted
+from fedsim.errors import FedsimError
+from fedsim.reproduce.claims import Claim
+from fedsim.reproduce.figures import Figure, figures, load_figure
+from fedsim.results import write_atomic
+from fedsim.sweeps import carry_out
+from fedsim.sweeps.plan import plan
+
+CLAIMS = "claims.json"
+Verdict = dict[str, Any]  # paper, figure, claim, held, expected, ours, published, why
+
+
+@dataclass(frozen=True)
+class Told:
+    """What an observer sees: a figure begins, or is done with these verdicts."""
+
+    figure: Figure
+    runs: int
+    verdicts: list[Verdict] | None = None
+    real_s: float = 0.0
+    failed: str = ""
+
+
+def reproduce(
+    asked: str | None = None, *, out: str | Path, form: str = "quick", jobs: int | None = None,
+    observer: Callable[[Told], None] | None = None, stop: threading.Event | None = None,
+) -> tuple[list[Verdict], list[str]]:  # fmt: skip
+    """Verdicts on all claims of what is asked (None: everything), and what failed; `out`/claims.json has the former.
+
+    It is written anew after every figure. Figures whose runs are whole in `out` are only judged again.
+    """
+    folder = Path(out).absolute()
+    stop = stop if stop is not None else threading.Event()
+    tell = observer if observer is not None else lambda _: None
+    verdicts: list[Verdict] = []
+    failures: list[str] = []
+    for paper, path in figures(asked):
+        if stop.is_set():
+            raise Interrupted("stopped; go on with the same command")
+        figure = load_figure(paper, path)
+        began = time.perf_counter()
+        own, failed, runs = _figure(figure, form, folder / paper / figure.name, jobs, stop, tell)
+        verdicts += own
+        failures += failed
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(folder / CLAIMS, (json.dumps(verdicts, indent=1, allow_nan=False) + "\n").encode())
+        tell(Told(figure, runs, own, time.perf_counter() - began, "; ".join(failed)))
+    return verdicts, failures
+
+
+def _figure(
+    figure: Figure, form: str, folder: Path, jobs: int | None, stop: threading.Event, tell: Callable[[Told], None]
+) -> tuple[list[Verdict], list[str], int]:
+    name = f"{figure.paper}/{figure.name}"
+    if lacking := figure.missing():
+        return [_not_run(figure, claim, lacking) for claim in figure.claims], [], 0
+    what = plan(figure.file, *figure.plan(form))
+    tell(Told(figure, len(what.orders)))
+    study = carry_out(what, folder, jobs=jobs, resume=True, retry_failed=True, stop=stop)
+    if study.failed:
+        reason = f"{name}: {study.failed[0].message}"
+        return [_not_run(figure, claim, f"a run failed: {reason}") for claim in figure.claims], [reason], len(study.runs)
+    own, failed = [], []
+    for claim in figure.claims:
+        try:
+            own.append(_judged(figure, claim, study))
+        except (FedsimError, ValueError, LookupError, ArithmeticError) as error:
+            failed.append(f"{name}: {claim.claim}: {type(error).__name__}: {error}")
+            own.append(_not_run(figure, claim, f"it could not be judged ({type(error).__name__}: {error})"))
+    return own, failed, len(study.runs)
+
+
+def _judged(figure: Figure, claim: Claim, study: Any) -> Verdict:
+    if claim.judge is None:
+        return _not_run(figure, claim, "")
+    found = claim.judge(study)
+    expected = "undecided" if found.undecided and claim.expected == "holds" else claim.expected
+    return _verdict(figure, claim) | {"held": bool(found.held), "expected": expected, "ours": found.ours}
+
+
+def _not_run(figure: Figure, claim: Claim, reason: str) -> Verdict:
+    why = f"not run: {reason}. {claim.why}" if reason else claim.why
+    return _verdict(figure, claim) | {"why": why}
+
+
+def _verdict(figure: Figure, claim: Claim) -> Verdict:
+    return {
+        "paper": figure.paper, "figure": figure.name, "claim": claim.claim, "held": None, "expected": claim.expected,
+        "ours": "", "published": claim.published, "why": claim.why,
+    }  # fmt: skip
