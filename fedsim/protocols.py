@@ -377,28 +377,34 @@ class Backend(Protocol):
     def gradients(self, problem: Any, theta: Array, clients: Array, rows: Rows) -> Array: ...
 
 
-class Session(Protocol):
+class SessionLike(Protocol):
     """A run's jobs on a runtime."""
-
-    elsewhere: bool  # jobs sent early run while the driver keeps time
-    can_iterate: bool  # `iterate` serves this algorithm and problem
 
     async def submit(self, batch: Any, work: float = 1.0) -> Any:
         """All replies of a batch of jobs, in its order."""
+
+    def close(self) -> None: ...
+
+
+class Session(SessionLike, Protocol):
+    """What a session may do besides."""
+
+    own: Any  # the object itself, once it is completed
+    elsewhere: bool = False  # jobs sent early run while the driver keeps time
+    can_iterate: bool = False  # `iterate` serves this algorithm and problem
 
     async def iterate(
         self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays
     ) -> tuple[Arrays, Arrays]:
         """`many_rounds` of the algorithm, on this runtime."""
-
-    def close(self) -> None: ...
+        raise NotImplementedError("asked only of sessions that `can_iterate`")
 
 
 class Runtime(Protocol):
     """Where jobs run: `fs.Inline` or `fs.Ray`."""
 
     def kernels(self) -> Backend: ...
-    def open(self, algorithm: AlgorithmLike, setting: Any) -> Session: ...
+    def open(self, algorithm: AlgorithmLike, setting: Any) -> SessionLike: ...
 
 
 @runtime_checkable
@@ -555,8 +561,9 @@ class Completed:
 
     def __init__(self, own: object, role: type) -> None:
         for name, default in _members(role).items():
-            if hasattr(own, name):
-                value = getattr(own, name)
+            said = getattr(own, name, None)
+            if said is not None or (hasattr(own, name) and not callable(default)):
+                value = said
             elif isinstance(default, property):
                 assert default.fget is not None
                 value = default.fget(own)
@@ -584,6 +591,10 @@ def as_devices(own: object) -> DeviceModel:
 
 def as_network(own: object) -> NetworkModel:
     return cast(NetworkModel, own if isinstance(own, Completed) else Completed(own, NetworkModel))
+
+
+def as_session(own: object) -> Session:
+    return cast(Session, own if isinstance(own, Completed) else Completed(own, Session))
 
 
 def is_sparse(observer: Observer) -> bool:

@@ -191,7 +191,7 @@ def test_list_names_everything_with_a_word_about_it(
     ):
         assert re.search(rf"^  {name}\b", text, re.MULTILINE), name
     assert re.search(r"FALD\n +FA-LD: .*\n +wire  up theta \(d\), down theta \(d\)\n +memory  none\n", text)
-    assert re.search(r"uniform\(size, weighting=None\)\s+Scheme II", text)
+    assert re.search(r"uniform\(size, weighting=None, at_least=None\)\s+Scheme II", text)
 
 
 @pytest.mark.parametrize("name", fs.algorithms.__all__)

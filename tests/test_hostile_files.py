@@ -10,7 +10,7 @@ from test_cli_hostile import ENTRY, TINY
 
 import fedsim as fs
 from fedsim.errors import FedsimError, RuntimeFailed
-from fedsim.runtime import ray as ray_runtime
+from fedsim.runtime.ray_own import OwnRay
 
 HEADER = ",SeriousDlqin2yrs," + ",".join(f"x{i}" for i in range(10))
 ROWS = [f"{i},{i % 2}," + ",".join(str(0.1 * i * (j + 1) % 7) for j in range(10)) for i in range(1, 40)]
@@ -69,13 +69,15 @@ def test_numbers_beyond_floats_in_a_device_column_are_refused(huge):
     refused(fs.devices.from_flops, 1e9, [huge, 1.0])
 
 
-def test_a_ray_that_does_not_start_is_a_failure_in_one_sentence():
-    class Broken:
-        def init(self, **_):
-            raise RuntimeError("The raylet died\nwith many\nlines")
+def test_a_ray_that_does_not_start_is_a_failure_in_one_sentence(monkeypatch):
+    import ray
 
-    with pytest.raises(RuntimeFailed, match="Ray did not start"):
-        ray_runtime.start(Broken(), 1)
+    def broken(**_):
+        raise RuntimeError("The raylet died\nwith many\nlines")
+
+    monkeypatch.setattr(ray, "init", broken)
+    with pytest.raises(RuntimeFailed, match="Ray could not start on this machine"):
+        OwnRay(1)
 
 
 ADDRESSES = ("foo", "", " ", ":", "a:b", "1.2.3.4:99999", "1.2.3.4:0", "localhost:²", "http://x:1", "ray://", "[::1]", "a b:1", "x\0:1", "é:1", 7, None, 6379.0, b"a:1", ["a:1"], np.array(["a:1"]))  # fmt: skip

@@ -37,7 +37,7 @@ class Apart:
         return self
 
     async def submit(self, batch, work=1.0):
-        clocks = {int(s.run.replicas[s.position]): s.clock.now for s in self._replicas}
+        clocks = {int(s.world.replicas[s.position]): s.clock.now for s in self._replicas}
         columns = (batch.replica.tolist(), batch.client.tolist(), batch.visit.tolist())
         self._log.extend((r, c, v, clocks.get(r)) for r, c, v in zip(*columns, strict=True))
         await asyncio.sleep(0)

@@ -19,6 +19,7 @@ from fedsim.engine import Interrupted
 from fedsim.engine.clock import Clock, SharedLinks
 from fedsim.engine.clock_inputs import ClockInputs
 from fedsim.engine.visits import Visit
+from fedsim.engine.world import ways_of
 
 COLUMNS = (
     "opened_s", "closed_s", "selected", "arrived", "dropped", "late", "uplink_bits", "downlink_bits", "wasted_bits",
@@ -281,10 +282,8 @@ def test_messages_in_their_first_latency_leave_at_the_share_that_awaits_them():
         graph.add_node(c, client=c)
         graph.add_edge(c, "relay", bandwidth_bps=math.inf, latency_s=0.0)
     network = fs.Network(graph)
-    from fedsim.engine.timeline import ways
-
     clock = Clock()
-    links = SharedLinks(clock, network, ways(network))
+    links = SharedLinks(clock, network, ways_of(network))
     visits = [Visit(c, 0.0, 0, 0.0, c, 1000, None) for c in range(2)]
     for visit in visits:
         visit.uploading = True

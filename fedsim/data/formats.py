@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import CorruptData
+from fedsim.errors import CorruptData, InvalidInput, shown
 
 MOST_BYTES = 2**31  # of one array, or of one unpacked file
 _DTYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
@@ -107,4 +107,9 @@ def table(path: Path) -> Any:
     """A gzipped csv file as a pandas frame."""
     import pandas as pd
 
-    return pd.read_csv(io.BytesIO(unpack(path)) if path.suffix == ".gz" else path)
+    try:
+        return pd.read_csv(io.BytesIO(unpack(path) if path.suffix == ".gz" else path.read_bytes()))
+    except OSError as error:
+        raise InvalidInput(f"{shown(path)}: cannot be read ({error.strerror}); give the path of a csv file") from None
+    except ValueError as error:  # not text, not a table, empty: all of pandas' own are ValueErrors
+        raise CorruptData(f"{shown(path)} is no csv table ({shown(error, 80)}); give another file") from None

@@ -15,7 +15,7 @@ from fedsim.engine.wire import Shape, reply_shape
 from fedsim.engine.world import Visitors, World
 from fedsim.errors import InvalidInput, NonFinite
 from fedsim.participation import Arrived
-from fedsim.protocols import Backend, Session
+from fedsim.protocols import Backend, SessionLike, as_session
 from fedsim.rng import Draws, Stream
 from fedsim.runtime.answers import all_locked, locked, served, weighed
 from fedsim.runtime.jobs import Batch, Reply
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class Learner:
     """All replicas' learning; it knows rounds and replies, and nothing of time."""
 
-    def __init__(self, world: World, session: Session) -> None:
-        self.session, self.skip = session, world.skip
+    def __init__(self, world: World, session: SessionLike) -> None:
+        self.session, self.skip = as_session(session), world.skip
         self._world, self._setting, self._algorithm = world, world.setting, world.algorithm
         self._first, self.state = first_states(self._algorithm, world.problem.own, world.scenario.starts, self.skip)
         self.memory = memory_of(self._algorithm, world.problem, len(world.replicas), self._setting.dtype)

@@ -23,7 +23,7 @@ from fedsim.engine.record import Recorder
 from fedsim.engine.round import Round, Stretch
 from fedsim.engine.trace import Trace
 from fedsim.engine.world import World
-from fedsim.protocols import Observer, Session, is_sparse
+from fedsim.protocols import Observer, SessionLike, is_sparse
 from fedsim.runtime.jobs import Reply
 
 
@@ -69,7 +69,7 @@ class Run:
     """Everything that rounds leave behind, for replicas named by their position 0 ... R - 1."""
 
     def __init__(
-        self, world: World, session: Session, checkpoints: Checkpointer, observers: Iterable[Observer] = ()
+        self, world: World, session: SessionLike, checkpoints: Checkpointer, observers: Iterable[Observer] = ()
     ) -> None:
         check_data(world.problem, world.skip)
         self.world, self.checkpoints, self.observers = world, checkpoints, tuple(observers)

@@ -67,7 +67,7 @@ class World:
         self.network, self.devices, self.budget = parts.network, parts.devices, scenario.budget
         self.replicas = np.asarray(scenario.replica_numbers, np.int64)
         self.population, self.weights = self.problem.clients, setting.weights
-        self.ways = _ways(self.network)
+        self.ways = ways_of(self.network)
         self.always_on = self.devices is None or self.devices.always_available
         self.limit_s = np.inf if self.budget.seconds is None else self.budget.seconds
         self.reaches_all = scenario.reaches_all
@@ -134,7 +134,7 @@ def setting_of(scenario: Scenario, backend: Backend) -> Setting:
     return Setting(problem, weights_of(problem), scenario.seed, np.dtype(scenario.dtype), backend, rows)
 
 
-def _ways(network: NetworkModel | None) -> tuple[Way, Way] | None:
+def ways_of(network: NetworkModel | None) -> tuple[Way, Way] | None:
     """The ways down and up; asked of the network once, for it may have to work them out."""
     if network is None:
         return None

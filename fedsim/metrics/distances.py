@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.checks import numbers
-from fedsim.errors import InvalidInput, as_float, shown, whole
+from fedsim.errors import InvalidInput, as_float, number, shown
 
 _ASYMMETRY = 1e-8  # relative; what repeated rounding leaves behind stays far below
 
@@ -71,7 +71,7 @@ def w2_floor(covariance: npt.ArrayLike, replicas: float) -> float:
     1/(2(R-1)) sum_ij (1 + [i=j]) l_i l_j / (l_i + l_j) in the covariance. Below this floor `w2` says nothing.
     """
     remedy = "fewer than two have no covariance; ask for replicas >= 2"
-    replicas = whole("w2_floor: {} replicas", replicas, 2, remedy)
+    replicas = number("w2_floor: {} replicas", replicas, 2, remedy=remedy)
     values = (factor(covariance) ** 2).sum(axis=0)
     pairs = values[:, None] + values
     ratio = np.divide(np.outer(values, values), pairs, out=np.zeros_like(pairs), where=pairs > 0)

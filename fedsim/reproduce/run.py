@@ -71,7 +71,11 @@ def _figure(
     study = carry_out(what, folder, jobs=jobs, resume=True, retry_failed=True, stop=stop)
     if study.failed:
         reason = f"{name}: {study.failed[0].message}"
-        return [_not_run(figure, claim, f"a run failed: {reason}") for claim in figure.claims], [reason], len(study.runs)
+        return (
+            [_not_run(figure, claim, f"a run failed: {reason}") for claim in figure.claims],
+            [reason],
+            len(study.runs),
+        )
     own, failed = [], []
     for claim in figure.claims:
         try:

@@ -79,7 +79,10 @@ def exact(study) -> Finding:
         result = pick(study, dim=dim)
         for theta, n in zip(result.samples[:, :, 0], result.sample_rounds, strict=True):
             mean, variance = law(step(dim), int(n))
-            z = [(theta.mean() - mean) / np.sqrt(variance / len(theta)), (theta.var(ddof=1) / variance - 1) / np.sqrt(2 / len(theta))]
+            z = [
+                (theta.mean() - mean) / np.sqrt(variance / len(theta)),
+                (theta.var(ddof=1) / variance - 1) / np.sqrt(2 / len(theta)),
+            ]
             worst = max(worst, float(np.abs(z).max()))
     return Finding(worst < 4.5, f"largest z of mean and variance over {len(quick['dim'])} x 10 rounds: {worst:.1f}")
 
@@ -87,7 +90,10 @@ def exact(study) -> Finding:
 def printed(study) -> Finding:
     mean = (MEANS / [1.0, 2.0]).mean() / np.mean([1.0, 0.5])
     variance = 1 / np.mean([1.0, 0.5])
-    return Finding(abs(mean - 16.2) < 0.05 and abs(variance - 1.6) < 0.05, f"half N(20, 1), half N(1, 2) give N({mean:.2f}, {variance:.2f}); with variance 4: N(16.2, 1.6)")
+    return Finding(
+        abs(mean - 16.2) < 0.05 and abs(variance - 1.6) < 0.05,
+        f"half N(20, 1), half N(1, 2) give N({mean:.2f}, {variance:.2f}); with variance 4: N(16.2, 1.6)",
+    )
 
 
 claims = [

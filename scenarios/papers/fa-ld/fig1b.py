@@ -44,7 +44,9 @@ def slower(study) -> Finding:
 
 
 def level(study) -> Finding:
-    worst = max(FALDMoments(_toy.problem(a), 1e-7, 10).w2(FALDMoments(_toy.problem(a), 1e-7, 10).stationary()) for a in ALPHAS)
+    worst = max(
+        FALDMoments(_toy.problem(a), 1e-7, 10).w2(FALDMoments(_toy.problem(a), 1e-7, 10).stationary()) for a in ALPHAS
+    )
     floor = fs.metrics.w2_floor(_toy.problem(0.0).exact()[1], 300)
     return Finding(worst > 5e-4, f"exact stationary W2 {worst:.2e}; 300 perfect samples show {floor:.1e}")
 

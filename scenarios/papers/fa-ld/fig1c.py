@@ -17,7 +17,9 @@ full = {"correlation": RHOS, "setting": ["paper", "unequal", "partial"], "rounds
 CHOSEN = 10
 
 
-def scenario(*, correlation: float = 0.0, setting: str = "paper", rounds: int = 100, replicas: int = 300) -> fs.Scenario:
+def scenario(
+    *, correlation: float = 0.0, setting: str = "paper", rounds: int = 100, replicas: int = 300
+) -> fs.Scenario:
     return fs.Scenario(
         problem=problem(setting),
         algorithm=fs.algorithms.FALD(step_size=1e-7, local_steps=100, correlation=correlation),
@@ -53,7 +55,10 @@ def partial(study) -> Finding:
     exact = [moments("partial", rho).w2(moments("partial", rho).stationary()) for rho in RHOS]
     ran = [end(pick(study, correlation=rho, setting="partial"), "w2", rows=20) for rho in RHOS]
     held = exact[-1] < exact[0] and ran[-1] < ran[0]
-    return Finding(held, f"W2 for rho {RHOS}: exact {', '.join(f'{w:.2e}' for w in exact)}; 300 replicas {', '.join(f'{w:.2e}' for w in ran)}")
+    return Finding(
+        held,
+        f"W2 for rho {RHOS}: exact {', '.join(f'{w:.2e}' for w in exact)}; 300 replicas {', '.join(f'{w:.2e}' for w in ran)}",
+    )
 
 
 claims = [

@@ -30,7 +30,9 @@ def matches(study) -> Finding:
     away = samples - mean
     inside = (np.einsum("ri,ij,rj->r", away, np.linalg.inv(covariance), away) < -2 * np.log(0.5)).mean()
     ratio = np.diag(np.cov(samples.T)) / np.diag(covariance)
-    held = np.abs(z).max() < 4 and abs(inside - 0.5) < 4 * np.sqrt(0.25 / len(samples)) and np.abs(ratio - 1).max() < 0.1
+    held = (
+        np.abs(z).max() < 4 and abs(inside - 0.5) < 4 * np.sqrt(0.25 / len(samples)) and np.abs(ratio - 1).max() < 0.1
+    )
     return Finding(
         bool(held),
         f"mean off by {np.abs(z).max():.1f} standard errors, variances {ratio[0]:.3f} and {ratio[1]:.3f} of the exact, "

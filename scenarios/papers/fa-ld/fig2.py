@@ -57,7 +57,9 @@ def partial_bias(study) -> Finding:
 
 def fewer(study) -> Finding:
     exact = {s: [bias(s, S, 1e-7) for S in SIZES] for s in ("I", "II")}
-    ran = {s: [end(pick(study, scheme=s, chosen=S, step_size=1e-7), "w2", rows=30) for S in (5, 20)] for s in ("I", "II")}
+    ran = {
+        s: [end(pick(study, scheme=s, chosen=S, step_size=1e-7), "w2", rows=30) for S in (5, 20)] for s in ("I", "II")
+    }
     held = all(np.all(np.diff(b) < 0) for b in exact.values()) and all(b[0] > b[1] for b in ran.values())
     told = "; ".join(f"{s}: {', '.join(f'{b:.1e}' for b in exact[s])}" for s in exact)
     return Finding(held, f"exact for S {SIZES}: {told}; 300 replicas, S=5 and 20: I {ran['I'][0]:.1e}, {ran['I'][1]:.1e}, "

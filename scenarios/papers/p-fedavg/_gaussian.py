@@ -42,9 +42,7 @@ def moments(problem, step, local_steps: int, rounds: int, scheme: str = "full", 
             eta = step(r * local_steps + k)
             shrink = 1 - eta * (1 - eps)
             a, b, v = shrink * a, shrink * b + eta * m, shrink**2 * v + (eta * problem.sigma) ** 2
-        square = (
-            square * (a @ second @ a) + 2 * mean * (a @ second @ b) + b @ second @ b + np.diag(second) @ v
-        )
+        square = square * (a @ second @ a) + 2 * mean * (a @ second @ b) + b @ second @ b + np.diag(second) @ v
         mean = mean * (p @ a) + p @ b
         means.append(mean)
         variances.append(square - mean**2)

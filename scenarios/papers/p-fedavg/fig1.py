@@ -43,18 +43,24 @@ def means(study) -> Finding:
         at = result.sample_rounds - 1
         worst = max(worst, np.abs((own.mean(axis=1) - mean[at]) / np.sqrt(variance[at] / own.shape[1])).max())
         told.append(f"{scheme} {own[-1].mean():.3f}")
-    return Finding(worst < 4.5, f"exact mean {mean[-1]:.3f} for all three; replicas {', '.join(told)}; largest z {worst:.1f}")
+    return Finding(
+        worst < 4.5, f"exact mean {mean[-1]:.3f} for all three; replicas {', '.join(told)}; largest z {worst:.1f}"
+    )
 
 
 def fastest(study) -> Finding:
     ends = {s: exact(s)[[99, 999, 7999]] for s in SCHEMES}
     told = "; ".join(f"{s} {', '.join(f'{q:.3g}' for q in ends[s])}" for s in SCHEMES)
-    return Finding(bool((ends["II"] < ends["full"]).all()), f"exact E|theta - theta_PS|^2 after 100, 1000, 8000 rounds: {told}")
+    return Finding(
+        bool((ends["II"] < ends["full"]).all()), f"exact E|theta - theta_PS|^2 after 100, 1000, 8000 rounds: {told}"
+    )
 
 
 def second(study) -> Finding:
     ratio = exact("II")[[99, 999, 7999]] / exact("I")[[99, 999, 7999]]
-    return Finding(bool((ratio < 1).all()), f"exact E|theta - theta_PS|^2 of II over I: {', '.join(f'{r:.2f}' for r in ratio)}")
+    return Finding(
+        bool((ratio < 1).all()), f"exact E|theta - theta_PS|^2 of II over I: {', '.join(f'{r:.2f}' for r in ratio)}"
+    )
 
 
 claims = [

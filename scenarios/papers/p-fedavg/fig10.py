@@ -19,11 +19,17 @@ def scenario(*, scheme: str = "full", batch_size: int = 16, rounds: int = 600, r
 def larger(study) -> Finding:
     ends = {s: [_credit.late(pick(study, scheme=s, batch_size=b)) for b in BATCHES] for s in _credit.SCHEMES}
     held = all(own[0] > own[1] > own[2] for own in ends.values())
-    return Finding(held, "distance to theta_PS at batch 1, 4, 16: " + "; ".join(f"{s} {', '.join(f'{v:.3f}' for v in own)}" for s, own in ends.items()))
+    return Finding(
+        held,
+        "distance to theta_PS at batch 1, 4, 16: "
+        + "; ".join(f"{s} {', '.join(f'{v:.3f}' for v in own)}" for s, own in ends.items()),
+    )
 
 
 def as_fast(study) -> Finding:
-    rounds = {b: {s: _credit.rounds_to(pick(study, scheme=s, batch_size=b), LEVEL) for s in _credit.SCHEMES} for b in (1, 16)}
+    rounds = {
+        b: {s: _credit.rounds_to(pick(study, scheme=s, batch_size=b), LEVEL) for s in _credit.SCHEMES} for b in (1, 16)
+    }
     most = max(rounds[16].values())
     told = "; ".join(f"batch {b}: " + ", ".join(f"{s} {n:.0f}" for s, n in own.items()) for b, own in rounds.items())
     return Finding(most <= 2 * rounds[16]["full"] and rounds[1]["I"] > most, f"rounds to a distance of {LEVEL}, {told}")

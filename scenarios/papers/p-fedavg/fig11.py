@@ -25,7 +25,9 @@ def returns(study) -> Finding:
 
 def further(study) -> Finding:
     peaks = {b: max(_credit.curve(pick(study, scheme=s, batch_size=b)).max() for s in _credit.SCHEMES) for b in (1, 16)}
-    return Finding(peaks[1] > 2 * peaks[16], f"furthest from theta_PS: batch 1 {peaks[1]:.3f}, batch 16 {peaks[16]:.3f}")
+    return Finding(
+        peaks[1] > 2 * peaks[16], f"furthest from theta_PS: batch 1 {peaks[1]:.3f}, batch 16 {peaks[16]:.3f}"
+    )
 
 
 claims = [

@@ -24,12 +24,17 @@ def more(study) -> Finding:
     exact = curves("I")
     sampled = [_gaussian.ran(pick(study, chosen=K, scheme="I"))[-5:].mean() for K in SIZES]
     held = bool((np.diff(list(exact.values())) < 0).all() and sampled[0] > sampled[-1])
-    return Finding(held, f"exact E|theta - theta_PS|^2 after 500 rounds: {shown(exact)}; replicas {', '.join(f'{q:.3g}' for q in sampled)}")
+    return Finding(
+        held,
+        f"exact E|theta - theta_PS|^2 after 500 rounds: {shown(exact)}; replicas {', '.join(f'{q:.3g}' for q in sampled)}",
+    )
 
 
 def rises(study) -> Finding:
     exact = curves("II")
-    return Finding(bool((np.diff(list(exact.values())) > 0).any()), f"exact E|theta - theta_PS|^2 after 500 rounds: {shown(exact)}")
+    return Finding(
+        bool((np.diff(list(exact.values())) > 0).any()), f"exact E|theta - theta_PS|^2 after 500 rounds: {shown(exact)}"
+    )
 
 
 def shown(values) -> str:

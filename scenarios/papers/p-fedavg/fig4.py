@@ -34,7 +34,9 @@ def matters(study) -> Finding:
 def converges(study) -> Finding:
     ends = {case: [exact(case, "I", 1000), exact(case, "I", 10_000)] for case in CASES}
     held = all(late < early / 3 for early, late in ends.values())
-    return Finding(held, "exact after 1000 and 10000 rounds: " + ", ".join(f"{c}: {a:.3g}, {b:.3g}" for c, (a, b) in ends.items()))
+    return Finding(
+        held, "exact after 1000 and 10000 rounds: " + ", ".join(f"{c}: {a:.3g}, {b:.3g}" for c, (a, b) in ends.items())
+    )
 
 
 claims = [

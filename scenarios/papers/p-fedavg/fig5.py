@@ -19,12 +19,19 @@ def similar(study) -> Finding:
     fall = losses["full"][0] - losses["full"][-6:].mean()
     ends = {s: own[-6:].mean() for s, own in losses.items()}
     gap = max(ends.values()) - min(ends.values())
-    return Finding(gap < 0.4 * fall, f"losses end at {', '.join(f'{s} {v:.5f}' for s, v in ends.items())}: apart by {gap:.1e}, fallen by {fall:.1e} since the first row")
+    return Finding(
+        gap < 0.4 * fall,
+        f"losses end at {', '.join(f'{s} {v:.5f}' for s, v in ends.items())}: apart by {gap:.1e}, fallen by {fall:.1e} since the first row",
+    )
 
 
 def converge(study) -> Finding:
     told = {s: (_credit.curve(pick(study, scheme=s))[0], _credit.late(pick(study, scheme=s))) for s in _credit.SCHEMES}
-    return Finding(all(b < a / 2 for a, b in told.values()), "distance to theta_PS, first row and end: " + ", ".join(f"{s} {a:.3f} to {b:.3f}" for s, (a, b) in told.items()))
+    return Finding(
+        all(b < a / 2 for a, b in told.values()),
+        "distance to theta_PS, first row and end: "
+        + ", ".join(f"{s} {a:.3f} to {b:.3f}" for s, (a, b) in told.items()),
+    )
 
 
 claims = [

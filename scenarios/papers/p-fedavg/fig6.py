@@ -20,13 +20,21 @@ def fails(study) -> Finding:
     one, _ = _gaussian.moments(_gaussian.problem(), lambda t: 0.02, 1, 30_000)
     own = pick(study, step="constant").samples[-1, :, 0]
     held = abs(mean[-1] - 100) > 3 and abs(own.mean() - 100) > 3
-    return Finding(held, f"exact limit {mean[-1]:.2f} instead of 100 (E=1: {one[-1]:.2f}); replicas {own.mean():.2f} +- {own.std():.2f}")
+    return Finding(
+        held,
+        f"exact limit {mean[-1]:.2f} instead of 100 (E=1: {one[-1]:.2f}); replicas {own.mean():.2f} +- {own.std():.2f}",
+    )
 
 
 def cures(study) -> Finding:
-    early, late = (_gaussian.squared(_gaussian.problem(), _gaussian.inverse(20, 1000), 10, n)[-1] for n in (600, 20_000))
+    early, late = (
+        _gaussian.squared(_gaussian.problem(), _gaussian.inverse(20, 1000), 10, n)[-1] for n in (600, 20_000)
+    )
     own = np.sqrt(_gaussian.ran(pick(study, step="decaying"))[-1])
-    return Finding(late < 0.1 and late < early, f"exact root mean square distance {early**0.5:.2f} after 600 rounds, {late**0.5:.3f} after 20000; replicas {own:.2f} after 600")
+    return Finding(
+        late < 0.1 and late < early,
+        f"exact root mean square distance {early**0.5:.2f} after 600 rounds, {late**0.5:.3f} after 20000; replicas {own:.2f} after 600",
+    )
 
 
 claims = [

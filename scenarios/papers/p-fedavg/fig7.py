@@ -36,7 +36,10 @@ def scenario(*, rounds: int = 3000, replicas: int = 40) -> fs.Scenario:
 
 def towards(study) -> Finding:
     distances = np.sqrt(_gaussian.ran(pick(study)))
-    return Finding(bool((np.diff(distances) < 0).all()), f"root mean square distance {distances[0]:.1f} at the start, {distances[-1]:.1f} at the end, falling all the way")
+    return Finding(
+        bool((np.diff(distances) < 0).all()),
+        f"root mean square distance {distances[0]:.1f} at the start, {distances[-1]:.1f} at the end, falling all the way",
+    )
 
 
 def speed(study) -> Finding:
@@ -44,7 +47,9 @@ def speed(study) -> Finding:
     result = pick(study)
     t = E * result.sample_rounds[-1]
     theory, own = 100 * (1 + t / 10_000) ** -0.5, float(np.sqrt(_gaussian.ran(result)[-1]))
-    return Finding(abs(own / theory - 1) < 0.15, f"{own:.1f} after {t} iterations; 100 (1 + t/10000)^-0.5 = {theory:.1f}")
+    return Finding(
+        abs(own / theory - 1) < 0.15, f"{own:.1f} after {t} iterations; 100 (1 + t/10000)^-0.5 = {theory:.1f}"
+    )
 
 
 def spreads(study) -> Finding:

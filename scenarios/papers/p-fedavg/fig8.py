@@ -16,8 +16,14 @@ def scenario(*, scheme: str = "full", rounds: int = 900, replicas: int = 10) -> 
 
 
 def converge(study) -> Finding:
-    told = {s: (_credit.curve(pick(study, scheme=s))[:3].mean(), _credit.late(pick(study, scheme=s))) for s in _credit.SCHEMES}
-    return Finding(all(b < 0.7 * a for a, b in told.values()), "distance to theta_PS, early and late: " + ", ".join(f"{s} {a:.3f} to {b:.3f}" for s, (a, b) in told.items()))
+    told = {
+        s: (_credit.curve(pick(study, scheme=s))[:3].mean(), _credit.late(pick(study, scheme=s)))
+        for s in _credit.SCHEMES
+    }
+    return Finding(
+        all(b < 0.7 * a for a, b in told.values()),
+        "distance to theta_PS, early and late: " + ", ".join(f"{s} {a:.3f} to {b:.3f}" for s, (a, b) in told.items()),
+    )
 
 
 def full_first(study) -> Finding:

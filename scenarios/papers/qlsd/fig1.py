@@ -14,7 +14,12 @@ full = {"algorithm": _toy.ALGORITHMS, "iterations": 500_000, "kept": 50_000, "re
 
 
 def scenario(
-    *, algorithm: str = "LSD*", step_size: float = _toy.STEP, iterations: int = 6000, kept: int = 5000, replicas: int = 10
+    *,
+    algorithm: str = "LSD*",
+    step_size: float = _toy.STEP,
+    iterations: int = 6000,
+    kept: int = 5000,
+    replicas: int = 10,
 ) -> fs.Scenario:
     return _toy.scenario(algorithm, step_size, iterations, kept, replicas)
 
@@ -35,7 +40,9 @@ def flat(study) -> Finding:
 def matches(study) -> Finding:
     own, plain = (_toy.error(pick(study, algorithm=name)) for name in ("QLSD* 16", "LSD*"))
     ratio = own.mean() / plain.mean()
-    return Finding(abs(ratio - 1) < 0.1, f"mean squared error {own.mean():.3e} against {plain.mean():.3e}: ratio {ratio:.4f}")
+    return Finding(
+        abs(ratio - 1) < 0.1, f"mean squared error {own.mean():.3e} against {plain.mean():.3e}: ratio {ratio:.4f}"
+    )
 
 
 def saving(study) -> Finding:
@@ -53,7 +60,12 @@ def batches(study) -> Finding:
     own = _toy.variance_ratio(pick(study, algorithm="LSD*"))
     n = int(_toy.problem().sizes.sum())
     full = 1 / (1 - _toy.STEP * n / 2)
-    low, high = bootstrap([((pick(study, algorithm="LSD*").samples[:, r] - _toy.problem().exact()[0]) ** 2).mean() * n for r in range(len(pick(study, algorithm="LSD*").replicas))])
+    low, high = bootstrap(
+        [
+            ((pick(study, algorithm="LSD*").samples[:, r] - _toy.problem().exact()[0]) ** 2).mean() * n
+            for r in range(len(pick(study, algorithm="LSD*").replicas))
+        ]
+    )
     return Finding(
         not low <= full <= high,
         f"gamma sum N_i = {_toy.STEP * n:.3f}; full gradients would give a variance ratio of {full:.3f} exactly; LSD* with minibatches {own:.3f} (95 % {low:.3f} to {high:.3f})",
@@ -61,8 +73,13 @@ def batches(study) -> Finding:
 
 
 def noise(study) -> Finding:
-    stars, sharps = ([_toy.variance_ratio(pick(study, algorithm=f"QLSD{kind} {b}")) for b in (4, 8, 16)] for kind in "*#")
-    return Finding(min(sharps) > 3 * max(stars), f"stationary over posterior variance, 4, 8, 16 bits: QLSD* {np.round(stars, 2).tolist()}, QLSD# {np.round(sharps, 1).tolist()}")
+    stars, sharps = (
+        [_toy.variance_ratio(pick(study, algorithm=f"QLSD{kind} {b}")) for b in (4, 8, 16)] for kind in "*#"
+    )
+    return Finding(
+        min(sharps) > 3 * max(stars),
+        f"stationary over posterior variance, 4, 8, 16 bits: QLSD* {np.round(stars, 2).tolist()}, QLSD# {np.round(sharps, 1).tolist()}",
+    )
 
 
 claims = [

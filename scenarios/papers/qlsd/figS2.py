@@ -13,7 +13,12 @@ full = {"algorithm": BITS, "step_size": STEPS, "iterations": 500_000, "kept": 50
 
 
 def scenario(
-    *, algorithm: str = "LSD*", step_size: float = _toy.STEP, iterations: int = 6000, kept: int = 5000, replicas: int = 10
+    *,
+    algorithm: str = "LSD*",
+    step_size: float = _toy.STEP,
+    iterations: int = 6000,
+    kept: int = 5000,
+    replicas: int = 10,
 ) -> fs.Scenario:
     return _toy.scenario(algorithm, step_size, iterations, kept, replicas)
 
@@ -25,18 +30,28 @@ def ratios(study, name: str) -> np.ndarray:
 def smaller(study) -> Finding:
     found = {name: ratios(study, name) for name in BITS}
     held = all((np.diff(own) < 0).all() for own in found.values())
-    return Finding(bool(held), f"stationary over posterior variance, step {STEPS}: " + "; ".join(f"{n} {', '.join(f'{v:.3f}' for v in own)}" for n, own in found.items()))
+    return Finding(
+        bool(held),
+        f"stationary over posterior variance, step {STEPS}: "
+        + "; ".join(f"{n} {', '.join(f'{v:.3f}' for v in own)}" for n, own in found.items()),
+    )
 
 
 def coarser(study) -> Finding:
     extra = ratios(study, "QLSD* 2") - ratios(study, "LSD*")
-    return Finding(bool((np.diff(extra) < 0).all()), f"what 2 bits add to the variance ratio at steps {STEPS}: {', '.join(f'{e:.3f}' for e in extra)}")
+    return Finding(
+        bool((np.diff(extra) < 0).all()),
+        f"what 2 bits add to the variance ratio at steps {STEPS}: {', '.join(f'{e:.3f}' for e in extra)}",
+    )
 
 
 def stepped(study) -> Finding:
     n = int(_toy.problem().sizes.sum())
     exact = [1 / (1 - eta * n / 2) for eta in STEPS]
-    return Finding(exact[0] < 1.1, f"gamma sum N_i = {_toy.STEP * n:.2f}: LSD*'s exact variance is {exact[0]:.2f} times the posterior's; at gamma = 1e-4 {exact[-1]:.2f}")
+    return Finding(
+        exact[0] < 1.1,
+        f"gamma sum N_i = {_toy.STEP * n:.2f}: LSD*'s exact variance is {exact[0]:.2f} times the posterior's; at gamma = 1e-4 {exact[-1]:.2f}",
+    )
 
 
 claims = [
