@@ -292,6 +292,7 @@ def test_a_failed_run_is_exit_code_1_and_leaves_nothing(here: Path, capsys: pyte
 def test_an_interrupt_finishes_the_round_and_is_exit_code_130(here: Path) -> None:
     command = [sys.executable, "-c", "from fedsim.cli import main; main()", "run", "mean.py"]
     command += ["--set", "budget.rounds=100000000", "--set", "record.warmup=99999999"]
+    command += ["--set", "record.rounds_every=100000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         assert running.stderr is not None

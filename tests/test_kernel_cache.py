@@ -71,3 +71,17 @@ def test_a_full_disk_is_no_obstacle(tmp_path):
     said = go(tmp_path)
     assert said.count("\n") == 1
     assert "No space left on device" in said
+
+
+def test_machine_code_under_another_functions_key_is_not_taken(tmp_path):
+    """As two processes can leave it behind that save at the same time."""
+    swapped = (
+        "from fedsim.kernels.cache import jit\n\n\n@jit\ndef twice(x):\n    return 2 * x\n\n\ntwice(1.5), twice(1)\n"
+    )
+    (tmp_path / "kernel.py").write_text(swapped)
+    go(tmp_path)
+    first, second = sorted((tmp_path / "__pycache__").glob("*.nbc"))
+    one, two = first.read_bytes(), second.read_bytes()
+    first.write_bytes(two)
+    second.write_bytes(one)
+    assert go(tmp_path) == ""  # and 42 as before

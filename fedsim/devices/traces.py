@@ -102,7 +102,7 @@ def flhetbench_latency(path: str | Path, model: str = "resnet", *, slowest_s: fl
     `model` is "resnet" (997 phones) or "vit" (21). The file states no unit; milliseconds are assumed. Rows that
     were not measured (empty or 0) and outliers above `slowest_s` are left out.
     """
-    one_of("flhetbench_latency model={!r}", model, ("resnet", "vit"))
+    one_of("flhetbench_latency model={!r}", model, ("resnet", "vit"), 'give "resnet" or "vit"')
     slowest_s = positive("flhetbench_latency slowest_s={}", slowest_s)
     name = f"{model}_latency"
     seconds = numbers(path, name, read_csv(path, [name])[name]) / 1e3

@@ -47,7 +47,18 @@ class Damaged(Exception):
 
 
 class SealedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
-    """Numba's two kinds of files, each with a digest at its end."""
+    """Numba's two kinds of files, each with a digest at its end.
+
+    What is kept says what it is: of two processes that save at the same time one may write over the other's file, and
+    machine code for other types than asked for would crash.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        super().save(key, (key, data))
+
+    def load(self, key: Any) -> Any:
+        found = super().load(key)
+        return found[1] if found is not None and found[0] == key else None
 
     def _dump(self, obj: Any) -> bytes:
         data: bytes = super()._dump(obj)

@@ -122,7 +122,8 @@ def mechanism(
     check("privacy.spent", math.inf, sensitivity=sensitivity)
     rows, used = np.asarray(sizes), np.asarray(used)
     own = 2 * temperature * (1 - correlation**2) * np.asarray(weights, float)
-    multiplier = used / rows * np.sqrt(own) / sensitivity  # at a step size of 1
+    with np.errstate(over="ignore"):  # a sensitivity of next to nothing: infinitely well hidden
+        multiplier = used / rows * np.sqrt(own) / sensitivity  # at a step size of 1
 
     def scales(round: int) -> Array:
         return np.asarray(1 / np.sqrt(steps_of(step_size, round, local_steps)))

@@ -15,7 +15,7 @@ from fedsim.errors import InvalidInput, positive, shown, whole
 NARROW = (np.uint8, np.int8, np.uint16, np.int16)  # kept as they are where rows are converted batch by batch
 
 
-DRAWN = 24  # bytes at the most, while they are drawn, of a number that takes 8 in the end
+DRAWN = 45  # bytes, as measured, of a number while it is drawn; it takes 8 in the end
 
 
 @dataclass(frozen=True)
