@@ -124,6 +124,7 @@ def makers() -> list[Maker]:
         Maker("SoftmaxRegression", p.SoftmaxRegression, "problem", {"data": LABELLED, "classes": 2, "bias": True, "test": (X, LABELS), "prior_precision": 0.5}),
         Maker("SoftmaxRegression.from_arrays", p.SoftmaxRegression.from_arrays, "problem", {"x": X, "y": LABELS, "offsets": OFFSETS, "classes": 2, "bias": True, "test": (X, LABELS), "prior_precision": 0.5}),
         Maker("SoftmaxRegression.synthetic", p.SoftmaxRegression.synthetic, "problem", {"clients": 3, "features": 2, "classes": 2, "samples": 4, "seed": 1, "bias": True, "dtype": "float32", "test_samples": 5}),
+        Maker("NeuralNetwork", p.NeuralNetwork, "problem", {"data": LABELLED, "widths": (3,), "classes": 2, "test": (X, LABELS), "prior_precision": 0.5}),
         Maker("PerformativeMean", p.PerformativeMean, "performative", {"base_means": [1.0, 2.0, 3.0], "sensitivities": [0.1, 0.2, 0.3], "sigma": 1.0, "weights": [0.2, 0.3, 0.5]}),
         Maker("PerformativeMean.synthetic", p.PerformativeMean.synthetic, "performative", {"clients": 3, "base_mean": 10.0, "base_variance": 0.6, "sensitivity": 0.9, "sensitivity_variance": 0.1, "sigma": 1.0, "weights": None, "seed": 0}),
         Maker("StrategicCredit", p.StrategicCredit, "performative", {"data": LABELLED, **credit}),
