@@ -18,13 +18,19 @@ Attribute = str | Callable[[Any, Any, Mapping[str, Any]], Any]
 
 
 def server_of(graph: Any, server: Any) -> Any:
+    """The server's node; None where there is none, as sites that gossip need none."""
     if server is not None:
-        return _known(graph, server, "the server")
-    named = [node for node, role in graph.nodes(data="role") if isinstance(role, str) and role == "server"]
-    if len(named) != 1:
-        found = f"{len(named)} ({_some(named)})" if named else "none"
-        raise InvalidInput(f"one node must have role='server', found {found}: mark one, or name it with server=")
-    return named[0]
+        return known_node(graph, server, "the server")
+    named = nodes_with_role(graph, "server")
+    if len(named) > 1:
+        raise InvalidInput(
+            f"one node may have role='server', found {len(named)} ({_some(named)}): mark one, or name it with server="
+        )
+    return named[0] if named else None
+
+
+def nodes_with_role(graph: Any, role: str) -> list[Any]:
+    return [node for node, found in graph.nodes(data="role") if isinstance(found, str) and found == role]
 
 
 def clients_of(graph: Any, clients: Sequence[Any] | None) -> dict[Any, int]:
@@ -34,7 +40,7 @@ def clients_of(graph: Any, clients: Sequence[Any] | None) -> dict[Any, int]:
     else:
         if isinstance(clients, str | bytes) or not isinstance(clients, Iterable):
             raise InvalidInput(f"clients={quoted(clients)}: list the clients' nodes, client 0 first")
-        named = [(_known(graph, node, f"client {c}"), c) for c, node in enumerate(clients)]
+        named = [(known_node(graph, node, f"client {c}"), c) for c, node in enumerate(clients)]
     nodes: dict[int, Any] = {}
     numbers: dict[Any, int] = {}
     for node, number in named:
@@ -57,7 +63,8 @@ def clients_of(graph: Any, clients: Sequence[Any] | None) -> dict[Any, int]:
     return {nodes[c]: c for c in range(len(nodes))}
 
 
-def _known(graph: Any, node: Any, what: str) -> Any:
+def known_node(graph: Any, node: Any, what: str) -> Any:
+    """The node itself, if the graph has it."""
     try:
         known = node in graph
     except TypeError:

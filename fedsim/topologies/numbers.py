@@ -1,0 +1,60 @@
+"""Checking the numbers that networks are made of: one for all, or one per client."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from fedsim.arrays import Array
+from fedsim.checks import floats_of, refuse_beyond_memory
+from fedsim.errors import InvalidInput, quoted, refusal, whole
+from fedsim.network.graph import SLOWEST_BPS
+
+Numbers = float | Sequence[float] | Array
+MOST = 2**32  # clients, as many as a key of the random numbers tells apart
+DRAWN_BYTES = 4000  # a client, its node and its edges in a networkx graph, and the routes that are read off it
+
+
+def count_of(maker: str, name: str, value: Any) -> int:
+    if not isinstance(value, Integral):
+        raise refusal(f"{maker}({name}={{!r}})", value, "give a whole number, at least 1")
+    return whole(f"{maker}({name}={{!r}})", value, 1, f"give a whole number, at least 1 and below {MOST:,}", MOST - 1)
+
+
+def nodes_for(maker: str, clients: Any) -> int:
+    """How many clients, of which every one becomes a node of a graph."""
+    count = count_of(maker, "clients", clients)
+    remedy = "ask for fewer clients, or use star(), which draws no graph"
+    refuse_beyond_memory(f"{maker}(clients={count:,})", DRAWN_BYTES * count, remedy)
+    return count
+
+
+def column_of(maker: str, name: str, value: Numbers, rows: int) -> Array:
+    """One number, or a read-only column of one per client."""
+    column = floats_of(value)
+    if column is None:
+        raise InvalidInput(f"{maker}({name}={quoted(value)}): give a number, or one per client")
+    if column.shape not in ((), (rows,)):
+        raise InvalidInput(f"{maker}({name}=...) has shape {column.shape}: give one number, or {rows} of them")
+    if name.endswith("bps"):
+        good, right = column >= SLOWEST_BPS, "give positive bit/s, inf for ideal"
+    elif name.endswith("loss"):
+        good, right = (column >= 0.0) & (column < 1.0), "give a share of what is sent, at least 0 and below 1"
+    else:
+        good, right = (column >= 0.0) & (column < math.inf), "give seconds, at least 0"
+    if not good.all():
+        row = int(np.argmin(good))
+        where = f"[{row}]" if column.ndim else ""
+        raise InvalidInput(f"{maker}({name}{where}={column.flat[row]}): {right}")
+    column.flags.writeable = False
+    return column
+
+
+def rows_of(maker: str, columns: dict[str, Numbers], rows: int) -> list[tuple[float, ...]]:
+    """The columns side by side, one tuple per row."""
+    checked = (column_of(maker, name, value, rows) for name, value in columns.items())
+    return list(zip(*(np.broadcast_to(column, rows).tolist() for column in checked), strict=True))
