@@ -69,3 +69,6 @@ class DIGingSGLD:
             "mixed": replies.mean("y"),
             "gradient": replies.own("gradient"),
         }
+
+    def for_gossip(self) -> DIGingSGLD:
+        return self

@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from fedsim import live
+from fedsim import progress
 from fedsim import settings as texts
 from fedsim.analysis import units
 from fedsim.analysis.summary import lines as summed_up
@@ -152,7 +152,7 @@ def _watched(
         with (
             _resumable(options.get("out")),
             file.blamed(FedsimError),
-            live.shown(bar, scenario.budget, label) as observers,
+            progress.shown(bar, scenario.budget, label) as observers,
         ):
             return simulate(scenario, observers=observers, source=file.origin(settings), **options)
     except BaseException:

@@ -137,6 +137,6 @@ class Evaluator:
         return [
             text
             for m in self.metrics
-            if isinstance(m, metrics.Doubted)
+            if isinstance(m, metrics.Warns)
             for text in m.doubts(self, *self._latest.get(m.columns[0], (math.nan, 0)))
         ]

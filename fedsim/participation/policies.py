@@ -12,7 +12,7 @@ import numpy as np
 from fedsim.arrays import Array
 from fedsim.checks import floats_of
 from fedsim.errors import InvalidInput, one_of, positive, quoted, shown, whole
-from fedsim.participation.round import Arrived, Heard
+from fedsim.protocols.policy import Arrived, VisitEnds
 
 
 def _ask(self: Any, view: Any, rng: Any) -> Array:
@@ -25,7 +25,7 @@ def _wait(self: Any, view: Any) -> float:
     return float(view.now_s) if len(view.in_flight) == 0 else math.inf
 
 
-def _all_in_time(self: Any, heard: Heard) -> tuple[Array, Array]:
+def _all_in_time(self: Any, heard: VisitEnds) -> tuple[Array, Array]:
     return heard.last_s(), np.ones(len(heard.row), bool)
 
 
@@ -189,7 +189,7 @@ class First:
     def close(self, view: Any) -> float:
         return float(view.now_s) if len(view.arrived) >= self.replies else math.inf
 
-    def closing(self, heard: Heard) -> tuple[Array, Array]:
+    def closing(self, heard: VisitEnds) -> tuple[Array, Array]:
         rank = heard.rank()
         closed = heard.last_s()
         decisive = (rank == self.replies - 1) & ~heard.dropped
@@ -220,7 +220,7 @@ class Deadline:
     def close(self, view: Any) -> float:
         return float(view.opened_s + self.seconds)
 
-    def closing(self, heard: Heard) -> tuple[Array, Array]:
+    def closing(self, heard: VisitEnds) -> tuple[Array, Array]:
         closed = np.minimum(heard.last_s(), heard.opened_s + self.seconds)
         return closed, heard.ends_s <= closed[heard.row]
 
