@@ -11,6 +11,7 @@ from fedsim.engine.closed_form import ClosedForm, suits
 from fedsim.engine.collect import collect, describes, identities
 from fedsim.engine.events import Events
 from fedsim.engine.record import Record
+from fedsim.engine.tiers import Tiers
 from fedsim.engine.run import Driver, Progress, Run
 from fedsim.engine.world import World, setting_of
 from fedsim.protocols import Observer, Runtime
@@ -30,7 +31,7 @@ async def simulate(
 ) -> Run:  # fmt: skip
     """The whole run: every replica until its budget is spent."""
     setting = setting_of(scenario, runtime.kernels())
-    session = runtime.open(scenario.algorithm, setting)
+    session = runtime.open(scenario.parts.algorithm.own, setting)
     try:
         world = World(scenario, setting, skip)
         run = Run(world, session, checkpoints or Checkpointer(None, "", None, None), observers)
@@ -42,6 +43,8 @@ async def simulate(
 
 def _driver(run: Run) -> Driver:
     """How to keep time: the closed form where it gives the same timeline, else event by event."""
+    if run.world.sites.every:
+        return Tiers(run)
     if run.world.policy.asynchronous:
         return Asynchronous(run)
     return ClosedForm(run) if suits(run.world) else Events(run)

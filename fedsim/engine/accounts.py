@@ -15,7 +15,7 @@ from fedsim.engine.world import World
 if TYPE_CHECKING:
     from fedsim.engine.run import Driver, Run
 
-SPENT = ("uplink_bits", "downlink_bits")
+SPENT = ("uplink_bits", "downlink_bits", "backhaul_bits")
 COUNTS = (
     "selected", "arrived", "dropped", "late", "uplink_bits", "wasted_bits", "wasted_down_bits",
     "staleness", "last_round",
@@ -37,7 +37,7 @@ class Accounts:
     def over(self, active: Array, columns: Arrays, epsilon: Array | None) -> list[tuple[str, Array]]:
         """Which budgets this round, or each of these rounds, would cross, and where."""
         spent = {n: self.spent[n][active] + (c if (c := columns[n]).ndim == 1 else np.cumsum(c, axis=0)) for n in SPENT}
-        spent["total_bits"] = spent["uplink_bits"] + spent["downlink_bits"]
+        spent["total_bits"] = spent["uplink_bits"] + spent["downlink_bits"] + spent["backhaul_bits"]
         spent["seconds"] = columns["closed_s"]
         if epsilon is not None:
             spent["epsilon"] = epsilon[active]
@@ -91,7 +91,7 @@ async def settle(run: Run, driver: Driver, round: Round) -> Array:
         run.stop(positions, reason)
     if not len(round.active):
         return round.active
-    said = round.visits.up_bits > 0  # whoever has sent a bit has given something away, whether or not it counts
+    said = round.visits.said  # whoever has sent a bit has given something away, whether or not it counts
     started = round.started if isinstance(round.started, int) else round.started[said]
     run.uploaded(round.active[round.who.row[said]], round.who.client[said], started)
     within = np.ones(len(round.active), bool)

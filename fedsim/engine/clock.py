@@ -201,10 +201,25 @@ class OwnLinks:
         return (client + self._clients * upward,)
 
 
-def links(clock: Clock, world: World) -> Any:
-    """The links of one replica."""
+Links = NoLinks | PrivateLinks | SharedLinks
+
+
+def links(clock: Clock, world: World, meeting: bool = False) -> Links:
+    """The links of one replica; `meeting`: two messages of one sender may be on its way at a time."""
     if world.network is None or world.paths is None:
         return NoLinks(clock)
-    if world.network.contended or world.copies:
+    if world.network.contended or world.copies or meeting:
         return SharedLinks(clock, world.network if world.network.contended else OwnLinks(world.paths), world.paths)
     return PrivateLinks(clock, world.paths)
+
+
+class Message:
+    """A message between sites, as links look at it: `client` is its row among the network's paths."""
+
+    over = through = False
+    flow: int | None = None
+    sending_s, sending = 0.0, 0
+
+    def __init__(self, row: int, links: Links, uploading: bool = True) -> None:
+        self.client, self.uploading = row, uploading
+        self.paths = links.paths(np.array([row], np.int64))[0]

@@ -25,7 +25,7 @@ Of = Literal["current", "average"] | None
 
 def predictions(result: Any, problem: Any) -> Array:
     """Class probabilities of the problem's test rows, averaged over all samples of a finished run: (rows, classes)."""
-    return _averaged(result.samples, problem)
+    return _averaged(result.theta, problem)
 
 
 def _averaged(samples: Array, problem: Any) -> Array:
@@ -209,7 +209,7 @@ def against(reference: Any, of: Of = None) -> Scored:
 
     `reference` is a finished run of the same problem, or class probabilities (rows, classes).
     """
-    given = np.asarray(reference.samples if hasattr(reference, "samples") else reference)
+    given = np.asarray(reference.theta if hasattr(reference, "samples") else reference)
     once: list[Array] = []
 
     def score(view: Any, p: Array) -> tuple[float, float]:
@@ -257,6 +257,6 @@ def hpd(reference: Any, alpha: float = 0.01) -> HpdError:
     if not 0 < alpha < 1:
         raise InvalidInput(f"metrics.hpd(alpha={alpha}): no probability; 0.01 means the 99 % region")
     if hasattr(reference, "samples"):
-        reference = reference.samples.reshape(-1, reference.samples.shape[-1])
+        reference = reference.theta.reshape(-1, reference.samples.shape[-1])
         reference = reference[~np.isnan(reference).any(axis=1)]
     return HpdError(np.asarray(reference, np.float64), float(alpha))

@@ -106,7 +106,7 @@ class Arrived:
     p: Array  # (m,) the clients' weights p_c
     multiplicity: Array  # (m,) how often each was drawn
     starts: Array  # (replicas + 1,) replica r owns rows starts[r]:starts[r + 1]
-    clients: int  # of the whole population
+    clients: int | Array  # of the whole population; over tiers of each row's edge, (m,)
     policy: Policy | None = None  # the one that selected them, for algorithms that weigh by scheme
 
     def normalised(self, a: Array) -> Array:
