@@ -243,9 +243,10 @@ class Scenario:
             raise InvalidInput(
                 f"the network has {parts.network.clients} clients, the problem {clients}; make them agree"
             )
-        if parts.network is not None and not parts.network.has_server:
+        if parts.network is not None and not parts.network.has_server and not isinstance(self.exchange, Gossip):
             raise InvalidInput(
-                "the network has no server: mark its node with role='server', or name it with fs.Network(server=...)"
+                "the network has no server: mark its node with role='server', name it with fs.Network(server=...), or let "
+                "clients gossip"
             )
         parts.policy.check(clients)
         sizes: Any = parts.algorithm.batch_size

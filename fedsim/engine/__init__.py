@@ -10,10 +10,12 @@ from fedsim.engine.checkpoint import Checkpointer, Interrupted
 from fedsim.engine.closed_form import ClosedForm, suits
 from fedsim.engine.collect import collect, describes, identities
 from fedsim.engine.events import Events
+from fedsim.engine.gossip import Gossiping
 from fedsim.engine.record import Record
 from fedsim.engine.tiers import Tiers
 from fedsim.engine.run import Driver, Progress, Run
 from fedsim.engine.world import World, setting_of
+from fedsim.exchanges import Gossip
 from fedsim.protocols import Observer, Runtime
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ async def simulate(
 
 def _driver(run: Run) -> Driver:
     """How to keep time: the closed form where it gives the same timeline, else event by event."""
+    if isinstance(run.world.scenario.exchange, Gossip):
+        return Gossiping(run)
     if run.world.sites.every:
         return Tiers(run)
     if run.world.policy.asynchronous:

@@ -21,12 +21,8 @@ def check_exchange(scenario: Scenario) -> None:
     if isinstance(scenario.exchange, Gossip):
         _check_gossip(scenario, scenario.exchange)
         return
-    network, algorithm = scenario.parts.network, scenario.parts.algorithm
+    algorithm = scenario.parts.algorithm
     name = type(scenario.algorithm).__name__
-    if network is not None and not network.has_server:
-        raise InvalidInput(
-            "the network has no server: mark its node with role='server', name it with server=, or let clients gossip"
-        )
     if algorithm.needs_gossip:
         raise InvalidInput(f"{name} has no server's step: run it with exchange=fs.exchanges.gossip(graph)")
     if isinstance(scenario.exchange, Tiers):
