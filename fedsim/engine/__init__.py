@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from fedsim.engine import tiers_closed_form
 from fedsim.engine.asynchronous import Asynchronous
 from fedsim.engine.checkpoint import Checkpointer, Interrupted
 from fedsim.engine.closed_form import ClosedForm, suits
@@ -14,6 +15,7 @@ from fedsim.engine.gossip import Gossiping
 from fedsim.engine.record import Record
 from fedsim.engine.tiers import Tiers
 from fedsim.engine.run import Driver, Progress, Run
+from fedsim.engine.tiers_closed_form import ClosedFormTiers
 from fedsim.engine.world import World, setting_of
 from fedsim.exchanges import Gossip
 from fedsim.protocols import Observer, Runtime
@@ -48,7 +50,7 @@ def _driver(run: Run) -> Driver:
     if isinstance(run.world.scenario.exchange, Gossip):
         return Gossiping(run)
     if run.world.sites.every:
-        return Tiers(run)
+        return ClosedFormTiers(run) if tiers_closed_form.suits(run.world, run.learner) else Tiers(run)
     if run.world.policy.asynchronous:
         return Asynchronous(run)
     return ClosedForm(run) if suits(run.world) else Events(run)

@@ -1,8 +1,8 @@
 """Sites that gossip: a closed form where nobody waits for anybody's link and nothing is lost, else event by event.
 
 In closed form a site's fold is the latest of its own work and of its neighbours' messages, for all replicas at once:
-the cost of a round follows the number of messages. Should a sender's next message catch up with its last one on the
-same link, the events take over; they are wound forward to where the closed form was.
+the cost of a round follows the number of messages. It looks a round ahead: where a sender's next message would find its
+last one still under way the two share their links, so events take over, wound forward to where the closed form was.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fedsim.engine.gossip_replica import GossipReplica
 from fedsim.engine.gossip_rows import Row, round_of
 from fedsim.engine.round import Round, Stretch, nobody
 from fedsim.engine.world import World
-from fedsim.exchanges import Gossip
+from fedsim.exchanges import Gossip, Mixing
 from fedsim.participation.policies import Full
 from fedsim.runtime.jobs import Reply
 
@@ -43,19 +43,18 @@ class Gossiping:
         self._run, self._world, self._learner, self._exchange = run, run.world, run.learner, exchange
         self._replicas: dict[int, GossipReplica] = {}  # where events keep time
         shape = len(run.world.replicas), exchange.sites
-        self._opened = np.zeros(shape)
-        self._through = np.full((shape[0], len(exchange.receiver)), -math.inf)  # when a message's link is free again
+        self._opened, self._done = np.zeros(shape), np.zeros(shape)  # of every site's next round
         self._events = not suits(run.world)
         self._message: Arrays = {}
 
     def resume(self, number: int, active: Array, saved: Arrays) -> None:
         if "opened" in saved:
-            self._opened, self._through = saved["opened"], saved["through"]
+            self._opened, self._done = saved["opened"], saved["done"]
         elif self._events or number:
             self._wind(number, active)
 
     def state(self, active: Array) -> Arrays:
-        return {} if self._events else {"opened": self._opened, "through": self._through}
+        return {} if self._events else {"opened": self._opened, "done": self._done}
 
     async def next(self, number: int, active: Array) -> Round:
         self._message = self._learner.broadcast(active)
@@ -96,15 +95,13 @@ class Gossiping:
             replica.mute(False)
 
     def _closed_form(self, number: int, active: Array) -> Round | None:
-        """The round of all replicas at once; None where two messages of a sender would meet."""
-        world, sites = self._world, self._exchange.sites
+        """The round of all replicas at once; None where a sender's next message would find this one under way."""
+        world, opened = self._world, self._opened[active]
         bits = self._learner.reply_shape(number).bits
         assert bits is not None
-        opened = self._opened[active]
-        position, client = np.repeat(active, sites), np.tile(np.arange(sites), len(active))
-        compute = world.visit_draws(opened.ravel(), position, client, number).compute_s
-        done = opened + compute.reshape(opened.shape)
-        closed, through, rows = done.copy(), self._through[active], []
+        done = self._done[active] if number else opened + self._compute(active, opened, number)
+        closed, rows = done.copy(), []
+        free = np.full((len(active), len(self._exchange.receiver)), -math.inf)  # when a message's links are free again
         for r, replica in enumerate(world.replicas[active].tolist() if self._exchange.drawn else [0]):
             mixing = self._exchange.at(world.setting.seed, replica, number)
             here = slice(r, r + 1) if self._exchange.drawn else slice(None)
@@ -113,27 +110,24 @@ class Gossiping:
             if world.paths is not None:
                 way = world.paths[1].of(mixing.message)
                 there = there + way.latency_s
-                busy = np.isfinite(way.bandwidth_bps)
-                if (busy & (there <= through[here][:, mixing.message])).any():
-                    return None
                 there = there + way.transfer_s(bits)
-                through[here, mixing.message] = np.where(busy, there, -math.inf)
+                free[here, mixing.message] = np.where(np.isfinite(way.bandwidth_bps), there, -math.inf)
             last, begins = np.unique(receiver, return_index=True)
             if len(last):
                 arrived = np.maximum.reduceat(there, begins, axis=1)
                 closed[here, last] = np.maximum(closed[here, last], arrived)
             rows += [(mixing, sender)] * (1 if self._exchange.drawn else len(active))
-        self._opened[active], self._through[active] = closed, through
-        return round_of(world, number, active, self._rows(rows, opened, done, closed, bits), (), self._ends)
+        ahead = closed + self._compute(active, closed, number + 1)
+        if world.paths is not None and (ahead[:, self._ends[1]] + world.paths[1].latency_s <= free).any():
+            return None
+        self._opened[active], self._done[active] = closed, ahead
+        return round_of(world, number, active, _smooth(rows, opened, done, closed, bits), (), self._ends)
 
-    def _rows(self, mixed: list[tuple[object, Array]], opened: Array, done: Array, closed: Array, bits: int) -> list[Row]:
-        rows = []
-        for r, (mixing, sender) in enumerate(mixed):
-            row = Row(opened.shape[1], mixing)
-            row.smooth(opened[r], closed[r], sender, bits)
-            row.spent_s = done[r] - opened[r]
-            rows.append(row)
-        return rows
+    def _compute(self, active: Array, opened: Array, number: int) -> Array:
+        """How long every site of these replicas works in a round, (replicas, sites)."""
+        sites = self._exchange.sites
+        position, client = np.repeat(active, sites), np.tile(np.arange(sites), len(active))
+        return self._world.visit_draws(opened.ravel(), position, client, number).compute_s.reshape(opened.shape)
 
     async def replies(self, round: Round) -> Reply:
         who = round.arrived
@@ -147,3 +141,14 @@ class Gossiping:
 
     async def close(self) -> None:
         """Nothing is sent early."""
+
+
+def _smooth(mixed: list[tuple[Mixing, Array]], opened: Array, done: Array, closed: Array, bits: int) -> list[Row]:
+    """The rows of replicas in which nothing was late or lost."""
+    rows = []
+    for r, (mixing, sender) in enumerate(mixed):
+        row = Row(opened.shape[1], mixing)
+        row.smooth(opened[r], closed[r], sender, bits)
+        row.spent_s = done[r] - opened[r]
+        rows.append(row)
+    return rows
