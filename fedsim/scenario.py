@@ -160,7 +160,7 @@ class Scenario:
             start = np.asarray(numbers, self.dtype)
         shape = (len(self.replica_numbers), self.problem.dim)
         if start.shape == (shape[0], self.sites.models, shape[1]) and self.sites.models > 1:
-            return np.einsum("rsd,s->rd", start, self.sites.weights).astype(self.dtype)
+            return np.asarray(np.einsum("rsd,s->rd", start, self.sites.weights), self.dtype)
         return np.broadcast_to(start, shape) if start.shape == shape[1:] else start
 
     @property
@@ -245,8 +245,8 @@ class Scenario:
             )
         if parts.network is not None and not parts.network.has_server and not isinstance(self.exchange, Gossip):
             raise InvalidInput(
-                "the network has no server: mark its node with role='server', name it with fs.Network(server=...), or let "
-                "clients gossip"
+                "the network has no server: mark its node with role='server', name it with fs.Network(server=...), or "
+                "let clients gossip"
             )
         parts.policy.check(clients)
         sizes: Any = parts.algorithm.batch_size

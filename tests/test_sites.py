@@ -244,9 +244,7 @@ def test_copies_of_an_upload_that_breaks_off_all_break_at_the_same_fraction():
 
 
 def test_a_site_that_is_off_pauses_and_full_waits_for_it():
-    devices = fs.devices.table(
-        __import__("pandas").DataFrame({"seconds_per_step": [0.05, 0.05, 0.05]})
-    )
+    devices = fs.devices.table(__import__("pandas").DataFrame({"seconds_per_step": [0.05, 0.05, 0.05]}))
 
     class Sleeper:
         def compute_s(self, clients, work, now_s, rng):
@@ -383,7 +381,7 @@ def test_budgets_are_never_exceeded(kind, budget):
         "backhaul_bits": totals["backhaul_bits"].max(), "total_bits": totals.sum(axis=1).max(),
         "seconds": result.rounds["closed_s"].max(),
     }  # fmt: skip
-    (name, limit), = budget.items()
+    ((name, limit),) = budget.items()
     assert spent[name] <= limit
     assert set(result.stopped_by) <= {name, "rounds"}
 

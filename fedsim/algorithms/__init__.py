@@ -44,7 +44,6 @@ from fedsim.algorithms.sgld import SGLD
 __all__ = [
     "DESGLD",
     "DGSGLD",
-    "DIGingSGLD",
     "FAHMC",
     "FALD",
     "FSGLD",
@@ -53,6 +52,7 @@ __all__ = [
     "PSGLD",
     "QLSD",
     "SGLD",
+    "DIGingSGLD",
     "FedAdagrad",
     "FedAdam",
     "FedAvg",

@@ -13,8 +13,8 @@ from fedsim.engine.collect import collect, describes, identities
 from fedsim.engine.events import Events
 from fedsim.engine.gossip import Gossiping
 from fedsim.engine.record import Record
-from fedsim.engine.tiers import Tiers
 from fedsim.engine.run import Driver, Progress, Run
+from fedsim.engine.tiers import Tiers
 from fedsim.engine.tiers_closed_form import ClosedFormTiers
 from fedsim.engine.world import World, setting_of
 from fedsim.exchanges import Gossip

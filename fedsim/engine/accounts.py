@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SPENT = ("uplink_bits", "downlink_bits", "backhaul_bits")
 COUNTS = (
     "selected", "arrived", "dropped", "late", "uplink_bits", "wasted_bits", "wasted_down_bits",
-    "staleness", "last_round",
+    "staleness", "last_round", "backhaul_bits",
 )  # fmt: skip
 
 
@@ -51,6 +51,8 @@ class Accounts:
         add = _add_small if len(totals["selected"]) <= len(e.client) else np.add.at
         add(totals["selected"], e.client, 1)
         add(totals["uplink_bits"], e.client, e.up_bits)
+        if e.site_bits is not None:
+            add(totals["backhaul_bits"], e.client, e.site_bits)
         heard = round.arrived.client
         totals["last_round"][heard] = round.number + 1
         if not isinstance(round.started, int):

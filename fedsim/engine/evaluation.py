@@ -112,7 +112,7 @@ class Evaluator:
     ) -> tuple[Arrays, dict[str, float]]:  # fmt: skip
         """The metrics' columns for `rounds` (one value per active replica) and for `metrics`.
 
-        `theta`, `sites` and `spent` are those of the active replicas, `memory` and the server's `state` are everybody's.
+        `theta`, `sites` and `spent` are of the active replicas, `memory` and the server's `state` are everybody's.
         """
         self._models = None if self._ensemble is None or state is None else self._ensemble(state)
         self.theta[:] = np.nan

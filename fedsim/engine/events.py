@@ -15,7 +15,7 @@ import numpy as np
 from simpy.core import EmptySchedule
 
 from fedsim.arrays import Array, Arrays
-from fedsim.engine.clock import LAST, Clock, Links, links
+from fedsim.engine.clock import LAST, Clock, Links, SharedLinks, links
 from fedsim.engine.jobs_ahead import sent_early
 from fedsim.engine.round import Cohort, Ended, Round, Stretch, columns, nobody
 from fedsim.engine.selection import cohort
@@ -98,6 +98,7 @@ class SiteRounds:
 
     def copy(self, selected: Array, down_bits: int) -> None:
         """The broadcast to everybody else, which nobody waits for."""
+        assert isinstance(self.links, SharedLinks)
         for c in np.setdiff1d(self.world.sites.members[self.site], selected).tolist():
             self.links.copy(c, down_bits)
 

@@ -70,8 +70,9 @@ class Ended:
 
     def part(self, chosen: Array) -> Ended:
         """The chosen rows."""
-        own = {f.name: getattr(self, f.name) for f in fields(self)}
-        return Ended(**{name: None if column is None else column[chosen] for name, column in own.items()})
+        own: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        chosen_rows: dict[str, Any] = {n: None if column is None else column[chosen] for n, column in own.items()}
+        return Ended(**chosen_rows)
 
     @property
     def said(self) -> Array:

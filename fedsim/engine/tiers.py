@@ -1,7 +1,7 @@
 """Edge servers under a cloud, event by event: every edge keeps rounds of its own, and now and then they meet.
 
-All edges of a replica share its clock and its links. An edge goes on as soon as its round is closed, whatever the others
-do; at every `every`-th it sends its state up and waits for the cloud's. Row r of the timeline is every edge's r-th
+All edges of a replica share its clock and its links. An edge goes on as soon as its round is closed, whatever others do;
+at every `every`-th it sends its state up and waits for the cloud's. Row r of the timeline is every edge's r-th
 round, so an edge may be rounds ahead of what is learnt: what it will do there depends on lengths and times alone.
 """
 
@@ -78,8 +78,8 @@ class TiersReplica:
                 step()
         except EmptySchedule:
             raise InvalidInput(
-                f"round {round + 1} never closes: some edge's clients are still under way and nothing more will happen; "
-                "raise the bandwidths, or close with a deadline"
+                f"round {round + 1} never closes: some edge's clients are still under way and nothing more will "
+                "happen; raise the bandwidths, or close with a deadline"
             ) from None
         return True
 
@@ -226,11 +226,18 @@ class Tiers:
             if replica.blocked:
                 replica.answer(reply.bits[who.starts[r] : who.starts[r + 1]].tolist())
 
-    def _round(self, number: int, active: Array, replicas: list[TiersReplica], stopped: tuple[tuple[str, Array], ...]) -> Round:
+    def _round(
+        self, number: int, active: Array, replicas: list[TiersReplica], stopped: tuple[tuple[str, Array], ...]
+    ) -> Round:
         world, rows = self._world, [replica.rows.pop(number) for replica in replicas]
         visits, times = [], []
         for row in rows:
-            drawn = {c: t for w in row.who if w is not None for c, t in zip(w.client.tolist(), w.multiplicity.tolist())}
+            drawn = {
+                c: t
+                for w in row.who
+                if w is not None
+                for c, t in zip(w.client.tolist(), w.multiplicity.tolist(), strict=True)
+            }
             visits.append(sorted((v for part in row.visits for v in part), key=lambda v: v.client))
             times += [drawn[v.client] for v in visits[-1]]
         sizes = np.array([len(part) for part in visits])

@@ -1,7 +1,7 @@
 """Tiers in closed form: every edge asks all its clients, and nobody waits for anybody's link.
 
-An edge's round is then a star's (`arrivals`), for all edges of all replicas at once; at a merge the cloud has the latest
-of its edges' states, and each edge opens its next round when the answer is there. Times are summed as on the clock.
+An edge's round is then a star's (`arrivals`), for all edges of all replicas at once; a merge waits for the last of the
+edges' states, and each edge opens its next round when the answer is there. Times are summed as on the clock.
 """
 
 from __future__ import annotations
@@ -69,7 +69,10 @@ class ClosedFormTiers:
             self._now[active] = self._travel(np.repeat(ends[:, None], edges, axis=1), from_cloud, False)
         replicas, clients = len(active), world.population
         all_of = Cohort(
-            np.repeat(np.arange(replicas), clients), who.client[order], who.multiplicity, clients * np.arange(replicas + 1)
+            np.repeat(np.arange(replicas), clients),
+            who.client[order],
+            who.multiplicity,
+            clients * np.arange(replicas + 1),
         )
         visits, first = ended.part(order), opened.reshape(-1, edges).min(axis=1)
         made = columns(first, ends, all_of.sizes, all_of.starts, visits, 0, np.full(replicas, between, np.int64))

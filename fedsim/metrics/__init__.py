@@ -171,7 +171,8 @@ def ess() -> Ess:
 
 
 def ess_per_megabit(
-    bits: Literal["uplink_bits", "downlink_bits", "backhaul_bits", "total_bits"] = "uplink_bits", name: str = "ess_per_megabit"
+    bits: Literal["uplink_bits", "downlink_bits", "backhaul_bits", "total_bits"] = "uplink_bits",
+    name: str = "ess_per_megabit",
 ) -> EssPer:
     """`ess` per million bits that the replicas have sent together, warm-up included."""
     one_of("ess_per_megabit(bits={!r})", bits, ("uplink_bits", "downlink_bits", "backhaul_bits", "total_bits"))

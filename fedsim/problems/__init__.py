@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.errors import InvalidInput
 from fedsim.problems.credit import StrategicCredit
 from fedsim.problems.gaussian import GaussianMean
 from fedsim.problems.linear import LinearRegression
@@ -27,7 +28,6 @@ from fedsim.problems.performative import PerformativeMean
 from fedsim.problems.pooled import pooled
 from fedsim.problems.softmax import SoftmaxRegression
 from fedsim.problems.torch import Torch
-from fedsim.errors import InvalidInput
 from fedsim.protocols import as_problem
 
 __all__ = [
@@ -59,7 +59,7 @@ def reweighted(problem: Any, weights: npt.NDArray[np.float64]) -> Any:
         object.__setattr__(other, "weights", weights)
     except AttributeError:
         raise InvalidInput(
-            f"{type(problem).__name__}.weights cannot be set, and sites that gossip weigh their clients otherwise; make "
-            "it a plain attribute"
+            f"{type(problem).__name__}.weights cannot be set, and sites that gossip weigh their clients otherwise; "
+            "make it a plain attribute"
         ) from None
     return other

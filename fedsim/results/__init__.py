@@ -145,7 +145,7 @@ class Result:
             return self.samples
         sites = self.samples.shape[2]
         weights = self.manifest.get("sites", {}).get("weights") or [1 / sites] * sites
-        return np.einsum("trsd,s->trd", self.samples, np.asarray(weights)).astype(self.samples.dtype)
+        return np.asarray(np.einsum("trsd,s->trd", self.samples, np.asarray(weights)), self.samples.dtype)
 
     @cached_property
     def fingerprint(self) -> str:
