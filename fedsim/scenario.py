@@ -307,8 +307,9 @@ class Scenario:
 def _algorithm_of(scenario: Scenario) -> protocols.Algorithm:
     """The algorithm in its role; where there is no server, as it runs without one."""
     algorithm = protocols.as_algorithm(scenario.algorithm)
-    gossips = isinstance(scenario.exchange, Gossip)
-    return protocols.as_algorithm(algorithm.for_gossip()) if gossips else algorithm
+    if not isinstance(scenario.exchange, Gossip) or algorithm.needs_gossip:
+        return algorithm
+    return protocols.as_algorithm(algorithm.for_gossip())
 
 
 def run(scenario: Scenario, **options: Any) -> Result:

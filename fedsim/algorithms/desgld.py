@@ -60,6 +60,3 @@ class DESGLD:
         eta, x = step_at(self.step_size, replies.round, 1, 0), state["theta"]
         noise = rng.normal(x.shape[-1], x.dtype)
         return {"theta": np.asarray(replies.mean("theta") - eta * replies.own("gradient") + sqrt(2 * eta) * noise)}
-
-    def for_gossip(self) -> DESGLD:
-        return self

@@ -69,6 +69,3 @@ class DIGingSGLD:
             "mixed": replies.mean("y"),
             "gradient": replies.own("gradient"),
         }
-
-    def for_gossip(self) -> DIGingSGLD:
-        return self

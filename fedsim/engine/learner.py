@@ -104,11 +104,11 @@ class Learner:
 
     # --- The server's step ------------------------------------------------------------------------------
 
-    def fold(self, round: Round, reply: Reply) -> None:
-        """The server's step of all replicas in this round, out of the replies that arrived."""
+    def fold(self, round: Round, reply: Reply, folds: Folds | None = None) -> None:
+        """Every site's step in this round, out of the replies that arrived; `folds` unless the round says it."""
         if self.skip:
             return
-        world, active, folds = self._world, round.active, folds_of(self._world, round)
+        world, active, folds = self._world, round.active, folds or folds_of(self._world, round)
         rows = active[folds.row] * self._sites.models + folds.site
         everybody = len(rows) == len(self.state["theta"])  # then nothing need be picked out
         state = self.state if everybody else {n: s[rows] for n, s in self.state.items()}

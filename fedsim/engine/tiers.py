@@ -1,7 +1,7 @@
 """Edge servers under a cloud, event by event: every edge keeps rounds of its own, and now and then they meet.
 
-All edges of a replica share its clock and its links. An edge goes on as soon as its round is closed, whatever others do;
-at every `every`-th it sends its state up and waits for the cloud's. Row r of the timeline is every edge's r-th
+All edges of a replica share its clock and its links. An edge goes on as soon as its round is closed, whatever others
+do; at every `every`-th it sends its state up and waits for the cloud's. Row r of the timeline is every edge's r-th
 round, so an edge may be rounds ahead of what is learnt: what it will do there depends on lengths and times alone.
 """
 
