@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from heapq import heappush
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import simpy
@@ -14,6 +14,10 @@ from fedsim.arrays import Array
 from fedsim.engine.arrivals import WHOLE
 from fedsim.engine.world import ClientPaths, World
 from fedsim.network.flows import Flows
+
+if TYPE_CHECKING:
+    from fedsim.engine.visits import Visit
+
 
 LAST = 1 << 60  # comes after everything else that happens at the same instant
 
@@ -24,8 +28,9 @@ class Moment:
     __slots__ = ("callbacks", "visit")
     _ok = True
 
-    def __init__(self, callback: Callable[[Any], None], visit: Any) -> None:
-        self.callbacks, self.visit = (callback,), visit
+    def __init__(self, callback: Callable[[Any], None], visit: Visit | None) -> None:
+        self.callbacks = (callback,)
+        self.visit: Any = visit  # None where the callback does not look at it
 
 
 class Clock(simpy.Environment):  # type: ignore[misc]
@@ -35,7 +40,7 @@ class Clock(simpy.Environment):  # type: ignore[misc]
     to the last bit only if an event happens at the very number that was computed.
     """
 
-    def at(self, time_s: float, callback: Callable[[Any], None], priority: int = 0, visit: Any = None) -> None:
+    def at(self, time_s: float, callback: Callable[[Any], None], priority: int = 0, visit: Visit | None = None) -> None:
         """Call back with a `Moment` at `time_s`; what happens at the same instant is ordered by priority."""
         heappush(self._queue, (time_s, priority, next(self._eid), Moment(callback, visit)))
 
@@ -57,7 +62,7 @@ class NoLinks:
         """What `send` will need to know of each client's way down and up."""
         return [None] * len(client)
 
-    def send(self, visit: Any, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
+    def send(self, visit: Visit, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
         """Call `done` when the message has arrived, whether or not anybody still waits for it."""
         visit.sending_s, visit.sending = self.clock.now, bits
         self.clock.at(visit.sending_s, done, priority, visit)
@@ -76,7 +81,7 @@ class PrivateLinks:
     def paths(self, client: Array) -> list[Any]:
         return list(zip(*(zip(*(c.tolist() for c in way.of(client)), strict=True) for way in self._paths), strict=True))
 
-    def send(self, visit: Any, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
+    def send(self, visit: Visit, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
         latency, stretch, bandwidth = visit.paths[upward]
         visit.sending_s, visit.sending = self.clock.now, bits
         self.clock.at(visit.sending_s + latency + bits * stretch / bandwidth, done, priority, visit)
@@ -84,7 +89,7 @@ class PrivateLinks:
     def call_off(self, visits: list[Any]) -> list[int]:
         return [self._left(visit) for visit in visits]
 
-    def _left(self, visit: Any) -> int:
+    def _left(self, visit: Visit) -> int:
         _, stretch, bandwidth = visit.paths[visit.uploading]
         elapsed = self.clock.now - visit.sending_s
         if math.isinf(bandwidth):
@@ -109,7 +114,7 @@ class SharedLinks:
     def paths(self, client: Array) -> list[Any]:
         return [None] * len(client)
 
-    def send(self, visit: Any, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
+    def send(self, visit: Visit, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
         way = self._paths[upward]
         visit.flow, visit.through, visit.sending_s, visit.sending = None, False, self.clock.now, bits
         start = self.clock.now + float(way.latency_s[visit.client])
@@ -149,12 +154,12 @@ class SharedLinks:
         rates |= {visit.flow: self._flows.rate_bps(visit.flow) for visit in new}
         return [self._take_off(visit, rates.get(visit.flow, math.inf)) for visit in visits]
 
-    def _meets_others(self, visit: Any) -> bool:
+    def _meets_others(self, visit: Visit) -> bool:
         """Whether the message is under way to links that it has to share."""
         ideal = self._paths[visit.uploading].bandwidth_bps[visit.client] == math.inf
         return not (visit.through or visit.sending == 0 or ideal)
 
-    def _take_off(self, visit: Any, rate: float) -> int:
+    def _take_off(self, visit: Visit, rate: float) -> int:
         """What had left of a message that is, or would be, served at this rate; its flow ends here."""
         elapsed = self.clock.now - visit.sending_s
         if visit.flow is None:
