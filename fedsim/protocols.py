@@ -336,6 +336,7 @@ class NetworkModel(NetworkLike, Protocol):
     own: Any  # the object itself, once it is completed
 
     capacities_bps: Array = np.zeros(0)  # of every link
+    varying: Mapping[int, Any] = {}  # by link: a fedsim.network.Varying, where its bandwidth changes in time
     has_server: bool = True
     server: Any = None  # its node
     nodes: tuple[Any, ...] = ()  # of the clients, client 0 first

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from heapq import heappush
 from typing import Any
 
@@ -99,9 +99,9 @@ class SharedLinks:
     bits / bandwidth; what it is served at one instant left its sender that latency before.
     """
 
-    def __init__(self, clock: Clock, network: Any, ways: tuple[Way, Way]) -> None:
+    def __init__(self, clock: Clock, network: Any, ways: tuple[Way, Way], varying: Mapping[int, Any]) -> None:
         self.clock, self.network, self._ways = clock, network, ways
-        self._flows = Flows(network.capacities_bps)
+        self._flows = Flows(network.capacities_bps, varying)
         self._waiting: dict[int, tuple[int, Any, Callable[[Moment], None]]] = {}
         self._planned = 0  # only the latest plan counts
         self._settling = False
@@ -205,6 +205,9 @@ def links(clock: Clock, world: World) -> Any:
     """The links of one replica."""
     if world.network is None or world.ways is None:
         return NoLinks(clock)
-    if world.network.contended or world.copies:
-        return SharedLinks(clock, world.network if world.network.contended else OwnLinks(world.ways), world.ways)
+    network = world.network
+    if network.contended or network.varying:
+        return SharedLinks(clock, network, world.ways, network.varying)
+    if world.copies:
+        return SharedLinks(clock, OwnLinks(world.ways), world.ways, {})
     return PrivateLinks(clock, world.ways)

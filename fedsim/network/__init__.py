@@ -8,6 +8,7 @@ What the engine asks of a network, so that anyone's class may stand in for `Netw
     bottleneck_bps(upward)   per client, the least capacity on its route
     contended                whether two transfers can meet on a link; if not, nothing below is needed
     capacities_bps           of every link, in one direction (a shared link: in both)
+    varying                  {link: Varying} of those whose bandwidth changes in time; capacities_bps has their means
     route(client, upward)    the numbers of the links that a transfer uses
     describe()               one line for people
 
@@ -32,8 +33,9 @@ from fedsim.errors import InvalidInput, quoted
 from fedsim.network.flows import Flows, finish_times
 from fedsim.network.graph import Attribute, arcs_of, clients_of, nodes_with_role, server_of
 from fedsim.network.routes import Paths, Router, own_routes
+from fedsim.network.varying import Varying
 
-__all__ = ["Flows", "Network", "Paths", "finish_times"]
+__all__ = ["Flows", "Network", "Paths", "Varying", "finish_times"]
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -41,13 +43,14 @@ class Network:
     """The network that a graph describes.
 
     `bandwidth_bps`, `latency_s`, `loss` and `shared` name edge attributes or are functions (u, v, data) ->
-    value; loss and shared may be missing and are then 0 and False. `server` is a node and `clients` lists the
-    clients' nodes, client 0 first; without them the server is the node with role="server" and client c the one
-    with client=c; where messages go between clients alone, there may be no server. Edge servers are the nodes with
-    role="edge". All other nodes are relays. In a Graph every edge is full duplex, each direction with the
-    whole bandwidth; a DiGraph tells the directions apart. An edge with shared=True has one bandwidth for both.
-    Routes have the least latency, then the fewest links, then the first nodes in the graph's order; `routes`
-    gives some clients another one, {client: [its node, ..., the server]}, which is also taken on the way back.
+    value; loss and shared may be missing and are then 0 and False, a bandwidth is a number or a `Varying`.
+    `server` is a node and `clients` lists the clients' nodes, client 0 first; without them the server is the node
+    with role="server" and client c the one with client=c; where messages go between clients alone, there may be no
+    server. Edge servers are the nodes with role="edge". All other nodes are relays. In a Graph every edge is full
+    duplex, each direction with the whole bandwidth; a DiGraph tells the directions apart. An edge with shared=True
+    has one bandwidth for both. Routes have the least latency, then the fewest links, then the first nodes in the
+    graph's order; `routes` gives some clients another one, {client: [its node, ..., the server]}, which is also
+    taken on the way back.
     """
 
     name: str = field(init=False)
@@ -56,7 +59,8 @@ class Network:
     nodes: tuple[Any, ...] = field(init=False, repr=False)  # of client 0, 1, ...
     edge_nodes: tuple[Any, ...] = field(init=False, repr=False)  # of edge servers, in the graph's order
     edges: int = field(init=False)  # pairs of nodes, whichever way they are connected
-    capacities_bps: Array = field(init=False, repr=False)
+    capacities_bps: Array = field(init=False, repr=False)  # their means where they vary
+    varying: dict[int, Varying] = field(init=False, repr=False)  # by link
     link_names: tuple[str, ...] = field(init=False, repr=False)
     contended: bool = field(init=False)  # of clients and the server; see `Paths.contended` for other messages
     up: Paths | None = field(init=False, repr=False)  # None: there is no server
@@ -91,7 +95,7 @@ class Network:
             "clients": len(numbers), "server": server, "nodes": tuple(numbers),
             "edge_nodes": tuple(nodes_with_role(graph, "edge")),
             "edges": len({frozenset(ends) for ends in arcs.between}),
-            "capacities_bps": arcs.capacities_bps, "link_names": arcs.names,
+            "capacities_bps": arcs.capacities_bps, "varying": arcs.varying, "link_names": arcs.names,
             "contended": meets, "up": up, "down": down,
         }.items():  # fmt: skip
             object.__setattr__(self, name, value)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from fedsim.network import Network
-from fedsim.topologies.numbers import Numbers, nodes_for, rows_of
+from fedsim.topologies.numbers import Bandwidths, Numbers, nodes_for, rows_of
 
 
-def ring(clients: int, bandwidth_bps: Numbers = math.inf, latency_s: Numbers = 0.0, loss: Numbers = 0.0) -> Network:
+def ring(clients: int, bandwidth_bps: Bandwidths = math.inf, latency_s: Numbers = 0.0, loss: Numbers = 0.0) -> Network:
     """Server, client 0, client 1, ... and back to the server.
 
     Client c's numbers are those of the link that enters it; the link back to the server has the last client's.

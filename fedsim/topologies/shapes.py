@@ -6,18 +6,18 @@ import math
 
 from fedsim.errors import InvalidInput
 from fedsim.network import Network
-from fedsim.topologies.numbers import Numbers, column_of, count_of, nodes_for, rows_of
+from fedsim.topologies.numbers import Bandwidths, Numbers, column_of, count_of, nodes_for, rows_of
 
 
 def tree(
     clients: int,
     edges: int,
-    uplink_bps: Numbers = math.inf,
-    downlink_bps: Numbers = math.inf,
+    uplink_bps: Bandwidths = math.inf,
+    downlink_bps: Bandwidths = math.inf,
     latency_s: Numbers = 0.0,
     loss: Numbers = 0.0,
-    edge_uplink_bps: Numbers = math.inf,
-    edge_downlink_bps: Numbers = math.inf,
+    edge_uplink_bps: Bandwidths = math.inf,
+    edge_downlink_bps: Bandwidths = math.inf,
     edge_latency_s: Numbers = 0.0,
     edge_loss: Numbers = 0.0,
 ) -> Network:

@@ -12,13 +12,14 @@ import numpy as np
 from fedsim.arrays import Array
 from fedsim.network import Paths
 from fedsim.network.routes import ends_of
-from fedsim.topologies.numbers import Numbers, column_of, count_of
+from fedsim.network.varying import Varying
+from fedsim.topologies.numbers import Bandwidths, Numbers, bandwidths_of, column_of, count_of
 
 
 def star(
     clients: int,
-    uplink_bps: Numbers = math.inf,
-    downlink_bps: Numbers = math.inf,
+    uplink_bps: Bandwidths = math.inf,
+    downlink_bps: Bandwidths = math.inf,
     latency_s: Numbers = 0.0,
     loss: Numbers = 0.0,
 ) -> Star:
@@ -31,14 +32,23 @@ class Star:
     """What `star` makes; it answers as a `Network` does."""
 
     clients: int
-    uplink_bps: Numbers = math.inf
-    downlink_bps: Numbers = math.inf
+    uplink_bps: Bandwidths = math.inf
+    downlink_bps: Bandwidths = math.inf
     latency_s: Numbers = 0.0
     loss: Numbers = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "clients", count_of("star", "clients", self.clients))
-        for name in ("uplink_bps", "downlink_bps", "latency_s", "loss"):
+        varying: dict[int, Varying] = {}
+        for name, first in (("uplink_bps", 0), ("downlink_bps", self.clients)):
+            column, own = bandwidths_of("star", name, getattr(self, name), self.clients)
+            object.__setattr__(self, f"_{name}", column)
+            varying |= {first + c: bandwidth for c, bandwidth in own.items()}
+            kept = tuple(own.get(c, bps) for c, bps in enumerate(column.tolist())) if own and column.ndim else column
+            if not isinstance(getattr(self, name), Varying):
+                object.__setattr__(self, name, kept if not isinstance(kept, np.ndarray) or kept.ndim else float(kept))
+        object.__setattr__(self, "_varying", varying)
+        for name in ("latency_s", "loss"):
             column = column_of("star", name, getattr(self, name), self.clients)
             object.__setattr__(self, name, column if column.ndim else float(column))
 
@@ -70,9 +80,15 @@ class Star:
         """Each client's latency, the same both ways."""
         return np.broadcast_to(self.latency_s, self.clients)
 
+    @property
+    def varying(self) -> dict[int, Varying]:
+        """The links whose bandwidth varies, by number."""
+        found: dict[int, Varying] = self.__dict__["_varying"]
+        return found
+
     def bottleneck_bps(self, upward: bool) -> Array:
-        """Each client's bandwidth."""
-        return np.broadcast_to(self.uplink_bps if upward else self.downlink_bps, self.clients)
+        """Each client's bandwidth, its mean where it varies."""
+        return np.broadcast_to(self.__dict__["_uplink_bps" if upward else "_downlink_bps"], self.clients)
 
     def stretch(self, upward: bool) -> Array:
         """By how much loss lengthens each client's transfers."""
@@ -107,6 +123,7 @@ class Star:
         for c in range(self.clients):
             graph.add_node(f"client{c}", client=c)
             shape = {"latency_s": float(delay[c]), "loss": float(loss[c])}
-            graph.add_edge(f"client{c}", "server", bandwidth_bps=float(up[c]), **shape)
-            graph.add_edge("server", f"client{c}", bandwidth_bps=float(down[c]), **shape)
+            up_c, down_c = self.varying.get(c, float(up[c])), self.varying.get(self.clients + c, float(down[c]))
+            graph.add_edge(f"client{c}", "server", bandwidth_bps=up_c, **shape)
+            graph.add_edge("server", f"client{c}", bandwidth_bps=down_c, **shape)
         return graph
