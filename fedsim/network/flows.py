@@ -86,8 +86,12 @@ class Flows:
         self._advance(now_s)
         if not 0.0 <= bits < math.inf:
             raise InvalidInput(f"a flow of {bits} bits: give a finite number that is not negative")
-        links = tuple(sorted(route.tolist() if isinstance(route, np.ndarray) else route))
-        known = self._tables.find(links)
+        try:
+            links = tuple(sorted(route.tolist() if isinstance(route, np.ndarray) else route))
+            known = self._tables.find(links)
+        except (TypeError, ValueError):  # what has no order, or cannot be looked up, is no number
+            self._tables.check(tuple(route))
+            raise
         if known < 0:
             self._tables.check(links)
         flow = self._started
