@@ -24,18 +24,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, quoted
+from fedsim.network.drawing import draw_gossip, rate
 from fedsim.network.flows import Flows, finish_times
 from fedsim.network.graph import Attribute, arcs_of, clients_of, nodes_with_role, server_of
 from fedsim.network.routes import Paths, Router, own_routes
 from fedsim.network.varying import Varying
 
-__all__ = ["Flows", "Network", "Paths", "Varying", "finish_times"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["Flows", "Network", "Paths", "Varying", "draw_gossip", "finish_times"]
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -123,6 +128,44 @@ class Network:
         router: Router = self.__dict__["_router"]
         return router.between(pairs, self.server, numbers, own)
 
+    def groups(self) -> tuple[Any, ...]:
+        """Every client's edge server: the first node with role="edge" on its route to the server, for `tiers`."""
+        self._ways(True)
+        if not self.edge_nodes:
+            raise InvalidInput("the network has no edge servers: give their nodes role='edge'")
+        edges, numbers = set(self.edge_nodes), {node: c for c, node in enumerate(self.nodes)}
+        router: Router = self.__dict__["_router"]
+        found = []
+        for c, stops in enumerate(router.stops(numbers, self.server, self.__dict__["_own"])):
+            if not (passed := [node for node in stops if node in edges]):
+                raise InvalidInput(
+                    f"client {c} passes no edge server on its way to the server: give a node there role='edge', or "
+                    "write the groups yourself"
+                )
+            found.append(passed[0])
+        return tuple(found)
+
+    def client_graph(self) -> Any:
+        """The links between clients as a networkx graph of client numbers, for `gossip`."""
+        import networkx
+
+        numbers = {node: c for c, node in enumerate(self.nodes)}
+        graph = networkx.Graph(name=self.name)
+        graph.add_nodes_from(range(self.clients))
+        for u, v in self.graph.edges:
+            if u in numbers and v in numbers and self.graph.has_edge(v, u):
+                graph.add_edge(numbers[u], numbers[v])
+        return graph
+
+    def draw(self, ax: Axes | None = None, gossip: Any = None) -> Figure:
+        """A picture, with the links marked that hold everybody up when all transmit at once.
+
+        `gossip`, a graph of client numbers, is drawn over it, and then its messages are what is transmitted.
+        """
+        from fedsim.network.drawing import draw_network
+
+        return draw_network(self, ax, gossip)
+
     def route(self, client: int, upward: bool) -> Array:
         """The links between a client and the server, in the order of travel."""
         return self._ways(upward).route(client)
@@ -161,12 +204,4 @@ class Network:
         worst = np.lexsort((up == 0, share))[0]  # of the two directions, the one up
         sharing = int(users[worst])
         who = f"{sharing:,} client{'s' * (sharing != 1)}"
-        return f"{head}; bottleneck {self.link_names[worst]} {_rate(self.capacities_bps[worst])}, {who}"
-
-
-def _rate(bps: float) -> str:
-    """A bandwidth for people: 40 Mbit/s."""
-    for size, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
-        if bps >= size:
-            return f"{bps / size:.4g} {unit}"
-    return f"{bps:.4g} bit/s"
+        return f"{head}; bottleneck {self.link_names[worst]} {rate(self.capacities_bps[worst])}, {who}"
