@@ -50,10 +50,18 @@ def test_the_page_of_a_run_has_every_section_and_plots_that_plotly_accepts(run):
     go = pytest.importorskip("plotly.graph_objects")
     page = report.run_page("one", run)
     titles = re.findall(r"<h2 id=\"[^\"]*\">(.*?)</h2>", page)
-    assert titles == ["The scenario", "What it bought", "A few rounds", "Clients", "Where theta went", "All of it"]
+    assert titles == [
+        "The scenario",
+        "What it bought",
+        "A few rounds",
+        "The network",
+        "Clients",
+        "Where theta went",
+        "All of it",
+    ]
     assert "came to mean_error" in page
     found = specs(page)
-    assert len(found) == 6
+    assert len(found) == 7
     for spec in found:
         figure = go.Figure(spec)  # refuses what plotly does not know
         assert all(len(trace["x"]) for trace in figure.data)
@@ -90,6 +98,28 @@ def test_a_metric_of_each_replica_has_a_band():
     assert list(band["y"]) == [3.0, 2.0, 0.5, 1.5]  # there along the top, back along the bottom
     assert list(band["x"]) == [8, 16, 16, 8]  # the clock stood still, so bits come first
     assert list(line["y"]) == [2.0, 1.0]
+
+
+def test_the_bottleneck_of_a_graph_is_marked():
+    import networkx as nx
+
+    graph = nx.Graph()
+    graph.add_node("core", role="server")
+    for c in range(3):
+        graph.add_node(c, client=c)
+        graph.add_edge(c, "hub", bandwidth_bps=1e5, latency_s=0.01)
+    graph.add_edge("hub", "core", bandwidth_bps=2e5, latency_s=0.01)
+    told = fs.Network(graph).sketch()
+    assert [kind for _, kind in told["nodes"]] == ["server", "client", "relay", "client", "client"]
+    assert [0, 2, 2e5, 3] in [sorted(link[:2]) + link[2:] for link in told["links"]]
+    scenario = replace(
+        small(), network=fs.Network(graph), problem=fs.problems.GaussianMean.synthetic(3, dim=2, samples=10, seed=4)
+    )
+    lines = specs(report.run_page("one", fs.run(scenario)))[2]["data"]
+    marked = next(trace for trace in lines if trace["name"] == "bottleneck")
+    hub = next(trace for trace in lines if trace["name"] == "relay")
+    core = next(trace for trace in lines if trace["name"] == "server")
+    assert sorted(x for x in marked["x"] if x is not None) == sorted([*hub["x"], *core["x"]])
 
 
 def test_a_comparison_says_what_differs_and_what_it_did(run, other):

@@ -103,7 +103,7 @@ def test_the_report_of_a_python_made_run_is_the_one_of_the_command_line(
     assert "off &lt;= 0   reached by 0/4" in told[1]
     assert "FALD(step_size=0.001, local_steps=10" in told[1]
     page = result.report(tmp_path / "page.html").read_text()
-    assert page.count('class="plot"') == 2 + 1 + 1 + 3  # metrics, timeline, clients, theta
+    assert page.count('class="plot"') == 2 + 1 + 1 + 1 + 3  # metrics, timeline, network, clients, theta
 
 
 def test_progress_in_a_log_is_lines_and_changes_nothing(result: Result, capsys: pytest.CaptureFixture[str]) -> None:

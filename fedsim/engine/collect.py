@@ -62,6 +62,7 @@ def manifest(run: Run, runtime: Runtime, real_s: float) -> dict[str, Any]:
         "format": 1,
         "scenario": described(world.scenario),
         "runtime": described(runtime),
+        "network": None if world.network is None else world.network.sketch(),
         "clock": {"network": world.network is not None, "compute": world.devices is not None, "path": run.path},
         "versions": versions(),
         "cpu_features": cpu_features(),

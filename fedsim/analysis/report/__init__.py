@@ -32,6 +32,7 @@ def run_page(name: str, result: Result, drawn: Mapping[str, bytes] | None = None
         sections.scenario(result),
         sections.bought({name: result}),
         sections.rounds(result),
+        sections.network(result),
         sections.people(result),
         sections.posterior(result),
         html.section(

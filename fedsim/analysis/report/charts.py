@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 AXES: tuple[Axis, ...] = ("seconds", "uplink_bits", "rounds")  # of a curve; buttons choose
+NODES = {  # of a network: colour, size, shape
+    "relay": ("#bbbbbb", 7, "circle"),
+    "client": (figures.COLOURS[5], 11, "circle"),
+    "edge": (figures.COLOURS[1], 14, "diamond"),
+    "server": (figures.COLOURS[3], 18, "square"),
+}
 POINTS = 400  # of a line: more cannot be told apart on a screen
 BARS = 60  # lanes or bars, likewise
 
@@ -167,6 +173,42 @@ def cloud(x: Array, y: Array, names: tuple[str, str]) -> Chart:
         {"type": "scatter", "mode": "markers", "x": thin(x, 5 * POINTS), "y": thin(y, 5 * POINTS), "marker": marker}
     ]
     return {"data": data, "layout": base(names[1], names[0]) | {"hovermode": "closest"}}
+
+
+def network(
+    nodes: Sequence[Sequence[str]], links: Sequence[Sequence[Any]], at: Mapping[int, Array], worst: int
+) -> Chart:
+    """Nodes and links where `at` has them; the link that leaves least to each of its clients in red."""
+    data: list[dict[str, Any]] = []
+    for name, own, line in (
+        ("links", [link for i, link in enumerate(links) if i != worst], {"color": "#b5b5b5", "width": 1}),
+        ("bottleneck", [links[worst]], {"color": figures.COLOURS[2], "width": 4}),
+    ):
+        x, y = ([v for a, b, *_ in own for v in (at[a][k], at[b][k], None)] for k in (0, 1))  # None lifts the pen
+        data.append(
+            {"type": "scatter", "mode": "lines", "x": x, "y": y, "line": line, "name": name, "hoverinfo": "skip"}
+        )
+    middles = [(at[a] + at[b]) / 2 for a, b, *_ in links]
+    told = [
+        f"{nodes[a][0]} - {nodes[b][0]}: {units.bits(bps)}/s, {units.many(count, 'client')}"
+        for a, b, bps, count in links
+    ]
+    data.append({
+        "type": "scatter", "mode": "markers", "x": [m[0] for m in middles], "y": [m[1] for m in middles], "text": told,
+        "marker": {"size": 10, "opacity": 0}, "hovertemplate": "%{text}<extra></extra>", "showlegend": False,
+    })  # fmt: skip
+    for kind, (colour, size, symbol) in NODES.items():
+        here = [i for i, (_, own_kind) in enumerate(nodes) if own_kind == kind]
+        if here:
+            data.append({
+                "type": "scatter", "mode": "markers", "x": [at[i][0] for i in here], "y": [at[i][1] for i in here],
+                "text": [nodes[i][0] for i in here], "name": kind, "hovertemplate": "%{text}<extra></extra>",
+                "marker": {"color": colour, "size": size, "symbol": symbol},
+            })  # fmt: skip
+    layout = base("", "") | {"hovermode": "closest"}
+    layout["xaxis"] |= {"visible": False}
+    layout["yaxis"] |= {"visible": False, "scaleanchor": "x"}
+    return {"data": data, "layout": layout}
 
 
 def base(y: str, x: str) -> dict[str, Any]:

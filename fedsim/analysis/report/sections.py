@@ -10,6 +10,7 @@ from fedsim.analysis import clients, figures, summary, timeline, units
 from fedsim.analysis.report import charts, html
 from fedsim.arrays import Array
 from fedsim.metrics import chains
+from fedsim.network.drawing import positions
 from fedsim.results import Result
 
 if TYPE_CHECKING:
@@ -120,6 +121,22 @@ def rounds(result: Result) -> str:
             + "."
         )
     return html.section("A few rounds", html.text(told, "note"), html.plot(chart, 140 + 22 * len(lanes)))
+
+
+def network(result: Result) -> str:
+    """The network as the manifest sketches it, its bottleneck marked."""
+    import networkx
+
+    told = result.manifest.get("network")
+    if not isinstance(told, dict) or not told.get("links"):
+        return ""
+    nodes, links = told["nodes"], told["links"]
+    graph = networkx.Graph((a, b) for a, b, *_ in links)
+    graph.add_nodes_from(range(len(nodes)))
+    server = next((i for i, (_, kind) in enumerate(nodes) if kind == "server"), None)
+    share = [float(bps) / max(count, 1) for _, _, bps, count in links]
+    chart = charts.network(nodes, links, positions(graph, server), int(np.argmin(share)))
+    return html.section("The network", html.text(str(told.get("title", "")), "note"), html.plot(chart, 480))
 
 
 def people(result: Result) -> str:
