@@ -116,9 +116,9 @@ def test_the_bottleneck_of_a_graph_is_marked():
         small(), network=fs.Network(graph), problem=fs.problems.GaussianMean.synthetic(3, dim=2, samples=10, seed=4)
     )
     lines = specs(report.run_page("one", fs.run(scenario)))[2]["data"]
-    marked = next(trace for trace in lines if trace["name"] == "bottleneck")
-    hub = next(trace for trace in lines if trace["name"] == "relay")
-    core = next(trace for trace in lines if trace["name"] == "server")
+    marked = next(trace for trace in lines if trace.get("name") == "bottleneck")
+    hub = next(trace for trace in lines if trace.get("name") == "relay")
+    core = next(trace for trace in lines if trace.get("name") == "server")
     assert sorted(x for x in marked["x"] if x is not None) == sorted([*hub["x"], *core["x"]])
 
 
