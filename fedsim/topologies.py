@@ -240,13 +240,13 @@ def _check_xml(name: str, data: bytes) -> None:
 # --- Numbers ------------------------------------------------------------------------------------------
 
 
-def _count(maker: str, name: str, value: Any) -> int:
+def _count(maker: str, name: str, value: object) -> int:
     if not isinstance(value, Integral):
         raise refusal(f"{maker}({name}={{!r}})", value, "give a whole number, at least 1")
     return whole(f"{maker}({name}={{!r}})", value, 1, f"give a whole number, at least 1 and below {MOST:,}", MOST - 1)
 
 
-def _drawn(maker: str, clients: Any) -> int:
+def _drawn(maker: str, clients: object) -> int:
     """How many clients, of which every one becomes a node of a graph."""
     count = _count(maker, "clients", clients)
     remedy = "ask for fewer clients, or use star(), which draws no graph"

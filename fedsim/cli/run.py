@@ -146,7 +146,7 @@ def _resumed(result: Result) -> list[str]:
 
 
 def _watched(
-    file: ScenarioFile, scenario: Scenario, settings: dict[str, Any], bar: Any, label: str, **options: Any
+    file: ScenarioFile, scenario: Scenario, settings: dict[str, Any], bar: object, label: str, **options: Any
 ) -> Result:  # fmt: skip
     """One run under a bar. A failure that left no checkpoint leaves no folder either."""
     try:
