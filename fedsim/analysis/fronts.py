@@ -43,7 +43,8 @@ def undominated(points: Array) -> Array:
 
 
 def pareto(
-    results: object, metric: str, among: Sequence[str] = ("uplink_bits", "seconds"), higher_is_better: bool | None = None
+    results: object, metric: str, among: Sequence[str] = ("uplink_bits", "seconds"),
+    higher_is_better: bool | None = None,
 ) -> Answer:  # fmt: skip
     """One row per setting (medians over its seeds): its costs, the metric at the end, and whether it is on the `front`.
 

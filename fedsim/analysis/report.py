@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedsim.analysis import figures, summary, timeline
 from fedsim.results import Axis, Result
@@ -101,7 +101,7 @@ def _timeline(result: Result) -> str:
     return _picture(f"Timeline: the first {FIRST} rounds of replica {result.replicas[0]}", figure)
 
 
-def _picture(title: str, figure: Any) -> str:
+def _picture(title: str, figure: Figure) -> str:
     png = io.BytesIO()
     figure.savefig(png, format="png", dpi=110)
     return _image(title, png.getvalue())

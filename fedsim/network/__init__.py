@@ -22,9 +22,9 @@ and, where models live at several sites, so that messages go between other nodes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from fedsim.network.flows import Flows, finish_times
 from fedsim.network.graph import Attribute, arcs_of, clients_of, nodes_with_role, server_of
 from fedsim.network.routes import Paths, Router, own_routes
 from fedsim.network.varying import Varying
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["Flows", "Network", "Paths", "Varying", "finish_times"]
 
@@ -68,8 +71,8 @@ class Network:
 
     def __init__(
         self,
-        graph: Any,
-        server: Any = None,
+        graph: nx.Graph,
+        server: Hashable | None = None,
         clients: Sequence[Any] | None = None,
         bandwidth_bps: Attribute = "bandwidth_bps",
         latency_s: Attribute = "latency_s",

@@ -19,9 +19,7 @@ from fedsim.protocols import GradientKernels
 class LogisticRegression:
     """Clients with rows (X_c, y_c) and an optional N(0, I/prior_precision) prior spread over the rows."""
 
-    def __init__(
-        self, data: Sequence[Any], prior_precision: float = 0.0, test: tuple[npt.ArrayLike, npt.ArrayLike] | None = None
-    ) -> None:
+    def __init__(self, data: Sequence[Any], prior_precision: float = 0.0, test: shards.TestRows = None) -> None:
         self._build(shards.from_clients("LogisticRegression", data, labelled=True), prior_precision, test)
 
     @classmethod
@@ -31,7 +29,7 @@ class LogisticRegression:
         y: npt.ArrayLike,
         offsets: npt.ArrayLike,
         prior_precision: float = 0.0,
-        test: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+        test: shards.TestRows = None,
     ) -> LogisticRegression:
         """Flat data: client c owns rows offsets[c]:offsets[c + 1], which are not copied."""
         self = cls.__new__(cls)
@@ -57,9 +55,7 @@ class LogisticRegression:
         score = np.einsum("ni,ni->n", x, (truth + np.sqrt(spread) * own)[owner])
         return cls.from_arrays(x, (u < 1 / (1 + reference.exp(-score))).astype(float), offsets, prior_precision)
 
-    def _build(
-        self, data: shards.Shards, prior_precision: float, test: tuple[npt.ArrayLike, npt.ArrayLike] | None
-    ) -> None:
+    def _build(self, data: shards.Shards, prior_precision: float, test: shards.TestRows) -> None:
         if data.y is None:
             raise InvalidInput("LogisticRegression: y is None; give a label for every row")
         self.x, self.offsets, self.sizes = data.x, data.offsets, data.sizes

@@ -29,7 +29,7 @@ class NeuralNetwork:
     """
 
     def __init__(
-        self, data: Sequence[Any], widths: Sequence[int] = (64, 32), classes: int = 10, test: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+        self, data: Sequence[Any], widths: Sequence[int] = (64, 32), classes: int = 10, test: shards.TestRows = None,
         prior_precision: float = 0.0, scale: npt.ArrayLike | None = None, shift: npt.ArrayLike | None = None,
     ) -> None:  # fmt: skip
         stacked = shards.from_clients("NeuralNetwork", data, labelled=True, narrow=True)
@@ -37,8 +37,9 @@ class NeuralNetwork:
 
     @classmethod
     def from_arrays(
-        cls, x: npt.ArrayLike, y: npt.ArrayLike, offsets: npt.ArrayLike, widths: Sequence[int] = (64, 32), classes: int = 10, test: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
-        prior_precision: float = 0.0, scale: npt.ArrayLike | None = None, shift: npt.ArrayLike | None = None,
+        cls, x: npt.ArrayLike, y: npt.ArrayLike, offsets: npt.ArrayLike, widths: Sequence[int] = (64, 32),
+        classes: int = 10, test: shards.TestRows = None, prior_precision: float = 0.0,
+        scale: npt.ArrayLike | None = None, shift: npt.ArrayLike | None = None,
     ) -> NeuralNetwork:  # fmt: skip
         """Flat data: client c owns rows offsets[c]:offsets[c + 1], which are not copied."""
         self = cls.__new__(cls)

@@ -20,6 +20,8 @@ NARROW = (np.uint8, np.int8, np.uint16, np.int16)  # kept as they are where rows
 
 DRAWN = 45  # bytes, as measured, of a number while it is drawn; it takes 8 in the end
 
+TestRows = tuple[npt.ArrayLike, npt.ArrayLike] | None  # rows and labels that a model is judged by
+
 
 @dataclass(frozen=True)
 class Shards:
@@ -102,9 +104,7 @@ def from_flat(
     return Shards(x, y, offsets)
 
 
-def from_test(
-    name: str, test: tuple[npt.ArrayLike, npt.ArrayLike] | None, columns: int, narrow: bool = False
-) -> tuple[Array, Array]:
+def from_test(name: str, test: TestRows, columns: int, narrow: bool = False) -> tuple[Array, Array]:
     """Test rows (X, y) with as many columns as the clients have."""
     if not (isinstance(test, (tuple, list)) and len(test) == 2):
         raise InvalidInput(f"{name}(test={shown(test, 40)}): give a pair (X, y)")

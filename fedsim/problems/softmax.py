@@ -27,7 +27,7 @@ class SoftmaxRegression:
     """
 
     def __init__(
-        self, data: Sequence[Any], classes: int = 10, bias: bool = True, test: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+        self, data: Sequence[Any], classes: int = 10, bias: bool = True, test: shards.TestRows = None,
         prior_precision: float = 0.0, scale: npt.ArrayLike | None = None, shift: npt.ArrayLike | None = None,
     ) -> None:  # fmt: skip
         stacked = shards.from_clients("SoftmaxRegression", data, labelled=True, narrow=True)
@@ -35,8 +35,9 @@ class SoftmaxRegression:
 
     @classmethod
     def from_arrays(
-        cls, x: npt.ArrayLike, y: npt.ArrayLike, offsets: npt.ArrayLike, classes: int = 10, bias: bool = True, test: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
-        prior_precision: float = 0.0, scale: npt.ArrayLike | None = None, shift: npt.ArrayLike | None = None,
+        cls, x: npt.ArrayLike, y: npt.ArrayLike, offsets: npt.ArrayLike, classes: int = 10, bias: bool = True,
+        test: shards.TestRows = None, prior_precision: float = 0.0,
+        scale: npt.ArrayLike | None = None, shift: npt.ArrayLike | None = None,
     ) -> SoftmaxRegression:  # fmt: skip
         """Flat data: client c owns rows offsets[c]:offsets[c + 1], which are not copied."""
         self = cls.__new__(cls)
