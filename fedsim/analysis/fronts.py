@@ -54,7 +54,8 @@ def knee(points: Array) -> int:
 
 
 def pareto(
-    results: Any, metric: str, among: Sequence[str] = ("uplink_bits", "seconds"), higher_is_better: bool | None = None
+    results: object, metric: str, among: Sequence[str] = ("uplink_bits", "seconds"),
+    higher_is_better: bool | None = None,
 ) -> Answer:  # fmt: skip
     """One row per setting (medians over its seeds): its costs, the metric at the end, and whether it is on the `front`.
 
@@ -106,7 +107,7 @@ def _drawn(frame: pd.DataFrame, among: Sequence[str], metric: str, up: bool) -> 
     return figure
 
 
-def ess_rates(results: Any) -> Answer:
+def ess_rates(results: object) -> Answer:
     """Effective sample size per million bits up and per virtual second, warm-up and all replicas counted.
 
     One row per run: `ess` (bulk, of the worst coordinate, replicas as chains), `ess_per_megabit`, `ess_per_second`.

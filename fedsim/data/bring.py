@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.data.dataset import Dataset
 from fedsim.errors import InvalidInput
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 def from_arrays(
-    x: Any, y: Any, test_x: Any = None, test_y: Any = None, classes: int | None = None, name: str = "data",
-    scale: Any = None, shift: Any = 0.0,
+    x: npt.ArrayLike, y: npt.ArrayLike, test_x: npt.ArrayLike | None = None, test_y: npt.ArrayLike | None = None,
+    classes: int | None = None, name: str = "data", scale: npt.ArrayLike | None = None, shift: npt.ArrayLike = 0.0,
 ) -> Dataset:  # fmt: skip
     """Rows of any shape, flattened, and labels 0, 1, ...; `scale` None is 1/255 for bytes and 1 for all else."""
     x, y = _numbers(name, "x", x), _labels(name, y)
@@ -25,7 +29,9 @@ def from_arrays(
     return Dataset(rows, y, test_rows, tested, max(2, found) if classes is None else classes, name, scale, shift, shape)
 
 
-def from_frame(frame: Any, label: str, test: Any = None, ids: str | None = None, name: str = "frame") -> Dataset:
+def from_frame(
+    frame: pd.DataFrame, label: str, test: pd.DataFrame | None = None, ids: str | None = None, name: str = "frame"
+) -> Dataset:
     """A pandas frame: numeric columns are features, `label` is any column, its values numbered in their order."""
     for column in (label, *((ids,) if ids else ())):
         if column not in frame.columns:
@@ -64,7 +70,7 @@ def from_huggingface(dataset: Any, features: str | None = None, label: str | Non
     return from_arrays(x, y, test_x, test_y, name="huggingface")
 
 
-def _numbers(name: str, where: str, value: Any) -> Array:
+def _numbers(name: str, where: str, value: npt.ArrayLike) -> Array:
     try:
         array = np.asarray(value)
     except (TypeError, ValueError):
@@ -74,7 +80,7 @@ def _numbers(name: str, where: str, value: Any) -> Array:
     return array
 
 
-def _labels(name: str, value: Any) -> Array:
+def _labels(name: str, value: npt.ArrayLike) -> Array:
     y = np.asarray(value)
     if y.dtype.kind == "f" and np.isfinite(y).all() and (y == np.floor(y)).all():
         y = y.astype(np.int64)

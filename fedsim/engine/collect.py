@@ -16,6 +16,8 @@ from fedsim.results import Result, cpu_features, versions
 from fedsim.results.sealed import to_json
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from fedsim.scenario import Scenario
 
 
@@ -77,7 +79,7 @@ def _judged(run: Run) -> dict[str, Any]:
     return {"judged": run.evaluator.about(), "warnings": run.evaluator.doubts()}
 
 
-def _privacy(run: Run, rounds: Any) -> dict[str, Any]:
+def _privacy(run: Run, rounds: pd.DataFrame) -> dict[str, Any]:
     """What the algorithm promises its clients, and what the accountant says was spent; nothing where there is neither.
 
     `spent.epsilon` is the worst client's, one for each replica, as of the last round in which it was evaluated.

@@ -7,15 +7,13 @@ coordinate of one job. Which one runs depends on d alone, never on the batch, so
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba.extending import overload
 
 from fedsim.arrays import Array
 from fedsim.kernels.draws import normals32, normals64
 from fedsim.kernels.elementary import jit, u32
 from fedsim.kernels.lanes import fill_normals32, fill_normals64, fill_words_twice
+from fedsim.kernels.llvm import overload
 from fedsim.protocols import StepSizes
 
 JOBS = 256  # lanes of a block
@@ -23,7 +21,7 @@ NARROW = 8  # up to this d a lane is a job
 GROUP = 4  # steps whose noise is made together: 4 d normals are whole Philox blocks for every d
 
 
-def fill_blocks(w: Any, first: Any, k: Any, x: Any) -> None:
+def fill_blocks(w: Array, first: int, k: Array, x: Array) -> None:
     """GROUP * d normals of every lane into the rows of `x` (dispatched on its dtype by `overload`)."""
 
 
@@ -59,7 +57,7 @@ def _fill_blocks(w, first, k, x):
     return lambda w, first, k, x: fill_blocks_64(w, first, k, x)
 
 
-def fill_row(key: Any, step: Any, out: Any) -> None:
+def fill_row(key: Array, step: int, out: Array) -> None:
     """The d normals of one step of one job into `out` (1, d)."""
 
 

@@ -22,7 +22,7 @@ and, where models live at several sites, so that messages go between other nodes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ from fedsim.network.routes import Paths, Router, own_routes
 from fedsim.network.varying import Varying
 
 if TYPE_CHECKING:
+    import networkx as nx
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -73,8 +74,8 @@ class Network:
 
     def __init__(
         self,
-        graph: Any,
-        server: Any = None,
+        graph: nx.Graph,
+        server: Hashable | None = None,
         clients: Sequence[Any] | None = None,
         bandwidth_bps: Attribute = "bandwidth_bps",
         latency_s: Attribute = "latency_s",

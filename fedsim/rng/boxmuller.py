@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.arrays import Array
 
@@ -16,7 +15,7 @@ def unit32(word: Array) -> Array:
     return np.asarray(((word >> U32(9)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-23))
 
 
-def scaled(high: Array, low: Array, below: Any) -> Array:
+def scaled(high: Array, low: Array, below: npt.ArrayLike) -> Array:
     """Two words to a whole number in [0, below)."""
     n = np.asarray(below, U64)
     return ((high * n + (low * n >> U64(32))) >> U64(32)).astype(np.int64)
