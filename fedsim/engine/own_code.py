@@ -1,18 +1,18 @@
 """The code that a scenario brings along: its functions, and classes that neither fedsim nor another package ships.
 
 A manifest names them; two of one name may differ in what they do. So the identity of a run has a digest of their
-bytecode, defaults, captured values and class attributes as well. What they call elsewhere is not followed; of a scenario
-file and its neighbours the whole source counts.
+bytecode, defaults, captured values and class attributes as well. What they call elsewhere is not followed; of a
+scenario file and its neighbours the whole source counts.
 """
 
 from __future__ import annotations
 
 import sys
-import sysconfig
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cached_property, partial
 from hashlib import blake2b
+from pathlib import Path
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -114,8 +114,8 @@ def _open(value: Any) -> bool:
 
 
 def _shipped(cls: type) -> bool:
-    """Whether a class comes with fedsim, with Python or with an installed package; their versions are in the manifest."""
+    """Whether a class comes with fedsim, Python or an installed package, whose versions the manifest has."""
     if _ours(cls) or cls.__module__.partition(".")[0] in sys.stdlib_module_names:
         return True
     file = getattr(sys.modules.get(cls.__module__), "__file__", None) or ""
-    return file.startswith((sysconfig.get_path("purelib"), sysconfig.get_path("platlib")))
+    return not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
