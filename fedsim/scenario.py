@@ -208,6 +208,10 @@ class Scenario:
             raise InvalidInput(
                 f"the network has {parts.network.clients} clients, the problem {clients}; make them agree"
             )
+        if parts.network is not None and not parts.network.has_server:
+            raise InvalidInput(
+                "the network has no server: mark its node with role='server', or name it with fs.Network(server=...)"
+            )
         parts.policy.check(clients)
         sizes: Any = parts.algorithm.batch_size
         if np.ndim(sizes) == 1 and len(sizes) != clients:

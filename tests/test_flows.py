@@ -395,5 +395,5 @@ def test_time_may_not_go_back_nor_pass_over_an_end():
     flows.start(1.0, [0], 8.0)
     with pytest.raises(InvalidInput, match=r"time 0\.5 after 1\.0: give times that do not go back"):
         flows.start(0.5, [0], 8.0)
-    with pytest.raises(InvalidInput, match=r"time 3\.0: first finish the flows that end at 2\.0"):
+    with pytest.raises(InvalidInput, match=r"time 3\.0: first finish what ends or changes at 2\.0"):
         flows.start(3.0, [0], 8.0)

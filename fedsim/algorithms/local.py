@@ -31,12 +31,14 @@ class Descent:
 
 def descend(job: Job, x: Array, scale: Array, how: Descent, extra: Callable[[Array], Array] | None = None) -> Array:
     """y after the client's local steps from x; `scale` makes a summed gradient that of its objective."""
-    y, velocity = x, np.zeros_like(x)
     plain = not (how.momentum or how.weight_decay or extra)
+    y = x
+    velocity: Array | float = 0.0
     for k, eta in enumerate(steps_of(how.step_size, job.round, most(how.local_steps))):
         gradient = job.gradient(y, k, how.batch_size)
         if plain:
-            moved = y - eta * scale * gradient
+            gradient *= eta * scale  # in place, as below: fresh memory would take longer than the arithmetic
+            moved = np.subtract(y, gradient, out=gradient)
         else:
             gradient = scale * gradient + how.weight_decay * y
             gradient = gradient if extra is None else gradient + extra(y)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from heapq import heappush
 from typing import TYPE_CHECKING, Any
 
@@ -104,9 +104,11 @@ class SharedLinks:
     bits / bandwidth; what it is served at one instant left its sender that latency before.
     """
 
-    def __init__(self, clock: Clock, network: Any, paths: tuple[ClientPaths, ClientPaths]) -> None:
+    def __init__(
+        self, clock: Clock, network: Any, paths: tuple[ClientPaths, ClientPaths], varying: Mapping[int, Any]
+    ) -> None:
         self.clock, self.network, self._paths = clock, network, paths
-        self._flows = Flows(network.capacities_bps)
+        self._flows = Flows(network.capacities_bps, varying)
         self._waiting: dict[int, tuple[int, Any, Callable[[Moment], None]]] = {}
         self._planned = 0  # only the latest plan counts
         self._settling = False
@@ -210,6 +212,9 @@ def links(clock: Clock, world: World) -> Any:
     """The links of one replica."""
     if world.network is None or world.paths is None:
         return NoLinks(clock)
-    if world.network.contended or world.copies:
-        return SharedLinks(clock, world.network if world.network.contended else OwnLinks(world.paths), world.paths)
+    network = world.network
+    if network.contended or network.varying:
+        return SharedLinks(clock, network, world.paths, network.varying)
+    if world.copies:
+        return SharedLinks(clock, OwnLinks(world.paths), world.paths, {})
     return PrivateLinks(clock, world.paths)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
 from fedsim.arrays import Array
+from fedsim.errors import InvalidInput
 
 
 class NetworkLike(Protocol):
@@ -29,7 +31,19 @@ class NetworkModel(NetworkLike, Protocol):
     own: Any  # the object itself, once it is completed
 
     capacities_bps: Array = np.zeros(0)  # of every link
+    varying: Mapping[int, Any] = {}  # by link: a fedsim.network.Varying, where its bandwidth changes in time
+    has_server: bool = True
+    server: Any = None  # its node
+    nodes: tuple[Any, ...] = ()  # of the clients, client 0 first
+    edge_nodes: tuple[Any, ...] = ()  # of edge servers
 
     def route(self, client: int, upward: bool) -> Array:
         """The links that a transfer uses, by number."""
         raise NotImplementedError("a contended network needs capacities_bps and route(client, upward)")
+
+    def paths(self, pairs: Any) -> Any:
+        """The routes between pairs of nodes, a row each: `fedsim.network.Paths`. Tiers and gossip need it."""
+        raise InvalidInput(
+            f"{type(self).__name__} has no paths(pairs), which says how messages between sites travel; write it, or "
+            "use fs.Network(graph)"
+        )

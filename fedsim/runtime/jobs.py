@@ -157,20 +157,23 @@ class JobsAtHand:
 
         Two calls with the same `step` use the same rows, as control variates need. `split=E` takes batch number `step`
         of E disjoint ones drawn at the round's start; `clip` bounds the norm of every row's own gradient;
-        `prior=False` leaves the prior's share out, for servers that add it themselves.
+        `prior=False` leaves the prior's share out, for servers that add it themselves. The array is the caller's own.
         """
         problem, theta = self._setting.problem, self._up(theta)
         if self._setting.reacts:  # its data are drawn anew, and answer to theta
             return self._down(
-                problem.react(theta, self._batch.client, self._data_key, step, batch_size, self._setting.backend)
+                np.array(problem.react(theta, self._batch.client, self._data_key, step, batch_size, self._setting.backend))
             )
         rows, scale = self._rows(batch_size, step, split)
         if clip is not None:
             out = clipped_gradients(problem, theta, self._batch.client, rows, clip, self._setting.backend)
         else:
             out = self._setting.backend.gradients(problem, theta, self._batch.client, rows)
-        if scale is not None:  # in place where the array is known to be nobody else's
-            out = np.multiply(scale, out, out=out if self._setting.fresh_gradients else None)
+        fresh = self._setting.fresh_gradients  # else a stranger may hold the array: it is not to be changed
+        if scale is not None:
+            out = np.multiply(scale, out, out=out if fresh else None)
+        elif not fresh:
+            out = np.array(out)
         if not prior and (share := self._setting.role.share):
             out = out - (share * problem.sizes[self._batch.client]).astype(theta.dtype)[:, None] * theta
         return self._down(out)
