@@ -90,6 +90,8 @@ def _judged(figure: Figure, claim: Claim, study: Any) -> Verdict:
     if claim.judge is None:
         return _not_run(figure, claim, "")
     found = claim.judge(study)
+    if found is None:
+        return _not_run(figure, claim, "it needs settings that only --full runs")
     expected = "undecided" if found.undecided and claim.expected == "holds" else claim.expected
     return _verdict(figure, claim) | {"held": bool(found.held), "expected": expected, "ours": found.ours}
 
