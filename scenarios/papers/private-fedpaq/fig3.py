@@ -7,7 +7,14 @@ import fedsim as fs
 from fedsim.reproduce import Claim, Finding, bootstrap, pick, spread
 
 needs = ("mnist",)
-KINDS = ["plain s=0 M=10", "plain s=10 M=10", "plain s=1 M=10", "plain s=10 M=1", "private s=10 M=1", "private s=10 M=10"]
+KINDS = [
+    "plain s=0 M=10",
+    "plain s=10 M=10",
+    "plain s=1 M=10",
+    "plain s=10 M=1",
+    "private s=10 M=1",
+    "private s=10 M=10",
+]
 quick = {"kind": KINDS, "rounds": 12, "replicas": 3}
 full = {"kind": KINDS, "rounds": 100, "replicas": 10}
 
@@ -64,7 +71,9 @@ def unstable(study) -> Finding:
 
 
 def slower(study) -> Finding:
-    found = {m: (ends(study, f"{m} s=10 M=1").mean(), ends(study, f"{m} s=10 M=10").mean()) for m in ("plain", "private")}
+    found = {
+        m: (ends(study, f"{m} s=10 M=1").mean(), ends(study, f"{m} s=10 M=10").mean()) for m in ("plain", "private")
+    }
     return Finding(
         all(a > b for a, b in found.values()),
         "loss with M = 1 and 10: " + "; ".join(f"{m} {a:.3f}, {b:.3f}" for m, (a, b) in found.items()),

@@ -11,7 +11,7 @@ from fedsim.reproduce import Claim, Finding
 needs = ("covtype",)
 METHODS = ["MALA", "LSD++", *_logistic.COMPRESSED, "DG-SGLD"]
 ROWS, CLIENTS, STEP = 2000, 10, 1e-4
-quick = {"method": METHODS, "iterations": 3000}
+quick = {"method": METHODS, "iterations": 1500}
 full = {"method": METHODS, "iterations": 200_000}
 
 
@@ -25,13 +25,13 @@ def problem() -> fs.problems.LogisticRegression:
     )
 
 
-def scenario(*, method: str = "LSD++", iterations: int = 3000) -> fs.Scenario:
+def scenario(*, method: str = "LSD++", iterations: int = 1500) -> fs.Scenario:
     """MALA's steps are half as long and it takes ten of them a round."""
     start = _logistic.optimum(problem(), 2 * STEP)
     if method != "MALA":
         return _logistic.scenario(problem(), method, STEP, iterations, start)
-    pooled = problem()
-    made = _logistic.scenario(pooled, "LSD++", STEP, iterations, start)
+    pooled = fs.problems.pooled(problem())
+    made = _logistic.scenario(problem(), "LSD++", STEP, iterations, start)
     return fs.Scenario(
         problem=pooled, algorithm=fs.algorithms.MALA(step_size=STEP / 2, local_steps=10), budget=made.budget,
         record=made.record, initial=start, metrics=("accepted",), evaluate_every=iterations, seed=2,
