@@ -14,7 +14,7 @@ COMPRESSED = [f"QLSD++ {b}" for b in BITS]
 LOCAL_STEPS = 10  # of the rivals, between two uploads
 
 
-def algorithm(name: str, problem, step_size: float):
+def algorithm(name: str, problem, step_size: float, start):
     """`QLSD++ 4` has 2^4 levels, Elias-coded; the rivals' steps are scaled so that one of theirs moves as far."""
     kind, _, bits = name.partition(" ")
     if kind in ("QLSD++", "LSD++"):
@@ -25,23 +25,24 @@ def algorithm(name: str, problem, step_size: float):
         return fs.algorithms.DGSGLD(step_size=own, coupling=5 * own, local_steps=LOCAL_STEPS, batch_size=0.2)
     if kind == "FSGLD":
         return fs.algorithms.FSGLD(
-            2 * step_size / LOCAL_STEPS, LOCAL_STEPS, *surrogates(problem, step_size), batch_size=0.2
+            2 * step_size / LOCAL_STEPS, LOCAL_STEPS, *surrogates(problem, start), batch_size=0.2
         )
     if kind == "MALA":
         return fs.algorithms.MALA(step_size=step_size)
     raise fs.errors.InvalidInput(f"method={name!r}: choose QLSD++, LSD++, DG-SGLD, FSGLD or MALA")
 
 
-def scenario(problem, name: str, step_size: float, iterations: int, initial=None) -> fs.Scenario:
+def scenario(problem, name: str, step_size: float, iterations: int, initial) -> fs.Scenario:
     policy = fs.participation.with_replacement(1) if name == "FSGLD" else fs.participation.full()
     return fs.Scenario(
         problem=problem,
-        algorithm=algorithm(name, problem, step_size),
+        algorithm=algorithm(name, problem, step_size, initial),
         participation=policy,
         budget=fs.Budget(rounds=iterations),
         record=fs.Record(warmup=iterations // 3, every=max(1, iterations // 400), rounds_every=iterations),
         initial=initial,
         metrics=(),
+        dtype="float32",
         seed=1,
     )
 
@@ -78,12 +79,12 @@ def shown(values: dict[str, float], form: str = ".1e") -> str:
     return ", ".join(f"{name} {value:{form}}" for name, value in values.items())
 
 
-def surrogates(problem, step_size: float) -> tuple[np.ndarray, np.ndarray]:
+def surrogates(problem, theta) -> tuple[np.ndarray, np.ndarray]:
     """A softmax regression's diagonal Gaussians, one a client: curvature at the common mode, centre one Newton step off.
 
     Laplace's own, at every client's optimum, take d gradients a Newton step, too many for hundreds of dimensions.
     """
-    theta, n = optimum(problem, step_size), problem.sizes.sum()
+    n = problem.sizes.sum()
     means, precisions = [], []
     for c, own in enumerate(problem.sizes):
         x = problem.x[problem.offsets[c] : problem.offsets[c + 1]] * problem.scale

@@ -25,16 +25,20 @@ def problem() -> fs.problems.LogisticRegression:
     )
 
 
+@cache
+def start() -> np.ndarray:
+    return _logistic.optimum(problem(), 2 * STEP)
+
+
 def scenario(*, method: str = "LSD++", iterations: int = 1500) -> fs.Scenario:
     """MALA's steps are half as long and it takes ten of them a round."""
-    start = _logistic.optimum(problem(), 2 * STEP)
     if method != "MALA":
-        return _logistic.scenario(problem(), method, STEP, iterations, start)
+        return _logistic.scenario(problem(), method, STEP, iterations, start())
     pooled = fs.problems.pooled(problem())
-    made = _logistic.scenario(problem(), "LSD++", STEP, iterations, start)
+    made = _logistic.scenario(problem(), "LSD++", STEP, iterations, start())
     return fs.Scenario(
         problem=pooled, algorithm=fs.algorithms.MALA(step_size=STEP / 2, local_steps=10), budget=made.budget,
-        record=made.record, initial=start, metrics=("accepted",), evaluate_every=iterations, seed=2,
+        record=made.record, initial=start(), metrics=("accepted",), evaluate_every=iterations, seed=2,
     )  # fmt: skip
 
 
