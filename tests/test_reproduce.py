@@ -79,7 +79,7 @@ def test_a_figure_names_its_claims_and_sets_what_its_scenario_takes(paper: str, 
     assert figure.title
     assert len({claim.claim for claim in figure.claims}) == len(figure.claims)
     for claim in figure.claims:
-        assert claim.claim and claim.published and claim.why
+        assert all((claim.claim, claim.published, claim.why))
         if claim.expected == "cannot":
             assert any(code in claim.why for code in ("A", "B", "C", "D", "E")), "a refuted claim names its decision"
 

@@ -245,7 +245,7 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="Small settings, the claims' direction (default).")] = False,
     full: Annotated[bool, typer.Option("--full", help="The paper's settings, where two cores can do them.")] = False,
     jobs: Jobs = None, quiet: Quiet = False,
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Runs and claims.json; kept runs count.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Of runs and claims.json; resumed.")] = None,
 ) -> None:  # fmt: skip
     """Run the papers' figures and say of each published claim whether it held."""
     from fedsim.cli.reproduce import reproduce as command

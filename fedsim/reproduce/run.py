@@ -39,8 +39,8 @@ def reproduce(
 ) -> tuple[list[Verdict], list[str]]:  # fmt: skip
     """Verdicts on all claims of what is asked (None: everything), and what failed; `out`/claims.json has the former.
 
-    It is written anew after every figure, beside the verdicts on other figures that it has. Figures whose runs are whole
-    in `out` are only judged again.
+    It is written anew after every figure, beside the verdicts on other figures that it has. Figures whose runs are
+    whole in `out` are only judged again.
     """
     folder = Path(out).absolute()
     stop = stop if stop is not None else threading.Event()

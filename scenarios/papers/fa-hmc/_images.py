@@ -1,7 +1,8 @@
 """FA-HMC on images (sections 5.3 to 5.5): ten clients, equal random shards, scores of the averaged predictions.
 
-The paper's T = 50 and K = 100 are 10,000 minibatch gradients a client and round. The quick forms keep the comparison, at
-the same rounds, with fewer of both and smaller batches. Step sizes are tuned: of those run, the best for a score counts.
+The paper's T = 50 and K = 100 are 10,000 minibatch gradients a client and round. The quick forms keep the comparison,
+at the same rounds, with fewer of both and smaller batches. Step sizes are tuned: of those run, the best for a score
+counts.
 """
 
 import fedsim as fs

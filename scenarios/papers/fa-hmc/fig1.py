@@ -1,7 +1,8 @@
 """FA-HMC, figure 1: marginal error against the step size, FA-HMC beside FA-LD (K = 1), and rounds against T.
 
-Simulated Bayesian logistic regression, 1000 rows over 20 clients (B17). The reference is Metropolised HMC on one machine.
-Chains are many and short in place of one of 2e7 steps: the marginal error is taken over all chains after a warm-up.
+Simulated Bayesian logistic regression, 1000 rows over 20 clients (B17). The reference is Metropolised HMC on one
+machine. Chains are many and short in place of one of 2e7 steps: the marginal error is taken over all chains after a
+warm-up.
 """
 
 from functools import cache
@@ -126,11 +127,40 @@ def turning(study) -> Finding:
 
 
 claims = [
-    Claim("With exact gradients FA-HMC is at least 5 % better than FA-LD at the same rounds", better("exact"),
-          published="FA-HMC outperforms FA-LD with around 5% improvement", why="B17's data, T = 10, common momentum; quick: d = 10, 10 short chains"),
-    Claim("With noisy gradients as well", better("noisy"), published="around 5 % (figure 1(b))", why="gradient noise N(0, 100 I) on every client"),
-    Claim("FA-HMC is more robust in the step size", flat, published="a wide range of stepsizes for FA-HMC yields pretty decent performance", why="worst over best"),
-    Claim("The gap is larger for smaller steps", small, published="the performance gap is larger for smaller step sizes", why="at the same rounds FA-LD has travelled less"),
-    Claim("Several local iterations need far fewer rounds than T = 1", local_steps, published="improves by more than 65 times with T = 70", why="K = 10, step 0.04; T = 5 against 1"),
-    Claim("Too many local iterations cost accuracy", turning, published="setting T too large or too small leads to more communication", why="clients drift apart between two averages"),
-]  # fmt: skip
+    Claim(
+        "With exact gradients FA-HMC is at least 5 % better than FA-LD at the same rounds",
+        better("exact"),
+        published="FA-HMC outperforms FA-LD with around 5% improvement",
+        why="B17's data, T = 10, common momentum; quick: d = 10, 10 short chains",
+    ),
+    Claim(
+        "With noisy gradients as well",
+        better("noisy"),
+        published="around 5 % (figure 1(b))",
+        why="gradient noise N(0, 100 I) on every client",
+    ),
+    Claim(
+        "FA-HMC is more robust in the step size",
+        flat,
+        published="a wide range of stepsizes for FA-HMC yields pretty decent performance",
+        why="worst over best",
+    ),
+    Claim(
+        "The gap is larger for smaller steps",
+        small,
+        published="the performance gap is larger for smaller step sizes",
+        why="at the same rounds FA-LD has travelled less",
+    ),
+    Claim(
+        "Several local iterations need far fewer rounds than T = 1",
+        local_steps,
+        published="improves by more than 65 times with T = 70",
+        why="K = 10, step 0.04; T = 5 against 1",
+    ),
+    Claim(
+        "Too many local iterations cost accuracy",
+        turning,
+        published="setting T too large or too small leads to more communication",
+        why="clients drift apart between two averages",
+    ),
+]

@@ -36,8 +36,26 @@ def accuracy(study) -> Finding:
 
 
 claims = [
-    Claim("K = 1 is the worst in Brier score and likelihood", worst, published="FA-LD (K = 1) performs the worst in terms of BS, ECE, and NLL", why="K up to 15, T and batches smaller than the paper's (see _images.py); tuned steps (B4)"),
-    Claim("K = 1 does not have the best calibration", calibration, published="26 % better ECE with K = 50", why="10,000 test rows tell calibration errors apart to about 0.01; after few rounds K = 1 is timid, which is no miscalibration yet"),
-    Claim("K = 1 does not have the best accuracy", accuracy, published="second worst in terms of accuracy", why="as above"),
-    Claim("K = 50 is best in accuracy, Brier score and likelihood", None, published="K = 50 performs the best, T = 50", why="not run: 10,000 minibatch gradients of 1000 rows a client and round are beyond an hour of two cores"),
-]  # fmt: skip
+    Claim(
+        "K = 1 is the worst in Brier score and likelihood",
+        worst,
+        published="FA-LD (K = 1) performs the worst in terms of BS, ECE, and NLL",
+        why="K up to 15, T and batches smaller than the paper's (see _images.py); tuned steps (B4)",
+    ),
+    Claim(
+        "K = 1 does not have the best calibration",
+        calibration,
+        published="26 % better ECE with K = 50",
+        why="10,000 test rows tell calibration errors apart to about 0.01; after few rounds K = 1 is timid, which "
+        "is no miscalibration yet",
+    ),
+    Claim(
+        "K = 1 does not have the best accuracy", accuracy, published="second worst in terms of accuracy", why="as above"
+    ),
+    Claim(
+        "K = 50 is best in accuracy, Brier score and likelihood",
+        None,
+        published="K = 50 performs the best, T = 50",
+        why="not run: 10,000 minibatch gradients of 1000 rows a client and round are beyond an hour of two cores",
+    ),
+]

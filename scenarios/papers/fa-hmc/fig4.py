@@ -26,7 +26,22 @@ def calibration(study) -> Finding:
 
 
 claims = [
-    Claim("T = 1 is the worst in accuracy, Brier score and likelihood", worst, published="FA-HMC with T = 1 performs the worst in terms of all four statistics", why="K = 4 in the quick form, tuned steps, the same rounds (B5)"),
-    Claim("T = 1 has the worst calibration", calibration, published="the worst in terms of all four statistics", why="as above"),
-    Claim("The best T is 50 for the Brier score and 20 for the likelihood", None, published="50 and 20", why="not run: T = 100 with K = 10 and batches of 1000 is beyond an hour of two cores"),
-]  # fmt: skip
+    Claim(
+        "T = 1 is the worst in accuracy, Brier score and likelihood",
+        worst,
+        published="FA-HMC with T = 1 performs the worst in terms of all four statistics",
+        why="K = 4 in the quick form, tuned steps, the same rounds (B5)",
+    ),
+    Claim(
+        "T = 1 has the worst calibration",
+        calibration,
+        published="the worst in terms of all four statistics",
+        why="as above",
+    ),
+    Claim(
+        "The best T is 50 for the Brier score and 20 for the likelihood",
+        None,
+        published="50 and 20",
+        why="not run: T = 100 with K = 10 and batches of 1000 is beyond an hour of two cores",
+    ),
+]

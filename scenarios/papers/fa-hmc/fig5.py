@@ -40,7 +40,23 @@ def local(study) -> Finding:
 
 
 claims = [
-    Claim("K > 1 is more accurate than FA-LD (K = 1)", leapfrog, published="for accuracy and ECE the optimal K = 10", why="widths 16 in the quick form (B18), fewer local iterations and smaller batches, tuned steps"),
-    Claim("T = 1 is worse than many local iterations", local, published="the best local step is T = 50 and the worst is T = 1", why="K = 4, T = 12 in place of 50"),
-    Claim("K = 1 is slightly better in Brier score", None, published="the optimal K = 1 for BS (FA-LD slightly outperforms FA-HMC)", why="not run: the difference is that of one chain in the long run, T = 50 with batches of 1000 (beyond an hour of two cores)"),
-]  # fmt: skip
+    Claim(
+        "K > 1 is more accurate than FA-LD (K = 1)",
+        leapfrog,
+        published="for accuracy and ECE the optimal K = 10",
+        why="widths 16 in the quick form (B18), fewer local iterations and smaller batches, tuned steps",
+    ),
+    Claim(
+        "T = 1 is worse than many local iterations",
+        local,
+        published="the best local step is T = 50 and the worst is T = 1",
+        why="K = 4, T = 12 in place of 50",
+    ),
+    Claim(
+        "K = 1 is slightly better in Brier score",
+        None,
+        published="the optimal K = 1 for BS (FA-LD slightly outperforms FA-HMC)",
+        why="not run: the difference is that of one chain in the long run, T = 50 with batches of 1000 (beyond an "
+        "hour of two cores)",
+    ),
+]

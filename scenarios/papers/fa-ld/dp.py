@@ -1,7 +1,7 @@
 """FA-LD, section 6: privacy against accuracy, by theorem 6.1, exact moments and runs, on the Gaussian toy.
 
-The gradient of a row, Sigma^-1 (theta - x), changes by Sigma^-1 (x' - x) when the row is substituted, whatever theta is.
-So the toy's own rows give the sensitivity that the theorem asks for, and nothing is clipped.
+The gradient of a row, Sigma^-1 (theta - x), changes by Sigma^-1 (x' - x) when the row is substituted, whatever theta
+is. So the toy's own rows give the sensitivity that the theorem asks for, and nothing is clipped.
 """
 
 from functools import cache
@@ -105,7 +105,8 @@ def trade(study) -> Finding:
     held = all(np.all(np.diff(w) < 0) for w in (exact, ran)) and bool(np.all(np.diff(spent) > 0))
     return Finding(
         bool(held),
-        f"rho {RHOS}: exact W2 {', '.join(f'{w:.2e}' for w in exact)}; 300 replicas {', '.join(f'{w:.2e}' for w in ran)}; "
+        f"rho {RHOS}: exact W2 {', '.join(f'{w:.2e}' for w in exact)}; 300 replicas "
+        f"{', '.join(f'{w:.2e}' for w in ran)}; "
         f"epsilon spent by the accountant at delta = {DELTA:g}: {', '.join(f'{e:.1f}' for e in spent)}",
     )
 
@@ -121,17 +122,41 @@ def none(study) -> Finding:
 
 
 claims = [
-    Claim("Epsilon grows with eta/(tau(1 - rho^2)), S/N and T", grows,
-          published="epsilon_{K,T} is an increasing function of eta/(tau (1 - rho^2)), S/N, and T", why="theorem 6.1 as printed; sensitivity of the toy's own rows"),
-    Claim("Delta grows with S/N, the batch fraction and T", slack,
-          published="delta_{K,T} is an increasing function of S/N, gamma, and T", why="theorem 6.1; gamma is the batch fraction here (A11)"),
-    Claim("Epsilon can be made arbitrarily small by a smaller step", small,
-          published="we can make epsilon_{K,T} arbitrarily small by decreasing eta for any fixed T", why="theorem 6.1"),
-    Claim("For a fixed T there is a best step size for accuracy", best_step,
-          published="there is an optimal eta to minimize W2(mu_T, mu) for fixed T", why="exact moments in place of the paper's upper bound"),
-    Claim("Under partial participation a larger rho is more accurate and less private", trade,
-          published="the bound on W2 is a decreasing function of rho; epsilon an increasing one", why="exact moments, 300 replicas beside them, and the accountant over the same runs (A15)"),
-    Claim("More devices are more accurate", more,
-          published="the upper bound of W2(mu_T, mu) is a decreasing function of S", why="exact moments (A15)"),
+    Claim(
+        "Epsilon grows with eta/(tau(1 - rho^2)), S/N and T",
+        grows,
+        published="epsilon_{K,T} is an increasing function of eta/(tau (1 - rho^2)), S/N, and T",
+        why="theorem 6.1 as printed; sensitivity of the toy's own rows",
+    ),
+    Claim(
+        "Delta grows with S/N, the batch fraction and T",
+        slack,
+        published="delta_{K,T} is an increasing function of S/N, gamma, and T",
+        why="theorem 6.1; gamma is the batch fraction here (A11)",
+    ),
+    Claim(
+        "Epsilon can be made arbitrarily small by a smaller step",
+        small,
+        published="we can make epsilon_{K,T} arbitrarily small by decreasing eta for any fixed T",
+        why="theorem 6.1",
+    ),
+    Claim(
+        "For a fixed T there is a best step size for accuracy",
+        best_step,
+        published="there is an optimal eta to minimize W2(mu_T, mu) for fixed T",
+        why="exact moments in place of the paper's upper bound",
+    ),
+    Claim(
+        "Under partial participation a larger rho is more accurate and less private",
+        trade,
+        published="the bound on W2 is a decreasing function of rho; epsilon an increasing one",
+        why="exact moments, 300 replicas beside them, and the accountant over the same runs (A15)",
+    ),
+    Claim(
+        "More devices are more accurate",
+        more,
+        published="the upper bound of W2(mu_T, mu) is a decreasing function of S",
+        why="exact moments (A15)",
+    ),
     Claim("With rho = 1 nothing is private", none, published="1 - rho^2 is in the denominator of epsilon_1", why="A17"),
-]  # fmt: skip
+]

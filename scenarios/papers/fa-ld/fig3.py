@@ -42,16 +42,40 @@ def more(study) -> Finding:
 
 
 claims = [
-    Claim("MNIST: K = 1 is the worst in accuracy, Brier score and calibration", mnist,
-          published="FA-LD with K=1 performs the poorest in terms of all three test statistics", why="tuned step sizes, flat prior, tau = 0.05 (A18)"),
-    Claim("Fashion-MNIST: K = 1 is the worst in accuracy and Brier score", fashion,
-          published="FA-LD with K=1 performs the poorest", why="tuned step sizes, flat prior, tau = 0.05 (A18)"),
-    Claim("At the same rounds 50 local steps are more accurate than 10", more,
-          published="the optimal K range for the highest accuracy lies between 50 and 100", why="the claim's direction; the optimum itself is the next claim"),
-    Claim("MNIST: the best accuracy is at K between 50 and 100", _images.best_among("mnist", {"accuracy": (50, 100)}),
-          published="50 to 100", why="the number of rounds is not given in the paper; ours are 1000"),
-    Claim("MNIST: the best Brier score is at K = 20", _images.best_among("mnist", {"brier": (20,)}),
-          published="approximately 20", why="the number of rounds is not given in the paper; ours are 1000"),
-    Claim("Fashion-MNIST: the best Brier score is at K = 100", _images.best_among("fashion-mnist", {"brier": (100,)}),
-          published="100 without a warm-up", why="the number of rounds is not given in the paper; ours are 1000"),
-]  # fmt: skip
+    Claim(
+        "MNIST: K = 1 is the worst in accuracy, Brier score and calibration",
+        mnist,
+        published="FA-LD with K=1 performs the poorest in terms of all three test statistics",
+        why="tuned step sizes, flat prior, tau = 0.05 (A18)",
+    ),
+    Claim(
+        "Fashion-MNIST: K = 1 is the worst in accuracy and Brier score",
+        fashion,
+        published="FA-LD with K=1 performs the poorest",
+        why="tuned step sizes, flat prior, tau = 0.05 (A18)",
+    ),
+    Claim(
+        "At the same rounds 50 local steps are more accurate than 10",
+        more,
+        published="the optimal K range for the highest accuracy lies between 50 and 100",
+        why="the claim's direction; the optimum itself is the next claim",
+    ),
+    Claim(
+        "MNIST: the best accuracy is at K between 50 and 100",
+        _images.best_among("mnist", {"accuracy": (50, 100)}),
+        published="50 to 100",
+        why="the number of rounds is not given in the paper; ours are 1000",
+    ),
+    Claim(
+        "MNIST: the best Brier score is at K = 20",
+        _images.best_among("mnist", {"brier": (20,)}),
+        published="approximately 20",
+        why="the number of rounds is not given in the paper; ours are 1000",
+    ),
+    Claim(
+        "Fashion-MNIST: the best Brier score is at K = 100",
+        _images.best_among("fashion-mnist", {"brier": (100,)}),
+        published="100 without a warm-up",
+        why="the number of rounds is not given in the paper; ours are 1000",
+    ),
+]

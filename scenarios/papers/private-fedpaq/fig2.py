@@ -10,8 +10,13 @@ needs = ("mnist",)
 MODES, HORIZONS = ["plain", "private 0.2", "private 0.8"], ["rounds", "iterations"]
 quick = {"mode": MODES, "local_steps": [1, 10, 40], "fixed": HORIZONS, "rounds": 20, "iterations": 80, "replicas": 1}
 full = {
-    "mode": MODES, "local_steps": [1, 5, 10, 20, 40], "fixed": HORIZONS, "rounds": 20, "iterations": 2000, "replicas": 3,
-}  # fmt: skip
+    "mode": MODES,
+    "local_steps": [1, 10, 20, 40],
+    "fixed": HORIZONS,
+    "rounds": 20,
+    "iterations": 2000,
+    "replicas": 3,
+}
 
 
 def scenario(
@@ -68,17 +73,34 @@ def sampling(study) -> Finding:
 
 
 claims = [
-    Claim("At a fixed number of rounds a larger E is better", plain_rounds,
-          published="the accuracy of the model increases for larger E per round", why="plain FedPAQ, M = 10, s = 10"),
-    Claim("Privately, too, E = 10 is better than E = 1 at a fixed number of rounds", private_rounds,
-          published="proportionally increasing both E and T clearly helps both versions of FedPaq",
-          why="Delta_f of a mean over the rows, see E4; noise as printed is judged under figure 4"),
-    Claim("The gain diminishes", diminishing,
-          published="although a diminishing gain is achieved", why="per factor e in E, plain FedPAQ"),
-    Claim("At a fixed number of iterations a larger E is worse", iterations,
-          published="larger E in fact delays the convergence of the model at each iteration",
-          why="fewer occasions to average, with and without privacy"),
-    Claim("A larger share gamma of the rows hurts more at larger E", sampling,
-          published="larger subsampling ratio would be more detrimental for larger values of E",
-          why="the noise grows with E (E4) and with gamma (equation 16)"),
-]  # fmt: skip
+    Claim(
+        "At a fixed number of rounds a larger E is better",
+        plain_rounds,
+        published="the accuracy of the model increases for larger E per round",
+        why="plain FedPAQ, M = 10, s = 10",
+    ),
+    Claim(
+        "Privately, too, E = 10 is better than E = 1 at a fixed number of rounds",
+        private_rounds,
+        published="proportionally increasing both E and T clearly helps both versions of FedPaq",
+        why="Delta_f of a mean over the rows, see E4; noise as printed is judged under figure 4",
+    ),
+    Claim(
+        "The gain diminishes",
+        diminishing,
+        published="although a diminishing gain is achieved",
+        why="per factor e in E, plain FedPAQ",
+    ),
+    Claim(
+        "At a fixed number of iterations a larger E is worse",
+        iterations,
+        published="larger E in fact delays the convergence of the model at each iteration",
+        why="fewer occasions to average, with and without privacy",
+    ),
+    Claim(
+        "A larger share gamma of the rows hurts more at larger E",
+        sampling,
+        published="larger subsampling ratio would be more detrimental for larger values of E",
+        why="the noise grows with E (E4) and with gamma (equation 16)",
+    ),
+]

@@ -38,7 +38,8 @@ def ten(study) -> Finding:
     low, high = bootstrap(gap)
     return Finding(
         abs(gap.mean()) < min(0.02 * without.mean(), without.std(ddof=1)),
-        f"loss {own.mean():.4f} with s = 10, {without.mean():.4f} without; paired difference {gap.mean():+.4f} (95 % {low:+.4f} "
+        f"loss {own.mean():.4f} with s = 10, {without.mean():.4f} without; paired difference {gap.mean():+.4f} (95 "
+        f"% {low:+.4f} "
         f"to {high:+.4f}), standard deviation between runs {without.std(ddof=1):.3f}",
     )
 
@@ -67,7 +68,8 @@ def jumps(study, kind: str) -> float:
 
 def unstable(study) -> Finding:
     one, ten = jumps(study, "plain s=10 M=1"), jumps(study, "plain s=10 M=10")
-    return Finding(one > 0.05 and one > 2 * ten, f"largest rise of the loss between evaluations: M = 1 {one:+.3f}, M = 10 {ten:+.3f}")  # fmt: skip
+    return Finding(one > 0.05 and one > 2 * ten, f"largest rise of the loss between evaluations: M = 1 {one:+.3f}, "
+                                                 f"M = 10 {ten:+.3f}")  # fmt: skip
 
 
 def slower(study) -> Finding:
@@ -89,14 +91,40 @@ def more_so(study) -> Finding:
 
 
 claims = [
-    Claim("s = 10 is indistinguishable from no quantisation", ten,
-          published="the loss curve for s = 10 is almost overlapped with the one without quantization", why="plain FedPAQ, runs paired by seed"),
-    Claim("s = 1 is slightly worse", one, published="even for s = 1, the performance degradation is small", why="at most 15 % of the loss"),
-    Claim("Coarse quantisation saves most of the uplink", saved, published="d log2(2s + 1) + 32 bits", why="really encoded bits (E11)"),
-    Claim("With M = 1 training is unstable in the first rounds", unstable,
-          published="when M is set to a small value, for example M = 1, the training becomes extremely unstable", why="two digits a device: one device alone pulls to its own digits"),
-    Claim("A smaller M is slower, with and without privacy", slower,
-          published="a smaller M will reduce the convergence rate of the model", why="Delta_f of a mean over the rows (E4)"),
-    Claim("The instability is more pronounced privately", more_so,
-          published="the impact is even more pronounced for the privatized algorithm", why="M = 1 averages nobody's noise away (E9); private devices also clip, plain ones do not (E13)"),
-]  # fmt: skip
+    Claim(
+        "s = 10 is indistinguishable from no quantisation",
+        ten,
+        published="the loss curve for s = 10 is almost overlapped with the one without quantization",
+        why="plain FedPAQ, runs paired by seed",
+    ),
+    Claim(
+        "s = 1 is slightly worse",
+        one,
+        published="even for s = 1, the performance degradation is small",
+        why="at most 15 % of the loss",
+    ),
+    Claim(
+        "Coarse quantisation saves most of the uplink",
+        saved,
+        published="d log2(2s + 1) + 32 bits",
+        why="really encoded bits (E11)",
+    ),
+    Claim(
+        "With M = 1 training is unstable in the first rounds",
+        unstable,
+        published="when M is set to a small value, for example M = 1, the training becomes extremely unstable",
+        why="two digits a device: one device alone pulls to its own digits",
+    ),
+    Claim(
+        "A smaller M is slower, with and without privacy",
+        slower,
+        published="a smaller M will reduce the convergence rate of the model",
+        why="Delta_f of a mean over the rows (E4)",
+    ),
+    Claim(
+        "The instability is more pronounced privately",
+        more_so,
+        published="the impact is even more pronounced for the privatized algorithm",
+        why="M = 1 averages nobody's noise away (E9); private devices also clip, plain ones do not (E13)",
+    ),
+]

@@ -80,7 +80,7 @@ def shown(values: dict[str, float], form: str = ".1e") -> str:
 
 
 def surrogates(problem, theta) -> tuple[np.ndarray, np.ndarray]:
-    """A softmax regression's diagonal Gaussians, one a client: curvature at the common mode, centre one Newton step off.
+    """Diagonal Gaussians of a softmax regression's clients: curvature at the common mode, centre one Newton step off.
 
     Laplace's own, at every client's optimum, take d gradients a Newton step, too many for hundreds of dimensions.
     """

@@ -88,10 +88,22 @@ def omega(study) -> Finding:
 
 
 claims = [
-    Claim("With s = 2 memory lowers the error of the variance", coarse,
-          published="the memory mechanism reduces the impact of the compression on the asymptotic bias",
-          why="reference by quadrature; alpha = 1/(1 + omega) (C9), memories start at 0 (C4)"),
-    Claim("With s = 4 as well", finer,
-          published="s in {2, 4}", why="reference by quadrature; alpha = 1/(1 + omega) (C9), memories start at 0 (C4)"),
-    Claim("It matters more where omega is large", omega, published="when omega is large", why="omega = min(d/s^2, sqrt(d)/s) (C9)"),
-]  # fmt: skip
+    Claim(
+        "With s = 2 memory lowers the error of the variance",
+        coarse,
+        published="the memory mechanism reduces the impact of the compression on the asymptotic bias",
+        why="reference by quadrature; alpha = 1/(1 + omega) (C9), memories start at 0 (C4)",
+    ),
+    Claim(
+        "With s = 4 as well",
+        finer,
+        published="s in {2, 4}",
+        why="reference by quadrature; alpha = 1/(1 + omega) (C9), memories start at 0 (C4)",
+    ),
+    Claim(
+        "It matters more where omega is large",
+        omega,
+        published="when omega is large",
+        why="omega = min(d/s^2, sqrt(d)/s) (C9)",
+    ),
+]

@@ -38,6 +38,16 @@ def calibrated(study) -> Finding:
 
 
 claims = [
-    Claim("Accuracy tends to 100 % for confident predictions, for every method", confident, published="the accuracy tends to 100% for confident predictions", why="p(y_pred(x)|x) >= tau (C16); 1000 rows in the quick form"),
-    Claim("acc - conf stays near zero, for every method", calibrated, published="closer the values are to zero better the model is calibrated", why="expected calibration error below 0.15 with 1000 rows and a minute of sampling"),
-]  # fmt: skip
+    Claim(
+        "Accuracy tends to 100 % for confident predictions, for every method",
+        confident,
+        published="the accuracy tends to 100% for confident predictions",
+        why="p(y_pred(x)|x) >= tau (C16); 1000 rows in the quick form",
+    ),
+    Claim(
+        "acc - conf stays near zero, for every method",
+        calibrated,
+        published="closer the values are to zero better the model is calibrated",
+        why="expected calibration error below 0.15 with 1000 rows and a minute of sampling",
+    ),
+]

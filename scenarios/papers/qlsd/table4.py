@@ -101,8 +101,29 @@ def accuracy(study) -> Finding:
 
 
 claims = [
-    Claim("QLSD++ agrees with HMC about as often as SGLD does", agree, published="0.90 and 0.91", why="ResNet-20 with group norm on airplanes and automobiles, s = 2, l = 20; within 0.1"),
-    Claim("Its predictions are about as near to HMC's in total variation", variation, published="0.12 and 0.11", why="as above; within 0.1"),
-    Claim("It is nearly as accurate as SGLD", accuracy, published="88.1 and 88.8", why="as above; predictive averages (C17), within 0.08"),
-    Claim("FedBe, DG-SGLD and FSGLD are accurate but further away", None, published="TV 0.16, 0.16, 0.13, 0.13", why="not run: differences of a few hundredths need the trained network on all of CIFAR-10, which is not at hand"),
-]  # fmt: skip
+    Claim(
+        "QLSD++ agrees with HMC about as often as SGLD does",
+        agree,
+        published="0.90 and 0.91",
+        why="ResNet-20 with group norm on airplanes and automobiles, s = 2, l = 20; within 0.1",
+    ),
+    Claim(
+        "Its predictions are about as near to HMC's in total variation",
+        variation,
+        published="0.12 and 0.11",
+        why="as above; within 0.1",
+    ),
+    Claim(
+        "It is nearly as accurate as SGLD",
+        accuracy,
+        published="88.1 and 88.8",
+        why="as above; predictive averages (C17), within 0.08",
+    ),
+    Claim(
+        "FedBe, DG-SGLD and FSGLD are accurate but further away",
+        None,
+        published="TV 0.16, 0.16, 0.13, 0.13",
+        why="not run: differences of a few hundredths need the trained network on all of CIFAR-10, which is not at "
+        "hand",
+    ),
+]

@@ -61,15 +61,31 @@ def four(study) -> Finding:
     best = min(found["QLSD++ 8"], found["QLSD++ 16"])
     return Finding(
         found["QLSD++ 4"] < best / 5,
-        f"relative error of the threshold: {_logistic.shown(found)}; the step of LSD++ itself leaves its own error, which no "
+        f"relative error of the threshold: {_logistic.shown(found)}; the step of LSD++ itself leaves its own error, "
+        f"which no "
         "compression takes away",
     )
 
 
 claims = [
-    Claim("QLSD++ at 4, 8 and 16 bits is within a few per cent of MALA's HPD region", near,
-          published="2.2e-3, 2.0e-2, 1.9e-2", why="2000 rows, 10 clients, gamma = 1e-4; reference MALA (C18)"),
-    Claim("DG-SGLD is comparable", rival, published="1.8e-2 beside 2.0e-2 and 1.9e-2", why="10 local steps, coupling 5 times the step"),
-    Claim("4 bits are ten times nearer than 8 and 16", four, expected="cannot", published="2.2e-3 against 2.0e-2 and 1.9e-2",
-          why="C19: coarser messages add variance and cannot take a tenth of the error away; the entry is probably 2.2e-2"),
-]  # fmt: skip
+    Claim(
+        "QLSD++ at 4, 8 and 16 bits is within a few per cent of MALA's HPD region",
+        near,
+        published="2.2e-3, 2.0e-2, 1.9e-2",
+        why="2000 rows, 10 clients, gamma = 1e-4; reference MALA (C18)",
+    ),
+    Claim(
+        "DG-SGLD is comparable",
+        rival,
+        published="1.8e-2 beside 2.0e-2 and 1.9e-2",
+        why="10 local steps, coupling 5 times the step",
+    ),
+    Claim(
+        "4 bits are ten times nearer than 8 and 16",
+        four,
+        expected="cannot",
+        published="2.2e-3 against 2.0e-2 and 1.9e-2",
+        why="C19: coarser messages add variance and cannot take a tenth of the error away; the entry is probably "
+        "2.2e-2",
+    ),
+]

@@ -47,9 +47,35 @@ def visits(study) -> Finding:
 
 
 claims = [
-    Claim("QLSD and QLSD++ are as accurate as SGLD, within 2 points", close, published="98.8 and 98.8 against 99.1", why="1000 rows, 1000 test rows in the quick form; larger step, warm start"),
-    Claim("Partial participation costs little accuracy", partial, published="98.3 and 98.7 against 98.8", why="as above; p = 0.25"),
-    Claim("Under partial participation QLSD++ has the better likelihood", memory, published="nNLL 4.65 against 4.82", why="as above; memories correct what absent clients hold (C3)"),
-    Claim("QLSD++ has a better Brier score than FSGLD", visits, published="1.91 against 2.64", why="as above; FSGLD without surrogates, visits one client at a time"),
-    Claim("FedBe is far off on such data", None, published="accuracy 43.5 and 79.3", why="not run: FedBE's predictions are those of its ensemble, with distillation left out (SPEC 6); 250 local steps on every client are beyond the quick form"),
-]  # fmt: skip
+    Claim(
+        "QLSD and QLSD++ are as accurate as SGLD, within 2 points",
+        close,
+        published="98.8 and 98.8 against 99.1",
+        why="1000 rows, 1000 test rows in the quick form; larger step, warm start",
+    ),
+    Claim(
+        "Partial participation costs little accuracy",
+        partial,
+        published="98.3 and 98.7 against 98.8",
+        why="as above; p = 0.25",
+    ),
+    Claim(
+        "Under partial participation QLSD++ has the better likelihood",
+        memory,
+        published="nNLL 4.65 against 4.82",
+        why="as above; memories correct what absent clients hold (C3)",
+    ),
+    Claim(
+        "QLSD++ has a better Brier score than FSGLD",
+        visits,
+        published="1.91 against 2.64",
+        why="as above; FSGLD without surrogates, visits one client at a time",
+    ),
+    Claim(
+        "FedBe is far off on such data",
+        None,
+        published="accuracy 43.5 and 79.3",
+        why="not run: FedBE's predictions are those of its ensemble, with distillation left out (SPEC 6); 250 local "
+        "steps on every client are beyond the quick form",
+    ),
+]
