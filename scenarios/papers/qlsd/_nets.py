@@ -11,7 +11,7 @@ import numpy as np
 import fedsim as fs
 from fedsim.reproduce import pick
 
-CLIENTS = 20
+CLIENTS, LOCAL_STEPS = 20, 4  # of FSGLD's visits
 METHODS = ["SGLD", "QLSD", "QLSD PP", "QLSD++", "QLSD++ PP", "FSGLD"]
 
 
@@ -54,7 +54,7 @@ def algorithm(name: str, rate: float, rows: int):
     if kind == "SGLD":
         return fs.algorithms.SGLD(step_size=gamma, batch_size=64)
     if kind == "FSGLD":
-        return fs.algorithms.FSGLD(2 * gamma, local_steps=4, batch_size=16)
+        return fs.algorithms.FSGLD(2 * gamma, local_steps=LOCAL_STEPS, batch_size=16)
     if kind == "QLSD":
         return fs.algorithms.QLSD(step_size=gamma, batch_size=8, codec=codec)
     return fs.algorithms.QLSDPlusPlus(step_size=gamma, refresh_every=20, batch_size=8, codec=codec)
@@ -67,16 +67,18 @@ def policy(name: str):
 
 
 def scenario(method: str, rate: float, iterations: int, rows: int, tests: int, metrics) -> fs.Scenario:
+    """As many iterations of the chain for every method; FSGLD has several in a round."""
     made = problem(rows, tests)
+    rounds = iterations // LOCAL_STEPS if method == "FSGLD" else iterations
     return fs.Scenario(
         problem=fs.problems.pooled(made) if method == "SGLD" else made,
         algorithm=algorithm(method, rate, rows),
         participation=policy(method),
-        budget=fs.Budget(rounds=iterations),
+        budget=fs.Budget(rounds=rounds),
         initial=start(rows, tests),
         metrics=metrics,
-        evaluate_every=iterations,
-        record=fs.Record(warmup=iterations // 2, every=max(1, iterations // 30), rounds_every=iterations),
+        evaluate_every=rounds,
+        record=fs.Record(warmup=rounds // 2, every=max(1, rounds // 30), rounds_every=rounds),
         dtype="float32",
         seed=1,
     )

@@ -75,7 +75,7 @@ claims = [
         "FedBe is far off on such data",
         None,
         published="accuracy 43.5 and 79.3",
-        why="not run: FedBE's predictions are those of its ensemble, with distillation left out (SPEC 6); 250 local "
+        why="not run: FedBE's predictions are those of its ensemble, its distillation left out; 250 local "
         "steps on every client are beyond the quick form",
     ),
 ]
