@@ -9,7 +9,7 @@
     ├── RuntimeFailed            the machinery that runs jobs gave up: processes, hosts, cluster
     └── CorruptData              bytes that are not what they claim to be: messages, files, checkpoints
 
-    Doubt                        a warning: a figure of a finished run says less than it seems
+    ResultWarning                a warning: a figure of a finished run says less than it seems
 
 A message is one sentence that says what is wrong, the value, and what would be right.
 """
@@ -42,7 +42,7 @@ class NonFinite(FedsimError, ArithmeticError):
     """A client or the server produced a NaN or an infinity."""
 
 
-class Doubt(UserWarning):
+class ResultWarning(UserWarning):
     """A figure of a finished run says less than it seems; also in the manifest, under `warnings`."""
 
 

@@ -22,7 +22,7 @@ from typing import Any
 from fedsim import settings
 from fedsim.checks import path_of
 from fedsim.errors import CorruptData, FedsimError, InvalidInput, quoted
-from fedsim.neighbours import neighbours, sums
+from fedsim.imported_sources import imported_sources, sums
 from fedsim.scenario import Scenario
 
 
@@ -153,7 +153,7 @@ def load_source(
     except ValueError:
         raise InvalidInput(f"{path} is not Python source; give a file that defines scenario()") from None
     _beside(str(folder or path.parent.absolute()))
-    found = neighbours(source)
+    found = imported_sources(source)
     now = sums(found)
     if modules is not None and dict(modules) != now:
         changed = sorted(name for name in {*modules, *now} if modules.get(name) != now.get(name))

@@ -19,7 +19,7 @@ import fedsim as fs
 from fedsim.cli.app import call
 from fedsim.engine import Interrupted, Progress
 from fedsim.errors import InUse, InvalidInput
-from fedsim.neighbours import neighbours
+from fedsim.imported_sources import imported_sources
 from fedsim.results import lock
 from fedsim.scenario_file import load_file
 from fedsim.sweeps import carry_out
@@ -198,7 +198,7 @@ ALL = ["beside_a", "beside_p", "beside_p.beside_q", "beside_p.beside_r", "beside
 
 def test_modules_from_beside_the_file_are_found_however_deep(here: Path) -> None:
     assert sorted(load_file("it.py").modules) == ALL
-    assert neighbours("import numpy, os, fedsim, absent_module") == {}
+    assert imported_sources("import numpy, os, fedsim, absent_module") == {}
 
 
 def test_an_edited_neighbour_refuses_to_resume(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

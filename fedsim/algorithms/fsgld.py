@@ -13,6 +13,7 @@ from fedsim.algorithms.arguments import check_batch_size, check_count, check_num
 from fedsim.algorithms.surrogates import laplace
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
+from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, step_at
 
 
@@ -78,7 +79,7 @@ class FSGLD:
 
     @classmethod
     def laplace(
-        cls, problem: Any, step_size: StepSize, local_steps: int = 1, diagonal: bool = False, **more: Any
+        cls, problem: ProblemLike, step_size: StepSize, local_steps: int = 1, diagonal: bool = False, **more: Any
     ) -> Any:
         """FSGLD with a Gaussian at every client's own optimum, as curved as its potential there."""
         return cls(step_size, local_steps, *laplace(problem, diagonal), **more)
@@ -89,22 +90,22 @@ class FSGLD:
             return 0
         return dim + (dim if self.precisions.ndim == 2 else dim * (dim + 1) // 2)
 
-    def init(self, problem: Any, initial: Array) -> Arrays:
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         if self.means is not None and self.means.shape != (problem.clients, problem.dim):
             given = f"FSGLD: surrogates of shape {self.means.shape}"
             raise InvalidInput(f"{given} for {problem.clients} clients in {problem.dim} dimensions; make them agree")
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> Arrays:
+    def memory(self, problem: ProblemLike) -> Arrays:
         return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
-    def work(self, job: Any) -> float:
+    def work(self, job: Visitors) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         theta, f = message["theta"], job.weight
         for k in range(self.local_steps):
             h = step_at(self.step_size, job.round, self.local_steps, k)
@@ -114,7 +115,7 @@ class FSGLD:
             theta = theta - h / 2 * v + math.sqrt(h * self.temperature) * job.normal(k)
         return {"theta": theta}, memory
 
-    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         theta, coin = state["theta"], np.atleast_1d(rng.uniform())
         new = theta.copy().reshape(-1, theta.shape[-1])
         for r in range(len(new)):

@@ -8,12 +8,12 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
-from fedsim.protocols import Quadratic
+from fedsim.protocols import ProblemLike, Quadratic, as_problem
 
 LARGEST, STEPS, NEAR = 500, 60, 1e-6  # dimensions, Newton steps, relative length of one at which they end
 
 
-def laplace(problem: Any, diagonal: bool = False) -> tuple[Array, Array]:
+def laplace(problem: ProblemLike, diagonal: bool = False) -> tuple[Array, Array]:
     """Means (clients, d) and precisions (clients, d, d), or their diagonals, of every client's summed loss.
 
     A client's loss includes its share of the prior. Where it is flat in some direction, so is the surrogate.
@@ -34,11 +34,12 @@ def laplace(problem: Any, diagonal: bool = False) -> tuple[Array, Array]:
     return means, np.asarray(hessian)
 
 
-def _minimise(problem: Any, client: int) -> tuple[Array, Array]:
+def _minimise(problem: ProblemLike, client: int) -> tuple[Array, Array]:
     """The client's optimum and the Hessian there, by Newton's method with halved steps."""
+    slope = as_problem(problem).gradient
 
     def gradient(at: Array) -> Array:
-        return np.asarray(problem.gradient(at, client), np.float64)
+        return np.asarray(slope(at, client), np.float64)
 
     theta = np.zeros(problem.dim)
     g = gradient(theta)

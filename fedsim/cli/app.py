@@ -269,7 +269,7 @@ def explain(
     ] = None,
 ) -> None:
     """Explain job, replies, view, or a code such as A5 that a docstring mentions."""
-    from fedsim.lookup import explain as page
+    from fedsim.glossary import explain as page
 
     typer.echo(page(topic))
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from fedsim import live
+from fedsim import progress
 from fedsim import settings as texts
 from fedsim.analysis import units
 from fedsim.analysis.summary import lines as summed_up
@@ -18,6 +18,7 @@ from fedsim.cli import header
 from fedsim.cli.stopping import stopping
 from fedsim.cli.summary import table
 from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, shown
+from fedsim.protocols import Runtime
 from fedsim.results import Result, load, write_atomic
 from fedsim.results.atomic import new_folder
 from fedsim.results.state import WHOLE, settle
@@ -73,7 +74,7 @@ def help_lines(file: str) -> list[str]:
 
 
 def run(
-    file: str, given: Sequence[str], *, out: Path | None, seed: int | None, quiet: bool, runtime: Any,
+    file: str, given: Sequence[str], *, out: Path | None, seed: int | None, quiet: bool, runtime: Runtime,
     checkpoint_every: int | str | None = None,
 ) -> Study:  # fmt: skip
     """Run a file, or its grid, and leave what was asked for."""
@@ -115,7 +116,7 @@ def run(
     return study
 
 
-def resume(folder: Path, *, quiet: bool, runtime: Any) -> None:
+def resume(folder: Path, *, quiet: bool, runtime: Runtime) -> None:
     """Go on with the run in a folder, from its own copy of the file; one that is whole is only summed up."""
     facts, whole = told(folder)
     say, bar = voices(quiet)
@@ -152,7 +153,7 @@ def _watched(
         with (
             _resumable(options.get("out")),
             file.blamed(FedsimError),
-            live.shown(bar, scenario.budget, label) as observers,
+            progress.shown(bar, scenario.budget, label) as observers,
         ):
             return simulate(scenario, observers=observers, source=file.origin(settings), **options)
     except BaseException:

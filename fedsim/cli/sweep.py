@@ -16,6 +16,7 @@ from fedsim.cli.board import Board
 from fedsim.cli.run import voices
 from fedsim.cli.stopping import stopping
 from fedsim.errors import InvalidInput, shown
+from fedsim.protocols import Runtime
 from fedsim.runtime.ray import Ray
 from fedsim.scenario_file import load_file
 from fedsim.sweeps import carry_out
@@ -29,7 +30,7 @@ SHOWN = 20  # failures listed in full
 
 
 def sweep(
-    file: str, grid: Sequence[str], given: Sequence[str], *, out: Path, runtime: Any, shard: str | None,
+    file: str, grid: Sequence[str], given: Sequence[str], *, out: Path, runtime: Runtime, shard: str | None,
     jobs: int | None, resume: bool, retry_failed: bool, dry_run: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """Carry a sweep out; the exit code says whether all of this shard's runs are whole."""
@@ -106,7 +107,7 @@ def _opening(what: Plan, mine: int, shard: Any, whole: int, todo: int) -> str:
     return f"{product}{units.many(len(what.orders), 'run')}; {part}{whole:,} whole (kept), {todo:,} to do"
 
 
-def _dry_run(say: Any, one: Estimate, count: int, jobs: int | None, runtime: Any) -> None:
+def _dry_run(say: Any, one: Estimate, count: int, jobs: int | None, runtime: Runtime) -> None:
     at_once = jobs or (runtime.hosts if isinstance(runtime, Ray) else None) or os.cpu_count() or 1
     total_s = one.real_s * count / min(at_once, max(count, 1))
     say(

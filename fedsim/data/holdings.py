@@ -57,6 +57,7 @@ def picture(y: Any, shards: Sequence[Any]) -> Any:
     for label, colour in zip(labels, colours, strict=True):
         axes.bar(counts.index, counts[label], 0.9, bottom=below, color=colour, label=str(label))
         below += counts[label].to_numpy()
+    axes.margins(x=0.01)
     axes.set_xlabel("client")
     axes.set_ylabel("rows")
     axes.spines[["top", "right"]].set_visible(False)

@@ -15,7 +15,7 @@ import sys
 import weakref
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +23,10 @@ import numpy.typing as npt
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
 from fedsim.kernels import cuda_leapfrog, cuda_network, cuda_qlsd
-from fedsim.kernels.draws import choice, integers, keys, uniform
+from fedsim.kernels.draws import choice, integers, keys, keys_into, uniform
+from fedsim.kernels.qlsd import wire_form
 from fedsim.kernels.sums import segment_sum
-from fedsim.protocols import PortableGradients
+from fedsim.protocols import GradientKernels, PortableGradients, ProblemLike, Rows
 
 name = "cuda"
 
@@ -188,14 +189,14 @@ network_gradient = partial(cuda_network.network_gradient, sys.modules[__name__])
 # --- Gradients: the names and arguments of kernels/gradients.py and kernels/softmax.py -------------------
 
 
-def gradients(problem: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None) -> Array:
+def gradients(problem: ProblemLike, theta: Array, clients: Array, rows: Rows) -> Array:
     """The clients' sum gradients, through `problem.gradients_by`."""
     if not isinstance(problem, PortableGradients):
         raise InvalidInput(
             f"backend='cuda': the gradients of {type(problem).__name__} have no CUDA kernel "
             "(it has no gradients_by); use backend='cpu'"
         )
-    return np.asarray(problem.gradients_by(sys.modules[__name__], theta, clients, rows))
+    return np.asarray(problem.gradients_by(cast(GradientKernels, sys.modules[__name__]), theta, clients, rows))
 
 
 def quadratic_full(theta: Array, hessian: Array, linear: Array, client: Array, out: Array) -> None:
@@ -292,8 +293,8 @@ def _over_rows(
 
 
 __all__ = [
-    "choice", "choose_rows", "gaussian_messages", "gaussian_rows", "gradients", "integers", "keys",
+    "choice", "choose_rows", "gaussian_messages", "gaussian_rows", "gradients", "integers", "keys", "keys_into",
     "langevin_quadratic", "leapfrog_logistic", "leapfrog_quadratic", "linear_model", "logistic_messages", "name",
     "network_gradient", "normal", "quadratic_full", "require_device", "segment_sum", "softmax_gradient", "uniform",
-    "words",
+    "wire_form", "words",
 ]  # fmt: skip

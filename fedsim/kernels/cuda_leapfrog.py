@@ -11,6 +11,7 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.kernels.cuda_qlsd import turns
+from fedsim.kernels.leapfrog_reference import step_sizes
 from fedsim.kernels.qlsd import minibatch
 
 
@@ -23,7 +24,7 @@ def leapfrog_quadratic(
     A thread takes a job where d is small, a coordinate where it is large, and d alone decides.
     """
     (jobs, d), dtype = theta.shape, theta.dtype
-    sizes = _sizes(steps, dtype)
+    sizes = step_sizes(steps, dtype)
     momenta = _momenta(device, dtype, private, shared, scale, common)
     table, clients = device.table(hessian, dtype), device.put(client, np.int64)
     if d <= device.REGISTERS:
@@ -76,7 +77,7 @@ def leapfrog_logistic(
         )  # fmt: skip
         residual = device.empty(count, dtype)
         sums, momentum, gradient = (device.empty(now.shape, dtype) for _ in range(3))
-        for t, sizes in enumerate(_sizes(steps, dtype)):
+        for t, sizes in enumerate(step_sizes(steps, dtype)):
             for draw in range(draws):
                 if fresh:
                     chosen = device.chosen(key[part], population[part], start, t * draws + draw)
@@ -97,12 +98,6 @@ def leapfrog_logistic(
                 )  # fmt: skip
         out[part] = device.get(now)
     return out
-
-
-def _sizes(steps: Any, dtype: np.dtype[Any]) -> Array:
-    """A step size as three numbers: itself, half its square, its half."""
-    eta = np.asarray(steps, np.float64)
-    return np.stack([eta, eta * eta / 2, eta / 2], axis=1).astype(dtype)
 
 
 def _momenta(

@@ -13,7 +13,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from fedsim.kernels import cache
-from fedsim.kernels.reference import EXP32, EXP64
+from fedsim.kernels.elementary_reference import EXP32, EXP64
 from fedsim.rng.boxmuller import COS32, COS64, LN2_HIGH, LN2_LOW, LOG32, LOG64, SIN32, SIN64
 
 jit, inline = cache.jit, cache.inline

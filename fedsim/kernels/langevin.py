@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
+from fedsim.arrays import Array
 from fedsim.kernels.draws import normals32, normals64
 from fedsim.kernels.elementary import jit, u32
 from fedsim.kernels.lanes import fill_normals32, fill_normals64, fill_words_twice
+from fedsim.protocols import StepSizes
 
 JOBS = 256  # lanes of a block
 NARROW = 8  # up to this d a lane is a job
@@ -151,9 +153,9 @@ def quadratic_wide(theta, hessian, linear, client, private, shared, scale, rho, 
 
 
 def langevin_quadratic(
-    theta: Any, hessian: Any, linear: Any, client: Any, private: Any, shared: Any, scale: Any,
-    correlation: float, steps: Any, temperature: float,
-) -> Any:  # fmt: skip
+    theta: Array, hessian: Array, linear: Array, client: Array, private: Array, shared: Array, scale: Array,
+    correlation: float, steps: StepSizes, temperature: float,
+) -> Array:  # fmt: skip
     """The compiled twin of `reference.langevin_quadratic`: same arguments, same bits."""
     out = np.ascontiguousarray(theta).copy()
     cast = out.dtype.type

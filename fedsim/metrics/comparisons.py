@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,17 +18,21 @@ from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput, is_whole
 from fedsim.metrics import distances, scores
 from fedsim.metrics.learning import Predictive
-from fedsim.protocols import Exact, HasPotential, as_problem
+from fedsim.protocols import Exact, HasPotential, Predicts, as_problem
+
+if TYPE_CHECKING:
+    from fedsim.metrics.evaluate import MetricView
+
 
 Of = Literal["current", "average"] | None
 
 
-def predictions(result: Any, problem: Any) -> Array:
+def predictions(result: Any, problem: Predicts) -> Array:
     """Class probabilities of the problem's test rows, averaged over all samples of a finished run: (rows, classes)."""
     return _averaged(result.samples, problem)
 
 
-def _averaged(samples: Array, problem: Any) -> Array:
+def _averaged(samples: Array, problem: Predicts) -> Array:
     samples = samples.reshape(-1, samples.shape[-1])
     kept = samples[~np.isnan(samples).any(axis=1)]
     if not len(kept):
@@ -73,7 +77,7 @@ class Kept:
         self._first, self._each, self._summed = first, each, summed
         self._known: WeakKeyDictionary[Any, tuple[list[Array], list[int]]] = WeakKeyDictionary()
 
-    def of(self, view: Any) -> list[Array]:
+    def of(self, view: MetricView) -> list[Array]:
         """[first, one per kept sample ...], or [first + all of them]."""
         if view not in self._known:
             self._known[view] = [self._first(view)], [0]
@@ -89,7 +93,7 @@ class Kept:
         return held
 
 
-def predicted(problem: Any, theta: Array) -> Array:
+def predicted(problem: Predicts, theta: Array) -> Array:
     """Of every replica (replicas, rows, classes); NaN for those that have stopped."""
     running = np.flatnonzero(~np.isnan(theta).any(axis=1))
     each = [np.asarray(problem.predict(theta[r]), np.float64) for r in running]
@@ -108,10 +112,10 @@ class Scored:
     given: Any = None  # what it compares with, for the manifest
     per_replica: ClassVar[bool] = True
 
-    def about(self, view: Any) -> str:
+    def about(self, view: MetricView) -> str:
         return Predictive(self.columns, self.of).about(view)
 
-    def evaluate(self, view: Any) -> Arrays:
+    def evaluate(self, view: MetricView) -> Arrays:
         whole = Predictive(self.columns, self.of)
         if as_problem(view.problem).test is None:
             return whole.evaluate(view)  # which says what is missing
@@ -136,10 +140,10 @@ class Entropies:
         each = Kept(lambda view: np.array(0.0), lambda view, sample: predicted(self.outside, sample), summed=True)
         object.__setattr__(self, "_sums", each)
 
-    def about(self, view: Any) -> str:
+    def about(self, view: MetricView) -> str:
         return Predictive(self.columns, self.of).about(view)
 
-    def evaluate(self, view: Any) -> Arrays:
+    def evaluate(self, view: MetricView) -> Arrays:
         judged = Predictive(self.columns, self.of).judged(view)
         if self.outside.dim != view.theta.shape[1] or as_problem(self.outside).test is None:
             raise InvalidInput(
@@ -171,7 +175,7 @@ class HpdError:
         each = Kept(self._threshold, lambda view, sample: levels(view.problem, sample), summed=False)
         object.__setattr__(self, "_levels", each)
 
-    def evaluate(self, view: Any) -> Arrays:
+    def evaluate(self, view: MetricView) -> Arrays:
         known = self._levels.of(view)
         out = np.full(len(view.theta), np.nan)
         kept = np.array(known[1:]).reshape(-1, len(out))
@@ -181,12 +185,12 @@ class HpdError:
                 out[r] = distances.hpd_error(own, known[0], self.alpha)
         return {"hpd_error": out}
 
-    def _threshold(self, view: Any) -> Array:
+    def _threshold(self, view: MetricView) -> Array:
         given = np.asarray(self.reference, np.float64)
         return given if given.ndim == 0 else np.quantile(levels(view.problem, given), 1 - self.alpha)
 
 
-def levels(problem: Any, theta: Array) -> Array:
+def levels(problem: Predicts, theta: Array) -> Array:
     """-log posterior, up to the problem's own constant, of every row of theta; NaN where it is."""
     theta = np.asarray(theta, np.float64)
     out, there = np.full(len(theta), np.nan), ~np.isnan(theta).any(axis=1)
@@ -212,7 +216,7 @@ def against(reference: Any, of: Of = None) -> Scored:
     given = np.asarray(reference.samples if hasattr(reference, "samples") else reference)
     once: list[Array] = []
 
-    def score(view: Any, p: Array) -> tuple[float, float]:
+    def score(view: MetricView, p: Array) -> tuple[float, float]:
         if not once:
             once.append(given if given.ndim == 2 else _averaged(given, view.problem))
         return scores.agreement(p, once[0]), scores.total_variation(p, once[0])

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fedsim.participation.policies import Bernoulli, Buffered, Deadline, First, Full, Uniform, WithReplacement
-from fedsim.participation.round import Arrived, Heard
 from fedsim.protocols import View
+from fedsim.protocols.policy import Arrived, VisitEnds
 
 __all__ = [
     "Arrived",
@@ -29,9 +29,9 @@ __all__ = [
     "Deadline",
     "First",
     "Full",
-    "Heard",
     "Uniform",
     "View",
+    "VisitEnds",
     "WithReplacement",
     "bernoulli",
     "buffered",

@@ -16,6 +16,7 @@ from fedsim.arrays import Array
 from fedsim.checks import numbers
 from fedsim.errors import InvalidInput, positive, whole
 from fedsim.problems import shards
+from fedsim.protocols import GradientKernels
 
 
 class GaussianMean:
@@ -73,11 +74,13 @@ class GaussianMean:
 
     def gradients(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
         """The same for a flat batch of jobs, compiled; `rows` are flat, with where each job's begin."""
-        from fedsim.kernels import gradients
+        from fedsim.kernels import cpu
 
-        return self.gradients_by(gradients, theta, clients, rows)
+        return self.gradients_by(cpu, theta, clients, rows)
 
-    def gradients_by(self, kernels: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None) -> Array:
+    def gradients_by(
+        self, kernels: GradientKernels, theta: Array, clients: Array, rows: tuple[Array, Array] | None
+    ) -> Array:
         """`gradients` by a backend's own kernels."""
         out = np.empty_like(theta)
         if rows is None:

@@ -12,6 +12,7 @@ from fedsim import rng
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, positive, whole
 from fedsim.problems import shards
+from fedsim.protocols import GradientKernels
 
 
 class LinearRegression:
@@ -72,11 +73,13 @@ class LinearRegression:
 
     def gradients(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
         """The same for a flat batch of jobs, compiled."""
-        from fedsim.kernels import gradients
+        from fedsim.kernels import cpu
 
-        return self.gradients_by(gradients, theta, clients, rows)
+        return self.gradients_by(cpu, theta, clients, rows)
 
-    def gradients_by(self, kernels: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None) -> Array:
+    def gradients_by(
+        self, kernels: GradientKernels, theta: Array, clients: Array, rows: tuple[Array, Array] | None
+    ) -> Array:
         """`gradients` by a backend's own kernels."""
         from fedsim.kernels.gradients import NO_ROWS, NO_START
 

@@ -17,6 +17,7 @@ from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, shown, whole
 from fedsim.problems import labelled, shards
 from fedsim.problems.softmax import cross_entropy, softmax
+from fedsim.protocols import GradientKernels
 
 
 class NeuralNetwork:
@@ -98,11 +99,13 @@ class NeuralNetwork:
 
     def gradients(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
         """The same for a flat batch of jobs, compiled around BLAS products of one job each."""
-        from fedsim.kernels import network
+        from fedsim.kernels import cpu
 
-        return self.gradients_by(network, theta, clients, rows)
+        return self.gradients_by(cpu, theta, clients, rows)
 
-    def gradients_by(self, kernels: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None) -> Array:
+    def gradients_by(
+        self, kernels: GradientKernels, theta: Array, clients: Array, rows: tuple[Array, Array] | None
+    ) -> Array:
         """`gradients` by a backend's own kernels."""
         from fedsim.kernels.gradients import NO_ROWS, NO_START
 

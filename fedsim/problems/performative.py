@@ -15,6 +15,7 @@ from fedsim import rng
 from fedsim.arrays import Array
 from fedsim.checks import numbers, refuse_beyond_memory
 from fedsim.errors import InvalidInput, number, positive, whole
+from fedsim.protocols import Backend, BatchSize
 
 
 class PerformativeMean:
@@ -60,7 +61,9 @@ class PerformativeMean:
         means = base_mean + np.sqrt(base_variance) * standard[0]
         return cls(means, sensitivity + np.sqrt(sensitivity_variance) * standard[1], sigma, weights)
 
-    def react(self, theta: Array, clients: Array, key: Array, step: int, batch_size: Any, backend: Any) -> Array:
+    def react(
+        self, theta: Array, clients: Array, key: Array, step: int, batch_size: BatchSize, backend: Backend
+    ) -> Array:
         """Gradients theta - Z (jobs, 1) with Z drawn in answer to `theta`, averaged over `batch_size` draws."""
         remedy = "a whole number of draws, at least 1"
         draws = whole("PerformativeMean: batch_size={}", 1 if batch_size is None else batch_size, remedy=remedy)

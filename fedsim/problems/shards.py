@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from fedsim.arrays import Array
 from fedsim.checks import array_of, refuse_beyond_memory
 from fedsim.errors import InvalidInput, positive, shown, whole
+from fedsim.protocols import BatchSize
 
 NARROW = (np.uint8, np.int8, np.uint16, np.int16)  # kept as they are where rows are converted batch by batch
 
@@ -128,12 +130,12 @@ def even_offsets(name: str, clients: int, samples: Any, columns: int = 1) -> Arr
     return np.concatenate([[0], np.cumsum(np.broadcast_to(sizes.astype(np.int64), (clients,)))])
 
 
-def rows_per_batch(batch_size: Any, sizes: Array, clients: Array) -> Array:
+def rows_per_batch(batch_size: BatchSize, sizes: Array, clients: Array) -> Array:
     """How many rows a minibatch has: an int, a fraction (rounded down, at least 1) or one per client; at most n_c."""
     if isinstance(batch_size, (float, np.floating)) and batch_size < 1:
         share = float(batch_size) * (1 + 1e-9)  # so that 0.6 / 3 of 50 rows are 10, not 9
         m = np.maximum(1, np.floor(share * sizes).astype(np.int64))
-    elif np.ndim(batch_size) == 0:
+    elif isinstance(batch_size, Real):
         m = np.full(len(sizes), int(batch_size), np.int64)
     else:
         m = np.asarray(batch_size, np.int64)[clients]

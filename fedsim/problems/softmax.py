@@ -17,6 +17,7 @@ from fedsim.arrays import Array
 from fedsim.errors import flag, whole
 from fedsim.kernels import reference
 from fedsim.problems import labelled, shards
+from fedsim.protocols import GradientKernels
 
 
 class SoftmaxRegression:
@@ -97,11 +98,13 @@ class SoftmaxRegression:
 
     def gradients(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
         """The same for a flat batch of jobs, compiled around one pair of BLAS products a job."""
-        from fedsim.kernels import softmax
+        from fedsim.kernels import cpu
 
-        return self.gradients_by(softmax, theta, clients, rows)
+        return self.gradients_by(cpu, theta, clients, rows)
 
-    def gradients_by(self, kernels: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None) -> Array:
+    def gradients_by(
+        self, kernels: GradientKernels, theta: Array, clients: Array, rows: tuple[Array, Array] | None
+    ) -> Array:
         """`gradients` by a backend's own kernels."""
         from fedsim.kernels.gradients import NO_ROWS, NO_START
 

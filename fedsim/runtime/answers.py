@@ -14,7 +14,7 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import array_of
 from fedsim.errors import InvalidInput, quoted
-from fedsim.protocols import Algorithm, as_policy
+from fedsim.protocols import Algorithm, Replies, Rng, as_policy
 
 
 class ChangedInPlace(InvalidInput):
@@ -82,7 +82,7 @@ def memory_answer(who: str, memory: dict[str, Any], before: Mapping[str, Array])
     return out
 
 
-def served(algorithm: Algorithm, state: Mapping[str, Array], replies: Any, rng: Any) -> Arrays:
+def served(algorithm: Algorithm, state: Mapping[str, Array], replies: Replies, rng: Rng) -> Arrays:
     """The server's new state, with names and shapes of the old."""
     who = f"{type(algorithm.own).__name__}.server"
     try:

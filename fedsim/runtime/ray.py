@@ -25,7 +25,7 @@ import numpy as np
 from fedsim import kernels
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, positive, quoted, shown, whole
-from fedsim.protocols import HasShards
+from fedsim.protocols import AlgorithmLike, HasShards
 from fedsim.runtime.client_memory import HeldMemory, MemoryAtHost, SentBatch
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.ray_own import OwnRay, hear_sigterm
@@ -66,7 +66,7 @@ class Ray:
         """The driver's own backend: draws, folds. Hosts with GPUs choose CUDA for themselves."""
         return kernels.backend("cpu")
 
-    def open(self, algorithm: Any, setting: Setting) -> RaySession:
+    def open(self, algorithm: AlgorithmLike, setting: Setting) -> RaySession:
         return RaySession(self, algorithm, setting)
 
     def describe(self) -> str:
@@ -84,7 +84,9 @@ class Ray:
 class Host:
     """A client host: its shard's data, its clients' rows and their memory, its kernels. One call per batch."""
 
-    def __init__(self, algorithm: Any, setting: tuple[Any, ...], clients: Array, rows: Arrays, backend: str) -> None:
+    def __init__(
+        self, algorithm: AlgorithmLike, setting: tuple[Any, ...], clients: Array, rows: Arrays, backend: str
+    ) -> None:
         from threadpoolctl import threadpool_limits
 
         hear_sigterm()
@@ -127,7 +129,7 @@ class RaySession:
     elsewhere = True  # jobs sent early run while the driver keeps time
     can_iterate = False
 
-    def __init__(self, runtime: Ray, algorithm: Any, setting: Setting) -> None:
+    def __init__(self, runtime: Ray, algorithm: AlgorithmLike, setting: Setting) -> None:
         import ray
 
         self._ray, self._runtime = ray, runtime

@@ -20,7 +20,7 @@ from pathlib import Path
 _CALLS = ("import_module", "__import__")  # of a name that is written out
 
 
-def neighbours(source: str) -> dict[str, Path]:
+def imported_sources(source: str) -> dict[str, Path]:
     """Module names and files of all that the source imports, directly or not, in order of their names."""
     found: dict[str, Path] = {}
     todo: list[tuple[str | bytes, str]] = [(source, "")]
