@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from fedsim.kernels.elementary import inline, jit
-from fedsim.kernels.langevin import GROUP, JOBS, NARROW, fill_blocks, fill_row
+from fedsim.kernels.langevin import JOBS, NARROW, fill_row
+from fedsim.kernels.noise import GROUP, fill_blocks
 
 
 @inline
