@@ -30,11 +30,12 @@ class Descent:
 
 def descend(job: Any, x: Array, scale: Array, how: Descent, extra: Callable[[Array], Array] | None = None) -> Array:
     """y after the client's local steps from x; `scale` makes a summed gradient that of its objective."""
+    if np.ndim(how.local_steps) == 0 and not (how.momentum or how.weight_decay or extra):
+        return _plain(job, x, scale, how)
     y, velocity = x, np.zeros_like(x)
-    plain = not (how.momentum or how.weight_decay or extra)
     for k, eta in enumerate(steps_of(how.step_size, job.round, most(how.local_steps))):
         gradient = job.gradient(y, k, how.batch_size)
-        if plain:
+        if not (how.momentum or how.weight_decay or extra):
             moved = y - eta * scale * gradient
         else:
             gradient = scale * gradient + how.weight_decay * y
@@ -42,6 +43,19 @@ def descend(job: Any, x: Array, scale: Array, how: Descent, extra: Callable[[Arr
             velocity = how.momentum * velocity + gradient
             moved = y - eta * velocity
         y = moved if np.ndim(how.local_steps) == 0 else np.where(at_work(job, how.local_steps, k), moved, y)
+    return y
+
+
+def _plain(job: Any, x: Array, scale: Array, how: Descent) -> Array:
+    """y <- y - eta grad f_i(y), in two arrays of its own: large new ones at every step would cost more than the sums."""
+    y, moved, change = x, np.empty_like(x), np.empty_like(x)
+    for k, eta in enumerate(steps_of(how.step_size, job.round, how.local_steps)):
+        gradient = np.asarray(job.gradient(y, k, how.batch_size))
+        if gradient.dtype != x.dtype:
+            y = y - eta * scale * gradient
+            continue
+        np.multiply(eta * scale, gradient, out=change)
+        y = np.subtract(y, change, out=moved)
     return y
 
 
