@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from fedsim.exchanges import Exchange, Gossip, Star
 from fedsim.initial import Start
 from fedsim.problems import weights_of
 from fedsim.progress import followed
+from fedsim.protocols import Runtime
 from fedsim.results import Result
 from fedsim.run_folder import RunFolder
 from fedsim.runtime.inline import Inline
@@ -345,7 +346,7 @@ def run(scenario: Scenario, **options: Any) -> Result:
 
 
 async def arun(
-    scenario: Scenario, *, runtime: Any = None, out: str | Path | None = None, resume: bool = False,
+    scenario: Scenario, *, runtime: Runtime | None = None, out: str | Path | None = None, resume: bool = False,
     checkpoint_every: int | str | None = None, compute: str = "run", observers: Iterable[Any] = (),
     progress: bool = False, stop: threading.Event | None = None, source: dict[str, Any] | None = None,
 ) -> Result:  # fmt: skip
@@ -392,7 +393,7 @@ async def arun(
     return result
 
 
-def _in_another_thread(job: Any) -> Result:
+def _in_another_thread(job: Coroutine[Any, Any, Result]) -> Result:
     box: list[Any] = []
 
     def work() -> None:

@@ -218,6 +218,12 @@ def test_synthetic_data_beyond_the_memory_are_refused(make):
         make(clients=10**9, dim=10**3, samples=10**3)
 
 
+def test_more_clients_than_the_memory_holds_are_refused(monkeypatch):
+    monkeypatch.setattr("fedsim.checks.free_bytes", lambda: 1e9)
+    with pytest.raises(InvalidInput, match=r"Payload\(clients=4,294,967,296\) would take .* GB, and 1 GB are free"):
+        fs.problems.Payload(2**32, 3)
+
+
 def test_a_grid_is_counted_and_not_listed(tiny):
     with pytest.raises(InvalidInput, match="1,000 x 1,000 x 1,000 = 1,000,000,000 runs"):
         fs.sweep("tiny.py", {"seed": range(1000), "rounds": range(1, 1001), "step": range(1, 1001)}, out="s")

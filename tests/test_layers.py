@@ -50,6 +50,7 @@ WITHIN = {  # who may import whom inside one layer
     ("sweeps", "scenario_file"),
     ("testing", "scenario"),
     ("topologies", "network"),
+    ("devices", "network"),  # recordings of bandwidths are bandwidths of links
 }
 UPWARD = {
     ("results", "analysis")

@@ -37,12 +37,17 @@ def chrome_events(result: Result) -> list[dict[str, Any]]:
     told: list[dict[str, Any]] = []
     for replica, client in sorted(set(zip(own["replica"], own["client"], strict=True))):
         site = -1 - int(client)
-        where = {"pid": int(replica), "tid": THREADS + site}
-        told.append({"name": "thread_name", "ph": "M", "args": {"name": name(result, site)}, **where})
-    for row in own.itertuples():
-        where = {"pid": int(row.replica), "tid": THREADS - 1 - int(row.client), "cat": "site"}
-        args = {"round": int(row.round), "bits": int(row.bits)}
-        told.append({"name": row.event, "ph": "i", "s": "t", "ts": 1e6 * row.time_s, "args": args, **where})
+        told.append({
+            "name": "thread_name", "ph": "M", "pid": int(replica), "tid": THREADS + site,
+            "args": {"name": name(result, site)},
+        })  # fmt: skip
+    told += [
+        {
+            "name": row.event, "ph": "i", "s": "t", "ts": 1e6 * row.time_s, "pid": int(row.replica), "cat": "site",
+            "tid": THREADS - 1 - int(row.client), "args": {"round": int(row.round), "bits": int(row.bits)},
+        }
+        for row in own.itertuples()
+    ]  # fmt: skip
     return told
 
 

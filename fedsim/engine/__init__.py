@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fedsim.engine import tiers_closed_form
 from fedsim.engine.asynchronous import Asynchronous
-from fedsim.engine.checkpoint import Checkpointer, Interrupted
+from fedsim.engine.checkpoint import Checkpointer
 from fedsim.engine.closed_form import ClosedForm, suits
 from fedsim.engine.collect import collect, describes, identities
 from fedsim.engine.events import Events
@@ -17,6 +17,7 @@ from fedsim.engine.run import Driver, Progress, Run
 from fedsim.engine.tiers import Tiers
 from fedsim.engine.tiers_closed_form import ClosedFormTiers
 from fedsim.engine.world import World, setting_of
+from fedsim.errors import Interrupted
 from fedsim.exchanges import Gossip
 from fedsim.protocols import Observer, Runtime
 

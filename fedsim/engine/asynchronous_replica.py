@@ -125,7 +125,7 @@ class AsynchronousReplica:
             if self._unanswered > PATIENCE + 100 * self.world.population:
                 raise InvalidInput(
                     f"participation.buffered({self.policy.replies}): {self._unanswered:,} visits in a row dropped out, "
-                    "so no round would ever close; lower the devices' dropout"
+                    "so no round would ever close; lower the devices' dropout, or leave them on for longer"
                 )
         full = len(self.arrived) >= self.policy.replies
         if full and self.trace is not None:

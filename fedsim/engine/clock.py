@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from heapq import heappush
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import simpy
@@ -14,6 +14,13 @@ from fedsim.arrays import Array
 from fedsim.engine.arrivals import WHOLE
 from fedsim.engine.world import ClientPaths, World
 from fedsim.network.flows import Flows
+from fedsim.protocols import NetworkModel
+
+if TYPE_CHECKING:
+    from fedsim.engine.visits import Visit
+
+    Sender: TypeAlias = "Visit | Message"
+
 
 LAST = 1 << 60  # comes after everything else that happens at the same instant
 
@@ -24,8 +31,9 @@ class Moment:
     __slots__ = ("callbacks", "visit")
     _ok = True
 
-    def __init__(self, callback: Callable[[Any], None], visit: Any) -> None:
-        self.callbacks, self.visit = (callback,), visit
+    def __init__(self, callback: Callable[[Any], None], visit: Sender | None) -> None:
+        self.callbacks = (callback,)
+        self.visit: Any = visit  # None where the callback does not look at it
 
 
 class Clock(simpy.Environment):  # type: ignore[misc]
@@ -35,7 +43,9 @@ class Clock(simpy.Environment):  # type: ignore[misc]
     to the last bit only if an event happens at the very number that was computed.
     """
 
-    def at(self, time_s: float, callback: Callable[[Any], None], priority: int = 0, visit: Any = None) -> None:
+    def at(
+        self, time_s: float, callback: Callable[[Any], None], priority: int = 0, visit: Sender | None = None
+    ) -> None:
         """Call back with a `Moment` at `time_s`; what happens at the same instant is ordered by priority."""
         heappush(self._queue, (time_s, priority, next(self._eid), Moment(callback, visit)))
 
@@ -57,7 +67,7 @@ class NoLinks:
         """What `send` will need to know of each client's way down and up."""
         return [None] * len(client)
 
-    def send(self, visit: Any, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
+    def send(self, visit: Sender, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
         """Call `done` when the message has arrived, whether or not anybody still waits for it."""
         visit.sending_s, visit.sending = self.clock.now, bits
         self.clock.at(visit.sending_s, done, priority, visit)
@@ -76,7 +86,7 @@ class PrivateLinks:
     def paths(self, client: Array) -> list[Any]:
         return list(zip(*(zip(*(c.tolist() for c in way.of(client)), strict=True) for way in self._paths), strict=True))
 
-    def send(self, visit: Any, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
+    def send(self, visit: Sender, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
         latency, stretch, bandwidth = visit.paths[upward]
         visit.sending_s, visit.sending = self.clock.now, bits
         self.clock.at(visit.sending_s + latency + bits * stretch / bandwidth, done, priority, visit)
@@ -84,7 +94,7 @@ class PrivateLinks:
     def call_off(self, visits: list[Any]) -> list[int]:
         return [self._left(visit) for visit in visits]
 
-    def _left(self, visit: Any) -> int:
+    def _left(self, visit: Sender) -> int:
         _, stretch, bandwidth = visit.paths[visit.uploading]
         elapsed = self.clock.now - visit.sending_s
         if math.isinf(bandwidth):
@@ -99,9 +109,15 @@ class SharedLinks:
     bits / bandwidth; what it is served at one instant left its sender that latency before.
     """
 
-    def __init__(self, clock: Clock, network: Any, paths: tuple[ClientPaths, ClientPaths]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        network: NetworkModel | OwnLinks,
+        paths: tuple[ClientPaths, ClientPaths],
+        varying: Mapping[int, Any],
+    ) -> None:
         self.clock, self.network, self._paths = clock, network, paths
-        self._flows = Flows(network.capacities_bps)
+        self._flows = Flows(network.capacities_bps, varying)
         self._waiting: dict[int, tuple[int, Any, Callable[[Moment], None]]] = {}
         self._planned = 0  # only the latest plan counts
         self._settling = False
@@ -109,7 +125,7 @@ class SharedLinks:
     def paths(self, client: Array) -> list[Any]:
         return [None] * len(client)
 
-    def send(self, visit: Any, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
+    def send(self, visit: Sender, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
         way = self._paths[upward]
         visit.flow, visit.through, visit.sending_s, visit.sending = None, False, self.clock.now, bits
         start = self.clock.now + float(way.latency_s[visit.client])
@@ -117,7 +133,7 @@ class SharedLinks:
             self.clock.at(start, done, priority, visit)
             return
 
-        def begin(_: Any) -> None:
+        def begin(_: Moment) -> None:
             if visit.over:
                 return
             route = self.network.route(visit.client, upward)
@@ -131,7 +147,7 @@ class SharedLinks:
         """A broadcast copy that nobody waits for: it only takes its share of the links."""
         route, stretched = self.network.route(client, False), bits * float(self._paths[False].stretch[client])
 
-        def begin(_: Any) -> None:
+        def begin(_: Moment) -> None:
             self._flows.start(self.clock.now, route, stretched)
             self._settle()
 
@@ -149,12 +165,12 @@ class SharedLinks:
         rates |= {visit.flow: self._flows.rate_bps(visit.flow) for visit in new}
         return [self._take_off(visit, rates.get(visit.flow, math.inf)) for visit in visits]
 
-    def _meets_others(self, visit: Any) -> bool:
+    def _meets_others(self, visit: Sender) -> bool:
         """Whether the message is under way to links that it has to share."""
         ideal = self._paths[visit.uploading].bandwidth_bps[visit.client] == math.inf
         return not (visit.through or visit.sending == 0 or ideal)
 
-    def _take_off(self, visit: Any, rate: float) -> int:
+    def _take_off(self, visit: Sender, rate: float) -> int:
         """What had left of a message that is, or would be, served at this rate; its flow ends here."""
         elapsed = self.clock.now - visit.sending_s
         if visit.flow is None:
@@ -173,7 +189,7 @@ class SharedLinks:
             self._settling = True
             self.clock.at(self.clock.now, self._plan, LAST - 1)
 
-    def _plan(self, _: Any) -> None:
+    def _plan(self, _: Moment) -> None:
         self._settling = False
         self._planned += 1
         token, at = self._planned, self._flows.next_finish_s()
@@ -208,8 +224,11 @@ def links(clock: Clock, world: World, meeting: bool = False) -> Links:
     """The links of one replica; `meeting`: two messages of one sender may be on its way at a time."""
     if world.network is None or world.paths is None:
         return NoLinks(clock)
-    if world.network.contended or world.copies or meeting:
-        return SharedLinks(clock, world.network if world.network.contended else OwnLinks(world.paths), world.paths)
+    network = world.network
+    if network.contended or network.varying:
+        return SharedLinks(clock, network, world.paths, network.varying)
+    if world.copies or meeting:
+        return SharedLinks(clock, OwnLinks(world.paths), world.paths, {})
     return PrivateLinks(clock, world.paths)
 
 

@@ -31,7 +31,7 @@ NUMBERS = 1_000_000  # updated in one stretch: what it draws stays in the caches
 
 def suits(world: World) -> bool:
     """Whether the closed form gives the scenario's timeline."""
-    alone = world.network is None or not world.network.contended
+    alone = world.network is None or not (world.network.contended or world.network.varying)
     followed = world.scenario.record.events or world.policy.history  # visit by visit
     return alone and not followed and world.always_on and isinstance(world.policy.own, ClosesInClosedForm)
 

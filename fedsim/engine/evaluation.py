@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from fedsim import metrics
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.record import Recorder
-from fedsim.protocols import Exact, KeepsLedger
+from fedsim.protocols import Exact, KeepsLedger, ProblemLike
+
+if TYPE_CHECKING:
+    from fedsim.scenario import Scenario
 
 
 class Evaluator:
@@ -21,7 +24,7 @@ class Evaluator:
     `problem` is the one that jobs compute with: over gossip its clients weigh otherwise.
     """
 
-    def __init__(self, scenario: Any, recorder: Recorder, problem: Any) -> None:
+    def __init__(self, scenario: Scenario, recorder: Recorder, problem: ProblemLike) -> None:
         self.metrics = [metrics.resolve(m, scenario.starts) for m in scenario.metrics]
         self.problem, self.recorder = scenario.problem, recorder
         replicas = len(recorder.replicas)

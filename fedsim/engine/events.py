@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, SupportsFloat
 
 import numpy as np
 from simpy.core import EmptySchedule
@@ -167,7 +167,7 @@ class SiteRounds:
                 LAST,
             )
 
-    def _checked(self, at: Any) -> float:
+    def _checked(self, at: SupportsFloat) -> float:
         """The instant that a policy names, in floating point."""
         try:
             instant = float(at)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def suits(world: World) -> bool:
     """Whether the closed form gives the scenario's timeline."""
-    alone = world.network is None or not world.network.contended
+    alone = world.network is None or not (world.network.contended or world.network.varying)
     steady = world.devices is None or (world.devices.reliable and world.always_on)
     return alone and steady and isinstance(world.policy.own, Full) and not world.scenario.record.events
 

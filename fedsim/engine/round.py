@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.arrays import Array, Arrays
+from fedsim.arrays import Array, Arrays, Numbers
 
 CAUSES = ("late_s", "dropped_s", "called_off_s")
 Stopped = tuple[tuple[str, Array], ...]  # replicas that the clock itself has ended, by reason
@@ -200,7 +200,7 @@ def nobody(number: int, stopped: Stopped) -> Round:
 
 
 def columns(
-    opened: Array, closed: Array, selected: Array, starts: Array, e: Ended, copies: Any, backhaul: Any = 0
+    opened: Array, closed: Array, selected: Array, starts: Array, e: Ended, copies: Numbers, backhaul: Numbers = 0
 ) -> Arrays:
     """The row of `rounds` of every replica, which owns the visits starts[r]:starts[r + 1].
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
 from fedsim.exchanges import Exchange, Gossip, Star, Tiers
+from fedsim.network import Paths
 from fedsim.protocols import Algorithm, NetworkModel
 
 
@@ -68,13 +68,14 @@ def sites_of(
 class SiteNetwork:
     """Routes of messages that do not all lead to a server: a row for each pair of places that talk."""
 
-    def __init__(self, capacities_bps: Array, up: Any, down: Any = None) -> None:
-        self.capacities_bps, self._up, self._down = capacities_bps, up, up if down is None else down
+    def __init__(self, network: NetworkModel, up: Paths, down: Paths | None = None) -> None:
+        self.capacities_bps, self.varying = network.capacities_bps, network.varying
+        self._up, self._down = up, up if down is None else down
         ways = (up,) if down is None else (up, down)
         used = np.concatenate([way.links for way in ways]) if ways else np.empty(0, np.int64)
         self.clients, self.contended = len(up.latency_s), bool(len(used) and np.bincount(used).max() > 1)
 
-    def _way(self, upward: bool) -> Any:
+    def _way(self, upward: bool) -> Paths:
         return self._up if upward else self._down
 
     def delay_s(self, upward: bool) -> Array:
@@ -102,9 +103,9 @@ def _edges(exchange: Tiers, clients: int, network: NetworkModel | None) -> tuple
                 "exchanges.tiers(): the network has no node with role='edge'; mark some, or say with groups= to which "
                 "edge each client belongs"
             )
-        nearest = _nearest(network, there)
-        used = sorted(set(nearest))
-        return [there[e] for e in used], np.searchsorted(used, nearest), [there[e] for e in used]
+        groups = network.groups()
+        used = [node for node in there if node in set(groups)]
+        return used, np.array([used.index(node) for node in groups], np.int64), used
     if len(exchange.groups) != clients:
         raise InvalidInput(
             f"exchanges.tiers(groups): {len(exchange.groups)} labels for {clients} clients; give one per client"
@@ -122,23 +123,6 @@ def _edges(exchange: Tiers, clients: int, network: NetworkModel | None) -> tuple
     return labels, site_of, list(there)
 
 
-def _nearest(network: NetworkModel, edges: tuple[Any, ...]) -> list[int]:
-    """Every client's nearest edge, by links; of several the first in the graph's order."""
-    graph = network.own.graph
-    found = {node: e for e, node in enumerate(edges)}
-    queue = deque(edges)
-    while queue:
-        node = queue.popleft()
-        for other in graph[node]:
-            if other not in found:
-                found[other] = found[node]
-                queue.append(other)
-    for c, node in enumerate(network.nodes):
-        if node not in found:
-            raise InvalidInput(f"exchanges.tiers(): no edge server can be reached from client {c}; connect it to one")
-    return [found[node] for node in network.nodes]
-
-
 def _tiers(exchange: Tiers, network: NetworkModel, site_of: Array, nodes: list[Any]) -> Any:
     """The way of every client to its edge, then of every edge to the cloud."""
     cloud = network.server if exchange.cloud is None else exchange.cloud
@@ -147,7 +131,7 @@ def _tiers(exchange: Tiers, network: NetworkModel, site_of: Array, nodes: list[A
         network.paths([])  # refuses, and says what is missing
     ends = [(node, edges[s]) for node, s in zip(network.nodes, site_of.tolist(), strict=True)]
     ends += [(edge, cloud) for edge in edges]
-    return SiteNetwork(network.capacities_bps, network.paths(ends), network.paths([(b, a) for a, b in ends]))
+    return SiteNetwork(network, network.paths(ends), network.paths([(b, a) for a, b in ends]))
 
 
 # --- Gossip -----------------------------------------------------------------------------------------------
@@ -160,4 +144,4 @@ def _neighbours(exchange: Gossip, network: NetworkModel | None) -> Any:
     if not network.nodes:
         network.paths([])  # refuses, and says what is missing
     ends = zip(exchange.sender.tolist(), exchange.receiver.tolist(), strict=True)
-    return SiteNetwork(network.capacities_bps, network.paths([(network.nodes[j], network.nodes[i]) for j, i in ends]))
+    return SiteNetwork(network, network.paths([(network.nodes[j], network.nodes[i]) for j, i in ends]))

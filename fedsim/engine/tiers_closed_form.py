@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def suits(world: World, learner: Learner) -> bool:
     """Whether the closed form gives the scenario's timeline."""
-    alone = (world.network is None or not world.network.contended) and not world.copies
+    alone = world.network is None or not (world.network.contended or world.network.varying or world.copies)
     followed = world.scenario.record.events or world.policy.history
     known = all(learner.reply_shape(round).bits is not None for round in (0, 1))
     everybody = world.policy.always and world.always_on and isinstance(world.policy.own, ClosesInClosedForm)

@@ -24,11 +24,14 @@ from fedsim.protocols.algorithm import (
     AlgorithmLike,
     BatchSize,
     Job,
+    JobOfKernel,
     Kernel,
     ManyRounds,
     PrivacyGuarantee,
     PrivacyMechanism,
+    Quantise,
     Replies,
+    RoundKeys,
     Visitors,
 )
 from fedsim.protocols.completing import (
@@ -63,16 +66,28 @@ from fedsim.protocols.problem import (
     Stable,
 )
 from fedsim.protocols.rng import Rng
-from fedsim.protocols.runtime import Backend, Codec, Runtime, Session, SessionLike
+from fedsim.protocols.runtime import (
+    Backend,
+    Codec,
+    FixedLength,
+    GradientKernels,
+    Runtime,
+    Session,
+    SessionLike,
+    StepSizes,
+    Terms,
+    Wire,
+)
 from fedsim.protocols.watching import Describes, KeepsLedger, Metric, Observer, Watching
 
 __all__ = [
     "Algorithm", "AlgorithmLike", "Arrived", "Backend", "BatchSize", "BatchedGradients", "Clips",
     "ClosesInClosedForm", "Codec", "ComesAndGoes", "Completed", "Describes", "DeviceModel", "DevicesLike",
-    "Drops", "Exact", "HasLoss", "HasPotential", "HasShards", "Job", "KeepsLedger", "Kernel", "ManyRounds",
-    "Metric", "NetworkLike", "NetworkModel", "Observer", "Policy", "PolicyLike", "PortableGradients",
-    "Predicts", "PrivacyGuarantee", "PrivacyMechanism", "Problem", "ProblemLike", "Quadratic", "Reacts",
-    "Replies", "Rng", "Rows", "Runtime", "Session", "SessionLike", "Stable", "View", "VisitEnds", "Visitors",
-    "Watching", "as_algorithm", "as_devices", "as_network", "as_policy", "as_problem", "as_session",
-    "is_sparse", "members", "missing",
+    "Drops", "Exact", "FixedLength", "GradientKernels", "HasLoss", "HasPotential", "HasShards", "Job",
+    "JobOfKernel", "KeepsLedger", "Kernel", "ManyRounds", "Metric", "NetworkLike", "NetworkModel", "Observer",
+    "Policy", "PolicyLike", "PortableGradients", "Predicts", "PrivacyGuarantee", "PrivacyMechanism", "Problem",
+    "ProblemLike", "Quadratic", "Quantise", "Reacts", "Replies", "Rng", "RoundKeys", "Rows", "Runtime",
+    "Session", "SessionLike", "Stable", "StepSizes", "Terms", "View", "VisitEnds", "Visitors", "Watching", "Wire",
+    "as_algorithm", "as_devices", "as_network", "as_policy", "as_problem", "as_session", "is_sparse", "members",
+    "missing",
 ]  # fmt: skip

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from fedsim.protocols.runtime import Backend, Codec
 
 BatchSize = int | float | Sequence[int] | None  # rows a gradient: a count, a fraction, one per client; None: all
-Kernel = Callable[["Job", Arrays, Arrays], tuple[dict[str, Any], Arrays]]  # a compiled `client`
-ManyRounds = Callable[[int, Array, int, int, Arrays, Arrays], tuple[Arrays, Arrays]]  # see Algorithm.many_rounds
+Quantise = Callable[[Array, Array], tuple[Array, Array]]  # values and keys: what arrives, and its bits
+Kernel = Callable[["JobOfKernel", Arrays, Arrays], tuple[dict[str, Any], Arrays]]  # a compiled `client`
+ManyRounds = Callable[
+    ["RoundKeys", Array, int, int, Arrays, Arrays], tuple[Arrays, Arrays]
+]  # see Algorithm.many_rounds
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class Algorithm(AlgorithmLike, Protocol):
         return None
 
     def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
-        """`go(seed, replicas, first, count, state, memory)`: several rounds in which everybody answers, compiled.
+        """`go(keys, replicas, first, count, state, memory)`: several rounds in which everybody answers, compiled.
 
         It returns the states after each round, (count, replicas, ...), and the memory after the last.
         """
@@ -127,8 +130,36 @@ class Job(Protocol):
     def potential(self, theta: Array) -> Array:
         """The client's summed loss up to a constant, float64, shape (1,)."""
 
-    def encode(self, codec: Codec, value: Array, lane: int = 0) -> Any:
-        """`value` through a codec: `.value` as the server decodes it, `.bits` on the wire."""
+    def encode(self, codec: Codec | tuple[Codec, ...], value: Array, lane: int = 0) -> Any:
+        """`value` through a codec, or one per client: `.value` as the server decodes it, `.bits` on the wire."""
+
+
+class JobOfKernel(Job, Protocol):
+    """What a compiled `client` sees besides: many jobs at once, and keys to draw with, one row a job."""
+
+    @property
+    def noise_key(self) -> Array: ...
+    @property
+    def shared_key(self) -> Array: ...
+    @property
+    def rows_key(self) -> Array:
+        """Of minibatches."""
+
+    def encode_by(self, quantise: Quantise, value: Array, lane: int = 0) -> Any:
+        """`encode` by a function of (jobs, d) and of a key for each, such as a kernel that computes as well."""
+
+
+class RoundKeys(Protocol):
+    """Keys for a kernel that takes many rounds at a go, with everybody's reply in each."""
+
+    def server(self, replicas: Array, first: int, count: int) -> Array:
+        """Of the servers' draws, (count * replicas, 4), round after round."""
+
+    def codec(self, replica: Array, client: Array, round: int, out: Array) -> None:
+        """Of what `job.encode` draws in one round, a row of `out` each."""
+
+    def rows(self, replica: Array, client: Array, round: int, out: Array) -> None:
+        """Of minibatches."""
 
 
 class Replies(Protocol):
@@ -139,6 +170,11 @@ class Replies(Protocol):
     staleness: Array  # (m,) versions that passed since it set out; 0 where rounds are synchronous
     weights: Array  # (m,) of `mean`
     round: int
+    starts: Array  # batched: replica r owns the rows starts[r]:starts[r + 1]
+
+    @property
+    def count(self) -> int | Array:
+        """How many arrived: a number, or (replicas, 1)."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, name: str) -> Array: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,6 +31,7 @@ class NetworkModel(NetworkLike, Protocol):
     own: Any  # the object itself, once it is completed
 
     capacities_bps: Array = np.zeros(0)  # of every link
+    varying: Mapping[int, Any] = {}  # by link: a fedsim.network.Varying, where its bandwidth changes in time
     has_server: bool = True
     server: Any = None  # its node
     nodes: tuple[Any, ...] = ()  # of the clients, client 0 first
@@ -38,6 +40,16 @@ class NetworkModel(NetworkLike, Protocol):
     def route(self, client: int, upward: bool) -> Array:
         """The links that a transfer uses, by number."""
         raise NotImplementedError("a contended network needs capacities_bps and route(client, upward)")
+
+    def sketch(self) -> dict[str, Any] | None:
+        """Nodes and links in plain data, which the report draws; None: it draws nothing."""
+        return None
+
+    def groups(self) -> tuple[Any, ...]:
+        """Every client's edge server, a node: for tiers that do not say it themselves."""
+        raise InvalidInput(
+            f"{type(self).__name__} does not say which edge server a client has; write exchanges.tiers(groups=...)"
+        )
 
     def paths(self, pairs: Any) -> Any:
         """The routes between pairs of nodes, a row each: `fedsim.network.Paths`. Tiers and gossip need it."""

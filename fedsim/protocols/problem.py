@@ -12,7 +12,7 @@ from fedsim.errors import InvalidInput
 
 if TYPE_CHECKING:
     from fedsim.protocols.algorithm import BatchSize
-    from fedsim.protocols.runtime import Backend
+    from fedsim.protocols.runtime import Backend, GradientKernels
 
 Rows = tuple[Array, Array] | None  # of a minibatch: flat row numbers, and where each job's begin; None: all
 
@@ -108,7 +108,7 @@ class BatchedGradients(Protocol):
 class PortableGradients(Protocol):
     """The same, through any backend's kernels."""
 
-    def gradients_by(self, kernels: Backend, theta: Array, clients: Array, rows: Rows) -> Array: ...
+    def gradients_by(self, kernels: GradientKernels, theta: Array, clients: Array, rows: Rows) -> Array: ...
 
 
 @runtime_checkable

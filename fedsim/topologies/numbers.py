@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -12,9 +12,10 @@ import numpy as np
 from fedsim.arrays import Array
 from fedsim.checks import floats_of, refuse_beyond_memory
 from fedsim.errors import InvalidInput, quoted, refusal, whole
-from fedsim.network.graph import SLOWEST_BPS
+from fedsim.network.varying import SLOWEST_BPS, Varying, means_of
 
 Numbers = float | Sequence[float] | Array
+Bandwidths = float | Varying | Sequence[float | Varying] | Array
 MOST = 2**32  # clients, as many as a key of the random numbers tells apart
 DRAWN_BYTES = 4000  # a client, its node and its edges in a networkx graph, and the routes that are read off it
 
@@ -54,7 +55,21 @@ def column_of(maker: str, name: str, value: Numbers, rows: int) -> Array:
     return column
 
 
-def rows_of(maker: str, columns: dict[str, Numbers], rows: int) -> list[tuple[float, ...]]:
-    """The columns side by side, one tuple per row."""
-    checked = (column_of(maker, name, value, rows) for name, value in columns.items())
-    return list(zip(*(np.broadcast_to(column, rows).tolist() for column in checked), strict=True))
+def bandwidths_of(maker: str, name: str, value: Bandwidths, clients: int) -> tuple[Array, dict[int, Varying]]:
+    """The same for bandwidths: their means where they vary, and those that do, by client."""
+    if isinstance(value, Varying):
+        return column_of(maker, name, value.mean_bps, clients), dict.fromkeys(range(clients), value)
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return column_of(maker, name, value, clients), {}
+    means, varying = means_of(value)
+    return column_of(maker, name, means, clients), varying
+
+
+def rows_of(maker: str, columns: Mapping[str, Bandwidths], rows: int) -> list[tuple[Any, ...]]:
+    """The columns side by side, one tuple per row; a bandwidth that varies is what it is."""
+    made = []
+    for name, value in columns.items():
+        column, varying = bandwidths_of(maker, name, value, rows) if name.endswith("bps") else (None, {})
+        column = column_of(maker, name, value, rows) if column is None else column  # type: ignore[arg-type]
+        made.append([varying.get(i, number) for i, number in enumerate(np.broadcast_to(column, rows).tolist())])
+    return list(zip(*made, strict=True))

@@ -5,20 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.network import Paths
+from fedsim.network import SKETCHED, Network, Paths
 from fedsim.network.routes import ends_of
-from fedsim.topologies.numbers import Numbers, column_of, count_of
+from fedsim.network.varying import Varying
+from fedsim.topologies.numbers import Bandwidths, Numbers, bandwidths_of, column_of, count_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 def star(
     clients: int,
-    uplink_bps: Numbers = math.inf,
-    downlink_bps: Numbers = math.inf,
+    uplink_bps: Bandwidths = math.inf,
+    downlink_bps: Bandwidths = math.inf,
     latency_s: Numbers = 0.0,
     loss: Numbers = 0.0,
 ) -> Star:
@@ -31,14 +36,23 @@ class Star:
     """What `star` makes; it answers as a `Network` does."""
 
     clients: int
-    uplink_bps: Numbers = math.inf
-    downlink_bps: Numbers = math.inf
+    uplink_bps: Bandwidths = math.inf
+    downlink_bps: Bandwidths = math.inf
     latency_s: Numbers = 0.0
     loss: Numbers = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "clients", count_of("star", "clients", self.clients))
-        for name in ("uplink_bps", "downlink_bps", "latency_s", "loss"):
+        varying: dict[int, Varying] = {}
+        for name, first in (("uplink_bps", 0), ("downlink_bps", self.clients)):
+            column, own = bandwidths_of("star", name, getattr(self, name), self.clients)
+            object.__setattr__(self, f"_{name}", column)
+            varying |= {first + c: bandwidth for c, bandwidth in own.items()}
+            kept = tuple(own.get(c, bps) for c, bps in enumerate(column.tolist())) if own and column.ndim else column
+            if not isinstance(getattr(self, name), Varying):
+                object.__setattr__(self, name, kept if not isinstance(kept, np.ndarray) or kept.ndim else float(kept))
+        object.__setattr__(self, "_varying", varying)
+        for name in ("latency_s", "loss"):
             column = column_of("star", name, getattr(self, name), self.clients)
             object.__setattr__(self, name, column if column.ndim else float(column))
 
@@ -66,13 +80,42 @@ class Star:
             stretch=np.where(legs, self.stretch(True)[ends], 1.0).prod(axis=1),
         )
 
+    def groups(self) -> tuple[Any, ...]:
+        """A star has no edge servers, and says so."""
+        return Network(self.graph).groups()
+
+    def client_graph(self) -> Any:
+        """The links between clients: none."""
+        return Network(self.graph).client_graph()
+
+    def sketch(self) -> dict[str, Any] | None:
+        """Its nodes and links in plain data, see `Network.sketch`."""
+        if self.clients > SKETCHED:
+            return None
+        slower = np.minimum(self.bottleneck_bps(True), self.bottleneck_bps(False)).tolist()
+        return {
+            "title": self.describe(),
+            "nodes": [["server", "server"], *([node, "client"] for node in self.nodes)],
+            "links": [[c + 1, 0, bps, 1] for c, bps in enumerate(slower)],
+        }
+
+    def draw(self, ax: Axes | None = None, gossip: Any = None) -> Figure:
+        """A picture, see `Network.draw`."""
+        return Network(self.graph).draw(ax, gossip)
+
     def delay_s(self, upward: bool) -> Array:
         """Each client's latency, the same both ways."""
         return np.broadcast_to(self.latency_s, self.clients)
 
+    @property
+    def varying(self) -> dict[int, Varying]:
+        """The links whose bandwidth varies, by number."""
+        found: dict[int, Varying] = self.__dict__["_varying"]
+        return found
+
     def bottleneck_bps(self, upward: bool) -> Array:
-        """Each client's bandwidth."""
-        return np.broadcast_to(self.uplink_bps if upward else self.downlink_bps, self.clients)
+        """Each client's bandwidth, its mean where it varies."""
+        return np.broadcast_to(self.__dict__["_uplink_bps" if upward else "_downlink_bps"], self.clients)
 
     def stretch(self, upward: bool) -> Array:
         """By how much loss lengthens each client's transfers."""
@@ -107,6 +150,7 @@ class Star:
         for c in range(self.clients):
             graph.add_node(f"client{c}", client=c)
             shape = {"latency_s": float(delay[c]), "loss": float(loss[c])}
-            graph.add_edge(f"client{c}", "server", bandwidth_bps=float(up[c]), **shape)
-            graph.add_edge("server", f"client{c}", bandwidth_bps=float(down[c]), **shape)
+            up_c, down_c = self.varying.get(c, float(up[c])), self.varying.get(self.clients + c, float(down[c]))
+            graph.add_edge(f"client{c}", "server", bandwidth_bps=up_c, **shape)
+            graph.add_edge("server", f"client{c}", bandwidth_bps=down_c, **shape)
         return graph
