@@ -6,40 +6,44 @@ told; it knows neither algorithms nor time. `star()` is the default, and the cas
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
 from fedsim.checks import floats_of
 from fedsim.errors import InvalidInput, quoted, shown, whole
 
-__all__ = ["Exchange", "Gossip", "Star", "Tiers", "gossip", "star", "tiers"]
+if TYPE_CHECKING:
+    import networkx as nx
+
+__all__ = ["Exchange", "Gossip", "StarExchange", "TiersExchange", "gossip", "star", "tiers"]
 
 WORDS = ("metropolis", "max_degree", "matching")
 EXACT = 1e-9  # by how much rows of a matrix may miss 1
 
 
-def star() -> Star:
+def star() -> StarExchange:
     """One server, which all selected clients talk to."""
-    return Star()
+    return StarExchange()
 
 
-def tiers(groups: Any = None, every: int = 5, cloud: Any = None) -> Tiers:
+def tiers(groups: Sequence[Hashable] | None = None, every: int = 5, cloud: Hashable = None) -> TiersExchange:
     """Edge servers under a cloud: `groups[c]` is client c's edge; every `every` edge rounds the cloud averages them.
 
     `groups=None`: the network says it, a client belongs to the first node with role="edge" on its way to the server.
     The edges sit at nodes with role="edge", named by their labels or as many as there are labels, in order; where
     the network has none, they sit at the server. `cloud` is the cloud's node; None: the server.
     """
-    return Tiers(groups, every, cloud)
+    return TiersExchange(groups, every, cloud)
 
 
-def gossip(graph: Any, mixing: Any = "metropolis") -> Gossip:
+def gossip(graph: nx.Graph, mixing: str | npt.ArrayLike = "metropolis") -> Gossip:
     """No server: every client holds a model and averages it with its neighbours' in a networkx graph of client numbers.
 
     | mixing         | weight of neighbour j at site i; what is left to 1 is i's own                        |
@@ -55,12 +59,12 @@ def gossip(graph: Any, mixing: Any = "metropolis") -> Gossip:
 
 
 @dataclass(frozen=True)
-class Star:
+class StarExchange:
     """What `star` makes."""
 
 
 @dataclass(frozen=True)
-class Tiers:
+class TiersExchange:
     """What `tiers` makes."""
 
     groups: Any = None
@@ -100,7 +104,7 @@ class Gossip:
     receiver: Array = field(repr=False)  # (messages,)
     sender: Array = field(repr=False)
 
-    def __init__(self, graph: Any, mixing: Any = "metropolis") -> None:
+    def __init__(self, graph: nx.Graph, mixing: str | npt.ArrayLike = "metropolis") -> None:
         ends = _edges_of(graph)
         both = np.concatenate([ends, ends[:, ::-1]])
         both = both[np.lexsort((both[:, 1], both[:, 0]))]
@@ -178,7 +182,7 @@ class Gossip:
         used = np.flatnonzero(partner[self.receiver] == self.sender)
         return Mixing(used, np.full(len(used), 0.5), np.where(partner < 0, 1.0, 0.5))
 
-    def _checked(self, given: Any) -> tuple[Array, ...]:
+    def _checked(self, given: npt.ArrayLike) -> tuple[Array, ...]:
         right = f"give a ({self.sites}, {self.sites}) matrix, or a list of them"
         array = floats_of(given)
         if array is None or array.ndim not in (2, 3) or array.shape[-2:] != (self.sites, self.sites) or not len(array):
@@ -202,10 +206,10 @@ class Gossip:
         return matrices
 
 
-Exchange = Star | Tiers | Gossip
+Exchange = StarExchange | TiersExchange | Gossip
 
 
-def _edges_of(graph: Any) -> Array:
+def _edges_of(graph: nx.Graph) -> Array:
     """The edges (n, 2) of a connected, undirected graph whose nodes are 0 ... sites - 1."""
     kind = type(graph).__name__
     if isinstance(graph, type) or not hasattr(graph, "is_directed") or graph.is_directed() or graph.is_multigraph():

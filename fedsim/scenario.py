@@ -25,7 +25,7 @@ from fedsim.engine.record import Record
 from fedsim.engine.site_checks import check_exchange
 from fedsim.engine.sites import Sites, sites_of
 from fedsim.errors import InvalidInput, ResultWarning, flag, is_whole, one_of, quoted, shown, whole
-from fedsim.exchanges import Exchange, Gossip, Star
+from fedsim.exchanges import Exchange, Gossip, StarExchange
 from fedsim.initial import Start
 from fedsim.problems import weights_of
 from fedsim.progress import followed
@@ -102,7 +102,7 @@ class Scenario:
     evaluate_every: int = 1
     record: Record = field(default_factory=Record)
     reach: str | None = None  # who receives the broadcast: "selected" or "all"; None: the algorithm's own
-    exchange: Exchange = field(default_factory=Star)
+    exchange: Exchange = field(default_factory=StarExchange)
 
     def __post_init__(self) -> None:
         self._check_parts()

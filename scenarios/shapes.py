@@ -63,7 +63,9 @@ def network() -> fs.Network:
         graph.add_edge(f"client{c}", f"edge{c * EDGES // CLIENTS}", bandwidth_bps=ACCESS_BPS, latency_s=0.005)
     for c in range(CLIENTS):
         graph.add_edge(f"client{c}", f"client{(c + 1) % CLIENTS}", bandwidth_bps=NEIGHBOUR_BPS, latency_s=0.002)
-    return fs.Network(graph, routes={c: [f"client{c}", f"edge{c * EDGES // CLIENTS}", "server"] for c in range(CLIENTS)})
+    return fs.Network(
+        graph, routes={c: [f"client{c}", f"edge{c * EDGES // CLIENTS}", "server"] for c in range(CLIENTS)}
+    )
 
 
 def figure(study):

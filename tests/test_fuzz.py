@@ -351,7 +351,9 @@ def assert_valid(result, scenario):
     assert (rounds["closed_s"] >= 0).all()
     gossips = isinstance(scenario.exchange, fs.exchanges.Gossip)
     for _, own in rounds.groupby("replica"):
-        before = own["closed_s" if isinstance(scenario.exchange, fs.exchanges.Star) else "opened_s"].to_numpy()[:-1]
+        before = own["closed_s" if isinstance(scenario.exchange, fs.exchanges.StarExchange) else "opened_s"].to_numpy()[
+            :-1
+        ]
         assert (own["opened_s"].to_numpy()[1:] >= before).all()
     assert (rounds[["selected", "arrived", "dropped", "late", "uplink_bits", "wasted_bits"]] >= 0).all().all()
     assert (rounds["wasted_bits"] <= rounds["backhaul_bits" if gossips else "uplink_bits"]).all()

@@ -10,6 +10,7 @@ import numpy as np
 
 from fedsim.algorithms.arguments import check_batch_size, check_step_size
 from fedsim.arrays import Array, Arrays
+from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, step_at
 
 
@@ -40,23 +41,23 @@ class DESGLD:
         check_step_size("DESGLD", self)
         check_batch_size("DESGLD", self.batch_size)
 
-    def init(self, problem: Any, initial: Array) -> Arrays:
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> Arrays:
+    def memory(self, problem: ProblemLike) -> Arrays:
         return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
-    def work(self, job: Any) -> float:
+    def work(self, job: Visitors) -> float:
         return 1
 
-    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x = message["theta"]
         return {"theta": x, "gradient": job.gradient(x, 0, self.batch_size)}, memory
 
-    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         eta, x = step_at(self.step_size, replies.round, 1, 0), state["theta"]
         noise = rng.normal(x.shape[-1], x.dtype)
         return {"theta": np.asarray(replies.mean("theta") - eta * replies.own("gradient") + sqrt(2 * eta) * noise)}

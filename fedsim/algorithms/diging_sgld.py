@@ -10,6 +10,7 @@ import numpy as np
 
 from fedsim.algorithms.arguments import check_batch_size, check_step_size
 from fedsim.arrays import Array, Arrays
+from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, step_at
 
 
@@ -44,24 +45,24 @@ class DIGingSGLD:
         check_step_size("DIGingSGLD", self)
         check_batch_size("DIGingSGLD", self.batch_size)
 
-    def init(self, problem: Any, initial: Array) -> Arrays:
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         return {"theta": initial, "mixed": np.zeros_like(initial), "gradient": np.zeros_like(initial)}
 
-    def memory(self, problem: Any) -> Arrays:
+    def memory(self, problem: ProblemLike) -> Arrays:
         return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return state
 
-    def work(self, job: Any) -> float:
+    def work(self, job: Visitors) -> float:
         return 1
 
-    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x = message["theta"]
         gradient = job.gradient(x, 0, self.batch_size)
         return {"theta": x, "y": message["mixed"] + gradient - message["gradient"], "gradient": gradient}, memory
 
-    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         eta, x = step_at(self.step_size, replies.round, 1, 0), state["theta"]
         noise = rng.normal(x.shape[-1], x.dtype)
         return {

@@ -106,24 +106,24 @@ class GossipFedAvg:
     def batch_size(self) -> Any:
         return self.settings.batch_size
 
-    def init(self, problem: Any, initial: Array) -> Arrays:
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> Arrays:
+    def memory(self, problem: ProblemLike) -> Arrays:
         return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
-    def work(self, job: Any) -> float:
+    def work(self, job: Visitors) -> float:
         return self.settings.local_steps
 
-    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         s, x = self.settings, message["theta"]
         how = local.Descent(s.step_size, s.local_steps, s.batch_size, s.momentum, s.weight_decay)
         return {"theta": local.descend(job, x, objectives.scale(s.objective, job, x.dtype), how)}, memory
 
-    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         x = state["theta"]
         return {"theta": x + self.settings.server_step * (replies.mean("theta") - x)}
 

@@ -24,7 +24,7 @@ def count(result: Result) -> int:
 def name(result: Result, site: int) -> str:
     """ "edge 0", "cloud", "site 3" or "server"."""
     kind = str(result.manifest.get("scenario", {}).get("exchange", {}).get("type", ""))
-    if kind == "Tiers":
+    if kind == "TiersExchange":
         return "cloud" if site == count(result) else f"edge {site}"
     return f"site {site}" if kind == "Gossip" else "server"
 

@@ -14,11 +14,10 @@ import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.gossip_replica import GossipReplica
-from fedsim.engine.gossip_rows import Row, round_of
+from fedsim.engine.gossip_rows import SitesRow, round_of
 from fedsim.engine.round import Round, Stretch, nobody
 from fedsim.engine.world import World
 from fedsim.exchanges import Gossip, Mixing
-from fedsim.participation.policies import Full
 from fedsim.runtime.jobs import Reply
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def suits(world: World) -> bool:
     """Whether the closed form gives the scenario's timeline."""
     alone = world.network is None or not (world.network.contended or world.network.varying)
     steady = world.devices is None or (world.devices.reliable and world.always_on)
-    return alone and steady and isinstance(world.policy.own, Full) and not world.scenario.record.events
+    return alone and steady and world.policy.patience() == (math.inf, math.inf) and not world.scenario.record.events
 
 
 class Gossiping:
@@ -143,11 +142,11 @@ class Gossiping:
         """Nothing is sent early."""
 
 
-def _smooth(mixed: list[tuple[Mixing, Array]], opened: Array, done: Array, closed: Array, bits: int) -> list[Row]:
+def _smooth(mixed: list[tuple[Mixing, Array]], opened: Array, done: Array, closed: Array, bits: int) -> list[SitesRow]:
     """The rows of replicas in which nothing was late or lost."""
     rows = []
     for r, (mixing, sender) in enumerate(mixed):
-        row = Row(opened.shape[1], mixing)
+        row = SitesRow(opened.shape[1], mixing)
         row.smooth(opened[r], closed[r], sender, bits)
         row.spent_s = done[r] - opened[r]
         rows.append(row)

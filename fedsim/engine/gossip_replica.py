@@ -13,13 +13,12 @@ import numpy as np
 from simpy.core import EmptySchedule
 
 from fedsim.engine.clock import LAST, Clock, Links, Message, Moment, links
-from fedsim.engine.gossip_rows import Row
+from fedsim.engine.gossip_rows import SitesRow
 from fedsim.engine.view import ReplicaView
 from fedsim.engine.visits import PROGRESS
 from fedsim.engine.world import BEFORE, COMPUTE, UPLOAD
 from fedsim.errors import InvalidInput
 from fedsim.exchanges import Gossip
-from fedsim.participation.policies import Deadline, First
 
 if TYPE_CHECKING:
     from fedsim.engine.run import Run
@@ -56,15 +55,15 @@ class GossipReplica:
         self.view = ReplicaView(run.world, position)
         self.note = self._trace = run.trace.note(self.number, lambda: self._at)
         self.sites = [Site() for _ in range(exchange.sites)]
-        self.rows: dict[int, Row] = {}
+        self.rows: dict[int, SitesRow] = {}
         self.hopeless: dict[int, float] = {}  # rounds that a site can never open: from when on it would wait
         self._rank: dict[int, list[int]] = {}
         self._out: dict[int, list[list[tuple[int, int]]]] = {}  # by round and sender: (place in the row, receiver)
         self._in: dict[int, list[list[int]]] = {}  # by round and receiver: how many are outstanding, and arrived
         self._at, self._first = 0, 0
-        policy = run.world.policy.own
-        self._enough = policy.replies if isinstance(policy, First) else math.inf
-        self._patience = policy.seconds if isinstance(policy, Deadline) else math.inf
+        patience = run.world.policy.patience()
+        assert patience is not None
+        self._enough, self._patience = patience
 
     def start(self) -> None:
         """Every site opens its first round."""
@@ -86,7 +85,7 @@ class GossipReplica:
             ) from None
         return True
 
-    def take(self, round: int) -> Row:
+    def take(self, round: int) -> SitesRow:
         """A row that is closed everywhere, and no more needed here."""
         row = self.rows.pop(round)
         self._first = round + 1
@@ -100,7 +99,7 @@ class GossipReplica:
 
     # --- The rows ------------------------------------------------------------------------------------
 
-    def _row(self, round: int) -> Row:
+    def _row(self, round: int) -> SitesRow:
         if round in self.rows:
             return self.rows[round]
         if round - self._first > AHEAD:
@@ -112,7 +111,7 @@ class GossipReplica:
         everybody, here = np.arange(sites), np.full(sites, self.position)
         timeless = world.devices is None or world.devices.timeless
         drawn = world.visit_draws(np.zeros(sites), here, everybody, round)
-        row = self.rows[round] = Row(sites, mixing, drawn if timeless else None)
+        row = self.rows[round] = SitesRow(sites, mixing, drawn if timeless else None)
         rank = np.empty(sites, np.int64)
         rank[np.lexsort((everybody, drawn.tie()))] = everybody
         self._rank[round] = rank.tolist()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fedsim.exchanges import Mixing
 
 
-class Row:
+class SitesRow:
     """One replica's round: columns over its sites, and over the messages that its mixing asks for."""
 
     def __init__(self, sites: int, mixing: Mixing, drawn: VisitDraws | None = None) -> None:
@@ -36,7 +36,7 @@ class Row:
 
 
 def round_of(
-    world: World, number: int, active: Array, rows: list[Row], stopped: Stopped, ends: tuple[Array, Array]
+    world: World, number: int, active: Array, rows: list[SitesRow], stopped: Stopped, ends: tuple[Array, Array]
 ) -> Round:
     """The rows of all active replicas as a round; `ends` are receiver and sender of every message of the graph."""
     replicas, sites = len(rows), world.sites.count
@@ -66,6 +66,6 @@ def round_of(
     return Round(number, active, who, visits, made, number, stopped, copies)
 
 
-def _used(row: Row, receiver: Array) -> Array:
+def _used(row: SitesRow, receiver: Array) -> Array:
     """Which messages were folded."""
     return np.asarray(row.folded & row.folds[receiver[row.mixing.message]])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedsim.errors import InvalidInput
-from fedsim.exchanges import Gossip, Tiers
-from fedsim.participation.policies import Deadline, First, Full
+from fedsim.exchanges import Gossip, TiersExchange
 
 if TYPE_CHECKING:
     from fedsim.engine.learner import Learner
@@ -25,11 +25,11 @@ def check_exchange(scenario: Scenario) -> None:
     name = type(scenario.algorithm).__name__
     if algorithm.needs_gossip:
         raise InvalidInput(f"{name} has no server's step: run it with exchange=fs.exchanges.gossip(graph)")
-    if isinstance(scenario.exchange, Tiers):
+    if isinstance(scenario.exchange, TiersExchange):
         _check_tiers(scenario, scenario.exchange, name)
 
 
-def _check_tiers(scenario: Scenario, exchange: Tiers, name: str) -> None:
+def _check_tiers(scenario: Scenario, exchange: TiersExchange, name: str) -> None:
     policy, algorithm = scenario.parts.policy, scenario.parts.algorithm
     if policy.asynchronous:
         raise InvalidInput(
@@ -37,7 +37,7 @@ def _check_tiers(scenario: Scenario, exchange: Tiers, name: str) -> None:
         )
     least = int(scenario.sites.size.min())
     size = None if policy.draws_by_weight else policy.size  # repeats count there
-    for asked in (size, policy.at_least, policy.replies if isinstance(policy.own, First) else None):
+    for asked in (size, policy.at_least, policy.replies if policy.replies > 1 else None):
         if asked is not None and asked > least:
             raise InvalidInput(
                 f"{type(policy.own).__name__.lower()} asks for {asked} clients, and an edge has only {least}: every "
@@ -71,7 +71,7 @@ def _check_gossip(scenario: Scenario, exchange: Gossip) -> None:
         raise InvalidInput(
             f"exchanges.gossip(graph): {exchange.sites} nodes for {clients} clients; give every client its node"
         )
-    if not isinstance(own, Full | First | Deadline):
+    if policy.patience() is None:
         raise InvalidInput(
             f"participation.{type(own).__name__.lower()} over gossip: nobody is selected there; take full(), first(K) "
             "or deadline(seconds), which close a site's round over its neighbours"
@@ -85,7 +85,7 @@ def _check_gossip(scenario: Scenario, exchange: Gossip) -> None:
         raise InvalidInput(f"reach={scenario.reach!r} over gossip: nothing is broadcast there; leave it out")
     devices = scenario.parts.devices
     losses = devices is not None and not (devices.reliable and devices.always_available)
-    if scenario.parts.algorithm.lossless and (losses or not isinstance(own, Full)):
+    if scenario.parts.algorithm.lossless and (losses or policy.patience() != (math.inf, math.inf)):
         raise InvalidInput(
             f"{name} loses its way where a message is lost: take full() and devices that neither drop out nor go off"
         )

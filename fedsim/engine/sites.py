@@ -10,7 +10,7 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
-from fedsim.exchanges import Exchange, Gossip, Star, Tiers
+from fedsim.exchanges import Exchange, Gossip, StarExchange, TiersExchange
 from fedsim.network import Paths
 from fedsim.protocols import Algorithm, NetworkModel
 
@@ -53,7 +53,7 @@ def sites_of(
     exchange: Exchange, clients: int, p: Array, algorithm: Algorithm, network: NetworkModel | None
 ) -> Sites:  # fmt: skip
     """The sites that an exchange makes of these clients."""
-    if isinstance(exchange, Star):
+    if isinstance(exchange, StarExchange):
         return Sites(1, np.zeros(clients, np.int64), np.ones(1), network=network)
     if isinstance(exchange, Gossip):
         everybody = np.arange(clients)
@@ -94,7 +94,7 @@ class SiteNetwork:
 # --- Tiers ------------------------------------------------------------------------------------------------
 
 
-def _edges(exchange: Tiers, clients: int, network: NetworkModel | None) -> tuple[list[Any], Array, list[Any]]:
+def _edges(exchange: TiersExchange, clients: int, network: NetworkModel | None) -> tuple[list[Any], Array, list[Any]]:
     """The edges' labels, every client's edge by number, and the edges' nodes; no nodes: they sit at the server."""
     there = () if network is None else network.edge_nodes
     if exchange.groups is None:
@@ -123,7 +123,7 @@ def _edges(exchange: Tiers, clients: int, network: NetworkModel | None) -> tuple
     return labels, site_of, list(there)
 
 
-def _tiers(exchange: Tiers, network: NetworkModel, site_of: Array, nodes: list[Any]) -> Any:
+def _tiers(exchange: TiersExchange, network: NetworkModel, site_of: Array, nodes: list[Any]) -> Any:
     """The way of every client to its edge, then of every edge to the cloud."""
     cloud = network.server if exchange.cloud is None else exchange.cloud
     edges = nodes or [network.server] * (int(site_of.max()) + 1)

@@ -1,7 +1,7 @@
 """Edge servers under a cloud, event by event: every edge keeps rounds of its own, and now and then they meet.
 
 All edges of a replica share its clock and its links. An edge goes on as soon as its round is closed, whatever others
-do; at every `every`-th it sends its state up and waits for the cloud's. Row r of the timeline is every edge's r-th
+do; at every `every`-th it sends its state up and waits for the cloud's. EdgesRow r of the timeline is every edge's r-th
 round, so an edge may be rounds ahead of what is learnt: what it will do there depends on lengths and times alone.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 AHEAD = 10_000  # rounds by which one site may leave another behind before nobody believes in it
 
 
-class Row:
+class EdgesRow:
     """A round of all edges, as far as it has come."""
 
     def __init__(self, edges: int) -> None:
@@ -46,7 +46,7 @@ class TiersReplica:
         self.clock = Clock(0.0)
         self.links = links(self.clock, self.world)
         self.blocked: list[Visit] = []  # whose size the clock has come to need
-        self.rows: dict[int, Row] = {}
+        self.rows: dict[int, EdgesRow] = {}
         self.hopeless: dict[int, float] = {}  # rounds that an edge can never open: from when on it would wait
         edges = range(run.world.sites.count)
         self.edges = [
@@ -61,8 +61,8 @@ class TiersReplica:
         for e in range(len(self.edges)):
             self._open(e, 0)
 
-    def row(self, round: int) -> Row:
-        return self.rows.setdefault(round, Row(len(self.edges)))
+    def row(self, round: int) -> EdgesRow:
+        return self.rows.setdefault(round, EdgesRow(len(self.edges)))
 
     def merges(self, round: int) -> bool:
         """Whether the edges meet at the cloud after this round."""

@@ -75,6 +75,10 @@ class Policy(PolicyLike, Protocol):
         """`close` in closed form: when rounds end (replicas,), and which visits were in time (m,)."""
         raise NotImplementedError("asked only of policies with `closes_in_closed_form`")
 
+    def patience(self) -> tuple[float, float] | None:
+        """Over gossip: how many neighbours' replies are enough for a site, and how many seconds; None: it cannot."""
+        return None
+
     def weigh(self, arrived: Arrived) -> Array:
         """Weights of `replies.mean`, one a reply."""
         return arrived.normalised(arrived.p)
