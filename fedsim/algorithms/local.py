@@ -32,7 +32,8 @@ class Descent:
 def descend(job: Job, x: Array, scale: Array, how: Descent, extra: Callable[[Array], Array] | None = None) -> Array:
     """y after the client's local steps from x; `scale` makes a summed gradient that of its objective."""
     plain = not (how.momentum or how.weight_decay or extra)
-    y, velocity = x, np.zeros_like(x[..., :0] if plain else x)
+    y = x
+    velocity: Array | float = 0.0
     for k, eta in enumerate(steps_of(how.step_size, job.round, most(how.local_steps))):
         gradient = job.gradient(y, k, how.batch_size)
         if plain:

@@ -12,8 +12,10 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
+from fedsim.checks import floats_of
 from fedsim.data.gamma import log_gamma_draws
-from fedsim.errors import InvalidInput, positive, shown, whole
+from fedsim.data.holdings import labels_of
+from fedsim.errors import InvalidInput, flag, one_of, positive, shown, whole
 from fedsim.kernels import reference
 
 DRAWS = 10  # of Dirichlet shares, before the poorest clients are topped up
@@ -44,8 +46,13 @@ def dirichlet(
     least = whole("dirichlet(min_partition_size={})", min_partition_size, least=0)
     if least * clients > n:
         raise InvalidInput(f"dirichlet(min_partition_size={least}): {clients} clients share {n} rows; ask for fewer")
-    concentration = np.asarray(alpha, np.float64)
-    if concentration.shape not in ((), (clients,)) or not np.all((concentration > 0) & np.isfinite(concentration)):
+    concentration = floats_of(alpha)
+    self_balancing = flag("dirichlet(self_balancing={})", self_balancing)
+    if (
+        concentration is None
+        or concentration.shape not in ((), (clients,))
+        or not np.all((concentration > 0) & np.isfinite(concentration))
+    ):
         given = f"dirichlet(alpha={shown(alpha, 40)})"
         raise InvalidInput(f"{given}: give a positive number, or one for each of {clients} clients")
     members = [_shuffled(rows, seed, 1 + k) for k, rows in zip(labels, members, strict=True)]
@@ -84,8 +91,7 @@ def pathological(
             f"pathological: {clients} clients with {each} classes each leave out some of {m}; ask for "
             f"classes_per_client={need}"
         )
-    if class_assignment_mode not in MODES:
-        raise InvalidInput(f"pathological(class_assignment_mode={class_assignment_mode!r}): choose among {MODES}")
+    one_of("pathological(class_assignment_mode={!r})", class_assignment_mode, MODES)
     has = _assigned(clients, m, each, seed, class_assignment_mode)
     held: list[list[Array]] = [[] for _ in range(clients)]
     for k, rows in enumerate(members):
@@ -125,7 +131,7 @@ def shards(y: npt.ArrayLike, clients: int, shards_per_client: int = 2, seed: int
     each = whole("shards(shards_per_client={})", shards_per_client)
     if clients * each > n:
         raise InvalidInput(f"shards: {clients} clients with {each} shards each need more than {n} rows; ask for fewer")
-    pieces = np.array_split(np.argsort(np.asarray(y), kind="stable"), clients * each)
+    pieces = np.array_split(np.argsort(labels_of("shards", y), kind="stable"), clients * each)
     order = _shuffled(np.arange(len(pieces)), seed, 0)
     return [np.sort(np.concatenate([pieces[i] for i in order[c * each : (c + 1) * each]])) for c in range(clients)]
 
@@ -153,8 +159,7 @@ def dominant(
     """
     (_, members), clients = _classes("dominant", y, clients)
     share, rest = positive("dominant(share={})", share), positive("dominant(rest={})", rest, zero=True)
-    if leftover not in ("deal", "drop"):
-        raise InvalidInput(f"dominant(leftover={leftover!r}): choose 'deal' or 'drop'")
+    one_of("dominant(leftover={!r})", leftover, ("deal", "drop"))
     held: list[list[Array]] = [[] for _ in range(clients)]
     for k, rows in enumerate(members):
         part = np.where(np.arange(clients) % len(members) == k, share, rest)
@@ -175,10 +180,7 @@ def dominant(
 
 def natural(ids: npt.ArrayLike) -> list[Array]:
     """One client per distinct id (a writer, a user, a device), in the ids' order."""
-    ids = np.asarray(ids)
-    if ids.ndim != 1 or not len(ids):
-        raise InvalidInput(f"natural: ids have shape {ids.shape}; give one id per row")
-    _, place = np.unique(ids, return_inverse=True)
+    _, place = np.unique(labels_of("natural", ids, "ids"), return_inverse=True)
     order = np.argsort(place, kind="stable")
     return np.split(order, np.cumsum(np.bincount(place))[:-1])
 
@@ -187,9 +189,7 @@ def natural(ids: npt.ArrayLike) -> list[Array]:
 
 
 def _rows(name: str, y: npt.ArrayLike, clients: int) -> tuple[int, int]:
-    labels = np.asarray(y)
-    if labels.ndim != 1 or not len(labels):
-        raise InvalidInput(f"{name}: labels have shape {labels.shape}; give one per row")
+    labels = labels_of(name, y)
     clients = whole(f"{name}(clients={{}})", clients)
     if clients > len(labels):
         raise InvalidInput(f"{name}(clients={clients}): there are {len(labels)} rows; ask for at most so many")
@@ -199,7 +199,7 @@ def _rows(name: str, y: npt.ArrayLike, clients: int) -> tuple[int, int]:
 def _classes(name: str, y: npt.ArrayLike, clients: int) -> tuple[tuple[list[int], list[Array]], int]:
     """The classes that occur, numbered by themselves or else by their order, and the rows of each."""
     _, clients = _rows(name, y, clients)
-    names, place = np.unique(np.asarray(y), return_inverse=True)
+    names, place = np.unique(labels_of(name, y), return_inverse=True)
     members = [np.flatnonzero(place == k) for k in range(len(names))]
     return (list(range(len(names))), members), clients
 

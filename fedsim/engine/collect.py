@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedsim.engine.own_code import code_digest
 from fedsim.engine.run import Run
 from fedsim.engine.trace import COLUMNS
 from fedsim.protocols import PrivacyGuarantee, Runtime
@@ -64,6 +65,7 @@ def manifest(run: Run, runtime: Runtime, real_s: float) -> dict[str, Any]:
         "format": 1,
         "scenario": described(world.scenario),
         "runtime": described(runtime),
+        "network": None if world.network is None else world.network.sketch(),
         "clock": {"network": world.network is not None, "compute": world.devices is not None, "path": run.path},
         "versions": versions(),
         "cpu_features": cpu_features(),
@@ -128,7 +130,7 @@ def digest(array: np.ndarray[Any, Any]) -> str:
 
 def identities(scenario: Scenario, compute: str) -> tuple[str, str]:
     """Digests of what is computed, and of that with the versions and the CPU, which a checkpoint must agree with."""
-    facts = {"scenario": described(scenario), "compute": compute}
+    facts = {"scenario": described(scenario), "code": code_digest(scenario), "compute": compute}
     work = blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
     facts |= {"versions": versions(), "cpu": cpu_features()}
     return work, blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()

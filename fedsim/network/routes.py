@@ -103,6 +103,16 @@ class Router:
             ways.append(self._walk(tree, where[c], root, upward))
         return self._gather(ways)
 
+    def stops(self, numbers: dict[Any, int], server: Any, own: dict[int, list[Any]]) -> list[list[Any]]:
+        """The nodes that every client's route to the server passes after its own, the server the last."""
+        root = self._index[server]
+        tree = self._tree(root, True, {self._index[node] for node in numbers})
+        found = []
+        for node, c in numbers.items():
+            way = [] if c in own else self._walk(tree, self._index[node], root, True)
+            found.append(own[c][1:] if c in own else [self._nodes[self._head[arc]] for arc in way])
+        return found
+
     def between(
         self, pairs: Iterable[Any], server: Hashable, numbers: dict[Any, int], own: dict[int, list[Any]]
     ) -> Paths:

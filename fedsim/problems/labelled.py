@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.errors import InvalidInput, whole
+from fedsim.errors import InvalidInput, quoted, whole
 from fedsim.problems import shards
 
 BLOCK = 4096  # rows converted at once where all are walked through
@@ -95,8 +95,12 @@ def check(
 
 def arguments(dataset: Any, parts: Sequence[Any]) -> dict[str, Any]:
     """What `from_arrays` needs for a `fs.data` set split into `parts`: each client's rows together, still as stored."""
+    from fedsim.data.dataset import Dataset
     from fedsim.data.holdings import check as check_parts
 
+    if not isinstance(dataset, Dataset):
+        given = f"of({quoted(dataset, 60)}, ...)"
+        raise InvalidInput(f"{given}: give a fs.data set, as fs.data.load('digits') or fs.data.from_arrays(x, y)")
     own = check_parts(parts, len(dataset.x))
     order = np.concatenate(own)
     plain = np.ndim(dataset.scale) == 0 and np.ndim(dataset.shift) == 0 and (dataset.scale, dataset.shift) == (1, 0)

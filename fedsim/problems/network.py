@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.errors import InvalidInput, shown, whole
+from fedsim.errors import is_whole, refusal
 from fedsim.problems import labelled, shards
 from fedsim.problems.softmax import cross_entropy, softmax
 from fedsim.protocols import GradientKernels
@@ -56,9 +56,11 @@ class NeuralNetwork:
 
     def _build(self, rows: labelled.Labelled, widths: Sequence[int], prior_precision: float) -> None:
         try:
-            given = [whole(f"NeuralNetwork(widths={shown(widths, 40)})", w) for w in widths]
-        except TypeError:
-            raise InvalidInput(f"NeuralNetwork(widths={shown(widths, 40)}): give whole numbers, as (64, 32)") from None
+            given = [int(w) if is_whole(w, 1, 10**6) else 0 for w in tuple(widths)]
+        except Exception:  # whatever a stranger's own __iter__ raises
+            given = [0]
+        if 0 in given:
+            raise refusal("NeuralNetwork(widths={})", widths, "give whole numbers of at least 1, as (64, 32)")
         self.widths, self.features = tuple(given), rows.x.shape[1]
         self.layers = np.array([self.features, *given, rows.classes], np.int64)
         self.dim = int(sum((wide + 1) * high for wide, high in pairwise(self.layers.tolist())))

@@ -32,14 +32,15 @@ class Finding:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of a paper. `judge` None is a claim that is not run, and `why` says why.
+    """A sentence of a paper. `judge` None is a claim that is not run, and `why` says why; a judge that returns None
+    says that this form of the figure does not have the runs that the claim is about.
 
     `expected` is "holds", or "cannot" where the paper's own recursion contradicts it (`why` has the code of
     `fedsim explain`), or "undecided" where its size is below what can be told apart.
     """
 
     claim: str
-    judge: Callable[[Any], Finding] | None
+    judge: Callable[[Any], Finding | None] | None
     published: str
     why: str
     expected: Expected = "holds"

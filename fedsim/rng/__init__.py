@@ -74,7 +74,7 @@ def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[Ar
 
 
 def check_seed(seed: int) -> int:
-    if not is_whole(seed) or seed >= 2**64:
+    if not is_whole(seed) or int(seed) >= 2**64:
         raise InvalidInput(f"seed={quoted(seed)}: a seed is a whole number from 0 to 2**64 - 1")
     return int(seed)
 
