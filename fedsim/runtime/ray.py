@@ -243,7 +243,7 @@ class RaySession:
                 self._replace(index, host)
         raise RuntimeFailed(f"host {index} died {TRIES} times over many rounds at a go; {REMEDY}")
 
-    async def _answer(self, answer: Any) -> bytes:
+    async def _answer(self, answer: object) -> bytes:
         """What a host answers, or what its client's own code raised: no repetition would help."""
         try:
             (found,) = await asyncio.get_running_loop().run_in_executor(self._waiting, self._get, [answer])
@@ -252,7 +252,7 @@ class RaySession:
             cause = error.cause
             raise cause if isinstance(cause, FedsimError) else RuntimeFailed(str(error)) from error
 
-    def _replace(self, index: int, dead: Any) -> None:
+    def _replace(self, index: int, dead: object) -> None:
         """Another host in the place of one that died, unless somebody was faster."""
         self._look()  # nor is there anybody to start one, if Ray itself has died
         if self.hosts[index] is dead:

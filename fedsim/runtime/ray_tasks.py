@@ -66,7 +66,7 @@ def _join(ray: ModuleType, runtime: Ray, jobs: int | None) -> tuple[OwnRay | Non
     return None, True
 
 
-def _answer(ray: ModuleType, done: Any) -> Any:
+def _answer(ray: ModuleType, done: object) -> Any:
     try:
         return ray.get(done)
     except ray.exceptions.RayError as error:
