@@ -9,7 +9,7 @@ import fedsim as fs
 from fedsim.algorithms import FALD, FedAvg, PrivateFedPAQ
 from fedsim.errors import InvalidInput
 from fedsim.problems import NeuralNetwork, SoftmaxRegression
-from fedsim.runtime.jobs import clipped_gradients
+from fedsim.runtime.clipping import clipped_gradients
 
 
 @pytest.fixture(scope="module")

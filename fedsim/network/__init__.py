@@ -158,7 +158,7 @@ class Network:
                 graph.add_edge(numbers[u], numbers[v])
         return graph
 
-    def draw(self, ax: Axes | None = None, gossip: Any = None) -> Figure:
+    def draw(self, ax: Axes | None = None, gossip: object = None) -> Figure:
         """A picture, with the links marked that hold everybody up when all transmit at once.
 
         `gossip`, a graph of client numbers, is drawn over it, and then its messages are what is transmitted.
