@@ -22,7 +22,7 @@ and, where models live at several sites, so that messages go between other nodes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, quoted
-from fedsim.network.drawing import draw_gossip, rate
+from fedsim.network.drawing import SKETCHED, draw_gossip, rate, sketch
 from fedsim.network.finishing import finish_times
 from fedsim.network.flows import Flows
 from fedsim.network.graph import Attribute, arcs_of, clients_of, nodes_with_role, server_of
@@ -38,10 +38,11 @@ from fedsim.network.routes import Paths, Router, own_routes
 from fedsim.network.varying import Varying
 
 if TYPE_CHECKING:
+    import networkx as nx
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Flows", "Network", "Paths", "Varying", "draw_gossip", "finish_times"]
+__all__ = ["SKETCHED", "Flows", "Network", "Paths", "Varying", "draw_gossip", "finish_times"]
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -74,8 +75,8 @@ class Network:
 
     def __init__(
         self,
-        graph: Any,
-        server: Any = None,
+        graph: nx.Graph,
+        server: Hashable | None = None,
         clients: Sequence[Any] | None = None,
         bandwidth_bps: Attribute = "bandwidth_bps",
         latency_s: Attribute = "latency_s",
@@ -192,13 +193,25 @@ class Network:
             )
         return paths
 
+    def users(self) -> Array:
+        """How many clients' transfers pass each link in the busier direction; none where there is no server."""
+        if not self.has_server:
+            return np.zeros(len(self.link_names), np.int64)
+        return np.maximum(self._passing(True), self._passing(False))
+
+    def _passing(self, upward: bool) -> Array:
+        return np.bincount(self._ways(upward).links, minlength=len(self.link_names))
+
+    def sketch(self) -> dict[str, Any] | None:
+        """Its nodes and links in plain data, for the manifest; None where there are too many to draw."""
+        return sketch(self)
+
     def describe(self) -> str:
         """Its size, and the link that leaves least to a client if all transmit at once."""
         head = f"{self.name}, " * bool(self.name) + f"{self.edges:,} link{'s' * (self.edges != 1)}"
         if not self.has_server:
             return f"{head}; no server"
-        up, down = (np.bincount(self._ways(up).links, minlength=len(self.link_names)) for up in (True, False))
-        users = np.maximum(up, down)
+        up, users = self._passing(True), self.users()
         if not users.any():
             return f"{head}; all ideal"
         share = np.where(users > 0, self.capacities_bps / np.maximum(users, 1), np.inf)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, shown
 from fedsim.network.flows import Flows
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ CLIENT, EDGE, SERVER, RELAY, LINK, FULL, GOSSIP = (
     "#56b4e9", "#e69f00", "#009e73", "#bbbbbb", "#8a8a8a", "#cc3311", "#882255",
 )  # fmt: skip
 NAMED = 40  # nodes that a picture has room to name
+SKETCHED = 400  # links that a page has room to draw
 SPRINGS = 200  # nodes up to which the better, slower layout is worth its time
 
 
@@ -69,6 +70,30 @@ def draw_network(network: Network, ax: Axes | None = None, gossip: Any = None) -
         networkx.draw_networkx_labels(graph, at, names, ax=ax, font_size=7)
     _finish(ax, network.describe())
     return figure
+
+
+def sketch(network: Network) -> dict[str, Any] | None:
+    """Nodes and links in plain data, for a page that is made later; None where there are too many to tell apart.
+
+    `nodes` are [name, kind]; `links` are [one end, other end, bit/s, clients whose transfers pass in one direction],
+    ends by number.
+    """
+    if network.edges > SKETCHED:
+        return None
+    place = {node: i for i, node in enumerate(network.graph)}
+    clients, edges = set(network.nodes), set(network.edge_nodes)
+    kinds = [
+        "client" if n in clients else "edge" if n in edges else "server" if n == network.server else "relay"
+        for n in place
+    ]
+    users = network.users()
+    links: dict[frozenset[Any], list[Any]] = {}
+    for name, bps, passing in zip(network.link_names, network.capacities_bps.tolist(), users.tolist(), strict=True):
+        u, v = _ends(network)[name]
+        known = links.setdefault(frozenset((u, v)), [place[u], place[v], bps, 0])
+        known[2:] = min(known[2], bps), max(known[3], passing)
+    nodes = [[shown(node), kind] for node, kind in zip(place, kinds, strict=True)]
+    return {"title": network.describe(), "nodes": nodes, "links": list(links.values())}
 
 
 def draw_gossip(graph: Any, ax: Axes | None = None) -> Figure:
@@ -150,8 +175,13 @@ def _full(network: Network, gossip: Any) -> dict[frozenset[Any], str]:
     if (held & (users > len(both))).any():
         held &= users > len(both)
     names = {network.link_names[link]: link for link in np.flatnonzero(held).tolist()}
-    ends = {name: (u, v) for u, v in network.graph.edges for name in (f"{u}-{v}", f"{v}-{u}")}
+    ends = _ends(network)
     return {frozenset(ends[name]): rate(capacity[link]) for name, link in names.items() if name in ends}
+
+
+def _ends(network: Network) -> dict[str, tuple[Any, Any]]:
+    """The ends of a link, by its name."""
+    return {f"{shown(a)}-{shown(b)}": (u, v) for u, v in network.graph.edges for a, b in ((u, v), (v, u))}
 
 
 def rate(bps: float) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.network import Network, Paths
+from fedsim.network import SKETCHED, Network, Paths
 from fedsim.network.routes import ends_of
 from fedsim.network.varying import Varying
 from fedsim.topologies.numbers import Bandwidths, Numbers, bandwidths_of, column_of, count_of
@@ -87,6 +87,17 @@ class Star:
     def client_graph(self) -> Any:
         """The links between clients: none."""
         return Network(self.graph).client_graph()
+
+    def sketch(self) -> dict[str, Any] | None:
+        """Its nodes and links in plain data, see `Network.sketch`."""
+        if self.clients > SKETCHED:
+            return None
+        slower = np.minimum(self.bottleneck_bps(True), self.bottleneck_bps(False)).tolist()
+        return {
+            "title": self.describe(),
+            "nodes": [["server", "server"], *([node, "client"] for node in self.nodes)],
+            "links": [[c + 1, 0, bps, 1] for c, bps in enumerate(slower)],
+        }
 
     def draw(self, ax: Axes | None = None, gossip: Any = None) -> Figure:
         """A picture, see `Network.draw`."""
