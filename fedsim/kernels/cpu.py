@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,15 @@ name = "cpu"
 
 def gradients(problem: ProblemLike, theta: Array, clients: Array, rows: Rows) -> Array:
     """The clients' sum gradients, through `problem.gradients` where it has one."""
-    if isinstance(problem, BatchedGradients):
+    if _batched(type(problem)) or isinstance(problem, BatchedGradients):
         return np.asarray(problem.gradients(np.ascontiguousarray(theta), clients, rows))
     return reference.gradients(problem, theta, clients, rows)
+
+
+@cache
+def _batched(kind: type) -> bool:
+    """`isinstance` with a protocol takes longer than a small gradient: asked once for a class."""
+    return issubclass(kind, BatchedGradients)
 
 
 def choose_rows(key: Array, population: Array, start: Array, step: int) -> Array:
