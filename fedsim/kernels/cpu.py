@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  the BLAS that compiled kernels call: loaded now, so that it can be held to one thread
@@ -24,7 +24,7 @@ name = "cpu"
 def gradients(problem: ProblemLike, theta: Array, clients: Array, rows: Rows) -> Array:
     """The clients' sum gradients, through `problem.gradients` where it has one."""
     if _batched(type(problem)) or isinstance(problem, BatchedGradients):
-        return np.asarray(problem.gradients(np.ascontiguousarray(theta), clients, rows))
+        return np.asarray(cast(BatchedGradients, problem).gradients(np.ascontiguousarray(theta), clients, rows))
     return reference.gradients(problem, theta, clients, rows)
 
 
