@@ -11,7 +11,7 @@ import numpy as np
 
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.algorithms.surrogates import laplace
-from fedsim.arrays import Array, Arrays
+from fedsim.arrays import Array, Arrays, Numbers
 from fedsim.checks import floats_of
 from fedsim.errors import InvalidInput, quoted
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
@@ -130,7 +130,7 @@ class FSGLD:
                 new[r] = replies["theta"][order[np.searchsorted(chances[:-1], coin[r] * chances[-1], side="right")]]
         return {"theta": new.reshape(theta.shape)}
 
-    def _conducive(self, theta: Array, client: Any, f: Any) -> Array:
+    def _conducive(self, theta: Array, client: Numbers, f: Array) -> Array:
         """grad q - grad q_s / f_s, zero on average over s."""
         precision, linear = (part.astype(theta.dtype) for part in self._total)
         own, mean = self.precisions[client].astype(theta.dtype), self.means[client].astype(theta.dtype)

@@ -33,7 +33,7 @@ def descend(job: Job, x: Array, scale: Array, how: Descent, extra: Callable[[Arr
     """y after the client's local steps from x; `scale` makes a summed gradient that of its objective."""
     plain = not (how.momentum or how.weight_decay or extra)
     y = x
-    velocity: Any = 0.0
+    velocity: Array | float = 0.0
     for k, eta in enumerate(steps_of(how.step_size, job.round, most(how.local_steps))):
         gradient = job.gradient(y, k, how.batch_size)
         if plain:
@@ -87,14 +87,14 @@ def check_inertia(where: str, algorithm: object) -> None:
     check_number(where, algorithm, "weight_decay")
 
 
-class Steps(Protocol):
+class LocalSteps(Protocol):
     """An algorithm with a number of local steps, or one for each client."""
 
     @property
     def local_steps(self) -> Any: ...
 
 
-def check_steps(where: str, algorithm: Steps) -> None:
+def check_steps(where: str, algorithm: LocalSteps) -> None:
     """`local_steps` as a count, or a tuple of one per client."""
     if not isinstance(algorithm.local_steps, tuple | list | np.ndarray):
         check_count(where, algorithm, "local_steps")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.data.dataset import Dataset
 from fedsim.errors import InvalidInput, quoted, shown
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @runtime_checkable
@@ -22,8 +26,8 @@ class Columns(Protocol):
 
 
 def from_arrays(
-    x: Any, y: Any, test_x: Any = None, test_y: Any = None, classes: int | None = None, name: str = "data",
-    scale: Any = None, shift: Any = 0.0,
+    x: npt.ArrayLike, y: npt.ArrayLike, test_x: npt.ArrayLike | None = None, test_y: npt.ArrayLike | None = None,
+    classes: int | None = None, name: str = "data", scale: npt.ArrayLike | None = None, shift: npt.ArrayLike = 0.0,
 ) -> Dataset:  # fmt: skip
     """Rows of any shape, flattened, and labels 0, 1, ...; `scale` None is 1/255 for bytes and 1 for all else."""
     x, y = _numbers(name, "x", x), _labels(name, y)
@@ -35,7 +39,9 @@ def from_arrays(
     return Dataset(rows, y, test_rows, tested, max(2, found) if classes is None else classes, name, scale, shift, shape)
 
 
-def from_frame(frame: Any, label: str, test: Any = None, ids: str | None = None, name: str = "frame") -> Dataset:
+def from_frame(
+    frame: pd.DataFrame, label: str, test: pd.DataFrame | None = None, ids: str | None = None, name: str = "frame"
+) -> Dataset:
     """A pandas frame: numeric columns are features, `label` is any column, its values numbered in their order."""
     from pandas import DataFrame
 
@@ -95,7 +101,7 @@ def from_huggingface(dataset: Any, features: str | None = None, label: str | Non
     return from_arrays(x, y, test_x, test_y, name="huggingface")
 
 
-def _numbers(name: str, where: str, value: Any) -> Array:
+def _numbers(name: str, where: str, value: npt.ArrayLike) -> Array:
     try:
         array = np.asarray(value)
     except (TypeError, ValueError):
@@ -105,7 +111,7 @@ def _numbers(name: str, where: str, value: Any) -> Array:
     return array
 
 
-def _labels(name: str, value: Any) -> Array:
+def _labels(name: str, value: npt.ArrayLike) -> Array:
     y = np.empty(0, object) if isinstance(value, range) else np.asarray(value)
     if y.dtype.kind == "f" and np.isfinite(y).all() and (y == np.floor(y)).all():
         y = y.astype(np.int64)

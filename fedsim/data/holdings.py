@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.checks import array_of
@@ -51,7 +52,7 @@ def check(parts: Sequence[Any], rows: int) -> list[Array]:
     return arrays
 
 
-def holdings(y: Any, shards: Sequence[Any]) -> Any:
+def holdings(y: npt.ArrayLike, shards: Sequence[Any]) -> Any:
     """A pandas table: a row per client, a column per label, how many rows it holds; the last column is their sum."""
     import pandas as pd
 
@@ -65,7 +66,7 @@ def holdings(y: Any, shards: Sequence[Any]) -> Any:
     return frame
 
 
-def picture(y: Any, shards: Sequence[Any]) -> Any:
+def picture(y: npt.ArrayLike, shards: Sequence[Any]) -> Any:
     """A matplotlib figure: a bar per client, a colour per label."""
     from matplotlib.figure import Figure
 

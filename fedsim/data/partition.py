@@ -7,9 +7,8 @@ of flwr-datasets where it has them: its `num_partitions` is `clients`, its `num_
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
@@ -23,14 +22,19 @@ DRAWS = 10  # of Dirichlet shares, before the poorest clients are topped up
 MODES = ("random", "deterministic", "first-deterministic")
 
 
-def iid(y: Any, clients: int, seed: int = 0) -> list[Array]:
+def iid(y: npt.ArrayLike, clients: int, seed: int = 0) -> list[Array]:
     """Rows dealt at random, as evenly as can be."""
     n, clients = _rows("iid", y, clients)
     return [np.sort(part) for part in np.array_split(_shuffled(np.arange(n), seed, 0), clients)]
 
 
 def dirichlet(
-    y: Any, clients: int, alpha: Any, seed: int = 0, min_partition_size: int = 1, self_balancing: bool = False
+    y: npt.ArrayLike,
+    clients: int,
+    alpha: npt.ArrayLike,
+    seed: int = 0,
+    min_partition_size: int = 1,
+    self_balancing: bool = False,
 ) -> list[Array]:
     """Every class is dealt in shares from Dirichlet(alpha), alpha one number or one per client.
 
@@ -70,7 +74,7 @@ def dirichlet(
 
 
 def pathological(
-    y: Any, clients: int, classes_per_client: int = 2, seed: int = 0, class_assignment_mode: str = "random"
+    y: npt.ArrayLike, clients: int, classes_per_client: int = 2, seed: int = 0, class_assignment_mode: str = "random"
 ) -> list[Array]:
     """Every client has rows of so many classes; those that have a class in common share its rows evenly.
 
@@ -121,7 +125,7 @@ def _assigned(clients: int, classes: int, each: int, seed: int, mode: str) -> Ar
     return has
 
 
-def shards(y: Any, clients: int, shards_per_client: int = 2, seed: int = 0) -> list[Array]:
+def shards(y: npt.ArrayLike, clients: int, shards_per_client: int = 2, seed: int = 0) -> list[Array]:
     """Rows sorted by label and cut into equal shards, so many of them dealt to every client (McMahan et al. 2017)."""
     n, clients = _rows("shards", y, clients)
     each = whole("shards(shards_per_client={})", shards_per_client)
@@ -132,7 +136,9 @@ def shards(y: Any, clients: int, shards_per_client: int = 2, seed: int = 0) -> l
     return [np.sort(np.concatenate([pieces[i] for i in order[c * each : (c + 1) * each]])) for c in range(clients)]
 
 
-def quantity(y: Any, clients: int, sigma: float = 1.0, seed: int = 0, min_partition_size: int = 1) -> list[Array]:
+def quantity(
+    y: npt.ArrayLike, clients: int, sigma: float = 1.0, seed: int = 0, min_partition_size: int = 1
+) -> list[Array]:
     """Rows at random in unequal amounts, in proportion to lognormal(0, sigma) draws."""
     n, clients = _rows("quantity", y, clients)
     sigma = positive("quantity(sigma={})", sigma, zero=True)
@@ -144,7 +150,7 @@ def quantity(y: Any, clients: int, sigma: float = 1.0, seed: int = 0, min_partit
 
 
 def dominant(
-    y: Any, clients: int, share: float = 0.4, rest: float = 0.01, seed: int = 0, leftover: str = "deal"
+    y: npt.ArrayLike, clients: int, share: float = 0.4, rest: float = 0.01, seed: int = 0, leftover: str = "deal"
 ) -> list[Array]:
     """Client c has `share` of all rows of class c modulo the classes and `rest` of every other (QLSD, figure S4).
 
@@ -172,7 +178,7 @@ def dominant(
     return _topped_up([np.concatenate(parts) for parts in held], 1)
 
 
-def natural(ids: Any) -> list[Array]:
+def natural(ids: npt.ArrayLike) -> list[Array]:
     """One client per distinct id (a writer, a user, a device), in the ids' order."""
     _, place = np.unique(labels_of("natural", ids, "ids"), return_inverse=True)
     order = np.argsort(place, kind="stable")
@@ -182,7 +188,7 @@ def natural(ids: Any) -> list[Array]:
 # --- What they have in common -----------------------------------------------------------------------------
 
 
-def _rows(name: str, y: Any, clients: int) -> tuple[int, int]:
+def _rows(name: str, y: npt.ArrayLike, clients: int) -> tuple[int, int]:
     labels = labels_of(name, y)
     clients = whole(f"{name}(clients={{}})", clients)
     if clients > len(labels):
@@ -190,7 +196,7 @@ def _rows(name: str, y: Any, clients: int) -> tuple[int, int]:
     return len(labels), clients
 
 
-def _classes(name: str, y: Any, clients: int) -> tuple[tuple[list[int], list[Array]], int]:
+def _classes(name: str, y: npt.ArrayLike, clients: int) -> tuple[tuple[list[int], list[Array]], int]:
     """The classes that occur, numbered by themselves or else by their order, and the rows of each."""
     _, clients = _rows(name, y, clients)
     names, place = np.unique(labels_of(name, y), return_inverse=True)

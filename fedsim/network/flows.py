@@ -19,7 +19,7 @@ import numpy.typing as npt
 from fedsim.checks import numbers
 from fedsim.errors import InvalidInput, quoted
 from fedsim.network.route_bundles import Group, Tables
-from fedsim.network.varying import Steps, Varying, means_of
+from fedsim.network.varying import RateSteps, Varying, means_of
 
 
 def finish_times(
@@ -66,7 +66,7 @@ class Flows:
         self, capacities_bps: npt.ArrayLike | Sequence[float | Varying], varying: Mapping[int, Varying] | None = None
     ) -> None:
         capacities, among = means_of(capacities_bps)
-        self._steps = Steps(among if varying is None else varying)
+        self._steps = RateSteps(among if varying is None else varying)
         self._tables = Tables(capacities)
         links = self._tables.links
         self._capacity, self._load = _view(links["capacity"]), _view(links["load"])

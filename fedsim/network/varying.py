@@ -103,7 +103,7 @@ def means_of(bandwidths: Any) -> tuple[Any, dict[int, Varying]]:
     return ([v.mean_bps if i in varying else v for i, v in enumerate(listed)] if varying else bandwidths), varying
 
 
-class Steps:
+class RateSteps:
     """When the bandwidths change of those links that flows are on."""
 
     def __init__(self, varying: Mapping[int, Varying]) -> None:

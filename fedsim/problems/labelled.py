@@ -65,7 +65,14 @@ class Labelled:
         return replace(self, x=self.x[part], y=self.y[part], offsets=offsets, test=None)
 
 
-def check(name: str, data: shards.Shards, classes: int, test: Any, scale: Any = None, shift: Any = None) -> Labelled:
+def check(
+    name: str,
+    data: shards.Shards,
+    classes: int,
+    test: shards.TestRows,
+    scale: npt.ArrayLike | None = None,
+    shift: npt.ArrayLike | None = None,
+) -> Labelled:
     """Rows, labels and scale, each refused in one sentence if it does not fit."""
     if data.y is None:
         raise InvalidInput(f"{name}: y is None; give a label for every row")
@@ -104,7 +111,7 @@ def arguments(dataset: Any, parts: Sequence[Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _column(where: str, value: Any, features: int) -> Array:
+def _column(where: str, value: npt.ArrayLike | None, features: int) -> Array:
     column = shards.numbers(where, value)
     if column.shape not in ((), (features,)) or not np.isfinite(column).all():
         raise InvalidInput(

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
@@ -28,16 +29,17 @@ class NeuralNetwork:
     """
 
     def __init__(
-        self, data: Sequence[Any], widths: Sequence[int] = (64, 32), classes: int = 10, test: Any = None,
-        prior_precision: float = 0.0, scale: Any = None, shift: Any = None,
+        self, data: Sequence[Any], widths: Sequence[int] = (64, 32), classes: int = 10, test: shards.TestRows = None,
+        prior_precision: float = 0.0, scale: npt.ArrayLike | None = None, shift: npt.ArrayLike | None = None,
     ) -> None:  # fmt: skip
         stacked = shards.from_clients("NeuralNetwork", data, labelled=True, narrow=True)
         self._build(labelled.check("NeuralNetwork", stacked, classes, test, scale, shift), widths, prior_precision)
 
     @classmethod
     def from_arrays(
-        cls, x: Any, y: Any, offsets: Any, widths: Sequence[int] = (64, 32), classes: int = 10, test: Any = None,
-        prior_precision: float = 0.0, scale: Any = None, shift: Any = None,
+        cls, x: npt.ArrayLike, y: npt.ArrayLike, offsets: npt.ArrayLike, widths: Sequence[int] = (64, 32),
+        classes: int = 10, test: shards.TestRows = None, prior_precision: float = 0.0,
+        scale: npt.ArrayLike | None = None, shift: npt.ArrayLike | None = None,
     ) -> NeuralNetwork:  # fmt: skip
         """Flat data: client c owns rows offsets[c]:offsets[c + 1], which are not copied."""
         self = cls.__new__(cls)
@@ -47,7 +49,7 @@ class NeuralNetwork:
 
     @classmethod
     def of(
-        cls, dataset: Any, parts: Sequence[Any], widths: Sequence[int] = (64, 32), prior_precision: float = 0.0
+        cls, dataset: object, parts: Sequence[Any], widths: Sequence[int] = (64, 32), prior_precision: float = 0.0
     ) -> NeuralNetwork:
         """A `fs.data` set, its rows given to clients as `fs.data.iid(...)` or its like says, its test rows attached."""
         return cls.from_arrays(**labelled.arguments(dataset, parts), widths=widths, prior_precision=prior_precision)
