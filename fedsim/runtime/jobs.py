@@ -162,7 +162,9 @@ class JobsAtHand:
         problem, theta = self._setting.problem, self._up(theta)
         if self._setting.reacts:  # its data are drawn anew, and answer to theta
             return self._down(
-                np.array(problem.react(theta, self._batch.client, self._data_key, step, batch_size, self._setting.backend))
+                np.array(
+                    problem.react(theta, self._batch.client, self._data_key, step, batch_size, self._setting.backend)
+                )
             )
         rows, scale = self._rows(batch_size, step, split)
         if clip is not None:
