@@ -230,7 +230,7 @@ def _whole(folder: Path, scenario: Scenario, compute: str, work: str, source: di
     return result
 
 
-def _check_source(folder: Path, there: Any, source: dict[str, Any] | None) -> None:
+def _check_source(folder: Path, there: object, source: dict[str, Any] | None) -> None:
     """Refuse to go on with code that is not what the run began with, where both are known."""
     if not isinstance(there, dict) or not source:
         return

@@ -224,7 +224,7 @@ def test_latencies_are_milliseconds_without_the_unmeasured_and_the_outliers(tmp_
     assert traces.flhetbench_latency(path)["seconds_per_step"].tolist() == [0.05]
     assert traces.flhetbench_latency(path, "vit")["seconds_per_step"].tolist() == [0.3]
     assert traces.flhetbench_latency(path, slowest_s=20)["seconds_per_step"].tolist() == [0.05, 15.07]
-    with pytest.raises(InvalidInput, match="choose 'resnet' or 'vit'"):
+    with pytest.raises(InvalidInput, match='give "resnet" or "vit"'):
         traces.flhetbench_latency(path, "lstm")
 
 

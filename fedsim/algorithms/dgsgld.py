@@ -10,9 +10,12 @@ import numpy as np
 
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_step_size
 from fedsim.arrays import Array, Arrays
+from fedsim.checks import floats_of
 from fedsim.errors import InvalidInput, shown
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, step_at
+
+LEAST = 1e-300  # of a coupling, whose inverse must be a number
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,8 @@ class DGSGLD:
         check_step_size("DGSGLD", self)
         check_count("DGSGLD", self, "local_steps")
         check_batch_size("DGSGLD", self.batch_size)
-        r = np.asarray(self.coupling)
-        if r.ndim > 1 or r.dtype.kind not in "iuf" or not np.all((r > 0) & (r < np.inf)):
+        r = floats_of(self.coupling)
+        if r is None or r.ndim > 1 or not np.all((r > LEAST) & (r < np.inf)):
             given = f"DGSGLD(coupling={shown(self.coupling)})"
             raise InvalidInput(f"{given}: a positive variance, or one per client")
         object.__setattr__(self, "coupling", float(r) if r.ndim == 0 else tuple(r.tolist()))

@@ -10,7 +10,7 @@ import numpy as np
 from fedsim.algorithms import local, objectives
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, one_of
 from fedsim.participation import Arrived
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
@@ -61,8 +61,7 @@ class FedBE:
         check_step_size("FedBE", self)
         check_count("FedBE", self, "local_steps")
         check_count("FedBE", self, "members", 0)
-        if self.law not in ("gauss", "dirichlet"):
-            raise InvalidInput(f"FedBE(law={self.law!r}): choose 'gauss' or 'dirichlet'")
+        one_of("FedBE(law={!r})", self.law, ("gauss", "dirichlet"))
         check_number("FedBE", self, "concentration", 1e-2)
         check_batch_size("FedBE", self.batch_size)
         local.check_inertia("FedBE", self)
@@ -107,7 +106,9 @@ class FedBE:
             order = own.start + np.argsort(replies.clients[own], kind="stable")
             w, p, who = replies["theta"][order], replies.weights[order], replies.clients[order]
             models[r, 0], models[r, 1 + who] = wbar, w
-            models[r, 1 + n :] = self._sampled(wbar, w, p, who, draws[r].reshape(self.members, -1))
+            models[r, 1 + n :] = self._sampled(
+                wbar, w, p, who, draws[r].reshape(self.members, draws[r].size // max(1, self.members))
+            )
             held[r] = 1
             held[r, 1 : 1 + n] = 0
             held[r, 1 + who] = 1

@@ -11,8 +11,9 @@ import numpy as np
 
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.algorithms.surrogates import laplace
-from fedsim.arrays import Array, Arrays
-from fedsim.errors import InvalidInput
+from fedsim.arrays import Array, Arrays, Numbers
+from fedsim.checks import floats_of
+from fedsim.errors import InvalidInput, quoted
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, step_at
 
@@ -66,7 +67,10 @@ class FSGLD:
             raise InvalidInput("FSGLD(means, precisions): give both or neither; FSGLD.laplace(problem, ...) makes them")
         if self.means is None:
             return
-        m, p = np.asarray(self.means, np.float64), np.asarray(self.precisions, np.float64)
+        m, p = floats_of(self.means), floats_of(self.precisions)
+        if m is None or p is None:
+            given = self.means if m is None else self.precisions
+            raise InvalidInput(f"FSGLD(means, precisions): {quoted(given, 60)} is no array of numbers; give one")
         if (
             m.ndim != 2
             or p.shape not in (m.shape, (*m.shape, m.shape[-1]))
@@ -126,7 +130,7 @@ class FSGLD:
                 new[r] = replies["theta"][order[np.searchsorted(chances[:-1], coin[r] * chances[-1], side="right")]]
         return {"theta": new.reshape(theta.shape)}
 
-    def _conducive(self, theta: Array, client: Any, f: Any) -> Array:
+    def _conducive(self, theta: Array, client: Numbers, f: Array) -> Array:
         """grad q - grad q_s / f_s, zero on average over s."""
         precision, linear = (part.astype(theta.dtype) for part in self._total)
         own, mean = self.precisions[client].astype(theta.dtype), self.means[client].astype(theta.dtype)

@@ -87,14 +87,14 @@ def check_inertia(where: str, algorithm: object) -> None:
     check_number(where, algorithm, "weight_decay")
 
 
-class Steps(Protocol):
+class LocalSteps(Protocol):
     """An algorithm with a number of local steps, or one for each client."""
 
     @property
     def local_steps(self) -> Any: ...
 
 
-def check_steps(where: str, algorithm: Steps) -> None:
+def check_steps(where: str, algorithm: LocalSteps) -> None:
     """`local_steps` as a count, or a tuple of one per client."""
     if not isinstance(algorithm.local_steps, tuple | list | np.ndarray):
         check_count(where, algorithm, "local_steps")

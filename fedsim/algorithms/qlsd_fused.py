@@ -47,7 +47,12 @@ def compiled(algorithm: Quantised, problem: ProblemLike, backend: Backend) -> Ca
     tables = lru_cache(partial(tables_of, problem))
 
     def send(
-        job: JobOfKernel, theta: Array, control: Any = None, anchor: Any = None, memory: Any = None, rate: float = 0.0
+        job: JobOfKernel,
+        theta: Array,
+        control: Array | None = None,
+        anchor: Array | None = None,
+        memory: Array | None = None,
+        rate: float = 0.0,
     ) -> tuple[Any, Any]:
         key = None if rows is None else job.rows_key
         terms = (control, anchor, memory, rate)

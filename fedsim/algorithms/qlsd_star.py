@@ -104,7 +104,7 @@ class QLSDStar:
         return iterations(self, problem, backend, control="optimum", centre="optimum")
 
 
-def _minimiser(problem: ProblemLike, given: Any) -> Array:
+def _minimiser(problem: ProblemLike, given: object) -> Array:
     """theta*, refused unless the gradient there is as good as zero: the rest of it would bias every sample."""
     if given is None:
         if not isinstance(problem, Exact):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -60,7 +60,7 @@ def _minimise(problem: ProblemLike, client: int) -> tuple[Array, Array]:
     )
 
 
-def _hessian(gradient: Any, at: Array) -> Array:
+def _hessian(gradient: Callable[[Array], Array], at: Array) -> Array:
     """Central differences of the gradient, made symmetric."""
     step = 1e-5 * (1 + np.abs(at).max())
     columns = [(gradient(at + step * e) - gradient(at - step * e)) / (2 * step) for e in np.eye(len(at))]

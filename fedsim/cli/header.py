@@ -41,7 +41,7 @@ def _settings(runs: list[dict[str, Any]]) -> dict[str, str]:
     return told | ({"runs": f"{len(runs)}: {'; '.join(axes)} (the first is shown above)"} if axes else {})
 
 
-def _described(part: Any, nothing: str) -> str:
+def _described(part: object, nothing: str) -> str:
     if part is None:
         return nothing
     return str(part.describe()) if isinstance(part, Describes) else called(part)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedsim import progress
 from fedsim import settings as texts
@@ -29,6 +29,9 @@ from fedsim.scenario import Scenario
 from fedsim.scenario import run as simulate
 from fedsim.scenario_file import ScenarioFile, from_origin, load_file
 from fedsim.sweeps.study import Study, grid_runs
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 CHECKPOINT_EVERY = "60s"  # unless told: a run that is killed loses a minute
 
@@ -146,7 +149,7 @@ def _resumed(result: Result) -> list[str]:
 
 
 def _watched(
-    file: ScenarioFile, scenario: Scenario, settings: dict[str, Any], bar: Any, label: str, **options: Any
+    file: ScenarioFile, scenario: Scenario, settings: dict[str, Any], bar: Console, label: str, **options: Any
 ) -> Result:  # fmt: skip
     """One run under a bar. A failure that left no checkpoint leaves no folder either."""
     try:

@@ -88,7 +88,7 @@ def _merged(pieces: Array) -> Array:
     return np.stack([pieces[new, 0], reach[last]], axis=1)
 
 
-def _list(path: str | Path, value: Any) -> list[Any]:
+def _list(path: str | Path, value: object) -> list[Any]:
     if not isinstance(value, list):
         raise CorruptData(f"{path}: active and inactive have to be lists of seconds, not {quoted(value, 40)}")
     return value

@@ -14,6 +14,7 @@ from fedsim.arrays import Array
 from fedsim.engine.arrivals import WHOLE
 from fedsim.engine.world import ClientPaths, World
 from fedsim.network.flows import Flows
+from fedsim.protocols import NetworkModel
 
 if TYPE_CHECKING:
     from fedsim.engine.visits import Visit
@@ -105,7 +106,11 @@ class SharedLinks:
     """
 
     def __init__(
-        self, clock: Clock, network: Any, paths: tuple[ClientPaths, ClientPaths], varying: Mapping[int, Any]
+        self,
+        clock: Clock,
+        network: NetworkModel | OwnLinks,
+        paths: tuple[ClientPaths, ClientPaths],
+        varying: Mapping[int, Any],
     ) -> None:
         self.clock, self.network, self._paths = clock, network, paths
         self._flows = Flows(network.capacities_bps, varying)
@@ -124,7 +129,7 @@ class SharedLinks:
             self.clock.at(start, done, priority, visit)
             return
 
-        def begin(_: Any) -> None:
+        def begin(_: Moment) -> None:
             if visit.over:
                 return
             route = self.network.route(visit.client, upward)
@@ -138,7 +143,7 @@ class SharedLinks:
         """A broadcast copy that nobody waits for: it only takes its share of the links."""
         route, stretched = self.network.route(client, False), bits * float(self._paths[False].stretch[client])
 
-        def begin(_: Any) -> None:
+        def begin(_: Moment) -> None:
             self._flows.start(self.clock.now, route, stretched)
             self._settle()
 
@@ -180,7 +185,7 @@ class SharedLinks:
             self._settling = True
             self.clock.at(self.clock.now, self._plan, LAST - 1)
 
-    def _plan(self, _: Any) -> None:
+    def _plan(self, _: Moment) -> None:
         self._settling = False
         self._planned += 1
         token, at = self._planned, self._flows.next_finish_s()

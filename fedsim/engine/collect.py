@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedsim.engine.own_code import code_digest
 from fedsim.engine.run import Run
 from fedsim.engine.trace import COLUMNS
 from fedsim.protocols import PrivacyGuarantee, Runtime
@@ -16,6 +17,8 @@ from fedsim.results import Result, cpu_features, versions
 from fedsim.results.sealed import to_json
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from fedsim.scenario import Scenario
 
 
@@ -62,6 +65,7 @@ def manifest(run: Run, runtime: Runtime, real_s: float) -> dict[str, Any]:
         "format": 1,
         "scenario": described(world.scenario),
         "runtime": described(runtime),
+        "network": None if world.network is None else world.network.sketch(),
         "clock": {"network": world.network is not None, "compute": world.devices is not None, "path": run.path},
         "versions": versions(),
         "cpu_features": cpu_features(),
@@ -76,7 +80,7 @@ def _judged(run: Run) -> dict[str, Any]:
     return {"judged": run.evaluator.about(), "warnings": run.evaluator.doubts()}
 
 
-def _privacy(run: Run, rounds: Any) -> dict[str, Any]:
+def _privacy(run: Run, rounds: pd.DataFrame) -> dict[str, Any]:
     """What the algorithm promises its clients, and what the accountant says was spent; nothing where there is neither.
 
     `spent.epsilon` is the worst client's, one for each replica, as of the last round in which it was evaluated.
@@ -126,7 +130,7 @@ def digest(array: np.ndarray[Any, Any]) -> str:
 
 def identities(scenario: Scenario, compute: str) -> tuple[str, str]:
     """Digests of what is computed, and of that with the versions and the CPU, which a checkpoint must agree with."""
-    facts = {"scenario": described(scenario), "compute": compute}
+    facts = {"scenario": described(scenario), "code": code_digest(scenario), "compute": compute}
     work = blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
     facts |= {"versions": versions(), "cpu": cpu_features()}
     return work, blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()

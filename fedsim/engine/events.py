@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, SupportsFloat
 
 import numpy as np
 from simpy.core import EmptySchedule
@@ -159,7 +159,7 @@ class Replica:
                 LAST,
             )
 
-    def _checked(self, at: Any) -> float:
+    def _checked(self, at: SupportsFloat) -> float:
         """The instant that a policy names, in floating point."""
         try:
             instant = float(at)

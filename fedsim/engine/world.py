@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fedsim.algorithms.arguments import rows_per_batch
-from fedsim.arrays import Array
+from fedsim.arrays import Array, Numbers
 from fedsim.engine.round import Cohort
 from fedsim.errors import InvalidInput
 from fedsim.problems import weights_of
@@ -35,7 +35,7 @@ class ClientPaths(NamedTuple):
         """These clients' paths."""
         return ClientPaths(*(column[client] for column in self))
 
-    def transfer_s(self, bits: Any) -> Array:
+    def transfer_s(self, bits: Numbers) -> Array:
         """How long so many bits take each of them, apart from the latency."""
         return np.asarray(bits * self.stretch / self.bandwidth_bps)
 
@@ -78,7 +78,13 @@ class World:
         return self.population - who.sizes if self.reaches_all else 0
 
     def draws(
-        self, stream: Stream, position: Any, client: Any = 0, round: Any = 0, visit: Any = 0, single: bool = False
+        self,
+        stream: Stream,
+        position: Numbers | slice,
+        client: Numbers = 0,
+        round: Numbers = 0,
+        visit: Numbers = 0,
+        single: bool = False,
     ) -> Draws:
         """An rng whose rows are these replicas, clients, rounds and visits."""
         backend = self.setting.backend
@@ -87,7 +93,9 @@ class World:
         )
         return Draws(key, single, source=backend)
 
-    def visit_draws(self, opened: Array, position: Array, client: Array, round: Any, visit: Any = 0) -> VisitDraws:
+    def visit_draws(
+        self, opened: Array, position: Array, client: Array, round: Numbers, visit: Numbers = 0
+    ) -> VisitDraws:
         """What is drawn for visits that begin at `opened` (m,)."""
         m, devices = len(client), self.devices
         compute, phase, fraction = np.zeros(m), np.zeros(m, np.int8), np.zeros(m)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast
@@ -80,19 +81,19 @@ def run(kernel: str, dtype: npt.DTypeLike, threads: int, *arguments: Any, dim: i
         function((-(-threads // THREADS),), (THREADS,), arguments)
 
 
-def put(array: Any, dtype: npt.DTypeLike) -> Any:
+def put(array: npt.ArrayLike, dtype: npt.DTypeLike) -> Any:
     import cupy
 
     return cupy.asarray(np.ascontiguousarray(array, dtype))
 
 
-def empty(shape: Any, dtype: npt.DTypeLike) -> Any:
+def empty(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Any:
     import cupy
 
     return cupy.empty(shape, dtype)
 
 
-def get(array: Any) -> Array:
+def get(array: npt.ArrayLike) -> Array:
     import cupy
 
     return np.asarray(cupy.asnumpy(array))
@@ -212,7 +213,7 @@ def quadratic_full(theta: Array, hessian: Array, linear: Array, client: Array, o
 
 def gaussian_rows(
     theta: Array, x: Array, offsets: Array, precision: Array, client: Array, rows: Array, start: Array,
-    share: Any, out: Array,
+    share: float, out: Array,
 ) -> None:  # fmt: skip
     (jobs, d), dtype = theta.shape, theta.dtype
     parameters, clients, starts = put(theta, dtype), put(client, np.int64), put(start, np.int64)
@@ -232,7 +233,7 @@ def gaussian_rows(
 
 def linear_model(
     theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array, start: Array, logistic: bool,
-    scale: Any, share: Any, out: Array,
+    scale: float, share: float, out: Array,
 ) -> None:  # fmt: skip
     dtype = theta.dtype
 
@@ -247,7 +248,7 @@ def linear_model(
 
 def softmax_gradient(
     theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array, start: Array, classes: int,
-    bias: bool, share: Any, out: Array, scale: Array | None = None, shift: Array | None = None,
+    bias: bool, share: float, out: Array, scale: Array | None = None, shift: Array | None = None,
 ) -> None:  # fmt: skip
     def residuals(jobs: int, count: int, where: tuple[Any, ...], z: Any) -> None:
         run(
@@ -260,7 +261,7 @@ def softmax_gradient(
 
 def _over_rows(
     theta: Array, x: Array, offsets: Array, client: Array, rows: Array, start: Array, classes: int, bias: bool,
-    share: Any, residuals: Any, out: Array, scale: Array | None = None, shift: Array | None = None,
+    share: float, residuals: Callable[..., None], out: Array, scale: Array | None = None, shift: Array | None = None,
 ) -> None:  # fmt: skip
     """Scores of all rows, `residuals` in their place, then each job's sum; as many jobs at a time as fit."""
     dtype, whole = theta.dtype, len(rows) == 0

@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
+from fedsim.kernels.cuda_device import Device
 from fedsim.kernels.cuda_qlsd import turns
 from fedsim.kernels.leapfrog_reference import step_sizes
 from fedsim.kernels.qlsd import minibatch
+from fedsim.protocols import StepSizes
 
 
 def leapfrog_quadratic(
-    device: Any, theta: Array, hessian: Array, linear: Array, client: Array, private: Array, shared: Array,
-    scale: Array, common: float, steps: Any, leapfrog_steps: int,
+    device: Device, theta: Array, hessian: Array, linear: Array, client: Array, private: Array, shared: Array,
+    scale: Array, common: float, steps: StepSizes, leapfrog_steps: int,
 ) -> Array:  # fmt: skip
     """The twin of `leapfrog_reference.leapfrog_quadratic`: same arguments after the device.
 
@@ -50,9 +52,9 @@ def leapfrog_quadratic(
 
 
 def leapfrog_logistic(
-    device: Any, theta: Array, x: Array, y: Array, offsets: Array, client: Array, factor: Array, ridge: Array,
+    device: Device, theta: Array, x: Array, y: Array, offsets: Array, client: Array, factor: Array, ridge: Array,
     linear: Array | None, rows: Array | None, key: Array | None, private: Array, shared: Array, scale: Array,
-    common: float, steps: Any, leapfrog_steps: int,
+    common: float, steps: StepSizes, leapfrog_steps: int,
 ) -> Array:  # fmt: skip
     """The twin of `leapfrog_reference.leapfrog_logistic`: same arguments after the device.
 
@@ -101,7 +103,7 @@ def leapfrog_logistic(
 
 
 def _momenta(
-    device: Any, dtype: np.dtype[Any], private: Array, shared: Array, scale: Array, common: float
+    device: Device, dtype: np.dtype[Any], private: Array, shared: Array, scale: Array, common: float
 ) -> tuple[Any, ...]:
     return (
         device.put(private, np.uint32), device.put(shared, np.uint32), device.put(scale, dtype),

@@ -202,7 +202,7 @@ def distance_to(point: npt.ArrayLike, name: str = "distance_to_ps") -> DistanceT
     return DistanceTo(at, _name("distance_to", name))
 
 
-def _name(where: str, name: Any) -> str:
+def _name(where: str, name: object) -> str:
     if not isinstance(name, str) or not name:
         raise InvalidInput(f"{where}(name={quoted(name)}): name its column with a word, such as {where!r}")
     return name

@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import InvalidInput, is_whole
+from fedsim.checks import floats_of
+from fedsim.errors import InvalidInput, as_float, one_of, quoted, whole
 from fedsim.metrics import distances, scores
 from fedsim.metrics.learning import Predictive
 from fedsim.protocols import Exact, HasPotential, Predicts, as_problem
 
 if TYPE_CHECKING:
     from fedsim.metrics.evaluate import MetricView
-
 
 Of = Literal["current", "average"] | None
 
@@ -213,7 +213,12 @@ def against(reference: Any, of: Of = None) -> Scored:
 
     `reference` is a finished run of the same problem, or class probabilities (rows, classes).
     """
-    given = np.asarray(reference.samples if hasattr(reference, "samples") else reference)
+    _of("against", of)
+    given = floats_of(reference.samples if hasattr(reference, "samples") else reference)
+    if given is None or given.ndim < 2:
+        raise InvalidInput(
+            f"metrics.against({quoted(reference, 60)}): give a finished run, or probabilities (rows, classes)"
+        )
     once: list[Array] = []
 
     def score(view: MetricView, p: Array) -> tuple[float, float]:
@@ -226,9 +231,11 @@ def against(reference: Any, of: Of = None) -> Scored:
 
 def calibration(bins: int = 20, of: Of = None, name: str = "ece") -> Scored:
     """The expected calibration error in any number of bins of confidence."""
-    if not is_whole(bins, least=1):
-        raise InvalidInput(f"metrics.calibration(bins={bins!r}): a whole number of at least 1")
-    return Scored((name,), lambda view, p: (scores.ece(p, view.problem.test[1], int(bins)),), of)
+    bins = whole("metrics.calibration(bins={})", bins, most=10**6)
+    _of("calibration", of)
+    if not isinstance(name, str) or not name:
+        raise InvalidInput(f"metrics.calibration(name={quoted(name)}): name its column with a word, such as 'ece'")
+    return Scored((name,), lambda view, p: (scores.ece(p, view.problem.test[1], bins),), of)
 
 
 def confident(*thresholds: float, of: Of = None) -> Scored:
@@ -236,9 +243,10 @@ def confident(*thresholds: float, of: Of = None) -> Scored:
 
     Columns `accuracy_above_0.9` and `share_above_0.9`; NaN where there are no such rows.
     """
+    _of("confident", of)
     at = thresholds or (0.5, 0.8, 0.9, 0.95, 0.99)
-    if not all(isinstance(t, (int, float)) and 0 <= t <= 1 for t in at):
-        raise InvalidInput(f"metrics.confident{at}: probabilities between 0 and 1")
+    if not all(0 <= as_float(t) <= 1 for t in at):
+        raise InvalidInput(f"metrics.confident{quoted(at)}: probabilities between 0 and 1")
     names = (*(f"accuracy_above_{t:g}" for t in at), *(f"share_above_{t:g}" for t in at))
     return Scored(names, lambda view, p: np.concatenate(accuracy_curve(p, view.problem.test[1], at)).tolist(), of)
 
@@ -249,6 +257,10 @@ def entropies(outside: Any, of: Of = None) -> Entropies:
     `outside` is a problem with the same model whose test rows come from elsewhere; `outside_accuracy` is how often the
     entropy alone tells which of the two a row is from, by kernel densities.
     """
+    _of("entropies", of)
+    if not isinstance(outside, Predicts):
+        given = f"metrics.entropies({quoted(outside, 60)})"
+        raise InvalidInput(f"{given}: give a problem with the run's own model and other test rows")
     return Entropies(outside, of)
 
 
@@ -258,9 +270,17 @@ def hpd(reference: Any, alpha: float = 0.01) -> HpdError:
     `reference` is the threshold itself, reference samples (m, d), or a finished run. Thresholds are values of the
     problem's potential, so that their constant counts in what is relative to them.
     """
-    if not 0 < alpha < 1:
-        raise InvalidInput(f"metrics.hpd(alpha={alpha}): no probability; 0.01 means the 99 % region")
+    if not 0 < as_float(alpha) < 1:
+        raise InvalidInput(f"metrics.hpd(alpha={quoted(alpha)}): no probability; 0.01 means the 99 % region")
     if hasattr(reference, "samples"):
         reference = reference.samples.reshape(-1, reference.samples.shape[-1])
         reference = reference[~np.isnan(reference).any(axis=1)]
-    return HpdError(np.asarray(reference, np.float64), float(alpha))
+    at = floats_of(reference)
+    if at is None or at.ndim not in (0, 2):
+        given = f"metrics.hpd({quoted(reference, 60)})"
+        raise InvalidInput(f"{given}: give a threshold, samples (m, d), or a finished run")
+    return HpdError(at, float(alpha))
+
+
+def _of(name: str, of: Any) -> None:
+    one_of(f"metrics.{name}(of={{!r}})", of, (None, "current", "average"))

@@ -22,20 +22,26 @@ and, where models live at several sites, so that messages go between other nodes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, quoted
+from fedsim.network.drawing import SKETCHED, draw_gossip, rate, sketch
 from fedsim.network.flows import Flows, finish_times
 from fedsim.network.graph import Attribute, arcs_of, clients_of, nodes_with_role, server_of
 from fedsim.network.routes import Paths, Router, own_routes
 from fedsim.network.varying import Varying
 
-__all__ = ["Flows", "Network", "Paths", "Varying", "finish_times"]
+if TYPE_CHECKING:
+    import networkx as nx
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["SKETCHED", "Flows", "Network", "Paths", "Varying", "draw_gossip", "finish_times"]
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -68,8 +74,8 @@ class Network:
 
     def __init__(
         self,
-        graph: Any,
-        server: Any = None,
+        graph: nx.Graph,
+        server: Hashable | None = None,
         clients: Sequence[Any] | None = None,
         bandwidth_bps: Attribute = "bandwidth_bps",
         latency_s: Attribute = "latency_s",
@@ -123,6 +129,44 @@ class Network:
         router: Router = self.__dict__["_router"]
         return router.between(pairs, self.server, numbers, own)
 
+    def groups(self) -> tuple[Any, ...]:
+        """Every client's edge server: the first node with role="edge" on its route to the server, for `tiers`."""
+        self._ways(True)
+        if not self.edge_nodes:
+            raise InvalidInput("the network has no edge servers: give their nodes role='edge'")
+        edges, numbers = set(self.edge_nodes), {node: c for c, node in enumerate(self.nodes)}
+        router: Router = self.__dict__["_router"]
+        found = []
+        for c, stops in enumerate(router.stops(numbers, self.server, self.__dict__["_own"])):
+            if not (passed := [node for node in stops if node in edges]):
+                raise InvalidInput(
+                    f"client {c} passes no edge server on its way to the server: give a node there role='edge', or "
+                    "write the groups yourself"
+                )
+            found.append(passed[0])
+        return tuple(found)
+
+    def client_graph(self) -> Any:
+        """The links between clients as a networkx graph of client numbers, for `gossip`."""
+        import networkx
+
+        numbers = {node: c for c, node in enumerate(self.nodes)}
+        graph = networkx.Graph(name=self.name)
+        graph.add_nodes_from(range(self.clients))
+        for u, v in self.graph.edges:
+            if u in numbers and v in numbers and self.graph.has_edge(v, u):
+                graph.add_edge(numbers[u], numbers[v])
+        return graph
+
+    def draw(self, ax: Axes | None = None, gossip: Any = None) -> Figure:
+        """A picture, with the links marked that hold everybody up when all transmit at once.
+
+        `gossip`, a graph of client numbers, is drawn over it, and then its messages are what is transmitted.
+        """
+        from fedsim.network.drawing import draw_network
+
+        return draw_network(self, ax, gossip)
+
     def route(self, client: int, upward: bool) -> Array:
         """The links between a client and the server, in the order of travel."""
         return self._ways(upward).route(client)
@@ -148,25 +192,29 @@ class Network:
             )
         return paths
 
+    def users(self) -> Array:
+        """How many clients' transfers pass each link in the busier direction; none where there is no server."""
+        if not self.has_server:
+            return np.zeros(len(self.link_names), np.int64)
+        return np.maximum(self._passing(True), self._passing(False))
+
+    def _passing(self, upward: bool) -> Array:
+        return np.bincount(self._ways(upward).links, minlength=len(self.link_names))
+
+    def sketch(self) -> dict[str, Any] | None:
+        """Its nodes and links in plain data, for the manifest; None where there are too many to draw."""
+        return sketch(self)
+
     def describe(self) -> str:
         """Its size, and the link that leaves least to a client if all transmit at once."""
         head = f"{self.name}, " * bool(self.name) + f"{self.edges:,} link{'s' * (self.edges != 1)}"
         if not self.has_server:
             return f"{head}; no server"
-        up, down = (np.bincount(self._ways(up).links, minlength=len(self.link_names)) for up in (True, False))
-        users = np.maximum(up, down)
+        up, users = self._passing(True), self.users()
         if not users.any():
             return f"{head}; all ideal"
         share = np.where(users > 0, self.capacities_bps / np.maximum(users, 1), np.inf)
         worst = np.lexsort((up == 0, share))[0]  # of the two directions, the one up
         sharing = int(users[worst])
         who = f"{sharing:,} client{'s' * (sharing != 1)}"
-        return f"{head}; bottleneck {self.link_names[worst]} {_rate(self.capacities_bps[worst])}, {who}"
-
-
-def _rate(bps: float) -> str:
-    """A bandwidth for people: 40 Mbit/s."""
-    for size, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
-        if bps >= size:
-            return f"{bps / size:.4g} {unit}"
-    return f"{bps:.4g} bit/s"
+        return f"{head}; bottleneck {self.link_names[worst]} {rate(self.capacities_bps[worst])}, {who}"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,10 +15,13 @@ from fedsim.checks import called
 from fedsim.errors import InvalidInput, as_float, quoted, shown
 from fedsim.network.varying import SLOWEST_BPS, Varying
 
+if TYPE_CHECKING:
+    import networkx as nx
+
 Attribute = str | Callable[[Any, Any, Mapping[str, Any]], Any]
 
 
-def server_of(graph: Any, server: Any) -> Any:
+def server_of(graph: nx.Graph, server: Hashable) -> Any:
     """The server's node; None where there is none, as sites that gossip need none."""
     if server is not None:
         return known_node(graph, server, "the server")
@@ -30,11 +33,11 @@ def server_of(graph: Any, server: Any) -> Any:
     return named[0] if named else None
 
 
-def nodes_with_role(graph: Any, role: str) -> list[Any]:
+def nodes_with_role(graph: nx.Graph, role: str) -> list[Any]:
     return [node for node, found in graph.nodes(data="role") if isinstance(found, str) and found == role]
 
 
-def clients_of(graph: Any, clients: Sequence[Any] | None) -> dict[Any, int]:
+def clients_of(graph: nx.Graph, clients: Sequence[Any] | None) -> dict[Any, int]:
     """The clients' numbers by node, in order."""
     if clients is None:
         named = [(node, number) for node, number in graph.nodes(data="client") if number is not None]
@@ -64,7 +67,7 @@ def clients_of(graph: Any, clients: Sequence[Any] | None) -> dict[Any, int]:
     return {nodes[c]: c for c in range(len(nodes))}
 
 
-def known_node(graph: Any, node: Any, what: str) -> Any:
+def known_node(graph: nx.Graph, node: Hashable, what: str) -> Any:
     """The node itself, if the graph has it."""
     try:
         known = node in graph
@@ -96,7 +99,7 @@ class Arcs:
     names: tuple[str, ...]
 
 
-def arcs_of(graph: Any, *attributes: Attribute) -> Arcs:
+def arcs_of(graph: nx.Graph, *attributes: Attribute) -> Arcs:
     for name, attribute in zip(_RULES, attributes, strict=True):
         if isinstance(attribute, type) or not (callable(attribute) or isinstance(attribute, str)):
             raise InvalidInput(
@@ -152,7 +155,9 @@ def arcs_of(graph: Any, *attributes: Attribute) -> Arcs:
     )
 
 
-def _read(u: Any, v: Any, data: Mapping[str, Any], attributes: Sequence[Attribute]) -> tuple[Any, float, float, bool]:
+def _read(
+    u: Hashable, v: Hashable, data: Mapping[str, Any], attributes: Sequence[Attribute]
+) -> tuple[Any, float, float, bool]:
     """Bandwidth, latency, loss and whether it is shared, of one edge."""
     values = []
     for (name, (default, good, right)), attribute in zip(_RULES.items(), attributes, strict=True):
@@ -171,7 +176,7 @@ def _read(u: Any, v: Any, data: Mapping[str, Any], attributes: Sequence[Attribut
     return values[0], float(values[1]), float(values[2]), bool(values[3])
 
 
-def _number(value: Any) -> float:
+def _number(value: object) -> float:
     return as_float(value)
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, quoted, shown
 from fedsim.network.graph import Arcs, known_node
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Paths:
 
 
 def own_routes(
-    routes: Mapping[Any, Sequence[Any]], numbers: dict[Any, int], server: Any, arcs: Arcs
+    routes: Mapping[Any, Sequence[Any]], numbers: dict[Any, int], server: Hashable, arcs: Arcs
 ) -> dict[int, list[Any]]:
     """The routes that the caller chose, by client number."""
     if not isinstance(routes, Mapping):
@@ -74,13 +77,13 @@ def own_routes(
 class Router:
     """Finds routes in one graph."""
 
-    def __init__(self, arcs: Arcs, graph: Any) -> None:
+    def __init__(self, arcs: Arcs, graph: nx.Graph) -> None:
         self._arcs, self._nodes = arcs, list(graph)
         self._index = {node: i for i, node in enumerate(graph)}
         self._tail, self._head, self._latency = arcs.tail.tolist(), arcs.head.tolist(), arcs.latency_s.tolist()
         self._beyond: dict[bool, list[list[int]]] = {}  # by direction and node: the arcs that lead on
 
-    def of_clients(self, numbers: dict[Any, int], server: Any, upward: bool, own: dict[int, list[Any]]) -> Paths:
+    def of_clients(self, numbers: dict[Any, int], server: Hashable, upward: bool, own: dict[int, list[Any]]) -> Paths:
         """Every client's route to the server, or back."""
         where = {c: self._index[node] for node, c in numbers.items()}
         root = self._index[server]
@@ -100,7 +103,19 @@ class Router:
             ways.append(self._walk(tree, where[c], root, upward))
         return self._gather(ways)
 
-    def between(self, pairs: Iterable[Any], server: Any, numbers: dict[Any, int], own: dict[int, list[Any]]) -> Paths:
+    def stops(self, numbers: dict[Any, int], server: Any, own: dict[int, list[Any]]) -> list[list[Any]]:
+        """The nodes that every client's route to the server passes after its own, the server the last."""
+        root = self._index[server]
+        tree = self._tree(root, True, {self._index[node] for node in numbers})
+        found = []
+        for node, c in numbers.items():
+            way = [] if c in own else self._walk(tree, self._index[node], root, True)
+            found.append(own[c][1:] if c in own else [self._nodes[self._head[arc]] for arc in way])
+        return found
+
+    def between(
+        self, pairs: Iterable[Any], server: Hashable, numbers: dict[Any, int], own: dict[int, list[Any]]
+    ) -> Paths:
         """The routes of pairs of nodes. With the server at one end they are parts of the clients' own tree."""
         ends = ends_of(pairs, self._index)
         hub = None if server is None else self._index[server]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,25 +16,34 @@ from fedsim.protocols import Rng, View
 from fedsim.protocols.policy import Arrived, VisitEnds
 
 
-def _ask(self: Any, view: View, rng: Rng) -> Array:
+class Sized(Protocol):
+    """A policy that asks so many clients, or all, and may wait for so many to be on."""
+
+    @property
+    def size(self) -> int | None: ...
+    @property
+    def at_least(self) -> int | None: ...
+
+
+def _ask(self: Sized, view: View, rng: Rng) -> Array:
     """So many clients, or everybody."""
     return np.asarray(view.everybody() if self.size is None else view.sample_available(self.size))
 
 
-def _wait(self: Any, view: View) -> float:
+def _wait(self: object, view: View) -> float:
     """Close when nothing is outstanding."""
     return float(view.now_s) if len(view.in_flight) == 0 else math.inf
 
 
-def _all_in_time(self: Any, heard: VisitEnds) -> tuple[Array, Array]:
+def _all_in_time(self: object, heard: VisitEnds) -> tuple[Array, Array]:
     return heard.last_s(), np.ones(len(heard.row), bool)
 
 
-def _normalised(self: Any, arrived: Arrived) -> Array:
+def _normalised(self: object, arrived: Arrived) -> Array:
     return arrived.normalised(arrived.p)
 
 
-def _check(self: Any, clients: int) -> None:
+def _check(self: Sized, clients: int) -> None:
     """Refuse to ask, or to wait for, more clients than exist."""
     name = type(self).__name__.lower()
     if self.size is not None and self.size > clients:
@@ -44,13 +53,13 @@ def _check(self: Any, clients: int) -> None:
     _check_wait(self, clients, name)
 
 
-def _check_wait(policy: Any, clients: int, name: str) -> None:
+def _check_wait(policy: Sized, clients: int, name: str) -> None:
     if policy.at_least is not None and policy.at_least > clients:
         given = f"participation.{name}(at_least={policy.at_least})"
         raise InvalidInput(f"{given}: only {clients} clients exist; wait for at most {clients}")
 
 
-def _at_most(self: Any, weights: Array) -> tuple[Array, bool]:
+def _at_most(self: Sized, weights: Array) -> tuple[Array, bool]:
     """Who is asked may be late: no more than the chance to be asked."""
     return np.full(len(weights), (self.size or len(weights)) / len(weights)), False
 
@@ -247,7 +256,7 @@ class Buffered:
     select, weigh, check = _ask, _normalised, _check
 
 
-def _check_counts(name: str, policy: Any, *counts: str, optional: tuple[str, ...] = ()) -> None:
+def _check_counts(name: str, policy: object, *counts: str, optional: tuple[str, ...] = ()) -> None:
     """Called when a policy is made, not by its factory, so that a field replaced later is checked as well."""
     for field in (*counts, *(o for o in optional if getattr(policy, o) is not None)):
         given = f"participation.{name}({'at_least=' * (field == 'at_least')}{{}})"

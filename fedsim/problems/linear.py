@@ -24,7 +24,12 @@ class LinearRegression:
 
     @classmethod
     def from_arrays(
-        cls, x: Any, y: Any, offsets: Any, noise_variance: float = 1.0, prior_precision: float = 0.0
+        cls,
+        x: npt.ArrayLike,
+        y: npt.ArrayLike,
+        offsets: npt.ArrayLike,
+        noise_variance: float = 1.0,
+        prior_precision: float = 0.0,
     ) -> LinearRegression:
         """Flat data: client c owns rows offsets[c]:offsets[c + 1], which are not copied."""
         self = cls.__new__(cls)
@@ -33,7 +38,7 @@ class LinearRegression:
 
     @classmethod
     def synthetic(
-        cls, clients: int, dim: int, heterogeneity: float = 1.0, samples: Any = 100, seed: int = 0,
+        cls, clients: int, dim: int, heterogeneity: float = 1.0, samples: npt.ArrayLike = 100, seed: int = 0,
         noise_variance: float = 1.0,
     ) -> LinearRegression:  # fmt: skip
         """Standard normal features; every client's true coefficients are N(common, heterogeneity I)."""

@@ -41,6 +41,10 @@ class NetworkModel(NetworkLike, Protocol):
         """The links that a transfer uses, by number."""
         raise NotImplementedError("a contended network needs capacities_bps and route(client, upward)")
 
+    def sketch(self) -> dict[str, Any] | None:
+        """Nodes and links in plain data, which the report draws; None: it draws nothing."""
+        return None
+
     def paths(self, pairs: Any) -> Any:
         """The routes between pairs of nodes, a row each: `fedsim.network.Paths`. Tiers and gossip need it."""
         raise InvalidInput(

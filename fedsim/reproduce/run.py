@@ -100,7 +100,7 @@ def _figure(
     return own, failed, len(study.runs)
 
 
-def _judged(figure: Figure, claim: Claim, study: Any) -> Verdict:
+def _judged(figure: Figure, claim: Claim, study: object) -> Verdict:
     if claim.judge is None:
         return _not_run(figure, claim, "")
     found = claim.judge(study)

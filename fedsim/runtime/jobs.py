@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.algorithms.arguments import rows_per_batch
-from fedsim.arrays import Array, Arrays
+from fedsim.arrays import Array, Arrays, Numbers
 from fedsim.errors import InvalidInput
 from fedsim.protocols import (
     Backend,
@@ -27,6 +27,7 @@ from fedsim.protocols import (
     ProblemLike,
     Quantise,
     Reacts,
+    Rows,
     as_problem,
 )
 from fedsim.rng import Stream
@@ -247,7 +248,7 @@ class JobsAtHand:
     def rows_key(self) -> Array:
         return self._keys(Stream.BATCH, self._batch.client)
 
-    def _keys(self, stream: Stream, client: Any, visit: Any = None) -> Array:
+    def _keys(self, stream: Stream, client: Numbers, visit: Numbers | None = None) -> Array:
         b = self._batch
         visit = b.visit if visit is None else visit
         return np.asarray(
@@ -287,7 +288,7 @@ class JobsAtHand:
 
 
 def clipped_gradients(
-    problem: ProblemLike, theta: Array, clients: Array, rows: Any, clip: float, backend: Backend
+    problem: ProblemLike, theta: Array, clients: Array, rows: Rows, clip: float, backend: Backend
 ) -> Array:
     """Sums of per-row gradients, each scaled down to norm `clip`; a problem may bring its own, faster `clipped`."""
     if isinstance(problem, Clips):

@@ -207,7 +207,7 @@ class RaySession:
         back[np.concatenate(picks)] = np.arange(len(order))
         return joined.part(back)
 
-    def _call(self, index: int, part: Batch, message: Any, in_full: bool = False) -> Call:
+    def _call(self, index: int, part: Batch, message: object, in_full: bool = False) -> Call:
         """Hand jobs to a host; without their message where that is an object of its own."""
         bare = part if message is None else replace(part, message={})
         light = SentBatch.full(bare) if in_full else self._at_hosts[index].to_send(bare)
@@ -281,7 +281,7 @@ def _check_address(address: Any) -> None:
         raise InvalidInput(f"Ray(address={quoted(address)}): write host:port, such as '10.0.0.1:6379', or 'auto'")
 
 
-def join(ray: Any, address: Any) -> None:
+def join(ray: Any, address: object) -> None:
     """Join the cluster at `address`; where nobody listens, say so at once: Ray itself would try for minutes."""
     host, _, port = str(address).rpartition(":")
     try:
@@ -308,7 +308,7 @@ def _dealt(setting: Setting, shards: list[Array]) -> list[tuple[Any, ...]]:
     return [(setting.problem.shard(clients), *common) for clients in shards]
 
 
-def _carry_source(part: Any) -> None:
+def _carry_source(part: object) -> None:
     """A class from a scenario file or a script exists on no other machine: send its code along with it."""
     from ray import cloudpickle
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,7 @@ class Worker:
     def who(self) -> str:
         return f"{type(self.algorithm).__name__}.client"
 
-    def _call(self, body: Any, job: JobsAtHand, message: Any, memory: Any, batch: Batch) -> Any:
+    def _call(self, body: Callable[..., Any], job: JobsAtHand, message: Arrays, memory: Arrays, batch: Batch) -> Any:
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # what diverges is reported once, as NonFinite
                 return body(job, message, memory)

@@ -98,7 +98,7 @@ def _halve(race: Race, run: Callable[[list[Setting], int], None], say: Callable[
     return best
 
 
-def _cost(where: str, name: Any) -> str:
+def _cost(where: str, name: object) -> str:
     if name not in COSTS:
         raise InvalidInput(f"plan({where}={quoted(name)}): choose among {', '.join(COSTS)}")
     return str(name)

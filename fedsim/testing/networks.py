@@ -9,13 +9,14 @@ import numpy as np
 
 from fedsim.network.flows import finish_times
 from fedsim.network.varying import Varying
+from fedsim.protocols import NetworkLike
 from fedsim.testing.promises import Promises
 
 FEW = 50  # clients whose routes are followed, spread over all of them
 BITS = 1e6
 
 
-def check_network(network: Any) -> list[str]:
+def check_network(network: NetworkLike) -> list[str]:
     promise = Promises(network)
     for text, holds in promises(network).items():
         promise(text, holds, f"this does not hold: {text}")

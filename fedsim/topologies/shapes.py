@@ -21,7 +21,10 @@ def tree(
     edge_latency_s: Numbers = 0.0,
     edge_loss: Numbers = 0.0,
 ) -> Network:
-    """Clients in equal blocks behind edge servers, which have links to the server with numbers of their own."""
+    """Clients in equal blocks behind edge servers, which have links to the server with numbers of their own.
+
+    The edge servers' nodes have role="edge"; `network.groups()` says which client is behind which.
+    """
     import networkx
 
     clients, edges = nodes_for("tree", clients), count_of("tree", "edges", edges)
@@ -35,6 +38,7 @@ def tree(
         "edge_latency_s": edge_latency_s, "edge_loss": edge_loss,
     }  # fmt: skip
     for e, (up, down, latency, lost) in enumerate(rows_of("tree", far, edges)):
+        graph.add_node(f"edge{e}", role="edge")
         graph.add_edge(f"edge{e}", "server", bandwidth_bps=up, latency_s=latency, loss=lost)
         graph.add_edge("server", f"edge{e}", bandwidth_bps=down, latency_s=latency, loss=lost)
     for c, (up, down, latency, lost) in enumerate(rows_of("tree", near, clients)):
@@ -53,10 +57,13 @@ def multiple_access(clients: int, capacity_bps: float, latency_s: Numbers = 0.0,
     capacity = column_of("multiple_access", "capacity_bps", capacity_bps, clients)
     if capacity.ndim:
         raise InvalidInput("multiple_access(capacity_bps=...): the channel is one link; give one number for all")
-    graph = networkx.Graph(name="multiple access")
+    graph = networkx.DiGraph(name="multiple access")
     graph.add_node("server", role="server")
-    graph.add_edge("channel", "server", bandwidth_bps=float(capacity), latency_s=0.0, shared=True)
+    graph.add_edge("channel", "air", bandwidth_bps=float(capacity), latency_s=0.0)  # all that anybody sends
+    graph.add_edge("server", "channel", bandwidth_bps=math.inf, latency_s=0.0)
+    graph.add_edge("air", "server", bandwidth_bps=math.inf, latency_s=0.0)
     for c, (latency, lost) in enumerate(rows_of("multiple_access", {"latency_s": latency_s, "loss": loss}, clients)):
         graph.add_node(f"client{c}", client=c)
         graph.add_edge(f"client{c}", "channel", bandwidth_bps=math.inf, latency_s=latency, loss=lost)
+        graph.add_edge("air", f"client{c}", bandwidth_bps=math.inf, latency_s=latency, loss=lost)
     return Network(graph)

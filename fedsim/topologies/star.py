@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.network import Paths
+from fedsim.network import SKETCHED, Network, Paths
 from fedsim.network.routes import ends_of
 from fedsim.network.varying import Varying
 from fedsim.topologies.numbers import Bandwidths, Numbers, bandwidths_of, column_of, count_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 def star(
@@ -75,6 +79,29 @@ class Star:
             bottleneck_bps=np.where(legs, bps, math.inf).min(axis=1),
             stretch=np.where(legs, self.stretch(True)[ends], 1.0).prod(axis=1),
         )
+
+    def groups(self) -> tuple[Any, ...]:
+        """A star has no edge servers, and says so."""
+        return Network(self.graph).groups()
+
+    def client_graph(self) -> Any:
+        """The links between clients: none."""
+        return Network(self.graph).client_graph()
+
+    def sketch(self) -> dict[str, Any] | None:
+        """Its nodes and links in plain data, see `Network.sketch`."""
+        if self.clients > SKETCHED:
+            return None
+        slower = np.minimum(self.bottleneck_bps(True), self.bottleneck_bps(False)).tolist()
+        return {
+            "title": self.describe(),
+            "nodes": [["server", "server"], *([node, "client"] for node in self.nodes)],
+            "links": [[c + 1, 0, bps, 1] for c, bps in enumerate(slower)],
+        }
+
+    def draw(self, ax: Axes | None = None, gossip: Any = None) -> Figure:
+        """A picture, see `Network.draw`."""
+        return Network(self.graph).draw(ax, gossip)
 
     def delay_s(self, upward: bool) -> Array:
         """Each client's latency, the same both ways."""
