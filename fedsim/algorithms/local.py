@@ -47,7 +47,7 @@ def descend(job: Any, x: Array, scale: Array, how: Descent, extra: Callable[[Arr
 
 
 def _plain(job: Any, x: Array, scale: Array, how: Descent) -> Array:
-    """y <- y - eta grad f_i(y), in two arrays of its own: large new ones at every step would cost more than the sums."""
+    """y <- y - eta grad f_i(y), in two arrays of its own: large new ones at every step cost more than the sums."""
     y, moved, change = x, np.empty_like(x), np.empty_like(x)
     for k, eta in enumerate(steps_of(how.step_size, job.round, how.local_steps)):
         gradient = np.asarray(job.gradient(y, k, how.batch_size))

@@ -1,6 +1,6 @@
 """Flower: its simulation runtime on Ray with NumPy clients, one core a client, its own FedAvg."""
 
-# ruff: noqa: E402 (settings come before what reads them)
+
 from __future__ import annotations
 
 import os
