@@ -10,7 +10,7 @@
     ├── Interrupted              asked to stop, and stopped between two rounds (exit code 130)
     └── CorruptData              bytes that are not what they claim to be: messages, files, checkpoints
 
-    Doubt                        a warning: a figure of a finished run says less than it seems
+    ResultWarning                a warning: a figure of a finished run says less than it seems
 
 A message is one sentence that says what is wrong, the value, and what would be right.
 """
@@ -47,7 +47,7 @@ class NonFinite(FedsimError, ArithmeticError):
     """A client or the server produced a NaN or an infinity."""
 
 
-class Doubt(UserWarning):
+class ResultWarning(UserWarning):
     """A figure of a finished run says less than it seems; also in the manifest, under `warnings`."""
 
 

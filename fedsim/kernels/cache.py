@@ -68,14 +68,14 @@ class SealedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
     machine code for other types than asked for would crash.
     """
 
-    def save(self, key: Any, data: Any) -> None:
+    def save(self, key: object, data: object) -> None:
         super().save(key, (key, data))
 
-    def load(self, key: Any) -> Any:
+    def load(self, key: object) -> Any:
         found = super().load(key)
         return found[1] if found is not None and found[0] == key else None
 
-    def _dump(self, obj: Any) -> bytes:
+    def _dump(self, obj: object) -> bytes:
         data: bytes = super()._dump(obj)
         return data + blake2b(data, digest_size=DIGEST).digest()
 
@@ -118,7 +118,7 @@ class SafeCache(caching.FunctionCache):  # type: ignore[misc]
             _say_once(f"compiled kernels in {self._cache_path} were damaged; they are deleted and compiled again")
             return None
 
-    def save_overload(self, sig: Any, data: Any) -> None:
+    def save_overload(self, sig: Any, data: object) -> None:
         try:
             super().save_overload(sig, data)
         except Exception as error:  # a full disk, a folder that is gone, an index that is damaged

@@ -7,14 +7,14 @@ bits.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba.core import types
-from numba.extending import intrinsic
 
 from fedsim.kernels import cache
-from fedsim.kernels.reference import EXP32, EXP64
+from fedsim.kernels.elementary_reference import EXP32, EXP64
+from fedsim.kernels.llvm import Builder, Context, Signature, Type, Typing, Value, intrinsic, types
 from fedsim.rng.boxmuller import COS32, COS64, LN2_HIGH, LN2_LOW, LOG64, MINUS_2_LN2, RADIUS32, SIN32, SIN64
 
 jit, inline = cache.jit, cache.inline
@@ -22,22 +22,22 @@ u32, u64, i32, i64, f32, f64 = np.uint32, np.uint64, np.int32, np.int64, np.floa
 
 
 @intrinsic
-def as_float(typing: Any, word: Any) -> Any:
+def as_float(typing: Typing, word: Type) -> Any:
     """Reinterpret an integer's bits as the float of the same width."""
-    to = types.float32 if word.bitwidth == 32 else types.float64
+    to = types.float32 if word in (types.int32, types.uint32) else types.float64
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def build(context: Context, builder: Builder, signature: Signature, args: Sequence[Value]) -> Any:
         return builder.bitcast(args[0], context.get_value_type(to))
 
     return to(word), build
 
 
 @intrinsic
-def as_int(typing: Any, x: Any) -> Any:
+def as_int(typing: Typing, x: Type) -> Any:
     """Reinterpret a float's bits as the signed integer of the same width."""
     to = types.int32 if x == types.float32 else types.int64
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def build(context: Context, builder: Builder, signature: Signature, args: Sequence[Value]) -> Any:
         return builder.bitcast(args[0], context.get_value_type(to))
 
     return to(x), build

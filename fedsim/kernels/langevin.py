@@ -7,21 +7,21 @@ coordinate of one job. Which one runs depends on d alone, never on the batch, so
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba.extending import overload
 
+from fedsim.arrays import Array
 from fedsim.kernels.draws import normals32, normals64
 from fedsim.kernels.elementary import jit
 from fedsim.kernels.langevin_plane import quadratic_plane
+from fedsim.kernels.llvm import overload
 from fedsim.kernels.noise import GROUP, fill_blocks
+from fedsim.protocols import StepSizes
 
 JOBS = 256  # lanes of a block
 NARROW = 8  # up to this d a lane is a job
 
 
-def fill_row(key: Any, step: Any, out: Any) -> None:
+def fill_row(key: Array, step: int, out: Array) -> None:
     """The d normals of one step of one job into `out` (1, d)."""
 
 
@@ -115,9 +115,9 @@ def quadratic_wide(theta, hessian, linear, client, private, shared, scale, rho, 
 
 
 def langevin_quadratic(
-    theta: Any, hessian: Any, linear: Any, client: Any, private: Any, shared: Any, scale: Any,
-    correlation: float, steps: Any, temperature: float,
-) -> Any:  # fmt: skip
+    theta: Array, hessian: Array, linear: Array, client: Array, private: Array, shared: Array, scale: Array,
+    correlation: float, steps: StepSizes, temperature: float,
+) -> Array:  # fmt: skip
     """The compiled twin of `reference.langevin_quadratic`: same arguments, same bits."""
     out = np.ascontiguousarray(theta).copy()
     cast = out.dtype.type

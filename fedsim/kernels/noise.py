@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from numba.extending import overload
-
+from fedsim.arrays import Array
 from fedsim.kernels.elementary import jit, u32
 from fedsim.kernels.lanes import fill_normals32, fill_normals64, fill_words_twice
+from fedsim.kernels.llvm import overload
 
 GROUP = 4  # steps whose noise is made together: 4 d normals are whole Philox blocks for every d
 
 
-def fill_blocks(w: Any, first: Any, k: Any, x: Any) -> None:
+def fill_blocks(w: Array, first: int, k: Array, x: Array) -> None:
     """GROUP * d normals of every lane into the rows of `x` (dispatched on its dtype by `overload`)."""
 
 

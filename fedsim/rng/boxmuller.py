@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.arrays import Array
 
@@ -16,7 +15,7 @@ def unit32(word: Array) -> Array:
     return np.asarray(((word >> U32(9)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-23))
 
 
-def scaled(high: Array, low: Array, below: Any) -> Array:
+def scaled(high: Array, low: Array, below: npt.ArrayLike) -> Array:
     """Two words to a whole number in [0, below)."""
     n = np.asarray(below, U64)
     return ((high * n + (low * n >> U64(32))) >> U64(32)).astype(np.int64)
@@ -28,7 +27,7 @@ def unit64(high: Array, low: Array) -> Array:
     return np.asarray(coarse + ((low >> U32(11)).astype(np.int32).astype(np.float64) + 0.5) * 2.0**-52)
 
 
-def fma32(a: Array, b: Any, c: Any) -> Array:
+def fma32(a: Array, b: npt.ArrayLike, c: npt.ArrayLike) -> Array:
     """a * b + c of float32 numbers, rounded once, as the processors' fused multiply-add does.
 
     The product is exact in float64. The sum is rounded to odd there, which makes the second rounding harmless (Boldo

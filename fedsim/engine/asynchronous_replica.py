@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PATIENCE = 3_000  # visits in a row without a reply, beyond 100 a client, after which nobody believes in one
 
 
-class WorkingReplica:
+class AsynchronousReplica:
     """One replica's clock and the clients at work on it."""
 
     def __init__(self, run: Run, position: int) -> None:
@@ -91,7 +91,7 @@ class WorkingReplica:
                     self.visit_events.upload(visit)
             if self.world.reports_loss:
                 heard = [v.client for v in self.folded()]
-                self.view.told(heard, self.inputs.again("losses", self.position, len(heard)))
+                self.view.note_losses(heard, self.inputs.again("losses", self.position, len(heard)))
         self.visit_events.mute(False)
         self.trace = trace
         self.unsent = []
@@ -124,7 +124,7 @@ class WorkingReplica:
             if self._unanswered > PATIENCE + 100 * self.world.population:
                 raise InvalidInput(
                     f"participation.buffered({self.policy.replies}): {self._unanswered:,} visits in a row dropped out, "
-                    "so no round would ever close; lower the devices' dropout"
+                    "so no round would ever close; lower the devices' dropout, or leave them on for longer"
                 )
         full = len(self.arrived) >= self.policy.replies
         if full and self.trace is not None:
@@ -191,7 +191,7 @@ class WorkingReplica:
         offline = self.view.offline_s(ids, now).tolist()
         bits = self.learner.reply_shape(self.version).bits
         for i, client in enumerate(clients):
-            visit = Visit(client, *drawn[i], bits, self.ahead.ways(client))
+            visit = Visit(client, *drawn[i], bits, self.ahead.paths(client))
             visit.version, visit.number = self.version, numbers[i]
             visit.message = dict(self.message)
             visit.memory = self.learner.recall(np.array([self.position]), ids[i : i + 1])

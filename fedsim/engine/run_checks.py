@@ -45,7 +45,7 @@ def check_skip(world: World, learner: Learner) -> None:
         )
 
 
-class Patience:
+class IdleRounds:
     """Watches that every round brings each replica nearer to the end of its budget."""
 
     def __init__(self, budget: Budget, replicas: int) -> None:

@@ -17,7 +17,7 @@ COPIES = 4  # of a model, for every job under way: its message, its reply, and t
 REPLICA = 400  # bytes of a replica's own clock, counts and keys
 
 
-def check_room(scenario: Scenario, skip: bool) -> None:
+def check_memory(scenario: Scenario, skip: bool) -> None:
     """Refuse a run whose state, jobs and tables this machine cannot hold at once."""
     replicas, rounds = len(scenario.replica_numbers), scenario.budget.rounds or 1
     rows = ROW * max(1, rounds // scenario.record.rounds_every)

@@ -12,6 +12,8 @@ from fedsim.analysis.units import bits, number, seconds
 from fedsim.budget import Budget
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from fedsim.engine import Observer, Progress
 
 EVERY_S = 0.1  # a glance this often is enough, and costs nothing beside a round
@@ -20,7 +22,7 @@ BAR = 20  # columns
 
 
 @contextmanager
-def shown(console: Any, budget: Budget, label: str = "") -> Iterator[tuple[Observer, ...]]:
+def shown(console: Console, budget: Budget, label: str = "") -> Iterator[tuple[Observer, ...]]:
     """Observers that draw a bar on `console`; none at all where that is no terminal (or None)."""
     if console is None or not console.is_terminal:
         yield ()

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import ClientFailed, FedsimError, shown
-from fedsim.protocols import Algorithm, Problem
+from fedsim.protocols import Algorithm, BatchSize, Codec, FixedLength, Problem
 from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
 from fedsim.runtime.jobs import Encoded
 
@@ -26,7 +26,7 @@ class DryJob:
     def __init__(self, dim: int, dtype: np.dtype[Any], round: int) -> None:
         self.round, self._zeros = round, np.zeros(dim, dtype)
 
-    def gradient(self, theta: Array, step: int, batch_size: Any = None, **options: Any) -> Array:
+    def gradient(self, theta: Array, step: int, batch_size: BatchSize = None, **options: Any) -> Array:
         return self._zeros
 
     def normal(self, step: int) -> Array:
@@ -41,8 +41,10 @@ class DryJob:
     def potential(self, theta: Array) -> Array:
         return np.zeros(1)
 
-    def encode(self, codec: Any, value: Array, lane: int = 0) -> Encoded:
-        return Encoded(value, codec.length(value.shape[-1], value.dtype) if codec.fixed else None)
+    def encode(self, codec: Codec | tuple[Codec, ...], value: Array, lane: int = 0) -> Encoded:
+        if isinstance(codec, FixedLength) and codec.fixed:
+            return Encoded(value, codec.length(value.shape[-1], value.dtype))
+        return Encoded(value, None)  # with a codec per client, too, the length is not known before it is known whose
 
 
 @dataclass(frozen=True)

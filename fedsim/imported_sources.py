@@ -1,7 +1,8 @@
 """The modules that a scenario file brings along: their sources decide a run's bits as much as the file's own does.
 
 They are found in the text, without running it: every import, in functions too, of the file and of what it imports,
-that leads neither into the standard library, nor into installed packages, nor into fedsim itself.
+that leads neither into the standard library, nor into installed packages, nor into fedsim itself; the scenarios that
+ship with fedsim have neighbours like anybody's.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 _CALLS = ("import_module", "__import__")  # of a name that is written out
 
 
-def neighbours(source: str) -> dict[str, Path]:
+def imported_sources(source: str) -> dict[str, Path]:
     """Module names and files of all that the source imports, directly or not, in order of their names."""
     found: dict[str, Path] = {}
     todo: list[tuple[str | bytes, str]] = [(source, "")]
@@ -97,8 +98,10 @@ def _spec(name: str, within: list[str] | None) -> ModuleSpec | None:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether a file is the user's: not Python's, not installed, not ours."""
+    """Whether a file is the user's, or one of the shipped scenarios: not Python's, not installed, not ours."""
     full = path.absolute()
+    if full.is_relative_to(Path(__file__).absolute().parent / "scenarios"):
+        return True
     if any(part in ("site-packages", "dist-packages") for part in full.parts):
         return False
     return not any(full.is_relative_to(home) for home in _homes())
