@@ -51,7 +51,7 @@ class NetworkModel(NetworkLike, Protocol):
             f"{type(self).__name__} does not say which edge server a client has; write exchanges.tiers(groups=...)"
         )
 
-    def paths(self, pairs: Any) -> Any:
+    def paths(self, pairs: object) -> Any:
         """The routes between pairs of nodes, a row each: `fedsim.network.Paths`. Tiers and gossip need it."""
         raise InvalidInput(
             f"{type(self).__name__} has no paths(pairs), which says how messages between sites travel; write it, or "
