@@ -1,8 +1,8 @@
-"""One server, edge servers under a cloud, or no server at all: the same clients, links and clock, three places for models.
+"""One server, edge servers under a cloud, or no server at all: the same clients, links and clock.
 
 Twelve clients hang on three edge servers, whose links to the server are narrow and far; next-door clients also have a
 link of their own. Over the star every model crosses the backhaul in every round; over tiers edges average their own
-clients and meet at the cloud now and then; over gossip neighbours average with each other, and nobody waits for a server.
+clients and meet at the cloud now and then; over gossip neighbours average with each other, without any server.
 """
 
 import networkx as nx
@@ -74,14 +74,14 @@ def figure(study):
     places = fig.subplots(2, 3, height_ratios=(1, 1.2))
     for axes, shape in zip(places[0], results, strict=False):
         network().draw(axes, gossip=nx.cycle_graph(CLIENTS) if shape == "gossip" else None)
-        axes.set_title(f"{shape}: {HELD[shape]}", loc="left")
+        axes.set_title(f"{shape}: {HELD[shape]}")
     seconds, bits, apart = places[1]
     figures.curves(seconds, results, "w2", against="seconds", log="y")
     seconds.set_title("Distance to the posterior (w2)", loc="left")
     between = {shape: result for shape, result in results.items() if result.rounds["backhaul_bits"].any()}
     figures.curves(bits, between, "w2", against="backhaul_bits", log="y")
     bits.set_title("The same against bits between sites", loc="left")
-    figures.curves(apart, between, "consensus", against="seconds")
+    figures.curves(apart, between, "consensus", against="seconds", log="")
     apart.set_title("How far apart the sites are", loc="left")
     for axes in places[1]:
         axes.set_ylabel("")

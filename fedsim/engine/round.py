@@ -231,7 +231,7 @@ def columns(
 
 def smooth_columns(
     opened: Array, closed: Array, arrived: Array, up: Array, down: Array, selected: Array | None = None,
-    backhaul: Any = 0,
+    backhaul: Numbers = 0,
 ) -> Arrays:  # fmt: skip
     """The same for rounds in which every visit arrived, of any shape."""
     none, no_time = np.zeros(opened.shape, np.int64), np.zeros(opened.shape)

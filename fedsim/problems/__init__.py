@@ -12,7 +12,6 @@ divided by the number of rows and with or without the prior, `predict(theta)` (d
 from __future__ import annotations
 
 from copy import copy
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +51,7 @@ def weights_of(problem: ProblemLike) -> npt.NDArray[np.float64]:
     return np.asarray(problem.sizes / problem.sizes.sum() if own is None else own, np.float64)
 
 
-def reweighted(problem: Any, weights: npt.NDArray[np.float64]) -> Any:
+def reweighted(problem: ProblemLike, weights: npt.NDArray[np.float64]) -> ProblemLike:
     """The same problem whose clients weigh otherwise: what `weights_of` gives, in compiled tables too."""
     other = copy(problem)
     try:
