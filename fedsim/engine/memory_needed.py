@@ -23,7 +23,8 @@ def check_memory(scenario: Scenario, skip: bool) -> None:
     rows = ROW * max(1, rounds // scenario.record.rounds_every)
     model = 0 if skip else scenario.problem.dim * np.dtype(scenario.dtype).itemsize
     jobs, memory = 0 if skip else _participants(scenario), _remembered(scenario, skip)
-    each = REPLICA + rows + COPIES * model + jobs * (COPIES * model + 2 * memory) + scenario.problem.clients * memory
+    models = scenario.sites.models * COPIES * model
+    each = REPLICA + rows + models + jobs * (COPIES * model + 2 * memory) + scenario.problem.clients * memory
     free = free_bytes()
     if replicas * each <= free:
         return
@@ -42,7 +43,7 @@ def _participants(scenario: Scenario) -> int:
     """Jobs of one round of one replica, at the most."""
     clients = int(scenario.problem.clients)
     asked = scenario.parts.policy.size
-    return clients if asked is None else min(asked, clients)
+    return clients if asked is None else min(asked * scenario.sites.count, clients)
 
 
 def _remembered(scenario: Scenario, skip: bool) -> int:
