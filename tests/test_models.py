@@ -9,7 +9,8 @@ import fedsim as fs
 from fedsim.algorithms import FALD, FedAvg, PrivateFedPAQ
 from fedsim.errors import InvalidInput
 from fedsim.problems import NeuralNetwork, SoftmaxRegression, weights_of
-from fedsim.runtime.jobs import Batch, Setting, clipped_gradients
+from fedsim.runtime.clipping import clipped_gradients
+from fedsim.runtime.jobs import Batch, Setting
 from fedsim.runtime.worker import Worker
 
 
