@@ -27,8 +27,8 @@ full = {"arm": [*ARMS, *LOCAL], "dim": 1000, "rounds": 2000, "chains": 20}
 def problem(dim: int) -> fs.problems.LogisticRegression:
     """Rows in random directions, of length 1, and labels that are coin flips, as in the one set that is known of.
 
-    B17's data were tried first: there FA-HMC was worse than FA-LD at every step size (0.20 to 0.28 against 0.01 to 0.10),
-    as long paths drift to the clients' own posteriors. So this figure departs from B17.
+    B17's data were tried first: there FA-HMC was worse than FA-LD at every step size (0.20 to 0.28 against 0.01 to
+    0.10), as long paths drift to the clients' own posteriors. So this figure departs from B17.
     """
     n = CLIENTS * ROWS
     x = rng.normal(rng.keys(1, rng.Stream.DATA, client=np.arange(n)), dim)
