@@ -127,7 +127,7 @@ def erdos_renyi(
     probability = number("erdos_renyi(probability={!r})", probability, 0.0, 1.0, "give a chance from 0 to 1")
     size = EDGE_BYTES * probability * clients * clients / 2
     refuse_beyond_memory(f"erdos_renyi(clients={clients:,})", size, "ask for fewer clients, or for fewer links")
-    draw = networkx.fast_gnp_random_graph if probability < 0.2 else networkx.gnp_random_graph
+    draw = networkx.fast_gnp_random_graph if 1e-9 < probability < 0.2 else networkx.gnp_random_graph
     return _drawn("erdos_renyi", draw, (clients, probability), seed, bandwidth_bps, latency_s, loss, server)
 
 
