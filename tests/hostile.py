@@ -181,10 +181,14 @@ def makers() -> list[Maker]:
             ("ai_benchmark", {}), ("flash_speeds", {}), ("mobiperf", {"case": 1}), ("pensieve_bandwidth", {}))),
         Maker("star", t.star, "network", {"clients": 3, "uplink_bps": 1e5, "downlink_bps": 1e6, "latency_s": 0.1, "loss": 0.1}),
         Maker("tree", t.tree, "network", {"clients": 3, "edges": 2, "uplink_bps": 1e5, "downlink_bps": 1e6, "latency_s": 0.1, "loss": 0.1, "edge_uplink_bps": 1e5, "edge_downlink_bps": 1e5, "edge_latency_s": 0.1, "edge_loss": 0.0}),
-        Maker("ring", t.ring, "network", {"clients": 3, "bandwidth_bps": 1e5, "latency_s": 0.1, "loss": 0.1}),
-        *(Maker(f"mesh {n}", getattr(t, n), "network", {**k, "bandwidth_bps": 1e5, "latency_s": 0.1, "loss": 0.1, "server": 0}) for n, k in (
-            ("complete", {"clients": 3}), ("erdos_renyi", {"clients": 3, "probability": 0.9, "seed": 1}), ("from_graph", {"graph": nx.path_graph(3)}), ("grid", {"rows": 1, "columns": 3}),
-            ("random_regular", {"clients": 3, "degree": 2, "seed": 1}), ("small_world", {"clients": 3, "neighbours": 2, "rewired": 0.1, "seed": 1}))),
+        Maker("ring", t.ring, "network", {"clients": 3, "bandwidth_bps": 1e5, "latency_s": 0.1, "loss": 0.1, "server": "member"}),
+        *(Maker(make.__name__, make, "network", {**shape, "bandwidth_bps": 1e5, "latency_s": 0.1, "loss": 0.1, "server": 1}) for make, shape in (
+            (t.grid, {"rows": 1, "columns": 3}), (t.complete, {"clients": 3}), (t.random_regular, {"clients": 3, "degree": 2, "seed": 1}),
+            (t.erdos_renyi, {"clients": 3, "probability": 1.0, "seed": 1}), (t.small_world, {"clients": 3, "neighbours": 2, "rewired": 0.0, "seed": 1}), (t.from_graph, {"graph": nx.path_graph(3)}))),
+        Maker("Varying", fs.network.Varying, "", {"times_s": [0.0, 1.0], "bps": [1.0, 2.0], "period_s": 3.0}),
+        Maker("paths", t.grid(2, 2).paths, "", {"pairs": [("client0", "client3")]}),
+        Maker("star paths", t.star(3).paths, "", {"pairs": [("client0", "server")]}),
+        Maker("draw", t.ring(3, server=None).draw, "", {"gossip": nx.path_graph(3)}),
         Maker("multiple_access", t.multiple_access, "network", {"clients": 3, "capacity_bps": 1e5, "latency_s": 0.1, "loss": 0.1}),
         Maker("from_graphml", t.from_graphml, "", {"path": "nowhere.graphml"}),
         Maker("Network", fs.Network, "network", {"graph": graph(), "server": 0, "clients": [1, 2, 3], "bandwidth_bps": "bandwidth_bps", "latency_s": "latency_s", "loss": "loss", "shared": "shared", "routes": None}),

@@ -38,7 +38,7 @@ def ring(
     import networkx
 
     clients = nodes_for("ring", clients)
-    if server != "member":
+    if not (isinstance(server, str) and server == "member"):
         closed = networkx.Graph()
         closed.add_nodes_from(range(clients))
         if clients > 2:
