@@ -17,10 +17,11 @@ from fedsim.errors import InvalidInput, NotRecorded, is_whole, shown
 from fedsim.protocols import AlgorithmLike
 from fedsim.results import load
 from fedsim.run_folder import told
+from fedsim.running import run
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.worker import Worker
-from fedsim.scenario import Scenario, run
+from fedsim.scenario import Scenario
 from fedsim.scenario_file import from_origin
 
 
@@ -93,9 +94,6 @@ class _Tap:
 
     def kernels(self) -> Any:
         return Inline().kernels()
-
-    def describe(self) -> str:
-        return "inline, up to one job"
 
     def open(self, algorithm: AlgorithmLike, setting: Setting) -> _Tap:
         self.setting, self._session = setting, Inline().open(algorithm, setting)

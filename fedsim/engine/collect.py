@@ -101,7 +101,7 @@ def _privacy(run: Run, rounds: pd.DataFrame) -> dict[str, Any]:
     return {"privacy": told} if told else {}
 
 
-def described(value: Any) -> Any:
+def described(value: object) -> Any:
     """A value as plain JSON: dataclasses by name and fields, arrays by shape and digest, functions by name."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -136,6 +136,6 @@ def identities(scenario: Scenario, compute: str) -> tuple[str, str]:
     return work, blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
 
 
-def describes(told: Any, scenario: Scenario) -> bool:
+def describes(told: object, scenario: Scenario) -> bool:
     """Whether a manifest's `scenario` is this one."""
     return bool(json.loads(to_json(described(scenario))) == told)

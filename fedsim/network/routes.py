@@ -103,7 +103,7 @@ class Router:
             ways.append(self._walk(tree, where[c], root, upward))
         return self._gather(ways)
 
-    def stops(self, numbers: dict[Any, int], server: Any, own: dict[int, list[Any]]) -> list[list[Any]]:
+    def stops(self, numbers: dict[Any, int], server: object, own: dict[int, list[Any]]) -> list[list[Any]]:
         """The nodes that every client's route to the server passes after its own, the server the last."""
         root = self._index[server]
         tree = self._tree(root, True, {self._index[node] for node in numbers})

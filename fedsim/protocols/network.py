@@ -45,7 +45,7 @@ class NetworkModel(NetworkLike, Protocol):
         """Nodes and links in plain data, which the report draws; None: it draws nothing."""
         return None
 
-    def paths(self, pairs: Any) -> Any:
+    def paths(self, pairs: object) -> Any:
         """The routes between pairs of nodes, a row each: `fedsim.network.Paths`. Tiers and gossip need it."""
         raise InvalidInput(
             f"{type(self).__name__} has no paths(pairs), which says how messages between sites travel; write it, or "

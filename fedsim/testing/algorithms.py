@@ -16,11 +16,12 @@ from fedsim.engine.world import World, setting_of
 from fedsim.errors import NonFinite
 from fedsim.participation import bernoulli, full
 from fedsim.protocols import AlgorithmLike, ProblemLike, Replies, Rng, as_algorithm
+from fedsim.running import run
 from fedsim.runtime.answers import ChangedInPlace
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.jobs import Batch, JobsAtHand, Reply, Setting
 from fedsim.runtime.worker import Worker
-from fedsim.scenario import Scenario, run
+from fedsim.scenario import Scenario
 from fedsim.testing.promises import JOBS, Promises
 
 REPLICAS = 3
