@@ -7,6 +7,7 @@
     ├── NonFinite                the numbers left the real line: client, round and a step size to try
     ├── ClientFailed             an exception inside a client's code: client, round and seed
     ├── RuntimeFailed            the machinery that runs jobs gave up: processes, hosts, cluster
+    ├── Interrupted              asked to stop, and stopped between two rounds (exit code 130)
     └── CorruptData              bytes that are not what they claim to be: messages, files, checkpoints
 
     ResultWarning                a warning: a figure of a finished run says less than it seems
@@ -28,6 +29,10 @@ class FedsimError(Exception):
 
 class InvalidInput(FedsimError, ValueError):
     """The caller asked for something impossible; the message carries the remedy."""
+
+
+class Interrupted(FedsimError):
+    """Asked to stop: the round was finished and a checkpoint written, where the run has a folder."""
 
 
 class NotRecorded(InvalidInput, LookupError):

@@ -95,9 +95,6 @@ class _Tap:
     def kernels(self) -> Any:
         return Inline().kernels()
 
-    def describe(self) -> str:
-        return "inline, up to one job"
-
     def open(self, algorithm: AlgorithmLike, setting: Setting) -> _Tap:
         self.setting, self._session = setting, Inline().open(algorithm, setting)
         return self

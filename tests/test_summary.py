@@ -16,7 +16,7 @@ import fedsim as fs
 from fedsim.analysis import figures, timeline
 from fedsim.cli.app import call
 from fedsim.errors import InvalidInput
-from fedsim.results import Result
+from fedsim.results import METRICS, ROUNDS, Result
 
 FILE = """
 import numpy as np
@@ -217,3 +217,18 @@ def test_bits_on_an_axis_have_a_unit(largest: float, label: str) -> None:
     figures.in_bits(axes, "uplink", largest)
     assert axes.get_xlabel() == label
     assert axes.xaxis.get_major_formatter()(2e6, 0) == f"{2e6 / {'M': 1e6, 'k': 1e3, 'G': 1e9}[label[8]]:g}"
+
+
+def test_a_notebook_shows_summaries_tables_and_plots(result: Result) -> None:
+    from fedsim.sweeps.study import Study
+
+    assert "stopped by" in result._repr_html_()
+    (axes,) = result.plot("off", "seconds").axes
+    (line,) = axes.lines
+    curve = result.curve("off", "seconds")
+    assert line.get_xdata().tolist() == curve["seconds"].tolist()
+    assert line.get_ydata().tolist() == curve["off"].tolist()
+    assert result.plot().axes[0].get_ylabel() == "Wasserstein-2 distance (w2)"
+    with pytest.raises(fs.errors.NotRecorded, match="no metric was evaluated"):
+        dataclasses.replace(result, rounds=result.rounds[list(ROUNDS)], metrics=result.metrics[list(METRICS)]).plot()
+    assert "<table" in Study("s", (({"k": 1}, result),))._repr_html_()

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fedsim.algorithms import local, objectives
+import numpy as np
+
+from fedsim.algorithms import local, local_fused, objectives
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
 from fedsim.participation import Arrived
-from fedsim.protocols import BatchSize, Job, ProblemLike, Replies, Rng, Visitors
+from fedsim.protocols import Backend, BatchSize, Job, JobOfKernel, Kernel, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
 
 
@@ -70,11 +72,27 @@ class FedAvg:
     def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x = message["theta"]
         scale = objectives.scale(self.objective, job, x.dtype)
-        how = local.Descent(self.step_size, self.local_steps, self.batch_size, self.momentum, self.weight_decay)
-        return {"delta": local.descend(job, x, scale, how) - x}, memory
+        return {"delta": local.descend(job, x, scale, self._how) - x}, memory
 
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": state["theta"] + self.server_step * replies.mean("delta")}
+
+    def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
+        """All local steps in one kernel where there is one for the problem."""
+        descend = local_fused.descent(problem, backend, self._how)
+        if descend is None:
+            return None
+
+        def kernel(job: JobOfKernel, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+            x = message["theta"]
+            y = descend(job, x, objectives.scale(self.objective, job, x.dtype))
+            return {"delta": np.subtract(y, x, out=y)}, memory
+
+        return kernel
+
+    @property
+    def _how(self) -> local.Descent:
+        return local.Descent(self.step_size, self.local_steps, self.batch_size, self.momentum, self.weight_decay)
 
     def weigh(self, arrived: Arrived) -> Array:
         return objectives.weigh("FedAvg", self.objective, arrived)

@@ -19,8 +19,7 @@ import typer
 
 from fedsim.checks import path_of
 from fedsim.cli.streams import warnings_last
-from fedsim.engine import Interrupted
-from fedsim.errors import FedsimError, InvalidInput, shown
+from fedsim.errors import FedsimError, Interrupted, InvalidInput, shown
 
 FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
 

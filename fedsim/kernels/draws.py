@@ -64,14 +64,13 @@ def normals32(key, begin, call, out):
     """Normals number `begin` onwards of every row into `out`, float32 (rows, lanes)."""
     block, k = np.empty(LANES, np.uint32), np.empty((4, LANES), np.uint32)
     w, x = np.empty((4, LANES), np.uint32), np.empty((4, LANES), np.float32)
-    r = np.empty(LANES, np.float32)
     first = begin // 4
     blocks = (begin + out.shape[1] + 3) // 4 - first
     row, at = 0, 0
     while row < key.shape[0]:
         n, next_row, next_at = _gather(key, row, at, blocks, first, block, k)
         fill_words(block[:n], u32(call), k[0], k[1], k[2], k[3], w[0], w[1], w[2], w[3])
-        fill_normals32(w[0, :n], w[1], w[2], w[3], r, x[0], x[1], x[2], x[3])
+        fill_normals32(w[0, :n], w[1], w[2], w[3], x[0], x[1], x[2], x[3])
         _scatter(x, n, 4, row, at, blocks, begin - first * 4, out)
         row, at = next_row, next_at
 
@@ -81,14 +80,13 @@ def normals64(key, begin, call, out):
     """Normals number `begin` onwards of every row into `out`, float64 (rows, lanes)."""
     block, k = np.empty(LANES, np.uint32), np.empty((4, LANES), np.uint32)
     w, x = np.empty((4, LANES), np.uint32), np.empty((2, LANES), np.float64)
-    r = np.empty(LANES, np.float64)
     first = begin // 2
     blocks = (begin + out.shape[1] + 1) // 2 - first
     row, at = 0, 0
     while row < key.shape[0]:
         n, next_row, next_at = _gather(key, row, at, blocks, first, block, k)
         fill_words(block[:n], u32(call), k[0], k[1], k[2], k[3], w[0], w[1], w[2], w[3])
-        fill_normals64(w[0, :n], w[1], w[2], w[3], r, x[0], x[1])
+        fill_normals64(w[0, :n], w[1], w[2], w[3], x[0], x[1])
         _scatter(x, n, 2, row, at, blocks, begin - first * 2, out)
         row, at = next_row, next_at
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.kernels.elementary import inline, jit
-from fedsim.kernels.langevin import GROUP, JOBS, NARROW, fill_blocks, fill_row
+from fedsim.kernels.langevin import JOBS, NARROW, fill_row
 from fedsim.kernels.leapfrog_reference import step_sizes
+from fedsim.kernels.noise import GROUP, fill_blocks
 from fedsim.protocols import StepSizes
 
 

@@ -31,7 +31,8 @@ import numpy as np
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, quoted
 from fedsim.network.drawing import SKETCHED, draw_gossip, rate, sketch
-from fedsim.network.flows import Flows, finish_times
+from fedsim.network.finishing import finish_times
+from fedsim.network.flows import Flows
 from fedsim.network.graph import Attribute, arcs_of, clients_of, nodes_with_role, server_of
 from fedsim.network.routes import Paths, Router, own_routes
 from fedsim.network.varying import Varying
