@@ -62,14 +62,14 @@ class Accounts:
 
     def _enter_losses(self, e: Ended) -> None:
         add = _add_small if len(self.totals["selected"]) <= len(e.client) else np.add.at
-        lost = ~e.arrived
+        add(self.totals["arrived"], e.client, e.arrived)
+        lost = e.part(np.flatnonzero(~e.arrived))  # all else is zero for the others, who are mostly the many
         columns = {
-            "arrived": e.arrived, "dropped": e.dropped, "late": e.late,
-            "wasted_bits": np.where(lost, e.up_bits, 0), "wasted_down_bits": np.where(lost, e.down_bits, 0),
-            "wasted_s": np.where(lost, e.spent_s, 0.0), **e.seconds(),
+            "dropped": lost.dropped, "late": lost.late, "wasted_bits": lost.up_bits,
+            "wasted_down_bits": lost.down_bits, "wasted_s": lost.spent_s, **lost.seconds(),
         }  # fmt: skip
         for name, value in columns.items():
-            add(self.totals[name], e.client, value)
+            add(self.totals[name], lost.client, value)
 
     def enter_stretch(self, stretch: Stretch) -> None:
         """Rounds in which everybody answered."""

@@ -172,9 +172,10 @@ def columns(opened: Array, closed: Array, selected: Array, starts: Array, e: End
     down = count(e.down_bits) + copies
     if e.smooth:
         return smooth_columns(opened, closed, np.diff(starts), count(e.up_bits), down, selected)
-    row = np.repeat(np.arange(len(opened)), np.diff(starts))
-    # Visit after visit, so that all clocks round alike.
-    seconds = {name: np.bincount(row, value, minlength=len(opened)) for name, value in e.seconds().items()}
+    at = np.flatnonzero(~e.arrived)
+    row = np.searchsorted(starts, at, side="right") - 1
+    # Visit after visit, so that all clocks round alike; those that arrived have wasted nothing.
+    seconds = {name: np.bincount(row, value, minlength=len(opened)) for name, value in e.part(at).seconds().items()}
     return {
         "opened_s": opened, "closed_s": closed, "selected": selected, "arrived": count(e.arrived),
         "dropped": count(e.dropped), "late": count(e.late), "uplink_bits": count(e.up_bits), "downlink_bits": down,
