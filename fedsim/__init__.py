@@ -41,6 +41,7 @@ _MODULES = (
     "data",
     "devices",
     "errors",
+    "exchanges",
     "initial",
     "metrics",
     "network",

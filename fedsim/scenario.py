@@ -15,7 +15,10 @@ from fedsim.arrays import Array
 from fedsim.budget import Budget
 from fedsim.checks import array_of
 from fedsim.engine.record import Record
+from fedsim.engine.site_checks import check_exchange
+from fedsim.engine.sites import Sites, sites_of
 from fedsim.errors import InvalidInput, is_whole, one_of, quoted, shown, whole
+from fedsim.exchanges import Exchange, Gossip, StarExchange
 from fedsim.initial import Start
 from fedsim.problems import weights_of
 
@@ -43,7 +46,7 @@ class Parts:
         devices, network = scenario.devices, scenario.network
         return cls(
             protocols.as_problem(scenario.problem),
-            protocols.as_algorithm(scenario.algorithm),
+            _algorithm_of(scenario),
             protocols.as_policy(scenario.participation),
             None if devices is None else protocols.as_devices(devices),
             None if network is None else protocols.as_network(network),
@@ -70,6 +73,7 @@ class Scenario:
     | `evaluate_every` | rounds between two evaluations of the metrics                                            |
     | `record`         | what is kept: `fs.Record(every=10, warmup=100, events=True)`                             |
     | `reach`          | who receives the broadcast: "selected" or "all"; None: as the algorithm says             |
+    | `exchange`       | where models live: `fs.exchanges.star()`, `tiers(groups, every)` or `gossip(graph)`      |
     """
 
     problem: Any
@@ -86,27 +90,39 @@ class Scenario:
     evaluate_every: int = 1
     record: Record = field(default_factory=Record)
     reach: str | None = None  # who receives the broadcast: "selected" or "all"; None: the algorithm's own
+    exchange: Exchange = field(default_factory=StarExchange)
 
     def __post_init__(self) -> None:
         self._check_parts()
         object.__setattr__(self, "_parts", Parts.of(self))
         self._check_numbers()
-        self._check_start()
         self._check_population()
+        p = weights_of(self.problem)
+        sites = sites_of(self.exchange, self.problem.clients, p, self.parts.algorithm, self.parts.network)
+        object.__setattr__(self, "_sites", sites)
+        self._check_start()
+        check_exchange(self)
         self._check_participation()
         self._check_reach()
         self._check_budget()
         self._check_metrics()
         if not self.parts.problem.timing_only:
             self.record.check(
-                self.budget.rounds, len(self.replica_numbers), self.problem.dim, np.dtype(self.dtype).itemsize
-            )
+                self.budget.rounds, len(self.replica_numbers) * (sites.models if self.record.sites == "all" else 1),
+                self.problem.dim, np.dtype(self.dtype).itemsize,
+            )  # fmt: skip
 
     @property
     def parts(self) -> Parts:
         """The parts in their roles, with every optional member."""
         parts: Parts = self.__dict__["_parts"]
         return parts
+
+    @property
+    def sites(self) -> Sites:
+        """Where the models live, and how messages travel."""
+        sites: Sites = self.__dict__["_sites"]
+        return sites
 
     @property
     def replica_numbers(self) -> range:
@@ -132,7 +148,22 @@ class Scenario:
         with np.errstate(over="ignore"):  # an infinity is refused
             start = np.asarray(numbers, self.dtype)
         shape = (len(self.replica_numbers), self.problem.dim)
+        if start.shape == (shape[0], self.sites.models, shape[1]) and self.sites.models > 1:
+            return np.asarray(np.einsum("rsd,s->rd", start, self.sites.weights), self.dtype)
         return np.broadcast_to(start, shape) if start.shape == shape[1:] else start
+
+    @property
+    def site_starts(self) -> Array:
+        """The same of every model, (replicas * models, d): one replica's after another's."""
+        models, given = self.sites.models, array_of(self.initial)
+        if given is not None and given.ndim == 3:
+            return np.asarray(given, self.dtype).reshape(-1, self.problem.dim)
+        starts = self.starts
+        if models == 1:
+            return starts
+        if starts.strides[0] == 0:
+            return np.broadcast_to(starts[0], (len(starts) * models, self.problem.dim))
+        return np.repeat(starts, models, axis=0)
 
     @property
     def reaches_all(self) -> bool:
@@ -154,6 +185,10 @@ class Scenario:
                 raise InvalidInput(f"{role}={kind} is a class; give an object of it, {role}={kind}(...)")
             if name := protocols.missing(part, required):
                 raise InvalidInput(f"{role}={quoted(part)}: {lacks.format(name)}")
+        if not isinstance(self.exchange, Exchange):
+            raise InvalidInput(
+                f"exchange={quoted(self.exchange)}: write fs.exchanges.star(), tiers(groups) or gossip(graph)"
+            )
         if not isinstance(self.budget, Budget):
             raise InvalidInput(f"budget={quoted(self.budget)}: write fs.Budget(rounds=200)")
         if not isinstance(self.metrics, (tuple, list)):
@@ -183,7 +218,8 @@ class Scenario:
         starts = self.starts
         shape = (len(self.replica_numbers), self.problem.dim)
         if starts.shape != shape:
-            raise InvalidInput(f"initial has shape {starts.shape}; the problem needs ({shape[1]},), or {shape}")
+            each = f", or {(shape[0], self.sites.models, shape[1])}" if self.sites.models > 1 else ""
+            raise InvalidInput(f"initial has shape {starts.shape}; the problem needs ({shape[1]},), or {shape}{each}")
         if not np.isfinite(starts[: 1 if starts.strides[0] == 0 else None]).all():
             raise InvalidInput("initial holds a NaN or an infinity; start from finite numbers")
 
@@ -196,9 +232,10 @@ class Scenario:
             raise InvalidInput(
                 f"the network has {parts.network.clients} clients, the problem {clients}; make them agree"
             )
-        if parts.network is not None and not parts.network.has_server:
+        if parts.network is not None and not parts.network.has_server and not isinstance(self.exchange, Gossip):
             raise InvalidInput(
-                "the network has no server: mark its node with role='server', or name it with fs.Network(server=...)"
+                "the network has no server: mark its node with role='server', name it with fs.Network(server=...), or "
+                "let clients gossip"
             )
         parts.policy.check(clients)
         sizes: Any = parts.algorithm.batch_size
@@ -250,7 +287,15 @@ class Scenario:
             name = b.target.metric
             name = quoted(name)
             raise InvalidInput(f"Budget(target on {name}): add metrics=({name},) so that it is evaluated")
-        counts_bits = any(x is not None for x in (b.uplink_bits, b.downlink_bits, b.total_bits))
+        counts_bits = any(x is not None for x in (b.uplink_bits, b.downlink_bits, b.backhaul_bits, b.total_bits))
         takes_time = self.network is not None or self.devices is not None
         if b.rounds is None and not counts_bits and not (takes_time and b.seconds is not None):
             raise InvalidInput("this scenario could run for ever: rounds take no time; add rounds= to the Budget")
+
+
+def _algorithm_of(scenario: Scenario) -> protocols.Algorithm:
+    """The algorithm in its role; where there is no server, as it runs without one."""
+    algorithm = protocols.as_algorithm(scenario.algorithm)
+    if not isinstance(scenario.exchange, Gossip) or algorithm.needs_gossip:
+        return algorithm
+    return protocols.as_algorithm(algorithm.for_gossip())

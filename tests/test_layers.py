@@ -21,7 +21,7 @@ LAYERS = (  # top to bottom; a module imports from layers below its own
     {"algorithms", "problems"},
     {"analysis"},
     {
-        "topologies", "network", "devices", "participation", "budget", "codecs", "privacy",
+        "exchanges", "topologies", "network", "devices", "participation", "budget", "codecs", "privacy",
         "metrics", "data", "initial",
     },
     {"kernels"},

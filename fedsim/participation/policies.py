@@ -84,6 +84,9 @@ class Full:
         everybody = arrived.counts == arrived.clients
         return arrived.p if everybody.all() else np.where(everybody, arrived.p, arrived.normalised(arrived.p))
 
+    def patience(self) -> tuple[float, float]:
+        return math.inf, math.inf
+
 
 @dataclass(frozen=True)
 class WithReplacement:
@@ -214,6 +217,9 @@ class First:
 
     select, weigh, chance = _ask, _normalised, _at_most
 
+    def patience(self) -> tuple[float, float]:
+        return self.replies, math.inf
+
 
 @dataclass(frozen=True)
 class Deadline:
@@ -235,6 +241,9 @@ class Deadline:
         return closed, heard.ends_s <= closed[heard.row]
 
     select, weigh, check, chance = _ask, _normalised, _check, _at_most
+
+    def patience(self) -> tuple[float, float]:
+        return math.inf, self.seconds
 
 
 @dataclass(frozen=True)
