@@ -22,6 +22,7 @@ from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from fedsim.kernels.clock.parts import DeviceArrays, PolicyArrays, RouteArrays
     from fedsim.participation.round import Arrived, Heard
 
 BatchSize = int | float | Sequence[int] | None  # rows a gradient: a count, a fraction, one per client; None: all
@@ -265,6 +266,10 @@ class Policy(PolicyLike, Protocol):
         """What is wrong with its weights where the p_c differ, and the remedy; "" for nothing."""
         return ""
 
+    def as_arrays(self) -> PolicyArrays | None:
+        """Itself in plain numbers, for the compiled clock; None: it is asked at every opening and arrival."""
+        return None
+
 
 # --- DeviceModel -----------------------------------------------------------------------------------------
 
@@ -312,6 +317,10 @@ class DeviceModel(DevicesLike, Protocol):
     def check(self, clients: int) -> None:
         """Refuse tables with too few rows."""
 
+    def as_arrays(self, clients: int, work: Array) -> DeviceArrays | None:
+        """Itself in columns, for the compiled clock; None: it is asked at every visit. `work` is (clients,)."""
+        return None
+
 
 # --- NetworkModel -----------------------------------------------------------------------------------------
 
@@ -340,6 +349,10 @@ class NetworkModel(NetworkLike, Protocol):
     def route(self, client: int, upward: bool) -> Array:
         """The links that a transfer uses, by number."""
         raise NotImplementedError("a contended network needs capacities_bps and route(client, upward)")
+
+    def as_arrays(self) -> RouteArrays | None:
+        """All routes at once, for the compiled clock; None: it is asked at every transfer."""
+        return None
 
 
 # --- Codec, runtime, backend, metric, observer ---------------------------------------------------------
@@ -494,6 +507,20 @@ class Clips(Protocol):
     """A problem that bounds the norm of every row's own gradient faster than row by row."""
 
     def clipped(self, theta: Array, clients: Array, rows: Rows, clip: float) -> Array: ...
+
+
+@runtime_checkable
+class InNumbers(Protocol):
+    """A law, such as a slow-down's, that a kind and a few numbers name."""
+
+    def as_arrays(self) -> Any: ...
+
+
+@runtime_checkable
+class InColumns(Protocol):
+    """Something about clients, such as when they are on, that columns tell: a row for each of these."""
+
+    def as_arrays(self, rows: Array) -> Any: ...
 
 
 @runtime_checkable

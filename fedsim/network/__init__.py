@@ -22,6 +22,7 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, quoted
+from fedsim.kernels.clock.parts import RouteArrays
 from fedsim.network.flows import Flows, finish_times
 from fedsim.network.graph import Attribute, arcs_of, clients_of, server_of
 from fedsim.network.routes import Paths, own_routes, paths_of
@@ -93,6 +94,10 @@ class Network:
         """The links between a client and the server, in the order of travel."""
         paths = self.up if upward else self.down
         return paths.links[paths.starts[client] : paths.starts[client + 1]]
+
+    def as_arrays(self) -> RouteArrays:
+        """Everybody's routes."""
+        return RouteArrays(self.capacities_bps, self.down.links, self.down.starts, self.up.links, self.up.starts)
 
     def delay_s(self, upward: bool) -> Array:
         """Each client's latency on the way to the server, or back."""

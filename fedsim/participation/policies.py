@@ -12,6 +12,8 @@ import numpy as np
 from fedsim.arrays import Array
 from fedsim.checks import floats_of
 from fedsim.errors import InvalidInput, one_of, positive, quoted, shown, whole
+from fedsim.kernels.clock import parts
+from fedsim.kernels.clock.parts import PolicyArrays
 from fedsim.participation.round import Arrived, Heard
 
 
@@ -31,6 +33,11 @@ def _all_in_time(self: Any, heard: Heard) -> tuple[Array, Array]:
 
 def _normalised(self: Any, arrived: Arrived) -> Array:
     return arrived.normalised(arrived.p)
+
+
+def _asks(self: Any, closes: int, replies: int = 0, seconds: float = math.inf) -> PolicyArrays:
+    selects = parts.ALL if self.size is None else parts.SOME
+    return PolicyArrays(selects, closes, self.size or 0, replies=replies, seconds=seconds)
 
 
 def _check(self: Any, clients: int) -> None:
@@ -67,6 +74,9 @@ class Full:
 
     close, closing = _wait, _all_in_time
 
+    def as_arrays(self) -> PolicyArrays:
+        return PolicyArrays(parts.ALL)
+
     def chance(self, weights: Array) -> tuple[Array, bool]:
         return np.ones(len(weights)), True
 
@@ -93,6 +103,9 @@ class WithReplacement:
     def size(self) -> int:
         """How many different clients are asked, at the most."""
         return self.draws
+
+    def as_arrays(self) -> PolicyArrays:
+        return PolicyArrays(parts.WEIGHTED, draws=self.draws)
 
     def check(self, clients: int) -> None:
         _check_wait(self, clients, "with_replacement")
@@ -121,6 +134,9 @@ class Uniform:
         return np.asarray(view.sample_available(self.size))
 
     close, closing, check = _wait, _all_in_time, _check
+
+    def as_arrays(self) -> PolicyArrays:
+        return PolicyArrays(parts.SOME, draws=self.size)
 
     @property
     def undecided(self) -> bool:
@@ -162,6 +178,9 @@ class Bernoulli:
 
     close, closing, weigh = _wait, _all_in_time, _normalised
 
+    def as_arrays(self) -> PolicyArrays:
+        return PolicyArrays(parts.COINS, coin=self.probability)
+
     def check(self, clients: int) -> None:
         if isinstance(self.probability, tuple) and len(self.probability) != clients:
             raise InvalidInput(
@@ -202,6 +221,9 @@ class First:
             given = f"participation.first({self.replies})"
             raise InvalidInput(f"{given}: only {clients} clients exist; wait for at most {clients}")
 
+    def as_arrays(self) -> PolicyArrays:
+        return _asks(self, parts.AT_REPLIES, replies=self.replies)
+
     select, weigh, chance = _ask, _normalised, _at_most
 
 
@@ -224,6 +246,9 @@ class Deadline:
         closed = np.minimum(heard.last_s(), heard.opened_s + self.seconds)
         return closed, heard.ends_s <= closed[heard.row]
 
+    def as_arrays(self) -> PolicyArrays:
+        return _asks(self, parts.AT_DEADLINE, seconds=self.seconds)
+
     select, weigh, check, chance = _ask, _normalised, _check, _at_most
 
 
@@ -242,6 +267,9 @@ class Buffered:
 
     def close(self, view: Any) -> float:
         return float(view.now_s) if len(view.arrived) >= self.replies else math.inf
+
+    def as_arrays(self) -> PolicyArrays:
+        return _asks(self, parts.FOLDS, replies=self.replies)
 
     select, weigh, check = _ask, _normalised, _check
 
