@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from fedsim.engine.asynchronous import Asynchronous
 from fedsim.engine.checkpoint import Checkpointer, Interrupted
 from fedsim.engine.closed_form import ClosedForm, suits
+from fedsim.engine.compiled import compiled
 from fedsim.engine.collect import collect, describes, identities
 from fedsim.engine.events import Events
 from fedsim.engine.record import Record
@@ -20,8 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Checkpointer", "Interrupted", "Observer", "Progress", "Record", "Run", "collect", "describes", "identities",
-    "simulate",
+    "reference_clock", "simulate",
 ]  # fmt: skip
+REFERENCE: ContextVar[bool] = ContextVar("REFERENCE", default=False)
 
 
 async def simulate(
@@ -42,6 +46,19 @@ async def simulate(
 
 def _driver(run: Run) -> Driver:
     """How to keep time: the closed form where it gives the same timeline, else event by event."""
-    if run.world.policy.asynchronous:
-        return Asynchronous(run)
-    return ClosedForm(run) if suits(run.world) else Events(run)
+    if not run.world.policy.asynchronous and suits(run.world):
+        return ClosedForm(run)
+    made = None if REFERENCE.get() else compiled(run)
+    if made is not None:
+        return made
+    return Asynchronous(run) if run.world.policy.asynchronous else Events(run)
+
+
+@contextmanager
+def reference_clock() -> Iterator[None]:
+    """Inside, time is kept by SimPy wherever it goes event by event: what the compiled clock is held to."""
+    token = REFERENCE.set(True)
+    try:
+        yield
+    finally:
+        REFERENCE.reset(token)

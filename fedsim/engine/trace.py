@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedsim.arrays import Arrays
+from fedsim.arrays import Array, Arrays
 
 COLUMNS = ("replica", "round", "time_s", "client", "event", "bits")
 Note = Callable[[float, int, str, int], None]  # time_s, client, event, bits
@@ -26,6 +26,12 @@ class Trace:
             return None
         append = self.rows.append
         return lambda time_s, client, event, bits: append((replica, round() + 1, time_s, client, event, bits))
+
+    def extend(self, parts: list[tuple[int, Arrays]], replicas: Array, round: int) -> None:
+        """Events of a round (from 0), of one replica after another."""
+        for position, part in parts:
+            replica, columns = int(replicas[position]), (part[name].tolist() for name in COLUMNS[2:])
+            self.rows += [(replica, round + 1, *row) for row in zip(*columns, strict=True)]
 
     def segment(self) -> Arrays:
         """What came since the last call, as flat arrays for a checkpoint."""

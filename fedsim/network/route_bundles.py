@@ -73,7 +73,7 @@ class Tables:
         for link in np.flatnonzero(~(capacity > 0)).tolist():
             raise InvalidInput(f"link {link} has capacity {capacity[link]} bit/s: give a positive number or inf")
         self.links = np.zeros(len(capacity), LINK)
-        self.links["capacity"], self.links["scale"] = capacity, _scale(capacity)
+        self.links["capacity"], self.links["scale"] = capacity, scale_of(capacity)
         self.bundles = np.zeros(8, BUNDLE)
         self.bundle_of: list[int] = []  # by route
         self.trunks: list[tuple[int, ...]] = []  # by bundle
@@ -119,7 +119,7 @@ class Tables:
 
     def set_capacity(self, link: int, bps: float) -> tuple[set[int], set[int]]:
         """The busy bundles that need new rates, and the routes that are in another bundle now."""
-        self.links["capacity"][link], self.links["scale"][link] = bps, _scale(np.array(bps))
+        self.links["capacity"][link], self.links["scale"][link] = bps, scale_of(np.array(bps))
         routes = self._users.get(link, [])
         moved = {route for route in routes if self._assign(route)}
         for b in (bundles := {self.bundle_of[route] for route in routes}):
@@ -231,7 +231,7 @@ class Tables:
         self.changed.update(self.busy())
 
 
-def _scale(capacity: Array) -> Array:
+def scale_of(capacity: Array) -> Array:
     """The powers of two that make capacities whole numbers of 61 bits."""
     finite = np.where(np.isfinite(capacity), capacity, 1.0)
     return np.asarray(np.ldexp(1.0, np.minimum(61 - np.frexp(finite)[1], 1000)))

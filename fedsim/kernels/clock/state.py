@@ -116,7 +116,6 @@ class Clock(NamedTuple):
     places: Array
     chosen: Array  # scratch: client numbers, how often each was drawn
     waiting: Array  # clients that start from the next version
-    order: Array  # scratch for folds
     intervals: Array  # (2, n) starts and ends of recorded on-periods
     net: Net
     ended: Array
