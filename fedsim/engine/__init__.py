@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from fedsim.engine.asynchronous import Asynchronous
 from fedsim.engine.checkpoint import Checkpointer, Interrupted
 from fedsim.engine.closed_form import ClosedForm, suits
-from fedsim.engine.compiled import compiled
 from fedsim.engine.collect import collect, describes, identities
+from fedsim.engine.compiled import compiled
 from fedsim.engine.events import Events
 from fedsim.engine.record import Record
 from fedsim.engine.run import Driver, Progress, Run

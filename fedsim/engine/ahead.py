@@ -7,20 +7,21 @@ from dataclasses import replace
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
+from fedsim.engine.clock_arrays import ReplicaClock
 from fedsim.engine.round import Cohort, Ended, Round, Stopped, Stretch, Visits, columns
-from fedsim.kernels.clock.state import GONE, NOTES, REFER, Clock
+from fedsim.kernels.clock.state import GONE, NOTES, REFER
 
 
 class Ahead:
     """What the clocks of some replicas have written: rounds `first` on, each replica as many as it has."""
 
-    def __init__(self, first: int, active: Array, clocks: list[Clock], status: Array, copy_bits: int) -> None:
+    def __init__(self, first: int, active: Array, clocks: list[ReplicaClock], status: Array, copy_bits: int) -> None:
         self.first, self.replicas, self._status = first, active, status
-        asynchronous = bool(len(clocks) and clocks[0].state["asynchronous"][0])
-        rounds = [k.rounds[: k.state["rounds"][0]] for k in clocks]
+        asynchronous = bool(clocks[0].said("asynchronous"))
+        rounds = [k.written("rounds", "rounds") for k in clocks]
         self._made = np.array([len(r) for r in rounds], np.int64)  # rounds of each replica
         self.count = int(self._made.max(initial=0))
-        self.common = int(self._made.min(initial=0))  # so many, every replica has
+        self.common = int(self._made.min()) if len(active) else 0  # so many, every replica has
         number = np.concatenate([np.arange(n) for n in self._made])
         order = np.argsort(number, kind="stable")  # by round, then replica
         every = np.concatenate(rounds)[order]
@@ -31,7 +32,7 @@ class Ahead:
         self._position = np.repeat(active, self._made)[order]
         self._starts = np.concatenate([[0], np.cumsum(sizes)])
         rows = np.repeat(begins - self._starts[:-1], sizes) + np.arange(self._starts[-1])
-        v = np.concatenate([k.ended[: k.state["rows"][0]] for k in clocks])[rows]
+        v = np.concatenate([k.written("ended", "rows") for k in clocks])[rows]
         arrived, late = v["arrived"], v["late"]
         self._times, self._version, self.number = v["times"], v["version"], v["number"]
         if not asynchronous:
@@ -45,10 +46,11 @@ class Ahead:
         self._columns = columns(opened, closed, selected, self._starts, self._ended, copies)
         if asynchronous:  # a download counts when it ends, in which round ever its visit does
             self._columns["downlink_bits"] = every["came_down"] + copies
-        self._notes = _notes(clocks, every, order, self._made)
+        if clocks[0].said("traced"):
+            self._ordered_notes(clocks, rounds, order)
 
     def over(self, number: int, active: Array) -> tuple[Array, Array]:
-        """Those of the active replicas for which there is no such round, and those that the reference has to be asked."""
+        """The active replicas that have no such round, and those of which the reference has to be asked."""
         here = np.searchsorted(self.replicas, active)
         ends = self._made[here] == number - self.first
         return active[ends & (self._status[here] == GONE)], active[ends & (self._status[here] == REFER)]
@@ -94,28 +96,30 @@ class Ahead:
         visits = Visits(self._ended.part(slice(a, b)).part(rows), ends, version)
         return Stretch(number, active, made, 0, visits=visits)
 
-    def notes(self, number: int, active: Array) -> list[tuple[int, Arrays]]:
-        """The events of a round: of the openings of all replicas, then of each replica's further way."""
-        if not self._notes:
-            return []
-        k = number - self.first
-        pairs = [p for p in range(self._pairs[k], self._pairs[k + 1]) if self._position[p] in active]
-        return [(int(self._position[p]), self._notes[p][half]) for half in (0, 1) for p in pairs]
+    def trace(self, number: int, count: int, active: Array, replicas: Array) -> Arrays:
+        """The events of so many rounds of these replicas: in each, of all openings, then of everybody's further way."""
+        a, b = self._note_ends[[number - self.first, number - self.first + count]]
+        kept = np.flatnonzero(np.isin(self._notes["replica"][a:b], active)) + a
+        out = {name: column[kept] for name, column in self._notes.items()}
+        return out | {"replica": replicas[out["replica"]]}
 
-
-def _notes(clocks: list[Clock], every: Array, order: Array, made: Array) -> list[tuple[Arrays, Arrays]]:
-    if not len(clocks) or not clocks[0].state["traced"][0]:
-        return []
-    names = np.array(NOTES)
-    out: list[tuple[Arrays, Arrays]] = []
-    for k, n in zip(clocks, made.tolist(), strict=True):
-        begin = 0
-        for row in k.rounds[:n]:
-            parts = (slice(begin, row["begun_notes"]), slice(row["begun_notes"], row["end_notes"]))
-            own = [k.notes[part] for part in parts]
-            first, second = (
-                {"time_s": p["time"], "client": p["client"], "event": names[p["what"]], "bits": p["bits"]} for p in own
-            )
-            out.append((first, second))
-            begin = row["end_notes"]
-    return [out[i] for i in order]
+    def _ordered_notes(self, clocks: list[ReplicaClock], rounds: list[Array], order: Array) -> None:
+        pages = [k.written("notes", "notes") for k in clocks]
+        offsets = np.concatenate([[0], np.cumsum([len(page) for page in pages])])[:-1]
+        opening = [r["begun_notes"] + at for r, at in zip(rounds, offsets, strict=True)]
+        end = [r["end_notes"] + at for r, at in zip(rounds, offsets, strict=True)]
+        begin = [np.concatenate([[at], e[:-1]]) for e, at in zip(end, offsets, strict=True)]
+        low = np.concatenate([np.concatenate(begin)[order], np.concatenate(opening)[order]])
+        high = np.concatenate([np.concatenate(opening)[order], np.concatenate(end)[order]])
+        pairs = np.arange(len(order))
+        number = np.repeat(np.arange(self.count), np.diff(self._pairs))
+        halves = np.lexsort((np.tile(pairs, 2), np.repeat([0, 1], len(pairs)), np.tile(number, 2)))
+        low, sizes, pair = low[halves], (high - low)[halves], np.tile(pairs, 2)[halves]
+        ends = np.cumsum(sizes)
+        n = np.concatenate(pages)[np.repeat(low - (ends - sizes), sizes) + np.arange(ends[-1] if len(ends) else 0)]
+        self._note_ends = np.concatenate([[0], ends])[2 * self._pairs]
+        self._notes = {
+            "replica": np.repeat(self._position[pair], sizes), "round": np.repeat(number[pair], sizes) + self.first + 1,
+            "time_s": np.ascontiguousarray(n["time"]), "client": np.ascontiguousarray(n["client"]),
+            "event": np.array(NOTES, object)[n["what"]], "bits": np.ascontiguousarray(n["bits"]),
+        }  # fmt: skip

@@ -1,22 +1,41 @@
-"""A scenario in the columns of the compiled clock (`fedsim.kernels.clock`): one set for all replicas, one state each."""
+"""A scenario in the columns of the compiled clock (`fedsim.kernels.clock`): some for all replicas, some for each."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedsim.arrays import Array
+from fedsim.arrays import Array, Arrays
 from fedsim.engine.world import World
 from fedsim.kernels.clock.parts import ALWAYS, FOLDS, DeviceArrays, PolicyArrays, RouteArrays
 from fedsim.kernels.clock.state import (
-    CLIENT, ENDED, EVENT, FINISH, FLOW, MORE, NODE, NOTE, PLACE, ROUND, ROUTE, STATE, USER, VISIT, Clock, Net,
+    CLIENT,
+    COLUMNS,
+    ENDED,
+    EVENT,
+    FINISH,
+    FLOW,
+    INTERVAL,
+    MORE,
+    NODE,
+    NOTE,
+    PLACE,
+    ROOM,
+    ROUND,
+    ROUTE,
+    STATE,
+    USER,
+    VISIT,
 )  # fmt: skip
-from fedsim.network.route_bundles import BUNDLE, LINK, scale_of
+from fedsim.kernels.sharing_columns import BUNDLE, LINK
+from fedsim.network.route_bundles import scale_of
 
 if TYPE_CHECKING:
     from fedsim.engine.run import Run
 
+GROWING = ("events", "ended", "rounds", "notes", "flows", "nodes", "starting", "done")
 LARGEST = 2e9  # bytes of all replicas' clocks
 Parts = tuple[PolicyArrays, DeviceArrays | None, RouteArrays | None]
 
@@ -65,7 +84,9 @@ class ClockArrays:
         self.slots = max(1, asked)
         self.clients = self._client_columns()
         presence = self.devices.presence if self.devices is not None else None
-        self.intervals = np.zeros((2, 1)) if presence is None else np.stack([presence.starts, presence.ends])
+        self.intervals = np.zeros(1 if presence is None else len(presence.starts), INTERVAL)
+        if presence is not None:
+            self.intervals["start"], self.intervals["end"] = presence.starts, presence.ends
         self._followed = self.asynchronous or (presence is not None and presence.kind != ALWAYS)
         self._route_columns()
 
@@ -76,9 +97,9 @@ class ClockArrays:
         places = PLACE.itemsize * self.world.population if self._followed else 0
         return float(links + places + self.slots * (VISIT.itemsize + 8 * EVENT.itemsize))
 
-    def begin(self, position: int) -> Clock:
+    def begin(self, position: int) -> ReplicaClock:
         """A replica's clock at time 0."""
-        world, policy, devices, slots = self.world, self.policy, self.devices, self.slots
+        world, policy, devices = self.world, self.policy, self.devices
         state = np.zeros(1, STATE)
         s = state[0]
         seed = int(world.setting.seed)
@@ -95,17 +116,23 @@ class ClockArrays:
         s["places"] = self.slots if policy.draws else world.population
         s["free"] = s["flow_free"] = s["node_free"] = -1
         s["flow_now"] = -np.inf
-        places = np.zeros(world.population if self._followed else 1, PLACE)
+        columns = self._own_columns() | self._net_columns()
+        return ReplicaClock(state, columns)
+
+    def _own_columns(self) -> Arrays:
+        slots, population = self.slots, self.world.population
+        places = np.zeros(population if self._followed else 1, PLACE)
         places["slot"], places["heard"], places["until"] = -1, -1, np.nan
-        drawn = max(world.population if policy.selects != 1 or self._followed else 4 * slots, policy.draws)
+        drawn = max(population, self.policy.draws)
         visits = np.zeros(slots, VISIT)
         visits["serial"] = -1
-        return Clock(
-            state, np.zeros(8 * slots + 128, EVENT), visits, self.clients, places,
-            np.zeros((2, drawn), np.int64), np.zeros(2 * world.population if self.asynchronous else 1, np.int64),
-            self.intervals, self._net(), np.zeros(2 * slots + 64, ENDED), np.zeros(8, ROUND),
-            np.zeros(8 * slots + 128 if self.traced else 1, NOTE),
-        )  # fmt: skip
+        return {
+            "events": np.zeros(8 * slots + 128, EVENT), "visits": visits, "clients": self.clients, "places": places,
+            "ended": np.zeros(2 * slots + 64, ENDED), "rounds": np.zeros(8, ROUND),
+            "notes": np.zeros(8 * slots + 128 if self.traced else 1, NOTE), "intervals": self.intervals,
+            "chosen": np.zeros(drawn, np.int64), "times": np.zeros(drawn, np.int64),
+            "waiting": np.zeros(2 * population if self.asynchronous else 1, np.int64),
+        }  # fmt: skip
 
     # --- Columns ------------------------------------------------------------------------------------------
 
@@ -132,13 +159,14 @@ class ClockArrays:
         if self.routes is not None:
             r = self.routes
             for name, links, starts in (("down", r.down, r.down_starts), ("up", r.up, r.up_starts)):
-                rows = [tuple(sorted(links[a:b].tolist())) for a, b in zip(starts[:-1], starts[1:], strict=True)]
+                rows = [tuple(sorted(links[a:b].tolist())) for a, b in pairwise(starts)]
                 self.clients[f"route_{name}"] = [known.setdefault(row, len(known)) for row in rows]
         self.routes_of = list(known)
         self.route_links = np.array([link for route in known for link in route], np.int64)
-        self.uses = np.bincount(self.route_links, minlength=0 if self.routes is None else len(self.routes.capacities_bps))
+        links = 0 if self.routes is None else len(self.routes.capacities_bps)
+        self.uses = np.bincount(self.route_links, minlength=links)
 
-    def _net(self) -> Net:
+    def _net_columns(self) -> Arrays:
         slots, routes = self.slots, np.zeros(len(self.routes_of), ROUTE)
         sizes = np.array([len(route) for route in self.routes_of], np.int64)
         routes["end"] = np.cumsum(sizes)
@@ -151,20 +179,49 @@ class ClockArrays:
         most = int((sizes + 1).sum())  # a route changes its bundle when one of its links becomes a trunk
         hops = int(((sizes + 1) * sizes).sum())
         flows = 8 * slots + 128 if self.routes is not None else 0
-        return Net(
-            links, np.zeros(most, BUNDLE), np.zeros(hops, np.uint32), np.zeros(int((2 * self.uses + 2).sum()), np.uint32),
-            users, np.zeros(most, MORE), routes, self.route_links, np.zeros(hops, np.int64),
-            np.full(1 << max(1, (4 * most).bit_length()), -1, np.int64), np.zeros(flows, FLOW), np.zeros(flows, NODE),
-            np.zeros(4 * most + 64, FINISH), np.zeros(flows, np.int64), np.zeros(most, np.int64),
-            np.zeros(count, np.int64), np.zeros(most, np.int64), np.zeros(flows, np.int64),
-        )  # fmt: skip
+        numbers = {"privates": hops, "starting": flows, "dirty": most, "group": count, "due": most, "done": flows}
+        return {
+            "links": links, "users": users, "routes": routes, "route_links": self.route_links,
+            "bundles": np.zeros(most, BUNDLE), "more": np.zeros(most, MORE),
+            "finishes": np.zeros(4 * most + 64, FINISH),
+            "flows": np.zeros(flows, FLOW), "nodes": np.zeros(flows, NODE),
+            "table": np.full(1 << (4 * most + 1).bit_length(), -1, np.int64),
+            "hops": np.zeros(hops, np.uint32), "lists": np.zeros(int((2 * self.uses + 2).sum()), np.uint32),
+            **{name: np.zeros(size, np.int64) for name, size in numbers.items()},
+        }  # fmt: skip
 
 
-def roomier(k: Clock) -> Clock:
-    """The same clock with twice the room wherever a round's events, rows and flows are written."""
-    net = k.net._replace(**{n: _doubled(getattr(k.net, n)) for n in ("flows", "nodes", "starting", "done")})
-    more: dict[str, Any] = {n: _doubled(getattr(k, n)) for n in ("events", "ended", "rounds", "notes")}
-    return k._replace(net=net, **more)
+class ReplicaClock:
+    """One replica's columns, and the state that says where they are."""
+
+    def __init__(self, state: Array, columns: Arrays) -> None:
+        self.state, self.columns = state, columns
+        self._point()
+
+    def run(self, until: int) -> int:
+        """Rounds up to number `until`; what was written before is forgotten. Why it stopped there."""
+        from fedsim.kernels.clock.loop import run
+
+        self.state["until"] = until
+        for name in ("rows", "rounds", "notes"):
+            self.state[name] = 0
+        while (status := run(self.state)) == ROOM:
+            self.columns |= {name: _doubled(self.columns[name]) for name in GROWING}
+            self._point()
+        return int(status)
+
+    def written(self, column: str, count: str) -> Array:
+        """What was written of a column."""
+        return self.columns[column][: int(self.state[count][0])]
+
+    def said(self, name: str) -> float:
+        """A number of its state."""
+        return float(self.state[name][0])
+
+    def _point(self) -> None:
+        for name in COLUMNS:
+            column = self.columns[name]
+            self.state[f"at_{name}"], self.state[f"room_{name}"] = column.ctypes.data, len(column)
 
 
 def _doubled(a: Array) -> Array:

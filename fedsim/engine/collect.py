@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from fedsim.engine.run import Run
-from fedsim.engine.trace import COLUMNS
 from fedsim.protocols import PrivacyGuarantee
 from fedsim.results import Result, cpu_features, versions
 from fedsim.results.sealed import to_json
@@ -48,8 +47,10 @@ def _events(run: Run) -> Any:
 
     if not run.trace.kept:
         return None
-    closed = dict(zip(run.world.replicas.tolist(), run.recorder.closed.tolist(), strict=True))
-    return pd.DataFrame([row for row in run.trace.rows if row[1] <= closed[row[0]]], columns=list(COLUMNS))
+    columns, order = run.trace.columns(), np.argsort(run.world.replicas)
+    place = order[np.searchsorted(run.world.replicas, columns["replica"], sorter=order)]
+    counted = columns["round"] <= run.recorder.closed[place]
+    return pd.DataFrame({name: column[counted] for name, column in columns.items()})
 
 
 def manifest(run: Run, runtime: Any, real_s: float) -> dict[str, Any]:

@@ -14,10 +14,9 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.ahead import Ahead
 from fedsim.engine.asynchronous import Asynchronous, rebased
-from fedsim.engine.clock_arrays import LARGEST, ClockArrays, parts_of, roomier
+from fedsim.engine.clock_arrays import LARGEST, ClockArrays, parts_of
 from fedsim.engine.events import Events
 from fedsim.engine.round import Round, Stretch, nobody
-from fedsim.kernels.clock.state import ROOM
 from fedsim.runtime.jobs import Batch, Reply
 
 if TYPE_CHECKING:
@@ -47,6 +46,7 @@ class Compiled:
         self._ahead: Ahead | None = None
         self._reference: Events | Asynchronous | None = None
         self._message: Arrays = {}
+        self._singly_until = 0
         self._started: dict[int, tuple[Array, Arrays]] = {}  # by version: its replicas, and what was sent to them
         self._under_way: dict[int, int] = {}  # by version: visits that have not ended
         self._visit = np.zeros(0, np.int64)  # numbers of the visits of the last round
@@ -55,7 +55,7 @@ class Compiled:
         if number:
             self._make(0, number, active)
             self._started = started_from(saved)
-            self._under_way = {version: 1 for version in self._started}  # kept to the end
+            self._under_way = dict.fromkeys(self._started, 1)  # kept to the end
 
     def state(self, active: Array) -> Arrays:
         """What the visits in flight started from."""
@@ -76,15 +76,17 @@ class Compiled:
         gone, referred = ahead.over(number, active)
         if len(referred):
             return await self._refer(number, active)
-        if not len(gone) and self._world.skip and (count := ahead.common - (number - ahead.first)) > 1:
-            return ahead.stretch(number, active, self._until(number, count))
+        if not len(gone) and self._world.skip and number >= self._singly_until:
+            count = self._until(number, ahead.common - (number - ahead.first))
+            if count > 1:
+                return ahead.stretch(number, active, count)
         late = np.array([self._now(i) > self._world.limit_s for i in gone], bool)
         stopped = (("seconds", gone[late]), ("no clients", gone[~late]))
         going = active[~np.isin(active, gone)]
         self._message = self._learner.broadcast(active)
-        self._run.trace.extend(ahead.notes(number, going), self._world.replicas, number)
         if not len(going):
             return nobody(number, stopped)
+        self._trace(number, 1, going)
         round, self._visit = ahead.round(number, going, stopped)
         if self._arrays.asynchronous and not self._world.skip:
             self._keep(number, active, round)
@@ -107,8 +109,10 @@ class Compiled:
             self._reference.told(round, losses)
 
     def took(self, stretch: Stretch, count: int) -> None:
-        if not count:
-            raise AssertionError("a stretch in which nothing is computed can always be taken")
+        if count:
+            self._trace(stretch.number, count, stretch.active)
+        else:
+            self._singly_until = stretch.number + stretch.count
 
     async def close(self) -> None:
         if self._reference is not None:
@@ -125,23 +129,17 @@ class Compiled:
 
     def _make(self, first: int, until: int, active: Array) -> Ahead:
         """Every replica's rounds up to `until`."""
-        from fedsim.kernels.clock.loop import run
-
-        def forward(i: int) -> int:
-            k = self._clocks[i]
-            k.state["until"] = until
-            for name in ("rows", "rounds", "notes"):
-                k.state[name] = 0
-            while (status := run(k)) == ROOM:
-                k = self._clocks[i] = roomier(k)
-            return int(status)
-
-        status = self._learner.session.each(forward, active.tolist())
+        status = self._learner.session.each(lambda i: self._clocks[i].run(until), active.tolist())
         clocks = [self._clocks[i] for i in active.tolist()]
         return Ahead(first, active, clocks, np.array(status, np.int64), self._arrays.down_bits)
 
+    def _trace(self, number: int, count: int, active: Array) -> None:
+        if self._run.trace.kept:
+            assert self._ahead is not None
+            self._run.trace.extend(self._ahead.trace(number, count, active, self._world.replicas))
+
     def _now(self, position: int) -> float:
-        return float(self._clocks[position].state["now"][0])
+        return self._clocks[position].said("now")
 
     async def _refer(self, number: int, active: Array) -> Round:
         """From here on by SimPy, which knows how to say what is wrong."""
@@ -155,7 +153,8 @@ class Compiled:
         """How many of so many rounds may be taken at a go."""
         every = self._run.checkpoints.rounds
         thin = self._world.scenario.record.rounds_every
-        return min(count, count if every is None else every - number % every, count if thin == 1 else thin - number % thin)
+        limits = [count] if every is None else [count, every - number % every]
+        return min(limits if thin == 1 else [*limits, thin - number % thin])
 
     # --- Folds ------------------------------------------------------------------------------------------------
 

@@ -138,7 +138,7 @@ class Visits:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Rounds number ... number + count - 1, of the same replicas; without `visits` all were asked and answered at once."""
+    """Rounds number ... number + count - 1; without `visits` everybody was asked and answered at once."""
 
     number: int
     active: Array

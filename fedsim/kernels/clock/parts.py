@@ -1,4 +1,4 @@
-"""The parts of a scenario as the compiled clock wants them: plain numbers and columns, one row per client. No Numba here.
+"""The parts of a scenario as the compiled clock wants them: numbers and columns, one row per client. No Numba here.
 
 `as_arrays` of a policy, of devices and of a network makes these; who has none is asked visit by visit, on SimPy.
 """

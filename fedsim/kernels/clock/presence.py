@@ -8,17 +8,17 @@ import numpy as np
 from fedsim.kernels.cache import inline, jit
 from fedsim.kernels.clock.draws import PRESENT, key_of, uniform
 from fedsim.kernels.clock.parts import ALWAYS, DIURNAL, MARKOV
+from fedsim.kernels.clock.rows import client_at, interval_at
 from fedsim.kernels.elementary import unit64
 from fedsim.kernels.presence import CELLS, OFF, ON, START, _cycle, _following, _last, _words
 
 
-
 @jit
-def next_on(s, clients, intervals, client, now):
+def next_on(s, client, now):
     """Now for a client that is on, else when it comes on; inf: never."""
     if s.presence == ALWAYS:
         return now
-    c = clients[client]
+    c = client_at(s, client)
     if s.presence == MARKOV:
         on, key = _switched_on(s, c, client, now)
         return now if on else _following(key, ON, 2.0 * c.presence_b, now)
@@ -27,34 +27,34 @@ def next_on(s, clients, intervals, client, now):
         if c.presence_a <= 0.0:
             return np.inf
         return now if now < end or c.presence_a >= 1.0 else following
-    base, following, at = _find(s, c, intervals, now)
-    if at >= c.begin and now < _end(c, intervals, at, base, following):
+    base, following, at = _find(s, c, now)
+    if at >= c.begin and now < _end(s, c, at, base, following):
         return now
     if at + 1 < c.end:
-        return base + intervals[0, at + 1]
-    return following + intervals[0, c.begin] if c.end > c.begin else np.inf
+        return base + interval_at(s, at + 1).start
+    return following + interval_at(s, c.begin).start if c.end > c.begin else np.inf
 
 
 @jit
-def on_until(s, clients, intervals, client, now):
+def on_until(s, client, now):
     """When a client, on now, goes off."""
     if s.presence == ALWAYS:
         return np.inf
-    c = clients[client]
+    c = client_at(s, client)
     if s.presence == MARKOV:
         on, key = _switched_on(s, c, client, now)
         return _following(key, OFF, 2.0 * c.presence_a, now) if on else now
     if s.presence == DIURNAL:
         end, _ = _window(s, c, client, now)
         return np.inf if c.presence_a >= 1.0 else max(end, now)
-    base, following, at = _find(s, c, intervals, now)
+    base, following, at = _find(s, c, now)
     if at < c.begin:
         return now
-    until = _end(c, intervals, at, base, following)
+    until = _end(s, c, at, base, following)
     if not now < until:
         return now
-    if until == following and intervals[0, c.begin] == 0.0:  # it may go on in the first of the next period
-        return np.inf if at == c.begin else following + intervals[1, c.begin]
+    if until == following and interval_at(s, c.begin).start == 0.0:  # it may go on in the first of the next period
+        return np.inf if at == c.begin else following + interval_at(s, c.begin).end
     return until
 
 
@@ -95,7 +95,7 @@ def _window(s, c, client, now):
 
 
 @inline
-def _find(s, c, intervals, now):
+def _find(s, c, now):
     base, following = 0.0, np.inf
     if c.period < np.inf:
         k = _cycle_from(s, now, c.period, 0.0)
@@ -103,7 +103,7 @@ def _find(s, c, intervals, now):
     low, high = c.begin - 1, c.end
     while high - low > 1:
         middle = (low + high) // 2
-        if base + intervals[0, middle] <= now:
+        if base + interval_at(s, middle).start <= now:
             low = middle
         else:
             high = middle
@@ -111,6 +111,6 @@ def _find(s, c, intervals, now):
 
 
 @inline
-def _end(c, intervals, at, base, following):
-    end = intervals[1, at]
+def _end(s, c, at, base, following):
+    end = interval_at(s, at).end
     return following if end == c.period else min(base + end, following)

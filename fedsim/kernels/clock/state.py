@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-
-from fedsim.arrays import Array
 
 NOT, BEFORE, COMPUTE, UPLOAD = range(4)  # where a visit drops out
 DOWNLOADED, COMPUTED, ARRIVES, BREAKS, LOST, GOES_OFF, RINGS, COMES_ON, BEGINS, COPIES, PLANS, ENDS, STOPS = range(13)
@@ -15,6 +11,11 @@ DONE, ROOM, GONE, REFER = range(4)  # why the loop returned: rounds made; arrays
 NOTES = ("select", "download", "compute", "upload", "drop", "cut", "late", "aggregate")
 SELECT, DOWNLOAD, COMPUTED_, UPLOADED, DROP, CUT, LATE, AGGREGATE = range(len(NOTES))
 
+COLUMNS = (
+    "events", "visits", "clients", "places", "ended", "rounds", "notes", "intervals", "chosen", "times", "waiting",
+    "flows", "nodes", "finishes", "routes", "route_links", "links", "bundles", "users", "more", "privates", "table",
+    "starting", "dirty", "group", "due", "done", "hops", "lists",
+)  # fmt: skip
 STATE = np.dtype([
     # --- what never changes
     ("low", "u4"), ("high", "u4"), ("replica", "i8"), ("population", "i8"), ("limit", "f8"),
@@ -23,6 +24,8 @@ STATE = np.dtype([
     ("slowdown", "i8"), ("slow_a", "f8"), ("slow_b", "f8"), ("timed", "i8"), ("drops", "i8"), ("presence", "i8"),
     ("shared", "i8"), ("copies", "i8"), ("reaches", "i8"), ("remembers", "i8"), ("asynchronous", "i8"),
     ("traced", "i8"), ("places", "i8"),
+    # --- where its columns begin, and how long they are
+    *((f"at_{name}", "i8") for name in COLUMNS), *((f"room_{name}", "i8") for name in COLUMNS),
     # --- the clock
     ("now", "f8"), ("events", "i8"), ("numbered", "i8"), ("refer", "i8"),
     # --- the round, or the version
@@ -47,7 +50,7 @@ CLIENT = np.dtype([
 ])  # fmt: skip
 
 PLACE = np.dtype([  # of a client, where the clock has to know
-    ("slot", "i8"), ("visits", "i8"), ("heard", "i8"),  # its visit under way, how often it set out, the version it answered
+    ("slot", "i8"), ("visits", "i8"), ("heard", "i8"),  # its visit, how often it set out, the last version it answered
     ("until", "f8"), ("until_slot", "i8"), ("until_serial", "i8"),  # when it goes off, and its latest visit
 ])  # fmt: skip
 
@@ -58,7 +61,9 @@ VISIT = np.dtype([
     ("started_s", "f8"), ("ends_s", "f8"), ("sending_s", "f8"), ("flow", "i8"), ("version", "i8"), ("number", "i8"),
 ])  # fmt: skip
 
-EVENT = np.dtype([("time", "f8"), ("priority", "i8"), ("number", "i8"), ("kind", "i8"), ("slot", "i8"), ("serial", "i8")])
+EVENT = np.dtype(
+    [("time", "f8"), ("priority", "i8"), ("number", "i8"), ("kind", "i8"), ("slot", "i8"), ("serial", "i8")]
+)
 
 ENDED = np.dtype([  # a row that `fedsim.engine.round.Ended` is made of
     ("client", "i8"), ("times", "i8"), ("arrived", "?"), ("late", "?"), ("uploading", "?"), ("sent", "i8"),
@@ -70,6 +75,8 @@ ROUND = np.dtype([
     ("begun_notes", "i8"), ("end_notes", "i8"),
 ])  # fmt: skip
 
+INTERVAL = np.dtype([("start", "f8"), ("end", "f8")])
+NUMBER, SHORT = np.dtype([("it", "i8")]), np.dtype([("it", "u4")])
 NOTE = np.dtype([("time", "f8"), ("client", "i8"), ("what", "i8"), ("bits", "i8")])
 
 FLOW = np.dtype([  # a message on shared links; a dead one waits for its node to be taken off its bundle's heap
@@ -81,43 +88,3 @@ FINISH = np.dtype([("end", "f8"), ("bundle", "i8"), ("stamp", "i8")])
 ROUTE = np.dtype([("begin", "i8"), ("end", "i8"), ("known", "i1"), ("bundle", "i8"), ("moved", "i1")])
 USER = np.dtype([("users", "i8"), ("first", "i8"), ("seen", "i8")])  # of a link: routes known, the first, latest search
 MORE = np.dtype([("root", "i8"), ("private", "i8"), ("privates", "i8"), ("hash", "i8"), ("dirty", "i1")])  # of a bundle
-
-
-class Net(NamedTuple):
-    """Shared links, and the flows on them; `bundles` and `links` are those of `fedsim.network.route_bundles`."""
-
-    links: Array
-    bundles: Array
-    hops: Array
-    lists: Array
-    users: Array
-    more: Array
-    routes: Array
-    route_links: Array
-    privates: Array
-    table: Array  # of bundles, by hash
-    flows: Array
-    nodes: Array
-    finishes: Array
-    starting: Array  # flows that start now
-    dirty: Array  # bundles that need new rates
-    group: Array
-    due: Array
-    done: Array  # flows that have ended, in the order of their numbers
-
-
-class Clock(NamedTuple):
-    """Everything that one replica's clock works on."""
-
-    state: Array
-    events: Array
-    visits: Array
-    clients: Array  # the same for all replicas
-    places: Array
-    chosen: Array  # scratch: client numbers, how often each was drawn
-    waiting: Array  # clients that start from the next version
-    intervals: Array  # (2, n) starts and ends of recorded on-periods
-    net: Net
-    ended: Array
-    rounds: Array
-    notes: Array
