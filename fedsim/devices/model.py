@@ -134,7 +134,9 @@ class Devices:
         wake = pick(self.latency_s, self._rows(everybody, length(self.latency_s)))
         shares = [self._share(name) for name in PHASES]
         before, compute, upload = (pick(share, self._rows(everybody, length(share))) for share in shares)
-        return DeviceArrays(work * speed, wake, slowdown, (before, compute, upload), presence)
+        with np.errstate(over="ignore"):  # for ever
+            seconds = work * speed
+        return DeviceArrays(seconds, wake, slowdown, (before, compute, upload), presence)
 
     # --- What the engine may skip, and what it prints -------------------------------------------------
 

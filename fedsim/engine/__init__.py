@@ -11,7 +11,7 @@ from fedsim.engine.asynchronous import Asynchronous
 from fedsim.engine.checkpoint import Checkpointer, Interrupted
 from fedsim.engine.closed_form import ClosedForm, suits
 from fedsim.engine.collect import collect, describes, identities
-from fedsim.engine.compiled import compiled
+from fedsim.engine.compiled_clock import compiled
 from fedsim.engine.events import Events
 from fedsim.engine.record import Record
 from fedsim.engine.run import Driver, Progress, Run

@@ -32,7 +32,9 @@ class Ahead:
         self._position = np.repeat(active, self._made)[order]
         self._starts = np.concatenate([[0], np.cumsum(sizes)])
         rows = np.repeat(begins - self._starts[:-1], sizes) + np.arange(self._starts[-1])
-        v = np.concatenate([k.written("ended", "rows") for k in clocks])[rows]
+        v = np.concatenate(
+            [k.columns["ended"][: r["end"][-1] if len(r) else 0] for k, r in zip(clocks, rounds, strict=True)]
+        )[rows]
         arrived, late = v["arrived"], v["late"]
         self._times, self._version, self.number = v["times"], v["version"], v["number"]
         if not asynchronous:

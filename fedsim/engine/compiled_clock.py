@@ -38,10 +38,9 @@ def compiled(run: Run) -> Compiled | None:
 class Compiled:
     """A `Driver`."""
 
-    path = "compiled"
-
     def __init__(self, run: Run, arrays: ClockArrays) -> None:
         self._run, self._world, self._learner, self._arrays = run, run.world, run.learner, arrays
+        self.path = "compiled, asynchronous" if arrays.asynchronous else "compiled"
         self._clocks = {i: arrays.begin(i) for i in range(len(run.world.replicas))}
         self._ahead: Ahead | None = None
         self._reference: Events | Asynchronous | None = None
@@ -55,7 +54,7 @@ class Compiled:
         if number:
             self._make(0, number, active)
             self._started = started_from(saved)
-            self._under_way = dict.fromkeys(self._started, 1)  # kept to the end
+            self._under_way = dict.fromkeys(self._started, 2**62)  # nobody has counted them: kept to the end
 
     def state(self, active: Array) -> Arrays:
         """What the visits in flight started from."""
