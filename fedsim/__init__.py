@@ -15,7 +15,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "Budget": "fedsim.budget",
@@ -27,7 +27,7 @@ _HOME = {
     "Study": "fedsim.sweeps.study",
     "Target": "fedsim.budget",
     "arun": "fedsim.scenario",
-    "explain": "fedsim.lookup",
+    "explain": "fedsim.glossary",
     "load": "fedsim.sweeps",
     "plan": "fedsim.sweeps.planner",
     "replay": "fedsim.job_replay",
@@ -71,8 +71,8 @@ if TYPE_CHECKING:
     )  # fmt: skip
     from fedsim.budget import Budget, Target
     from fedsim.engine.record import Record
+    from fedsim.glossary import explain
     from fedsim.job_replay import replay
-    from fedsim.lookup import explain
     from fedsim.runtime.inline import Inline
     from fedsim.runtime.ray import Ray
     from fedsim.scenario import Scenario, arun, run

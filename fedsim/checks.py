@@ -16,7 +16,7 @@ from fedsim.errors import FedsimError, InvalidInput, is_real, quoted, shown
 LONGEST = 2**32  # entries: a range may claim to have any number of them
 
 
-def array_of(value: Any) -> Array | None:
+def array_of(value: object) -> Array | None:
     """`value` as an array of real numbers, not a copy if it is one; None if it is not a rectangle of numbers."""
     if type(value) is np.ndarray and value.dtype.char in "?bhilqBHILQfd":
         return value
@@ -36,7 +36,7 @@ def array_of(value: Any) -> Array | None:
     return array if array.dtype.kind in "biuf" else None
 
 
-def floats_of(value: Any) -> Array | None:
+def floats_of(value: object) -> Array | None:
     """The same in float64, always a copy."""
     array = array_of(value)
     if array is None:
@@ -45,7 +45,7 @@ def floats_of(value: Any) -> Array | None:
         return np.array(array, np.float64)
 
 
-def numbers(where: str, value: Any, axes: int | None = None, finite: bool = False, remedy: str = "") -> Array:
+def numbers(where: str, value: object, axes: int | None = None, finite: bool = False, remedy: str = "") -> Array:
     """`value` in float64, a copy, with so many axes and without NaN and infinities where that matters."""
     array = floats_of(value)
     if array is None:

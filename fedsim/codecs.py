@@ -210,7 +210,7 @@ def expected_elias_bits(v: Array, levels: int, *, code: str = "omega", form: str
 # --- What comes in ---------------------------------------------------------------------------------
 
 
-def _whole(levels: Any) -> int:
+def _whole(levels: object) -> int:
     if not isinstance(levels, Integral) or not is_whole(levels, 1, MOST_LEVELS):
         raise refusal("levels={!r}", levels, f"choose a whole number from 1 to {MOST_LEVELS}")
     return int(levels)
@@ -225,13 +225,13 @@ def _positive(d: int) -> int:
     return whole("d={}", d, 1, "a message holds at least one number, and at most 10**9", 10**9)
 
 
-def _bytes(data: Any) -> bytes:
+def _bytes(data: object) -> bytes:
     if not isinstance(data, bytes | bytearray | memoryview):
         raise refusal("decode({})", data, "a message is bytes, as encode() makes them")
     return bytes(data)
 
 
-def _real(values: Any, rank: int) -> Array:
+def _real(values: npt.ArrayLike, rank: int) -> Array:
     array = array_of(values)
     if array is None or array.ndim != rank or array.shape[-1] == 0 or array.dtype.kind == "b":
         found = quoted(values, 60) if array is None else f"values of shape {array.shape} and type {array.dtype}"
@@ -239,7 +239,7 @@ def _real(values: Any, rank: int) -> Array:
     return array.astype(np.float32 if array.dtype.str[1:] == "f4" else np.float64, copy=False)
 
 
-def _keys(keys: Any, rows: int) -> Array:
+def _keys(keys: Array | None, rows: int) -> Array:
     if keys is None:
         raise InvalidInput("no key: stochastic rounding needs one row of rng.keys(...) for every vector")
     found = array_of(keys)
@@ -249,7 +249,7 @@ def _keys(keys: Any, rows: int) -> Array:
     return table
 
 
-def _rounded(v: Any, key: Any, levels: int) -> tuple[Array, Array]:
+def _rounded(v: npt.ArrayLike, key: Array | None, levels: int) -> tuple[Array, Array]:
     """The norm, a float32 of shape (), and the signed levels (d,) of one vector."""
     values, key = _real(v, 1)[None], _keys(key, 1)
     norm = _finite_norm(values)
@@ -263,7 +263,9 @@ def _finite_norm(values: Array) -> Array:
     return norm
 
 
-def _quantised(values: Any, keys: Any, levels: int, code: str | None, form: str) -> tuple[Array, Array]:
+def _quantised(
+    values: npt.ArrayLike, keys: Array | None, levels: int, code: str | None, form: str
+) -> tuple[Array, Array]:
     from fedsim.kernels.quantise import quantise
 
     values = _real(values, 2)
@@ -280,7 +282,7 @@ def _norm(data: bytes) -> Any:
     return norm
 
 
-def _restored(norm: Any, level: Array, levels: int) -> Array:
+def _restored(norm: Array, level: Array, levels: int) -> Array:
     size = int(np.abs(level).max())
     if size > (levels if norm > 0 else 0) or np.signbit(norm):
         raise CorruptData(f"the message holds the norm {norm} and level {size} of {levels}: they do not agree")

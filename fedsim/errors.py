@@ -7,9 +7,10 @@
     ├── NonFinite                the numbers left the real line: client, round and a step size to try
     ├── ClientFailed             an exception inside a client's code: client, round and seed
     ├── RuntimeFailed            the machinery that runs jobs gave up: processes, hosts, cluster
+    ├── Interrupted              asked to stop, and stopped between two rounds (exit code 130)
     └── CorruptData              bytes that are not what they claim to be: messages, files, checkpoints
 
-    Doubt                        a warning: a figure of a finished run says less than it seems
+    ResultWarning                a warning: a figure of a finished run says less than it seems
 
 A message is one sentence that says what is wrong, the value, and what would be right.
 """
@@ -30,6 +31,10 @@ class InvalidInput(FedsimError, ValueError):
     """The caller asked for something impossible; the message carries the remedy."""
 
 
+class Interrupted(FedsimError):
+    """Asked to stop: the round was finished and a checkpoint written, where the run has a folder."""
+
+
 class NotRecorded(InvalidInput, LookupError):
     """The run did not keep what is asked of it; the message says what to set."""
 
@@ -42,7 +47,7 @@ class NonFinite(FedsimError, ArithmeticError):
     """A client or the server produced a NaN or an infinity."""
 
 
-class Doubt(UserWarning):
+class ResultWarning(UserWarning):
     """A figure of a finished run says less than it seems; also in the manifest, under `warnings`."""
 
 

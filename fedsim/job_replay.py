@@ -14,6 +14,7 @@ from fedsim.checks import path_of
 from fedsim.engine.collect import describes
 from fedsim.engine.record import Record
 from fedsim.errors import InvalidInput, NotRecorded, is_whole, shown
+from fedsim.protocols import AlgorithmLike
 from fedsim.results import load
 from fedsim.run_folder import told
 from fedsim.runtime.inline import Inline
@@ -93,7 +94,10 @@ class _Tap:
     def kernels(self) -> Any:
         return Inline().kernels()
 
-    def open(self, algorithm: Any, setting: Setting) -> _Tap:
+    def describe(self) -> str:
+        return "inline, up to one job"
+
+    def open(self, algorithm: AlgorithmLike, setting: Setting) -> _Tap:
         self.setting, self._session = setting, Inline().open(algorithm, setting)
         return self
 

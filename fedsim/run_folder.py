@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedsim import engine
 from fedsim.errors import CorruptData, InUse, InvalidInput
@@ -18,6 +18,10 @@ from fedsim.results.atomic import check_writable, explained, write_atomic
 from fedsim.results.folder import complete, read_manifest
 from fedsim.results.sealed import read_json, sealed
 from fedsim.results.state import CHECKPOINTS, STARTED, State, forget, is_tidy, mend, state, tidy
+
+if TYPE_CHECKING:
+    from fedsim.scenario import Scenario
+
 
 FORMAT = "fedsim-run-1"
 
@@ -36,7 +40,7 @@ class RunFolder:
 
     @classmethod
     def take(
-        cls, out: str | Path | None, scenario: Any, compute: str, every: int | str | None, resume: bool,
+        cls, out: str | Path | None, scenario: Scenario, compute: str, every: int | str | None, resume: bool,
         stop: threading.Event | None, source: dict[str, Any] | None,
     ) -> RunFolder:  # fmt: skip
         """Claim `out`, or find what an earlier run left there; `release` gives it back."""
@@ -213,7 +217,7 @@ def _begun(folder: Path, work: str, source: dict[str, Any] | None, resume: bool)
     return facts.get("made") is True
 
 
-def _whole(folder: Path, scenario: Any, compute: str, work: str, source: dict[str, Any] | None) -> Result:
+def _whole(folder: Path, scenario: Scenario, compute: str, work: str, source: dict[str, Any] | None) -> Result:
     """The finished result, if it is the one that is asked for."""
     result = load(folder)
     _check_source(folder, result.manifest.get("source"), source)
@@ -226,7 +230,7 @@ def _whole(folder: Path, scenario: Any, compute: str, work: str, source: dict[st
     return result
 
 
-def _check_source(folder: Path, there: Any, source: dict[str, Any] | None) -> None:
+def _check_source(folder: Path, there: object, source: dict[str, Any] | None) -> None:
     """Refuse to go on with code that is not what the run began with, where both are known."""
     if not isinstance(there, dict) or not source:
         return

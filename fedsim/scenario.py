@@ -6,25 +6,27 @@ import asyncio
 import threading
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedsim import live, protocols
 from fedsim import metrics as metric_catalogue
 from fedsim import participation as policies
+from fedsim import protocols
 from fedsim.algorithms.activity import check_activity
 from fedsim.arrays import Array
 from fedsim.budget import Budget
 from fedsim.checks import array_of
+from fedsim.engine.memory_needed import check_memory
 from fedsim.engine.record import Record
-from fedsim.engine.room import check_room
-from fedsim.errors import Doubt, InvalidInput, flag, is_whole, one_of, quoted, shown, whole
+from fedsim.errors import InvalidInput, ResultWarning, flag, is_whole, one_of, quoted, shown, whole
 from fedsim.initial import Start
 from fedsim.problems import weights_of
+from fedsim.progress import followed
+from fedsim.protocols import Runtime
 from fedsim.results import Result
 from fedsim.run_folder import RunFolder
 from fedsim.runtime.inline import Inline
@@ -206,6 +208,10 @@ class Scenario:
             raise InvalidInput(
                 f"the network has {parts.network.clients} clients, the problem {clients}; make them agree"
             )
+        if parts.network is not None and not parts.network.has_server:
+            raise InvalidInput(
+                "the network has no server: mark its node with role='server', or name it with fs.Network(server=...)"
+            )
         parts.policy.check(clients)
         sizes: Any = parts.algorithm.batch_size
         if np.ndim(sizes) == 1 and len(sizes) != clients:
@@ -279,7 +285,7 @@ def run(scenario: Scenario, **options: Any) -> Result:
     | `stop`             | a threading.Event; once set, the round is finished, a checkpoint kept, Interrupted raised |
     | `source`           | where the scenario came from, for the manifest                                         |
 
-    Where a figure says less than it seems, an `errors.Doubt` is warned of; `result.manifest["warnings"]` has it too.
+    Where a figure says less than it seems, an `errors.ResultWarning` says so, and `result.manifest["warnings"]`.
     """
     job = arun(scenario, **options)
     try:
@@ -290,12 +296,12 @@ def run(scenario: Scenario, **options: Any) -> Result:
         result = _in_another_thread(job)
     if options.get("source") is None:  # a scenario file's run is told of by whoever started it
         for doubt in result.manifest.get("warnings", ()):
-            warnings.warn(doubt, Doubt, stacklevel=2)
+            warnings.warn(doubt, ResultWarning, stacklevel=2)
     return result
 
 
 async def arun(
-    scenario: Scenario, *, runtime: Any = None, out: str | Path | None = None, resume: bool = False,
+    scenario: Scenario, *, runtime: Runtime | None = None, out: str | Path | None = None, resume: bool = False,
     checkpoint_every: int | str | None = None, compute: str = "run", observers: Iterable[Any] = (),
     progress: bool = False, stop: threading.Event | None = None, source: dict[str, Any] | None = None,
 ) -> Result:  # fmt: skip
@@ -322,7 +328,7 @@ async def arun(
     if isinstance(runtime, type) or protocols.missing(runtime, protocols.Runtime):
         raise InvalidInput(f"runtime={quoted(runtime)}: write fs.Inline() or fs.Ray()")
     resume = flag("resume={}", resume)
-    check_room(scenario, compute == "skip")
+    check_memory(scenario, compute == "skip")
     began = time.perf_counter()
     place = RunFolder.take(out, scenario, compute, checkpoint_every, resume, stop, source)
     if place.whole is not None:
@@ -330,7 +336,7 @@ async def arun(
     try:
         runtime.kernels()  # loads every BLAS there is, before they are held to one thread
         # One BLAS thread: its bits must not depend on how many cores there are.
-        with threadpool_limits(1), live.followed(scenario.budget, progress) as watch:
+        with threadpool_limits(1), followed(scenario.budget, progress) as watch:
             finished = await engine.simulate(
                 scenario, runtime, (*watching, *watch), compute == "skip", place.checkpoints
             )
@@ -342,7 +348,7 @@ async def arun(
     return result
 
 
-def _in_another_thread(job: Any) -> Result:
+def _in_another_thread(job: Coroutine[Any, Any, Result]) -> Result:
     box: list[Any] = []
 
     def work() -> None:

@@ -16,13 +16,13 @@ from dataclasses import dataclass, fields
 from importlib import invalidate_caches
 from importlib.util import decode_source, find_spec
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from fedsim import settings
 from fedsim.checks import path_of
 from fedsim.errors import CorruptData, FedsimError, InvalidInput, quoted
-from fedsim.neighbours import neighbours, sums
+from fedsim.imported_sources import imported_sources, sums
 from fedsim.scenario import Scenario
 
 
@@ -75,7 +75,7 @@ class ScenarioFile:
         built: Scenario = settings.with_fields(scenario, rest)
         return built
 
-    def typed(self, name: str, value: Any, example: Scenario) -> Any:
+    def typed(self, name: str, value: object, example: Scenario) -> Any:
         """One setting as the value that it stands for, in a form that JSON can keep."""
         known = {p.name: p.annotation for p in self.parameters}
         annotation = known[name] if name in known else settings.annotation_of(example, name)
@@ -153,7 +153,7 @@ def load_source(
     except ValueError:
         raise InvalidInput(f"{path} is not Python source; give a file that defines scenario()") from None
     _beside(str(folder or path.parent.absolute()))
-    found = neighbours(source)
+    found = imported_sources(source)
     now = sums(found)
     if modules is not None and dict(modules) != now:
         changed = sorted(name for name in {*modules, *now} if modules.get(name) != now.get(name))
@@ -231,7 +231,7 @@ def _renew(found: Mapping[str, Path], now: Mapping[str, str]) -> None:
     invalidate_caches()
 
 
-def _executed(path: Path, code: Any) -> ModuleType:
+def _executed(path: Path, code: CodeType) -> ModuleType:
     module = ModuleType(f"scenario_{path.stem}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # dataclasses and pickle look classes up there
@@ -270,7 +270,7 @@ def _parameter(path: Path, function: Callable[..., Any], p: inspect.Parameter) -
     return Parameter(p.name, annotation, p.default)
 
 
-def _grid(path: Path, grid: Any) -> dict[str, list[Any]]:
+def _grid(path: Path, grid: object) -> dict[str, list[Any]]:
     if not isinstance(grid, Mapping):
         raise InvalidInput(f"{path}: grid is {type(grid).__name__}; write grid = {{'local_steps': [1, 10, 100]}}")
     axes = {str(name): settings.listed(f"{path}: grid[{quoted(name)}]", values) for name, values in grid.items()}

@@ -32,7 +32,7 @@ _WORDS = {
 }
 
 
-def from_text(name: str, value: Any, annotation: Any) -> Any:
+def from_text(name: str, value: object, annotation: Any) -> Any:
     """`value` as the annotation wants it, if it is text; anything else is taken as it is."""
     if not isinstance(value, str):
         return value
@@ -56,7 +56,7 @@ def spelled(annotation: Any) -> str:
     return str(annotation).replace("typing.", "").replace("NoneType", "None")
 
 
-def with_fields(target: Any, settings: Mapping[str, Any], prefix: str = "") -> Any:
+def with_fields(target: object, settings: Mapping[str, Any], prefix: str = "") -> Any:
     """`target` with the dotted fields in `settings` replaced at once, so that its own checks see the whole."""
     if not settings:
         return target
@@ -77,7 +77,7 @@ def with_fields(target: Any, settings: Mapping[str, Any], prefix: str = "") -> A
     return replace(target, **changed)
 
 
-def field_names(target: Any) -> list[str]:
+def field_names(target: object) -> list[str]:
     """Every dotted name that `with_fields` understands for this object."""
     if not is_dataclass(target):
         return []
@@ -85,7 +85,7 @@ def field_names(target: Any) -> list[str]:
     return [x for name in names for x in (name, *(f"{name}.{y}" for y in field_names(getattr(target, name))))]
 
 
-def annotation_of(target: Any, name: str, whole: str = "") -> Any:
+def annotation_of(target: object, name: str, whole: str = "") -> Any:
     """The annotation of a dotted field."""
     head, _, rest = name.partition(".")
     hints = _hints(type(target)) if is_dataclass(target) else {}
@@ -94,7 +94,7 @@ def annotation_of(target: Any, name: str, whole: str = "") -> Any:
     return annotation_of(getattr(target, head), rest, whole or name) if rest else hints[head]
 
 
-def plain(name: str, value: Any) -> Any:
+def plain(name: str, value: object) -> Any:
     """A setting as JSON can keep it: None, a number or text that `from_text` reads back."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -234,7 +234,7 @@ def check_runs(grid: Mapping[str, Sequence[Any]]) -> None:
         raise InvalidInput(f"the grid asks for {sizes} = {TOO_MANY.format(total)}")
 
 
-def listed(where: str, values: Any) -> list[Any]:
+def listed(where: str, values: Iterable[Any]) -> list[Any]:
     """The values of an axis, unless there is no end to them."""
     if isinstance(values, str) or not hasattr(values, "__iter__"):
         raise InvalidInput(f"{where} = {quoted(values)}; give a list of at least one value")

@@ -57,14 +57,15 @@ def figure(study):
         judged = problem(**{k: v for k, v in settings.items() if k in ("clients", "alpha", "width")})
         p = np.mean([judged.predict(theta) for theta in result.samples[:, 0]], axis=0)
         seen = fs.metrics.reliability(p / p.sum(axis=1, keepdims=True), judged.test[1], bins=10)
-        right.plot(seen.confidence, seen.accuracy, "o-", color=colour, ms=4, label=settings.get("method", ""))
+        right.plot(seen.confidence, seen.accuracy, color=colour, lw=1.2, label=settings.get("method", ""))
+        right.scatter(seen.confidence, seen.accuracy, s=12 * np.sqrt(seen.points), color=colour, lw=0, alpha=0.8)
     names = {settings.get("method", "run"): result for settings, result in study.runs}
     figures.curves(left, names, "nll", against="uplink_bits", log="x")
     left.set_title("Negative log-likelihood of the test images", loc="left")
     left.set_ylabel("")
     right.plot([0, 1], [0, 1], color=figures.FAINT, lw=1, ls=(0, (4, 3)), zorder=0)
     right.set_title("Share that is right, by confidence", loc="left")
-    right.set_xlabel("confidence")
+    right.set_xlabel("confidence; the larger a dot, the more images have it")
     figures.plain(right)
-    right.legend(frameon=False)
+    right.legend(frameon=False, loc="upper left")
     return fig

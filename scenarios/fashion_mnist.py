@@ -32,10 +32,10 @@ def scenario(
 
 def figure(study):
     fig = figures.blank(9, 4)
-    left, right = fig.subplots(1, 2)
-    results = {"FA-LD": study.runs[0][1]}
-    for axes, name in ((left, "accuracy"), (right, "ece")):
-        figures.curves(axes, results, name)
-        axes.set_title(name, loc="left")
+    result = study.runs[0][1]
+    for axes, name in zip(fig.subplots(1, 2), ("accuracy", "ece"), strict=True):
+        figures.curves(axes, {"FA-LD": result}, name, log="")
+        axes.yaxis.set_major_formatter("{x:.0%}")
+        axes.set_title(axes.get_ylabel().capitalize(), loc="left")
         axes.set_ylabel("")
     return fig

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+import hostile_learning
 import networkx as nx
 import numpy as np
 import pandas as pd
@@ -230,6 +231,7 @@ def makers() -> list[Maker]:
         Maker("replay", fs.replay, "", {"path": "nowhere", "replica": 0, "round": 1, "client": 0, "scenario": None}),
         Maker("sweep", fs.sweep, "", {"file": "nowhere.py", "grid": {"a": [1]}, "out": "nowhere", "settings": {}, "jobs": 1, "shard": None}),
     ]  # fmt: skip
+    list_of += [Maker(*row) for row in hostile_learning.rows()]
     for maker in list_of:
         if maker.name == "fald.guarantee":
             maker.good = fald_arguments()

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import fedsim as fs
-from fedsim import live as progress
+from fedsim import progress
 from fedsim.analysis import intervals, units
 from fedsim.cli import listing
 from fedsim.cli.app import call

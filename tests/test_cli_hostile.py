@@ -189,7 +189,7 @@ def scenario(**parts):
 
 
 def test_too_many_replicas_are_refused_with_the_number_that_fits(monkeypatch):
-    monkeypatch.setattr("fedsim.engine.room.free_bytes", lambda: 1e9)
+    monkeypatch.setattr("fedsim.engine.memory_needed.free_bytes", lambda: 1e9)
     with pytest.raises(InvalidInput, match=r"would take .* GB, and 1 GB are free: run at most [\d,]+ at a time"):
         fs.run(scenario(replicas=10**7, record=fs.Record(every=1, warmup=2)))
 
@@ -199,7 +199,7 @@ def test_clients_that_remember_too_much_are_refused(monkeypatch):
         dim = 1_000_000
 
     problem = Wide([0.0] * 200, [0.1] * 200)
-    monkeypatch.setattr("fedsim.engine.room.free_bytes", lambda: 4e9)
+    monkeypatch.setattr("fedsim.engine.memory_needed.free_bytes", lambda: 4e9)
     began = time.monotonic()
     with pytest.raises(InvalidInput, match=r"200 jobs with d=1,000,000 would take .* GB, and 4 GB are free"):
         fs.run(scenario(problem=problem, algorithm=fs.algorithms.Scaffold(step_size=1e-3)))
@@ -207,7 +207,7 @@ def test_clients_that_remember_too_much_are_refused(monkeypatch):
 
 
 def test_rounds_of_which_the_table_alone_is_too_long_are_refused(monkeypatch):
-    monkeypatch.setattr("fedsim.engine.room.free_bytes", lambda: 1e9)
+    monkeypatch.setattr("fedsim.engine.memory_needed.free_bytes", lambda: 1e9)
     with pytest.raises(InvalidInput, match=r"fs\.Record\(rounds_every="):
         fs.run(scenario(budget=fs.Budget(rounds=10**9), record=fs.Record(every=10**9)))
 
@@ -216,6 +216,12 @@ def test_rounds_of_which_the_table_alone_is_too_long_are_refused(monkeypatch):
 def test_synthetic_data_beyond_the_memory_are_refused(make):
     with pytest.raises(InvalidInput, match=r"would take .* are free: ask for fewer"):
         make(clients=10**9, dim=10**3, samples=10**3)
+
+
+def test_more_clients_than_the_memory_holds_are_refused(monkeypatch):
+    monkeypatch.setattr("fedsim.checks.free_bytes", lambda: 1e9)
+    with pytest.raises(InvalidInput, match=r"Payload\(clients=4,294,967,296\) would take .* GB, and 1 GB are free"):
+        fs.problems.Payload(2**32, 3)
 
 
 def test_a_grid_is_counted_and_not_listed(tiny):

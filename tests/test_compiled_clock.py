@@ -144,7 +144,7 @@ def scenarios(draw):
     clients = draw(st.integers(1, 6))
     limits = {n: draw(st.none() | st.sampled_from(v)) for n, v in (("uplink_bits", [2500]), ("seconds", [0.5, 5.0]))}
     policy = draw(policies(clients))
-    remembers = not policy.as_arrays().closes == FOLDS and draw(st.booleans())
+    remembers = policy.as_arrays().closes != FOLDS and draw(st.booleans())
     return fs.Scenario(
         problem=fs.problems.Payload(clients, parameters=draw(st.integers(1, 3))),
         algorithm=fs.algorithms.Scaffold(1e-3, 2) if remembers else fs.algorithms.FALD(1e-3, 3),

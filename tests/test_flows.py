@@ -366,6 +366,9 @@ def test_a_busy_link_serves_a_long_queue_at_full_speed():
         (lambda: finish_times([1.0], [[-1]], [1.0], [0.0]), "route over link -1"),
         (lambda: finish_times([1.0], [[0.5]], [1.0], [0.0]), "route over link 0.5"),
         (lambda: finish_times([1.0], [["a"]], [0.0], [0.0]), "route over link 'a'"),
+        (lambda: finish_times([1.0], [["a", 0]], [1.0], [0.0]), "route over link 'a'"),
+        (lambda: finish_times([1.0], [[[0, 0], [0, 0]]], [1.0], [0.0]), r"route over link \[0, 0\]"),
+        (lambda: finish_times([1.0], np.zeros((2, 2, 2)), [1.0, 1.0], [0.0, 0.0]), "route over link array"),
         (
             lambda: finish_times([1.0], [[0, 0]], [1.0], [0.0]),
             r"route over links \[0, 0\]: name every link once",
@@ -392,5 +395,5 @@ def test_time_may_not_go_back_nor_pass_over_an_end():
     flows.start(1.0, [0], 8.0)
     with pytest.raises(InvalidInput, match=r"time 0\.5 after 1\.0: give times that do not go back"):
         flows.start(0.5, [0], 8.0)
-    with pytest.raises(InvalidInput, match=r"time 3\.0: first finish the flows that end at 2\.0"):
+    with pytest.raises(InvalidInput, match=r"time 3\.0: first finish what ends or changes at 2\.0"):
         flows.start(3.0, [0], 8.0)

@@ -315,7 +315,7 @@ def outcome(case):
     """ "a run", or the error's message."""
     with watchdog(case), warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.simplefilter("ignore", fs.errors.Doubt)  # which says that a figure is noise, and rightly
+        warnings.simplefilter("ignore", fs.errors.ResultWarning)  # which says that a figure is noise, and rightly
         try:
             scenario, how = build(case)
             result = fs.run(scenario, runtime=fs.Inline(threads=1), compute=how)

@@ -12,7 +12,7 @@ import fedsim as fs
 from fedsim import kernels
 from fedsim.analysis import timeline
 from fedsim.engine import Interrupted, reference_clock
-from fedsim.engine.at_work import WorkingReplica
+from fedsim.engine.asynchronous_replica import AsynchronousReplica
 from fedsim.errors import ClientFailed
 from fedsim.runtime.worker import Worker
 
@@ -57,13 +57,13 @@ class Apart:
 def apart(monkeypatch):
     runtime = Apart()
 
-    begin = WorkingReplica.__init__
+    begin = AsynchronousReplica.__init__
 
     def noted(self, run, position):
         begin(self, run, position)
         runtime._replicas.append(self)
 
-    monkeypatch.setattr(WorkingReplica, "__init__", noted)
+    monkeypatch.setattr(AsynchronousReplica, "__init__", noted)
     return runtime
 
 

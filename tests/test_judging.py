@@ -10,7 +10,7 @@ import pytest
 
 import fedsim as fs
 from fedsim import metrics
-from fedsim.errors import Doubt, InvalidInput
+from fedsim.errors import InvalidInput, ResultWarning
 from fedsim.metrics import chains, distances
 
 algorithms = fs.algorithms
@@ -205,7 +205,7 @@ HISTORY = tuple(make(over="history") for make in (metrics.w2, metrics.mean_error
 def test_the_history_of_few_chains_is_compared_with_the_exact_law(replicas):
     scenario = gaussian(replicas, HISTORY, record=fs.Record(warmup=20, every=2))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Doubt)
+        warnings.simplefilter("ignore", ResultWarning)
         result = fs.run(scenario)
     pooled = result.samples.reshape(-1, 2)
     assert len(pooled) == 190 * replicas
@@ -236,7 +236,9 @@ def test_floors_are_what_perfect_samples_show():
 
 
 def test_a_figure_that_perfect_samples_would_show_too_is_doubted_aloud():
-    with pytest.warns(Doubt, match=r"w2 0\.\d+ is mostly noise: the 20 samples, were they perfect, would show 0\.\d+"):
+    with pytest.warns(
+        ResultWarning, match=r"w2 0\.\d+ is mostly noise: the 20 samples, were they perfect, would show 0\.\d+"
+    ):
         result = fs.run(replace(gaussian(20, ("w2",), rounds=60), seed=7))
     (doubt,) = result.manifest["warnings"]
     assert f"! {doubt}" in result.summary(400).splitlines()
@@ -244,7 +246,7 @@ def test_a_figure_that_perfect_samples_would_show_too_is_doubted_aloud():
 
 def test_a_history_counts_its_effective_samples():
     scenario = gaussian(2, HISTORY[:1], record=fs.Record(warmup=20))
-    with pytest.warns(Doubt, match="that the history is worth"):
+    with pytest.warns(ResultWarning, match="that the history is worth"):
         result = fs.run(scenario)
     worth = chains.ess(result.samples).min()
     floor = metrics.w2_floor(scenario.problem.exact()[1], worth)
@@ -255,7 +257,7 @@ def test_a_history_counts_its_effective_samples():
 def test_a_figure_far_above_the_floor_is_not_doubted():
     measures = ("w2", "mean_error")
     with warnings.catch_warnings():
-        warnings.simplefilter("error", Doubt)
+        warnings.simplefilter("error", ResultWarning)
         result = fs.run(gaussian(20, measures, rounds=3, algorithm=algorithms.FALD(1e-3), initial=[50.0, 50.0]))
     assert result.manifest["warnings"] == []
 
@@ -283,14 +285,16 @@ def test_ess_per_megabit_and_per_second_divide_what_arviz_finds_by_what_was_spen
 
 
 def test_without_a_clock_there_is_no_ess_per_second_and_a_warning_says_so():
-    with pytest.warns(Doubt, match="ess_per_second is not defined: no seconds were spent"):
+    with pytest.warns(ResultWarning, match="ess_per_second is not defined: no seconds were spent"):
         result = fs.run(gaussian(2, ("ess_per_second",), rounds=20))
     assert result.metrics["ess_per_second"].isna().all()
 
 
 @pytest.mark.parametrize("algorithm", [algorithms.MALA(1e6), algorithms.HMC(1e6, 2)])
 def test_chains_that_never_moved_have_no_ess_and_a_warning_says_what_was_accepted(algorithm):
-    with pytest.warns(Doubt, match=r"ess: 2 of 2 chains never moved; 0 % of their proposals were accepted, lower"):
+    with pytest.warns(
+        ResultWarning, match=r"ess: 2 of 2 chains never moved; 0 % of their proposals were accepted, lower"
+    ):
         result = fs.run(replace(gaussian(2, ("ess", "accepted"), rounds=20), algorithm=algorithm))
     assert result.metrics["ess"].isna().all()
     assert result.rounds["accepted"].dropna().tolist() == [0.0, 0.0]
@@ -300,7 +304,7 @@ def test_one_frozen_chain_among_others_is_named():
     scenario = gaussian(2, ("ess",), rounds=40, algorithm=algorithms.MALA(0.02))
     starts = [[0.0, 0.0], [1e200, 0.0]]  # so far out that no proposal is ever accepted
     scenario = replace(scenario, problem=fs.problems.pooled(scenario.problem), initial=starts)
-    with pytest.warns(Doubt, match="ess: 1 of 2 chains never moved; 0 % of"):
+    with pytest.warns(ResultWarning, match="ess: 1 of 2 chains never moved; 0 % of"):
         fs.run(scenario)
 
 

@@ -15,7 +15,7 @@ FILES = sorted(p.relative_to(PACKAGE) for p in PACKAGE.rglob("*.py"))
 LAYERS = (  # top to bottom; a module imports from layers below its own
     {"cli"},
     {"reproduce"},
-    {"scenario", "scenario_file", "settings", "sweeps", "job_replay", "run_folder", "testing", "live", "lookup"},
+    {"scenario", "scenario_file", "settings", "sweeps", "job_replay", "run_folder", "testing", "progress", "glossary"},
     {"engine"},
     {"runtime"},
     {"algorithms", "problems"},
@@ -25,7 +25,7 @@ LAYERS = (  # top to bottom; a module imports from layers below its own
         "metrics", "data", "initial",
     },
     {"kernels"},
-    {"protocols", "schedules", "rng", "results", "errors", "checks", "neighbours"},
+    {"protocols", "schedules", "rng", "results", "errors", "checks", "imported_sources"},
     {"arrays"},
 )  # fmt: skip
 WITHIN = {  # who may import whom inside one layer
@@ -41,7 +41,7 @@ WITHIN = {  # who may import whom inside one layer
     ("results", "errors"),
     ("rng", "checks"),
     ("rng", "errors"),
-    ("scenario", "live"),
+    ("scenario", "progress"),
     ("scenario", "run_folder"),
     ("scenario_file", "scenario"),
     ("scenario_file", "settings"),
@@ -50,6 +50,7 @@ WITHIN = {  # who may import whom inside one layer
     ("sweeps", "scenario_file"),
     ("testing", "scenario"),
     ("topologies", "network"),
+    ("devices", "network"),  # recordings of bandwidths are bandwidths of links
 }
 UPWARD = {
     ("results", "analysis")

@@ -285,11 +285,7 @@ def along(u, v, **data):
 @pytest.mark.parametrize(
     "change, words",
     [
-        (
-            without("core", "role"),
-            "one node must have role='server', found none: mark one, or name it with server=",
-        ),
-        (at("a", role="server"), r"found 2 \('core', 'a'\)"),
+        (at("a", role="server"), r"found 2 \('core', 'a'\): mark one, or name it with server="),
         (at("core", client=3), "node 'core' is the server and client 3: give it one role"),
         (without("a", "client"), "no node has client=0 among 2 clients: number them 0, 1, 2"),
         (at("b", client=0), "nodes 'a' and 'b' are both client 0"),

@@ -15,7 +15,7 @@ from fedsim import participation
 from fedsim.engine.selection import Roster, cohort
 from fedsim.errors import InvalidInput
 from fedsim.kernels import draws
-from fedsim.participation import Arrived, Heard
+from fedsim.participation import Arrived, VisitEnds
 from fedsim.rng import Draws, Stream
 
 P = np.array([0.05, 0.15, 0.2, 0.25, 0.35])
@@ -258,7 +258,7 @@ def heard(ends, dropped=None, tie=None, row=None, opened=(0.0,)):
     row = np.zeros(m, int) if row is None else np.array(row)
     dropped = np.zeros(m, bool) if dropped is None else np.array(dropped)
     order = np.arange(m) if tie is None else np.array(tie)
-    return Heard(np.array(opened), row, np.array(ends, float), dropped, lambda: order)
+    return VisitEnds(np.array(opened), row, np.array(ends, float), dropped, lambda: order)
 
 
 @pytest.mark.parametrize("policy", WAITING)

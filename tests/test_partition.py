@@ -167,7 +167,7 @@ REFUSED = {
     r"quantity\(sigma=-1\)": lambda: quantity(Y, 5, -1),
     "would have 245 % of class 0": lambda: dominant(Y, 50, leftover="drop"),
     "nobody gets class": lambda: dominant(Y, 5, rest=0.0),
-    "give one id per row": lambda: natural([]),
+    "ids have shape": lambda: natural([]),
     "give one per row": lambda: iid(Y[:, None], 5),
     r"row 3 has 2 clients": lambda: holdings(Y, [[3], [3]]),
     "names row 600": lambda: holdings(Y, [[600]]),

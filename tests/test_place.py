@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -19,7 +20,7 @@ import fedsim as fs
 from fedsim.cli.app import call
 from fedsim.engine import Interrupted, Progress
 from fedsim.errors import InUse, InvalidInput
-from fedsim.neighbours import neighbours
+from fedsim.imported_sources import imported_sources
 from fedsim.results import lock
 from fedsim.scenario_file import load_file
 from fedsim.sweeps import carry_out
@@ -44,6 +45,55 @@ def test_resume_of_a_finished_run_of_another_scenario_is_refused(tmp_path: Path)
         run(tmp_path / "a", rounds=7, resume=True)
     with pytest.raises(InvalidInput, match="holds the finished run of another scenario"):
         run(tmp_path / "a", compute="skip", resume=True)
+
+
+def policy_of(body: str) -> object:
+    """A policy as a notebook defines it, again and again under one name."""
+    space: dict[str, object] = {"__name__": "notebook"}
+    exec(f"class Mine:\n    def select(self, view, rng): return {body}\n    def close(self, view): return 1e9", space)
+    return space["Mine"]()  # type: ignore[operator]
+
+
+def fald(step_size: object) -> fs.algorithms.FALD:
+    return fs.algorithms.FALD(step_size=step_size, local_steps=2)  # type: ignore[arg-type]
+
+
+def stepping(size: float) -> object:
+    return lambda step: size
+
+
+@pytest.mark.parametrize(
+    ("one", "same", "other"),
+    [
+        ({"algorithm": fald(lambda t: 1e-3)}, {"algorithm": fald(lambda t: 1e-3)}, {"algorithm": fald(lambda t: 2e-3)}),
+        ({"algorithm": fald(stepping(1e-3))}, {"algorithm": fald(stepping(1e-3))}, {"algorithm": fald(stepping(2e-3))}),
+        ({"participation": policy_of("[0, 1]")}, {"participation": policy_of("[0, 1]")}, {"participation": policy_of("[1, 2]")}),
+        (
+            {"participation": fs.participation.buffered(2, discount=lambda k: 1.0)},
+            {"participation": fs.participation.buffered(2, discount=lambda k: 1.0)},
+            {"participation": fs.participation.buffered(2, discount=lambda k: 0.5)},
+        ),
+    ],
+    ids=["function", "captured value", "class", "discount"],
+)  # fmt: skip
+def test_scenarios_that_differ_in_code_alone_are_different(
+    tmp_path: Path, one: dict[str, object], same: dict[str, object], other: dict[str, object]
+) -> None:
+    def made(parts: dict[str, object]) -> fs.Scenario:
+        return dataclasses.replace(scenario(), devices=fs.devices.constant(1.0), **parts)  # type: ignore[arg-type]
+
+    first = fs.run(made(one), out=tmp_path / "a")
+    assert fs.run(made(same), out=tmp_path / "a", resume=True).fingerprint == first.fingerprint
+    with pytest.raises(InvalidInput, match="holds the finished run of another scenario"):
+        fs.run(made(other), out=tmp_path / "a", resume=True)
+
+
+def test_what_a_run_leaves_in_its_parts_does_not_make_it_another(tmp_path: Path) -> None:
+    """Notes that a class keeps of its use, and annotations that Python makes when asked, are no code."""
+    policy = policy_of("self.__dict__.setdefault('_calls', []).append(self.__annotations__) or [0]")
+    mine = dataclasses.replace(scenario(), participation=policy)
+    first = fs.run(mine, out=tmp_path / "a")
+    assert fs.run(mine, out=tmp_path / "a", resume=True).fingerprint == first.fingerprint
 
 
 def test_resume_before_the_first_checkpoint_of_another_scenario_is_refused(tmp_path: Path) -> None:
@@ -198,7 +248,7 @@ ALL = ["beside_a", "beside_p", "beside_p.beside_q", "beside_p.beside_r", "beside
 
 def test_modules_from_beside_the_file_are_found_however_deep(here: Path) -> None:
     assert sorted(load_file("it.py").modules) == ALL
-    assert neighbours("import numpy, os, fedsim, absent_module") == {}
+    assert imported_sources("import numpy, os, fedsim, absent_module") == {}
 
 
 def test_an_edited_neighbour_refuses_to_resume(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from scipy import stats
 from fedsim import rng
 from fedsim.errors import InvalidInput
 from fedsim.kernels import draws
-from fedsim.rng import Draws, Stream
+from fedsim.rng import Draws, Stream, boxmuller
 
 MAX = 0xFFFFFFFF
 DTYPES = [np.float32, np.float64]
@@ -426,3 +427,26 @@ def test_draws_have_one_row_per_key_and_none_for_a_single_one():
     assert one.normal(2).shape == (2,)
     assert one.choice(5, 3).shape == (3,)
     assert np.ndim(one.integers(4)) == 0
+
+
+def test_fused_multiply_add_rounds_once():
+    generator = np.random.default_rng(0)
+    a, b, c = (
+        (generator.standard_normal(600) * 2.0 ** generator.integers(-9, 9, 600)).astype(np.float32) for _ in "abc"
+    )
+    c[:200] = -(a * b)[:200]  # all but the product's lost bits cancel
+    c[200:400] = (a * b)[200:400] * np.float32(2.0**-25)  # near a tie
+    for x, y, z, got in zip(a, b, c, boxmuller.fma32(a, b, c), strict=True):
+        exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
+        near = [got, np.nextafter(got, np.float32(-np.inf)), np.nextafter(got, np.float32(np.inf))]
+        distances = [abs(Fraction(float(n)) - exact) for n in near]
+        assert distances[0] == min(distances)
+        if distances.count(distances[0]) > 1:
+            assert got.view(np.int32) % 2 == 0  # a tie goes to the even neighbour
+
+
+def test_float32_radius_is_the_square_root_of_the_logarithm():
+    word = np.random.default_rng(1).integers(0, 2**32, 100_000, dtype=np.uint32)
+    word[:3] = 0, 1, 2**32 - 1
+    u = ((word >> np.uint32(1)).astype(np.float32) + np.float32(0.5)).astype(np.float64) / 2**31
+    assert np.allclose(boxmuller.radius32(word), np.sqrt(-2 * np.log(u)), rtol=1.5e-7, atol=0)

@@ -19,7 +19,7 @@ from fedsim.engine import Interrupted
 from fedsim.engine.clock import Clock, SharedLinks
 from fedsim.engine.clock_inputs import ClockInputs
 from fedsim.engine.visits import Visit
-from fedsim.engine.world import ways_of
+from fedsim.engine.world import client_paths
 
 COLUMNS = (
     "opened_s", "closed_s", "selected", "arrived", "dropped", "late", "uplink_bits", "downlink_bits", "wasted_bits",
@@ -287,7 +287,7 @@ def test_messages_in_their_first_latency_leave_at_the_share_that_awaits_them():
         graph.add_edge(c, "relay", bandwidth_bps=math.inf, latency_s=0.0)
     network = fs.Network(graph)
     clock = Clock()
-    links = SharedLinks(clock, network, ways_of(network))
+    links = SharedLinks(clock, network, client_paths(network))
     visits = [Visit(c, 0.0, 0, 0.0, c, 1000, None) for c in range(2)]
     for visit in visits:
         visit.uploading = True

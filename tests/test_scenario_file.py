@@ -124,7 +124,11 @@ def test_a_file_may_import_its_neighbour(tmp_path: Path) -> None:
 
 def test_shipped_scenarios_have_a_first_line_and_build() -> None:
     assert "quickstart" in shipped()
-    for name in set(shipped()) - {"lenet", "credit", "fashion_mnist"}:  # which need torch or data; they have tests of their own
+    for name in set(shipped()) - {
+        "lenet",
+        "credit",
+        "fashion_mnist",
+    }:  # which need torch or data; they have tests of their own
         file = load_file(name)
         assert file.source.startswith('"""')
         assert isinstance(file.build({}), Scenario)

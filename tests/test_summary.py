@@ -16,7 +16,7 @@ import fedsim as fs
 from fedsim.analysis import figures, timeline
 from fedsim.cli.app import call
 from fedsim.errors import InvalidInput
-from fedsim.results import Result
+from fedsim.results import METRICS, ROUNDS, Result
 
 FILE = """
 import numpy as np
@@ -96,13 +96,14 @@ def test_the_report_of_a_python_made_run_is_the_one_of_the_command_line(
     assert call(["run", "file.py", "--out", "a", "--quiet"]) == 0
     result.save(tmp_path / "b")
     assert call(["report", "a"]) == call(["report", "b"]) == 0
-    parts = [re.findall(r"<h2>.*?</h2>|<pre>.*?</pre>", Path(f, "report.html").read_text(), re.DOTALL) for f in "ab"]
-    assert without_real_time(parts[0][0]) == without_real_time(parts[1][0])
+    parts = [re.findall(r"<h2 .*?</h2>|<pre>.*?</pre>", Path(f, "report.html").read_text(), re.DOTALL) for f in "ab"]
+    told = [next(part for part in own if part.startswith("<pre>")) for own in parts]
+    assert without_real_time(told[0]) == without_real_time(told[1])
     assert [p for p in parts[0] if "h2" in p[:4]] == [p for p in parts[1] if "h2" in p[:4]]
-    assert "off &lt;= 0   reached by 0/4" in parts[1][0]
-    assert "FALD(step_size=0.001, local_steps=10" in parts[1][0]
+    assert "off &lt;= 0   reached by 0/4" in told[1]
+    assert "FALD(step_size=0.001, local_steps=10" in told[1]
     page = result.report(tmp_path / "page.html").read_text()
-    assert page.count("data:image/png") == 3  # two metrics and the timeline
+    assert page.count('class="plot"') == 2 + 1 + 1 + 1 + 3  # metrics, timeline, network, clients, theta
 
 
 def test_progress_in_a_log_is_lines_and_changes_nothing(result: Result, capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,3 +217,18 @@ def test_bits_on_an_axis_have_a_unit(largest: float, label: str) -> None:
     figures.in_bits(axes, "uplink", largest)
     assert axes.get_xlabel() == label
     assert axes.xaxis.get_major_formatter()(2e6, 0) == f"{2e6 / {'M': 1e6, 'k': 1e3, 'G': 1e9}[label[8]]:g}"
+
+
+def test_a_notebook_shows_summaries_tables_and_plots(result: Result) -> None:
+    from fedsim.sweeps.study import Study
+
+    assert "stopped by" in result._repr_html_()
+    (axes,) = result.plot("off", "seconds").axes
+    (line,) = axes.lines
+    curve = result.curve("off", "seconds")
+    assert line.get_xdata().tolist() == curve["seconds"].tolist()
+    assert line.get_ydata().tolist() == curve["off"].tolist()
+    assert result.plot().axes[0].get_ylabel() == "Wasserstein-2 distance (w2)"
+    with pytest.raises(fs.errors.NotRecorded, match="no metric was evaluated"):
+        dataclasses.replace(result, rounds=result.rounds[list(ROUNDS)], metrics=result.metrics[list(METRICS)]).plot()
+    assert "<table" in Study("s", (({"k": 1}, result),))._repr_html_()

@@ -161,6 +161,9 @@ def test_multiple_access_is_one_link_for_everybody_in_both_directions():
     assert channel.contended
     assert topologies.multiple_access(1, 9.0).contended  # its way up meets its way down
     assert finish_times(channel.capacities_bps, routes[:3], 9.0, 0.0).tolist() == [3.0] * 3
+    between = channel.paths([("client0", "client2")])  # what clients send each other is on the air as well
+    assert between.route(0).tolist() == [0]
+    assert between.latency_s.tolist() == [2.0]
 
 
 @pytest.mark.parametrize(
@@ -189,7 +192,11 @@ def test_shapes_that_make_no_sense_are_refused(call, words):
 
 
 def test_the_module_exports_its_factories():
-    assert fs.topologies.__all__ == ["from_graphml", "multiple_access", "ring", "star", "tree"]
+    assert fs.topologies.__all__ == sorted(fs.topologies.__all__)
+    assert set(fs.topologies.__all__) == {
+        "complete", "erdos_renyi", "from_graph", "from_graphml", "grid", "multiple_access", "random_regular", "ring",
+        "small_world", "star", "tree",
+    }  # fmt: skip
 
 
 # --- GraphML ------------------------------------------------------------------------------------------
@@ -289,6 +296,6 @@ def test_files_that_are_missing_or_too_large_are_refused(tmp_path, metro, monkey
         topologies.from_graphml(tmp_path / "none.graphml")
     with pytest.raises(InvalidInput, match="cannot be read"):
         topologies.from_graphml(tmp_path)
-    monkeypatch.setattr(topologies, "LARGEST_FILE", 100)
+    monkeypatch.setattr("fedsim.topologies.graphml.LARGEST_FILE", 100)
     with pytest.raises(InvalidInput, match=r"metro\.graphml is larger than"):
         topologies.from_graphml(metro)

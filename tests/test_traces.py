@@ -224,7 +224,7 @@ def test_latencies_are_milliseconds_without_the_unmeasured_and_the_outliers(tmp_
     assert traces.flhetbench_latency(path)["seconds_per_step"].tolist() == [0.05]
     assert traces.flhetbench_latency(path, "vit")["seconds_per_step"].tolist() == [0.3]
     assert traces.flhetbench_latency(path, slowest_s=20)["seconds_per_step"].tolist() == [0.05, 15.07]
-    with pytest.raises(InvalidInput, match="choose 'resnet' or 'vit'"):
+    with pytest.raises(InvalidInput, match='give "resnet" or "vit"'):
         traces.flhetbench_latency(path, "lstm")
 
 
@@ -283,10 +283,10 @@ def pensieve_file(tmp_path, **changed):
 
 def test_bandwidth_traces_come_by_name_in_bits_per_second(tmp_path):
     by_name = traces.pensieve_bandwidth(pensieve_file(tmp_path))
-    time_s, bandwidth_bps = by_name["bus"]
-    assert time_s.tolist() == [0.0, 1.0]
-    assert bandwidth_bps.tolist() == [1e6, 2e6]
-    assert by_name["train"][1].tolist() == [4e6]
+    assert by_name["bus"].times_s.tolist() == [0.0, 1.0]
+    assert by_name["bus"].bps.tolist() == [1e6, 2e6]
+    assert by_name["bus"].period_s == 2.0
+    assert by_name["train"].bps.tolist() == [4e6]
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_the_recorded_bandwidths_are_read_whole():
         assert mean_bps.std() == pytest.approx(spread_kbps * 1e3, rel=1e-3)
     by_name = traces.pensieve_bandwidth(recorded("pensieve_bandwidth_traces.npz"))
     assert len(by_name) == 269
-    means = [bandwidth_bps.mean() for _, bandwidth_bps in by_name.values()]
+    means = [bandwidth.bps.mean() for bandwidth in by_name.values()]
     assert np.median(means) == pytest.approx(1.3e6, rel=0.05)
 
 

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from fedsim import problems, rng
 from fedsim.kernels import cpu, draws, reference
-from fedsim.kernels.langevin import fill_blocks_32
+from fedsim.kernels.noise import fill_blocks_32
 
 ROUNDS = 40
 

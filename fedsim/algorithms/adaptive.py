@@ -7,13 +7,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from fedsim.algorithms import local, objectives
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
+from fedsim.protocols import BatchSize, Job, Replies
+
+
+class Adaptive(Protocol):
+    """What FedAdagrad, FedAdam and FedYogi have in common."""
+
+    @property
+    def step_size(self) -> Any: ...
+    @property
+    def local_steps(self) -> int: ...
+    @property
+    def batch_size(self) -> BatchSize: ...
+    @property
+    def momentum(self) -> float: ...
+    @property
+    def weight_decay(self) -> float: ...
+    @property
+    def objective(self) -> str: ...
+    @property
+    def server_step(self) -> float: ...
+    @property
+    def beta1(self) -> float: ...
+    @property
+    def tau(self) -> float: ...
 
 
 def start(initial: Array, tau: float) -> Arrays:
@@ -21,7 +45,7 @@ def start(initial: Array, tau: float) -> Arrays:
     return {"theta": initial, "m": np.zeros_like(initial), "v": np.full_like(initial, tau**2)}
 
 
-def update(job: Any, x: Array, algorithm: Any) -> Array:
+def update(job: Job, x: Array, algorithm: Adaptive) -> Array:
     """Delta_i: FedAvg's local steps from x."""
     scale = objectives.scale(algorithm.objective, job, x.dtype)
     how = local.Descent(
@@ -30,7 +54,9 @@ def update(job: Any, x: Array, algorithm: Any) -> Array:
     return local.descend(job, x, scale, how) - x
 
 
-def step(algorithm: Any, state: Arrays, replies: Any, second_moment: Callable[[Array, Array], Array]) -> Arrays:
+def step(
+    algorithm: Adaptive, state: Arrays, replies: Replies, second_moment: Callable[[Array, Array], Array]
+) -> Arrays:
     """The server's step; where nobody arrived there is no Delta, and nothing moves."""
     delta, nobody = replies.mean("delta"), np.equal(replies.count, 0)
     m = algorithm.beta1 * state["m"] + (1 - algorithm.beta1) * delta
@@ -39,7 +65,7 @@ def step(algorithm: Any, state: Arrays, replies: Any, second_moment: Callable[[A
     return {name: np.where(nobody, state[name], new) for name, new in (("theta", theta), ("m", m), ("v", v))}
 
 
-def check(where: str, algorithm: Any) -> None:
+def check(where: str, algorithm: Adaptive) -> None:
     """The arguments that all three have."""
     check_step_size(where, algorithm)
     check_count(where, algorithm, "local_steps")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from numbers import Integral
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from fedsim.checks import array_of
 from fedsim.errors import InvalidInput, as_float, is_whole, number, one_of, positive, refusal, shown
 from fedsim.problems.shards import rows_per_batch
-from fedsim.protocols import Codec, missing
+from fedsim.protocols import BatchSize, Codec, missing
 
 __all__ = [
     "check_batch_size",
@@ -26,7 +26,7 @@ __all__ = [
 MOST = 2**31 - 1  # steps that a key tells apart, with room to spare
 
 
-def check_count(where: str, algorithm: Any, name: str, least: int = 1) -> None:
+def check_count(where: str, algorithm: object, name: str, least: int = 1) -> None:
     """The field as an int: NumPy's small integers would overflow in products."""
     value = getattr(algorithm, name)
     if not isinstance(value, Integral) or not is_whole(value, least, MOST):
@@ -35,13 +35,20 @@ def check_count(where: str, algorithm: Any, name: str, least: int = 1) -> None:
     _settle(algorithm, name, int(value))
 
 
-def check_number(where: str, algorithm: Any, name: str, low: float = 0.0, high: float = math.inf) -> None:
+def check_number(where: str, algorithm: object, name: str, low: float = 0.0, high: float = math.inf) -> None:
     bounds = f"between {low:g} and {high:g}" if high < math.inf else f"of at least {low:g}"
     value = number(f"{where}({name}={{}})", getattr(algorithm, name), low, high, f"must be a number {bounds}")
     _settle(algorithm, name, value)
 
 
-def check_step_size(where: str, algorithm: Any) -> None:
+class Stepping(Protocol):
+    """An algorithm with a step size."""
+
+    @property
+    def step_size(self) -> Any: ...
+
+
+def check_step_size(where: str, algorithm: Stepping) -> None:
     if not callable(algorithm.step_size):
         remedy = "must be a positive number or a schedule (fs.schedules)"
         _settle(algorithm, "step_size", positive(f"{where}(step_size={{}})", algorithm.step_size, remedy=remedy))
@@ -49,22 +56,22 @@ def check_step_size(where: str, algorithm: Any) -> None:
         raise refusal(f"{where}(step_size={{}})", algorithm.step_size, "is a class; give a number or a schedule")
 
 
-def check_word(where: str, algorithm: Any, name: str, *words: str | None, remedy: str = "") -> None:
+def check_word(where: str, algorithm: object, name: str, *words: str | None, remedy: str = "") -> None:
     one_of(f"{where}({name}={{!r}})", getattr(algorithm, name), words, remedy)
 
 
-def check_codec(where: str, codec: Any) -> None:
+def check_codec(where: str, codec: Codec) -> None:
     if isinstance(codec, type) or missing(codec, Codec):
         raise refusal(f"{where}(codec={{}})", codec, "give a codec such as fs.codecs.QSGD(10) or fs.codecs.Identity()")
 
 
-def _settle(algorithm: Any, name: str, value: float) -> None:
+def _settle(algorithm: object, name: str, value: float) -> None:
     """Keep a plain number as it was written, and any other as the plain number that it is."""
     if type(getattr(algorithm, name)) not in (int, float):
         object.__setattr__(algorithm, name, value)
 
 
-def check_batch_size(where: str, batch_size: Any, clients: int | None = None) -> None:
+def check_batch_size(where: str, batch_size: BatchSize, clients: int | None = None) -> None:
     """Refuse a batch size that is no positive count, fraction, or list of counts."""
     if batch_size is None:
         return

@@ -10,8 +10,12 @@ import numpy as np
 
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_step_size
 from fedsim.arrays import Array, Arrays
+from fedsim.checks import floats_of
 from fedsim.errors import InvalidInput, shown
+from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, step_at
+
+LEAST = 1e-300  # of a coupling, whose inverse must be a number
 
 
 @dataclass(frozen=True)
@@ -49,29 +53,29 @@ class DGSGLD:
         check_step_size("DGSGLD", self)
         check_count("DGSGLD", self, "local_steps")
         check_batch_size("DGSGLD", self.batch_size)
-        r = np.asarray(self.coupling)
-        if r.ndim > 1 or r.dtype.kind not in "iuf" or not np.all((r > 0) & (r < np.inf)):
+        r = floats_of(self.coupling)
+        if r is None or r.ndim > 1 or not np.all((r > LEAST) & (r < np.inf)):
             given = f"DGSGLD(coupling={shown(self.coupling)})"
             raise InvalidInput(f"{given}: a positive variance, or one per client")
         object.__setattr__(self, "coupling", float(r) if r.ndim == 0 else tuple(r.tolist()))
 
-    def init(self, problem: Any, initial: Array) -> Arrays:
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         if np.ndim(self.coupling) and len(self.coupling) != problem.clients:
             given = f"DGSGLD: {len(self.coupling)} couplings for {problem.clients} clients"
             raise InvalidInput(f"{given}; give one, or one per client")
         precision = np.broadcast_to(1 / np.asarray(self.coupling, np.float64), (problem.clients,))
         return {"theta": initial, "start": initial, "offset": np.zeros_like(initial), "precision": np.array(precision)}
 
-    def memory(self, problem: Any) -> Arrays:
+    def memory(self, problem: ProblemLike) -> Arrays:
         return {"offset": np.zeros(problem.dim)}  # z_i - theta_0
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"], "start": state["start"]}
 
-    def work(self, job: Any) -> float:
+    def work(self, job: Visitors) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         theta, r = message["theta"], self._coupling(job, message["theta"].dtype)
         z = message["start"] + memory["offset"]
         for k in range(self.local_steps):
@@ -81,14 +85,14 @@ class DGSGLD:
         offset = z - message["start"]
         return {"change": offset - memory["offset"]}, memory | {"offset": offset}
 
-    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         precision = np.atleast_2d(state["precision"])[0]  # 1 / r_i, the same in every replica
         total = precision.sum()
         offset = state["offset"] + replies.weighted("change", precision[replies.clients] / total)
         noise = rng.normal(offset.shape[-1], offset.dtype) / math.sqrt(total)
         return {"theta": state["start"] + offset + noise, "offset": offset}
 
-    def _coupling(self, job: Any, dtype: np.dtype[Any]) -> Array:
+    def _coupling(self, job: Job, dtype: np.dtype[Any]) -> Array:
         """r_i: a number, or (jobs, 1)."""
         if np.ndim(self.coupling) == 0:
             return np.asarray(self.coupling, dtype)

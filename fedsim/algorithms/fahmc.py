@@ -9,6 +9,7 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.algorithms.arguments import (
     check_batch_size,
@@ -22,7 +23,18 @@ from fedsim.algorithms.arguments import (
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import positive, whole
 from fedsim.problems import LogisticRegression, weights_of
-from fedsim.protocols import as_problem
+from fedsim.protocols import (
+    Backend,
+    Job,
+    JobOfKernel,
+    Kernel,
+    ProblemLike,
+    Quadratic,
+    Replies,
+    Rng,
+    Visitors,
+    as_problem,
+)
 from fedsim.schedules import StepSize, step_at, steps_of
 
 
@@ -105,20 +117,20 @@ class FAHMC:
         """Gradients of one trajectory: exact ones serve two steps, stochastic ones are drawn anew."""
         return 2 * self.leapfrog_steps - 1 if self._stochastic else self.leapfrog_steps
 
-    def init(self, problem: Any, initial: Array) -> Arrays:
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         return {"theta": initial} | ({"gradient": np.zeros_like(initial)} if self.debias else {})
 
-    def memory(self, problem: Any) -> Arrays:
+    def memory(self, problem: ProblemLike) -> Arrays:
         return {"gradient": np.zeros(problem.dim)} if self.debias else {}  # of l^c, where the client last was
 
     def broadcast(self, state: Arrays) -> Arrays:
         return state
 
-    def work(self, job: Any) -> float:
+    def work(self, job: Visitors) -> float:
         """Gradients, each worth a local step of FA-LD."""
         return self.local_steps * self.draws + (self.debias is not None)
 
-    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         rho, count = self.correlation, self.local_steps
         correction = self._correction(job, message, memory) if self.debias else 0.0
         theta = message["theta"]
@@ -135,28 +147,27 @@ class FAHMC:
             theta = leapfrog(gradient, theta, p, eta, self.leapfrog_steps, self._stochastic)
         return self._reply(job, message, memory, theta)
 
-    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         theta = replies.mean("theta")
         if not self.debias:
             return {"theta": theta}
         return {"theta": theta, "gradient": state["gradient"] + replies.sum("change")}
 
-    def fused(self, problem: Any, backend: Any) -> Callable[..., tuple[Arrays, Arrays]] | None:
+    def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
         """All T trajectories in one kernel where the full gradient is H_c theta - b_c, or on logistic regression."""
         if type(problem) is LogisticRegression:
             return self._fused_logistic(problem, backend)
         trajectories = backend.leapfrog_quadratic
-        tabulated = as_problem(problem).tabulated
-        if self._stochastic or not tabulated:
+        if self._stochastic or not isinstance(problem, Quadratic) or not as_problem(problem).tabulated:
             return None
 
         @cache
-        def tables(dtype: Any) -> tuple[Array, Array]:  # of f^c = l^c / w_c
+        def tables(dtype: npt.DTypeLike) -> tuple[Array, Array]:  # of f^c = l^c / w_c
             hessian, linear = problem.quadratic()
             w = weights_of(problem)
             return (hessian / w[:, None, None]).astype(dtype), (linear / w[:, None]).astype(dtype)
 
-        def kernel(job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+        def kernel(job: JobOfKernel, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
             hessian, linear = tables(message["theta"].dtype)
             linear = linear[job.client]
             if self.debias:
@@ -166,21 +177,21 @@ class FAHMC:
 
         return kernel
 
-    def _fused_logistic(self, problem: Any, backend: Any) -> Callable[..., tuple[Arrays, Arrays]] | None:
+    def _fused_logistic(self, problem: LogisticRegression, backend: Backend) -> Kernel | None:
         """The same, with all rows or with minibatches."""
         trajectories = backend.leapfrog_logistic
-        if trajectories is None or self.gradient_noise > 0:
+        if self.gradient_noise > 0:
             return None
         sizes = problem.sizes
         rows = None if self.batch_size is None else rows_per_batch(self.batch_size, sizes, np.arange(len(sizes)))
 
         @cache
-        def tables(dtype: Any) -> tuple[Array, Array]:
+        def tables(dtype: npt.DTypeLike) -> tuple[Array, Array]:
             return problem.x.astype(dtype, copy=False), problem.y.astype(dtype, copy=False)
 
-        def kernel(job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+        def kernel(job: JobOfKernel, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
             n, w, theta = sizes[job.client], job.weight[:, 0], message["theta"]
-            m, key = (n, None) if rows is None else (rows[job.client], job._batch_key)
+            m, key = (n, None) if rows is None else (rows[job.client], job.rows_key)
             linear = -self._correction(job, message, memory) if self.debias else None
             theta = trajectories(
                 theta, *tables(theta.dtype), problem.offsets, job.client, n / m / w, problem.share * n / w, linear,
@@ -190,7 +201,7 @@ class FAHMC:
 
         return kernel
 
-    def _momenta_and_steps(self, job: Any) -> tuple[Any, ...]:
+    def _momenta_and_steps(self, job: JobOfKernel) -> tuple[Any, ...]:
         """The last arguments of both kernels."""
         return (
             job.noise_key, job.shared_key, np.sqrt((1 - self.correlation) / job.weight[:, 0]), sqrt(self.correlation),
@@ -201,11 +212,11 @@ class FAHMC:
     def _stochastic(self) -> bool:
         return self.batch_size is not None or self.gradient_noise > 0
 
-    def _correction(self, job: Any, message: Arrays, memory: Arrays) -> Array:
+    def _correction(self, job: Job, message: Arrays, memory: Arrays) -> Array:
         """grad f(a) - grad f^c(a); nothing in the first round, when both are zero."""
         return np.asarray(message["gradient"] - memory["gradient"] / job.weight)
 
-    def _reply(self, job: Any, message: Arrays, memory: Arrays, theta: Array) -> tuple[Arrays, Arrays]:
+    def _reply(self, job: Job, message: Arrays, memory: Arrays, theta: Array) -> tuple[Arrays, Arrays]:
         start = message["theta"]
         reply: dict[str, Any] = {"theta": theta}
         if self.debias:  # `start` is the next round's anchor

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from math import sqrt
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.algorithms.arguments import (
     check_batch_size,
@@ -21,7 +21,18 @@ from fedsim.arrays import Array, Arrays
 from fedsim.privacy import Mechanism
 from fedsim.privacy import fald as accounting
 from fedsim.problems import weights_of
-from fedsim.protocols import as_problem
+from fedsim.protocols import (
+    Backend,
+    Job,
+    JobOfKernel,
+    Kernel,
+    ProblemLike,
+    Quadratic,
+    Replies,
+    Rng,
+    Visitors,
+    as_problem,
+)
 from fedsim.schedules import StepSize, step_at, steps_of
 
 
@@ -65,19 +76,19 @@ class FALD:
         check_number("FALD", self, "correlation", 0, 1)
         check_batch_size("FALD", self.batch_size)
 
-    def init(self, problem: Any, initial: Array) -> Arrays:
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> Arrays:
+    def memory(self, problem: ProblemLike) -> Arrays:
         return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
-    def work(self, job: Any) -> float:
+    def work(self, job: Visitors) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         tau, rho = self.temperature, self.correlation
         theta = message["theta"]
         for k in range(self.local_steps):
@@ -87,10 +98,10 @@ class FALD:
             theta = theta - eta * gradient + sqrt(2 * eta * tau) * noise
         return {"theta": theta}, memory
 
-    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": replies.mean("theta")}
 
-    def mechanism(self, problem: Any, sensitivity: float | None) -> Mechanism:
+    def mechanism(self, problem: ProblemLike, sensitivity: float | None) -> Mechanism:
         """What a visit tells of a client's rows."""
         sizes, b = problem.sizes, self.batch_size
         return accounting.mechanism(
@@ -100,18 +111,18 @@ class FALD:
             temperature=self.temperature, correlation=self.correlation,
         )  # fmt: skip
 
-    def fused(self, problem: Any, backend: Any) -> Callable[..., tuple[Arrays, Arrays]] | None:
+    def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
         """All K steps in one kernel where the full gradient is H_c theta - b_c."""
-        if self.batch_size is not None or not as_problem(problem).tabulated:
+        if self.batch_size is not None or not isinstance(problem, Quadratic) or not as_problem(problem).tabulated:
             return None
 
         @cache
-        def tables(dtype: Any) -> tuple[Array, Array]:  # of f^c = l^c / p_c
+        def tables(dtype: npt.DTypeLike) -> tuple[Array, Array]:  # of f^c = l^c / p_c
             hessian, linear = problem.quadratic()
             p = weights_of(problem)
             return (hessian / p[:, None, None]).astype(dtype), (linear / p[:, None]).astype(dtype)
 
-        def kernel(job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+        def kernel(job: JobOfKernel, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
             theta = message["theta"]
             scale = np.sqrt((1 - self.correlation**2) / job.weight[:, 0])
             theta = backend.langevin_quadratic(

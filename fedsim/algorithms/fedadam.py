@@ -9,6 +9,7 @@ from fedsim.algorithms import adaptive, objectives
 from fedsim.algorithms.arguments import check_number
 from fedsim.arrays import Array, Arrays
 from fedsim.participation import Arrived
+from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
 
 
@@ -60,22 +61,22 @@ class FedAdam:
         adaptive.check("FedAdam", self)
         check_number("FedAdam", self, "beta2", 0, 1)
 
-    def init(self, problem: Any, initial: Array) -> Arrays:
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         return adaptive.start(initial, self.tau)
 
-    def memory(self, problem: Any) -> Arrays:
+    def memory(self, problem: ProblemLike) -> Arrays:
         return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
-    def work(self, job: Any) -> float:
+    def work(self, job: Visitors) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         return {"delta": adaptive.update(job, message["theta"], self)}, memory
 
-    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return adaptive.step(self, state, replies, lambda v, squared: self.beta2 * v + (1 - self.beta2) * squared)
 
     def weigh(self, arrived: Arrived) -> Array:

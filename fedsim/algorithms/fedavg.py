@@ -9,6 +9,7 @@ from fedsim.algorithms import local, objectives
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
 from fedsim.participation import Arrived
+from fedsim.protocols import BatchSize, Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
 
 
@@ -54,32 +55,32 @@ class FedAvg:
         check_descent("FedAvg", self)
         local.check_inertia("FedAvg", self)
 
-    def init(self, problem: Any, initial: Array) -> Arrays:
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> Arrays:
+    def memory(self, problem: ProblemLike) -> Arrays:
         return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
-    def work(self, job: Any) -> float:
+    def work(self, job: Visitors) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x = message["theta"]
         scale = objectives.scale(self.objective, job, x.dtype)
         how = local.Descent(self.step_size, self.local_steps, self.batch_size, self.momentum, self.weight_decay)
         return {"delta": local.descend(job, x, scale, how) - x}, memory
 
-    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": state["theta"] + self.server_step * replies.mean("delta")}
 
     def weigh(self, arrived: Arrived) -> Array:
         return objectives.weigh("FedAvg", self.objective, arrived)
 
 
-def distributed_sgd(step_size: StepSize, batch_size: Any = None) -> FedAvg:
+def distributed_sgd(step_size: StepSize, batch_size: BatchSize = None) -> FedAvg:
     """Distributed SGD (the private FedPAQ paper's equation 3): FedAvg with one local step.
 
     Participation: full() in the paper.

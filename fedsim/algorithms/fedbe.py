@@ -10,8 +10,9 @@ import numpy as np
 from fedsim.algorithms import local, objectives
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, one_of
 from fedsim.participation import Arrived
+from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
 
 LARGEST = 2_000_000_000  # bytes of one replica's ensemble
@@ -60,13 +61,12 @@ class FedBE:
         check_step_size("FedBE", self)
         check_count("FedBE", self, "local_steps")
         check_count("FedBE", self, "members", 0)
-        if self.law not in ("gauss", "dirichlet"):
-            raise InvalidInput(f"FedBE(law={self.law!r}): choose 'gauss' or 'dirichlet'")
+        one_of("FedBE(law={!r})", self.law, ("gauss", "dirichlet"))
         check_number("FedBE", self, "concentration", 1e-2)
         check_batch_size("FedBE", self.batch_size)
         local.check_inertia("FedBE", self)
 
-    def init(self, problem: Any, initial: Array) -> Arrays:
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         models = 1 + problem.clients + self.members
         if models * initial.nbytes > LARGEST:
             size = f"{models * initial.nbytes / 1e9:.0f} GB"
@@ -75,21 +75,21 @@ class FedBE:
         held[0] = 1
         return {"theta": initial, "models": np.tile(initial, (models, 1)), "held": held}
 
-    def memory(self, problem: Any) -> Arrays:
+    def memory(self, problem: ProblemLike) -> Arrays:
         return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
-    def work(self, job: Any) -> float:
+    def work(self, job: Visitors) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x = message["theta"]
         how = local.Descent(self.step_size, self.local_steps, self.batch_size, self.momentum, self.weight_decay)
         return {"theta": local.descend(job, x, objectives.scale("mean", job, x.dtype), how)}, memory
 
-    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         theta, d = replies.mean("theta"), state["theta"].shape[-1]
         n = state["held"].shape[-1] - 1 - self.members  # clients
         draws = np.atleast_2d(
@@ -106,7 +106,9 @@ class FedBE:
             order = own.start + np.argsort(replies.clients[own], kind="stable")
             w, p, who = replies["theta"][order], replies.weights[order], replies.clients[order]
             models[r, 0], models[r, 1 + who] = wbar, w
-            models[r, 1 + n :] = self._sampled(wbar, w, p, who, draws[r].reshape(self.members, -1))
+            models[r, 1 + n :] = self._sampled(
+                wbar, w, p, who, draws[r].reshape(self.members, draws[r].size // max(1, self.members))
+            )
             held[r] = 1
             held[r, 1 : 1 + n] = 0
             held[r, 1 + who] = 1

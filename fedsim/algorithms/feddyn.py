@@ -12,6 +12,7 @@ from fedsim.algorithms.arguments import check_batch_size, check_count, check_num
 from fedsim.arrays import Array, Arrays
 from fedsim.participation import Arrived
 from fedsim.problems import weights_of
+from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
 
 
@@ -58,27 +59,27 @@ class FedDyn:
         check_number("FedDyn", self, "weight_decay")
         objectives.check_objective("FedDyn", self.objective)
 
-    def init(self, problem: Any, initial: Array) -> Arrays:
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         p = np.full(problem.clients, 1 / problem.clients) if self.objective == "scaled" else weights_of(problem)
         return {"theta": initial, "h": np.zeros_like(initial), "share": p.astype(initial.dtype)}
 
-    def memory(self, problem: Any) -> Arrays:
+    def memory(self, problem: ProblemLike) -> Arrays:
         return {"g": np.zeros(problem.dim)}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
-    def work(self, job: Any) -> float:
+    def work(self, job: Visitors) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x, g, alpha = message["theta"], memory["g"], self.regularity
         scale = objectives.scale(self.objective, job, x.dtype)
         how = local.Descent(self.step_size, self.local_steps, self.batch_size, weight_decay=self.weight_decay)
         delta = local.descend(job, x, scale, how, lambda y: alpha * (y - x) - g) - x
         return {"delta": delta}, memory | {"g": g - alpha * delta}
 
-    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         alpha, nobody = self.regularity, np.equal(replies.count, 0)
         share = np.atleast_2d(state["share"])[0]  # the same in every replica
         h = state["h"] - alpha * replies.weighted("delta", share[replies.clients])

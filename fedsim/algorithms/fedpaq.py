@@ -11,6 +11,7 @@ from fedsim.algorithms.fedavg import check_descent
 from fedsim.arrays import Array, Arrays
 from fedsim.codecs import QSGD
 from fedsim.participation import Arrived
+from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
 
 
@@ -55,25 +56,25 @@ class FedPAQ:
         check_descent("FedPAQ", self)
         check_codec("FedPAQ", self.codec)
 
-    def init(self, problem: Any, initial: Array) -> Arrays:
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> Arrays:
+    def memory(self, problem: ProblemLike) -> Arrays:
         return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
-    def work(self, job: Any) -> float:
+    def work(self, job: Visitors) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
         x = message["theta"]
         scale = objectives.scale(self.objective, job, x.dtype)
         delta = local.descend(job, x, scale, local.Descent(self.step_size, self.local_steps, self.batch_size)) - x
         return {"delta": job.encode(self.codec, delta)}, memory
 
-    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": state["theta"] + self.server_step * replies.mean("delta")}
 
     def weigh(self, arrived: Arrived) -> Array:

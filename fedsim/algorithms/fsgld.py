@@ -11,8 +11,10 @@ import numpy as np
 
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.algorithms.surrogates import laplace
-from fedsim.arrays import Array, Arrays
-from fedsim.errors import InvalidInput
+from fedsim.arrays import Array, Arrays, Numbers
+from fedsim.checks import floats_of
+from fedsim.errors import InvalidInput, quoted
+from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, step_at
 
 
@@ -65,7 +67,10 @@ class FSGLD:
             raise InvalidInput("FSGLD(means, precisions): give both or neither; FSGLD.laplace(problem, ...) makes them")
         if self.means is None:
             return
-        m, p = np.asarray(self.means, np.float64), np.asarray(self.precisions, np.float64)
+        m, p = floats_of(self.means), floats_of(self.precisions)
+        if m is None or p is None:
+            given = self.means if m is None else self.precisions
+            raise InvalidInput(f"FSGLD(means, precisions): {quoted(given, 60)} is no array of numbers; give one")
         if (
             m.ndim != 2
             or p.shape not in (m.shape, (*m.shape, m.shape[-1]))
@@ -78,7 +83,7 @@ class FSGLD:
 
     @classmethod
     def laplace(
-        cls, problem: Any, step_size: StepSize, local_steps: int = 1, diagonal: bool = False, **more: Any
+        cls, problem: ProblemLike, step_size: StepSize, local_steps: int = 1, diagonal: bool = False, **more: Any
     ) -> Any:
         """FSGLD with a Gaussian at every client's own optimum, as curved as its potential there."""
         return cls(step_size, local_steps, *laplace(problem, diagonal), **more)
@@ -89,22 +94,22 @@ class FSGLD:
             return 0
         return dim + (dim if self.precisions.ndim == 2 else dim * (dim + 1) // 2)
 
-    def init(self, problem: Any, initial: Array) -> Arrays:
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         if self.means is not None and self.means.shape != (problem.clients, problem.dim):
             given = f"FSGLD: surrogates of shape {self.means.shape}"
             raise InvalidInput(f"{given} for {problem.clients} clients in {problem.dim} dimensions; make them agree")
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> Arrays:
+    def memory(self, problem: ProblemLike) -> Arrays:
         return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
-    def work(self, job: Any) -> float:
+    def work(self, job: Visitors) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         theta, f = message["theta"], job.weight
         for k in range(self.local_steps):
             h = step_at(self.step_size, job.round, self.local_steps, k)
@@ -114,7 +119,7 @@ class FSGLD:
             theta = theta - h / 2 * v + math.sqrt(h * self.temperature) * job.normal(k)
         return {"theta": theta}, memory
 
-    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         theta, coin = state["theta"], np.atleast_1d(rng.uniform())
         new = theta.copy().reshape(-1, theta.shape[-1])
         for r in range(len(new)):
@@ -125,7 +130,7 @@ class FSGLD:
                 new[r] = replies["theta"][order[np.searchsorted(chances[:-1], coin[r] * chances[-1], side="right")]]
         return {"theta": new.reshape(theta.shape)}
 
-    def _conducive(self, theta: Array, client: Any, f: Any) -> Array:
+    def _conducive(self, theta: Array, client: Numbers, f: Array) -> Array:
         """grad q - grad q_s / f_s, zero on average over s."""
         precision, linear = (part.astype(theta.dtype) for part in self._total)
         own, mean = self.precisions[client].astype(theta.dtype), self.means[client].astype(theta.dtype)

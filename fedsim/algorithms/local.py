@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from fedsim.algorithms.arguments import check_count, check_number
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, whole
+from fedsim.protocols import Job, ProblemLike, Visitors
 from fedsim.schedules import StepSize, steps_of
 
 
@@ -28,14 +29,16 @@ class Descent:
     weight_decay: float = 0.0
 
 
-def descend(job: Any, x: Array, scale: Array, how: Descent, extra: Callable[[Array], Array] | None = None) -> Array:
+def descend(job: Job, x: Array, scale: Array, how: Descent, extra: Callable[[Array], Array] | None = None) -> Array:
     """y after the client's local steps from x; `scale` makes a summed gradient that of its objective."""
-    y, velocity = x, np.zeros_like(x)
     plain = not (how.momentum or how.weight_decay or extra)
+    y = x
+    velocity: Array | float = 0.0
     for k, eta in enumerate(steps_of(how.step_size, job.round, most(how.local_steps))):
         gradient = job.gradient(y, k, how.batch_size)
         if plain:
-            moved = y - eta * scale * gradient
+            gradient *= eta * scale  # in place, as below: fresh memory would take longer than the arithmetic
+            moved = np.subtract(y, gradient, out=gradient)
         else:
             gradient = scale * gradient + how.weight_decay * y
             gradient = gradient if extra is None else gradient + extra(y)
@@ -45,7 +48,7 @@ def descend(job: Any, x: Array, scale: Array, how: Descent, extra: Callable[[Arr
     return y
 
 
-def reach(job: Any, like: Array, how: Descent) -> Array:
+def reach(job: Job, like: Array, how: Descent) -> Array:
     """How far y would have come on a gradient of -1 throughout: (1,) or (jobs, 1), FedNova's eta |a_i|_1."""
     total = np.zeros_like(like[..., :1])
     velocity = 0.0
@@ -60,7 +63,7 @@ def most(local_steps: Any) -> int:
     return int(np.max(local_steps))
 
 
-def at_work(job: Any, local_steps: Any, k: int) -> Any:
+def at_work(job: Job, local_steps: Any, k: int) -> Any:
     """Whether the client still takes step k: a bool, or (jobs, 1)."""
     if np.ndim(local_steps) == 0:
         return True
@@ -68,7 +71,7 @@ def at_work(job: Any, local_steps: Any, k: int) -> Any:
     return busy[:, None] if np.ndim(busy) else busy
 
 
-def work(job: Any, local_steps: Any) -> Any:
+def work(job: Visitors, local_steps: Any) -> Any:
     """Local steps of a visit: of whoever `job` names, or the most that anybody takes."""
     if np.ndim(local_steps) == 0 or job is None:
         return most(local_steps)
@@ -78,13 +81,20 @@ def work(job: Any, local_steps: Any) -> Any:
 # --- Arguments ----------------------------------------------------------------------------------------
 
 
-def check_inertia(where: str, algorithm: Any) -> None:
+def check_inertia(where: str, algorithm: object) -> None:
     """Momentum below 1 and a weight decay that is no growth."""
     check_number(where, algorithm, "momentum", 0, np.nextafter(1.0, 0.0))
     check_number(where, algorithm, "weight_decay")
 
 
-def check_steps(where: str, algorithm: Any) -> None:
+class LocalSteps(Protocol):
+    """An algorithm with a number of local steps, or one for each client."""
+
+    @property
+    def local_steps(self) -> Any: ...
+
+
+def check_steps(where: str, algorithm: LocalSteps) -> None:
     """`local_steps` as a count, or a tuple of one per client."""
     if not isinstance(algorithm.local_steps, tuple | list | np.ndarray):
         check_count(where, algorithm, "local_steps")
@@ -93,7 +103,7 @@ def check_steps(where: str, algorithm: Any) -> None:
     object.__setattr__(algorithm, "local_steps", steps)
 
 
-def check_everybody(where: str, local_steps: Any, problem: Any) -> None:
+def check_everybody(where: str, local_steps: Any, problem: ProblemLike) -> None:
     """A list of local steps must be as long as there are clients."""
     if np.ndim(local_steps) and len(local_steps) != problem.clients:
         given = f"{where}: {len(local_steps)} numbers of local steps for {problem.clients} clients"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from fedsim.algorithms.arguments import check_count, check_number, check_step_size
 from fedsim.algorithms.metropolis import accepted, check_potential, check_single, counted, nothing_proposed, square
 from fedsim.arrays import Array, Arrays
+from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, step_at
 
 
@@ -45,22 +45,22 @@ class MALA:
         check_count("MALA", self, "local_steps")
         check_number("MALA", self, "temperature", math.ulp(0.0))
 
-    def init(self, problem: Any, initial: Array) -> Arrays:
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         check_single("MALA", problem)
         check_potential("MALA", problem)
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> Arrays:
+    def memory(self, problem: ProblemLike) -> Arrays:
         return nothing_proposed()
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
-    def work(self, job: Any) -> float:
+    def work(self, job: Visitors) -> float:
         return self.local_steps
 
     @np.errstate(over="ignore", invalid="ignore")  # a proposal may fly off; it is rejected
-    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         tau, theta = self.temperature, message["theta"]
         taken = np.zeros((*theta.shape[:-1], 1), theta.dtype)
         f, gradient = job.potential(theta), job.gradient(theta, 0)
@@ -75,5 +75,5 @@ class MALA:
             f, taken = np.where(yes, f_there, f), taken + yes
         return {"theta": theta}, counted(memory, taken, self.local_steps)
 
-    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": replies.mean("theta")}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
 from fedsim.kernels.reference import exp
-from fedsim.protocols import HasPotential, Quadratic
+from fedsim.protocols import HasPotential, Job, ProblemLike, Quadratic
 
 
-def check_single(where: str, problem: Any) -> None:
+def check_single(where: str, problem: ProblemLike) -> None:
     """Refuse data that are spread over clients."""
     if problem.clients != 1:
         raise InvalidInput(
@@ -21,7 +19,7 @@ def check_single(where: str, problem: Any) -> None:
         )
 
 
-def check_potential(where: str, problem: Any) -> None:
+def check_potential(where: str, problem: ProblemLike) -> None:
     """Refuse a problem that cannot say how likely a point is."""
     if not isinstance(problem, HasPotential | Quadratic):
         raise InvalidInput(
@@ -29,7 +27,7 @@ def check_potential(where: str, problem: Any) -> None:
         )
 
 
-def accepted(job: Any, step: int, log_ratio: Array) -> Array:
+def accepted(job: Job, step: int, log_ratio: Array) -> Array:
     """Metropolis: True with probability min(1, exp(log_ratio)); a ratio that left the real line is a no."""
     return np.asarray(job.uniform(step) < exp(np.nan_to_num(np.minimum(log_ratio, 0.0), nan=-np.inf)))
 

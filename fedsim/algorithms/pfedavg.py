@@ -10,7 +10,7 @@ from fedsim.algorithms.arguments import check_batch_size, check_count, check_ste
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
 from fedsim.participation import Arrived
-from fedsim.protocols import Reacts
+from fedsim.protocols import Job, ProblemLike, Reacts, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, step_at
 
 
@@ -54,7 +54,7 @@ class PFedAvg:
         check_batch_size("PFedAvg", self.batch_size)
         objectives.check_objective("PFedAvg", self.objective)
 
-    def init(self, problem: Any, initial: Array) -> Arrays:
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         if not isinstance(problem, Reacts):
             raise InvalidInput(
                 f"PFedAvg on {type(problem).__name__}, whose data do not react to the model; use FedAvg, or a "
@@ -62,16 +62,16 @@ class PFedAvg:
             )
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> Arrays:
+    def memory(self, problem: ProblemLike) -> Arrays:
         return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
-    def work(self, job: Any) -> float:
+    def work(self, job: Visitors) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         theta = message["theta"]
         scale = objectives.scale(self.objective, job, theta.dtype)
         for k in range(self.local_steps):
@@ -79,7 +79,7 @@ class PFedAvg:
             theta = theta - eta * scale * job.gradient(theta, k, self.batch_size)
         return {"theta": theta}, memory
 
-    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": replies.mean("theta")}
 
     def weigh(self, arrived: Arrived) -> Array:

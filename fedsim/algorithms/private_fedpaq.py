@@ -23,6 +23,7 @@ from fedsim.errors import InvalidInput, shown
 from fedsim.participation import Arrived
 from fedsim.privacy import Guarantee, Mechanism
 from fedsim.privacy import fedpaq as accounting
+from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, steps_of
 
 
@@ -87,7 +88,7 @@ class PrivateFedPAQ:
         check_codec("PrivateFedPAQ", self.codec)
         accounting.sensitivity(self.sensitivity, 1.0, 1.0)  # refuses what it does not know
 
-    def init(self, problem: Any, initial: Array) -> Arrays:
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         used = self._used(problem)
         if np.any(used > problem.sizes):
             c = int(np.argmax(used > problem.sizes))
@@ -102,16 +103,16 @@ class PrivateFedPAQ:
             )
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> Arrays:
+    def memory(self, problem: ProblemLike) -> Arrays:
         return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
-    def work(self, job: Any) -> float:
+    def work(self, job: Visitors) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
         x = message["theta"]
         size = np.asarray(job.size, x.dtype)
         steps = steps_of(self.step_size, job.round, self.local_steps)
@@ -123,13 +124,13 @@ class PrivateFedPAQ:
         sigma = np.asarray(self._sigma(sum(steps), gamma), x.dtype)
         return {"delta": job.encode(self.codec, y - x + sigma * job.normal(0))}, memory
 
-    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": state["theta"] + replies.mean("delta")}
 
     def weigh(self, arrived: Arrived) -> Array:
         return objectives.weigh("PrivateFedPAQ", "mean", arrived)
 
-    def guarantee(self, problem: Any) -> Guarantee:
+    def guarantee(self, problem: ProblemLike) -> Guarantee:
         """What a client is promised on this problem, by how much noise, and whether the proof covers it."""
         gamma, steps = self._used(problem) / problem.sizes, sum(steps_of(self.step_size, 0, self.local_steps))
         sigma = self._sigma(steps, gamma)
@@ -140,7 +141,7 @@ class PrivateFedPAQ:
             sigma=(float(sigma.min()), float(sigma.max())),
         )
 
-    def mechanism(self, problem: Any, sensitivity: float | None) -> Mechanism:
+    def mechanism(self, problem: ProblemLike, sensitivity: float | None) -> Mechanism:
         """What a visit tells of a client's rows."""
         if sensitivity is not None:
             raise InvalidInput(
@@ -159,7 +160,7 @@ class PrivateFedPAQ:
         """Equation 16, for clients that use a share `gamma` of their rows."""
         return accounting.noise_sigma(self._reach(steps), self.epsilon, self.delta, gamma)
 
-    def _used(self, problem: Any) -> Array:
+    def _used(self, problem: ProblemLike) -> Array:
         """E b of every client, (clients,)."""
         return np.asarray(self.local_steps * self._rows(problem.sizes, np.arange(problem.clients)))
 

@@ -11,7 +11,9 @@ import numpy as np
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.algorithms.metropolis import check_single
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import InvalidInput
+from fedsim.checks import floats_of
+from fedsim.errors import InvalidInput, quoted
+from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, step_at
 
 
@@ -57,12 +59,15 @@ class PSGLD:
         check_number("PSGLD", self, "damping", 1e-30)
         check_number("PSGLD", self, "temperature")
         check_batch_size("PSGLD", self.batch_size)
+        if self.second_moment is not None and floats_of(self.second_moment) is None:
+            given = f"PSGLD(second_moment={quoted(self.second_moment, 60)})"
+            raise InvalidInput(f"{given}: give a number of at least 0, or one per coordinate")
 
-    def init(self, problem: Any, initial: Array) -> Arrays:
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         check_single("PSGLD", problem)
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> Arrays:
+    def memory(self, problem: ProblemLike) -> Arrays:
         v = np.asarray(0.0 if self.second_moment is None else self.second_moment, np.float64)
         if v.shape not in ((), (problem.dim,)) or not np.all((v >= 0) & (v < np.inf)):
             raise InvalidInput(
@@ -73,10 +78,10 @@ class PSGLD:
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
-    def work(self, job: Any) -> float:
+    def work(self, job: Visitors) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         theta, v, a = message["theta"], memory["v"], self.decay
         n = np.asarray(job.size, theta.dtype)
         for k in range(self.local_steps):
@@ -87,5 +92,5 @@ class PSGLD:
             theta = theta - eta / 2 * g * gradient + math.sqrt(eta * self.temperature) * np.sqrt(g) * job.normal(k)
         return {"theta": theta}, memory | {"v": v}
 
-    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": replies.mean("theta")}

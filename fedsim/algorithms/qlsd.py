@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from fedsim.algorithms.arguments import check_batch_size, check_codec, check_step_size, check_word
-from fedsim.algorithms.qlsd_fused import compiled
+from fedsim.algorithms.qlsd_fused import Quantised, compiled
 from fedsim.algorithms.qlsd_rounds import iterations
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import floats_of
 from fedsim.codecs import Identity
 from fedsim.errors import InvalidInput, quoted, shown
 from fedsim.participation import Arrived
-from fedsim.protocols import as_problem
+from fedsim.protocols import (
+    Backend,
+    Job,
+    Kernel,
+    ManyRounds,
+    ProblemLike,
+    Replies,
+    Rng,
+    Visitors,
+    as_problem,
+)
 from fedsim.schedules import StepSize, step_at
 
 
@@ -62,42 +71,42 @@ class QLSD:
     def __post_init__(self) -> None:
         check_arguments("QLSD", self)
 
-    def init(self, problem: Any, initial: Array) -> Arrays:
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         check_population("QLSD", self, problem)
         return {"theta": initial, "precision": prior_precision(problem, initial)}
 
-    def memory(self, problem: Any) -> Arrays:
+    def memory(self, problem: ProblemLike) -> Arrays:
         return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
-    def work(self, job: Any) -> float:
+    def work(self, job: Visitors) -> float:
         return 1
 
-    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
         gradient = job.gradient(message["theta"], 0, self.batch_size, prior=False)
-        return {"gradient": encoded(job, self.codec, gradient)}, memory
+        return {"gradient": job.encode(self.codec, gradient)}, memory
 
-    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         gradient = estimate(self, replies) + state["precision"] * state["theta"]
         return {"theta": langevin(self, state["theta"], gradient, replies, rng)}
 
     def weigh(self, arrived: Arrived) -> Array:
         return by_count(arrived)
 
-    def fused(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
+    def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
         send = compiled(self, problem, backend)
         return send and (lambda job, message, memory: ({"gradient": send(job, message["theta"])[0]}, memory))
 
-    def many_rounds(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
+    def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
         return iterations(self, problem, backend)
 
 
 # --- What the family has in common: the server -------------------------------------------------------
 
 
-def prior_precision(problem: Any, like: Array) -> Array:
+def prior_precision(problem: ProblemLike, like: Array) -> Array:
     """Of the prior that `job.gradient(prior=False)` leaves to the server: (1,), to broadcast at both ranks."""
     return np.array([as_problem(problem).share * problem.sizes.sum()], like.dtype)
 
@@ -107,7 +116,7 @@ def by_count(arrived: Arrived) -> Array:
     return np.asarray(arrived.clients / arrived.counts)
 
 
-def estimate(algorithm: Any, replies: Any) -> Array:
+def estimate(algorithm: Quantised, replies: Replies) -> Array:
     """What the messages that arrived say of the sum over all clients; zero if there are none."""
     if algorithm.weighting == "count":
         return np.asarray(replies.mean("gradient"))
@@ -115,47 +124,17 @@ def estimate(algorithm: Any, replies: Any) -> Array:
     return np.asarray(replies.weighted("gradient", 1 / (p[replies.clients] if p.ndim else np.full(len(replies), p))))
 
 
-def langevin(algorithm: Any, theta: Array, gradient: Array, replies: Any, rng: Any) -> Array:
+def langevin(algorithm: Quantised, theta: Array, gradient: Array, replies: Replies, rng: Rng) -> Array:
     """The server's step, or, with empty="hold", none where nobody answered."""
     gamma = step_at(algorithm.step_size, replies.round, 1, 0)
     moved = theta - gamma * gradient + math.sqrt(2 * gamma) * rng.normal(theta.shape[-1], theta.dtype)
     return np.where(np.equal(replies.count, 0), theta, moved) if algorithm.empty == "hold" else moved
 
 
-# --- The clients' codecs -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _OneOfSeveral:
-    """A client's own codec: how long its messages are cannot be said without saying whose."""
-
-    codec: Any
-    fixed = False
-
-    def quantise(self, values: Array, keys: Array) -> tuple[Array, Array]:
-        return self.codec.quantise(values, keys)  # type: ignore[no-any-return]
-
-
-def encoded(job: Any, codec: Any, value: Array) -> Any:
-    """`value` on the wire, through the codec of all or through everybody's own."""
-    if not isinstance(codec, tuple):
-        return job.encode(codec, value)
-    if np.ndim(job.client) == 0:
-        return job.encode(_OneOfSeveral(codec[job.client]), value)
-    kinds = list(dict.fromkeys(codec))
-    kind = np.array([kinds.index(c) for c in codec])[job.client]
-    sent = job.encode(_OneOfSeveral(kinds[0]), value)
-    for k, other in enumerate(kinds[1:], 1):
-        own, again = kind == k, job.encode(_OneOfSeveral(other), value)
-        bits = np.where(own, again.bits, sent.bits)
-        sent = replace(sent, value=np.where(own[:, None], again.value, sent.value), bits=bits)
-    return sent
-
-
 # --- Arguments ---------------------------------------------------------------------------------------
 
 
-def check_arguments(where: str, algorithm: Any) -> None:
+def check_arguments(where: str, algorithm: Quantised) -> None:
     """Refuse what no problem could make sense of."""
     check_step_size(where, algorithm)
     check_batch_size(where, algorithm.batch_size)
@@ -178,7 +157,7 @@ def check_arguments(where: str, algorithm: Any) -> None:
         object.__setattr__(algorithm, "activity", float(p) if p.ndim == 0 else tuple(p.tolist()))
 
 
-def check_population(where: str, algorithm: Any, problem: Any) -> None:
+def check_population(where: str, algorithm: Quantised, problem: ProblemLike) -> None:
     """Refuse lists that are not as long as there are clients."""
     for name, values in (("codecs", algorithm.codec), ("activities", algorithm.activity)):
         if isinstance(values, tuple) and len(values) != problem.clients:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +14,7 @@ from fedsim.algorithms.qlsd_rounds import iterations
 from fedsim.arrays import Array, Arrays
 from fedsim.codecs import Identity
 from fedsim.participation import Arrived
+from fedsim.protocols import Backend, Job, Kernel, ManyRounds, ProblemLike, Replies, Rng, RoundKeys, Visitors
 from fedsim.schedules import StepSize
 
 
@@ -74,12 +74,12 @@ class QLSDPlusPlus:
         if self.memory_rate is not None:
             check_number("QLSDPlusPlus", self, "memory_rate", 0, 1)
 
-    def init(self, problem: Any, initial: Array) -> Arrays:
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         qlsd.check_population("QLSDPlusPlus", self, problem)
         precision = qlsd.prior_precision(problem, initial)
         return {"theta": initial, "zeta": initial, "e": np.zeros_like(initial), "precision": precision}
 
-    def memory(self, problem: Any) -> Arrays:
+    def memory(self, problem: ProblemLike) -> Arrays:
         """e_i, and, where minibatches need it, grad U_i(zeta) and which control point that was."""
         zero = np.zeros(problem.dim)
         return {"e": zero} | ({} if self.batch_size is None else {"anchor": zero, "point": np.array([-1.0])})
@@ -87,19 +87,19 @@ class QLSDPlusPlus:
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"], "zeta": state["zeta"]}
 
-    def work(self, job: Any) -> float:
+    def work(self, job: Visitors) -> float:
         return 1
 
-    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
         theta, zeta, e = message["theta"], message["zeta"], memory["e"]
         gradient, kept = job.gradient(theta, 0, self.batch_size, prior=False), memory
         if self.batch_size is not None:  # of all rows the control variate takes away what it adds
             kept = self._anchored(job, zeta, memory)
             gradient = gradient - job.gradient(zeta, 0, self.batch_size, prior=False) + kept["anchor"]
-        sent = qlsd.encoded(job, self.codec, gradient - e)
+        sent = job.encode(self.codec, gradient - e)
         return {"gradient": sent}, kept | {"e": e + self._rate(theta) * sent.value}
 
-    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         theta, zeta, e = state["theta"], state["zeta"], state["e"]
         gradient = e + qlsd.estimate(self, replies) + state["precision"] * theta
         theta = qlsd.langevin(self, theta, gradient, replies, rng)
@@ -113,12 +113,12 @@ class QLSDPlusPlus:
     def weigh(self, arrived: Arrived) -> Array:
         return qlsd.by_count(arrived)
 
-    def fused(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
+    def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
         send = compiled(self, problem, backend)
         if send is None:
             return None
 
-        def kernel(job: Any, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
+        def kernel(job: Job, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
             theta, e, kept = message["theta"], memory["e"], memory
             control, anchor = None, None
             if self.batch_size is not None:
@@ -134,22 +134,22 @@ class QLSDPlusPlus:
         passed = round % self.refresh_every
         return 1 if passed == 0 and self.batch_size is not None else self.refresh_every - passed
 
-    def many_rounds(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
+    def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
         control = "zeta" if self.batch_size is not None else ""
         go = iterations(self, problem, backend, control, rate=self._rate(np.empty(problem.dim)))
         if go is None:
             return None
 
         def kernel(
-            seed: int, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays
+            keys: RoundKeys, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays
         ) -> tuple[Arrays, Arrays]:
-            after, kept = go(seed, replicas, first, count, state, memory)
+            after, kept = go(keys, replicas, first, count, state, memory)
             refresh = (first + count) % self.refresh_every == 0
             return after | ({"zeta": after["theta"][-1:]} if refresh else {}), kept
 
         return kernel
 
-    def _anchored(self, job: Any, zeta: Array, memory: Arrays) -> Arrays:
+    def _anchored(self, job: Job, zeta: Array, memory: Arrays) -> Arrays:
         """The memory with grad U_i(zeta) in it: computed by whoever takes part first since zeta was renewed."""
         number = job.round // self.refresh_every
         old = memory["point"] != number

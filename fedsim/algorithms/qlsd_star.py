@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +15,7 @@ from fedsim.checks import numbers
 from fedsim.codecs import Identity
 from fedsim.errors import InvalidInput
 from fedsim.participation import Arrived
-from fedsim.protocols import Exact
+from fedsim.protocols import Backend, Exact, Job, Kernel, ManyRounds, ProblemLike, Replies, Rng, Visitors, as_problem
 from fedsim.schedules import StepSize
 
 FAR = 0.1  # posterior standard deviations from the minimum at which a control point is refused
@@ -66,33 +65,33 @@ class QLSDStar:
     def __post_init__(self) -> None:
         qlsd.check_arguments("QLSDStar", self)
 
-    def init(self, problem: Any, initial: Array) -> Arrays:
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         qlsd.check_population("QLSDStar", self, problem)
         optimum = _minimiser(problem, self.optimum).astype(initial.dtype)
         return {"theta": initial, "optimum": optimum, "precision": qlsd.prior_precision(problem, initial)}
 
-    def memory(self, problem: Any) -> Arrays:
+    def memory(self, problem: ProblemLike) -> Arrays:
         return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"], "optimum": state["optimum"]}
 
-    def work(self, job: Any) -> float:
+    def work(self, job: Visitors) -> float:
         return 1
 
-    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
         gradient = job.gradient(message["theta"], 0, self.batch_size, prior=False)
         gradient = gradient - job.gradient(message["optimum"], 0, self.batch_size, prior=False)
-        return {"gradient": qlsd.encoded(job, self.codec, gradient)}, memory
+        return {"gradient": job.encode(self.codec, gradient)}, memory
 
-    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         gradient = qlsd.estimate(self, replies) + state["precision"] * (state["theta"] - state["optimum"])
         return {"theta": qlsd.langevin(self, state["theta"], gradient, replies, rng)}
 
     def weigh(self, arrived: Arrived) -> Array:
         return qlsd.by_count(arrived)
 
-    def fused(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
+    def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
         send = compiled(self, problem, backend)
         if send is None:
             return None
@@ -101,18 +100,20 @@ class QLSDStar:
             memory,
         )
 
-    def many_rounds(self, problem: Any, backend: Any) -> Callable[..., Any] | None:
+    def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
         return iterations(self, problem, backend, control="optimum", centre="optimum")
 
 
-def _minimiser(problem: Any, given: Any) -> Array:
+def _minimiser(problem: ProblemLike, given: object) -> Array:
     """theta*, refused unless the gradient there is as good as zero: the rest of it would bias every sample."""
-    if given is None and not isinstance(problem, Exact):
-        raise InvalidInput(
-            f"QLSDStar: {type(problem).__name__} does not know its minimiser; give optimum=, or use "
-            "QLSDPlusPlus, which needs none"
-        )
-    at = numbers("QLSDStar(optimum)", problem.exact()[0] if given is None else given)
+    if given is None:
+        if not isinstance(problem, Exact):
+            raise InvalidInput(
+                f"QLSDStar: {type(problem).__name__} does not know its minimiser; give optimum=, or use "
+                "QLSDPlusPlus, which needs none"
+            )
+        given = problem.exact()[0]
+    at = numbers("QLSDStar(optimum)", given)
     if at.shape != (problem.dim,) or not np.isfinite(at).all():
         raise InvalidInput(f"QLSDStar(optimum of shape {at.shape}): give {problem.dim} finite numbers")
     far = _distance(problem, at)
@@ -124,11 +125,13 @@ def _minimiser(problem: Any, given: Any) -> Array:
     return at
 
 
-def _distance(problem: Any, at: Array) -> float:
+def _distance(problem: ProblemLike, at: Array) -> float:
     """How far the minimum is, in posterior standard deviations along the gradient: |g| / sqrt(curvature)."""
 
+    slope = as_problem(problem).gradient
+
     def gradient(theta: Array) -> Array:
-        return np.asarray(np.sum([problem.gradient(theta, c) for c in range(problem.clients)], axis=0))
+        return np.asarray(np.sum([slope(theta, c) for c in range(problem.clients)], axis=0))
 
     g = gradient(at)
     size = float(np.sqrt(g @ g))

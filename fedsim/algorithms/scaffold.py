@@ -11,6 +11,7 @@ from fedsim.algorithms import objectives
 from fedsim.algorithms.fedavg import check_descent
 from fedsim.arrays import Array, Arrays
 from fedsim.participation import Arrived
+from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, steps_of
 
 
@@ -53,19 +54,19 @@ class Scaffold:
     def __post_init__(self) -> None:
         check_descent("Scaffold", self)
 
-    def init(self, problem: Any, initial: Array) -> Arrays:
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         return {"theta": initial, "c": np.zeros_like(initial)}
 
-    def memory(self, problem: Any) -> Arrays:
+    def memory(self, problem: ProblemLike) -> Arrays:
         return {"c": np.zeros(problem.dim)}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"], "c": state["c"]}
 
-    def work(self, job: Any) -> float:
+    def work(self, job: Visitors) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x, c, c_i = message["theta"], message["c"], memory["c"]
         scale = objectives.scale(self.objective, job, x.dtype)
         steps = steps_of(self.step_size, job.round, self.local_steps)
@@ -77,7 +78,7 @@ class Scaffold:
         share = 1 / job.clients if self.objective == "scaled" else job.weight
         return {"delta": delta, "delta_c": share * change}, memory | {"c": c_i + change}
 
-    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {
             "theta": state["theta"] + self.server_step * replies.mean("delta"),
             "c": state["c"] + replies.sum("delta_c"),

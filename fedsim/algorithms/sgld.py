@@ -9,6 +9,7 @@ from typing import Any
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.algorithms.metropolis import check_single
 from fedsim.arrays import Array, Arrays
+from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, step_at
 
 
@@ -43,20 +44,20 @@ class SGLD:
         check_number("SGLD", self, "temperature")
         check_batch_size("SGLD", self.batch_size)
 
-    def init(self, problem: Any, initial: Array) -> Arrays:
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         check_single("SGLD", problem)
         return {"theta": initial}
 
-    def memory(self, problem: Any) -> Arrays:
+    def memory(self, problem: ProblemLike) -> Arrays:
         return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
-    def work(self, job: Any) -> float:
+    def work(self, job: Visitors) -> float:
         return self.local_steps
 
-    def client(self, job: Any, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         theta = message["theta"]
         for k in range(self.local_steps):
             eta = step_at(self.step_size, job.round, self.local_steps, k)
@@ -64,5 +65,5 @@ class SGLD:
             theta = theta - eta * job.gradient(theta, k, self.batch_size) + noise
         return {"theta": theta}, memory
 
-    def server(self, state: Arrays, replies: Any, rng: Any) -> Arrays:
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": replies.mean("theta")}

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
-from fedsim.protocols import Quadratic
+from fedsim.protocols import ProblemLike, Quadratic, as_problem
 
 LARGEST, STEPS, NEAR = 500, 60, 1e-6  # dimensions, Newton steps, relative length of one at which they end
 
 
-def laplace(problem: Any, diagonal: bool = False) -> tuple[Array, Array]:
+def laplace(problem: ProblemLike, diagonal: bool = False) -> tuple[Array, Array]:
     """Means (clients, d) and precisions (clients, d, d), or their diagonals, of every client's summed loss.
 
     A client's loss includes its share of the prior. Where it is flat in some direction, so is the surrogate.
@@ -34,11 +34,12 @@ def laplace(problem: Any, diagonal: bool = False) -> tuple[Array, Array]:
     return means, np.asarray(hessian)
 
 
-def _minimise(problem: Any, client: int) -> tuple[Array, Array]:
+def _minimise(problem: ProblemLike, client: int) -> tuple[Array, Array]:
     """The client's optimum and the Hessian there, by Newton's method with halved steps."""
+    slope = as_problem(problem).gradient
 
     def gradient(at: Array) -> Array:
-        return np.asarray(problem.gradient(at, client), np.float64)
+        return np.asarray(slope(at, client), np.float64)
 
     theta = np.zeros(problem.dim)
     g = gradient(theta)
@@ -59,7 +60,7 @@ def _minimise(problem: Any, client: int) -> tuple[Array, Array]:
     )
 
 
-def _hessian(gradient: Any, at: Array) -> Array:
+def _hessian(gradient: Callable[[Array], Array], at: Array) -> Array:
     """Central differences of the gradient, made symmetric."""
     step = 1e-5 * (1 + np.abs(at).max())
     columns = [(gradient(at + step * e) - gradient(at - step * e)) / (2 * step) for e in np.eye(len(at))]

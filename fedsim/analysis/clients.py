@@ -49,7 +49,7 @@ def heard(result: Result) -> pd.DataFrame:
     return frame
 
 
-def fairness(results: Any) -> Answer:
+def fairness(results: object) -> Answer:
     """`heard` of every run, one below the other; `frame.attrs["jain"]` is Jain's index of each run's shares.
 
     1 where all clients are heard equally often, 1/clients where only one is.
@@ -74,7 +74,7 @@ def fairness(results: Any) -> Answer:
     return Answer(frame, figure)
 
 
-def waste(results: Any) -> Answer:
+def waste(results: object) -> Answer:
     """Seconds that devices spent on visits that were not folded, by cause: a row per run and cause.
 
     `device_s` is per replica; `share` is of all the run's wasted seconds, `bits` what those visits had sent up (all

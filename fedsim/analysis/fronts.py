@@ -42,8 +42,20 @@ def undominated(points: Array) -> Array:
     return np.asarray(~np.any(beaten, axis=1) & ~np.any(np.isnan(points), axis=1))
 
 
+def knee(points: Array) -> int:
+    """The undominated row of (n, k) nearest to the best of every column, positive columns as logarithms."""
+    scaled = np.array(points, np.float64)
+    positive = scaled.min(axis=0) > 0
+    scaled[:, positive] = np.log(scaled[:, positive])
+    low, high = scaled.min(axis=0), scaled.max(axis=0)
+    scaled = (scaled - low) / np.where(high > low, high - low, 1.0)
+    away = np.where(undominated(points), (scaled**2).sum(axis=1), np.inf)
+    return int(np.argmin(away))
+
+
 def pareto(
-    results: Any, metric: str, among: Sequence[str] = ("uplink_bits", "seconds"), higher_is_better: bool | None = None
+    results: object, metric: str, among: Sequence[str] = ("uplink_bits", "seconds"),
+    higher_is_better: bool | None = None,
 ) -> Answer:  # fmt: skip
     """One row per setting (medians over its seeds): its costs, the metric at the end, and whether it is on the `front`.
 
@@ -95,7 +107,7 @@ def _drawn(frame: pd.DataFrame, among: Sequence[str], metric: str, up: bool) -> 
     return figure
 
 
-def ess_rates(results: Any) -> Answer:
+def ess_rates(results: object) -> Answer:
     """Effective sample size per million bits up and per virtual second, warm-up and all replicas counted.
 
     One row per run: `ess` (bulk, of the worst coordinate, replicas as chains), `ess_per_megabit`, `ess_per_second`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,11 +15,14 @@ from fedsim.budget import Target
 from fedsim.errors import InvalidInput, NotRecorded, quoted
 from fedsim.results import Axis
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 LARGEST = 1e308
 
 
 def u_curve(
-    results: Any, metric: str, above: float | None = None, below: float | None = None,
+    results: object, metric: str, above: float | None = None, below: float | None = None,
     knob: str = "local_steps", against: Axis = "rounds",
 ) -> Answer:  # fmt: skip
     """What reaching a level costs at every value of a knob: medians over seeds and replicas with bootstrap intervals.
@@ -74,7 +77,7 @@ def _with_knob(one: One, knob: str) -> One:
     return One(one.label, one.settings | {knob: algorithm[knob]}, one.result)
 
 
-def _u_figure(frame: Any, knob: str, against: str, goal: Target) -> Any:
+def _u_figure(frame: pd.DataFrame, knob: str, against: str, goal: Target) -> Any:
     figure = figures.blank(7, 4)
     axes = figure.subplots()
     there = frame[np.isfinite(frame[against])]
@@ -92,7 +95,7 @@ def _u_figure(frame: Any, knob: str, against: str, goal: Target) -> Any:
 
 
 def compare(
-    a: Any, b: Any, metric: str, above: float | None = None, below: float | None = None, against: Axis = "seconds"
+    a: object, b: object, metric: str, above: float | None = None, below: float | None = None, against: Axis = "seconds"
 ) -> Answer:  # fmt: skip
     """b minus a, paired by seed and replica: of the metric at the end or, with a level, of what reaching it cost.
 

@@ -51,7 +51,7 @@ class Studied(Protocol):
     runs: Any
 
 
-def gather(results: Any) -> list[One]:
+def gather(results: object) -> list[One]:
     """All runs that `results` stands for: a Result, a run's or a sweep's folder, a study, or several."""
     found = list(_gather(results, ""))
     if not found:
@@ -68,7 +68,7 @@ def facts(one: One) -> dict[str, Any]:
     return {"run": one.label, **{n: v for n, v in one.settings.items() if n not in ("seed", "run")}, "seed": one.seed}
 
 
-def _gather(results: Any, label: str) -> Iterator[One]:
+def _gather(results: object, label: str) -> Iterator[One]:
     if isinstance(results, Result):
         yield One(label, dict(_settings(results)), results)
     elif isinstance(results, str | Path):

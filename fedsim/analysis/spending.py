@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -86,7 +86,7 @@ def table(runs: list[One], goal: Target) -> pd.DataFrame:
 
 
 def time_to(
-    results: Any, metric: str, above: float | None = None, below: float | None = None, against: Axis = "seconds"
+    results: object, metric: str, above: float | None = None, below: float | None = None, against: Axis = "seconds"
 ) -> Answer:  # fmt: skip
     """What had been spent when a metric was first found at or above (at or below) a level, by run and replica.
 
@@ -101,7 +101,7 @@ def time_to(
 
 
 def bits_to(
-    results: Any, metric: str, above: float | None = None, below: float | None = None, bits: Axis = "uplink_bits"
+    results: object, metric: str, above: float | None = None, below: float | None = None, bits: Axis = "uplink_bits"
 ) -> Answer:  # fmt: skip
     """`time_to`, drawn against the bits that were sent."""
     if not str(bits).endswith("_bits"):
@@ -110,7 +110,7 @@ def bits_to(
 
 
 def at_budget(
-    results: Any, metric: str, *, rounds: float | None = None, seconds: float | None = None,
+    results: object, metric: str, *, rounds: float | None = None, seconds: float | None = None,
     uplink_bits: float | None = None, downlink_bits: float | None = None, total_bits: float | None = None,
 ) -> Answer:  # fmt: skip
     """The metric where it was last evaluated within a budget, NaN where it never was; give one or more limits."""
@@ -132,7 +132,7 @@ def at_budget(
 
 
 def deadline(
-    results: Any, metric: str, below: float | None = None, seconds: float = math.nan, *, above: float | None = None
+    results: object, metric: str, below: float | None = None, seconds: float = math.nan, *, above: float | None = None
 ) -> Answer:  # fmt: skip
     """How probable it is that the metric is there in time: hits among replicas and seeds, with Wilson's 95 % interval.
 

@@ -35,7 +35,7 @@ def lines(result: Result, wide: int = units.NARROW) -> list[str]:
         *_metrics(result),
         *_doubts(result),
         *_privacy(result),
-        *_target(result),
+        *target_lines(result),
         *_unheard(result),
         _end(result),
     ]
@@ -165,7 +165,7 @@ def _privacy(result: Result) -> list[str]:
     return lines
 
 
-def _target(result: Result) -> list[str]:
+def target_lines(result: Result) -> list[str]:
     """When the target was reached, and by how many replicas with a 95 % interval (Wilson's)."""
     goal = _budget(result)[1]
     if goal is None:

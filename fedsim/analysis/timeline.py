@@ -134,7 +134,7 @@ def to_chrome(result: Result, path: str | Path) -> Path:
         events.append(_span(f"round {row.round}", row.opened_s, row.closed_s, where, counts))
     for row in frame.itertuples():
         where = {"pid": int(row.replica), "tid": _tid(row.client), "cat": "visit"}
-        for name, begin, end in _spans(row):
+        for name, begin, end in spans(row):
             events.append(_span(name, begin, end, where, {"round": int(row.round)}))
         if row.outcome in ("drop", "late"):
             args = {"round": int(row.round), "wasted_bits": int(row.bits)}
@@ -180,11 +180,11 @@ def draw_lanes(
     """Visits as bars, one lane per client, and a line with the round's number at every close."""
     lane = {client: i for i, client in enumerate(lanes)}
     until = float(np.max(closes, initial=0.0))
-    spans = [(lane[row.client], *span) for row in frame.itertuples() for span in _spans(row)]
+    steps = [(lane[row.client], *span) for row in frame.itertuples() for span in spans(row)]
     for name in STEPS:
         bars = [
             (at, max(begin, begin_s), min(end, until) - max(begin, begin_s))
-            for at, step, begin, end in spans
+            for at, step, begin, end in steps
             if step == name and begin < until and end > begin_s
         ]
         places, begins, lengths = zip(*bars, strict=True) if bars else ((), (), ())
@@ -215,17 +215,17 @@ def draw_lanes(
     )  # fmt: skip
 
 
-def _spans(row: Any) -> list[tuple[str, float, float]]:
+def spans(row: Any) -> list[tuple[str, float, float]]:
     """The steps of a visit as (name, begin, end); a step that was cut short ends with the visit."""
     instants = [row.select, row.download, row.compute, row.end_s if row.outcome == "upload" else np.nan]
-    spans = []
+    found = []
     for name, begin, end in zip(STEPS, instants, instants[1:], strict=False):
         if np.isnan(begin):
             break
         end = row.end_s if np.isnan(end) else end
         if end > begin:  # neither in flight when the run ended nor over at once
-            spans.append((name, float(begin), float(end)))
-    return spans
+            found.append((name, float(begin), float(end)))
+    return found
 
 
 def _events(result: Result) -> pd.DataFrame:

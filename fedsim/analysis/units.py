@@ -76,6 +76,25 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value == round(value) and abs(value) < 1e9 else f"{value:.3g}"
 
 
+def amount(name: str, value: float) -> str:
+    """A number in the unit that the name of its column tells: seconds, wasted_s, uplink_bits, share."""
+    if name == "seconds" or name.endswith("_s"):
+        return seconds(value)
+    if name.endswith("_bits"):
+        return bits(value)
+    return share(value) if name == "share" else number(value)
+
+
+def scale(name: str, most: float) -> tuple[float, str]:
+    """For an axis that reaches to `most`: by what to divide, and the unit: uplink_bits of 3e6 by 1e6, Mbit."""
+    if name.endswith("_bits"):
+        steps = ((1e9, "Gbit"), (1e6, "Mbit"), (1e3, "kbit"))
+        return next((step for step in steps if most >= step[0]), (1.0, "bit"))
+    if name == "seconds" or name.endswith("_s"):
+        return (3600.0, "hours") if most >= 7200 else (60.0, "minutes") if most >= 180 else (1.0, "seconds")
+    return 1.0, ""
+
+
 def share(value: float) -> str:
     """A fraction in per cent; a little is never shown as nothing, nor nearly all as all."""
     percent = 100 * value

@@ -13,7 +13,7 @@ def main() -> None:
 
         with careful() as output:
             from fedsim.cli.app import call
-            from fedsim.runtime.leaving import leave
+            from fedsim.runtime.process_exit import leave
 
             code = call(sys.argv[1:])
     except KeyboardInterrupt:  # while the libraries load

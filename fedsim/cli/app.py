@@ -19,8 +19,7 @@ import typer
 
 from fedsim.checks import path_of
 from fedsim.cli.streams import warnings_last
-from fedsim.engine import Interrupted
-from fedsim.errors import FedsimError, InvalidInput, shown
+from fedsim.errors import FedsimError, Interrupted, InvalidInput, shown
 
 FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
 
@@ -225,16 +224,17 @@ def status(
 @app.command()
 def report(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", show_default=False, help="Runs or sweeps.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", callback=_path, help="The page (default DIR/report.html).")
+    ] = None,
     figure: Annotated[
         str | None, typer.Option("--figure", metavar="FILE", help="Draw this scenario file's figure() anew, too.")
     ] = None,
 ) -> None:
-    """Write DIR/report.html for each folder: one page that needs no network. Nothing from DIR is executed."""
+    """Write one page about a run, a sweep or several to compare. Nothing from DIR is executed."""
     from fedsim.cli.report import report as command
 
-    for folder in map(_path, folders):
-        assert folder is not None
-        typer.echo(f"report  {command(folder, figure)}")
+    typer.echo(f"report  {command([folder for folder in map(_path, folders) if folder is not None], figure, out)}")
 
 
 @app.command()
@@ -245,7 +245,7 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="Small settings, the claims' direction (default).")] = False,
     full: Annotated[bool, typer.Option("--full", help="The paper's settings, where two cores can do them.")] = False,
     jobs: Jobs = None, quiet: Quiet = False,
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Runs and claims.json; kept runs count.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="For runs, claims.json and a page.")] = None,
 ) -> None:  # fmt: skip
     """Run the papers' figures and say of each published claim whether it held."""
     from fedsim.cli.reproduce import reproduce as command
@@ -269,7 +269,7 @@ def explain(
     ] = None,
 ) -> None:
     """Explain job, replies, view, or a code such as A5 that a docstring mentions."""
-    from fedsim.lookup import explain as page
+    from fedsim.glossary import explain as page
 
     typer.echo(page(topic))
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import statistics
 import time
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from fedsim.analysis import units
 from fedsim.sweeps import Event
 from fedsim.sweeps.plan import Plan
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 ROWS = 30  # more values than this on the first axis are not shown one by one
 COSTS = {"seconds": ("virtual time", units.seconds), "uplink_bits": ("uplink", units.bits)}
@@ -19,7 +23,7 @@ HIDDEN = {"rounds", "downlink_bits", "wasted_bits", "real_s", "fingerprint"}
 class Board:
     """Watches a sweep; it can never change it."""
 
-    def __init__(self, plan: Plan, total: int, terminal: Any, say: Any) -> None:
+    def __init__(self, plan: Plan, total: int, terminal: Console, say: Callable[..., None]) -> None:
         self.plan, self.total, self._say = plan, total, say
         self.states: Counter[str] = Counter()
         self._running: set[str] = set()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from fedsim.analysis.units import called, many, policy, width, wrapped
-from fedsim.engine.wire import reply_shape
-from fedsim.protocols import Describes, as_algorithm, as_problem
+from fedsim.engine.message_sizes import reply_shape
+from fedsim.protocols import Describes, Runtime, as_algorithm, as_problem
 from fedsim.scenario import Scenario
 
 WIDTH = 11
 
 
-def lines(name: str, scenario: Scenario, runtime: Any, runs: list[dict[str, Any]]) -> list[str]:
+def lines(name: str, scenario: Scenario, runtime: Runtime, runs: list[dict[str, Any]]) -> list[str]:
     """The header of one run, or of several that differ in the settings of a grid."""
     problem = scenario.problem
     title = (
@@ -41,7 +41,7 @@ def _settings(runs: list[dict[str, Any]]) -> dict[str, str]:
     return told | ({"runs": f"{len(runs)}: {'; '.join(axes)} (the first is shown above)"} if axes else {})
 
 
-def _described(part: Any, nothing: str) -> str:
+def _described(part: object, nothing: str) -> str:
     if part is None:
         return nothing
     return str(part.describe()) if isinstance(part, Describes) else called(part)

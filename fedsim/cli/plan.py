@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from fedsim import settings as texts
 from fedsim.analysis import units
 from fedsim.cli.run import voices
 from fedsim.cli.stopping import stopping
 from fedsim.errors import InvalidInput
+from fedsim.protocols import Runtime
 from fedsim.runtime.ray import Ray
 from fedsim.sweeps import Event
 from fedsim.sweeps.planner import plan as search
@@ -18,7 +18,7 @@ from fedsim.sweeps.planner import plan as search
 
 def plan(
     file: str, goal: str, vary: Sequence[str], spend: str, within: Sequence[str], *, seeds: int, out: Path | None,
-    given: Sequence[str], jobs: int | None, quiet: bool, runtime: Any,
+    given: Sequence[str], jobs: int | None, quiet: bool, runtime: Runtime,
 ) -> int:  # fmt: skip
     """Say what was found; the exit code is 1 if nothing reaches the goal within the limits."""
     knobs = {name: texts.axis(text) for name, text in texts.pairs(vary, "--vary").items()}

@@ -1,9 +1,13 @@
-"""`fedsim report`: a page about each folder, beside what it is about. Nothing from the folder is executed."""
+"""`fedsim report`: one page about a run, several runs, a sweep or the papers' claims. Nothing in them is executed."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from fedsim.analysis import report as pages
 from fedsim.cli.run import draw
 from fedsim.cli.sweep import status
 from fedsim.errors import CorruptData, FedsimError, InvalidInput
@@ -11,37 +15,77 @@ from fedsim.results import Result, write_atomic
 from fedsim.results.state import tidy
 from fedsim.scenario_file import load_file
 from fedsim.sweeps import load
+from fedsim.sweeps.advice import read_plan
 from fedsim.sweeps.plan import Plan
 from fedsim.sweeps.study import Study
 
+PAGE, CLAIMS = "report.html", "claims.json"
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def report(folder: Path, figure: str | None = None) -> Path:
-    """Write DIR/report.html and return its path; `figure` names a scenario file whose figure is drawn first."""
-    from fedsim.analysis import report as pages
+def report(folders: Sequence[Path], figure: str | None = None, out: Path | None = None) -> Path:
+    """Write the page and return its path: DIR/report.html of one folder, ./report.html of several, or `out`.
 
-    if folder.is_dir():
-        tidy(folder)
-    found = load(folder)
-    if figure is not None:
-        _draw(figure, found, folder)
-    pictures = {path.stem: path.read_bytes() for path in sorted(folder.glob("*.png")) if _is_picture(path)}
+    `figure` names a scenario file whose figure is drawn first.
+    """
+    for folder in folders:
+        if folder.is_dir():
+            tidy(folder)
+    one = len(folders) == 1
+    path = out if out is not None else folders[0] / PAGE if one else Path(PAGE)
     try:
-        if isinstance(found, Result):
-            html = pages.run_page(folder.absolute().name, found, pictures)
-        else:
-            table = found.curve_table()
-            lines = {metric: found.curve(metric) for metric in table["metric"].unique()} if len(table) else {}
-            axes = list(Plan.read(folder).grid)
-            html = pages.sweep_page(found.name, status(folder)[0], found.frame(), lines, axes, pictures)
+        html = _one(folders[0], figure) if one else _several(folders, figure)
     except FedsimError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError) as error:  # only a folder that says odd things
-        raise CorruptData(f"{folder} cannot be reported on ({type(error).__name__}: {error})") from error
-    path = folder / "report.html"
+        told = ", ".join(map(str, folders))
+        raise CorruptData(f"{told} cannot be reported on ({type(error).__name__}: {error})") from error
     write_atomic(path, html.encode("utf-8", "replace"))
     return path
+
+
+def _one(folder: Path, figure: str | None) -> str:
+    if (folder / CLAIMS).is_file() and figure is None:
+        return claims(folder)
+    found = load(folder)
+    if figure is not None:
+        _draw(figure, found, folder)
+    pictures = _pictures(folder, "*.png")
+    if isinstance(found, Result):
+        return pages.run_page(folder.absolute().name, found, pictures)
+    table = found.curve_table()
+    lines = {metric: table[table["metric"] == metric] for metric in table["metric"].unique()} if len(table) else {}
+    axes = list(Plan.read(folder).grid)
+    return pages.sweep_page(found.name, status(folder)[0], found.frame(), lines, axes, pictures, read_plan(folder))
+
+
+def _several(folders: Sequence[Path], figure: str | None) -> str:
+    """A comparison of all runs in them; a sweep's runs are told apart by their settings."""
+    if figure is not None:
+        raise InvalidInput("--figure FILE draws for one folder; name one DIR")
+    results: dict[str, Result] = {}
+    for folder in folders:
+        found = load(folder)
+        runs = [({}, found)] if isinstance(found, Result) else found.runs
+        for settings, result in runs:
+            words = " ".join(f"{name}={value}" for name, value in settings.items())
+            label = " ".join(filter(None, (folder.absolute().name, words)))
+            results[label if label not in results else str(folder)] = result
+    return pages.comparison_page(results)
+
+
+def claims(folder: Path) -> str:
+    """The page of `fedsim reproduce`, from its claims.json and the pictures of its figures."""
+    try:
+        verdicts: Any = json.loads((folder / CLAIMS).read_text())
+    except (OSError, ValueError) as error:
+        raise CorruptData(f"{folder / CLAIMS} cannot be read ({error}); run fedsim reproduce again") from error
+    return pages.claims_page("Published claims, run again", verdicts, _pictures(folder, "*/*/*.png"))
+
+
+def _pictures(folder: Path, pattern: str) -> dict[str, bytes]:
+    found = [path for path in sorted(folder.glob(pattern)) if _is_picture(path)]
+    return {path.relative_to(folder).with_suffix("").as_posix(): path.read_bytes() for path in found}
 
 
 def _draw(figure: str, found: Result | Study, folder: Path) -> None:

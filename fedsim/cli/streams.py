@@ -23,7 +23,7 @@ def warnings_last() -> Iterator[HeldWarnings]:
     """Hold back Python's warnings until the command is done."""
     heard = HeldWarnings()
 
-    def hear(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
+    def hear(message: object, category: type[Warning], *_: Any, **__: Any) -> None:
         heard.lines.setdefault(f"warning: {' '.join(str(message).split())}", category)
 
     before = warnings.showwarning

@@ -6,9 +6,8 @@ import os
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from fedsim import settings as texts
 from fedsim.analysis import units
@@ -16,6 +15,7 @@ from fedsim.cli.board import Board
 from fedsim.cli.run import voices
 from fedsim.cli.stopping import stopping
 from fedsim.errors import InvalidInput, shown
+from fedsim.protocols import Runtime
 from fedsim.runtime.ray import Ray
 from fedsim.scenario_file import load_file
 from fedsim.sweeps import carry_out
@@ -29,7 +29,7 @@ SHOWN = 20  # failures listed in full
 
 
 def sweep(
-    file: str, grid: Sequence[str], given: Sequence[str], *, out: Path, runtime: Any, shard: str | None,
+    file: str, grid: Sequence[str], given: Sequence[str], *, out: Path, runtime: Runtime, shard: str | None,
     jobs: int | None, resume: bool, retry_failed: bool, dry_run: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """Carry a sweep out; the exit code says whether all of this shard's runs are whole."""
@@ -99,14 +99,14 @@ def _complain(*lines: str) -> None:
         print(line, file=sys.stderr)
 
 
-def _opening(what: Plan, mine: int, shard: Any, whole: int, todo: int) -> str:
+def _opening(what: Plan, mine: int, shard: object, whole: int, todo: int) -> str:
     sizes = [len(values) for values in what.grid.values()]
     product = "x".join(map(str, sizes)) + " = " if len(sizes) > 1 else ""
     part = "" if shard is None else f"this shard {mine:,}: "
     return f"{product}{units.many(len(what.orders), 'run')}; {part}{whole:,} whole (kept), {todo:,} to do"
 
 
-def _dry_run(say: Any, one: Estimate, count: int, jobs: int | None, runtime: Any) -> None:
+def _dry_run(say: Callable[..., None], one: Estimate, count: int, jobs: int | None, runtime: Runtime) -> None:
     at_once = jobs or (runtime.hosts if isinstance(runtime, Ray) else None) or os.cpu_count() or 1
     total_s = one.real_s * count / min(at_once, max(count, 1))
     say(

@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from fedsim.checks import path_of
 from fedsim.data import catalogue, files, formats
 from fedsim.data.bring import from_arrays, from_frame, from_huggingface
 from fedsim.data.dataset import Dataset
 from fedsim.data.holdings import holdings, picture
 from fedsim.data.partition import dirichlet, dominant, iid, natural, pathological, quantity, shards
 from fedsim.data.synthetic import synthetic
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, flag, quoted
 
 __all__ = [
     "NAMES",
@@ -49,21 +50,23 @@ _SYNTHETIC = re.compile(r"synthetic\(\s*([\d.]+)\s*,\s*([\d.]+)\s*\)")
 
 def load(name: str, *, download: bool = False) -> Dataset:
     """A data set by name, or an npz file with arrays x, y and, if it has them, test_x, test_y, by path."""
+    download = flag("data.load(download={})", download)
+    path = path_of("data.load(name)", name)
+    name = str(name)
     if name in catalogue.INSIDE:
         decode, classes, shape, scale = catalogue.INSIDE[name]
         return _dataset(name, decode(_INSIDE / f"{name}.npz"), classes, shape, scale)
     if name in catalogue.ENTRIES:
         return _from_files(name, download)
-    made = _SYNTHETIC.fullmatch(str(name))
+    made = _SYNTHETIC.fullmatch(name)
     if made:
         return synthetic(float(made[1]), float(made[2]))
-    path = Path(name)
     if path.suffix == ".npz":
         if not path.is_file():
-            raise InvalidInput(f"data.load({name!r}): no such file; give the path of an npz file")
+            raise InvalidInput(f"data.load({quoted(name)}): no such file; give the path of an npz file")
         a = formats.npz(path, ("x", "y"), ("test_x", "test_y"))
         return from_arrays(a["x"], a["y"], a.get("test_x"), a.get("test_y"), name=path.stem)
-    raise InvalidInput(f"data.load({name!r}): unknown; choose among {', '.join(NAMES)}, or give an npz file")
+    raise InvalidInput(f"data.load({quoted(name)}): unknown; choose among {', '.join(NAMES)}, or give an npz file")
 
 
 def _from_files(name: str, download: bool) -> Dataset:

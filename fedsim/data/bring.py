@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.data.dataset import Dataset
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, quoted, shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@runtime_checkable
+class Columns(Protocol):
+    """What is asked of a Hugging Face data set."""
+
+    column_names: Sequence[str]
+
+    def with_format(self, kind: str) -> Any: ...
 
 
 def from_arrays(
-    x: Any, y: Any, test_x: Any = None, test_y: Any = None, classes: int | None = None, name: str = "data",
-    scale: Any = None, shift: Any = 0.0,
+    x: npt.ArrayLike, y: npt.ArrayLike, test_x: npt.ArrayLike | None = None, test_y: npt.ArrayLike | None = None,
+    classes: int | None = None, name: str = "data", scale: npt.ArrayLike | None = None, shift: npt.ArrayLike = 0.0,
 ) -> Dataset:  # fmt: skip
     """Rows of any shape, flattened, and labels 0, 1, ...; `scale` None is 1/255 for bytes and 1 for all else."""
     x, y = _numbers(name, "x", x), _labels(name, y)
@@ -25,36 +39,59 @@ def from_arrays(
     return Dataset(rows, y, test_rows, tested, max(2, found) if classes is None else classes, name, scale, shift, shape)
 
 
-def from_frame(frame: Any, label: str, test: Any = None, ids: str | None = None, name: str = "frame") -> Dataset:
+def from_frame(
+    frame: pd.DataFrame, label: str, test: pd.DataFrame | None = None, ids: str | None = None, name: str = "frame"
+) -> Dataset:
     """A pandas frame: numeric columns are features, `label` is any column, its values numbered in their order."""
-    for column in (label, *((ids,) if ids else ())):
-        if column not in frame.columns:
-            raise InvalidInput(f"from_frame: no column {column!r}; it has {', '.join(map(str, frame.columns))[:80]}")
+    from pandas import DataFrame
+
+    if not isinstance(frame, DataFrame) or not isinstance(test, DataFrame | None):
+        given = frame if not isinstance(frame, DataFrame) else test
+        raise InvalidInput(f"from_frame({quoted(given, 60)}): give a pandas DataFrame")
+    for column in (label, *(() if ids is None else (ids,))):
+        if not isinstance(column, str | int) or column not in frame.columns:
+            known = shown(", ".join(map(str, frame.columns)), 80)
+            raise InvalidInput(f"from_frame: no column {quoted(column, 40)}; it has {known}")
     features = [c for c in frame.columns if c not in (label, ids)]
     words = [c for c in features if frame[c].dtype.kind not in "biuf"]
     if words:
         raise InvalidInput(f"from_frame: column {words[0]!r} is not numeric; encode it or drop it")
-    values = np.unique(frame[label].to_numpy())
+    try:
+        values = np.unique(frame[label].to_numpy())
+    except TypeError:  # numbers and words, or gaps
+        raise InvalidInput(f"from_frame: column {label!r} holds labels of several kinds; make them all alike") from None
 
     def part(of: Any) -> tuple[Array, Array]:
-        place = np.searchsorted(values, of[label].to_numpy())
-        if np.any(place >= len(values)) or np.any(values[place] != of[label].to_numpy()):
+        lacking = next((c for c in (*features, label) if c not in of.columns), None)
+        if lacking is not None:
+            raise InvalidInput(f"from_frame: test has no column {lacking!r}; give it the columns of the frame")
+        place = np.minimum(np.searchsorted(values, of[label].to_numpy()), len(values) - 1)
+        if np.any(values[place] != of[label].to_numpy()):
             raise InvalidInput(f"from_frame: test has labels in {label!r} that the frame does not have")
-        return of[features].to_numpy(np.float64), place
+        try:
+            return of[features].to_numpy(np.float64), place
+        except (TypeError, ValueError):
+            raise InvalidInput("from_frame: a feature has gaps or words; fill or drop them") from None
 
     (x, y), (test_x, test_y) = part(frame), (None, None) if test is None else part(test)
-    who = frame[ids].to_numpy() if ids else None
+    who = None if ids is None else frame[ids].to_numpy()
     return Dataset(x, y, test_x, test_y, max(2, len(values)), name, ids=who)
 
 
 def from_huggingface(dataset: Any, features: str | None = None, label: str | None = None) -> Dataset:
     """A `datasets.Dataset`, or a `DatasetDict` of train and test; columns are found by their usual names."""
-    train, test = (dataset["train"], dataset.get("test")) if hasattr(dataset, "keys") else (dataset, None)
+    train, test = (dataset.get("train"), dataset.get("test")) if isinstance(dataset, Mapping) else (dataset, None)
+    if not isinstance(train, Columns) or not (test is None or isinstance(test, Columns)):
+        given = f"from_huggingface({quoted(dataset, 60)})"
+        raise InvalidInput(f"{given}: give a datasets.Dataset, or a DatasetDict with a split named train")
     names = list(train.column_names)
-    features = features or next((n for n in ("image", "img", "x", "features", "pixels") if n in names), None)
-    label = label or next((n for n in ("label", "labels", "fine_label", "y", "target") if n in names), None)
-    if features not in names or label not in names:
-        raise InvalidInput(f"from_huggingface: columns {names}; say which with features=... and label=...")
+    if features is None:
+        features = next((n for n in ("image", "img", "x", "features", "pixels") if n in names), None)
+    if label is None:
+        label = next((n for n in ("label", "labels", "fine_label", "y", "target") if n in names), None)
+    if not (isinstance(features, str) and isinstance(label, str) and features in names and label in names):
+        known = shown(", ".join(map(str, names)), 80)
+        raise InvalidInput(f"from_huggingface: columns {known}; say which with features=... and label=...")
 
     def part(split: Any) -> tuple[Array, Array]:
         rows = split.with_format("numpy")
@@ -64,7 +101,7 @@ def from_huggingface(dataset: Any, features: str | None = None, label: str | Non
     return from_arrays(x, y, test_x, test_y, name="huggingface")
 
 
-def _numbers(name: str, where: str, value: Any) -> Array:
+def _numbers(name: str, where: str, value: npt.ArrayLike) -> Array:
     try:
         array = np.asarray(value)
     except (TypeError, ValueError):
@@ -74,8 +111,8 @@ def _numbers(name: str, where: str, value: Any) -> Array:
     return array
 
 
-def _labels(name: str, value: Any) -> Array:
-    y = np.asarray(value)
+def _labels(name: str, value: npt.ArrayLike) -> Array:
+    y = np.empty(0, object) if isinstance(value, range) else np.asarray(value)
     if y.dtype.kind == "f" and np.isfinite(y).all() and (y == np.floor(y)).all():
         y = y.astype(np.int64)
     if y.dtype.kind not in "biu" or y.ndim != 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,11 +11,14 @@ from fedsim.arrays import Array
 from fedsim.checks import floats_of
 from fedsim.errors import CorruptData
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 LABEL = "SeriousDlqin2yrs"
 OTHERS = 10_000  # rows without a default that are kept: the first so many
 
 
-def prepare(frame: Any) -> tuple[Array, Array]:
+def prepare(frame: pd.DataFrame) -> tuple[Array, Array]:
     """Rows (n, 11) with an intercept last, and labels, 1 for a default, in a fixed random order.
 
     Rows with a gap are dropped, features are standardised over all rows that remain, then all defaults and the first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.errors import InvalidInput, whole
+from fedsim.checks import array_of
+from fedsim.errors import InvalidInput, is_whole, quoted, shown, whole
+
+BRACES = str.maketrans("{}", "()")  # which mean something in a refusal's text
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,18 +36,41 @@ class Dataset:
     ids: Array | None = None
 
     def __post_init__(self) -> None:
-        classes = whole(f"{self.name}: classes={{}}", self.classes, least=2)
+        if not isinstance(self.name, str):
+            raise InvalidInput(f"Dataset(name={quoted(self.name)}): give it a name, as text")
+        name = shown(self.name, 60)
+        classes = whole(f"Dataset {name.translate(BRACES)}: classes={{}}", self.classes, least=2)
         pairs = [("x", self.x, self.y), ("test_x", self.test_x, self.test_y)]
         for where, x, y in pairs:
             if where == "test_x" and x is None and y is None:
                 continue
-            if x is None or y is None or x.ndim != 2 or y.shape != (len(x),) or x.dtype.kind not in "biuf":
-                raise InvalidInput(f"{self.name}: {where} must be rows of numbers (n, features) with one label each")
+            arrays = isinstance(x, np.ndarray) and isinstance(y, np.ndarray)
+            if (
+                x is None
+                or y is None
+                or not arrays
+                or x.ndim != 2
+                or y.shape != (len(x),)
+                or x.dtype.kind not in "biuf"
+            ):
+                raise InvalidInput(f"{name}: {where} must be rows of numbers (n, features) with one label each")
             if y.dtype.kind not in "biu" or (len(y) and (y.min() < 0 or y.max() >= classes)):
-                raise InvalidInput(f"{self.name}: labels of {where} must be whole numbers from 0 to {classes - 1}")
+                raise InvalidInput(f"{name}: labels of {where} must be whole numbers from 0 to {classes - 1}")
         if self.test_x is not None and self.test_x.shape[1] != self.x.shape[1]:
             found = f"{self.test_x.shape[1]} columns, x has {self.x.shape[1]}"
-            raise InvalidInput(f"{self.name}: test_x has {found}; make them agree")
+            raise InvalidInput(f"{name}: test_x has {found}; make them agree")
+        for word, value in (("scale", self.scale), ("shift", self.shift)):
+            column = array_of(value)
+            if column is None or column.shape not in ((), (self.features,)) or not np.isfinite(column).all():
+                given = f"{name}: {word}={quoted(value, 40)}"
+                raise InvalidInput(f"{given}; give a finite number, or one for each of {self.features} columns")
+        if self.shape is not None:
+            sides = isinstance(self.shape, tuple) and all(is_whole(side, 1) for side in self.shape)
+            if not sides or math.prod(self.shape) != self.features:
+                given = f"{name}: shape={quoted(self.shape, 40)}"
+                raise InvalidInput(f"{given}; give whole numbers whose product is {self.features}, the columns")
+        if self.ids is not None and (not isinstance(self.ids, np.ndarray) or self.ids.shape != (len(self.x),)):
+            raise InvalidInput(f"{name}: ids must be an array with one for each of {len(self.x)} rows")
 
     @property
     def features(self) -> int:

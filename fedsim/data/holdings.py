@@ -6,13 +6,35 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.errors import InvalidInput
+from fedsim.checks import array_of
+from fedsim.errors import InvalidInput, quoted
+
+
+def labels_of(name: str, y: Any, what: str = "labels") -> Array:
+    """One label per row, numbers or words, as an array (n,)."""
+    labels = array_of(y)
+    if labels is None and not isinstance(y, range | str | bytes):
+        try:
+            words = np.asarray(y)
+        except Exception:  # whatever a stranger's own conversion raises
+            words = np.zeros(0)
+        if words.dtype.kind == "U" or (words.dtype.kind == "O" and all(isinstance(w, str) for w in words.flat)):
+            labels = words.astype(np.str_)
+    if labels is None:
+        raise InvalidInput(f"{name}: {what} {quoted(y, 40)} are neither numbers nor words; give one per row")
+    if labels.ndim != 1 or not len(labels):
+        raise InvalidInput(f"{name}: {what} have shape {labels.shape}; give one per row")
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise InvalidInput(f"{name}: {what} hold a NaN or an infinity; give every row one")
+    return labels
 
 
 def check(parts: Sequence[Any], rows: int) -> list[Array]:
     """`parts` as index arrays into so many rows; no row may have two clients, no client may have none."""
+    parts = parts if isinstance(parts, list | tuple | np.ndarray) else ()
     try:
         arrays = [np.asarray(p, np.int64) for p in parts if np.asarray(p).dtype.kind in "iu"]
     except (TypeError, ValueError):
@@ -30,11 +52,11 @@ def check(parts: Sequence[Any], rows: int) -> list[Array]:
     return arrays
 
 
-def holdings(y: Any, shards: Sequence[Any]) -> Any:
+def holdings(y: npt.ArrayLike, shards: Sequence[Any]) -> Any:
     """A pandas table: a row per client, a column per label, how many rows it holds; the last column is their sum."""
     import pandas as pd
 
-    y = np.asarray(y)
+    y = labels_of("holdings", y)
     own = check(shards, len(y))
     labels, place = np.unique(y, return_inverse=True)
     counts = np.stack([np.bincount(place[rows], minlength=len(labels)) for rows in own])
@@ -44,7 +66,7 @@ def holdings(y: Any, shards: Sequence[Any]) -> Any:
     return frame
 
 
-def picture(y: Any, shards: Sequence[Any]) -> Any:
+def picture(y: npt.ArrayLike, shards: Sequence[Any]) -> Any:
     """A matplotlib figure: a bar per client, a colour per label."""
     from matplotlib.figure import Figure
 
@@ -57,6 +79,7 @@ def picture(y: Any, shards: Sequence[Any]) -> Any:
     for label, colour in zip(labels, colours, strict=True):
         axes.bar(counts.index, counts[label], 0.9, bottom=below, color=colour, label=str(label))
         below += counts[label].to_numpy()
+    axes.margins(x=0.01)
     axes.set_xlabel("client")
     axes.set_ylabel("rows")
     axes.spines[["top", "right"]].set_visible(False)

@@ -7,28 +7,34 @@ of flwr-datasets where it has them: its `num_partitions` is `clients`, its `num_
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
+from fedsim.checks import floats_of
 from fedsim.data.gamma import log_gamma_draws
-from fedsim.errors import InvalidInput, positive, shown, whole
+from fedsim.data.holdings import labels_of
+from fedsim.errors import InvalidInput, flag, one_of, positive, shown, whole
 from fedsim.kernels import reference
 
 DRAWS = 10  # of Dirichlet shares, before the poorest clients are topped up
 MODES = ("random", "deterministic", "first-deterministic")
 
 
-def iid(y: Any, clients: int, seed: int = 0) -> list[Array]:
+def iid(y: npt.ArrayLike, clients: int, seed: int = 0) -> list[Array]:
     """Rows dealt at random, as evenly as can be."""
     n, clients = _rows("iid", y, clients)
     return [np.sort(part) for part in np.array_split(_shuffled(np.arange(n), seed, 0), clients)]
 
 
 def dirichlet(
-    y: Any, clients: int, alpha: Any, seed: int = 0, min_partition_size: int = 1, self_balancing: bool = False
+    y: npt.ArrayLike,
+    clients: int,
+    alpha: npt.ArrayLike,
+    seed: int = 0,
+    min_partition_size: int = 1,
+    self_balancing: bool = False,
 ) -> list[Array]:
     """Every class is dealt in shares from Dirichlet(alpha), alpha one number or one per client.
 
@@ -40,8 +46,13 @@ def dirichlet(
     least = whole("dirichlet(min_partition_size={})", min_partition_size, least=0)
     if least * clients > n:
         raise InvalidInput(f"dirichlet(min_partition_size={least}): {clients} clients share {n} rows; ask for fewer")
-    concentration = np.asarray(alpha, np.float64)
-    if concentration.shape not in ((), (clients,)) or not np.all((concentration > 0) & np.isfinite(concentration)):
+    concentration = floats_of(alpha)
+    self_balancing = flag("dirichlet(self_balancing={})", self_balancing)
+    if (
+        concentration is None
+        or concentration.shape not in ((), (clients,))
+        or not np.all((concentration > 0) & np.isfinite(concentration))
+    ):
         given = f"dirichlet(alpha={shown(alpha, 40)})"
         raise InvalidInput(f"{given}: give a positive number, or one for each of {clients} clients")
     members = [_shuffled(rows, seed, 1 + k) for k, rows in zip(labels, members, strict=True)]
@@ -63,7 +74,7 @@ def dirichlet(
 
 
 def pathological(
-    y: Any, clients: int, classes_per_client: int = 2, seed: int = 0, class_assignment_mode: str = "random"
+    y: npt.ArrayLike, clients: int, classes_per_client: int = 2, seed: int = 0, class_assignment_mode: str = "random"
 ) -> list[Array]:
     """Every client has rows of so many classes; those that have a class in common share its rows evenly.
 
@@ -80,8 +91,7 @@ def pathological(
             f"pathological: {clients} clients with {each} classes each leave out some of {m}; ask for "
             f"classes_per_client={need}"
         )
-    if class_assignment_mode not in MODES:
-        raise InvalidInput(f"pathological(class_assignment_mode={class_assignment_mode!r}): choose among {MODES}")
+    one_of("pathological(class_assignment_mode={!r})", class_assignment_mode, MODES)
     has = _assigned(clients, m, each, seed, class_assignment_mode)
     held: list[list[Array]] = [[] for _ in range(clients)]
     for k, rows in enumerate(members):
@@ -115,18 +125,20 @@ def _assigned(clients: int, classes: int, each: int, seed: int, mode: str) -> Ar
     return has
 
 
-def shards(y: Any, clients: int, shards_per_client: int = 2, seed: int = 0) -> list[Array]:
+def shards(y: npt.ArrayLike, clients: int, shards_per_client: int = 2, seed: int = 0) -> list[Array]:
     """Rows sorted by label and cut into equal shards, so many of them dealt to every client (McMahan et al. 2017)."""
     n, clients = _rows("shards", y, clients)
     each = whole("shards(shards_per_client={})", shards_per_client)
     if clients * each > n:
         raise InvalidInput(f"shards: {clients} clients with {each} shards each need more than {n} rows; ask for fewer")
-    pieces = np.array_split(np.argsort(np.asarray(y), kind="stable"), clients * each)
+    pieces = np.array_split(np.argsort(labels_of("shards", y), kind="stable"), clients * each)
     order = _shuffled(np.arange(len(pieces)), seed, 0)
     return [np.sort(np.concatenate([pieces[i] for i in order[c * each : (c + 1) * each]])) for c in range(clients)]
 
 
-def quantity(y: Any, clients: int, sigma: float = 1.0, seed: int = 0, min_partition_size: int = 1) -> list[Array]:
+def quantity(
+    y: npt.ArrayLike, clients: int, sigma: float = 1.0, seed: int = 0, min_partition_size: int = 1
+) -> list[Array]:
     """Rows at random in unequal amounts, in proportion to lognormal(0, sigma) draws."""
     n, clients = _rows("quantity", y, clients)
     sigma = positive("quantity(sigma={})", sigma, zero=True)
@@ -138,7 +150,7 @@ def quantity(y: Any, clients: int, sigma: float = 1.0, seed: int = 0, min_partit
 
 
 def dominant(
-    y: Any, clients: int, share: float = 0.4, rest: float = 0.01, seed: int = 0, leftover: str = "deal"
+    y: npt.ArrayLike, clients: int, share: float = 0.4, rest: float = 0.01, seed: int = 0, leftover: str = "deal"
 ) -> list[Array]:
     """Client c has `share` of all rows of class c modulo the classes and `rest` of every other (QLSD, figure S4).
 
@@ -147,8 +159,7 @@ def dominant(
     """
     (_, members), clients = _classes("dominant", y, clients)
     share, rest = positive("dominant(share={})", share), positive("dominant(rest={})", rest, zero=True)
-    if leftover not in ("deal", "drop"):
-        raise InvalidInput(f"dominant(leftover={leftover!r}): choose 'deal' or 'drop'")
+    one_of("dominant(leftover={!r})", leftover, ("deal", "drop"))
     held: list[list[Array]] = [[] for _ in range(clients)]
     for k, rows in enumerate(members):
         part = np.where(np.arange(clients) % len(members) == k, share, rest)
@@ -167,12 +178,9 @@ def dominant(
     return _topped_up([np.concatenate(parts) for parts in held], 1)
 
 
-def natural(ids: Any) -> list[Array]:
+def natural(ids: npt.ArrayLike) -> list[Array]:
     """One client per distinct id (a writer, a user, a device), in the ids' order."""
-    ids = np.asarray(ids)
-    if ids.ndim != 1 or not len(ids):
-        raise InvalidInput(f"natural: ids have shape {ids.shape}; give one id per row")
-    _, place = np.unique(ids, return_inverse=True)
+    _, place = np.unique(labels_of("natural", ids, "ids"), return_inverse=True)
     order = np.argsort(place, kind="stable")
     return np.split(order, np.cumsum(np.bincount(place))[:-1])
 
@@ -180,20 +188,18 @@ def natural(ids: Any) -> list[Array]:
 # --- What they have in common -----------------------------------------------------------------------------
 
 
-def _rows(name: str, y: Any, clients: int) -> tuple[int, int]:
-    labels = np.asarray(y)
-    if labels.ndim != 1 or not len(labels):
-        raise InvalidInput(f"{name}: labels have shape {labels.shape}; give one per row")
+def _rows(name: str, y: npt.ArrayLike, clients: int) -> tuple[int, int]:
+    labels = labels_of(name, y)
     clients = whole(f"{name}(clients={{}})", clients)
     if clients > len(labels):
         raise InvalidInput(f"{name}(clients={clients}): there are {len(labels)} rows; ask for at most so many")
     return len(labels), clients
 
 
-def _classes(name: str, y: Any, clients: int) -> tuple[tuple[list[int], list[Array]], int]:
+def _classes(name: str, y: npt.ArrayLike, clients: int) -> tuple[tuple[list[int], list[Array]], int]:
     """The classes that occur, numbered by themselves or else by their order, and the rows of each."""
     _, clients = _rows(name, y, clients)
-    names, place = np.unique(np.asarray(y), return_inverse=True)
+    names, place = np.unique(labels_of(name, y), return_inverse=True)
     members = [np.flatnonzero(place == k) for k in range(len(names))]
     return (list(range(len(names))), members), clients
 

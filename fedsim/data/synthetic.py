@@ -6,10 +6,12 @@ import numpy as np
 
 from fedsim import rng
 from fedsim.arrays import Array
+from fedsim.checks import refuse_beyond_memory
 from fedsim.data.dataset import Dataset
-from fedsim.errors import positive, whole
+from fedsim.errors import flag, positive, whole
 from fedsim.kernels import reference
 
+ROWS = 450  # of a user, on average
 TEST = 10  # every tenth row of a user is for testing
 
 
@@ -24,7 +26,9 @@ def synthetic(
     """
     alpha, beta = positive("synthetic(alpha={})", alpha, zero=True), positive("synthetic(beta={})", beta, zero=True)
     clients, features = whole("synthetic(clients={})", clients), whole("synthetic(features={})", features)
-    classes = whole("synthetic(classes={})", classes, least=2)
+    classes, iid = whole("synthetic(classes={})", classes, least=2), flag("synthetic(iid={})", iid)
+    size = 45.0 * clients * (float(ROWS) * features + (features + 1.0) * classes)
+    refuse_beyond_memory(f"synthetic({clients:,} clients)", size, "ask for fewer clients, features or classes")
 
     def draw(round: int, lanes: int, rows: int = clients) -> Array:
         return rng.normal(rng.keys(seed, rng.Stream.DATA, round=round, client=np.arange(rows)), lanes)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.checks import floats_of
@@ -191,7 +192,7 @@ class Intervals:
         return f"recorded availability of {self.clients} devices{repeated}"
 
 
-def _checked(starts: Any, ends: Any, offsets: Any) -> tuple[Array, Array, Array]:
+def _checked(starts: npt.ArrayLike, ends: npt.ArrayLike, offsets: npt.ArrayLike) -> tuple[Array, Array, Array]:
     columns = [floats_of(value) for value in (starts, ends, offsets)]
     if any(column is None for column in columns):
         raise InvalidInput("intervals: starts, ends and offsets have to be columns of numbers")

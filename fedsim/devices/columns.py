@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from fedsim.errors import InvalidInput, quoted
 Column = float | Array
 
 
-def column(name: str, value: Any, low: float = 0.0, high: float = math.inf) -> Column:
+def column(name: str, value: object, low: float = 0.0, high: float = math.inf) -> Column:
     """A float, or a read-only float64 column, with every number finite and in [low, high]."""
     numbers = floats_of(value)
     if numbers is None:
@@ -33,7 +32,7 @@ def column(name: str, value: Any, low: float = 0.0, high: float = math.inf) -> C
     return numbers
 
 
-def number(name: str, value: Any, low: float = 0.0, high: float = math.inf) -> float:
+def number(name: str, value: object, low: float = 0.0, high: float = math.inf) -> float:
     """One finite number in [low, high]."""
     checked = column(name, value, low, high)
     if isinstance(checked, np.ndarray):
@@ -41,7 +40,7 @@ def number(name: str, value: Any, low: float = 0.0, high: float = math.inf) -> f
     return checked
 
 
-def settle(holder: Any, field: str, name: str, low: float = 0.0, high: float = math.inf) -> None:
+def settle(holder: object, field: str, name: str, low: float = 0.0, high: float = math.inf) -> None:
     """A field of a frozen dataclass as the float that it was checked to be."""
     object.__setattr__(holder, field, number(name, getattr(holder, field), low, high))
 
@@ -57,7 +56,7 @@ def pick(values: Column, rows: Array) -> Column:
     return values[rows]
 
 
-def length(values: Any) -> int | None:
+def length(values: object) -> int | None:
     """The number of rows of a column; None for a number that everybody shares."""
     return len(values) if isinstance(values, np.ndarray) else None
 

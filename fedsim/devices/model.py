@@ -205,7 +205,7 @@ class Devices:
         return {name: rows for name, rows in tables.items() if rows is not None}
 
 
-def _dropout(value: Any) -> Column | dict[str, Column]:
+def _dropout(value: object) -> Column | dict[str, Column]:
     if not isinstance(value, Mapping):
         return column("dropout", value, high=1.0)
     unknown = sorted(set(value) - set(PHASES), key=shown)
@@ -221,10 +221,10 @@ def _dropout(value: Any) -> Column | dict[str, Column]:
     return shares
 
 
-def _has(part: Any, name: str, method: str, example: str) -> None:
+def _has(part: object, name: str, method: str, example: str) -> None:
     if part is not None and (isinstance(part, type) or not callable(getattr(part, method, None))):
         raise InvalidInput(f"devices {name}={quoted(part)}: give None or a model such as {example}")
 
 
-def _words(part: Any, name: str) -> str:
+def _words(part: object, name: str) -> str:
     return str(part.describe()) if isinstance(part, Describes) else f"{type(part).__name__} {name}"

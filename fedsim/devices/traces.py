@@ -1,7 +1,7 @@
 """Recordings of real devices, as columns for `devices.table`, as availability, or as bandwidths for a network.
 
-A population larger than a recording can use its rows again: `devices.table(..., recycle=True)`. Bandwidths are
-returned as plain arrays in bits per second, because devices know nothing of networks.
+A population larger than a recording can use its rows again: `devices.table(..., recycle=True)`. Bandwidths are in
+bits per second, one number each or, where a recording follows them in time, `fs.network.Varying`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from fedsim.arrays import Array
 from fedsim.devices.availability import Intervals
 from fedsim.devices.files import checked_offsets, numbers, read_csv, read_npz, read_records
 from fedsim.errors import CorruptData, InvalidInput, one_of, positive, quoted, whole
+from fedsim.network.varying import Varying
 
 # --- When devices are on ----------------------------------------------------------------------------
 
@@ -87,7 +88,7 @@ def _merged(pieces: Array) -> Array:
     return np.stack([pieces[new, 0], reach[last]], axis=1)
 
 
-def _list(path: str | Path, value: Any) -> list[Any]:
+def _list(path: str | Path, value: object) -> list[Any]:
     if not isinstance(value, list):
         raise CorruptData(f"{path}: active and inactive have to be lists of seconds, not {quoted(value, 40)}")
     return value
@@ -177,8 +178,11 @@ def mobiperf(path: str | Path, case: int) -> dict[str, Array]:
     }
 
 
-def pensieve_bandwidth(path: str | Path) -> dict[str, tuple[Array, Array]]:
-    """Pensieve: bandwidth over time on buses, trains, ... and home lines, {name: (time_s, bandwidth_bps)}."""
+def pensieve_bandwidth(path: str | Path) -> dict[str, Varying]:
+    """Pensieve: bandwidth over time on buses, trains, ... and home lines, {name: Varying} for links of a network.
+
+    Every trace begins at 0 and repeats; its last measurement lasts as long as they do on average.
+    """
     kinds = {"time_s": "f", "mbps": "f", "offsets": "i", "name": "U"}
     a = read_npz(path, kinds)
     if len(a["time_s"]) != len(a["mbps"]):
@@ -190,7 +194,9 @@ def pensieve_bandwidth(path: str | Path) -> dict[str, tuple[Array, Array]]:
     traces = {}
     for i, name in enumerate(a["name"]):
         piece = slice(offsets[i], offsets[i + 1])
-        if not (np.diff(time[piece]) > 0).all():
-            raise CorruptData(f"{path}: the times of trace {name} do not rise")
-        traces[str(name)] = (time[piece], bps[piece])
+        if not bps[piece].any() or not (np.diff(time[piece]) > 0).all():
+            raise CorruptData(f"{path}: the times of trace {name} do not rise, or nothing gets through")
+        times = time[piece] - time[piece][0]
+        period = times[-1] * len(times) / (len(times) - 1) if len(times) > 1 else 1.0
+        traces[str(name)] = Varying(times, bps[piece], period)
     return traces

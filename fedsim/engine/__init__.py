@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from fedsim.engine.asynchronous import Asynchronous
-from fedsim.engine.checkpoint import Checkpointer, Interrupted
+from fedsim.engine.checkpoint import Checkpointer
 from fedsim.engine.closed_form import ClosedForm, suits
 from fedsim.engine.collect import collect, describes, identities
 from fedsim.engine.compiled_clock import compiled
@@ -16,6 +16,7 @@ from fedsim.engine.events import Events
 from fedsim.engine.record import Record
 from fedsim.engine.run import Driver, Progress, Run
 from fedsim.engine.world import World, setting_of
+from fedsim.errors import Interrupted
 from fedsim.protocols import Observer, Runtime
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.engine.guard import Patience
 from fedsim.engine.round import CAUSES, Ended, Round, Stretch, Visits
+from fedsim.engine.run_checks import IdleRounds
 from fedsim.engine.world import World
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Accounts:
         # `staleness` is summed over the replies; `last_round` is the latest round that folded one, 0 for none.
         self.totals: Arrays = {name: np.zeros(population, np.int64) for name in COUNTS}
         self.totals |= {name: np.zeros(population) for name in ("wasted_s", *CAUSES)}
-        self.budget, self.patience = world.budget, Patience(world.budget, replicas)
+        self.budget, self.idle_rounds = world.budget, IdleRounds(world.budget, replicas)
 
     def over(self, active: Array, columns: Arrays, epsilon: Array | None) -> list[tuple[str, Array]]:
         """Which budgets this round, or each of these rounds, would cross, and where."""
@@ -132,7 +132,7 @@ async def settle(run: Run, driver: Driver, round: Round) -> Array:
     reply = await driver.replies(round)
     run.accounts.enter(round)
     if run.world.reports_loss and not run.world.skip:
-        driver.told(round, reply.values["loss"].reshape(len(reply.bits)).astype(np.float64))
+        driver.report_losses(round, reply.values["loss"].reshape(len(reply.bits)).astype(np.float64))
     run.learner.fold(round, reply)
     return run.close(round.active, round.number + 1, round.columns)
 

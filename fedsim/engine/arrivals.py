@@ -13,8 +13,8 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.engine.round import Cohort, Ended
-from fedsim.engine.world import BEFORE, COMPUTE, NOT, UPLOAD, VisitDraws, Way
-from fedsim.participation import Heard
+from fedsim.engine.world import BEFORE, COMPUTE, NOT, UPLOAD, ClientPaths, VisitDraws
+from fedsim.participation import VisitEnds
 from fedsim.protocols import Policy
 
 WHOLE = 1 + 2.0**-30  # 4799.999999 bits sent are 4800: a rounding error must not cost a bit
@@ -30,7 +30,7 @@ class Outset:
     fraction: Array  # (m,) how far into that phase
 
 
-def outset(down: Way | None, opened_s: Array, who: Cohort, down_bits: int, drawn: VisitDraws) -> Outset:
+def outset(down: ClientPaths | None, opened_s: Array, who: Cohort, down_bits: int, drawn: VisitDraws) -> Outset:
     """The download and compute of every visit; no way is an ideal one."""
     t = opened_s[who.row]
     if down is not None:
@@ -40,7 +40,9 @@ def outset(down: Way | None, opened_s: Array, who: Cohort, down_bits: int, drawn
     return Outset(t, t + drawn.compute_s, drawn.phase, drawn.fraction)
 
 
-def steady(both: tuple[Way, Way] | None, opened_s: Array, down_bits: int, up_bits: int, rounds: int) -> Array:
+def steady(
+    both: tuple[ClientPaths, ClientPaths] | None, opened_s: Array, down_bits: int, up_bits: int, rounds: int
+) -> Array:
     """When each of so many rounds opens, and the last one closes, if all answer at once: (rounds + 1, replicas)."""
     together = (opened_s == opened_s[0]).all()  # then one replica's times are everybody's
     times = np.empty((rounds + 1, 1 if together else len(opened_s)))
@@ -57,7 +59,7 @@ def steady(both: tuple[Way, Way] | None, opened_s: Array, down_bits: int, up_bit
 
 
 def outcome(
-    both: tuple[Way, Way] | None,
+    both: tuple[ClientPaths, ClientPaths] | None,
     policy: Policy,
     opened_s: Array,
     who: Cohort,
@@ -80,7 +82,7 @@ def outcome(
         in_compute = v.downloaded_s + v.fraction * (v.computed_s - v.downloaded_s)
         broken = v.computed_s if way_up is None else v.computed_s + way_up.latency_s + way_up.transfer_s(part)
         ends = np.select([v.phase == BEFORE, v.phase == COMPUTE, v.phase == UPLOAD], [opened, in_compute, broken], ends)
-    closed, in_time = policy.closing(Heard(opened_s, who.row, ends, dropped, tie))
+    closed, in_time = policy.closing(VisitEnds(opened_s, who.row, ends, dropped, tie))
     if in_time.all() and not dropped.any():
         return closed, Ended(who.client, in_time, dropped, dropped, dropped, sent, came_down, ends - opened)
     arrived = in_time & ~dropped
@@ -100,7 +102,7 @@ def outcome(
     return closed, Ended(who.client, arrived, dropped, late, called_off, sent, came_down, ends - opened)
 
 
-def left(way: Way | None, elapsed_s: Array, bits: Array) -> Array:
+def left(way: ClientPaths | None, elapsed_s: Array, bits: Array) -> Array:
     """What has left its sender of messages begun so long ago. Latency is propagation: bits leave at once."""
     rate = np.full(len(bits), np.inf) if way is None else way.bandwidth_bps / way.stretch
     with np.errstate(invalid="ignore"):

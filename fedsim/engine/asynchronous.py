@@ -14,7 +14,7 @@ import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import called
-from fedsim.engine.at_work import WorkingReplica
+from fedsim.engine.asynchronous_replica import AsynchronousReplica
 from fedsim.engine.events import ended
 from fedsim.engine.jobs_ahead import JobsAhead
 from fedsim.engine.round import Cohort, Round, Stretch, columns, nobody
@@ -35,9 +35,9 @@ class Asynchronous:
     def __init__(self, run: Run) -> None:
         self._run, self._world, self._learner = run, run.world, run.learner
         self._jobs = JobsAhead(run.world, run.learner)
-        self.replicas = [WorkingReplica(run, i) for i in range(len(run.world.replicas))]
+        self.replicas = [AsynchronousReplica(run, i) for i in range(len(run.world.replicas))]
         self._resumed = False
-        self._ended: list[tuple[WorkingReplica, Visit]] = []  # in this round, in the order of its rows
+        self._ended: list[tuple[AsynchronousReplica, Visit]] = []  # in this round, in the order of its rows
 
     def resume(self, number: int, active: Array, saved: Arrays) -> None:
         self._resumed = number > 0
@@ -88,7 +88,7 @@ class Asynchronous:
         versions = np.array([v.version for _, v in self._ended], np.int64)
         return Round(number, active, who, out, made, versions, stopped)
 
-    async def _advance(self, replicas: list[WorkingReplica]) -> None:
+    async def _advance(self, replicas: list[AsynchronousReplica]) -> None:
         """Everybody to a full buffer; replies whose size the clock needs are computed together on the way."""
         while waiting := [s for s in replicas if not s.advance() and s.blocked]:
             await self._jobs.fetch([(s, v) for s in waiting for v in s.blocked])
@@ -112,13 +112,13 @@ class Asynchronous:
         now = {n: np.stack([replica.message[n] for replica, _ in visits]) for n in names}
         return rebased(self._world, Reply.join([v.reply for _, v in visits]), started, now, round.staleness)
 
-    def told(self, round: Round, losses: Array) -> None:
+    def report_losses(self, round: Round, losses: Array) -> None:
         who = round.arrived
         self._run.inputs.add("losses", round.active[who.row], losses)
         for r, c, loss in zip(who.row.tolist(), who.client.tolist(), losses.tolist(), strict=True):
-            self.replicas[round.active[r]].view.told([c], [loss])
+            self.replicas[round.active[r]].view.note_losses([c], [loss])
 
-    def took(self, stretch: Stretch, count: int) -> None:
+    def rounds_counted(self, stretch: Stretch, count: int) -> None:
         raise AssertionError("folds come one at a time")
 
     async def close(self) -> None:

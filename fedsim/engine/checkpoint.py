@@ -16,15 +16,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import FedsimError, InvalidInput, is_whole, quoted
+from fedsim.errors import Interrupted, InvalidInput, is_whole, quoted
 from fedsim.results.checkpoints import Checkpoints, Saved
 
 if TYPE_CHECKING:
     from fedsim.engine.run import Driver, Run
-
-
-class Interrupted(FedsimError):
-    """Asked to stop: the round was finished and a checkpoint written, where the run has a folder."""
 
 
 class Checkpointer:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from heapq import heappush
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import simpy
 
 from fedsim.arrays import Array
 from fedsim.engine.arrivals import WHOLE
-from fedsim.engine.world import Way, World
+from fedsim.engine.world import ClientPaths, World
 from fedsim.network.flows import Flows
+from fedsim.protocols import NetworkModel
+
+if TYPE_CHECKING:
+    from fedsim.engine.visits import Visit
+
 
 LAST = 1 << 60  # comes after everything else that happens at the same instant
 
@@ -24,8 +29,9 @@ class Moment:
     __slots__ = ("callbacks", "visit")
     _ok = True
 
-    def __init__(self, callback: Callable[[Any], None], visit: Any) -> None:
-        self.callbacks, self.visit = (callback,), visit
+    def __init__(self, callback: Callable[[Any], None], visit: Visit | None) -> None:
+        self.callbacks = (callback,)
+        self.visit: Any = visit  # None where the callback does not look at it
 
 
 class Clock(simpy.Environment):  # type: ignore[misc]
@@ -35,7 +41,7 @@ class Clock(simpy.Environment):  # type: ignore[misc]
     to the last bit only if an event happens at the very number that was computed.
     """
 
-    def at(self, time_s: float, callback: Callable[[Any], None], priority: int = 0, visit: Any = None) -> None:
+    def at(self, time_s: float, callback: Callable[[Any], None], priority: int = 0, visit: Visit | None = None) -> None:
         """Call back with a `Moment` at `time_s`; what happens at the same instant is ordered by priority."""
         heappush(self._queue, (time_s, priority, next(self._eid), Moment(callback, visit)))
 
@@ -53,11 +59,11 @@ class NoLinks:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
 
-    def ways(self, client: Array) -> list[Any]:
+    def paths(self, client: Array) -> list[Any]:
         """What `send` will need to know of each client's way down and up."""
         return [None] * len(client)
 
-    def send(self, visit: Any, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
+    def send(self, visit: Visit, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
         """Call `done` when the message has arrived, whether or not anybody still waits for it."""
         visit.sending_s, visit.sending = self.clock.now, bits
         self.clock.at(visit.sending_s, done, priority, visit)
@@ -70,22 +76,22 @@ class NoLinks:
 class PrivateLinks:
     """Everybody's own link: a transfer takes latency + bits / bandwidth, whatever the others do."""
 
-    def __init__(self, clock: Clock, ways: tuple[Way, Way]) -> None:
-        self.clock, self._ways = clock, ways
+    def __init__(self, clock: Clock, paths: tuple[ClientPaths, ClientPaths]) -> None:
+        self.clock, self._paths = clock, paths
 
-    def ways(self, client: Array) -> list[Any]:
-        return list(zip(*(zip(*(c.tolist() for c in way.of(client)), strict=True) for way in self._ways), strict=True))
+    def paths(self, client: Array) -> list[Any]:
+        return list(zip(*(zip(*(c.tolist() for c in way.of(client)), strict=True) for way in self._paths), strict=True))
 
-    def send(self, visit: Any, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
-        latency, stretch, bandwidth = visit.ways[upward]
+    def send(self, visit: Visit, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
+        latency, stretch, bandwidth = visit.paths[upward]
         visit.sending_s, visit.sending = self.clock.now, bits
         self.clock.at(visit.sending_s + latency + bits * stretch / bandwidth, done, priority, visit)
 
     def call_off(self, visits: list[Any]) -> list[int]:
         return [self._left(visit) for visit in visits]
 
-    def _left(self, visit: Any) -> int:
-        _, stretch, bandwidth = visit.ways[visit.uploading]
+    def _left(self, visit: Visit) -> int:
+        _, stretch, bandwidth = visit.paths[visit.uploading]
         elapsed = self.clock.now - visit.sending_s
         if math.isinf(bandwidth):
             return int(visit.sending) if elapsed > 0 else 0
@@ -99,25 +105,31 @@ class SharedLinks:
     bits / bandwidth; what it is served at one instant left its sender that latency before.
     """
 
-    def __init__(self, clock: Clock, network: Any, ways: tuple[Way, Way]) -> None:
-        self.clock, self.network, self._ways = clock, network, ways
-        self._flows = Flows(network.capacities_bps)
+    def __init__(
+        self,
+        clock: Clock,
+        network: NetworkModel | OwnLinks,
+        paths: tuple[ClientPaths, ClientPaths],
+        varying: Mapping[int, Any],
+    ) -> None:
+        self.clock, self.network, self._paths = clock, network, paths
+        self._flows = Flows(network.capacities_bps, varying)
         self._waiting: dict[int, tuple[int, Any, Callable[[Moment], None]]] = {}
         self._planned = 0  # only the latest plan counts
         self._settling = False
 
-    def ways(self, client: Array) -> list[Any]:
+    def paths(self, client: Array) -> list[Any]:
         return [None] * len(client)
 
-    def send(self, visit: Any, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
-        way = self._ways[upward]
+    def send(self, visit: Visit, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
+        way = self._paths[upward]
         visit.flow, visit.through, visit.sending_s, visit.sending = None, False, self.clock.now, bits
         start = self.clock.now + float(way.latency_s[visit.client])
         if bits == 0 or way.bandwidth_bps[visit.client] == math.inf:  # nobody can be in its way
             self.clock.at(start, done, priority, visit)
             return
 
-        def begin(_: Any) -> None:
+        def begin(_: Moment) -> None:
             if visit.over:
                 return
             route = self.network.route(visit.client, upward)
@@ -129,37 +141,37 @@ class SharedLinks:
 
     def copy(self, client: int, bits: int) -> None:
         """A broadcast copy that nobody waits for: it only takes its share of the links."""
-        route, stretched = self.network.route(client, False), bits * float(self._ways[False].stretch[client])
+        route, stretched = self.network.route(client, False), bits * float(self._paths[False].stretch[client])
 
-        def begin(_: Any) -> None:
+        def begin(_: Moment) -> None:
             self._flows.start(self.clock.now, route, stretched)
             self._settle()
 
-        self.clock.at(self.clock.now + float(self._ways[False].latency_s[client]), begin)
+        self.clock.at(self.clock.now + float(self._paths[False].latency_s[client]), begin)
 
     def call_off(self, visits: list[Any]) -> list[int]:
         """As above; what is still in its first latency leaves at the rate at which it would be served there."""
         rates = {visit.flow: self._flows.served_at(visit.flow) for visit in visits if visit.flow is not None}
         new = [visit for visit in visits if visit.flow is None and self._meets_others(visit)]
         for visit in new:
-            stretch = float(self._ways[visit.uploading].stretch[visit.client])
+            stretch = float(self._paths[visit.uploading].stretch[visit.client])
             route = self.network.route(visit.client, visit.uploading)
             visit.flow = self._flows.start(self.clock.now, route, visit.sending * stretch)
         rates |= {visit.flow: self._flows.rate_bps(visit.flow) for visit in visits if not rates.get(visit.flow, 1.0)}
         rates |= {visit.flow: self._flows.rate_bps(visit.flow) for visit in new}
         return [self._take_off(visit, rates.get(visit.flow, math.inf)) for visit in visits]
 
-    def _meets_others(self, visit: Any) -> bool:
+    def _meets_others(self, visit: Visit) -> bool:
         """Whether the message is under way to links that it has to share."""
-        ideal = self._ways[visit.uploading].bandwidth_bps[visit.client] == math.inf
+        ideal = self._paths[visit.uploading].bandwidth_bps[visit.client] == math.inf
         return not (visit.through or visit.sending == 0 or ideal)
 
-    def _take_off(self, visit: Any, rate: float) -> int:
+    def _take_off(self, visit: Visit, rate: float) -> int:
         """What had left of a message that is, or would be, served at this rate; its flow ends here."""
         elapsed = self.clock.now - visit.sending_s
         if visit.flow is None:
             return int(visit.sending) if visit.through or elapsed > 0 else 0
-        way = self._ways[visit.uploading]
+        way = self._paths[visit.uploading]
         self._waiting.pop(visit.flow, None)
         served = self._flows.cancel(self.clock.now, visit.flow)
         self._settle()
@@ -173,7 +185,7 @@ class SharedLinks:
             self._settling = True
             self.clock.at(self.clock.now, self._plan, LAST - 1)
 
-    def _plan(self, _: Any) -> None:
+    def _plan(self, _: Moment) -> None:
         self._settling = False
         self._planned += 1
         token, at = self._planned, self._flows.next_finish_s()
@@ -193,9 +205,9 @@ class SharedLinks:
 class OwnLinks:
     """Everybody's own links as a network whose flows can meet: copies of two rounds may share a client's way down."""
 
-    def __init__(self, ways: tuple[Way, Way]) -> None:
-        self.capacities_bps = np.concatenate([way.bandwidth_bps for way in ways])
-        self._clients = len(ways[0].bandwidth_bps)
+    def __init__(self, paths: tuple[ClientPaths, ClientPaths]) -> None:
+        self.capacities_bps = np.concatenate([way.bandwidth_bps for way in paths])
+        self._clients = len(paths[0].bandwidth_bps)
 
     def route(self, client: int, upward: bool) -> tuple[int]:
         return (client + self._clients * upward,)
@@ -203,8 +215,11 @@ class OwnLinks:
 
 def links(clock: Clock, world: World) -> Any:
     """The links of one replica."""
-    if world.network is None or world.ways is None:
+    if world.network is None or world.paths is None:
         return NoLinks(clock)
-    if world.network.contended or world.copies:
-        return SharedLinks(clock, world.network if world.network.contended else OwnLinks(world.ways), world.ways)
-    return PrivateLinks(clock, world.ways)
+    network = world.network
+    if network.contended or network.varying:
+        return SharedLinks(clock, network, world.paths, network.varying)
+    if world.copies:
+        return SharedLinks(clock, OwnLinks(world.paths), world.paths, {})
+    return PrivateLinks(clock, world.paths)

@@ -46,6 +46,8 @@ def parts_of(run: Run) -> Parts | None:
     policy = world.policy.as_arrays()
     if policy is None or world.policy.history or world.setting.backend.name != "cpu":
         return None
+    if network is not None and network.varying:
+        return None
     if any(run.learner.reply_shape(round).bits is None for round in (0, 1)):
         return None
     devices = routes = None
@@ -57,16 +59,16 @@ def parts_of(run: Run) -> Parts | None:
         routes = network.as_arrays()
         if routes is None:
             return None
-    elif world.copies and world.ways is not None:
+    elif world.copies and world.paths is not None:
         routes = _own_links(world)
     return policy, devices, routes
 
 
 def _own_links(world: World) -> RouteArrays:
     """Everybody's own links as a network whose flows can meet: see `clock.OwnLinks`."""
-    assert world.ways is not None
+    assert world.paths is not None
     n = world.population
-    capacities = np.concatenate([way.bandwidth_bps for way in world.ways])
+    capacities = np.concatenate([way.bandwidth_bps for way in world.paths])
     return RouteArrays(capacities, np.arange(n), np.arange(n + 1), np.arange(n, 2 * n), np.arange(n + 1))
 
 
@@ -141,8 +143,8 @@ class ClockArrays:
         out = np.zeros(world.population, CLIENT)
         out["stretch_down"] = out["stretch_up"] = 1.0
         out["bandwidth_down"] = out["bandwidth_up"] = np.inf
-        if world.ways is not None:
-            for way, name in zip(world.ways, ("down", "up"), strict=True):
+        if world.paths is not None:
+            for way, name in zip(world.paths, ("down", "up"), strict=True):
                 out[f"latency_{name}"], out[f"stretch_{name}"], out[f"bandwidth_{name}"] = way
         out["coin"], out["weight"] = self.policy.coin, world.weights
         if devices is not None:
@@ -159,12 +161,12 @@ class ClockArrays:
         if self.routes is not None:
             r = self.routes
             for name, links, starts in (("down", r.down, r.down_starts), ("up", r.up, r.up_starts)):
-                rows = [tuple(sorted(links[a:b].tolist())) for a, b in pairwise(starts)]
+                rows: list[tuple[int, ...]] = [tuple(sorted(links[a:b].tolist())) for a, b in pairwise(starts)]
                 self.clients[f"route_{name}"] = [known.setdefault(row, len(known)) for row in rows]
         self.routes_of = list(known)
         self.route_links = np.array([link for route in known for link in route], np.int64)
-        links = 0 if self.routes is None else len(self.routes.capacities_bps)
-        self.uses = np.bincount(self.route_links, minlength=links)
+        count = 0 if self.routes is None else len(self.routes.capacities_bps)
+        self.uses = np.bincount(self.route_links, minlength=count)
 
     def _net_columns(self) -> Arrays:
         slots, routes = self.slots, np.zeros(len(self.routes_of), ROUTE)

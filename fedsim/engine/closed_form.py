@@ -8,7 +8,7 @@ taken at a go. Where copies of a broadcast outlast a round, the events take over
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from fedsim.engine.events import Events
 from fedsim.engine.round import Cohort, Round, Stretch, columns, smooth_columns
 from fedsim.engine.selection import Roster, cohort
 from fedsim.engine.world import UPLOAD, World
-from fedsim.protocols import ClosesInClosedForm
+from fedsim.protocols import ClosesInClosedForm, View
 from fedsim.rng import Stream
 from fedsim.runtime.jobs import Reply
 
@@ -31,7 +31,7 @@ NUMBERS = 1_000_000  # updated in one stretch: what it draws stays in the caches
 
 def suits(world: World) -> bool:
     """Whether the closed form gives the scenario's timeline."""
-    alone = world.network is None or not world.network.contended
+    alone = world.network is None or not (world.network.contended or world.network.varying)
     followed = world.scenario.record.events or world.policy.history  # visit by visit
     return alone and not followed and world.always_on and isinstance(world.policy.own, ClosesInClosedForm)
 
@@ -84,11 +84,11 @@ class ClosedForm:
         folded[round.visit] = arrived
         return reply.part(folded[whose])
 
-    def told(self, round: Round, losses: Array) -> None:
+    def report_losses(self, round: Round, losses: Array) -> None:
         if self._events:
-            self._events.told(round, losses)
+            self._events.report_losses(round, losses)
 
-    def took(self, stretch: Stretch, count: int) -> None:
+    def rounds_counted(self, stretch: Stretch, count: int) -> None:
         if count:
             self._now[stretch.active] = stretch.columns["closed_s"][count - 1]
         else:
@@ -113,7 +113,7 @@ class ClosedForm:
         self._message = learner.broadcast(active)
         down = learner.down_bits(self._message)
         drawn = world.visit_draws(opened[who.row], active[who.row], who.client, number)
-        start = arrivals.outset(None if world.ways is None else world.ways[0], opened, who, down, drawn)
+        start = arrivals.outset(None if world.paths is None else world.paths[0], opened, who, down, drawn)
         bits = learner.reply_shape(number).bits
         self._computed = None
         if bits is None:  # the clock needs the sizes: everybody who gets as far as the upload computes first
@@ -127,7 +127,7 @@ class ClosedForm:
                 self._run.inputs.add("sizes", active[who.row], up)
         else:
             up = np.broadcast_to(np.int64(bits), len(who.client))
-        closed, ended = arrivals.outcome(world.ways, world.policy, opened, who, start, down, up, drawn.tie)
+        closed, ended = arrivals.outcome(world.paths, world.policy, opened, who, start, down, up, drawn.tie)
         self._now[active] = closed
         made = columns(opened, closed, who.sizes, who.starts, ended, world.copied(who) * down)
         return Round(number, active, who, ended, made, number)
@@ -138,7 +138,7 @@ class ClosedForm:
             return _everybody(len(active), world.population)
         rng = world.draws(Stream.SELECT, active, round=number)
         roster = Roster(world.weights, number, len(active), rng, lambda: world.cumulative, world.problem.sizes)
-        return cohort(world.policy.select(roster, rng), world.population)
+        return cohort(world.policy.select(cast(View, roster), rng), world.population)
 
     # --- Many at a go ---------------------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class ClosedForm:
         world, opened = self._world, self._now[active]
         up, down = self._learner.reply_shape(0).bits, self._learner.down_bits(self._learner.broadcast(active))
         assert up is not None
-        times = arrivals.steady(world.ways, opened, down, up, count)
+        times = arrivals.steady(world.paths, opened, down, up, count)
         everybody = np.full(times[1:].shape, world.population, np.int64)
         made = smooth_columns(times[:-1], times[1:], everybody, everybody * up, everybody * down)
         return Stretch(number, active, made, up)
@@ -180,10 +180,10 @@ class ClosedForm:
     @cached_property
     def _copy_s(self) -> float:
         """How long the slowest copy takes; what is that close the events decide."""
-        if not self._world.copies or self._world.ways is None:
+        if not self._world.copies or self._world.paths is None:
             return 0.0
         down = self._learner.down_bits(self._learner.broadcast(np.arange(1)))
-        return float(self._world.ways[0].transfer_s(down).max()) * (1 + 1e-6)
+        return float(self._world.paths[0].transfer_s(down).max()) * (1 + 1e-6)
 
     def _hand_over(self, number: int, active: Array) -> None:
         """Go on event by event, with the copies of the last round under way."""

@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 from dataclasses import fields, is_dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedsim.engine.own_code import code_digest
 from fedsim.engine.run import Run
-from fedsim.protocols import PrivacyGuarantee
+from fedsim.protocols import PrivacyGuarantee, Runtime
 from fedsim.results import Result, cpu_features, versions
 from fedsim.results.sealed import to_json
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-def collect(run: Run, runtime: Any, real_s: float, more: dict[str, Any] | None = None) -> Result:
+    from fedsim.scenario import Scenario
+
+
+def collect(run: Run, runtime: Runtime, real_s: float, more: dict[str, Any] | None = None) -> Result:
     """Tables and samples of all replicas."""
     import pandas as pd
 
@@ -53,13 +59,14 @@ def _events(run: Run) -> Any:
     return pd.DataFrame({name: column[counted] for name, column in columns.items()})
 
 
-def manifest(run: Run, runtime: Any, real_s: float) -> dict[str, Any]:
+def manifest(run: Run, runtime: Runtime, real_s: float) -> dict[str, Any]:
     """What was run. Real times live here and in the progress bar, never in a result."""
     world = run.world
     return {
         "format": 1,
         "scenario": described(world.scenario),
         "runtime": described(runtime),
+        "network": None if world.network is None else world.network.sketch(),
         "clock": {"network": world.network is not None, "compute": world.devices is not None, "path": run.path},
         "versions": versions(),
         "cpu_features": cpu_features(),
@@ -74,7 +81,7 @@ def _judged(run: Run) -> dict[str, Any]:
     return {"judged": run.evaluator.about(), "warnings": run.evaluator.doubts()}
 
 
-def _privacy(run: Run, rounds: Any) -> dict[str, Any]:
+def _privacy(run: Run, rounds: pd.DataFrame) -> dict[str, Any]:
     """What the algorithm promises its clients, and what the accountant says was spent; nothing where there is neither.
 
     `spent.epsilon` is the worst client's, one for each replica, as of the last round in which it was evaluated.
@@ -122,14 +129,14 @@ def digest(array: np.ndarray[Any, Any]) -> str:
     return blake2b(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, digest_size=8).hexdigest()
 
 
-def identities(scenario: Any, compute: str) -> tuple[str, str]:
+def identities(scenario: Scenario, compute: str) -> tuple[str, str]:
     """Digests of what is computed, and of that with the versions and the CPU, which a checkpoint must agree with."""
-    facts = {"scenario": described(scenario), "compute": compute}
+    facts = {"scenario": described(scenario), "code": code_digest(scenario), "compute": compute}
     work = blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
     facts |= {"versions": versions(), "cpu": cpu_features()}
     return work, blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
 
 
-def describes(told: Any, scenario: Any) -> bool:
+def describes(told: Any, scenario: Scenario) -> bool:
     """Whether a manifest's `scenario` is this one."""
     return bool(json.loads(to_json(described(scenario))) == told)

@@ -103,11 +103,11 @@ class Compiled:
             return Reply({}, np.empty(0, np.int64), {})
         return await self._folded(round)
 
-    def told(self, round: Round, losses: Array) -> None:
+    def report_losses(self, round: Round, losses: Array) -> None:
         if self._reference is not None:
-            self._reference.told(round, losses)
+            self._reference.report_losses(round, losses)
 
-    def took(self, stretch: Stretch, count: int) -> None:
+    def rounds_counted(self, stretch: Stretch, count: int) -> None:
         if count:
             self._trace(stretch.number, count, stretch.active)
         else:

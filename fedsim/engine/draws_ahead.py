@@ -25,7 +25,7 @@ class DrawsAhead:
         self._world, self._position, self._links = world, position, links
         self._timeless = world.devices is None or world.devices.timeless
         self._drawn: dict[int, list[Drawn]] = {}  # by client; the next visit's is the last of the list
-        self._ways: dict[int, Any] = {}
+        self._paths: dict[int, Any] = {}
 
     def draws(self, clients: list[int], numbers: list[int], now_s: float) -> list[Drawn]:
         """What happens to the clients' visits of these numbers, which begin now."""
@@ -39,11 +39,11 @@ class DrawsAhead:
                 self._drawn[clients[i]] = rows[place * depth : (place + 1) * depth][::-1]
         return [self._drawn[c].pop() for c in clients]
 
-    def ways(self, client: int) -> Any:
+    def paths(self, client: int) -> Any:
         """What the links need to know of a client's way down and up."""
-        if client not in self._ways:
-            self._ways[client] = self._links.ways(np.array([client], np.int64))[0]
-        return self._ways[client]
+        if client not in self._paths:
+            self._paths[client] = self._links.paths(np.array([client], np.int64))[0]
+        return self._paths[client]
 
     def _draw(self, client: Any, number: Any, now_s: float) -> list[Drawn]:
         now, position = np.full(len(client), now_s), np.full(len(client), self._position)

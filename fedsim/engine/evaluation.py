@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -14,11 +14,14 @@ from fedsim.arrays import Array, Arrays
 from fedsim.engine.record import Recorder
 from fedsim.protocols import Exact, KeepsLedger
 
+if TYPE_CHECKING:
+    from fedsim.scenario import Scenario
+
 
 class Evaluator:
     """What metrics see of a run: states, samples, predictions, the target law, what was spent; fills their columns."""
 
-    def __init__(self, scenario: Any, recorder: Recorder) -> None:
+    def __init__(self, scenario: Scenario, recorder: Recorder) -> None:
         self.metrics = [metrics.resolve(m, scenario.starts) for m in scenario.metrics]
         self.problem, self.recorder = scenario.problem, recorder
         replicas = len(recorder.replicas)
@@ -137,6 +140,6 @@ class Evaluator:
         return [
             text
             for m in self.metrics
-            if isinstance(m, metrics.Doubted)
+            if isinstance(m, metrics.Warns)
             for text in m.doubts(self, *self._latest.get(m.columns[0], (math.nan, 0)))
         ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, SupportsFloat
 
 import numpy as np
 from simpy.core import EmptySchedule
@@ -78,7 +78,7 @@ class Replica:
         rank[np.lexsort((client, drawn.tie()))] = np.arange(len(client))
         offline = self.view.offline_s(client, now).tolist()
         columns = (client, drawn.compute_s, drawn.phase, drawn.fraction, rank, up_bits)
-        self.visits = list(map(Visit, *(c.tolist() for c in columns), self.links.ways(client)))
+        self.visits = list(map(Visit, *(c.tolist() for c in columns), self.links.paths(client)))
         self.open, self._timer = True, math.inf
         self.view.selected, self.view.arrived = client.tolist(), []
         self.view.in_flight = dict(zip(self.view.selected, self.visits, strict=True))
@@ -108,7 +108,7 @@ class Replica:
             self.finish()
             if self.world.reports_loss:
                 heard = [v.client for v in self.visits if v.arrived]
-                self.view.told(heard, self.inputs.again("losses", self.position, len(heard)))
+                self.view.note_losses(heard, self.inputs.again("losses", self.position, len(heard)))
         self.trace = trace
         self.visit_events.mute(False)
 
@@ -159,7 +159,7 @@ class Replica:
                 LAST,
             )
 
-    def _checked(self, at: Any) -> float:
+    def _checked(self, at: SupportsFloat) -> float:
         """The instant that a policy names, in floating point."""
         try:
             instant = float(at)
@@ -250,14 +250,14 @@ class Events:
         who = round.arrived
         return await self._learner.replies(round.active, round.number, who, self._message, round.rows[who.row])
 
-    def told(self, round: Round, losses: Array) -> None:
+    def report_losses(self, round: Round, losses: Array) -> None:
         who = round.arrived
         self._run.inputs.add("losses", round.active[who.row], losses)
         for r, i in enumerate(round.active):
             own = slice(who.starts[r], who.starts[r + 1])
-            self.replicas[i].view.told(who.client[own].tolist(), losses[own].tolist())
+            self.replicas[i].view.note_losses(who.client[own].tolist(), losses[own].tolist())
 
-    def took(self, stretch: Stretch, count: int) -> None:
+    def rounds_counted(self, stretch: Stretch, count: int) -> None:
         raise AssertionError("events come one round at a time")
 
     async def close(self) -> None:

@@ -22,9 +22,9 @@ from fedsim.errors import FedsimError, RuntimeFailed
 from fedsim.runtime.jobs import Batch, Reply
 
 if TYPE_CHECKING:
-    from fedsim.engine.at_work import WorkingReplica
+    from fedsim.engine.asynchronous_replica import AsynchronousReplica
 
-Sent = list[tuple["WorkingReplica", Visit]]
+Sent = list[tuple["AsynchronousReplica", Visit]]
 
 
 class JobsAhead:
@@ -35,7 +35,7 @@ class JobsAhead:
         self._ahead = learner.session.elsewhere and not world.skip
         self._under_way: set[asyncio.Task[Reply]] = set()
 
-    async def send(self, replicas: Iterable[WorkingReplica]) -> None:
+    async def send(self, replicas: Iterable[AsynchronousReplica]) -> None:
         """Send the jobs of the visits that have set out; nothing is waited for."""
         if not self._ahead:
             return

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.engine.memory import memory_of
+from fedsim.engine.initial_state import first_memory, first_states
+from fedsim.engine.message_sizes import Shape, reply_shape
 from fedsim.engine.round import Cohort, Round
-from fedsim.engine.starts import first_states
-from fedsim.engine.wire import Shape, reply_shape
-from fedsim.engine.world import Visitors, World
+from fedsim.engine.world import World
 from fedsim.errors import InvalidInput, NonFinite
 from fedsim.participation import Arrived
-from fedsim.protocols import Backend, SessionLike, as_session
+from fedsim.protocols import Backend, SessionLike, Visitors, as_session
 from fedsim.rng import Draws, Stream
 from fedsim.runtime.answers import all_locked, locked, served, weighed
 from fedsim.runtime.jobs import Batch, Reply
@@ -32,7 +31,7 @@ class Learner:
         self.session, self.skip = as_session(session), world.skip
         self._world, self._setting, self._algorithm = world, world.setting, world.algorithm
         self._first, self.state = first_states(self._algorithm, world.problem.own, world.scenario.starts, self.skip)
-        self.memory = memory_of(self._algorithm, world.problem, len(world.replicas), self._setting.dtype)
+        self.memory = first_memory(self._algorithm, world.problem, len(world.replicas), self._setting.dtype)
         self._shapes: dict[int, Shape] = {}
 
     # --- Down ---------------------------------------------------------------------------------------

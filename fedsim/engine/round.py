@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.arrays import Array, Arrays
+from fedsim.arrays import Array, Arrays, Numbers
 
 CAUSES = ("late_s", "dropped_s", "called_off_s")
 Stopped = tuple[tuple[str, Array], ...]  # replicas that the clock itself has ended, by reason
@@ -174,7 +174,7 @@ def nobody(number: int, stopped: Stopped) -> Round:
     return Round(number, none, who, Ended(none, no, no, no, no, none, none, none.astype(float)), {}, number, stopped)
 
 
-def columns(opened: Array, closed: Array, selected: Array, starts: Array, e: Ended, copies: Any) -> Arrays:
+def columns(opened: Array, closed: Array, selected: Array, starts: Array, e: Ended, copies: Numbers) -> Arrays:
     """The row of `rounds` of every replica, which owns the visits starts[r]:starts[r + 1].
 
     `copies` are bits to clients that were not selected.

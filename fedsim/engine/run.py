@@ -17,10 +17,10 @@ from fedsim.engine.accounts import Accounts, settle, settle_stretch
 from fedsim.engine.checkpoint import Checkpointer
 from fedsim.engine.clock_inputs import ClockInputs
 from fedsim.engine.evaluation import Evaluator
-from fedsim.engine.guard import check_data, check_skip
 from fedsim.engine.learner import Learner
 from fedsim.engine.record import Recorder
 from fedsim.engine.round import Round, Stretch
+from fedsim.engine.run_checks import check_data, check_skip
 from fedsim.engine.trace import Trace
 from fedsim.engine.world import World
 from fedsim.protocols import Observer, SessionLike, is_sparse
@@ -52,10 +52,10 @@ class Driver(Protocol):
     async def replies(self, round: Round) -> Reply:
         """The replies that arrived in the round that `next` gave, or of some of its replicas."""
 
-    def told(self, round: Round, losses: Array) -> None:
+    def report_losses(self, round: Round, losses: Array) -> None:
         """The losses that those replies report, for policies to look at."""
 
-    def took(self, stretch: Stretch, count: int) -> None:
+    def rounds_counted(self, stretch: Stretch, count: int) -> None:
         """So many of its rounds counted; none: take them one by one."""
 
     def state(self, active: Array) -> Arrays:
@@ -98,7 +98,7 @@ class Run:
                     taken, active = 1, await settle(self, driver, closed)
                 else:
                     taken, active = await settle_stretch(self, closed)
-                    driver.took(closed, taken)
+                    driver.rounds_counted(closed, taken)
                     if not taken:
                         continue
                 number += taken
@@ -123,7 +123,7 @@ class Run:
     def close(self, active: Array, number: int, columns: Arrays) -> Array:
         """Record round `number` (from 1) of these replicas; returns those that go on."""
         world = self.world
-        self.accounts.patience.after(active, number, columns)
+        self.accounts.idle_rounds.after(active, number, columns)
         theta = self.learner.state["theta"]
         if not world.skip:
             theta = theta[active]
@@ -149,7 +149,7 @@ class Run:
         before = stretch.first(count - 1).columns
         for k in range(count - 1):
             if self.world.budget.rounds is None:
-                self.accounts.patience.after(active, first + k + 1, {n: c[k] for n, c in before.items()})
+                self.accounts.idle_rounds.after(active, first + k + 1, {n: c[k] for n, c in before.items()})
             if theta is not None:
                 self.recorder.sample(first + k + 1, active, theta[k])
         self.recorder.rounds(first + count - 1, active, before)

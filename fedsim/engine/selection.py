@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.engine.round import Cohort
@@ -41,10 +42,10 @@ class Roster:
     def sample_weighted(self, draws: int) -> Array:
         return by_weight(self._cumulative(), self._rng.uniform(draws))
 
-    def heard(self, ids: Any) -> Array:
+    def heard(self, ids: npt.ArrayLike) -> Array:
         return self._no_history()
 
-    def last(self, ids: Any, column: str = "duration_s") -> Array:
+    def last(self, ids: npt.ArrayLike, column: str = "duration_s") -> Array:
         return self._no_history()
 
     def _no_history(self) -> Array:

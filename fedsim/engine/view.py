@@ -98,7 +98,7 @@ class ReplicaView:
         self._last["duration_s"][c] = visit.ends_s - visit.started_s
         self._last["heard_s"][c], self._last["round"][c] = visit.ends_s, self.round
 
-    def told(self, clients: list[int], losses: list[float]) -> None:
+    def note_losses(self, clients: list[int], losses: list[float]) -> None:
         """What these clients' replies say of their loss."""
         self._last["loss"].update(zip(clients, losses, strict=True))
 

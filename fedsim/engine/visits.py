@@ -26,12 +26,12 @@ class Visit:
     memory: dict[str, Any]
 
     def __init__(
-        self, client: int, compute_s: float, phase: int, fraction: float, rank: int, bits: int | None, ways: Any
+        self, client: int, compute_s: float, phase: int, fraction: float, rank: int, bits: int | None, paths: Any
     ) -> None:
         self.client, self.compute_s = client, compute_s
         self.phase, self.fraction, self.rank = phase, fraction, rank
         self.bits = bits  # of the reply; None until it is known
-        self.ways = ways
+        self.paths = paths
 
 
 PROGRESS = 0  # at one instant everything else comes before the arrivals, which go by rank from 1 on

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fedsim.algorithms.arguments import rows_per_batch
-from fedsim.arrays import Array
+from fedsim.arrays import Array, Numbers
 from fedsim.engine.round import Cohort
 from fedsim.errors import InvalidInput
 from fedsim.problems import weights_of
-from fedsim.protocols import Backend, DeviceModel, NetworkModel
+from fedsim.protocols import Backend, DeviceModel, NetworkModel, Visitors
 from fedsim.rng import Draws, Stream
 from fedsim.runtime.jobs import Setting
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 NOT, BEFORE, COMPUTE, UPLOAD = range(4)  # where a visit drops out, as `devices.drop` says it
 
 
-class Way(NamedTuple):
-    """All clients' ways in one direction, a column each."""
+class ClientPaths(NamedTuple):
+    """All clients' paths in one direction, a column each."""
 
     latency_s: Array
     stretch: Array
     bandwidth_bps: Array
 
-    def of(self, client: Array) -> Way:
-        """These clients' ways."""
-        return Way(*(column[client] for column in self))
+    def of(self, client: Array) -> ClientPaths:
+        """These clients' paths."""
+        return ClientPaths(*(column[client] for column in self))
 
-    def transfer_s(self, bits: Any) -> Array:
+    def transfer_s(self, bits: Numbers) -> Array:
         """How long so many bits take each of them, apart from the latency."""
         return np.asarray(bits * self.stretch / self.bandwidth_bps)
 
@@ -50,13 +50,6 @@ class VisitDraws:
     tie: Callable[[], Array]  # (m,), drawn only if asked for
 
 
-@dataclass(frozen=True)
-class Visitors:
-    """What `work` may look at, before anything is computed: who visits. It answers one number, or one for each."""
-
-    client: Array
-
-
 class World:
     """The scenario as the clock sees it; replicas are named by their position 0 ... R - 1."""
 
@@ -67,7 +60,7 @@ class World:
         self.network, self.devices, self.budget = parts.network, parts.devices, scenario.budget
         self.replicas = np.asarray(scenario.replica_numbers, np.int64)
         self.population, self.weights = self.problem.clients, setting.weights
-        self.ways = ways_of(self.network)
+        self.paths = client_paths(self.network)
         self.always_on = self.devices is None or self.devices.always_available
         self.limit_s = np.inf if self.budget.seconds is None else self.budget.seconds
         self.reaches_all = scenario.reaches_all
@@ -85,7 +78,13 @@ class World:
         return self.population - who.sizes if self.reaches_all else 0
 
     def draws(
-        self, stream: Stream, position: Any, client: Any = 0, round: Any = 0, visit: Any = 0, single: bool = False
+        self,
+        stream: Stream,
+        position: Numbers | slice,
+        client: Numbers = 0,
+        round: Numbers = 0,
+        visit: Numbers = 0,
+        single: bool = False,
     ) -> Draws:
         """An rng whose rows are these replicas, clients, rounds and visits."""
         backend = self.setting.backend
@@ -94,7 +93,9 @@ class World:
         )
         return Draws(key, single, source=backend)
 
-    def visit_draws(self, opened: Array, position: Array, client: Array, round: Any, visit: Any = 0) -> VisitDraws:
+    def visit_draws(
+        self, opened: Array, position: Array, client: Array, round: Numbers, visit: Numbers = 0
+    ) -> VisitDraws:
         """What is drawn for visits that begin at `opened` (m,)."""
         m, devices = len(client), self.devices
         compute, phase, fraction = np.zeros(m), np.zeros(m, np.int8), np.zeros(m)
@@ -134,12 +135,12 @@ def setting_of(scenario: Scenario, backend: Backend) -> Setting:
     return Setting(problem, weights_of(problem), scenario.seed, np.dtype(scenario.dtype), backend, rows)
 
 
-def ways_of(network: NetworkModel | None) -> tuple[Way, Way] | None:
-    """The ways down and up; asked of the network once, for it may have to work them out."""
+def client_paths(network: NetworkModel | None) -> tuple[ClientPaths, ClientPaths] | None:
+    """The paths down and up; asked of the network once, for it may have to work them out."""
     if network is None:
         return None
     asked = ((network.delay_s(up), network.stretch(up), network.bottleneck_bps(up)) for up in (False, True))
-    down, up = (Way(*(np.broadcast_to(column, (network.clients,)) for column in columns)) for columns in asked)
+    down, up = (ClientPaths(*(np.broadcast_to(column, (network.clients,)) for column in columns)) for columns in asked)
     return down, up
 
 

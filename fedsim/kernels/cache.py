@@ -19,11 +19,26 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import llvmlite.binding as llvm
 import numba as nb
 from numba.core import caching, config
 
 DIGEST = 16  # bytes at the end of every file; a reader of pickles does not look at them
 log = logging.getLogger("fedsim")
+
+
+def use_whole_vectors() -> None:
+    """512-bit vectors where they are no slower by the clock (Ice Lake and later); LLVM would halve them.
+
+    Bits do not depend on it. The user's own NUMBA_CPU_FEATURES and NUMBA_CPU_NAME stand.
+    """
+    if config.CPU_FEATURES is None and config.CPU_NAME is None:
+        features = llvm.get_host_cpu_features()
+        if features.get("avx512vbmi2"):
+            config.CPU_FEATURES = features.flatten() + ",-prefer-256-bit"
+
+
+use_whole_vectors()
 
 
 def kept(decorator: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,14 +68,14 @@ class SealedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
     machine code for other types than asked for would crash.
     """
 
-    def save(self, key: Any, data: Any) -> None:
+    def save(self, key: object, data: object) -> None:
         super().save(key, (key, data))
 
-    def load(self, key: Any) -> Any:
+    def load(self, key: object) -> Any:
         found = super().load(key)
         return found[1] if found is not None and found[0] == key else None
 
-    def _dump(self, obj: Any) -> bytes:
+    def _dump(self, obj: object) -> bytes:
         data: bytes = super()._dump(obj)
         return data + blake2b(data, digest_size=DIGEST).digest()
 
@@ -78,13 +93,22 @@ class SealedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
         return super()._load_data(name)
 
 
+@cache
+def _sources() -> tuple[float, int]:
+    """Changes with any source of the kernels: compiled code holds the code of other files that it calls."""
+    folder = Path(__file__).parent
+    stats = [file.stat() for file in (*folder.glob("*.py"), *(folder.parent / "rng").glob("*.py"))]
+    return max(s.st_mtime for s in stats), sum(s.st_size for s in stats)
+
+
 class SafeCache(caching.FunctionCache):  # type: ignore[misc]
     """The cache of one function, which never fails: at worst it compiles again."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         self._files = f"{self._impl.filename_base}.sealed"  # apart from what plain Numba may have left there
-        self._cache_file: Any = SealedFile(self._cache_path, self._files, self._impl.locator.get_source_stamp())
+        stamp = (self._impl.locator.get_source_stamp(), _sources())
+        self._cache_file: Any = SealedFile(self._cache_path, self._files, stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
@@ -94,7 +118,7 @@ class SafeCache(caching.FunctionCache):  # type: ignore[misc]
             _say_once(f"compiled kernels in {self._cache_path} were damaged; they are deleted and compiled again")
             return None
 
-    def save_overload(self, sig: Any, data: Any) -> None:
+    def save_overload(self, sig: Any, data: object) -> None:
         try:
             super().save_overload(sig, data)
         except Exception as error:  # a full disk, a folder that is gone, an index that is damaged

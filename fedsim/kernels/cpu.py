@@ -9,17 +9,18 @@ import scipy.linalg.cython_blas  # noqa: F401  the BLAS that compiled kernels ca
 
 from fedsim.arrays import Array
 from fedsim.kernels import draws, reference
-from fedsim.kernels.draws import choice, integers, keys, normal, uniform
+from fedsim.kernels.draws import choice, integers, keys, keys_into, normal, uniform
+from fedsim.kernels.gradients import gaussian_rows, linear_model, quadratic_full
 from fedsim.kernels.langevin import langevin_quadratic
 from fedsim.kernels.leapfrog import leapfrog_quadratic
 from fedsim.kernels.leapfrog_logistic import leapfrog_logistic
 from fedsim.kernels.sums import segment_sum
-from fedsim.protocols import BatchedGradients
+from fedsim.protocols import BatchedGradients, ProblemLike, Rows, Terms, Wire
 
 name = "cpu"
 
 
-def gradients(problem: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None) -> Array:
+def gradients(problem: ProblemLike, theta: Array, clients: Array, rows: Rows) -> Array:
     """The clients' sum gradients, through `problem.gradients` where it has one."""
     if isinstance(problem, BatchedGradients):
         return np.asarray(problem.gradients(np.ascontiguousarray(theta), clients, rows))
@@ -32,17 +33,47 @@ def choose_rows(key: Array, population: Array, start: Array, step: int) -> Array
     return out
 
 
+# --- Loaded when they are first asked for: few runs need them, and each takes its time ---------------------
+
+
+def wire_form(d: int, dtype: str | None, levels: int | None, code: str | None, form: str | None) -> Wire:
+    from fedsim.kernels import qlsd
+
+    return qlsd.wire_form(d, dtype, levels, code, form)
+
+
+def gaussian_messages(
+    theta: Array, x: Array, offsets: Array, sums: Array, precision: Array, client: Array, rows: Array | None,
+    key: Array | None, terms: Terms, wire: Wire,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    from fedsim.kernels import qlsd
+
+    return qlsd.gaussian_messages(theta, x, offsets, sums, precision, client, rows, key, terms, wire)
+
+
+def logistic_messages(
+    theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array | None, key: Array | None,
+    terms: Terms, wire: Wire,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    from fedsim.kernels import qlsd_logistic
+
+    return qlsd_logistic.logistic_messages(theta, x, y, offsets, client, rows, key, terms, wire)
+
+
+def softmax_gradient(*arguments: Any) -> None:
+    from fedsim.kernels import softmax
+
+    softmax.softmax_gradient(*arguments)
+
+
+def network_gradient(*arguments: Any) -> None:
+    from fedsim.kernels import network
+
+    network.network_gradient(*arguments)
+
+
 __all__ = [
-    "choice",
-    "choose_rows",
-    "gradients",
-    "integers",
-    "keys",
-    "langevin_quadratic",
-    "leapfrog_logistic",
-    "leapfrog_quadratic",
-    "name",
-    "normal",
-    "segment_sum",
-    "uniform",
-]
+    "choice", "choose_rows", "gaussian_messages", "gaussian_rows", "gradients", "integers", "keys", "keys_into",
+    "langevin_quadratic", "leapfrog_logistic", "leapfrog_quadratic", "linear_model", "logistic_messages", "name",
+    "network_gradient", "normal", "quadratic_full", "segment_sum", "softmax_gradient", "uniform", "wire_form",
+]  # fmt: skip

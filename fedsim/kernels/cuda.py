@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +24,10 @@ import numpy.typing as npt
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
 from fedsim.kernels import cuda_leapfrog, cuda_network, cuda_qlsd
-from fedsim.kernels.draws import choice, integers, keys, uniform
+from fedsim.kernels.draws import choice, integers, keys, keys_into, uniform
+from fedsim.kernels.qlsd import wire_form
 from fedsim.kernels.sums import segment_sum
-from fedsim.protocols import PortableGradients
+from fedsim.protocols import GradientKernels, PortableGradients, ProblemLike, Rows
 
 name = "cuda"
 
@@ -79,19 +81,19 @@ def run(kernel: str, dtype: npt.DTypeLike, threads: int, *arguments: Any, dim: i
         function((-(-threads // THREADS),), (THREADS,), arguments)
 
 
-def put(array: Any, dtype: npt.DTypeLike) -> Any:
+def put(array: npt.ArrayLike, dtype: npt.DTypeLike) -> Any:
     import cupy
 
     return cupy.asarray(np.ascontiguousarray(array, dtype))
 
 
-def empty(shape: Any, dtype: npt.DTypeLike) -> Any:
+def empty(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Any:
     import cupy
 
     return cupy.empty(shape, dtype)
 
 
-def get(array: Any) -> Array:
+def get(array: npt.ArrayLike) -> Array:
     import cupy
 
     return np.asarray(cupy.asnumpy(array))
@@ -188,14 +190,14 @@ network_gradient = partial(cuda_network.network_gradient, sys.modules[__name__])
 # --- Gradients: the names and arguments of kernels/gradients.py and kernels/softmax.py -------------------
 
 
-def gradients(problem: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None) -> Array:
+def gradients(problem: ProblemLike, theta: Array, clients: Array, rows: Rows) -> Array:
     """The clients' sum gradients, through `problem.gradients_by`."""
     if not isinstance(problem, PortableGradients):
         raise InvalidInput(
             f"backend='cuda': the gradients of {type(problem).__name__} have no CUDA kernel "
             "(it has no gradients_by); use backend='cpu'"
         )
-    return np.asarray(problem.gradients_by(sys.modules[__name__], theta, clients, rows))
+    return np.asarray(problem.gradients_by(cast(GradientKernels, sys.modules[__name__]), theta, clients, rows))
 
 
 def quadratic_full(theta: Array, hessian: Array, linear: Array, client: Array, out: Array) -> None:
@@ -211,7 +213,7 @@ def quadratic_full(theta: Array, hessian: Array, linear: Array, client: Array, o
 
 def gaussian_rows(
     theta: Array, x: Array, offsets: Array, precision: Array, client: Array, rows: Array, start: Array,
-    share: Any, out: Array,
+    share: float, out: Array,
 ) -> None:  # fmt: skip
     (jobs, d), dtype = theta.shape, theta.dtype
     parameters, clients, starts = put(theta, dtype), put(client, np.int64), put(start, np.int64)
@@ -231,7 +233,7 @@ def gaussian_rows(
 
 def linear_model(
     theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array, start: Array, logistic: bool,
-    scale: Any, share: Any, out: Array,
+    scale: float, share: float, out: Array,
 ) -> None:  # fmt: skip
     dtype = theta.dtype
 
@@ -246,7 +248,7 @@ def linear_model(
 
 def softmax_gradient(
     theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array, start: Array, classes: int,
-    bias: bool, share: Any, out: Array, scale: Array | None = None, shift: Array | None = None,
+    bias: bool, share: float, out: Array, scale: Array | None = None, shift: Array | None = None,
 ) -> None:  # fmt: skip
     def residuals(jobs: int, count: int, where: tuple[Any, ...], z: Any) -> None:
         run(
@@ -259,7 +261,7 @@ def softmax_gradient(
 
 def _over_rows(
     theta: Array, x: Array, offsets: Array, client: Array, rows: Array, start: Array, classes: int, bias: bool,
-    share: Any, residuals: Any, out: Array, scale: Array | None = None, shift: Array | None = None,
+    share: float, residuals: Callable[..., None], out: Array, scale: Array | None = None, shift: Array | None = None,
 ) -> None:  # fmt: skip
     """Scores of all rows, `residuals` in their place, then each job's sum; as many jobs at a time as fit."""
     dtype, whole = theta.dtype, len(rows) == 0
@@ -292,8 +294,8 @@ def _over_rows(
 
 
 __all__ = [
-    "choice", "choose_rows", "gaussian_messages", "gaussian_rows", "gradients", "integers", "keys",
+    "choice", "choose_rows", "gaussian_messages", "gaussian_rows", "gradients", "integers", "keys", "keys_into",
     "langevin_quadratic", "leapfrog_logistic", "leapfrog_quadratic", "linear_model", "logistic_messages", "name",
     "network_gradient", "normal", "quadratic_full", "require_device", "segment_sum", "softmax_gradient", "uniform",
-    "words",
+    "wire_form", "words",
 ]  # fmt: skip

@@ -10,20 +10,23 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
+from fedsim.kernels.cuda_device import Device
 from fedsim.kernels.cuda_qlsd import turns
+from fedsim.kernels.leapfrog_reference import step_sizes
 from fedsim.kernels.qlsd import minibatch
+from fedsim.protocols import StepSizes
 
 
 def leapfrog_quadratic(
-    device: Any, theta: Array, hessian: Array, linear: Array, client: Array, private: Array, shared: Array,
-    scale: Array, common: float, steps: Any, leapfrog_steps: int,
+    device: Device, theta: Array, hessian: Array, linear: Array, client: Array, private: Array, shared: Array,
+    scale: Array, common: float, steps: StepSizes, leapfrog_steps: int,
 ) -> Array:  # fmt: skip
     """The twin of `leapfrog_reference.leapfrog_quadratic`: same arguments after the device.
 
     A thread takes a job where d is small, a coordinate where it is large, and d alone decides.
     """
     (jobs, d), dtype = theta.shape, theta.dtype
-    sizes = _sizes(steps, dtype)
+    sizes = step_sizes(steps, dtype)
     momenta = _momenta(device, dtype, private, shared, scale, common)
     table, clients = device.table(hessian, dtype), device.put(client, np.int64)
     if d <= device.REGISTERS:
@@ -49,9 +52,9 @@ def leapfrog_quadratic(
 
 
 def leapfrog_logistic(
-    device: Any, theta: Array, x: Array, y: Array, offsets: Array, client: Array, factor: Array, ridge: Array,
+    device: Device, theta: Array, x: Array, y: Array, offsets: Array, client: Array, factor: Array, ridge: Array,
     linear: Array | None, rows: Array | None, key: Array | None, private: Array, shared: Array, scale: Array,
-    common: float, steps: Any, leapfrog_steps: int,
+    common: float, steps: StepSizes, leapfrog_steps: int,
 ) -> Array:  # fmt: skip
     """The twin of `leapfrog_reference.leapfrog_logistic`: same arguments after the device.
 
@@ -76,7 +79,7 @@ def leapfrog_logistic(
         )  # fmt: skip
         residual = device.empty(count, dtype)
         sums, momentum, gradient = (device.empty(now.shape, dtype) for _ in range(3))
-        for t, sizes in enumerate(_sizes(steps, dtype)):
+        for t, sizes in enumerate(step_sizes(steps, dtype)):
             for draw in range(draws):
                 if fresh:
                     chosen = device.chosen(key[part], population[part], start, t * draws + draw)
@@ -99,14 +102,8 @@ def leapfrog_logistic(
     return out
 
 
-def _sizes(steps: Any, dtype: np.dtype[Any]) -> Array:
-    """A step size as three numbers: itself, half its square, its half."""
-    eta = np.asarray(steps, np.float64)
-    return np.stack([eta, eta * eta / 2, eta / 2], axis=1).astype(dtype)
-
-
 def _momenta(
-    device: Any, dtype: np.dtype[Any], private: Array, shared: Array, scale: Array, common: float
+    device: Device, dtype: np.dtype[Any], private: Array, shared: Array, scale: Array, common: float
 ) -> tuple[Any, ...]:
     return (
         device.put(private, np.uint32), device.put(shared, np.uint32), device.put(scale, dtype),

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fedsim.arrays import Array
+from fedsim.kernels.cuda_device import Device
 
 
 def network_gradient(
-    device: Any, theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array, start: Array,
-    widths: Array, share: Any, out: Array, scale: Array | None = None, shift: Array | None = None,
+    device: Device, theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array, start: Array,
+    widths: Array, share: float, out: Array, scale: Array | None = None, shift: Array | None = None,
 ) -> None:  # fmt: skip
     """The twin of `network.network_gradient`."""
     dtype, whole, run, i64 = theta.dtype, len(rows) == 0, device.run, np.int64

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
+from fedsim.kernels.cuda_device import Device
 from fedsim.kernels.qlsd import PLAIN, SINGLE, minibatch
 from fedsim.kernels.quantise import FIXED
 
@@ -20,7 +21,7 @@ Gradients = Callable[[slice, Any, Any, Any], None]  # of these jobs, from theta 
 
 
 def gaussian_messages(
-    device: Any, theta: Array, x: Array, offsets: Array, sums: Array, precision: Array, client: Array,
+    device: Device, theta: Array, x: Array, offsets: Array, sums: Array, precision: Array, client: Array,
     rows: Array | None, key: Array | None, terms: tuple[Any, ...], wire: tuple[Any, ...],
 ) -> Results:  # fmt: skip
     """The twin of `qlsd.gaussian_messages`: same arguments after the device."""
@@ -55,7 +56,7 @@ def gaussian_messages(
 
 
 def logistic_messages(
-    device: Any, theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array | None,
+    device: Device, theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array | None,
     key: Array | None, terms: tuple[Any, ...], wire: tuple[Any, ...],
 ) -> Results:  # fmt: skip
     """The twin of `qlsd_logistic.logistic_messages`: same arguments after the device."""
@@ -85,7 +86,7 @@ def logistic_messages(
     return _messages(device, theta, size, terms, wire, gradients)
 
 
-def _rows(device: Any, offsets: Array, client: Array, size: Array, key: Array) -> tuple[Any, Any, Array]:
+def _rows(device: Device, offsets: Array, client: Array, size: Array, key: Array) -> tuple[Any, Any, Array]:
     """The rows that jobs choose, none without a key; where each job's begin; and n / m."""
     population = np.diff(offsets)[client]
     start = np.concatenate([[0], np.cumsum(size)])
@@ -94,7 +95,7 @@ def _rows(device: Any, offsets: Array, client: Array, size: Array, key: Array) -
 
 
 def _messages(
-    device: Any, theta: Array, size: Array, terms: tuple[Any, ...], wire: tuple[Any, ...], gradients: Gradients
+    device: Device, theta: Array, size: Array, terms: tuple[Any, ...], wire: tuple[Any, ...], gradients: Gradients
 ) -> Results:
     """(sent, bits, kept) of all jobs; `size` is how many rows each of them looks at."""
     control, anchor, memory, rate = terms
@@ -123,7 +124,7 @@ def _messages(
     return sent, bits, kept
 
 
-def _sent(device: Any, v: Any, coins: Array, levels: int, lengths: Array, form: int) -> tuple[Any, Any]:
+def _sent(device: Device, v: Any, coins: Array, levels: int, lengths: Array, form: int) -> tuple[Any, Any]:
     """What arrives of `v`, on the device, and its bits."""
     (jobs, d), dtype = v.shape, v.dtype
     if form == PLAIN:

@@ -6,13 +6,11 @@ job do, so few long rows and many short ones cost the same.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from fedsim import rng
-from fedsim.arrays import Array
+from fedsim.arrays import Array, Numbers
 from fedsim.errors import InvalidInput
 from fedsim.kernels.elementary import inline, jit, u32, u64
 from fedsim.kernels.lanes import fill_keys, fill_normals32, fill_normals64, fill_words, philox
@@ -66,14 +64,13 @@ def normals32(key, begin, call, out):
     """Normals number `begin` onwards of every row into `out`, float32 (rows, lanes)."""
     block, k = np.empty(LANES, np.uint32), np.empty((4, LANES), np.uint32)
     w, x = np.empty((4, LANES), np.uint32), np.empty((4, LANES), np.float32)
-    r = np.empty(LANES, np.float32)
     first = begin // 4
     blocks = (begin + out.shape[1] + 3) // 4 - first
     row, at = 0, 0
     while row < key.shape[0]:
         n, next_row, next_at = _gather(key, row, at, blocks, first, block, k)
         fill_words(block[:n], u32(call), k[0], k[1], k[2], k[3], w[0], w[1], w[2], w[3])
-        fill_normals32(w[0, :n], w[1], w[2], w[3], r, x[0], x[1], x[2], x[3])
+        fill_normals32(w[0, :n], w[1], w[2], w[3], x[0], x[1], x[2], x[3])
         _scatter(x, n, 4, row, at, blocks, begin - first * 4, out)
         row, at = next_row, next_at
 
@@ -83,14 +80,13 @@ def normals64(key, begin, call, out):
     """Normals number `begin` onwards of every row into `out`, float64 (rows, lanes)."""
     block, k = np.empty(LANES, np.uint32), np.empty((4, LANES), np.uint32)
     w, x = np.empty((4, LANES), np.uint32), np.empty((2, LANES), np.float64)
-    r = np.empty(LANES, np.float64)
     first = begin // 2
     blocks = (begin + out.shape[1] + 1) // 2 - first
     row, at = 0, 0
     while row < key.shape[0]:
         n, next_row, next_at = _gather(key, row, at, blocks, first, block, k)
         fill_words(block[:n], u32(call), k[0], k[1], k[2], k[3], w[0], w[1], w[2], w[3])
-        fill_normals64(w[0, :n], w[1], w[2], w[3], r, x[0], x[1])
+        fill_normals64(w[0, :n], w[1], w[2], w[3], x[0], x[1])
         _scatter(x, n, 2, row, at, blocks, begin - first * 2, out)
         row, at = next_row, next_at
 
@@ -210,7 +206,9 @@ def _keys(seed, stream, replica, client, round, visit, out):
 # --- The names of fedsim.rng -----------------------------------------------------------------------
 
 
-def keys(seed: int, stream: int, *, replica: Any = 0, client: Any = 0, round: Any = 0, visit: Any = 0) -> Array:
+def keys(
+    seed: int, stream: int, *, replica: Numbers = 0, client: Numbers = 0, round: Numbers = 0, visit: Numbers = 0
+) -> Array:
     rng.check_seed(seed)
     try:
         columns = [np.atleast_1d(np.asarray(c, np.int64)) for c in (replica, client, round, visit)]
@@ -252,12 +250,12 @@ def uniform(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.flo
     return boxmuller.unit64(w[..., 0], w[..., 1])
 
 
-def integers(key: Array, lanes: int, below: Any, step: int = 0) -> Array:
+def integers(key: Array, lanes: int, below: npt.ArrayLike, step: int = 0) -> Array:
     w = words(key, -(-lanes // 2), step).reshape(len(key), 2 * -(-lanes // 2), 2)[:, :lanes]
     return boxmuller.scaled(w[..., 0], w[..., 1], below)
 
 
-def choice(key: Array, population: Any, size: int, step: int = 0) -> Array:
+def choice(key: Array, population: npt.ArrayLike, size: int, step: int = 0) -> Array:
     n = np.ascontiguousarray(np.broadcast_to(np.asarray(population, np.int64), (len(key),)))
     if size > n.min(initial=size):
         raise InvalidInput(f"choice of {size} out of {n.min()}: ask for at most {n.min()}")

@@ -1,65 +1,62 @@
 """Logarithm, exponential and Box-Muller, compiled, in exactly the order of `fedsim.rng` and `kernels/reference.py`.
 
-No fastmath and no fused multiply-add: every operation is an IEEE one in a fixed order, so that a value depends
-neither on its place in a vector nor on the machine's libm, and the NumPy reference gives the same bits.
+No fastmath, and multiply-adds are fused only where `fma` says so: every operation is an IEEE one in a fixed order, so
+that a value depends neither on its place in a vector nor on the machine's libm, and the NumPy reference gives the same
+bits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba.core import types
-from numba.extending import intrinsic
 
 from fedsim.kernels import cache
-from fedsim.kernels.reference import EXP32, EXP64
-from fedsim.rng.boxmuller import COS32, COS64, LN2_HIGH, LN2_LOW, LOG32, LOG64, SIN32, SIN64
+from fedsim.kernels.elementary_reference import EXP32, EXP64
+from fedsim.kernels.llvm import Builder, Context, Signature, Type, Typing, Value, intrinsic, types
+from fedsim.rng.boxmuller import COS32, COS64, LN2_HIGH, LN2_LOW, LOG64, MINUS_2_LN2, RADIUS32, SIN32, SIN64
 
 jit, inline = cache.jit, cache.inline
 u32, u64, i32, i64, f32, f64 = np.uint32, np.uint64, np.int32, np.int64, np.float32, np.float64
 
 
 @intrinsic
-def as_float(typing: Any, word: Any) -> Any:
+def as_float(typing: Typing, word: Type) -> Any:
     """Reinterpret an integer's bits as the float of the same width."""
-    to = types.float32 if word.bitwidth == 32 else types.float64
+    to = types.float32 if word in (types.int32, types.uint32) else types.float64
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def build(context: Context, builder: Builder, signature: Signature, args: Sequence[Value]) -> Any:
         return builder.bitcast(args[0], context.get_value_type(to))
 
     return to(word), build
 
 
 @intrinsic
-def as_int(typing: Any, x: Any) -> Any:
+def as_int(typing: Typing, x: Type) -> Any:
     """Reinterpret a float's bits as the signed integer of the same width."""
     to = types.int32 if x == types.float32 else types.int64
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def build(context: Context, builder: Builder, signature: Signature, args: Sequence[Value]) -> Any:
         return builder.bitcast(args[0], context.get_value_type(to))
 
     return to(x), build
 
 
-@inline
-def log32(x, shift):
-    """log(x / 2**shift): dividing by a power of two costs nothing where the exponent is at hand."""
-    bits = as_int(x) + i32(0x3F800000 - 0x3F3504F3)
-    e = f32(i32(bits >> i32(23)) - i32(127 + shift))
-    m = as_float(i32((bits & i32(0x007FFFFF)) + i32(0x3F3504F3))) - f32(1)
-    z = m * m
-    q = z * z
-    near = (f32(LOG32[8]) + f32(LOG32[7]) * m) + (f32(LOG32[6]) + f32(LOG32[5]) * m) * z
-    far = (f32(LOG32[4]) + f32(LOG32[3]) * m) + (f32(LOG32[2]) + f32(LOG32[1]) * m) * z
-    y = (near + q * (far + q * f32(LOG32[0]))) * (m * z) + (e * f32(-2.12194440e-4) - f32(0.5) * z)
-    return (m + y) + e * f32(0.693359375)
+@intrinsic
+def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
+    """a * b + c, rounded once: one instruction, and exactly what `boxmuller.fma32` computes."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fma(*args)
+
+    return a(a, b, c), build
 
 
 @inline
 def log64(x):
     bits = as_int(x) + i64((0x3FF00000 - 0x3FE6A09E) << 32)
-    k = f64(i32(u64(bits) >> u64(52)) - i32(1023))  # logical shift: AVX2 has no arithmetic one
+    k = f64(i32(i32(u64(bits) >> u64(52)) - i32(1023)))  # logical shift: AVX2 has no arithmetic one
     f = as_float(i64((bits & i64(0x000FFFFFFFFFFFFF)) + i64(0x3FE6A09E << 32))) - 1.0
     s = f / (2.0 + f)
     z = s * s
@@ -133,8 +130,15 @@ def rotated64(c, s, word):
 
 @inline
 def radius32(word):
-    """Box-Muller's radius, float32."""
-    return f32(np.sqrt(f32(-2.0) * log32(f32(i32(word >> u32(1))) + f32(0.5), 31)))
+    """Box-Muller's radius, float32: sqrt(-2 log u) with u = (word / 2 + 1/2) / 2**31."""
+    bits = i32(as_int(f32(i32(word >> u32(1))) + f32(0.5)) + i32(0x3F800000 - 0x3F3504F3))
+    e = f32(i32(i32(bits >> i32(23)) - i32(127 + 31)))
+    m = as_float(i32((bits & i32(0x007FFFFF)) + i32(0x3F3504F3))) - f32(1)
+    z = m * m
+    low = fma(fma(f32(RADIUS32[3]), m, f32(RADIUS32[2])), z, fma(f32(RADIUS32[1]), m, f32(RADIUS32[0])))
+    high = fma(fma(f32(RADIUS32[7]), m, f32(RADIUS32[6])), z, fma(f32(RADIUS32[5]), m, f32(RADIUS32[4])))
+    near = fma(fma(high, z * z, low), z, f32(-2) * m)
+    return f32(np.sqrt(fma(e, f32(MINUS_2_LN2), near)))
 
 
 @inline
@@ -142,9 +146,9 @@ def direction32(word):
     """A uniform point on the circle, float32."""
     x = f32(i32(u32(word << u32(2)))) * f32(np.pi / 4 * 2.0**-31)
     z = x * x
-    s = ((f32(SIN32[0]) * z + f32(SIN32[1])) * z + f32(SIN32[2])) * z * x + x
-    c = ((f32(COS32[0]) * z + f32(COS32[1])) * z + f32(COS32[2])) * z * z - f32(0.5) * z + f32(1)
-    return rotated32(c, s, word)
+    s = fma(fma(fma(f32(SIN32[0]), z, f32(SIN32[1])), z, f32(SIN32[2])), z * x, x)
+    c = fma(fma(f32(COS32[0]), z, f32(COS32[1])), z, f32(COS32[2]))
+    return rotated32(fma(fma(c, z, f32(-0.5)), z, f32(1)), s, word)
 
 
 @inline

@@ -1,7 +1,7 @@
 // The CUDA twin of draws.py, langevin.py, gradients.py and softmax.py: same integers, same arithmetic in the
 // same order.
 //
-// Compiled once for each of -DREAL_BITS=32 and 64, without fused multiply-adds; division and square root are
+// Compiled once for each of -DREAL_BITS=32 and 64, multiply-adds fused only where `fmaf` says so; division and square root are
 // the exactly rounded IEEE ones that CUDA uses unless told otherwise. A thread owns one job, one row of data or
 // one coordinate of one job and talks to no other thread, so a job's result cannot depend on its place in a
 // batch. -DDIM=d fixes the dimension of `langevin_quadratic` at compile time, which keeps a job's parameters in
@@ -59,18 +59,6 @@ __device__ inline void rotate(real c, real s, u32 quadrant, real radius, real* x
 
 #if REAL_BITS == 32
 
-__device__ inline float logarithm(float x) {
-    const int bits = __float_as_int(x) + (0x3F800000 - 0x3F3504F3);
-    const float e = (float)((bits >> 23) - 127);
-    const float m = __int_as_float((bits & 0x007FFFFF) + 0x3F3504F3) - 1.0f;
-    const float z = m * m;
-    const float q = z * z;
-    const float near = ((float)3.3333331174e-1 + (float)-2.4999993993e-1 * m) + ((float)2.0000714765e-1 + (float)-1.6668057665e-1 * m) * z;
-    const float far = ((float)1.4249322787e-1 + (float)-1.2420140846e-1 * m) + ((float)1.1676998740e-1 + (float)-1.1514610310e-1 * m) * z;
-    const float y = (near + q * (far + q * (float)7.0376836292e-2)) * (m * z) + (e * (float)-2.12194440e-4 - 0.5f * z);
-    return (m + y) + e * 0.693359375f;
-}
-
 // Clipped to where the result is a normal number; comparisons that let a NaN through.
 __device__ inline float exponential(float x) {
     x = x < -87.0f ? -87.0f : x;
@@ -87,15 +75,21 @@ __device__ inline float exponential(float x) {
 }
 
 __device__ inline void pair(u32 a, u32 b, float* x, float* y) {
-    const float unit = ((float)(int)(a >> 1) + 0.5f) * (float)4.656612873077392578125e-10;
-    const float radius = sqrtf(-2.0f * logarithm(unit));
+    const int bits = __float_as_int((float)(int)(a >> 1) + 0.5f) + (0x3F800000 - 0x3F3504F3);
+    const float e = (float)((bits >> 23) - (127 + 31));
+    const float m = __int_as_float((bits & 0x007FFFFF) + 0x3F3504F3) - 1.0f;
+    const float q = m * m;
+    const float low = fmaf(fmaf((float)-0.3992637097835541, m, (float)0.5000360012054443), q,
+        fmaf((float)-0.6666783690452576, m, (float)0.9999998211860657));
+    const float high = fmaf(fmaf((float)-0.17535458505153656, m, (float)0.28617823123931885), q,
+        fmaf((float)-0.29813095927238464, m, (float)0.331397145986557));
+    const float near = fmaf(fmaf(high, q * q, low), q, -2.0f * m);
+    const float radius = sqrtf(fmaf(e, (float)-1.3862943611198906, near));
     const float t = (float)(int)(b << 2) * (float)(0.78539816339744830962 * 4.656612873077392578125e-10);
     const float z = t * t;
-    float s = (float)-1.9515295891e-4 * z + (float)8.3321608736e-3;
-    s = (s * z + (float)-1.6666654611e-1) * z * t + t;
-    float c = (float)2.443315711809948e-5 * z + (float)-1.388731625493765e-3;
-    c = (c * z + (float)4.166664568298827e-2) * z * z - 0.5f * z + 1.0f;
-    rotate(c, s, b >> 30, radius, x, y);
+    const float s = fmaf(fmaf((float)-1.9515295891e-4, z, (float)8.3321608736e-3), z, (float)-1.6666654611e-1);
+    const float c = fmaf(fmaf((float)2.443315711809948e-5, z, (float)-1.388731625493765e-3), z, (float)4.166664568298827e-2);
+    rotate(fmaf(fmaf(c, z, -0.5f), z, 1.0f), fmaf(s, z * t, t), b >> 30, radius, x, y);
 }
 
 __device__ inline void normals_of(Words w, real* out) {

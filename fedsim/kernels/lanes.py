@@ -112,45 +112,25 @@ def fill_words_twice(first, second, k0, k1, k2, k3, w0, w1, w2, w3, v0, v1, v2, 
 
 
 @jit
-def _fill_radius32(a, r):
+def fill_pairs32(a, b, x, y):
+    """Two words to two normals, lane by lane."""
     for j in range(a.shape[0]):
-        r[j] = radius32(a[j])
-
-
-@jit
-def _fill_pair32(b, r, x, y):
-    for j in range(b.shape[0]):
+        r = radius32(a[j])
         cosine, sine = direction32(b[j])
-        x[j], y[j] = r[j] * cosine, r[j] * sine
+        x[j], y[j] = r * cosine, r * sine
 
 
 @jit
-def _fill_radius64(a, b, r):
+def fill_normals32(a, b, c, d, x, y, z, w):
+    """Four words to four normals, lane by lane."""
+    fill_pairs32(a, b[: len(a)], x, y)
+    fill_pairs32(c[: len(a)], d, z, w)
+
+
+@jit
+def fill_normals64(a, b, c, d, x, y):
+    """Four words to two normals, lane by lane; the divisions of one half run while the other half multiplies."""
     for j in range(a.shape[0]):
-        r[j] = radius64(a[j], b[j])
-
-
-@jit
-def _fill_pair64(c, d, r, x, y):
-    for j in range(c.shape[0]):
+        r = radius64(a[j], b[j])
         cosine, sine = direction64(c[j], d[j])
-        x[j], y[j] = r[j] * cosine, r[j] * sine
-
-
-# Radius and direction in loops of their own: short chains of operations, of which many are under way at once.
-
-
-@jit
-def fill_normals32(a, b, c, d, r, x, y, z, w):
-    """Four words to four normals, lane by lane; `r` is room for the radii (overlapping arrays would not vectorise)."""
-    _fill_radius32(a, r)
-    _fill_pair32(b[: len(a)], r, x, y)
-    _fill_radius32(c[: len(a)], r)
-    _fill_pair32(d[: len(a)], r, z, w)
-
-
-@jit
-def fill_normals64(a, b, c, d, r, x, y):
-    """Four words to two normals, lane by lane."""
-    _fill_radius64(a, b, r)
-    _fill_pair64(c[: len(a)], d, r, x, y)
+        x[j], y[j] = r * cosine, r * sine

@@ -7,57 +7,21 @@ coordinate of one job. Which one runs depends on d alone, never on the batch, so
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba.extending import overload
 
+from fedsim.arrays import Array
 from fedsim.kernels.draws import normals32, normals64
-from fedsim.kernels.elementary import jit, u32
-from fedsim.kernels.lanes import fill_normals32, fill_normals64, fill_words_twice
+from fedsim.kernels.elementary import jit
+from fedsim.kernels.langevin_plane import quadratic_plane
+from fedsim.kernels.llvm import overload
+from fedsim.kernels.noise import GROUP, fill_blocks
+from fedsim.protocols import StepSizes
 
 JOBS = 256  # lanes of a block
 NARROW = 8  # up to this d a lane is a job
-GROUP = 4  # steps whose noise is made together: 4 d normals are whole Philox blocks for every d
 
 
-def fill_blocks(w: Any, first: Any, k: Any, x: Any) -> None:
-    """GROUP * d normals of every lane into the rows of `x` (dispatched on its dtype by `overload`)."""
-
-
-@jit
-def fill_blocks_32(w, first, k, x):
-    blocks, r = x.shape[0] // 4, np.empty(x.shape[1], np.float32)
-    for b in range(0, blocks, 2):
-        other = min(b + 1, blocks - 1)  # an odd one out is made twice
-        fill_words_twice(
-            u32(first + b), u32(first + other), k[0], k[1], k[2], k[3], w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]
-        )
-        fill_normals32(w[0], w[1], w[2], w[3], r, x[4 * b], x[4 * b + 1], x[4 * b + 2], x[4 * b + 3])
-        at = 4 * other
-        fill_normals32(w[4], w[5], w[6], w[7], r, x[at], x[at + 1], x[at + 2], x[at + 3])
-
-
-@jit
-def fill_blocks_64(w, first, k, x):
-    blocks, r = x.shape[0] // 2, np.empty(x.shape[1], np.float64)
-    for b in range(0, blocks, 2):
-        other = min(b + 1, blocks - 1)
-        fill_words_twice(
-            u32(first + b), u32(first + other), k[0], k[1], k[2], k[3], w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]
-        )
-        fill_normals64(w[0], w[1], w[2], w[3], r, x[2 * b], x[2 * b + 1])
-        fill_normals64(w[4], w[5], w[6], w[7], r, x[2 * other], x[2 * other + 1])
-
-
-@overload(fill_blocks)
-def _fill_blocks(w, first, k, x):
-    if x.dtype.bitwidth == 32:
-        return lambda w, first, k, x: fill_blocks_32(w, first, k, x)
-    return lambda w, first, k, x: fill_blocks_64(w, first, k, x)
-
-
-def fill_row(key: Any, step: Any, out: Any) -> None:
+def fill_row(key: Array, step: int, out: Array) -> None:
     """The d normals of one step of one job into `out` (1, d)."""
 
 
@@ -151,13 +115,14 @@ def quadratic_wide(theta, hessian, linear, client, private, shared, scale, rho, 
 
 
 def langevin_quadratic(
-    theta: Any, hessian: Any, linear: Any, client: Any, private: Any, shared: Any, scale: Any,
-    correlation: float, steps: Any, temperature: float,
-) -> Any:  # fmt: skip
+    theta: Array, hessian: Array, linear: Array, client: Array, private: Array, shared: Array, scale: Array,
+    correlation: float, steps: StepSizes, temperature: float,
+) -> Array:  # fmt: skip
     """The compiled twin of `reference.langevin_quadratic`: same arguments, same bits."""
     out = np.ascontiguousarray(theta).copy()
     cast = out.dtype.type
-    kernel = quadratic_narrow if out.shape[1] <= NARROW else quadratic_wide
+    d = out.shape[1]
+    kernel = quadratic_plane if d == 2 else quadratic_narrow if d <= NARROW else quadratic_wide
     amplitude = np.sqrt(2 * np.asarray(steps) * temperature).astype(cast)
     kernel(
         out, hessian, linear, client, private, shared, np.asarray(scale, cast),

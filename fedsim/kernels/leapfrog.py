@@ -6,12 +6,14 @@ Shapes as in `langevin`: a lane is a job where d is small, a coordinate where it
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from fedsim.arrays import Array
 from fedsim.kernels.elementary import inline, jit
-from fedsim.kernels.langevin import GROUP, JOBS, NARROW, fill_blocks, fill_row
+from fedsim.kernels.langevin import JOBS, NARROW, fill_row
+from fedsim.kernels.leapfrog_reference import step_sizes
+from fedsim.kernels.noise import GROUP, fill_blocks
+from fedsim.protocols import StepSizes
 
 
 @inline
@@ -131,17 +133,15 @@ def quadratic_wide(theta, hessian, linear, client, private, shared, scale, commo
 
 
 def leapfrog_quadratic(
-    theta: Any, hessian: Any, linear: Any, client: Any, private: Any, shared: Any, scale: Any,
-    common: float, steps: Any, leapfrog_steps: int,
-) -> Any:  # fmt: skip
+    theta: Array, hessian: Array, linear: Array, client: Array, private: Array, shared: Array, scale: Array,
+    common: float, steps: StepSizes, leapfrog_steps: int,
+) -> Array:  # fmt: skip
     """The compiled twin of `leapfrog_reference.leapfrog_quadratic`: same arguments, same bits."""
     out = np.ascontiguousarray(theta).copy()
     cast = out.dtype.type
     kernel = quadratic_narrow if out.shape[1] <= NARROW else quadratic_wide
-    eta = np.asarray(steps, np.float64)
-    sizes = np.stack([eta, eta * eta / 2, eta / 2], axis=1).astype(cast)
     kernel(
         out, hessian, np.ascontiguousarray(linear, cast), client, private, shared, np.asarray(scale, cast),
-        cast(common), sizes, leapfrog_steps,
+        cast(common), step_sizes(steps, cast), leapfrog_steps,
     )  # fmt: skip
     return out

@@ -8,14 +8,24 @@ up in the order of `qlsd_logistic`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic, overload
-
+from fedsim.arrays import Array
 from fedsim.kernels.elementary import exp32, exp64, f32, jit
+from fedsim.kernels.llvm import (
+    Builder,
+    Context,
+    Signature,
+    Type,
+    Typing,
+    Value,
+    cgutils,
+    intrinsic,
+    ir,
+    overload,
+    types,
+)
 
 BYTES = 64  # of the lanes: eight float64 numbers or sixteen float32 ones
 TILE = 32  # rows whose predictors are held at once
@@ -24,7 +34,9 @@ TILE = 32  # rows whose predictors are held at once
 class _Lanes:
     """What the two intrinsics below have in common: indices, and vectors of so many bytes at them."""
 
-    def __init__(self, context: Any, builder: Any, signature: Any, args: Any, size: int) -> None:
+    def __init__(
+        self, context: Context, builder: Builder, signature: Signature, args: Sequence[Value], size: int
+    ) -> None:
         self.builder, self.context, self.signature, self.args = builder, context, signature, args
         self.width = signature.args[0].dtype.bitwidth // 8
         element = ir.FloatType() if self.width == 4 else ir.DoubleType()
@@ -33,20 +45,20 @@ class _Lanes:
     def data(self, k: int) -> Any:
         return self.context.make_array(self.signature.args[k])(self.context, self.builder, self.args[k]).data
 
-    def step(self, first: Any, by: Any, count: Any) -> Any:
+    def step(self, first: Value, by: Value, count: Value) -> Any:
         count = ir.Constant(first.type, count) if isinstance(count, int) else count
         return self.builder.add(first, self.builder.mul(by, count))
 
-    def place(self, data: Any, index: Any) -> Any:
+    def place(self, data: Value, index: Value) -> Any:
         return self.builder.bitcast(self.builder.gep(data, [index]), self.kind.as_pointer())
 
-    def load(self, place: Any) -> Any:
+    def load(self, place: Value) -> Any:
         return self.builder.load(place, align=self.width)
 
-    def store(self, value: Any, place: Any) -> None:
+    def store(self, value: Value, place: Value) -> None:
         self.builder.store(value, place, align=self.width)
 
-    def add_product(self, total: Any, data: Any, index: Any, factor: Any) -> None:
+    def add_product(self, total: Value, data: Value, index: Value, factor: Value) -> None:
         """total += data[index] in all lanes times factor"""
         b, nothing = self.builder, ir.Constant(self.kind, ir.Undefined)
         one = b.insert_element(nothing, b.load(b.gep(data, [index])), ir.IntType(32)(0))
@@ -55,10 +67,10 @@ class _Lanes:
 
 
 @intrinsic
-def _scores(typing: Any, x: Any, start: Any, d: Any, t: Any, z: Any, into: Any) -> Any:
+def _scores(typing: Typing, x: Type, start: Type, d: Type, t: Type, z: Type, into: Type) -> Any:
     """z[into + lane] = the sum over i < d of x[start + i] t[i, lane], as eight columns and the rest in the first."""
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def build(context: Context, builder: Builder, signature: Signature, args: Sequence[Value]) -> Any:
         v = _Lanes(context, builder, signature, args, BYTES // 2)  # eight vectors of half the lanes fill the registers
         (_, start, d, _, _, into), (x, t, z) = args, (v.data(k) for k in (0, 3, 4))
         number = lambda value: ir.Constant(d.type, value)  # noqa: E731
@@ -84,10 +96,10 @@ def _scores(typing: Any, x: Any, start: Any, d: Any, t: Any, z: Any, into: Any) 
 
 def _sums(height: int) -> Callable[..., Any]:
     @intrinsic
-    def sums(typing: Any, x: Any, start: Any, d: Any, rows: Any, z: Any, g: Any, into: Any) -> Any:
+    def sums(typing: Typing, x: Type, start: Type, d: Type, rows: Type, z: Type, g: Type, into: Type) -> Any:
         """g[into + k, lane] += the sum over r < rows of x[start + r d + k] z[r, lane], for k < height."""
 
-        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def build(context: Context, builder: Builder, signature: Signature, args: Sequence[Value]) -> Any:
             v = _Lanes(context, builder, signature, args, BYTES)
             (_, start, d, rows, _, _, into), (x, z, g) = args, (v.data(k) for k in (0, 4, 5))
             pitch = ir.Constant(d.type, v.kind.count)
@@ -110,7 +122,7 @@ def _sums(height: int) -> Callable[..., Any]:
 _one_sum, _four_sums = _sums(1), _sums(4)
 
 
-def _residuals(z: Any, labels: Any, size: Any) -> None:
+def _residuals(z: Array, labels: Array, size: int) -> None:
     """In place: z to 1 / (1 + exp(-z)) - label (dispatched on its dtype by `overload`)."""
 
 

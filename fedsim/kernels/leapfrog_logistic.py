@@ -8,8 +8,6 @@ do not know its company.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fedsim.arrays import Array
@@ -17,9 +15,11 @@ from fedsim.kernels.draws import choose
 from fedsim.kernels.elementary import jit, u32
 from fedsim.kernels.langevin import fill_row
 from fedsim.kernels.leapfrog_lanes import BYTES, TILE, lane_sums
+from fedsim.kernels.leapfrog_reference import step_sizes
 from fedsim.kernels.minibatches import by_client, group
 from fedsim.kernels.qlsd import minibatch
 from fedsim.kernels.qlsd_logistic import residual_sums
+from fedsim.protocols import StepSizes
 
 FEW = 3  # jobs that are not worth a block of lanes
 
@@ -112,19 +112,17 @@ def logistic(
 
 def leapfrog_logistic(
     theta: Array, x: Array, y: Array, offsets: Array, client: Array, factor: Array, ridge: Array, linear: Array | None,
-    rows: Array | None, key: Array | None, private: Array, shared: Array, scale: Array, common: float, steps: Any,
-    leapfrog_steps: int,
+    rows: Array | None, key: Array | None, private: Array, shared: Array, scale: Array, common: float,
+    steps: StepSizes, leapfrog_steps: int,
 ) -> Array:  # fmt: skip
     """The compiled twin of `leapfrog_reference.leapfrog_logistic`: same arguments, same bits."""
     out = np.ascontiguousarray(theta).copy()
     cast, clients = out.dtype.type, len(offsets) - 1
-    eta = np.asarray(steps, np.float64)
-    sizes = np.stack([eta, eta * eta / 2, eta / 2], axis=1).astype(cast)
     rows, key = minibatch(offsets, rows, key)
     logistic(
         out, np.ascontiguousarray(x, cast), np.ascontiguousarray(y, cast), offsets, client, by_client(client, clients),
         np.asarray(factor, cast), np.asarray(ridge, cast),
         out[:0] if linear is None else np.ascontiguousarray(linear, cast), rows, key, private, shared,
-        np.asarray(scale, cast), cast(common), sizes, leapfrog_steps,
+        np.asarray(scale, cast), cast(common), step_sizes(steps, cast), leapfrog_steps,
     )  # fmt: skip
     return out

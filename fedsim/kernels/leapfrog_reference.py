@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
+from fedsim.kernels.elementary_reference import exp
+from fedsim.protocols import StepSizes
+
+
+def step_sizes(steps: StepSizes, dtype: npt.DTypeLike) -> Array:
+    """Every trajectory's step size as the three numbers that a leap needs: itself, half its square, its half."""
+    eta = np.asarray(steps, np.float64)
+    return np.stack([eta, eta * eta / 2, eta / 2], axis=1).astype(dtype)
 
 
 def leapfrog_quadratic(
@@ -19,7 +26,7 @@ def leapfrog_quadratic(
     shared: Array,  # uint32 (jobs, 4) keys of the shared momenta
     scale: Array,  # (jobs,) what multiplies the private momentum
     common: float,  # what multiplies the shared one; 1 leaves the private one out
-    steps: Any,  # (T,) step sizes, one for each trajectory
+    steps: StepSizes,  # (T,) step sizes, one for each trajectory
     leapfrog_steps: int,
 ) -> Array:
     """T Hamiltonian trajectories of every job on its own quadratic potential (FA-HMC, Algorithm 1)."""
@@ -34,11 +41,10 @@ def leapfrog_quadratic(
             out = out + h[:, i] * theta[:, i : i + 1]
         return np.asarray(out)
 
-    for t, eta in enumerate(steps):
+    for t, (whole, square, half) in enumerate(step_sizes(steps, dtype)):
         p = scale * rng.normal(private, d, t, theta.dtype) if common < 1 else np.zeros_like(theta)
         if common > 0:
             p = dtype(common) * rng.normal(shared, d, t, theta.dtype) + p
-        whole, square, half = dtype(eta), dtype(eta * eta / 2), dtype(eta / 2)
         g = gradient()
         theta = theta + whole * p - square * g
         for _ in range(1, leapfrog_steps):
@@ -63,7 +69,7 @@ def leapfrog_logistic(
     shared: Array,
     scale: Array,
     common: float,
-    steps: Any,
+    steps: StepSizes,
     leapfrog_steps: int,
 ) -> Array:
     """T Hamiltonian trajectories of every job on its client's logistic regression (FA-HMC, Algorithm 1).
@@ -71,7 +77,6 @@ def leapfrog_logistic(
     A job's gradient is factor * sum over rows of (1 / (1 + exp(-x_row theta)) - y_row) x_row + ridge * theta - linear.
     That of all rows is computed once per position, one of a minibatch is drawn twice.
     """
-    from fedsim.kernels.reference import exp  # not above: it imports this module
 
     theta = theta.copy()
     d, dtype = theta.shape[1], theta.dtype.type
@@ -95,11 +100,10 @@ def leapfrog_logistic(
         out = factor * total + ridge * theta
         return np.asarray(out if linear is None else out - linear)
 
-    for t, eta in enumerate(steps):
+    for t, (whole, square, half) in enumerate(step_sizes(steps, dtype)):
         p = scale * rng.normal(private, d, t, theta.dtype) if common < 1 else np.zeros_like(theta)
         if common > 0:
             p = dtype(common) * rng.normal(shared, d, t, theta.dtype) + p
-        whole, square, half = dtype(eta), dtype(eta * eta / 2), dtype(eta / 2)
         g = gradient(t * draws)
         theta = theta + whole * p - square * g
         for k in range(1, leapfrog_steps):

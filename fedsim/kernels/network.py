@@ -6,8 +6,6 @@ one job gets cannot depend on its neighbours.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fedsim.arrays import Array
@@ -122,7 +120,7 @@ def _pull(theta, amount, out):
 
 def network_gradient(
     theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array, start: Array, widths: Array,
-    share: Any, out: Array, scale: Array | None = None, shift: Array | None = None,
+    share: object, out: Array, scale: Array | None = None, shift: Array | None = None,
 ) -> None:  # fmt: skip
     """sum over rows of the slope of cross-entropy, then share theta per row; widths are (features, ..., classes)."""
     whole = len(rows) == 0

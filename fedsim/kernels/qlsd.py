@@ -16,17 +16,16 @@ switches a term off:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
 from fedsim.arrays import Array
 from fedsim.kernels.bitstream import elias_lengths
 from fedsim.kernels.elementary import as_float, as_int, f32, f64, i32, i64, inline, jit, u32, u64
 from fedsim.kernels.lanes import philox
+from fedsim.kernels.llvm import Builder, Context, Signature, Type, Typing, Value, cgutils, intrinsic, ir, types
 from fedsim.kernels.minibatches import SPAN, by_client, choose_group, group, scratch
 from fedsim.kernels.quantise import ABOVE, DOWN, FIXED, FORMS, LARGEST, SIGN, elias_row, wire_norm
 
@@ -92,32 +91,34 @@ def send_group(v, order, begin, end, anchor, memory, rate, coins, levels, length
                 kept[job, i] = memory[job, i] + cast(rate) * sent[job, i]
 
 
-def wire_form(d: int, dtype: Any, levels: Any, code: Any, form: Any) -> tuple[int, Array, int]:
+def wire_form(
+    d: int, dtype: str | None, levels: int | None, code: str | None, form: str | None
+) -> tuple[int, Array, int]:
     """(levels, lengths, form) of a codec by its fields; None is for those that it does not have."""
     if levels is None:
         return 1, np.zeros(1, np.uint8), SINGLE if dtype == "float32" else PLAIN
     if code is None:
         return levels, np.array([1 + levels.bit_length()], np.uint8), FIXED
-    return levels, elias_lengths(max(d, levels) + 1, code), FORMS[form]
+    return levels, elias_lengths(max(d, levels) + 1, code), FORMS[form or "auto"]
 
 
 # --- Gaussian means --------------------------------------------------------------------------------
 
 
 @intrinsic
-def _sum_of_rows(typing: Any, x: Any, first: Any, chosen: Any, j: Any, size: Any, column: Any, v: Any) -> Any:
+def _sum_of_rows(typing: Typing, x: Type, first: Type, chosen: Type, j: Type, size: Type, column: Type, v: Type) -> Any:
     """v[j, column : column + SPAN] = the sum of x[first + chosen[j, r]] over r < size, kept in registers."""
     element = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
     lanes = ir.VectorType(element[v.dtype], SPAN)
     resize = "fptrunc" if v.dtype == types.float32 else "fpext"
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        def at(k: int, row: Any, column: Any) -> Any:
+    def build(context: Context, builder: Builder, signature: Signature, args: Sequence[Value]) -> Any:
+        def at(k: int, row: Value, column: Value) -> Any:
             array = context.make_array(signature.args[k])(context, builder, args[k])
             width = cgutils.unpack_tuple(builder, array.shape, 2)[1]
             return builder.gep(array.data, [builder.add(builder.mul(row, width), column)])
 
-        def vector(kind: Any, pointer: Any) -> Any:
+        def vector(kind: Type, pointer: Value) -> Any:
             return builder.bitcast(pointer, ir.VectorType(element[kind.dtype], SPAN).as_pointer())
 
         _, first, _, j, size, column, _ = args

@@ -3,15 +3,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic, overload
 
 from fedsim.arrays import Array
 from fedsim.kernels.elementary import exp32, exp64, f32, inline, jit
+from fedsim.kernels.llvm import (
+    Builder,
+    Context,
+    Signature,
+    Type,
+    Typing,
+    Value,
+    cgutils,
+    intrinsic,
+    ir,
+    overload,
+    types,
+)
 from fedsim.kernels.minibatches import SPAN, by_client, choose_group, group, scratch
 from fedsim.kernels.qlsd import minibatch, present, results, send_group
 
@@ -19,7 +30,7 @@ TILE = 64  # rows whose linear predictors are held at once
 
 
 @intrinsic
-def _columns(typing: Any, x: Any, row: Any, theta: Any, job: Any) -> Any:
+def _columns(typing: Typing, x: Type, row: Type, theta: Type, job: Type) -> Any:
     """Sums of x[row, i] theta[job, i] over i = 0, 8, ..., over 1, 9, ... and so on, in whole groups of eight.
 
     In LLVM's vector types, because its own vectoriser may not reorder a sum of floats into columns.
@@ -27,8 +38,8 @@ def _columns(typing: Any, x: Any, row: Any, theta: Any, job: Any) -> Any:
     element = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
     lanes = ir.VectorType(element[theta.dtype], 8)
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        def load(kind: Any, value: Any, at: Any, i: Any) -> Any:
+    def build(context: Context, builder: Builder, signature: Signature, args: Sequence[Value]) -> Any:
+        def load(kind: Type, value: Value, at: Value, i: Value) -> Any:
             array = context.make_array(kind)(context, builder, value)
             width = cgutils.unpack_tuple(builder, array.shape, 2)[1]
             start = builder.gep(array.data, [builder.add(builder.mul(at, width), i)])
@@ -63,7 +74,7 @@ def _predictors(x, first, chosen, j, begin, size, theta, job, z):
         z[r] = ((c0 + c4) + (c1 + c5)) + ((c2 + c6) + (c3 + c7))
 
 
-def _sigmoid(z: Any, size: Any) -> None:
+def _sigmoid(z: Array, size: int) -> None:
     """In place: z to 1 / (1 + exp(-z)) (dispatched on its dtype by `overload`)."""
 
 

@@ -8,17 +8,16 @@ depend on the rows beside it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
 from fedsim.arrays import Array
 from fedsim.kernels.bitstream import elias_lengths
 from fedsim.kernels.elementary import as_float, as_int, f32, f64, i32, i64, inline, jit, u32, u64
 from fedsim.kernels.lanes import philox
+from fedsim.kernels.llvm import Builder, Context, Signature, Type, Typing, Value, cgutils, intrinsic, ir, types
 
 TILE = 64  # rows at once,
 WORDS = 8192  # while their random words stay in the nearest caches
@@ -36,7 +35,7 @@ TINY = 2.0**-149
 
 
 @intrinsic
-def _columns(typing: Any, v: Any) -> Any:
+def _columns(typing: Typing, v: Type) -> Any:
     """Sums of squares of v's coordinates 0, 8, 16, ..., of 1, 9, 17, ... and so on, over whole groups of eight.
 
     In LLVM's vector types, because its own vectoriser may not reorder a sum of floats into columns.
@@ -44,7 +43,7 @@ def _columns(typing: Any, v: Any) -> Any:
     double, element = ir.DoubleType(), ir.FloatType() if v.dtype == types.float32 else ir.DoubleType()
     wide, narrow = ir.VectorType(double, 8), ir.VectorType(element, 8)
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def build(context: Context, builder: Builder, signature: Signature, args: Sequence[Value]) -> Any:
         array = context.make_array(v)(context, builder, args[0])
         total = cgutils.alloca_once_value(builder, ir.Constant(wide, [0.0] * 8))
         groups = builder.lshr(array.nitems, ir.Constant(array.nitems.type, 3))

@@ -2,38 +2,13 @@
 
 from __future__ import annotations
 
-from math import factorial
-from typing import Any
-
 import numpy as np
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.kernels import leapfrog_reference
-
-EXP64 = tuple(1.0 / factorial(k) for k in range(12, -1, -1))
-EXP32 = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
-
-
-def exp(x: Array) -> Array:
-    """e**x, our own so that no libm decides the last bit; clipped to where the result is a normal number."""
-    if x.dtype == np.float32:
-        f = np.float32
-        x = np.clip(x, f(-87.0), f(88.0))
-        k = (x * f(1.44269504) + f(12582912.0)) - f(12582912.0)
-        r = (x - k * f(0.693359375)) - k * f(-2.12194440e-4)
-        p = np.full_like(r, f(EXP32[0]))
-        for c in EXP32[1:]:
-            p = p * r + f(c)
-        p = p * r * r + r + f(1)
-        return np.asarray(p * ((k.astype(np.int32) + np.int32(127)) << np.int32(23)).view(f))
-    x = np.clip(x, -708.0, 709.0)
-    k = (x * 1.4426950408889634 + 6755399441055744.0) - 6755399441055744.0
-    r = (x - k * rng.boxmuller.LN2_HIGH) - k * rng.boxmuller.LN2_LOW
-    p = np.full_like(r, EXP64[0])
-    for c in EXP64[1:]:
-        p = p * r + c
-    return np.asarray(p * ((k.astype(np.int64) + np.int64(1023)) << np.int64(52)).view(np.float64))
+from fedsim.kernels import leapfrog_reference, qlsd_reference
+from fedsim.kernels.elementary_reference import exp
+from fedsim.protocols import ProblemLike, Rows, StepSizes, as_problem
 
 
 def langevin_quadratic(
@@ -45,7 +20,7 @@ def langevin_quadratic(
     shared: Array,  # uint32 (jobs, 4) keys of the shared noise
     scale: Array,  # (jobs,) what multiplies the private noise
     correlation: float,
-    steps: Array,  # (K,) step sizes
+    steps: StepSizes,  # (K,) step sizes
     temperature: float,
 ) -> Array:
     """K local Langevin steps of every job on its own quadratic potential (FA-LD, equation 7)."""
@@ -75,12 +50,12 @@ def segment_sum(values: Array, weights: Array, starts: Array) -> Array:
     return out
 
 
-def gradients(problem: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None) -> Array:
+def gradients(problem: ProblemLike, theta: Array, clients: Array, rows: Rows) -> Array:
     """The clients' sum gradients, one job after the other through `problem.gradient`."""
-    out = np.empty_like(theta)
+    out, gradient = np.empty_like(theta), as_problem(problem).gradient
     for i, c in enumerate(clients):
         chosen = None if rows is None else rows[0][rows[1][i] : rows[1][i + 1]]
-        out[i] = problem.gradient(theta[i], int(c), chosen)
+        out[i] = gradient(theta[i], int(c), chosen)
     return out
 
 
@@ -93,7 +68,21 @@ def choose_rows(key: Array, population: Array, start: Array, step: int) -> Array
     return out
 
 
+def keys_into(out: Array, seed: int, stream: int, replica: Array, client: Array, round: int) -> Array:
+    """Keys of addresses that are known to be right, written into `out`."""
+    out[:] = rng.keys(seed, stream, replica=replica, client=client, round=round)
+    return out
+
+
 leapfrog_quadratic = leapfrog_reference.leapfrog_quadratic
 leapfrog_logistic = leapfrog_reference.leapfrog_logistic
+gaussian_messages, logistic_messages = qlsd_reference.gaussian_messages, qlsd_reference.logistic_messages
+wire_form = qlsd_reference.wire_form
 keys, normal, uniform, integers, choice = rng.keys, rng.normal, rng.uniform, rng.integers, rng.choice
 name = "numpy"
+
+__all__ = [
+    "choice", "choose_rows", "exp", "gaussian_messages", "gradients", "integers", "keys", "keys_into",
+    "langevin_quadratic", "leapfrog_logistic", "leapfrog_quadratic", "logistic_messages", "name", "normal",
+    "segment_sum", "uniform", "wire_form",
+]  # fmt: skip

@@ -69,7 +69,7 @@ def _residuals(z, bias, y, total):
 
 def softmax_gradient(
     theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array, start: Array, classes: int,
-    bias: bool, share: Any, out: Array, scale: Array | None = None, shift: Array | None = None,
+    bias: bool, share: float, out: Array, scale: Array | None = None, shift: Array | None = None,
 ) -> None:  # fmt: skip
     """sum over rows of x (p - onehot(y)) and, with a bias, (p - onehot(y)); then share theta per row.
 
@@ -102,5 +102,5 @@ def softmax_gradient(
             g += theta.dtype.type(share * count) * theta[job]
 
 
-def _numbers(part: Any) -> Array:
+def _numbers(part: Array) -> Array:
     return np.arange(part.start, part.stop) if isinstance(part, slice) else part

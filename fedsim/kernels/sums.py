@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from fedsim.arrays import Array
 from fedsim.kernels.elementary import jit
 
 
@@ -43,7 +42,7 @@ def langevin_step(values, weights, starts, theta, centre, precision, drift, rate
             out[r, i] = theta[r, i] - cast(gamma) * gradient + cast(spread) * noise[r, i]
 
 
-def segment_sum(values: Any, weights: Any, starts: Any) -> Any:
+def segment_sum(values: Array, weights: Array, starts: Array) -> Array:
     """The compiled twin of `reference.segment_sum`: same bits."""
     out = np.empty((len(starts) - 1, values.shape[1]), values.dtype)
     _segments(np.ascontiguousarray(values), np.asarray(weights, values.dtype), starts, out)

@@ -31,12 +31,12 @@ from fedsim.metrics.distances import gaussian_w2, hpd_error, marginal_w1, w2_flo
 from fedsim.metrics.evaluate import (
     DistanceTo,
     DistanceToStable,
-    Doubted,
     Explained,
     FunctionMetric,
     Law,
     Metric,
     MetricView,
+    Warns,
 )
 from fedsim.metrics.laws import COVARIANCE_ERROR, MEAN_ERROR, W2, Distance, MarginalError, Measure, Moments, Over
 from fedsim.metrics.learning import PREDICTIVE, Loss, Predictive
@@ -55,12 +55,12 @@ from fedsim.metrics.scores import (
 )
 
 __all__ = [
-    "Doubted",
     "Explained",
     "Metric",
     "MetricView",
     "Moments",
     "Reliability",
+    "Warns",
     "accepted",
     "accuracy",
     "accuracy_above",
@@ -202,7 +202,7 @@ def distance_to(point: npt.ArrayLike, name: str = "distance_to_ps") -> DistanceT
     return DistanceTo(at, _name("distance_to", name))
 
 
-def _name(where: str, name: Any) -> str:
+def _name(where: str, name: object) -> str:
     if not isinstance(name, str) or not name:
         raise InvalidInput(f"{where}(name={quoted(name)}): name its column with a word, such as {where!r}")
     return name

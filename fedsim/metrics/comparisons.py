@@ -8,27 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import InvalidInput, is_whole
+from fedsim.checks import floats_of
+from fedsim.errors import InvalidInput, as_float, one_of, quoted, whole
 from fedsim.metrics import distances, scores
 from fedsim.metrics.learning import Predictive
-from fedsim.protocols import Exact, HasPotential, as_problem
+from fedsim.protocols import Exact, HasPotential, Predicts, as_problem
+
+if TYPE_CHECKING:
+    from fedsim.metrics.evaluate import MetricView
 
 Of = Literal["current", "average"] | None
 
 
-def predictions(result: Any, problem: Any) -> Array:
+def predictions(result: Any, problem: Predicts) -> Array:
     """Class probabilities of the problem's test rows, averaged over all samples of a finished run: (rows, classes)."""
     return _averaged(result.samples, problem)
 
 
-def _averaged(samples: Array, problem: Any) -> Array:
+def _averaged(samples: Array, problem: Predicts) -> Array:
     samples = samples.reshape(-1, samples.shape[-1])
     kept = samples[~np.isnan(samples).any(axis=1)]
     if not len(kept):
@@ -73,7 +77,7 @@ class Kept:
         self._first, self._each, self._summed = first, each, summed
         self._known: WeakKeyDictionary[Any, tuple[list[Array], list[int]]] = WeakKeyDictionary()
 
-    def of(self, view: Any) -> list[Array]:
+    def of(self, view: MetricView) -> list[Array]:
         """[first, one per kept sample ...], or [first + all of them]."""
         if view not in self._known:
             self._known[view] = [self._first(view)], [0]
@@ -89,7 +93,7 @@ class Kept:
         return held
 
 
-def predicted(problem: Any, theta: Array) -> Array:
+def predicted(problem: Predicts, theta: Array) -> Array:
     """Of every replica (replicas, rows, classes); NaN for those that have stopped."""
     running = np.flatnonzero(~np.isnan(theta).any(axis=1))
     each = [np.asarray(problem.predict(theta[r]), np.float64) for r in running]
@@ -108,10 +112,10 @@ class Scored:
     given: Any = None  # what it compares with, for the manifest
     per_replica: ClassVar[bool] = True
 
-    def about(self, view: Any) -> str:
+    def about(self, view: MetricView) -> str:
         return Predictive(self.columns, self.of).about(view)
 
-    def evaluate(self, view: Any) -> Arrays:
+    def evaluate(self, view: MetricView) -> Arrays:
         whole = Predictive(self.columns, self.of)
         if as_problem(view.problem).test is None:
             return whole.evaluate(view)  # which says what is missing
@@ -136,10 +140,10 @@ class Entropies:
         each = Kept(lambda view: np.array(0.0), lambda view, sample: predicted(self.outside, sample), summed=True)
         object.__setattr__(self, "_sums", each)
 
-    def about(self, view: Any) -> str:
+    def about(self, view: MetricView) -> str:
         return Predictive(self.columns, self.of).about(view)
 
-    def evaluate(self, view: Any) -> Arrays:
+    def evaluate(self, view: MetricView) -> Arrays:
         judged = Predictive(self.columns, self.of).judged(view)
         if self.outside.dim != view.theta.shape[1] or as_problem(self.outside).test is None:
             raise InvalidInput(
@@ -171,7 +175,7 @@ class HpdError:
         each = Kept(self._threshold, lambda view, sample: levels(view.problem, sample), summed=False)
         object.__setattr__(self, "_levels", each)
 
-    def evaluate(self, view: Any) -> Arrays:
+    def evaluate(self, view: MetricView) -> Arrays:
         known = self._levels.of(view)
         out = np.full(len(view.theta), np.nan)
         kept = np.array(known[1:]).reshape(-1, len(out))
@@ -181,12 +185,12 @@ class HpdError:
                 out[r] = distances.hpd_error(own, known[0], self.alpha)
         return {"hpd_error": out}
 
-    def _threshold(self, view: Any) -> Array:
+    def _threshold(self, view: MetricView) -> Array:
         given = np.asarray(self.reference, np.float64)
         return given if given.ndim == 0 else np.quantile(levels(view.problem, given), 1 - self.alpha)
 
 
-def levels(problem: Any, theta: Array) -> Array:
+def levels(problem: Predicts, theta: Array) -> Array:
     """-log posterior, up to the problem's own constant, of every row of theta; NaN where it is."""
     theta = np.asarray(theta, np.float64)
     out, there = np.full(len(theta), np.nan), ~np.isnan(theta).any(axis=1)
@@ -209,10 +213,15 @@ def against(reference: Any, of: Of = None) -> Scored:
 
     `reference` is a finished run of the same problem, or class probabilities (rows, classes).
     """
-    given = np.asarray(reference.samples if hasattr(reference, "samples") else reference)
+    _of("against", of)
+    given = floats_of(reference.samples if hasattr(reference, "samples") else reference)
+    if given is None or given.ndim < 2:
+        raise InvalidInput(
+            f"metrics.against({quoted(reference, 60)}): give a finished run, or probabilities (rows, classes)"
+        )
     once: list[Array] = []
 
-    def score(view: Any, p: Array) -> tuple[float, float]:
+    def score(view: MetricView, p: Array) -> tuple[float, float]:
         if not once:
             once.append(given if given.ndim == 2 else _averaged(given, view.problem))
         return scores.agreement(p, once[0]), scores.total_variation(p, once[0])
@@ -222,9 +231,11 @@ def against(reference: Any, of: Of = None) -> Scored:
 
 def calibration(bins: int = 20, of: Of = None, name: str = "ece") -> Scored:
     """The expected calibration error in any number of bins of confidence."""
-    if not is_whole(bins, least=1):
-        raise InvalidInput(f"metrics.calibration(bins={bins!r}): a whole number of at least 1")
-    return Scored((name,), lambda view, p: (scores.ece(p, view.problem.test[1], int(bins)),), of)
+    bins = whole("metrics.calibration(bins={})", bins, most=10**6)
+    _of("calibration", of)
+    if not isinstance(name, str) or not name:
+        raise InvalidInput(f"metrics.calibration(name={quoted(name)}): name its column with a word, such as 'ece'")
+    return Scored((name,), lambda view, p: (scores.ece(p, view.problem.test[1], bins),), of)
 
 
 def confident(*thresholds: float, of: Of = None) -> Scored:
@@ -232,9 +243,10 @@ def confident(*thresholds: float, of: Of = None) -> Scored:
 
     Columns `accuracy_above_0.9` and `share_above_0.9`; NaN where there are no such rows.
     """
+    _of("confident", of)
     at = thresholds or (0.5, 0.8, 0.9, 0.95, 0.99)
-    if not all(isinstance(t, (int, float)) and 0 <= t <= 1 for t in at):
-        raise InvalidInput(f"metrics.confident{at}: probabilities between 0 and 1")
+    if not all(0 <= as_float(t) <= 1 for t in at):
+        raise InvalidInput(f"metrics.confident{quoted(at)}: probabilities between 0 and 1")
     names = (*(f"accuracy_above_{t:g}" for t in at), *(f"share_above_{t:g}" for t in at))
     return Scored(names, lambda view, p: np.concatenate(accuracy_curve(p, view.problem.test[1], at)).tolist(), of)
 
@@ -245,6 +257,10 @@ def entropies(outside: Any, of: Of = None) -> Entropies:
     `outside` is a problem with the same model whose test rows come from elsewhere; `outside_accuracy` is how often the
     entropy alone tells which of the two a row is from, by kernel densities.
     """
+    _of("entropies", of)
+    if not isinstance(outside, Predicts):
+        given = f"metrics.entropies({quoted(outside, 60)})"
+        raise InvalidInput(f"{given}: give a problem with the run's own model and other test rows")
     return Entropies(outside, of)
 
 
@@ -254,9 +270,17 @@ def hpd(reference: Any, alpha: float = 0.01) -> HpdError:
     `reference` is the threshold itself, reference samples (m, d), or a finished run. Thresholds are values of the
     problem's potential, so that their constant counts in what is relative to them.
     """
-    if not 0 < alpha < 1:
-        raise InvalidInput(f"metrics.hpd(alpha={alpha}): no probability; 0.01 means the 99 % region")
+    if not 0 < as_float(alpha) < 1:
+        raise InvalidInput(f"metrics.hpd(alpha={quoted(alpha)}): no probability; 0.01 means the 99 % region")
     if hasattr(reference, "samples"):
         reference = reference.samples.reshape(-1, reference.samples.shape[-1])
         reference = reference[~np.isnan(reference).any(axis=1)]
-    return HpdError(np.asarray(reference, np.float64), float(alpha))
+    at = floats_of(reference)
+    if at is None or at.ndim not in (0, 2):
+        given = f"metrics.hpd({quoted(reference, 60)})"
+        raise InvalidInput(f"{given}: give a threshold, samples (m, d), or a finished run")
+    return HpdError(at, float(alpha))
+
+
+def _of(name: str, of: Any) -> None:
+    one_of(f"metrics.{name}(of={{!r}})", of, (None, "current", "average"))

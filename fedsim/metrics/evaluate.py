@@ -57,7 +57,7 @@ class Explained(Protocol):
 
 
 @runtime_checkable
-class Doubted(Protocol):
+class Warns(Protocol):
     """A metric that knows when a figure says less than it seems.
 
     Asked once, at the end, about the last value that was not NaN (NaN if there was none) and how many replicas

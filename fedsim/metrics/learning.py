@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
@@ -11,6 +11,10 @@ from fedsim.arrays import Arrays
 from fedsim.errors import InvalidInput
 from fedsim.metrics import scores
 from fedsim.protocols import HasLoss, as_problem
+
+if TYPE_CHECKING:
+    from fedsim.metrics.evaluate import MetricView
+
 
 PREDICTIVE = ("accuracy", "brier", "ece", "nll")
 
@@ -26,14 +30,14 @@ class Predictive:
     of: Literal["current", "average"] | None = None
     per_replica: ClassVar[bool] = True
 
-    def judged(self, view: Any) -> Literal["current", "average"]:
+    def judged(self, view: MetricView) -> Literal["current", "average"]:
         """Which of the two it is in this run."""
         return self.of or ("average" if view.sampler else "current")
 
-    def about(self, view: Any) -> str:
+    def about(self, view: MetricView) -> str:
         return {"current": "the current theta", "average": "the average over kept samples"}[self.judged(view)]
 
-    def evaluate(self, view: Any) -> Arrays:
+    def evaluate(self, view: MetricView) -> Arrays:
         if as_problem(view.problem).test is None:
             raise InvalidInput(
                 f"metric {self.columns[0]!r}: {type(view.problem).__name__} has no test rows; give it test=(X, y)"
@@ -56,7 +60,7 @@ class Loss:
     columns: ClassVar[tuple[str, ...]] = ("loss",)
     per_replica: ClassVar[bool] = True
 
-    def evaluate(self, view: Any) -> Arrays:
+    def evaluate(self, view: MetricView) -> Arrays:
         if not isinstance(view.problem, HasLoss):
             raise InvalidInput(f"metric 'loss': {type(view.problem).__name__} has no loss(theta)")
         out = np.full(len(view.theta), np.nan)

@@ -9,7 +9,7 @@ and a clock is read only when its rate changes: a flow left alone ends at exactl
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -19,12 +19,19 @@ import numpy.typing as npt
 from fedsim.checks import numbers
 from fedsim.errors import InvalidInput, quoted
 from fedsim.network.route_bundles import Group, Tables
+from fedsim.network.varying import RateSteps, Varying, means_of
 
 
 def finish_times(
-    capacities_bps: npt.ArrayLike, routes: Sequence[Iterable[int]], bits: npt.ArrayLike, starts_s: npt.ArrayLike
+    capacities_bps: npt.ArrayLike | Sequence[float | Varying],
+    routes: Sequence[Iterable[int]],
+    bits: npt.ArrayLike,
+    starts_s: npt.ArrayLike,
 ) -> npt.NDArray[np.float64]:
-    """When each flow ends, if flow i sends bits[i] from starts_s[i] on over the links routes[i]."""
+    """When each flow ends, if flow i sends bits[i] from starts_s[i] on over the links routes[i].
+
+    A capacity is a number or a `Varying`.
+    """
     flows = Flows(capacities_bps)
     try:
         routes = [tuple(route) for route in routes]
@@ -49,14 +56,18 @@ def finish_times(
 
 
 class Flows:
-    """The flows under way over links of these capacities.
+    """The flows under way over links of these capacities, numbers or `Varying`.
 
     Times may not go back, nor pass over the end of a flow: `next_finish_s` says when to call `finish`, and with
     which number. Everything that happens at one time takes effect together.
     """
 
-    def __init__(self, capacities_bps: npt.ArrayLike) -> None:
-        self._tables = Tables(capacities_bps)
+    def __init__(
+        self, capacities_bps: npt.ArrayLike | Sequence[float | Varying], varying: Mapping[int, Varying] | None = None
+    ) -> None:
+        capacities, among = means_of(capacities_bps)
+        self._steps = RateSteps(among if varying is None else varying)
+        self._tables = Tables(capacities)
         links = self._tables.links
         self._capacity, self._load = _view(links["capacity"]), _view(links["load"])
         self._flows: dict[int, tuple[int, float, float, int]] = {}  # flow: bundle, mark, bits, route
@@ -75,8 +86,12 @@ class Flows:
         self._advance(now_s)
         if not 0.0 <= bits < math.inf:
             raise InvalidInput(f"a flow of {bits} bits: give a finite number that is not negative")
-        links = tuple(sorted(route.tolist() if isinstance(route, np.ndarray) else route))
-        known = self._tables.find(links)
+        try:
+            links = tuple(sorted(route.tolist() if isinstance(route, np.ndarray) else route))
+            known = self._tables.find(links)
+        except (TypeError, ValueError):  # what has no order, or cannot be looked up, is no number
+            self._tables.check(tuple(route))
+            raise
         if known < 0:
             self._tables.check(links)
         flow = self._started
@@ -85,6 +100,8 @@ class Flows:
             self._instant[flow] = bits
         else:
             self._arrivals[flow] = (known if known >= 0 else self._learn(links), bits)
+            for link, bps in self._steps.take(now_s, links):
+                self._set(link, bps)
         return flow
 
     def cancel(self, now_s: float, flow: int) -> float:
@@ -92,37 +109,52 @@ class Flows:
         self._advance(now_s)
         if flow in self._instant:
             return self._instant.pop(flow)
-        if self._arrivals.pop(flow, None):
+        if unsent := self._arrivals.pop(flow, None):
+            self._release(unsent[0])
             return 0.0
         if flow not in self._flows:
             raise InvalidInput(f"flow {flow} is not under way: cancel a flow that was started and is not over")
-        b, mark, bits, _ = self._flows.pop(flow)
+        b, mark, bits, route = self._flows.pop(flow)
+        self._release(route)
         missing = mark - self._clock(b)
         self._leave(b, 1)
         return bits - min(max(missing, 0.0), bits)
 
     def next_finish_s(self) -> float:
-        """When the next flow ends if nothing else happens; inf if none does."""
+        """When the next flow ends if nothing else happens; inf if none does.
+
+        Where a bandwidth on the way of a flow varies and changes before, that time: nobody ends then.
+        """
         self._settle()
         if self._instant:
             return self._now
         events = self._events
         while events and self._stamp[events[0][3][0]] != events[0][2]:  # overtaken by a later event
             heappop(events)
-        return events[0][0] if events else math.inf
+        return min(events[0][0] if events else math.inf, self._steps.next_s())
 
     def finish(self, now_s: float) -> list[int]:
         """The flows that end at this time, in the order of their numbers."""
         self._advance(now_s)
+        done = []
+        if self._steps.next_s() <= now_s:  # who is through by then need not wait for what comes
+            done = self._over()
+            for link, bps in self._steps.due(now_s):
+                self._set(link, bps)
         self._settle()
-        done = list(self._instant)
+        done += [*self._instant, *self._over()]
         self._instant.clear()
-        while self._events and self._events[0][0] <= now_s:
+        return sorted(done)
+
+    def _over(self) -> list[int]:
+        """The flows that end now, taken out."""
+        done = []
+        while self._events and self._events[0][0] <= self._now:
             _, _, stamp, bundles = heappop(self._events)
             if self._stamp[bundles[0]] == stamp:
                 for b in bundles:
                     done += self._complete(b)
-        return sorted(done)
+        return done
 
     def set_capacity(self, now_s: float, link: int, bps: float) -> None:
         """Change a link's capacity; at 0 its flows wait."""
@@ -131,6 +163,9 @@ class Flows:
             raise InvalidInput(f"link {link} does not exist: name one of 0 to {len(self._capacity) - 1}")
         if not bps >= 0.0:
             raise InvalidInput(f"link {link} has capacity {bps} bit/s: give 0, a positive number or inf")
+        self._set(link, bps)
+
+    def _set(self, link: int, bps: float) -> None:
         concerned, moved = self._tables.set_capacity(link, bps)
         self._dirty |= concerned
         self._moved |= moved
@@ -154,7 +189,7 @@ class Flows:
             if not now_s > self._now:
                 raise InvalidInput(f"time {now_s} after {self._now}: give times that do not go back")
             if now_s > self.next_finish_s():
-                raise InvalidInput(f"time {now_s}: first finish the flows that end at {self.next_finish_s()}")
+                raise InvalidInput(f"time {now_s}: first finish what ends or changes at {self.next_finish_s()}")
             self._now = now_s
 
     def _clock(self, b: int) -> float:
@@ -179,7 +214,7 @@ class Flows:
                     break
                 last = mark
                 done.append(flow)
-                del self._flows[flow]
+                self._release(self._flows.pop(flow)[3])
             heappop(marks)
         self._served[b], self._since[b] = last, self._now  # exactly, where rate times time would round
         self._leave(b, len(done))
@@ -207,6 +242,10 @@ class Flows:
             self._marks[b].clear()
             if self._tables.leave(b):
                 self._dirty.update(self._tables.busy())
+
+    def _release(self, route: int) -> None:
+        """A flow over this route is over: nobody need follow its links' bandwidths for its sake."""
+        self._steps.release(self._tables.links_of[route])
 
     def _learn(self, links: tuple[int, ...]) -> int:
         self._moved |= self._tables.add(links)

@@ -3,38 +3,48 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.checks import called
 from fedsim.errors import InvalidInput, as_float, quoted, shown
+from fedsim.network.varying import SLOWEST_BPS, Varying
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 Attribute = str | Callable[[Any, Any, Mapping[str, Any]], Any]
 
 
-def server_of(graph: Any, server: Any) -> Any:
+def server_of(graph: nx.Graph, server: Hashable) -> Any:
+    """The server's node; None where there is none, as sites that gossip need none."""
     if server is not None:
-        return _known(graph, server, "the server")
-    named = [node for node, role in graph.nodes(data="role") if isinstance(role, str) and role == "server"]
-    if len(named) != 1:
-        found = f"{len(named)} ({_some(named)})" if named else "none"
-        raise InvalidInput(f"one node must have role='server', found {found}: mark one, or name it with server=")
-    return named[0]
+        return known_node(graph, server, "the server")
+    named = nodes_with_role(graph, "server")
+    if len(named) > 1:
+        raise InvalidInput(
+            f"one node may have role='server', found {len(named)} ({_some(named)}): mark one, or name it with server="
+        )
+    return named[0] if named else None
 
 
-def clients_of(graph: Any, clients: Sequence[Any] | None) -> dict[Any, int]:
+def nodes_with_role(graph: nx.Graph, role: str) -> list[Any]:
+    return [node for node, found in graph.nodes(data="role") if isinstance(found, str) and found == role]
+
+
+def clients_of(graph: nx.Graph, clients: Sequence[Any] | None) -> dict[Any, int]:
     """The clients' numbers by node, in order."""
     if clients is None:
         named = [(node, number) for node, number in graph.nodes(data="client") if number is not None]
     else:
         if isinstance(clients, str | bytes) or not isinstance(clients, Iterable):
             raise InvalidInput(f"clients={quoted(clients)}: list the clients' nodes, client 0 first")
-        named = [(_known(graph, node, f"client {c}"), c) for c, node in enumerate(clients)]
+        named = [(known_node(graph, node, f"client {c}"), c) for c, node in enumerate(clients)]
     nodes: dict[int, Any] = {}
     numbers: dict[Any, int] = {}
     for node, number in named:
@@ -57,7 +67,8 @@ def clients_of(graph: Any, clients: Sequence[Any] | None) -> dict[Any, int]:
     return {nodes[c]: c for c in range(len(nodes))}
 
 
-def _known(graph: Any, node: Any, what: str) -> Any:
+def known_node(graph: nx.Graph, node: Hashable, what: str) -> Any:
+    """The node itself, if the graph has it."""
     try:
         known = node in graph
     except TypeError:
@@ -72,9 +83,6 @@ def _some(items: Iterable[Any]) -> str:
     return ", ".join(names[:5]) + ", ..." * (len(names) > 5)
 
 
-SLOWEST_BPS = 1e-100  # below it, transfers would last longer than floating-point numbers can say
-
-
 @dataclass(frozen=True)
 class Arcs:
     """Every edge, once for each direction in which it can be used."""
@@ -86,11 +94,12 @@ class Arcs:
     loss: Array
     link: Array  # its number, -1: ideal; an edge that is shared is one link
     between: dict[tuple[Any, Any], int]
-    capacities_bps: Array  # by link
+    capacities_bps: Array  # by link, its mean where it varies
+    varying: dict[int, Varying]  # by link, where it does
     names: tuple[str, ...]
 
 
-def arcs_of(graph: Any, *attributes: Attribute) -> Arcs:
+def arcs_of(graph: nx.Graph, *attributes: Attribute) -> Arcs:
     for name, attribute in zip(_RULES, attributes, strict=True):
         if isinstance(attribute, type) or not (callable(attribute) or isinstance(attribute, str)):
             raise InvalidInput(
@@ -104,11 +113,14 @@ def arcs_of(graph: Any, *attributes: Attribute) -> Arcs:
     between: dict[tuple[Any, Any], int] = {}
     names: list[str] = []
     capacities: list[float] = []
+    varying: dict[int, Varying] = {}
+    given: dict[tuple[Any, Any], Any] = {}  # bandwidths
     rows: list[tuple[Any, ...]] = []
     for u, v, data in graph.edges(data=True):
         if u == v:
             raise InvalidInput(f"edge {quoted(u)}-{quoted(v)} leads back to where it starts: remove it")
-        bandwidth, latency, loss, shared = _read(u, v, data, attributes)
+        width, latency, loss, shared = _read(u, v, data, attributes)
+        bandwidth = width.mean_bps if isinstance(width, Varying) else float(width)
         for a, b in ((u, v),) if graph.is_directed() else ((u, v), (v, u)):
             link = rows[between[b, a]][5] if shared and (b, a) in between else len(names)
             if bandwidth == math.inf:
@@ -116,11 +128,14 @@ def arcs_of(graph: Any, *attributes: Attribute) -> Arcs:
             elif link == len(names):
                 names.append(f"{shown(a)}-{shown(b)}")
                 capacities.append(bandwidth)
-            between[a, b] = len(rows)
+                if isinstance(width, Varying):
+                    varying[link] = width
+            between[a, b], given[a, b] = len(rows), width
             rows.append((index[a], index[b], bandwidth, latency, loss, link, shared))
     for (u, v), arc in between.items():
         back = between.get((v, u), -1)
-        if rows[arc][6] and (back < 0 or rows[back][2::4] != rows[arc][2::4]):
+        alike = back >= 0 and rows[back][6] and (given[u, v] is given[v, u] or given[u, v] == given[v, u])
+        if rows[arc][6] and not alike:
             raise InvalidInput(
                 f"edge {quoted(u)}-{quoted(v)} is shared: the edge {quoted(v)}-{quoted(u)} must be shared, too, "
                 "with the same bandwidth"
@@ -135,11 +150,14 @@ def arcs_of(graph: Any, *attributes: Attribute) -> Arcs:
         link=link_of.astype(np.int64),
         between=between,
         capacities_bps=np.array(capacities, np.float64),
+        varying=varying,
         names=tuple(names),
     )
 
 
-def _read(u: Any, v: Any, data: Mapping[str, Any], attributes: Sequence[Attribute]) -> tuple[float, float, float, bool]:
+def _read(
+    u: Hashable, v: Hashable, data: Mapping[str, Any], attributes: Sequence[Attribute]
+) -> tuple[Any, float, float, bool]:
     """Bandwidth, latency, loss and whether it is shared, of one edge."""
     values = []
     for (name, (default, good, right)), attribute in zip(_RULES.items(), attributes, strict=True):
@@ -155,15 +173,19 @@ def _read(u: Any, v: Any, data: Mapping[str, Any], attributes: Sequence[Attribut
         if not good(value):
             raise InvalidInput(f"edge {quoted(u)}-{quoted(v)} has {name} {quoted(value)}: {right}")
         values.append(value)
-    return float(values[0]), float(values[1]), float(values[2]), bool(values[3])
+    return values[0], float(values[1]), float(values[2]), bool(values[3])
 
 
-def _number(value: Any) -> float:
+def _number(value: object) -> float:
     return as_float(value)
 
 
 _RULES: dict[str, tuple[Any, Callable[[Any], bool], str]] = {
-    "bandwidth_bps": (None, lambda x: _number(x) >= SLOWEST_BPS, "give a positive number of bit/s, inf for ideal"),
+    "bandwidth_bps": (
+        None,
+        lambda x: isinstance(x, Varying) or _number(x) >= SLOWEST_BPS,
+        "give a positive number of bit/s, inf for ideal",
+    ),
     "latency_s": (None, lambda x: 0.0 <= _number(x) < math.inf, "give seconds, at least 0"),
     "loss": (0.0, lambda x: 0.0 <= _number(x) < 1.0, "give a share of what is sent, at least 0 and below 1"),
     "shared": (False, lambda x: isinstance(x, (bool, np.bool_)), "give True or False"),

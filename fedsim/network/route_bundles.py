@@ -62,7 +62,7 @@ class Tables:
         self._due = np.zeros(8, np.int64)  # where the kernel leaves its answer
         self._room: dict[int, list[int]] = {}  # by trunk: bundles that use it, and how many its list can hold
         self._routes: dict[tuple[int, ...], int] = {}
-        self._links_of: list[tuple[int, ...]] = []  # by route
+        self.links_of: list[tuple[int, ...]] = []  # by route
         self._users: dict[int, list[int]] = {}  # by link: the routes known to use it
         self._bundles: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}  # by trunks and private links
         self._private: list[tuple[int, ...]] = []  # by bundle
@@ -83,11 +83,11 @@ class Tables:
 
     def add(self, links: tuple[int, ...]) -> set[int]:
         """Learn a new route; the routes that are in another bundle now."""
-        route = self._routes[links] = len(self._links_of)
-        self._links_of.append(tuple(map(int, links)))
+        route = self._routes[links] = len(self.links_of)
+        self.links_of.append(tuple(map(int, links)))
         self.bundle_of.append(-1)
         moved = set()
-        for link in self._links_of[route]:
+        for link in self.links_of[route]:
             users = self._users.setdefault(link, [])
             users.append(route)
             if len(users) == 2 and self._assign(users[0]):  # it has become a trunk
@@ -151,7 +151,7 @@ class Tables:
     def _assign(self, route: int) -> bool:
         """Put a route in the bundle where it belongs; whether that is another one."""
         capacity = self.links["capacity"]
-        finite = [link for link in self._links_of[route] if capacity[link] < math.inf]
+        finite = [link for link in self.links_of[route] if capacity[link] < math.inf]
         trunks = tuple(link for link in finite if len(self._users[link]) > 1)
         width = self._narrowest(trunks)
         private = tuple(link for link in finite if len(self._users[link]) == 1 and capacity[link] < width)

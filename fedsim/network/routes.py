@@ -1,38 +1,55 @@
-"""The way from every client to the server and back: least latency, or as the user says."""
+"""The way from every client to the server and back, and between any two nodes: least latency, or as the user says."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, quoted, shown
-from fedsim.network.graph import Arcs
+from fedsim.network.graph import Arcs, known_node
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @dataclass(frozen=True)
 class Paths:
-    """The routes of all clients in one direction."""
+    """Routes, a row each: of all clients in one direction, or of the pairs of nodes that were asked for."""
 
-    links: Array  # of client 0, then of client 1, ...; ideal links (infinite bandwidth) are left out
-    starts: Array  # where each client's links begin, and one more
-    latency_s: Array
-    bottleneck_bps: Array
-    stretch: Array
+    links: Array  # of row 0, then of row 1, ...; ideal links (infinite bandwidth) are left out
+    starts: Array  # where each row's links begin, and one more
+    latency_s: Array  # (rows,)
+    bottleneck_bps: Array  # (rows,) the least bandwidth; inf where all links are ideal, or there are none
+    stretch: Array  # (rows,) by how much loss lengthens a transfer
+
+    def __len__(self) -> int:
+        return len(self.latency_s)
+
+    def route(self, row: int) -> Array:
+        """The numbers of a row's links, in the order of travel."""
+        return self.links[self.starts[row] : self.starts[row + 1]]
+
+    @property
+    def contended(self) -> bool:
+        """Whether two of the rows meet on a link."""
+        return bool(len(self.links) and np.bincount(self.links).max() > 1)
 
 
 def own_routes(
-    routes: Mapping[Any, Sequence[Any]], numbers: dict[Any, int], server: Any, arcs: Arcs
+    routes: Mapping[Any, Sequence[Any]], numbers: dict[Any, int], server: Hashable, arcs: Arcs
 ) -> dict[int, list[Any]]:
     """The routes that the caller chose, by client number."""
     if not isinstance(routes, Mapping):
         raise InvalidInput(f"routes={quoted(routes)}: give a mapping of clients to lists of nodes")
+    if routes and server is None:
+        raise InvalidInput("routes= lead to the server, and no node is one: mark one, or leave routes= out")
     own = {}
     for client, route in routes.items():
         try:
@@ -57,66 +74,141 @@ def own_routes(
     return own
 
 
-def _tree(arcs: Arcs, nodes: int, root: int, upward: bool) -> Array:
-    """Each node's arc to the next node on its way to the root, or from there; -1: it has none."""
-    near, far = (arcs.head, arcs.tail) if upward else (arcs.tail, arcs.head)
-    beyond: list[list[tuple[int, float, int]]] = [[] for _ in range(nodes)]
-    for arc, (a, b, latency) in enumerate(zip(near.tolist(), far.tolist(), arcs.latency_s.tolist(), strict=True)):
-        beyond[a].append((b, latency, arc))
-    best: list[tuple[float, int, int]] = [(math.inf, 0, 0)] * nodes  # latency, links, previous node
-    best[root] = (0.0, 0, -1)
-    tree = np.full(nodes, -1)
-    queue, done = [(0.0, 0, root)], [False] * nodes
-    while queue:
-        latency, links, a = heappop(queue)
-        if done[a]:
-            continue
-        done[a] = True
-        for b, more, arc in beyond[a]:
-            if (latency + more, links + 1, a) < best[b]:
-                best[b] = (latency + more, links + 1, a)
-                tree[b] = arc
-                heappush(queue, (latency + more, links + 1, b))
-    return tree
+class Router:
+    """Finds routes in one graph."""
 
+    def __init__(self, arcs: Arcs, graph: nx.Graph) -> None:
+        self._arcs, self._nodes = arcs, list(graph)
+        self._index = {node: i for i, node in enumerate(graph)}
+        self._tail, self._head, self._latency = arcs.tail.tolist(), arcs.head.tolist(), arcs.latency_s.tolist()
+        self._beyond: dict[bool, list[list[int]]] = {}  # by direction and node: the arcs that lead on
 
-def paths_of(
-    arcs: Arcs, graph: Any, numbers: dict[Any, int], server: Any, upward: bool, own: dict[int, list[Any]]
-) -> Paths:
-    """Everybody's route, one step of all clients at a time."""
-    index = {node: i for i, node in enumerate(graph)}
-    at, root = np.array([index[node] for node in numbers]), index[server]
-    tree = _tree(arcs, len(index), root, upward)
-    for node, c in numbers.items():
-        if tree[index[node]] < 0 and c not in own:
-            way = f"from {quoted(node)} to {quoted(server)}" if upward else f"from {quoted(server)} to {quoted(node)}"
-            raise InvalidInput(f"client {c} has no way {way}, the server: add edges that connect them")
-    who = np.array([c for c in range(len(at)) if c not in own], np.int64)
-    steps = []
-    while who.size:
-        arc = tree[at[who]]
-        steps.append((who, arc))
-        at[who] = (arcs.head if upward else arcs.tail)[arc]
-        who = who[at[who] != root]
-    if not upward:
-        steps.reverse()
-    for c, path in own.items():
-        path = path if upward else path[::-1]
-        steps.append(
-            (
-                np.full(len(path) - 1, c),
-                np.array([arcs.between[way] for way in pairwise(path)]),
-            )
+    def of_clients(self, numbers: dict[Any, int], server: Hashable, upward: bool, own: dict[int, list[Any]]) -> Paths:
+        """Every client's route to the server, or back."""
+        where = {c: self._index[node] for node, c in numbers.items()}
+        root = self._index[server]
+        tree = self._tree(root, upward, set(where.values()))
+        ways: list[list[int]] = []
+        for node, c in numbers.items():
+            if c in own:
+                path = own[c] if upward else own[c][::-1]
+                ways.append([self._arcs.between[step] for step in pairwise(path)])
+                continue
+            if where[c] not in tree:
+                ends = (node, server) if upward else (server, node)
+                raise InvalidInput(
+                    f"client {c} has no way from {quoted(ends[0])} to {quoted(ends[1])}, the server: add edges that "
+                    "connect them"
+                )
+            ways.append(self._walk(tree, where[c], root, upward))
+        return self._gather(ways)
+
+    def stops(self, numbers: dict[Any, int], server: Any, own: dict[int, list[Any]]) -> list[list[Any]]:
+        """The nodes that every client's route to the server passes after its own, the server the last."""
+        root = self._index[server]
+        tree = self._tree(root, True, {self._index[node] for node in numbers})
+        found = []
+        for node, c in numbers.items():
+            way = [] if c in own else self._walk(tree, self._index[node], root, True)
+            found.append(own[c][1:] if c in own else [self._nodes[self._head[arc]] for arc in way])
+        return found
+
+    def between(
+        self, pairs: Iterable[Any], server: Hashable, numbers: dict[Any, int], own: dict[int, list[Any]]
+    ) -> Paths:
+        """The routes of pairs of nodes. With the server at one end they are parts of the clients' own tree."""
+        ends = ends_of(pairs, self._index)
+        hub = None if server is None else self._index[server]
+        client_at = {self._index[node]: c for node, c in numbers.items() if c in own}
+        wanted: dict[tuple[int, bool], set[int]] = {}  # by root and direction: the other ends
+        rooted = []
+        for a, b in ends:
+            upward = b == hub and a != b
+            rooted.append((b, True, a) if upward else (a, False, b))
+            wanted.setdefault(rooted[-1][:2], set()).add(rooted[-1][2])
+        trees = {key: self._tree(*key, others) for key, others in wanted.items()}
+        ways: list[list[int]] = []
+        for root, upward, other in rooted:
+            if root == hub and other in client_at:
+                path = own[client_at[other]]
+                ways.append([self._arcs.between[step] for step in pairwise(path if upward else path[::-1])])
+            elif root == other:
+                ways.append([])
+            elif other in trees[root, upward]:
+                ways.append(self._walk(trees[root, upward], other, root, upward))
+            else:
+                a, b = (other, root) if upward else (root, other)
+                raise InvalidInput(
+                    f"no way leads from {quoted(self._nodes[a])} to {quoted(self._nodes[b])}: add edges that connect "
+                    "them"
+                )
+        return self._gather(ways)
+
+    def _tree(self, root: int, upward: bool, wanted: set[int]) -> dict[int, int]:
+        """The arcs of nodes to the next node on their way to the root, or from it, until all wanted are there."""
+        far = self._tail if upward else self._head
+        if upward not in self._beyond:
+            self._beyond[upward] = [[] for _ in self._nodes]
+            for arc, near in enumerate(self._head if upward else self._tail):
+                self._beyond[upward][near].append(arc)
+        beyond, latencies = self._beyond[upward], self._latency
+        best: dict[int, tuple[float, int, int]] = {root: (0.0, 0, -1)}  # latency, links, previous node
+        nowhere = (math.inf, 0, 0)
+        tree: dict[int, int] = {}
+        queue, done, missing = [(0.0, 0, root)], set[int](), len(wanted)
+        while queue and missing:
+            latency, links, a = heappop(queue)
+            if a in done:
+                continue
+            done.add(a)
+            missing -= a in wanted
+            for arc in beyond[a]:
+                b = far[arc]
+                found = (latency + latencies[arc], links + 1, a)
+                if found < best.get(b, nowhere):
+                    best[b] = found
+                    tree[b] = arc
+                    heappush(queue, (found[0], found[1], b))
+        return tree
+
+    def _walk(self, tree: dict[int, int], at: int, root: int, upward: bool) -> list[int]:
+        """The arcs between a node and the root, in the order of travel."""
+        onward, way = (self._head if upward else self._tail), []
+        while at != root:
+            way.append(tree[at])
+            at = onward[tree[at]]
+        return way if upward else way[::-1]
+
+    def _gather(self, ways: list[list[int]]) -> Paths:
+        """The columns of routes given as arcs."""
+        arcs, rows = self._arcs, len(ways)
+        row = np.repeat(np.arange(rows), [len(way) for way in ways])
+        arc = np.array([arc for way in ways for arc in way], np.int64)
+        latency, least, passed = np.zeros(rows), np.full(rows, math.inf), np.ones(rows)
+        first = np.flatnonzero(np.diff(row, prepend=-1))  # of every row that has arcs
+        if len(arc):
+            latency[row[first]] = np.add.reduceat(arcs.latency_s[arc], first)
+            least[row[first]] = np.minimum.reduceat(arcs.bandwidth_bps[arc], first)
+            passed[row[first]] = np.multiply.reduceat(1.0 - arcs.loss[arc], first)
+        real = arcs.link[arc] >= 0
+        return Paths(
+            links=arcs.link[arc[real]],
+            starts=np.concatenate([[0], np.cumsum(np.bincount(row[real], minlength=rows))]),
+            latency_s=latency,
+            bottleneck_bps=least,
+            stretch=1.0 / passed,
         )
-    client, arc = (np.concatenate(column) for column in zip(*steps, strict=True))
-    order = np.argsort(client, kind="stable")
-    client, arc = client[order], arc[order]
-    first = np.searchsorted(client, np.arange(len(at)))
-    real = arcs.link[arc] >= 0
-    return Paths(
-        links=arcs.link[arc[real]],
-        starts=np.concatenate([[0], np.cumsum(np.bincount(client[real], minlength=len(at)))]),
-        latency_s=np.add.reduceat(arcs.latency_s[arc], first),
-        bottleneck_bps=np.minimum.reduceat(arcs.bandwidth_bps[arc], first),
-        stretch=1.0 / np.multiply.reduceat(1.0 - arcs.loss[arc], first),
-    )
+
+
+def ends_of(pairs: Iterable[Any], index: Mapping[Any, int]) -> list[tuple[int, int]]:
+    """Pairs of nodes as pairs of their places in the index."""
+    right = "list pairs of nodes, [(from, to), ...]"
+    if isinstance(pairs, str | bytes | Mapping) or not isinstance(pairs, Iterable):
+        raise InvalidInput(f"paths({quoted(pairs)}): {right}")
+    ends = []
+    for pair in pairs:
+        if isinstance(pair, str | bytes | Mapping) or not isinstance(pair, Sequence | np.ndarray) or len(pair) != 2:
+            raise InvalidInput(f"paths: {quoted(pair)} is no pair; {right}")
+        a, b = (index[known_node(index, node, "paths: the end of a message")] for node in pair)
+        ends.append((a, b))
+    return ends

@@ -16,11 +16,12 @@ A policy of your own needs `select` and `close`; its replies are weighted by p_c
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+
+import numpy.typing as npt
 
 from fedsim.participation.policies import Bernoulli, Buffered, Deadline, First, Full, Uniform, WithReplacement
-from fedsim.participation.round import Arrived, Heard
 from fedsim.protocols import View
+from fedsim.protocols.policy import Arrived, VisitEnds
 
 __all__ = [
     "Arrived",
@@ -29,9 +30,9 @@ __all__ = [
     "Deadline",
     "First",
     "Full",
-    "Heard",
     "Uniform",
     "View",
+    "VisitEnds",
     "WithReplacement",
     "bernoulli",
     "buffered",
@@ -63,7 +64,7 @@ def uniform(size: int, weighting: str | None = None, at_least: int | None = None
     return Uniform(size, weighting, at_least)
 
 
-def bernoulli(probability: Any) -> Bernoulli:
+def bernoulli(probability: npt.ArrayLike) -> Bernoulli:
     """Every client on its own with this probability (one number, or one per client)."""
     return Bernoulli(probability)
 

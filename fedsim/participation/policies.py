@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,33 +14,43 @@ from fedsim.checks import floats_of
 from fedsim.errors import InvalidInput, one_of, positive, quoted, shown, whole
 from fedsim.kernels.clock import parts
 from fedsim.kernels.clock.parts import PolicyArrays
-from fedsim.participation.round import Arrived, Heard
+from fedsim.protocols import Rng, View
+from fedsim.protocols.policy import Arrived, VisitEnds
 
 
-def _ask(self: Any, view: Any, rng: Any) -> Array:
+class Sized(Protocol):
+    """A policy that asks so many clients, or all, and may wait for so many to be on."""
+
+    @property
+    def size(self) -> int | None: ...
+    @property
+    def at_least(self) -> int | None: ...
+
+
+def _ask(self: Sized, view: View, rng: Rng) -> Array:
     """So many clients, or everybody."""
     return np.asarray(view.everybody() if self.size is None else view.sample_available(self.size))
 
 
-def _wait(self: Any, view: Any) -> float:
+def _wait(self: object, view: View) -> float:
     """Close when nothing is outstanding."""
     return float(view.now_s) if len(view.in_flight) == 0 else math.inf
 
 
-def _all_in_time(self: Any, heard: Heard) -> tuple[Array, Array]:
+def _all_in_time(self: object, heard: VisitEnds) -> tuple[Array, Array]:
     return heard.last_s(), np.ones(len(heard.row), bool)
 
 
-def _normalised(self: Any, arrived: Arrived) -> Array:
+def _normalised(self: object, arrived: Arrived) -> Array:
     return arrived.normalised(arrived.p)
 
 
-def _asks(self: Any, closes: int, replies: int = 0, seconds: float = math.inf) -> PolicyArrays:
+def _asks(self: Sized, closes: int, replies: int = 0, seconds: float = math.inf) -> PolicyArrays:
     selects = parts.ALL if self.size is None else parts.SOME
     return PolicyArrays(selects, closes, self.size or 0, replies=replies, seconds=seconds)
 
 
-def _check(self: Any, clients: int) -> None:
+def _check(self: Sized, clients: int) -> None:
     """Refuse to ask, or to wait for, more clients than exist."""
     name = type(self).__name__.lower()
     if self.size is not None and self.size > clients:
@@ -50,13 +60,13 @@ def _check(self: Any, clients: int) -> None:
     _check_wait(self, clients, name)
 
 
-def _check_wait(policy: Any, clients: int, name: str) -> None:
+def _check_wait(policy: Sized, clients: int, name: str) -> None:
     if policy.at_least is not None and policy.at_least > clients:
         given = f"participation.{name}(at_least={policy.at_least})"
         raise InvalidInput(f"{given}: only {clients} clients exist; wait for at most {clients}")
 
 
-def _at_most(self: Any, weights: Array) -> tuple[Array, bool]:
+def _at_most(self: Sized, weights: Array) -> tuple[Array, bool]:
     """Who is asked may be late: no more than the chance to be asked."""
     return np.full(len(weights), (self.size or len(weights)) / len(weights)), False
 
@@ -69,7 +79,7 @@ class Full:
     batched = True
     always = True  # the same clients in every round
 
-    def select(self, view: Any, rng: Any) -> Array:
+    def select(self, view: View, rng: Rng) -> Array:
         return np.asarray(view.everybody())
 
     close, closing = _wait, _all_in_time
@@ -94,7 +104,7 @@ class WithReplacement:
     def __post_init__(self) -> None:
         _check_counts("with_replacement", self, "draws", optional=("at_least",))
 
-    def select(self, view: Any, rng: Any) -> Array:
+    def select(self, view: View, rng: Rng) -> Array:
         return np.asarray(view.sample_weighted(self.draws))
 
     close, closing = _wait, _all_in_time
@@ -130,7 +140,7 @@ class Uniform:
         where = "participation.uniform(weighting={!r})"
         one_of(where, self.weighting, (None, "normalised", "scaled"), remedy)
 
-    def select(self, view: Any, rng: Any) -> Array:
+    def select(self, view: View, rng: Rng) -> Array:
         return np.asarray(view.sample_available(self.size))
 
     close, closing, check = _wait, _all_in_time, _check
@@ -173,7 +183,7 @@ class Bernoulli:
             raise InvalidInput(f"participation.bernoulli({given}): a probability lies in (0, 1]")
         object.__setattr__(self, "probability", float(p) if p.ndim == 0 else tuple(p.tolist()))
 
-    def select(self, view: Any, rng: Any) -> Array:
+    def select(self, view: View, rng: Rng) -> Array:
         return np.asarray((rng.uniform(view.clients) < np.asarray(self.probability)) & view.available())
 
     close, closing, weigh = _wait, _all_in_time, _normalised
@@ -205,10 +215,10 @@ class First:
             given = f"participation.first({self.replies}, of={self.size})"
             raise InvalidInput(f"{given}: cannot wait for {self.replies} of {self.size}; ask at least {self.replies}")
 
-    def close(self, view: Any) -> float:
+    def close(self, view: View) -> float:
         return float(view.now_s) if len(view.arrived) >= self.replies else math.inf
 
-    def closing(self, heard: Heard) -> tuple[Array, Array]:
+    def closing(self, heard: VisitEnds) -> tuple[Array, Array]:
         rank = heard.rank()
         closed = heard.last_s()
         decisive = (rank == self.replies - 1) & ~heard.dropped
@@ -239,10 +249,10 @@ class Deadline:
         object.__setattr__(self, "seconds", positive("participation.deadline({})", self.seconds, remedy=remedy))
         _check_counts("deadline", self, optional=("size", "at_least"))
 
-    def close(self, view: Any) -> float:
+    def close(self, view: View) -> float:
         return float(view.opened_s + self.seconds)
 
-    def closing(self, heard: Heard) -> tuple[Array, Array]:
+    def closing(self, heard: VisitEnds) -> tuple[Array, Array]:
         closed = np.minimum(heard.last_s(), heard.opened_s + self.seconds)
         return closed, heard.ends_s <= closed[heard.row]
 
@@ -265,7 +275,7 @@ class Buffered:
             given = f"participation.buffered(discount={quoted(self.discount)})"
             raise InvalidInput(f"{given}: give a function of the staleness, or None")
 
-    def close(self, view: Any) -> float:
+    def close(self, view: View) -> float:
         return float(view.now_s) if len(view.arrived) >= self.replies else math.inf
 
     def as_arrays(self) -> PolicyArrays:
@@ -274,7 +284,7 @@ class Buffered:
     select, weigh, check = _ask, _normalised, _check
 
 
-def _check_counts(name: str, policy: Any, *counts: str, optional: tuple[str, ...] = ()) -> None:
+def _check_counts(name: str, policy: object, *counts: str, optional: tuple[str, ...] = ()) -> None:
     """Called when a policy is made, not by its factory, so that a field replaced later is checked as well."""
     for field in (*counts, *(o for o in optional if getattr(policy, o) is not None)):
         given = f"participation.{name}({'at_least=' * (field == 'at_least')}{{}})"

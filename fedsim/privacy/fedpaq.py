@@ -36,12 +36,12 @@ def sensitivity(kind: str, clip: float, steps: float) -> float:
     return _units(kind) * clip * steps
 
 
-def gaussian_sigma(sensitivity: float, epsilon: Any, delta: Any) -> Any:
+def gaussian_sigma(sensitivity: float, epsilon: float, delta: float) -> Any:
     """Equation 13: the Gaussian mechanism, without amplification."""
     return sensitivity * np.sqrt(2 * np.log(1.25 / delta)) / epsilon
 
 
-def noise_sigma(sensitivity: float, epsilon: float, delta: float, fraction: Any = 1.0) -> Any:
+def noise_sigma(sensitivity: float, epsilon: float, delta: float, fraction: float = 1.0) -> Any:
     """Equation 16: the Gaussian mechanism (13) at epsilon / (2 fraction) and delta / fraction."""
     return gaussian_sigma(sensitivity, epsilon / (2 * fraction), delta / fraction)
 

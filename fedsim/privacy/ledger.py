@@ -9,11 +9,10 @@ hence the worst client.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from fedsim.arrays import Array, Arrays
+from fedsim.arrays import Array, Arrays, Numbers
 from fedsim.errors import InvalidInput
 from fedsim.privacy.rdp import ORDERS, Mechanism, to_epsilon
 
@@ -42,7 +41,7 @@ class Ledger:
         self._rdp: Array | None = None if mechanism.constant else np.zeros((*shape, len(ORDERS)))
         self._worst = np.zeros(replicas)
 
-    def add(self, replica: Array, client: Array, round: Any) -> None:
+    def add(self, replica: Array, client: Array, round: Numbers) -> None:
         """Enter uploads that began: replicas (m,) by position, clients (m,), the round they started from."""
         if not len(client):
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from fedsim.errors import InvalidInput
 from fedsim.privacy.guarantee import Guarantee, check
 from fedsim.privacy.ledger import Ledger
 from fedsim.privacy.rdp import ORDERS, Mechanism, to_epsilon
-from fedsim.protocols import PrivacyMechanism
+from fedsim.protocols import AlgorithmLike, PrivacyMechanism, ProblemLike
 
 
 class LedgerView(Protocol):
@@ -30,7 +30,7 @@ class Spent:
     columns: ClassVar[tuple[str, ...]] = ("epsilon",)
     per_replica: ClassVar[bool] = True
 
-    def ledger(self, algorithm: Any, problem: Any, replicas: int) -> Ledger:
+    def ledger(self, algorithm: AlgorithmLike, problem: ProblemLike, replicas: int) -> Ledger:
         """An empty ledger for a run of this algorithm."""
         if not isinstance(algorithm, PrivacyMechanism):
             raise InvalidInput(

@@ -11,8 +11,6 @@ divided by the number of rows and with or without the prior, `predict(theta)` (d
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -26,7 +24,7 @@ from fedsim.problems.performative import PerformativeMean
 from fedsim.problems.pooled import pooled
 from fedsim.problems.softmax import SoftmaxRegression
 from fedsim.problems.torch import Torch
-from fedsim.protocols import as_problem
+from fedsim.protocols import ProblemLike, as_problem
 
 __all__ = [
     "GaussianMean",
@@ -43,7 +41,7 @@ __all__ = [
 ]
 
 
-def weights_of(problem: Any) -> npt.NDArray[np.float64]:
+def weights_of(problem: ProblemLike) -> npt.NDArray[np.float64]:
     """p_c: the problem's own, or in proportion to the clients' data."""
     own = as_problem(problem).weights
     return np.asarray(problem.sizes / problem.sizes.sum() if own is None else own, np.float64)

@@ -20,6 +20,7 @@ from fedsim.checks import floats_of, numbers, path_of
 from fedsim.errors import InvalidInput, flag, shown, whole
 from fedsim.kernels import reference
 from fedsim.problems import shards
+from fedsim.protocols import Backend, BatchSize
 
 STRATEGIC = (0, 5, 7)  # revolving utilisation, open credit lines, real-estate loans
 
@@ -116,7 +117,9 @@ class StrategicCredit:
         if flag("StrategicCredit(intercept={})", intercept):
             self.shrunk[-1] = 0
 
-    def react(self, theta: Array, clients: Array, key: Array, step: int, batch_size: Any, backend: Any) -> Array:
+    def react(
+        self, theta: Array, clients: Array, key: Array, step: int, batch_size: BatchSize, backend: Backend
+    ) -> Array:
         """Sum gradients (jobs, d) over rows that have answered `theta`: a fresh minibatch scaled up, or all."""
         sizes = self.sizes[clients]
         m = sizes if batch_size is None else shards.rows_per_batch(batch_size, sizes, clients)

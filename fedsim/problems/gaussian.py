@@ -16,6 +16,7 @@ from fedsim.arrays import Array
 from fedsim.checks import numbers
 from fedsim.errors import InvalidInput, positive, whole
 from fedsim.problems import shards
+from fedsim.protocols import GradientKernels
 
 
 class GaussianMean:
@@ -24,11 +25,13 @@ class GaussianMean:
     The prior N(0, I/prior_precision) is spread over the data points: client c carries the share n_c / n of it.
     """
 
-    def __init__(self, data: Sequence[Any], covariance: Any, prior_precision: float = 0.0) -> None:
+    def __init__(self, data: Sequence[Any], covariance: npt.ArrayLike, prior_precision: float = 0.0) -> None:
         self._build(shards.from_clients("GaussianMean", data, labelled=False), covariance, prior_precision)
 
     @classmethod
-    def from_arrays(cls, x: Any, offsets: Any, covariance: Any, prior_precision: float = 0.0) -> GaussianMean:
+    def from_arrays(
+        cls, x: npt.ArrayLike, offsets: npt.ArrayLike, covariance: npt.ArrayLike, prior_precision: float = 0.0
+    ) -> GaussianMean:
         """Flat data: client c owns rows offsets[c]:offsets[c + 1] of `x`, which is not copied."""
         self = cls.__new__(cls)
         self._build(shards.from_flat("GaussianMean", x, None, offsets), covariance, prior_precision)
@@ -36,8 +39,8 @@ class GaussianMean:
 
     @classmethod
     def synthetic(
-        cls, clients: int, dim: int, heterogeneity: float = 1.0, samples: Any = 100, seed: int = 0,
-        covariance: Any = None,
+        cls, clients: int, dim: int, heterogeneity: float = 1.0, samples: npt.ArrayLike = 100, seed: int = 0,
+        covariance: npt.ArrayLike | None = None,
     ) -> GaussianMean:  # fmt: skip
         """Clients' centres are N(0, heterogeneity I); `covariance` None is the identity."""
         dim = whole("GaussianMean.synthetic(dim={})", dim)
@@ -54,7 +57,7 @@ class GaussianMean:
             x[own] = np.sqrt(spread) * centres[c] + noise[own] @ factors[c if len(factors) > 1 else 0].T
         return cls.from_arrays(x, offsets, sigma)
 
-    def _build(self, data: shards.Shards, covariance: Any, prior_precision: float) -> None:
+    def _build(self, data: shards.Shards, covariance: npt.ArrayLike, prior_precision: float) -> None:
         self.x, self.offsets, self.sizes = data.x, data.offsets, data.sizes
         self.clients, self.dim = len(self.sizes), self.x.shape[1]
         self.prior_precision = shards.check_prior("GaussianMean", prior_precision)
@@ -73,11 +76,13 @@ class GaussianMean:
 
     def gradients(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
         """The same for a flat batch of jobs, compiled; `rows` are flat, with where each job's begin."""
-        from fedsim.kernels import gradients
+        from fedsim.kernels import cpu
 
-        return self.gradients_by(gradients, theta, clients, rows)
+        return self.gradients_by(cpu, theta, clients, rows)
 
-    def gradients_by(self, kernels: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None) -> Array:
+    def gradients_by(
+        self, kernels: GradientKernels, theta: Array, clients: Array, rows: tuple[Array, Array] | None
+    ) -> Array:
         """`gradients` by a backend's own kernels."""
         out = np.empty_like(theta)
         if rows is None:
@@ -110,7 +115,7 @@ class GaussianMean:
         return self.precision.astype(dtype, copy=False), np.asarray(self.share, dtype)[()]
 
 
-def _covariances(covariance: Any, clients: int, dim: int) -> Array:
+def _covariances(covariance: npt.ArrayLike, clients: int, dim: int) -> Array:
     sigma = numbers("GaussianMean: covariance", covariance)
     sigma = sigma[None] if sigma.ndim == 2 else sigma
     if sigma.shape not in ((1, dim, dim), (clients, dim, dim)):

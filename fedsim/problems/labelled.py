@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.errors import InvalidInput, whole
+from fedsim.errors import InvalidInput, quoted, whole
 from fedsim.problems import shards
 
 BLOCK = 4096  # rows converted at once where all are walked through
@@ -65,7 +65,14 @@ class Labelled:
         return replace(self, x=self.x[part], y=self.y[part], offsets=offsets, test=None)
 
 
-def check(name: str, data: shards.Shards, classes: int, test: Any, scale: Any = None, shift: Any = None) -> Labelled:
+def check(
+    name: str,
+    data: shards.Shards,
+    classes: int,
+    test: shards.TestRows,
+    scale: npt.ArrayLike | None = None,
+    shift: npt.ArrayLike | None = None,
+) -> Labelled:
     """Rows, labels and scale, each refused in one sentence if it does not fit."""
     if data.y is None:
         raise InvalidInput(f"{name}: y is None; give a label for every row")
@@ -88,8 +95,12 @@ def check(name: str, data: shards.Shards, classes: int, test: Any, scale: Any = 
 
 def arguments(dataset: Any, parts: Sequence[Any]) -> dict[str, Any]:
     """What `from_arrays` needs for a `fs.data` set split into `parts`: each client's rows together, still as stored."""
+    from fedsim.data.dataset import Dataset
     from fedsim.data.holdings import check as check_parts
 
+    if not isinstance(dataset, Dataset):
+        given = f"of({quoted(dataset, 60)}, ...)"
+        raise InvalidInput(f"{given}: give a fs.data set, as fs.data.load('digits') or fs.data.from_arrays(x, y)")
     own = check_parts(parts, len(dataset.x))
     order = np.concatenate(own)
     plain = np.ndim(dataset.scale) == 0 and np.ndim(dataset.shift) == 0 and (dataset.scale, dataset.shift) == (1, 0)
@@ -100,7 +111,7 @@ def arguments(dataset: Any, parts: Sequence[Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _column(where: str, value: Any, features: int) -> Array:
+def _column(where: str, value: npt.ArrayLike | None, features: int) -> Array:
     column = shards.numbers(where, value)
     if column.shape not in ((), (features,)) or not np.isfinite(column).all():
         raise InvalidInput(

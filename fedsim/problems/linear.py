@@ -12,6 +12,7 @@ from fedsim import rng
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, positive, whole
 from fedsim.problems import shards
+from fedsim.protocols import GradientKernels
 
 
 class LinearRegression:
@@ -23,7 +24,12 @@ class LinearRegression:
 
     @classmethod
     def from_arrays(
-        cls, x: Any, y: Any, offsets: Any, noise_variance: float = 1.0, prior_precision: float = 0.0
+        cls,
+        x: npt.ArrayLike,
+        y: npt.ArrayLike,
+        offsets: npt.ArrayLike,
+        noise_variance: float = 1.0,
+        prior_precision: float = 0.0,
     ) -> LinearRegression:
         """Flat data: client c owns rows offsets[c]:offsets[c + 1], which are not copied."""
         self = cls.__new__(cls)
@@ -32,7 +38,7 @@ class LinearRegression:
 
     @classmethod
     def synthetic(
-        cls, clients: int, dim: int, heterogeneity: float = 1.0, samples: Any = 100, seed: int = 0,
+        cls, clients: int, dim: int, heterogeneity: float = 1.0, samples: npt.ArrayLike = 100, seed: int = 0,
         noise_variance: float = 1.0,
     ) -> LinearRegression:  # fmt: skip
         """Standard normal features; every client's true coefficients are N(common, heterogeneity I)."""
@@ -72,11 +78,13 @@ class LinearRegression:
 
     def gradients(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
         """The same for a flat batch of jobs, compiled."""
-        from fedsim.kernels import gradients
+        from fedsim.kernels import cpu
 
-        return self.gradients_by(gradients, theta, clients, rows)
+        return self.gradients_by(cpu, theta, clients, rows)
 
-    def gradients_by(self, kernels: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None) -> Array:
+    def gradients_by(
+        self, kernels: GradientKernels, theta: Array, clients: Array, rows: tuple[Array, Array] | None
+    ) -> Array:
         """`gradients` by a backend's own kernels."""
         from fedsim.kernels.gradients import NO_ROWS, NO_START
 

@@ -6,23 +6,30 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, positive, whole
 from fedsim.kernels import reference
 from fedsim.problems import shards
+from fedsim.protocols import GradientKernels
 
 
 class LogisticRegression:
     """Clients with rows (X_c, y_c) and an optional N(0, I/prior_precision) prior spread over the rows."""
 
-    def __init__(self, data: Sequence[Any], prior_precision: float = 0.0, test: Any = None) -> None:
+    def __init__(self, data: Sequence[Any], prior_precision: float = 0.0, test: shards.TestRows = None) -> None:
         self._build(shards.from_clients("LogisticRegression", data, labelled=True), prior_precision, test)
 
     @classmethod
     def from_arrays(
-        cls, x: Any, y: Any, offsets: Any, prior_precision: float = 0.0, test: Any = None
+        cls,
+        x: npt.ArrayLike,
+        y: npt.ArrayLike,
+        offsets: npt.ArrayLike,
+        prior_precision: float = 0.0,
+        test: shards.TestRows = None,
     ) -> LogisticRegression:
         """Flat data: client c owns rows offsets[c]:offsets[c + 1], which are not copied."""
         self = cls.__new__(cls)
@@ -31,7 +38,7 @@ class LogisticRegression:
 
     @classmethod
     def synthetic(
-        cls, clients: int, dim: int, heterogeneity: float = 0.0, samples: Any = 100, seed: int = 0,
+        cls, clients: int, dim: int, heterogeneity: float = 0.0, samples: npt.ArrayLike = 100, seed: int = 0,
         prior_precision: float = 1.0,
     ) -> LogisticRegression:  # fmt: skip
         """Standard normal features; every client's true coefficients are N(common, heterogeneity I) (B17)."""
@@ -48,7 +55,7 @@ class LogisticRegression:
         score = np.einsum("ni,ni->n", x, (truth + np.sqrt(spread) * own)[owner])
         return cls.from_arrays(x, (u < 1 / (1 + reference.exp(-score))).astype(float), offsets, prior_precision)
 
-    def _build(self, data: shards.Shards, prior_precision: float, test: Any) -> None:
+    def _build(self, data: shards.Shards, prior_precision: float, test: shards.TestRows) -> None:
         if data.y is None:
             raise InvalidInput("LogisticRegression: y is None; give a label for every row")
         self.x, self.offsets, self.sizes = data.x, data.offsets, data.sizes
@@ -72,11 +79,13 @@ class LogisticRegression:
 
     def gradients(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
         """The same for a flat batch of jobs, compiled."""
-        from fedsim.kernels import gradients
+        from fedsim.kernels import cpu
 
-        return self.gradients_by(gradients, theta, clients, rows)
+        return self.gradients_by(cpu, theta, clients, rows)
 
-    def gradients_by(self, kernels: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None) -> Array:
+    def gradients_by(
+        self, kernels: GradientKernels, theta: Array, clients: Array, rows: tuple[Array, Array] | None
+    ) -> Array:
         """`gradients` by a backend's own kernels."""
         from fedsim.kernels.gradients import NO_ROWS, NO_START
 

@@ -11,12 +11,14 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.errors import InvalidInput, shown, whole
+from fedsim.errors import is_whole, refusal
 from fedsim.problems import labelled, shards
 from fedsim.problems.softmax import cross_entropy, softmax
+from fedsim.protocols import GradientKernels
 
 
 class NeuralNetwork:
@@ -27,16 +29,17 @@ class NeuralNetwork:
     """
 
     def __init__(
-        self, data: Sequence[Any], widths: Sequence[int] = (64, 32), classes: int = 10, test: Any = None,
-        prior_precision: float = 0.0, scale: Any = None, shift: Any = None,
+        self, data: Sequence[Any], widths: Sequence[int] = (64, 32), classes: int = 10, test: shards.TestRows = None,
+        prior_precision: float = 0.0, scale: npt.ArrayLike | None = None, shift: npt.ArrayLike | None = None,
     ) -> None:  # fmt: skip
         stacked = shards.from_clients("NeuralNetwork", data, labelled=True, narrow=True)
         self._build(labelled.check("NeuralNetwork", stacked, classes, test, scale, shift), widths, prior_precision)
 
     @classmethod
     def from_arrays(
-        cls, x: Any, y: Any, offsets: Any, widths: Sequence[int] = (64, 32), classes: int = 10, test: Any = None,
-        prior_precision: float = 0.0, scale: Any = None, shift: Any = None,
+        cls, x: npt.ArrayLike, y: npt.ArrayLike, offsets: npt.ArrayLike, widths: Sequence[int] = (64, 32),
+        classes: int = 10, test: shards.TestRows = None, prior_precision: float = 0.0,
+        scale: npt.ArrayLike | None = None, shift: npt.ArrayLike | None = None,
     ) -> NeuralNetwork:  # fmt: skip
         """Flat data: client c owns rows offsets[c]:offsets[c + 1], which are not copied."""
         self = cls.__new__(cls)
@@ -46,16 +49,18 @@ class NeuralNetwork:
 
     @classmethod
     def of(
-        cls, dataset: Any, parts: Sequence[Any], widths: Sequence[int] = (64, 32), prior_precision: float = 0.0
+        cls, dataset: object, parts: Sequence[Any], widths: Sequence[int] = (64, 32), prior_precision: float = 0.0
     ) -> NeuralNetwork:
         """A `fs.data` set, its rows given to clients as `fs.data.iid(...)` or its like says, its test rows attached."""
         return cls.from_arrays(**labelled.arguments(dataset, parts), widths=widths, prior_precision=prior_precision)
 
     def _build(self, rows: labelled.Labelled, widths: Sequence[int], prior_precision: float) -> None:
         try:
-            given = [whole(f"NeuralNetwork(widths={shown(widths, 40)})", w) for w in widths]
-        except TypeError:
-            raise InvalidInput(f"NeuralNetwork(widths={shown(widths, 40)}): give whole numbers, as (64, 32)") from None
+            given = [int(w) if is_whole(w, 1, 10**6) else 0 for w in tuple(widths)]
+        except Exception:  # whatever a stranger's own __iter__ raises
+            given = [0]
+        if 0 in given:
+            raise refusal("NeuralNetwork(widths={})", widths, "give whole numbers of at least 1, as (64, 32)")
         self.widths, self.features = tuple(given), rows.x.shape[1]
         self.layers = np.array([self.features, *given, rows.classes], np.int64)
         self.dim = int(sum((wide + 1) * high for wide, high in pairwise(self.layers.tolist())))
@@ -98,11 +103,13 @@ class NeuralNetwork:
 
     def gradients(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
         """The same for a flat batch of jobs, compiled around BLAS products of one job each."""
-        from fedsim.kernels import network
+        from fedsim.kernels import cpu
 
-        return self.gradients_by(network, theta, clients, rows)
+        return self.gradients_by(cpu, theta, clients, rows)
 
-    def gradients_by(self, kernels: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None) -> Array:
+    def gradients_by(
+        self, kernels: GradientKernels, theta: Array, clients: Array, rows: tuple[Array, Array] | None
+    ) -> Array:
         """`gradients` by a backend's own kernels."""
         from fedsim.kernels.gradients import NO_ROWS, NO_START
 

@@ -7,7 +7,10 @@ from typing import NoReturn
 import numpy as np
 
 from fedsim.arrays import Array
+from fedsim.checks import refuse_beyond_memory
 from fedsim.errors import InvalidInput, is_whole, shown
+
+CLIENT = 150  # bytes of a client's own numbers: its size, weight and counts
 
 
 class Payload:
@@ -18,6 +21,7 @@ class Payload:
     def __init__(self, clients: int, parameters: int) -> None:
         self.clients = _count("clients", clients, most=2**32)
         self.dim = _count("parameters", parameters, most=10**9)
+        refuse_beyond_memory(f"Payload(clients={self.clients:,})", CLIENT * self.clients, "take fewer clients")
 
     @property
     def sizes(self) -> Array:

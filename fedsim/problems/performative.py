@@ -7,14 +7,15 @@ finite data set: every gradient draws anew, one Z, or `batch_size` of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
 from fedsim.checks import numbers, refuse_beyond_memory
 from fedsim.errors import InvalidInput, number, positive, whole
+from fedsim.protocols import Backend, BatchSize
 
 
 class PerformativeMean:
@@ -28,7 +29,7 @@ class PerformativeMean:
         base_means: Sequence[float],
         sensitivities: Sequence[float],
         sigma: float = 1.0,
-        weights: Any = None,
+        weights: npt.ArrayLike | None = None,
     ) -> None:
         self.base_means = _finite("base_means", base_means)
         self.clients = len(self.base_means)
@@ -43,7 +44,7 @@ class PerformativeMean:
     @classmethod
     def synthetic(
         cls, clients: int = 25, base_mean: float = 10.0, base_variance: float = 0.6, sensitivity: float = 0.9,
-        sensitivity_variance: float = 0.1, sigma: float = 1.0, weights: Any = None, seed: int = 0,
+        sensitivity_variance: float = 0.1, sigma: float = 1.0, weights: npt.ArrayLike | None = None, seed: int = 0,
     ) -> PerformativeMean:  # fmt: skip
         """Gaussian m_i and eps_i, standardised to exactly these means and variances over the clients (D9)."""
         where = "PerformativeMean.synthetic"
@@ -60,7 +61,9 @@ class PerformativeMean:
         means = base_mean + np.sqrt(base_variance) * standard[0]
         return cls(means, sensitivity + np.sqrt(sensitivity_variance) * standard[1], sigma, weights)
 
-    def react(self, theta: Array, clients: Array, key: Array, step: int, batch_size: Any, backend: Any) -> Array:
+    def react(
+        self, theta: Array, clients: Array, key: Array, step: int, batch_size: BatchSize, backend: Backend
+    ) -> Array:
         """Gradients theta - Z (jobs, 1) with Z drawn in answer to `theta`, averaged over `batch_size` draws."""
         remedy = "a whole number of draws, at least 1"
         draws = whole("PerformativeMean: batch_size={}", 1 if batch_size is None else batch_size, remedy=remedy)
@@ -93,7 +96,7 @@ class PerformativeMean:
         return np.asarray((away**2 + self.sigma**2) @ self.weights / 2)
 
 
-def _finite(name: str, values: Any, clients: int = 0) -> Array:
+def _finite(name: str, values: object, clients: int = 0) -> Array:
     """A column of finite numbers, or one number for all of `clients`."""
     array = numbers(f"PerformativeMean({name})", values, remedy="one number per client")
     if clients and array.shape == ():

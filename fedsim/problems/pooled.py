@@ -13,9 +13,10 @@ from fedsim.problems.logistic import LogisticRegression
 from fedsim.problems.network import NeuralNetwork
 from fedsim.problems.softmax import SoftmaxRegression
 from fedsim.problems.torch import Torch
+from fedsim.protocols import ProblemLike
 
 
-def pooled(problem: Any) -> Any:
+def pooled(problem: ProblemLike) -> Any:
     """The same problem with one client that owns every row; nothing is copied, the posterior is the same."""
     whole = [0, len(getattr(problem, "x", ()))]
     if isinstance(problem, GaussianMean):

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.checks import array_of, refuse_beyond_memory
 from fedsim.errors import InvalidInput, positive, shown, whole
+from fedsim.protocols import BatchSize
 
 NARROW = (np.uint8, np.int8, np.uint16, np.int16)  # kept as they are where rows are converted batch by batch
 
 
 DRAWN = 45  # bytes, as measured, of a number while it is drawn; it takes 8 in the end
+
+TestRows = tuple[npt.ArrayLike, npt.ArrayLike] | None  # rows and labels that a model is judged by
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,9 @@ def from_clients(name: str, data: Sequence[Any], labelled: bool, narrow: bool = 
     return from_flat(name, np.concatenate(xs), np.concatenate(ys) if labelled else None, offsets, narrow)
 
 
-def from_flat(name: str, x: Any, y: Any, offsets: Any, narrow: bool = False) -> Shards:
+def from_flat(
+    name: str, x: npt.ArrayLike, y: npt.ArrayLike | None, offsets: npt.ArrayLike, narrow: bool = False
+) -> Shards:
     """Check flat arrays and keep them as they are, without a copy; `narrow`: small integers too."""
     x = numbers(f"{name}: x", x, 2)
     if x.dtype not in (np.float32, np.float64, *(NARROW if narrow else ())):
@@ -97,7 +104,7 @@ def from_flat(name: str, x: Any, y: Any, offsets: Any, narrow: bool = False) -> 
     return Shards(x, y, offsets)
 
 
-def from_test(name: str, test: Any, columns: int, narrow: bool = False) -> tuple[Array, Array]:
+def from_test(name: str, test: TestRows, columns: int, narrow: bool = False) -> tuple[Array, Array]:
     """Test rows (X, y) with as many columns as the clients have."""
     if not (isinstance(test, (tuple, list)) and len(test) == 2):
         raise InvalidInput(f"{name}(test={shown(test, 40)}): give a pair (X, y)")
@@ -114,7 +121,7 @@ def from_test(name: str, test: Any, columns: int, narrow: bool = False) -> tuple
     return checked.x, checked.y
 
 
-def even_offsets(name: str, clients: int, samples: Any, columns: int = 1) -> Array:
+def even_offsets(name: str, clients: int, samples: npt.ArrayLike, columns: int = 1) -> Array:
     """Offsets for `samples` rows each (one number, or one per client) of so many columns, if there is room for them."""
     clients = whole(f"{name}(clients={{}})", clients)
     sizes = numbers(f"{name}: samples", samples)
@@ -128,12 +135,12 @@ def even_offsets(name: str, clients: int, samples: Any, columns: int = 1) -> Arr
     return np.concatenate([[0], np.cumsum(np.broadcast_to(sizes.astype(np.int64), (clients,)))])
 
 
-def rows_per_batch(batch_size: Any, sizes: Array, clients: Array) -> Array:
+def rows_per_batch(batch_size: BatchSize, sizes: Array, clients: Array) -> Array:
     """How many rows a minibatch has: an int, a fraction (rounded down, at least 1) or one per client; at most n_c."""
     if isinstance(batch_size, (float, np.floating)) and batch_size < 1:
         share = float(batch_size) * (1 + 1e-9)  # so that 0.6 / 3 of 50 rows are 10, not 9
         m = np.maximum(1, np.floor(share * sizes).astype(np.int64))
-    elif np.ndim(batch_size) == 0:
+    elif isinstance(batch_size, Real):
         m = np.full(len(sizes), int(batch_size), np.int64)
     else:
         m = np.asarray(batch_size, np.int64)[clients]
@@ -145,7 +152,7 @@ def check_prior(name: str, precision: float) -> float:
     return positive(f"{name}(prior_precision={{}})", precision, zero=True, remedy=remedy)
 
 
-def numbers(where: str, value: Any, axes: int | None = None) -> Array:
+def numbers(where: str, value: object, axes: int | None = None) -> Array:
     """`value` as an array of numbers, with so many axes if it matters; not a copy if it is one."""
     array = array_of(value)
     if array is None:

@@ -17,6 +17,7 @@ from fedsim.arrays import Array
 from fedsim.errors import flag, whole
 from fedsim.kernels import reference
 from fedsim.problems import labelled, shards
+from fedsim.protocols import GradientKernels
 
 
 class SoftmaxRegression:
@@ -26,16 +27,17 @@ class SoftmaxRegression:
     """
 
     def __init__(
-        self, data: Sequence[Any], classes: int = 10, bias: bool = True, test: Any = None,
-        prior_precision: float = 0.0, scale: Any = None, shift: Any = None,
+        self, data: Sequence[Any], classes: int = 10, bias: bool = True, test: shards.TestRows = None,
+        prior_precision: float = 0.0, scale: npt.ArrayLike | None = None, shift: npt.ArrayLike | None = None,
     ) -> None:  # fmt: skip
         stacked = shards.from_clients("SoftmaxRegression", data, labelled=True, narrow=True)
         self._build(labelled.check("SoftmaxRegression", stacked, classes, test, scale, shift), bias, prior_precision)
 
     @classmethod
     def from_arrays(
-        cls, x: Any, y: Any, offsets: Any, classes: int = 10, bias: bool = True, test: Any = None,
-        prior_precision: float = 0.0, scale: Any = None, shift: Any = None,
+        cls, x: npt.ArrayLike, y: npt.ArrayLike, offsets: npt.ArrayLike, classes: int = 10, bias: bool = True,
+        test: shards.TestRows = None, prior_precision: float = 0.0,
+        scale: npt.ArrayLike | None = None, shift: npt.ArrayLike | None = None,
     ) -> SoftmaxRegression:  # fmt: skip
         """Flat data: client c owns rows offsets[c]:offsets[c + 1], which are not copied."""
         self = cls.__new__(cls)
@@ -45,14 +47,14 @@ class SoftmaxRegression:
 
     @classmethod
     def of(
-        cls, dataset: Any, parts: Sequence[Any], bias: bool = True, prior_precision: float = 0.0
+        cls, dataset: object, parts: Sequence[Any], bias: bool = True, prior_precision: float = 0.0
     ) -> SoftmaxRegression:
         """A `fs.data` set, its rows given to clients as `fs.data.iid(...)` or its like says, its test rows attached."""
         return cls.from_arrays(**labelled.arguments(dataset, parts), bias=bias, prior_precision=prior_precision)
 
     @classmethod
     def synthetic(
-        cls, clients: int, features: int, classes: int = 10, samples: Any = 100, seed: int = 0,
+        cls, clients: int, features: int, classes: int = 10, samples: npt.ArrayLike = 100, seed: int = 0,
         bias: bool = True, dtype: npt.DTypeLike = np.float32, test_samples: int = 1000,
     ) -> SoftmaxRegression:  # fmt: skip
         """Standard normal features, label = argmax of a random linear map."""
@@ -97,11 +99,13 @@ class SoftmaxRegression:
 
     def gradients(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
         """The same for a flat batch of jobs, compiled around one pair of BLAS products a job."""
-        from fedsim.kernels import softmax
+        from fedsim.kernels import cpu
 
-        return self.gradients_by(softmax, theta, clients, rows)
+        return self.gradients_by(cpu, theta, clients, rows)
 
-    def gradients_by(self, kernels: Any, theta: Array, clients: Array, rows: tuple[Array, Array] | None) -> Array:
+    def gradients_by(
+        self, kernels: GradientKernels, theta: Array, clients: Array, rows: tuple[Array, Array] | None
+    ) -> Array:
         """`gradients` by a backend's own kernels."""
         from fedsim.kernels.gradients import NO_ROWS, NO_START
 

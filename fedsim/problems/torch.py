@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, shown
 from fedsim.problems import shards
+
+if TYPE_CHECKING:
+    import torch
 
 SIZE = 4  # under vmap a job's rows are padded to a multiple of this
 
@@ -28,8 +32,8 @@ class Torch:
     """
 
     def __init__(
-        self, module: Any, loss: Callable[..., Any], data: Sequence[Any], test: Any = None,
-        prior_precision: float = 0.0, scale: Any = None, shift: Any = None,
+        self, module: torch.nn.Module, loss: Callable[..., Any], data: Sequence[Any], test: shards.TestRows = None,
+        prior_precision: float = 0.0, scale: npt.ArrayLike | None = None, shift: npt.ArrayLike | None = None,
     ) -> None:  # fmt: skip
         try:
             pairs = [(np.asarray(x), np.asarray(y)) for x, y in data]
@@ -70,8 +74,9 @@ class Torch:
         return self
 
     def _build(
-        self, module: Any, loss: Callable[..., Any], x: Array, y: Array, sizes: Array, test: Any,
-        prior_precision: float, scale: Any, shift: Any,
+        self, module: torch.nn.Module, loss: Callable[..., Any], x: Array, y: Array, sizes: Array,
+        test: shards.TestRows,
+        prior_precision: float, scale: npt.ArrayLike | None, shift: npt.ArrayLike | None,
     ) -> None:  # fmt: skip
         maths = _maths()
         if not callable(loss):

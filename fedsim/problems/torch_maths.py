@@ -11,7 +11,7 @@ import copy
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ from torch.func import functional_call, grad, vmap
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import torch
 
 BLOCK = 32  # jobs under one vmap
 ROWS = 64  # rows a job may have there; with more of them one job keeps the processor busy
@@ -54,7 +57,7 @@ def quiet() -> Iterator[None]:
 class Maths:
     """A module and a criterion; every thread works on a copy of its own, for parameters are put into it."""
 
-    def __init__(self, module: Any, criterion: Callable[..., Any]) -> None:
+    def __init__(self, module: torch.nn.Module, criterion: Callable[..., Any]) -> None:
         check_module(module)
         self.module, self.criterion = module, criterion
         named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
@@ -218,7 +221,7 @@ class Maths:
         return module
 
 
-def check_module(module: Any) -> None:
+def check_module(module: torch.nn.Module) -> None:
     """Refuse what has no flat parameters, or a state beside them."""
     if not isinstance(module, torch.nn.Module):
         raise InvalidInput(f"Torch(module={module!r:.60}): give a torch.nn.Module")

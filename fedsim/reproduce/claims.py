@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from fedsim.arrays import Array
 from fedsim.data import load
 from fedsim.errors import InvalidInput, one_of
 from fedsim.results import Result
+
+if TYPE_CHECKING:
+    from fedsim.sweeps.study import Study
 
 Expected = Literal["holds", "cannot", "undecided"]
 
@@ -29,14 +32,15 @@ class Finding:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of a paper. `judge` None is a claim that is not run, and `why` says why.
+    """A sentence of a paper. `judge` None is a claim that is not run, and `why` says why; a judge that returns None
+    says that this form of the figure does not have the runs that the claim is about.
 
     `expected` is "holds", or "cannot" where the paper's own recursion contradicts it (`why` has the code of
     `fedsim explain`), or "undecided" where its size is below what can be told apart.
     """
 
     claim: str
-    judge: Callable[[Any], Finding] | None
+    judge: Callable[[Any], Finding | None] | None
     published: str
     why: str
     expected: Expected = "holds"
@@ -46,7 +50,7 @@ class Claim:
         one_of("Claim(expected={!r})", self.expected, ("holds", "cannot", "undecided"), remedy)
 
 
-def pick(study: Any, **settings: Any) -> Result:
+def pick(study: Study, **settings: Any) -> Result:
     """The one run of a study with these settings."""
     rows = study.frame().to_dict("records")  # the settings alone: a folder's runs are read when looked at
     found = [i for i, row in enumerate(rows) if all(row.get(f"set {k}", row.get(k)) == v for k, v in settings.items())]

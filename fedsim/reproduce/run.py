@@ -39,7 +39,8 @@ def reproduce(
 ) -> tuple[list[Verdict], list[str]]:  # fmt: skip
     """Verdicts on all claims of what is asked (None: everything), and what failed; `out`/claims.json has the former.
 
-    It is written anew after every figure. Figures whose runs are whole in `out` are only judged again.
+    It is written anew after every figure, beside the verdicts on other figures that it has. Figures whose runs are
+    whole in `out` are only judged again.
     """
     folder = Path(out).absolute()
     stop = stop if stop is not None else threading.Event()
@@ -55,9 +56,22 @@ def reproduce(
         verdicts += own
         failures += failed
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(folder / CLAIMS, (json.dumps(verdicts, indent=1, allow_nan=False) + "\n").encode())
+        _keep(folder / CLAIMS, own)
         tell(Told(figure, runs, own, time.perf_counter() - began, "; ".join(failed)))
     return verdicts, failures
+
+
+def _keep(file: Path, own: list[Verdict]) -> None:
+    """Put a figure's verdicts in the place of its earlier ones, all in the order of the figures."""
+    try:
+        there = json.loads(file.read_text())
+    except (OSError, ValueError):
+        there = []
+    order = {(paper, path.stem): number for number, (paper, path) in enumerate(figures())}
+    new = {(v["paper"], v["figure"]) for v in own}
+    kept = [v for v in there if (v["paper"], v["figure"]) in order and (v["paper"], v["figure"]) not in new]
+    both = sorted([*kept, *own], key=lambda v: order[v["paper"], v["figure"]])  # stable: claims keep their order
+    write_atomic(file, (json.dumps(both, indent=1, allow_nan=False) + "\n").encode())
 
 
 def _figure(
@@ -86,10 +100,12 @@ def _figure(
     return own, failed, len(study.runs)
 
 
-def _judged(figure: Figure, claim: Claim, study: Any) -> Verdict:
+def _judged(figure: Figure, claim: Claim, study: object) -> Verdict:
     if claim.judge is None:
         return _not_run(figure, claim, "")
     found = claim.judge(study)
+    if found is None:
+        return _not_run(figure, claim, "it needs settings that only --full runs")
     expected = "undecided" if found.undecided and claim.expected == "holds" else claim.expected
     return _verdict(figure, claim) | {"held": bool(found.held), "expected": expected, "ours": found.ours}
 

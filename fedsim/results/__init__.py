@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +21,7 @@ from fedsim.results.folder import load, save
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 __all__ = ["METRICS", "ROUNDS", "SPENT", "Result", "cpu_features", "load", "versions", "write_atomic"]
 
@@ -158,6 +160,21 @@ class Result:
         from fedsim.analysis.summary import lines
 
         return Summary("\n".join(lines(self, width)))
+
+    def plot(self, metric: str | None = None, against: Axis = "rounds") -> Figure:
+        """A metric against what was spent, as a matplotlib figure; without a name, the first one that there is."""
+        from fedsim.analysis import figures
+
+        known = (*self.over_replicas, *self.per_replica)
+        if metric is None and not known:
+            raise NotRecorded("no metric was evaluated; add one to Scenario(metrics=...) and run again")
+        figure = figures.blank(7, 4)
+        figures.curves(figure.subplots(), {"": self}, known[0] if metric is None else metric, against, log="")
+        return figure
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the summary."""
+        return f"<pre>{escape(str(self.summary()))}</pre>"
 
     def report(self, path: str | Path) -> Path:
         """Write one HTML page about the run, with pictures inside: what `fedsim report` makes of a folder."""

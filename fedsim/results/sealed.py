@@ -22,7 +22,7 @@ from fedsim.errors import CorruptData, InvalidInput, shown
 SEAL = "seal"
 
 
-def to_json(value: Any) -> bytes:
+def to_json(value: object) -> bytes:
     """`value` as strict JSON; NaN and infinities, which JSON lacks, become the strings nan, inf and -inf."""
     return (json.dumps(_plain(value, "manifest"), indent=2, allow_nan=False) + "\n").encode()
 
@@ -87,7 +87,7 @@ def _seal(facts: Mapping[str, Any]) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def _plain(value: Any, where: str) -> Any:
+def _plain(value: object, where: str) -> Any:
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):

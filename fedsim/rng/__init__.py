@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.arrays import Array
+from fedsim.arrays import Array, Numbers
 from fedsim.checks import array_of, refuse_beyond_memory
 from fedsim.errors import InvalidInput, is_whole, quoted, shown, whole
 from fedsim.rng.boxmuller import log64, radius32, scaled, sincos32, sincos64, unit32, unit64
@@ -74,7 +74,7 @@ def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[Ar
 
 
 def check_seed(seed: int) -> int:
-    if not is_whole(seed) or seed >= 2**64:
+    if not is_whole(seed) or int(seed) >= 2**64:
         raise InvalidInput(f"seed={quoted(seed)}: a seed is a whole number from 0 to 2**64 - 1")
     return int(seed)
 
@@ -90,7 +90,9 @@ def check_address(**columns: Any) -> None:
             raise InvalidInput(f"{name}={worst}: keys have room for 0 to 2**{bits} - 1; number {name}s so")
 
 
-def keys(seed: int, stream: int, *, replica: Any = 0, client: Any = 0, round: Any = 0, visit: Any = 0) -> Array:
+def keys(
+    seed: int, stream: int, *, replica: Numbers = 0, client: Numbers = 0, round: Numbers = 0, visit: Numbers = 0
+) -> Array:
     """One Philox key per broadcast row of (replica, client, round, visit), uint32 (rows, 4)."""
     seed = check_seed(seed)
     check_address(replica=replica, client=client, round=round, visit=visit)
@@ -107,7 +109,7 @@ def keys(seed: int, stream: int, *, replica: Any = 0, client: Any = 0, round: An
     return np.stack([np.atleast_1d(w) for w in np.broadcast_arrays(*words)], axis=-1)
 
 
-def _checked(key: Any, lanes: Any, step: Any, dtype: npt.DTypeLike = np.float64) -> tuple[int, int, bool]:
+def _checked(key: Array, lanes: int, step: int, dtype: npt.DTypeLike = np.float64) -> tuple[int, int, bool]:
     """`lanes` and `step` as ints, and whether `dtype` is float32, if this can be drawn at all."""
     if type(key) is not np.ndarray or key.ndim != 2 or key.shape[1] != 4 or key.dtype != U32:
         raise InvalidInput(f"key={quoted(key)}: make it with rng.keys(...), uint32 (rows, 4)")
@@ -162,7 +164,7 @@ def normal(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.floa
     return pairs.reshape(len(key), blocks * per)[:, begin - first * per : end - first * per]
 
 
-def integers(key: Array, lanes: int, below: Any, step: int = 0) -> Array:
+def integers(key: Array, lanes: int, below: npt.ArrayLike, step: int = 0) -> Array:
     """Whole numbers in [0, below), int64 (rows, lanes); `below` < 2**32 broadcasts against that shape.
 
     64 random bits are scaled down, so that no value is favoured by more than below / 2**64.
@@ -179,7 +181,7 @@ def integers(key: Array, lanes: int, below: Any, step: int = 0) -> Array:
     return scaled(w[..., 0], w[..., 1], below)
 
 
-def choice(key: Array, population: Any, size: int, step: int = 0) -> Array:
+def choice(key: Array, population: npt.ArrayLike, size: int, step: int = 0) -> Array:
     """`size` different numbers of range(population) in random order, int64 (rows, size).
 
     A Fisher-Yates shuffle cut off after `size` swaps. Instead of the array being shuffled, only the swaps are
@@ -226,7 +228,7 @@ class Draws:
         """Standard normals: (rows,), or (rows, lanes)."""
         return self._shape(self._source.normal(self.key, _lanes(lanes), 0, dtype, self._next()), lanes)
 
-    def integers(self, below: Any, lanes: int | None = None) -> Any:
+    def integers(self, below: npt.ArrayLike, lanes: int | None = None) -> Any:
         """Whole numbers in [0, below): (rows,), or (rows, lanes)."""
         return self._shape(self._source.integers(self.key, _lanes(lanes), below, self._next()), lanes)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.arrays import Array
 
@@ -16,7 +15,7 @@ def unit32(word: Array) -> Array:
     return np.asarray(((word >> U32(9)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-23))
 
 
-def scaled(high: Array, low: Array, below: Any) -> Array:
+def scaled(high: Array, low: Array, below: npt.ArrayLike) -> Array:
     """Two words to a whole number in [0, below)."""
     n = np.asarray(below, U64)
     return ((high * n + (low * n >> U64(32))) >> U64(32)).astype(np.int64)
@@ -28,25 +27,35 @@ def unit64(high: Array, low: Array) -> Array:
     return np.asarray(coarse + ((low >> U32(11)).astype(np.int32).astype(np.float64) + 0.5) * 2.0**-52)
 
 
+def fma32(a: Array, b: npt.ArrayLike, c: npt.ArrayLike) -> Array:
+    """a * b + c of float32 numbers, rounded once, as the processors' fused multiply-add does.
+
+    The product is exact in float64. The sum is rounded to odd there, which makes the second rounding harmless (Boldo
+    and Melquiond, "Emulation of a FMA and correctly rounded sums", IEEE Transactions on Computers 57, 2008).
+    """
+    product, c = np.multiply(a, b, dtype=np.float64), np.asarray(c, np.float64)
+    total = np.asarray(product + c)
+    back = total - product
+    lost = (product - (total - back)) + (c - back)
+    bits = total.view(np.int64)
+    even = (lost != 0) & ((bits & 1) == 0)
+    odd = bits + np.where(even, np.where((lost > 0) == (total > 0), 1, -1), 0)
+    return odd.view(np.float64).astype(np.float32)
+
+
 def radius32(word: Array) -> Array:
+    """sqrt(-2 log u), u = (word / 2 + 1/2) / 2**31 = 2**e (1 + m), as sqrt(-2 (e log 2 + m) + m**2 P(m)), to 1e-7."""
     f = np.float32
-    unit = ((word >> U32(1)).astype(np.int32).astype(f) + f(0.5)) * f(2.0**-31)
-    return np.sqrt(f(-2.0) * log32(unit))
-
-
-def log32(x: Array) -> Array:
-    """Natural logarithm of float32 in (0, 1], polynomial of the Cephes library."""
-    f = np.float32
-    bits = x.view(np.int32) + np.int32(0x3F800000 - 0x3F3504F3)  # so that the mantissa ends up near one
-    e = ((bits >> np.int32(23)) - np.int32(127)).astype(f)
+    x = (word >> U32(1)).astype(np.int32).astype(f) + f(0.5)
+    bits = x.view(np.int32) + np.int32(0x3F800000 - 0x3F3504F3)  # so that 1 + m ends up near one
+    e = ((bits >> np.int32(23)) - np.int32(127 + 31)).astype(f)
     m = ((bits & np.int32(0x007FFFFF)) + np.int32(0x3F3504F3)).view(f) - f(1)
     z = m * m
-    q = z * z
-    c = [f(x) for x in LOG32]
-    near = (c[8] + c[7] * m) + (c[6] + c[5] * m) * z  # Estrin's order: half as deep as Horner's, so nobody waits
-    far = (c[4] + c[3] * m) + (c[2] + c[1] * m) * z
-    y = (near + q * (far + q * c[0])) * (m * z) + (e * f(-2.12194440e-4) - f(0.5) * z)
-    return np.asarray((m + y) + e * f(0.693359375))
+    c = [f(x) for x in RADIUS32]  # Estrin's order: half as deep as Horner's, so nobody waits
+    low = fma32(fma32(m, c[3], c[2]), z, fma32(m, c[1], c[0]))
+    high = fma32(fma32(m, c[7], c[6]), z, fma32(m, c[5], c[4]))
+    near = fma32(fma32(high, z * z, low), z, f(-2) * m)
+    return np.asarray(np.sqrt(fma32(e, f(MINUS_2_LN2), near)))
 
 
 def log64(x: Array) -> Array:
@@ -69,8 +78,9 @@ def sincos32(word: Array) -> tuple[Array, Array]:
     f = np.float32
     x = (word << U32(2)).view(np.int32).astype(f) * f(np.pi / 4 * 2.0**-31)
     z = x * x
-    s = ((f(SIN32[0]) * z + f(SIN32[1])) * z + f(SIN32[2])) * z * x + x
-    c = ((f(COS32[0]) * z + f(COS32[1])) * z + f(COS32[2])) * z * z - f(0.5) * z + f(1)
+    s = fma32(fma32(fma32(z, f(SIN32[0]), f(SIN32[1])), z, f(SIN32[2])), z * x, x)
+    c = fma32(fma32(z, f(COS32[0]), f(COS32[1])), z, f(COS32[2]))
+    c = fma32(fma32(c, z, f(-0.5)), z, f(1))
     return rotate(c, s, word >> U32(30))
 
 
@@ -93,9 +103,10 @@ def rotate(c: Array, s: Array, quadrant: Array) -> tuple[Array, Array]:
     )
 
 
-LOG32 = (
-    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
-    -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
+MINUS_2_LN2 = -1.3862943611198906
+RADIUS32 = (  # minimax for (2 m - 2 log(1 + m)) / m**2 between sqrt(1/2) - 1 and sqrt(2) - 1, lowest power first
+    0.9999998211860657, -0.6666783690452576, 0.5000360012054443, -0.3992637097835541, 0.331397145986557,
+    -0.29813095927238464, 0.28617823123931885, -0.17535458505153656,
 )  # fmt: skip
 LOG64 = (
     1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01, 2.222219843214978396e-01,

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import array_of
 from fedsim.errors import InvalidInput, quoted
-from fedsim.protocols import Algorithm, as_policy
+from fedsim.protocols import Algorithm, Replies, Rng, as_policy
 
 
 class ChangedInPlace(InvalidInput):
@@ -47,7 +48,7 @@ def changed_in_place(error: BaseException) -> bool:
     return isinstance(error, ValueError) and "read-only" in str(error)
 
 
-def client_answer(who: str, answer: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def client_answer(who: str, answer: object) -> tuple[dict[str, Any], dict[str, Any]]:
     """A client's reply and memory, if they are what they must be."""
     if not isinstance(answer, tuple | list) or len(answer) != 2:
         raise InvalidInput(f"{who} returned {quoted(answer, 60)}; {REMEDY}")
@@ -57,7 +58,7 @@ def client_answer(who: str, answer: Any) -> tuple[dict[str, Any], dict[str, Any]
     return dict(answer[0]), dict(answer[1])
 
 
-def real(who: str, name: str, value: Any, dtype: np.dtype[Any]) -> Array:
+def real(who: str, name: str, value: npt.ArrayLike, dtype: np.dtype[Any]) -> Array:
     """One named array of an answer, in the scenario's dtype."""
     array = array_of(value)
     if array is None:
@@ -82,7 +83,7 @@ def memory_answer(who: str, memory: dict[str, Any], before: Mapping[str, Array])
     return out
 
 
-def served(algorithm: Algorithm, state: Mapping[str, Array], replies: Any, rng: Any) -> Arrays:
+def served(algorithm: Algorithm, state: Mapping[str, Array], replies: Replies, rng: Rng) -> Arrays:
     """The server's new state, with names and shapes of the old."""
     who = f"{type(algorithm.own).__name__}.server"
     try:

@@ -14,7 +14,9 @@ import numpy as np
 from fedsim import kernels
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import one_of, whole
+from fedsim.protocols import AlgorithmLike
 from fedsim.runtime.jobs import Batch, Reply, Setting
+from fedsim.runtime.round_keys import SeededKeys
 from fedsim.runtime.worker import Worker
 
 SMALL = 50_000  # numbers to update below which a hop to another thread costs more than it saves
@@ -46,7 +48,7 @@ class Inline:
         """The backend module; asking for CUDA without a device fails here, before anything starts."""
         return kernels.backend(self.backend)
 
-    def open(self, algorithm: Any, setting: Setting) -> InlineSession:
+    def open(self, algorithm: AlgorithmLike, setting: Setting) -> InlineSession:
         """Threads and compiled kernels for one run."""
         return InlineSession(self, Worker(algorithm, setting))
 
@@ -92,15 +94,15 @@ class InlineSession:
         self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays
     ) -> tuple[Arrays, Arrays]:  # fmt: skip
         """`count` rounds in which everybody answers: states (rounds or 1, replicas, ...), last one last, and memory."""
-        go, seed = self.worker.rounds, self.worker.setting.seed
+        go, keys = self.worker.rounds, SeededKeys(self.worker.setting.seed, self.worker.setting.backend)
         assert go is not None
         pieces = [p for p in np.array_split(np.arange(len(replicas)), self.threads) if len(p)]
         if self._pool is None or len(pieces) == 1:
-            return go(seed, replicas, first, count, state, memory)
+            return go(keys, replicas, first, count, state, memory)
         loop, running = asyncio.get_running_loop(), []
         for p in pieces:
             own, kept = ({name: a[p[0] : p[-1] + 1] for name, a in arrays.items()} for arrays in (state, memory))
-            running.append(loop.run_in_executor(self._pool, go, seed, replicas[p], first, count, own, kept))
+            running.append(loop.run_in_executor(self._pool, go, keys, replicas[p], first, count, own, kept))
         states, memories = zip(*await asyncio.gather(*running), strict=True)
         return (
             {name: np.concatenate([s[name] for s in states], axis=1) for name in states[0]},

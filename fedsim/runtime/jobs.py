@@ -14,9 +14,22 @@ from typing import Any
 import numpy as np
 
 from fedsim.algorithms.arguments import rows_per_batch
-from fedsim.arrays import Array, Arrays
+from fedsim.arrays import Array, Arrays, Numbers
 from fedsim.errors import InvalidInput
-from fedsim.protocols import Clips, HasPotential, PortableGradients, Problem, Reacts, as_problem
+from fedsim.protocols import (
+    Backend,
+    BatchSize,
+    Clips,
+    Codec,
+    HasPotential,
+    PortableGradients,
+    Problem,
+    ProblemLike,
+    Quantise,
+    Reacts,
+    Rows,
+    as_problem,
+)
 from fedsim.rng import Stream
 from fedsim.runtime.answers import locked, unlocked
 
@@ -138,27 +151,32 @@ class JobsAtHand:
         return self
 
     def gradient(
-        self, theta: Array, step: int, batch_size: Any = None, *, split: int | None = None, clip: float | None = None,
-        prior: bool = True,
+        self, theta: Array, step: int, batch_size: BatchSize = None, *, split: int | None = None,
+        clip: float | None = None, prior: bool = True,
     ) -> Array:  # fmt: skip
         """The gradient of the client's summed loss at `theta`: all its rows, or a fresh minibatch scaled up.
 
         Two calls with the same `step` use the same rows, as control variates need. `split=E` takes batch number `step`
         of E disjoint ones drawn at the round's start; `clip` bounds the norm of every row's own gradient;
-        `prior=False` leaves the prior's share out, for servers that add it themselves.
+        `prior=False` leaves the prior's share out, for servers that add it themselves. The array is the caller's own.
         """
         problem, theta = self._setting.problem, self._up(theta)
         if self._setting.reacts:  # its data are drawn anew, and answer to theta
             return self._down(
-                problem.react(theta, self._batch.client, self._data_key, step, batch_size, self._setting.backend)
+                np.array(
+                    problem.react(theta, self._batch.client, self._data_key, step, batch_size, self._setting.backend)
+                )
             )
         rows, scale = self._rows(batch_size, step, split)
         if clip is not None:
             out = clipped_gradients(problem, theta, self._batch.client, rows, clip, self._setting.backend)
         else:
             out = self._setting.backend.gradients(problem, theta, self._batch.client, rows)
-        if scale is not None:  # in place where the array is known to be nobody else's
-            out = np.multiply(scale, out, out=out if self._setting.fresh_gradients else None)
+        fresh = self._setting.fresh_gradients  # else a stranger may hold the array: it is not to be changed
+        if scale is not None:
+            out = np.multiply(scale, out, out=out if fresh else None)
+        elif not fresh:
+            out = np.array(out)
         if not prior and (share := self._setting.role.share):
             out = out - (share * problem.sizes[self._batch.client]).astype(theta.dtype)[:, None] * theta
         return self._down(out)
@@ -189,10 +207,29 @@ class JobsAtHand:
             out = (rows * (gradient - linear)).sum(axis=1) / 2  # H theta = gradient + linear
         return self._down(np.asarray(out)[:, None])
 
-    def encode(self, codec: Any, value: Array, lane: int = 0) -> Encoded:
-        """`value` as the server will decode it, with its exact bits; `lane` tells several vectors apart."""
+    def encode(self, codec: Codec | tuple[Codec, ...], value: Array, lane: int = 0) -> Encoded:
+        """`value` as the server will decode it, with its exact bits; `lane` tells several vectors apart.
+
+        A tuple of codecs is one per client.
+        """
+        if not isinstance(codec, tuple):
+            return self.encode_by(codec.quantise, value, lane)
+        kinds = list(dict.fromkeys(codec))
+        kind = np.array([kinds.index(c) for c in codec])[self._batch.client]
+
+        def quantise(values: Array, keys: Array) -> tuple[Array, Array]:
+            out, bits = kinds[0].quantise(values, keys)
+            for k in np.unique(kind[kind > 0]):
+                other, length = kinds[k].quantise(values, keys)
+                out, bits = np.where((kind == k)[:, None], other, out), np.where(kind == k, length, bits)
+            return out, bits
+
+        return self.encode_by(quantise, value, lane)
+
+    def encode_by(self, quantise: Quantise, value: Array, lane: int = 0) -> Encoded:
+        """The same through a function of (rows, d) and of their keys, such as a kernel that also computes."""
         keys = self._keys(Stream.CODEC, self._batch.client, visit=self._batch.visit * 8 + lane)
-        decoded, bits = codec.quantise(self._up(value), keys)
+        decoded, bits = quantise(self._up(value), keys)
         return Encoded(self._down(decoded), int(bits[0]) if self._single else bits)
 
     @cached_property
@@ -208,10 +245,10 @@ class JobsAtHand:
         return self._keys(Stream.DATA, self._batch.client)
 
     @cached_property
-    def _batch_key(self) -> Array:
+    def rows_key(self) -> Array:
         return self._keys(Stream.BATCH, self._batch.client)
 
-    def _keys(self, stream: Stream, client: Any, visit: Any = None) -> Array:
+    def _keys(self, stream: Stream, client: Numbers, visit: Numbers | None = None) -> Array:
         b = self._batch
         visit = b.visit if visit is None else visit
         return np.asarray(
@@ -224,13 +261,15 @@ class JobsAtHand:
         s = self._setting
         return self._down(s.backend.normal(key, s.problem.dim, step, s.dtype))
 
-    def _rows(self, batch_size: Any, step: int, split: int | None) -> tuple[tuple[Array, Array] | None, Array | None]:
+    def _rows(
+        self, batch_size: BatchSize, step: int, split: int | None
+    ) -> tuple[tuple[Array, Array] | None, Array | None]:
         if batch_size is None:
             return None, None
         sizes = self._setting.problem.sizes[self._batch.client]
         m = rows_per_batch(batch_size, sizes, self._batch.client)
         start = np.concatenate([[0], np.cumsum(m)])
-        key = self._batch_key
+        key = self.rows_key
         if split is None:
             rows = self._setting.backend.choose_rows(key, sizes, start, step)
         else:
@@ -248,7 +287,9 @@ class JobsAtHand:
         return value[0] if self._single else value
 
 
-def clipped_gradients(problem: Any, theta: Array, clients: Array, rows: Any, clip: float, backend: Any) -> Array:
+def clipped_gradients(
+    problem: ProblemLike, theta: Array, clients: Array, rows: Rows, clip: float, backend: Backend
+) -> Array:
     """Sums of per-row gradients, each scaled down to norm `clip`; a problem may bring its own, faster `clipped`."""
     if isinstance(problem, Clips):
         return np.asarray(problem.clipped(theta, clients, rows, clip))

@@ -25,7 +25,7 @@ import numpy as np
 from fedsim import kernels
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, positive, quoted, shown, whole
-from fedsim.protocols import HasShards
+from fedsim.protocols import AlgorithmLike, HasShards
 from fedsim.runtime.client_memory import HeldMemory, MemoryAtHost, SentBatch
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.ray_own import OwnRay, hear_sigterm
@@ -66,7 +66,7 @@ class Ray:
         """The driver's own backend: draws, folds. Hosts with GPUs choose CUDA for themselves."""
         return kernels.backend("cpu")
 
-    def open(self, algorithm: Any, setting: Setting) -> RaySession:
+    def open(self, algorithm: AlgorithmLike, setting: Setting) -> RaySession:
         return RaySession(self, algorithm, setting)
 
     def describe(self) -> str:
@@ -84,7 +84,9 @@ class Ray:
 class Host:
     """A client host: its shard's data, its clients' rows and their memory, its kernels. One call per batch."""
 
-    def __init__(self, algorithm: Any, setting: tuple[Any, ...], clients: Array, rows: Arrays, backend: str) -> None:
+    def __init__(
+        self, algorithm: AlgorithmLike, setting: tuple[Any, ...], clients: Array, rows: Arrays, backend: str
+    ) -> None:
         from threadpoolctl import threadpool_limits
 
         hear_sigterm()
@@ -127,7 +129,7 @@ class RaySession:
     elsewhere = True  # jobs sent early run while the driver keeps time
     can_iterate = False
 
-    def __init__(self, runtime: Ray, algorithm: Any, setting: Setting) -> None:
+    def __init__(self, runtime: Ray, algorithm: AlgorithmLike, setting: Setting) -> None:
         import ray
 
         self._ray, self._runtime = ray, runtime
@@ -205,7 +207,7 @@ class RaySession:
         back[np.concatenate(picks)] = np.arange(len(order))
         return joined.part(back)
 
-    def _call(self, index: int, part: Batch, message: Any, in_full: bool = False) -> Call:
+    def _call(self, index: int, part: Batch, message: object, in_full: bool = False) -> Call:
         """Hand jobs to a host; without their message where that is an object of its own."""
         bare = part if message is None else replace(part, message={})
         light = SentBatch.full(bare) if in_full else self._at_hosts[index].to_send(bare)
@@ -279,7 +281,7 @@ def _check_address(address: Any) -> None:
         raise InvalidInput(f"Ray(address={quoted(address)}): write host:port, such as '10.0.0.1:6379', or 'auto'")
 
 
-def join(ray: Any, address: Any) -> None:
+def join(ray: Any, address: object) -> None:
     """Join the cluster at `address`; where nobody listens, say so at once: Ray itself would try for minutes."""
     host, _, port = str(address).rpartition(":")
     try:
@@ -306,7 +308,7 @@ def _dealt(setting: Setting, shards: list[Array]) -> list[tuple[Any, ...]]:
     return [(setting.problem.shard(clients), *common) for clients in shards]
 
 
-def _carry_source(part: Any) -> None:
+def _carry_source(part: object) -> None:
     """A class from a scenario file or a script exists on no other machine: send its code along with it."""
     from ray import cloudpickle
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
 from typing import Any
 
 from fedsim.errors import RuntimeFailed
@@ -53,7 +54,7 @@ def spread(
             ray.shutdown()
 
 
-def _join(ray: Any, runtime: Ray, jobs: int | None) -> tuple[OwnRay | None, bool]:
+def _join(ray: ModuleType, runtime: Ray, jobs: int | None) -> tuple[OwnRay | None, bool]:
     """Join a Ray that is there, or start one; the one that was started, and whether one was joined."""
     if ray.is_initialized():
         return None, False
@@ -64,7 +65,7 @@ def _join(ray: Any, runtime: Ray, jobs: int | None) -> tuple[OwnRay | None, bool
     return None, True
 
 
-def _answer(ray: Any, done: Any) -> Any:
+def _answer(ray: ModuleType, done: Any) -> Any:
     try:
         return ray.get(done)
     except ray.exceptions.RayError as error:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fedsim.arrays import Arrays
 from fedsim.errors import ClientFailed, FedsimError, InvalidInput, NonFinite, shown
-from fedsim.protocols import Quadratic, as_algorithm
+from fedsim.protocols import AlgorithmLike, Quadratic, as_algorithm
 from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
 from fedsim.runtime.jobs import Batch, Encoded, JobsAtHand, Reply, Setting
 
@@ -20,7 +21,7 @@ CACHED = 2**19  # numbers in a stack of parameters: larger ones would leave the 
 class Worker:
     """Holds an algorithm and a setting; `compute` is a pure function of the batch."""
 
-    def __init__(self, algorithm: Any, setting: Setting) -> None:
+    def __init__(self, algorithm: AlgorithmLike, setting: Setting) -> None:
         self.algorithm, self.role, self.setting = algorithm, as_algorithm(algorithm), setting
         self.kernel = self.role.fused(setting.problem, setting.backend)
         self.rounds = self.role.many_rounds(setting.problem, setting.backend)
@@ -67,7 +68,7 @@ class Worker:
     def who(self) -> str:
         return f"{type(self.algorithm).__name__}.client"
 
-    def _call(self, body: Any, job: JobsAtHand, message: Any, memory: Any, batch: Batch) -> Any:
+    def _call(self, body: Callable[..., Any], job: JobsAtHand, message: Arrays, memory: Arrays, batch: Batch) -> Any:
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # what diverges is reported once, as NonFinite
                 return body(job, message, memory)
@@ -114,7 +115,7 @@ class Worker:
             )
 
 
-def advice(algorithm: Any, setting: Setting) -> str:
+def advice(algorithm: AlgorithmLike, setting: Setting) -> str:
     """A step size to try: within the stability limit where the problem knows it, else a tenth."""
     eta = as_algorithm(algorithm).step_size
     problem: Any = setting.problem

@@ -14,6 +14,7 @@ from fedsim import results
 from fedsim.checks import path_of
 from fedsim.engine import Interrupted
 from fedsim.errors import InvalidInput, is_whole
+from fedsim.protocols import Runtime
 from fedsim.results import Result
 from fedsim.results.state import tidy
 from fedsim.runtime.inline import Inline
@@ -38,7 +39,7 @@ class Event:
 def sweep(
     file: str | Path, grid: Mapping[str, Iterable[Any]] | None = None, *, out: str | Path,
     settings: Mapping[str, Any] | None = None, jobs: int | None = None, shard: tuple[int, int] | None = None,
-    resume: bool = False, retry_failed: bool = False, runtime: Any = None,
+    resume: bool = False, retry_failed: bool = False, runtime: Runtime | None = None,
     observers: Iterable[Callable[[Event], None]] = (), stop: threading.Event | None = None,
 ) -> Study:  # fmt: skip
     """Run a scenario file under every combination of `grid` (or the file's own), each into a folder in `out`.
@@ -56,7 +57,7 @@ def sweep(
 
 def carry_out(
     what: Plan, out: Path, *, jobs: int | None = None, shard: tuple[int, int] | None = None,
-    resume: bool = False, retry_failed: bool = False, runtime: Any = None,
+    resume: bool = False, retry_failed: bool = False, runtime: Runtime | None = None,
     observers: Sequence[Callable[[Event], None]] = (), stop: threading.Event | None = None,
     orders: tuple[Order, ...] | None = None,
 ) -> Study:  # fmt: skip
@@ -133,7 +134,7 @@ class Runs(Sequence[tuple[dict[str, Any], Result]]):
 
 
 def _reports(
-    what: Plan, orders: list[Order], out: Path, jobs: int | None, runtime: Any, stop: threading.Event
+    what: Plan, orders: list[Order], out: Path, jobs: int | None, runtime: Runtime | None, stop: threading.Event
 ) -> Generator[tuple[Order, dict[str, Any]], None, None]:  # fmt: skip
     if isinstance(runtime, Ray):
         from fedsim.sweeps.tasks import tasks

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fedsim.analysis import units
 from fedsim.budget import Target
 from fedsim.results import write_atomic
-from fedsim.results.sealed import sealed
+from fedsim.results.sealed import read_json, sealed
 from fedsim.sweeps.race import FEASIBLE, NOT_REACHED, TOO_DEAR, Race, Setting
 
 if TYPE_CHECKING:
@@ -117,13 +117,20 @@ class Advice:
         return told
 
 
+def read_plan(folder: Path) -> dict[str, Any] | None:
+    """What `Advice.save` left in a folder of runs; None where no planner made them."""
+    try:
+        return read_json(folder / FILE, FORMAT)
+    except FileNotFoundError:
+        return None
+
+
 def show(name: str, value: float) -> str:
     """An amount in its unit."""
     if math.isinf(value):
         return "never"
-    if name == "seconds":
-        return units.seconds(value)
-    return units.bits(value) if name.endswith("_bits") else f"{units.number(value)} {name}"
+    told = units.amount(name, value)
+    return told if name == "seconds" or name.endswith("_bits") else f"{told} {name}"
 
 
 def advise(race: Race, best: Setting, runs: int, folder: Path | None) -> Advice:

@@ -185,5 +185,5 @@ def _check_free(out: Path) -> None:
         raise InvalidInput(f"{out} is no sweep's folder; choose another --out")
 
 
-def _digest(facts: Any, size: int) -> str:
+def _digest(facts: object, size: int) -> str:
     return blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=size).hexdigest()

@@ -17,6 +17,7 @@ from typing import Any
 
 from fedsim.analysis.spending import AXES, goal_of
 from fedsim.errors import InvalidInput, is_whole, positive, quoted
+from fedsim.protocols import Runtime
 from fedsim.scenario_file import load_file
 from fedsim.sweeps import Event, carry_out
 from fedsim.sweeps.advice import Advice, advise
@@ -30,7 +31,7 @@ COSTS = (*AXES, "epsilon")
 def plan(
     file: str | Path, vary: Mapping[str, Iterable[Any]], goal: str, spend: str = "seconds",
     within: Mapping[str, float] | None = None, *, out: str | Path | None = None,
-    settings: Mapping[str, Any] | None = None, seeds: int = 9, jobs: int | None = None, runtime: Any = None,
+    settings: Mapping[str, Any] | None = None, seeds: int = 9, jobs: int | None = None, runtime: Runtime | None = None,
     observers: Iterable[Callable[[Event], None]] = (), say: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
 ) -> Advice:  # fmt: skip
@@ -97,7 +98,7 @@ def _halve(race: Race, run: Callable[[list[Setting], int], None], say: Callable[
     return best
 
 
-def _cost(where: str, name: Any) -> str:
+def _cost(where: str, name: object) -> str:
     if name not in COSTS:
         raise InvalidInput(f"plan({where}={quoted(name)}): choose among {', '.join(COSTS)}")
     return str(name)

@@ -50,6 +50,10 @@ class Study:
             return self.tables()[0]
         return pd.DataFrame([row(settings, result) for settings, result in self.runs])
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the table of `frame()`."""
+        return str(self.frame().to_html(index=False, border=0))
+
     def curve(self, metric: str, against: Axis = "rounds") -> pd.DataFrame:
         """The curves of all runs, one below the other: settings, `against`, the metric, its band if any."""
         table = self.curve_table()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fedsim.errors import InvalidInput
 from fedsim.results.sealed import to_json
-from fedsim.runtime.leaving import leave
+from fedsim.runtime.process_exit import leave
 from fedsim.scenario_file import load_source
 from fedsim.sweeps.plan import Order
 from fedsim.sweeps.work import fail, perform

@@ -20,7 +20,7 @@ from fedsim.testing.promises import Broken
 __all__ = ["Broken", "check", "small_problem"]
 
 
-def check(subject: Any, problem: Any = None) -> list[str]:
+def check(subject: object, problem: ProblemLike | None = None) -> list[str]:
     """Check an algorithm, a problem, a policy, devices, a codec or a network.
 
     `problem` is what an algorithm or a policy is tried on.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import cast
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from fedsim.engine.round import Cohort, all_arrived
 from fedsim.engine.world import World, setting_of
 from fedsim.errors import NonFinite
 from fedsim.participation import bernoulli, full
-from fedsim.protocols import Replies, as_algorithm
+from fedsim.protocols import AlgorithmLike, ProblemLike, Replies, Rng, as_algorithm
 from fedsim.runtime.answers import ChangedInPlace
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.jobs import Batch, JobsAtHand, Reply, Setting
@@ -26,7 +26,7 @@ from fedsim.testing.promises import JOBS, Promises
 REPLICAS = 3
 
 
-def check_algorithm(algorithm: Any, problem: Any) -> list[str]:
+def check_algorithm(algorithm: AlgorithmLike, problem: ProblemLike) -> list[str]:
     chance = as_algorithm(algorithm).activity  # that messages arrive, for those who divide by it
     policy = full() if chance is None else bernoulli(chance)
     scenario = Scenario(
@@ -37,7 +37,7 @@ def check_algorithm(algorithm: Any, problem: Any) -> list[str]:
     trial = Learner(world, Inline(threads=1).open(algorithm, setting))
     batch = _batch(world, trial)
     worker = Worker(algorithm, setting)
-    looped = Worker(_Looped(algorithm), setting)
+    looped = Worker(cast(AlgorithmLike, _Looped(algorithm)), setting)
     promise = Promises(algorithm)
     promise(
         "client leaves its inputs alone", _inputs_untouched(algorithm, setting, batch),
@@ -50,7 +50,7 @@ def check_algorithm(algorithm: Any, problem: Any) -> list[str]:
     )  # fmt: skip
     single = looped.compute(batch)
     if as_algorithm(algorithm).batched:
-        stacked = Worker(_Unfused(algorithm), setting).compute(batch)
+        stacked = Worker(cast(AlgorithmLike, _Unfused(algorithm)), setting).compute(batch)
         differs = f"one job at a time and stacked disagree: {_gap(single, stacked)}"
         promise("one job at a time and stacked agree", _close(single, stacked), differs)
     if worker.kernel is not None:
@@ -101,7 +101,7 @@ class _Looped:
 
     batched = False
 
-    def __init__(self, algorithm: Any) -> None:
+    def __init__(self, algorithm: AlgorithmLike) -> None:
         self.client = algorithm.client
 
 
@@ -123,7 +123,7 @@ def _batch(world: World, trial: Learner) -> Batch:
     return Batch(1, world.replicas[position], clients, visit, shaken, position, memory)
 
 
-def _inputs_untouched(algorithm: Any, setting: Setting, batch: Batch) -> bool:
+def _inputs_untouched(algorithm: AlgorithmLike, setting: Setting, batch: Batch) -> bool:
     one = batch.part(slice(0, 1))
     alone = [{n: m[0] for n, m in part.items()} for part in (batch.message, one.memory)]
     ranks = [(JobsAtHand(setting, one, single=True), alone[0], alone[1])]
@@ -145,7 +145,7 @@ def _server(world: World, trial: Learner, reply: Reply) -> tuple[bool, bool]:
     row, client, once = np.arange(m) // world.population, np.arange(m) % world.population, np.ones(m, np.int64)
     before, server, outcomes, untouched = trial.state, world.algorithm.server, [], [True]
 
-    def watched(state: Arrays, replies: Replies, rng: Any) -> Arrays:
+    def watched(state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         handed = {n: s.copy() for n, s in state.items()}
         new = server(state, replies, rng)
         untouched.append(_same(handed, state))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 
 from fedsim.network.flows import finish_times
+from fedsim.network.varying import Varying
+from fedsim.protocols import NetworkLike
 from fedsim.testing.promises import Promises
 
 FEW = 50  # clients whose routes are followed, spread over all of them
 BITS = 1e6
 
 
-def check_network(network: Any) -> list[str]:
+def check_network(network: NetworkLike) -> list[str]:
     promise = Promises(network)
     for text, holds in promises(network).items():
         promise(text, holds, f"this does not hold: {text}")
@@ -36,7 +39,7 @@ def promises(network: Any) -> dict[str, bool]:
         kept[f"loss only lengthens transfers {way}"] = bool(np.isfinite(stretch).all() and (stretch >= 1).all())
         kept[f"every route {way} lets something through"] = bool((least > 0).all())
         kept[f"asked twice, it answers the same {way}"] = np.array_equal(least, network.bottleneck_bps(upward))
-        if network.contended:
+        if network.contended or network.varying:
             kept |= _routes(network, upward, way, least)
     return kept
 
@@ -51,8 +54,27 @@ def _routes(network: Any, upward: bool, way: str, least: Any) -> dict[str, bool]
         return kept
     narrow = np.array([capacities[links].min(initial=np.inf) for links in routes])
     kept[f"bottleneck_bps {way} is the least capacity on the route"] = np.array_equal(narrow, least[asked])
-    alone = [
-        float(finish_times(capacities, [links.tolist()], [BITS], [0.0])[0]) if len(links) else 0.0 for links in routes
-    ]
-    kept[f"a transfer alone {way} takes its bits over the bottleneck"] = bool(np.allclose(alone, BITS / narrow))
+    given = [network.varying.get(link, bps) for link, bps in enumerate(capacities.tolist())]
+    ends = [float(finish_times(given, [links.tolist()], [BITS], [0.0])[0]) if len(links) else 0.0 for links in routes]
+    steady = np.array([not any(int(link) in network.varying for link in links) for links in routes], bool)
+    alone = np.allclose(np.array(ends)[steady], (BITS / narrow)[steady])
+    kept[f"a transfer alone {way} takes its bits over the bottleneck"] = bool(alone)
+    passed = [_passed(links.tolist(), given, end) for links, end in zip(routes, ends, strict=True) if len(links)]
+    varied = np.array([end > 0 for end, links in zip(ends, routes, strict=True) if len(links)], bool)
+    kept[f"a transfer alone {way} ends when its bits have passed, also where bandwidths vary"] = bool(
+        np.allclose(np.array(passed)[varied], BITS)
+    )
     return kept
+
+
+def _passed(links: list[int], given: list[Any], end_s: float) -> float:
+    """How many bits the narrowest of these links lets through up to a time: summed over the steps."""
+    changes = {0.0, end_s}
+    for link in links:
+        if isinstance(given[link], Varying):
+            changes |= {time for time, _ in itertools.takewhile(lambda step: step[0] < end_s, given[link].steps(0.0))}
+    total = 0.0
+    for begin, end in itertools.pairwise(sorted(changes)):
+        widths = [given[k].at(begin) if isinstance(given[k], Varying) else given[k] for k in links]
+        total += min(widths) * (end - begin)
+    return total

@@ -8,11 +8,12 @@ import numpy as np
 
 from fedsim import rng
 from fedsim.budget import Budget
+from fedsim.protocols import Codec, ProblemLike
 from fedsim.scenario import Scenario, run
 from fedsim.testing.promises import JOBS, Promises
 
 
-def check_policy(policy: Any, problem: Any) -> list[str]:
+def check_policy(policy: Any, problem: ProblemLike) -> list[str]:
     from fedsim.algorithms import FALD
 
     def scenario(replicas: Any) -> Scenario:
@@ -56,7 +57,7 @@ def check_devices(devices: Any) -> list[str]:
     return promise.kept
 
 
-def check_codec(codec: Any) -> list[str]:
+def check_codec(codec: Codec) -> list[str]:
     values = rng.normal(rng.keys(6, rng.Stream.USER, client=np.arange(5)), 13)
     key = rng.keys(6, rng.Stream.CODEC, client=np.arange(5))
     decoded, bits = codec.quantise(values, key)

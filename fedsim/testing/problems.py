@@ -10,14 +10,14 @@ import numpy as np
 from fedsim import kernels, rng
 from fedsim.arrays import Array
 from fedsim.problems import weights_of
-from fedsim.protocols import HasLoss, HasPotential, as_problem
+from fedsim.protocols import HasLoss, HasPotential, ProblemLike, as_problem
 from fedsim.testing.promises import JOBS, Promises
 
 STEPS = (1e-3, 1e-4, 1e-5, 1e-6)  # of differences: the one that suits the loss is not known beforehand
 CLOSE = 1e-3  # by which slopes may differ, for single precision inside and kinks nearby
 
 
-def check_problem(problem: Any) -> list[str]:
+def check_problem(problem: ProblemLike) -> list[str]:
     promise = Promises(problem)
     _batches(problem, promise)
     _rows(problem, promise)
@@ -25,7 +25,7 @@ def check_problem(problem: Any) -> list[str]:
     return promise.kept
 
 
-def _batches(problem: Any, promise: Promises) -> None:
+def _batches(problem: ProblemLike, promise: Promises) -> None:
     """Batched and single gradients agree, and no bit depends on who else is in the batch."""
     theta, clients = _points(problem.dim, JOBS), np.arange(JOBS) % problem.clients
     cpu, start = kernels.backend("cpu"), np.arange(JOBS + 1)
@@ -48,7 +48,7 @@ def _batches(problem: Any, promise: Promises) -> None:
         )  # fmt: skip
 
 
-def _rows(problem: Any, promise: Promises) -> None:
+def _rows(problem: ProblemLike, promise: Promises) -> None:
     """Gradients over the even and over the odd rows add up to the whole, for clients that have both."""
     backend = kernels.backend("numpy")
     for client in np.flatnonzero(np.asarray(problem.sizes) > 1)[:4]:
@@ -66,7 +66,7 @@ def _rows(problem: Any, promise: Promises) -> None:
         )  # fmt: skip
 
 
-def _slopes(problem: Any, promise: Promises) -> None:
+def _slopes(problem: ProblemLike, promise: Promises) -> None:
     """Loss and potential, where there are any, rise as the gradients say."""
     points = _points(problem.dim, 2, stream=1)
     total, weighted = _gradients(problem, points)
@@ -121,7 +121,7 @@ def _difference(
     return (gap if np.isfinite(gap) else np.inf), times
 
 
-def _gradients(problem: Any, points: Array) -> tuple[Array, Array]:
+def _gradients(problem: ProblemLike, points: Array) -> tuple[Array, Array]:
     """At every point the sum of all clients' gradients, and sum_c p_c gradient_c / n_c."""
     backend, chunk = kernels.backend("numpy"), max(1, (1 << 22) // problem.dim)
     total, weighted = np.zeros_like(points), np.zeros_like(points)

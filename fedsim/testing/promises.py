@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 JOBS = 21  # that a subject is tried with
 
 
@@ -14,7 +12,7 @@ class Broken(AssertionError):
 class Promises:
     """Those of one subject that were kept so far."""
 
-    def __init__(self, subject: Any) -> None:
+    def __init__(self, subject: object) -> None:
         self.name = type(subject).__name__
         self.kept: list[str] = []
 

@@ -97,7 +97,23 @@ def printed(study) -> Finding:
 
 
 claims = [
-    Claim("(rounds)^2 is linear in the dimension", linear, published="(t_eps/T)^2 is approximately proportional to d", why="W2^2 < 0.1 (B11), variance 4 (B10), exact moments (B12)"),
-    Claim("FA-HMC's runs follow the exact moments behind this figure", exact, published="200 d(d - 1)/2 repetitions", why="B12: one coordinate, 2000 replicas, in place of repetitions that nobody can afford"),
-    Claim("N(20, I) and N(1, 2 I) give the posterior N(16.2, 1.6 I)", printed, expected="cannot", published="N(1 1_d, 2 I_d); overall N(16.2 1_d, 1.6 I_d)", why="B10: the printed 2 is a standard deviation"),
-]  # fmt: skip
+    Claim(
+        "(rounds)^2 is linear in the dimension",
+        linear,
+        published="(t_eps/T)^2 is approximately proportional to d",
+        why="W2^2 < 0.1 (B11), variance 4 (B10), exact moments (B12)",
+    ),
+    Claim(
+        "FA-HMC's runs follow the exact moments behind this figure",
+        exact,
+        published="200 d(d - 1)/2 repetitions",
+        why="B12: one coordinate, 2000 replicas, in place of repetitions that nobody can afford",
+    ),
+    Claim(
+        "N(20, I) and N(1, 2 I) give the posterior N(16.2, 1.6 I)",
+        printed,
+        expected="cannot",
+        published="N(1 1_d, 2 I_d); overall N(16.2 1_d, 1.6 I_d)",
+        why="B10: the printed 2 is a standard deviation",
+    ),
+]

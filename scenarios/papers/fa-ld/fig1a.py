@@ -105,21 +105,30 @@ def passages(result) -> np.ndarray:
 
 claims = [
     Claim(
-        "More local steps need fewer communication rounds", fewer,
-        published="a small K leads to an excessive amount of communication", why="A12 fixes n_c = 1000",
+        "More local steps need fewer communication rounds",
+        fewer,
+        published="a small K leads to an excessive amount of communication",
+        why="A12 fixes n_c = 1000",
     ),
     Claim(
-        "Rounds are U-shaped in K with the optimum near 3000", optimum, expected="cannot",
+        "Rounds are U-shaped in K with the optimum near 3000",
+        optimum,
+        expected="cannot",
         published="the optimal K is around 3000; a large K results in large biases",
         why="A13: all clients have the Hessian n Sigma^-1, so the law does not depend on K and rounds fall as 1/K to 1",
     ),
     Claim(
-        "The saving over K = 1 is 30-fold at the optimum", saving, expected="cannot",
-        published="as large as 30 times", why="A13: without a K-dependent bias K local steps save K-fold, without limit",
+        "The saving over K = 1 is 30-fold at the optimum",
+        saving,
+        expected="cannot",
+        published="as large as 30 times",
+        why="A13: without a K-dependent bias K local steps save K-fold, without limit",
     ),
     Claim(
-        "With unequal Hessians an interior K is best, and large K never arrives", interior,
+        "With unequal Hessians an interior K is best, and large K never arrives",
+        interior,
         published="a large K results in large biases, which in turn requires high communications",
-        why="A13's nearby setting: covariances turned by up to 0.3 rad, W2 <= 3e-3; the effect that the figure describes",
+        why="A13's nearby setting: covariances turned by up to 0.3 rad, W2 <= 3e-3; the effect that the figure "
+        "describes",
     ),
-]  # fmt: skip
+]

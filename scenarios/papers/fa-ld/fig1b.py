@@ -3,6 +3,8 @@
 The level that all curves reach is what 300 perfect samples would show; the sampler's own error is far below.
 """
 
+from itertools import pairwise
+
 import _toy
 
 import fedsim as fs
@@ -39,7 +41,7 @@ def slower(study) -> Finding:
     for alpha in ALPHAS[1:]:
         curve = pick(study, alpha=alpha).curve("w2")
         rounds.append(int(curve["rounds"][curve["w2"] <= 2e-3].iloc[0]))
-    held = all(a < b for a, b in zip(rounds, rounds[1:], strict=False))
+    held = all(a < b for a, b in pairwise(rounds))
     return Finding(held, f"rounds to 2e-3 for alpha 1, 10, 100, 1000: {rounds}")
 
 
@@ -52,10 +54,23 @@ def level(study) -> Finding:
 
 
 claims = [
-    Claim("W2 ends at about 1e-3 whatever the heterogeneity", reach,
-          published="all converge to some levels around 1e-3", why="as shown by 300 replicas; see the next claim for whose level it is (A14)"),
-    Claim("More heterogeneous data converge more slowly", slower,
-          published="a larger gamma does slow down the convergence", why="through the starting point: the pooled mean lies further from theta_0 = 0 (A13, A16)"),
-    Claim("The level of about 1e-3 is the error of FA-LD", level, expected="cannot",
-          published="levels around 1e-3", why="A14: it is the floor of a Gaussian fitted to 300 replicas; the exact error is fifty times smaller"),
-]  # fmt: skip
+    Claim(
+        "W2 ends at about 1e-3 whatever the heterogeneity",
+        reach,
+        published="all converge to some levels around 1e-3",
+        why="as shown by 300 replicas; see the next claim for whose level it is (A14)",
+    ),
+    Claim(
+        "More heterogeneous data converge more slowly",
+        slower,
+        published="a larger gamma does slow down the convergence",
+        why="through the starting point: the pooled mean lies further from theta_0 = 0 (A13, A16)",
+    ),
+    Claim(
+        "The level of about 1e-3 is the error of FA-LD",
+        level,
+        expected="cannot",
+        published="levels around 1e-3",
+        why="A14: it is the floor of a Gaussian fitted to 300 replicas; the exact error is fifty times smaller",
+    ),
+]

@@ -57,16 +57,29 @@ def partial(study) -> Finding:
     held = exact[-1] < exact[0] and ran[-1] < ran[0]
     return Finding(
         held,
-        f"W2 for rho {RHOS}: exact {', '.join(f'{w:.2e}' for w in exact)}; 300 replicas {', '.join(f'{w:.2e}' for w in ran)}",
+        f"W2 for rho {RHOS}: exact {', '.join(f'{w:.2e}' for w in exact)}; 300 replicas "
+        f"{', '.join(f'{w:.2e}' for w in ran)}",
     )
 
 
 claims = [
-    Claim("A larger correlation slightly accelerates convergence", faster, expected="cannot",
-          published="a larger correlation slightly accelerates the computation",
-          why="A13: with equal Hessians and full participation the law of the average is the same for every rho"),
-    Claim("With unequal Hessians correlated noise leaves less error", unequal,
-          published="a larger correlation accelerates", why="A13's nearby setting: covariances turned by up to 0.3 rad, where rho does matter"),
-    Claim("With partial participation correlated noise leaves less error", partial,
-          published="the bound's term rho^2 + N(1 - rho^2)", why="Theorem 5.10 (A10); uniform(10) of 50"),
-]  # fmt: skip
+    Claim(
+        "A larger correlation slightly accelerates convergence",
+        faster,
+        expected="cannot",
+        published="a larger correlation slightly accelerates the computation",
+        why="A13: with equal Hessians and full participation the law of the average is the same for every rho",
+    ),
+    Claim(
+        "With unequal Hessians correlated noise leaves less error",
+        unequal,
+        published="a larger correlation accelerates",
+        why="A13's nearby setting: covariances turned by up to 0.3 rad, where rho does matter",
+    ),
+    Claim(
+        "With partial participation correlated noise leaves less error",
+        partial,
+        published="the bound's term rho^2 + N(1 - rho^2)",
+        why="Theorem 5.10 (A10); uniform(10) of 50",
+    ),
+]

@@ -41,6 +41,10 @@ def matches(study) -> Finding:
 
 
 claims = [
-    Claim("The samples' density is the target's", matches, published="approximates the true density very well",
-          why="compared by mean, variances and the mass inside the exact 50 % ellipse"),
-]  # fmt: skip
+    Claim(
+        "The samples' density is the target's",
+        matches,
+        published="approximates the true density very well",
+        why="compared by mean, variances and the mass inside the exact 50 % ellipse",
+    ),
+]

@@ -62,7 +62,8 @@ def fewer(study) -> Finding:
     }
     held = all(np.all(np.diff(b) < 0) for b in exact.values()) and all(b[0] > b[1] for b in ran.values())
     told = "; ".join(f"{s}: {', '.join(f'{b:.1e}' for b in exact[s])}" for s in exact)
-    return Finding(held, f"exact for S {SIZES}: {told}; 300 replicas, S=5 and 20: I {ran['I'][0]:.1e}, {ran['I'][1]:.1e}, "
+    return Finding(held, f"exact for S {SIZES}: {told}; 300 replicas, S=5 and 20: I {ran['I'][0]:.1e}, "
+                         f"{ran['I'][1]:.1e}, "
                          f"II {ran['II'][0]:.1e}, {ran['II'][1]:.1e}")  # fmt: skip
 
 
@@ -72,12 +73,28 @@ def second(study) -> Finding:
 
 
 claims = [
-    Claim("With everybody taking part the bias shrinks with the step size", full_bias,
-          published="small learning rates yield diminishing biases consistently", why="exact stationary moments"),
-    Claim("With partial participation the bias hardly depends on the step size in the long run", partial_bias,
-          published="the bias becomes much less dependent on the learning rate", why="Theorem 5.10's second term (A10), by exact moments (A15)"),
-    Claim("The bias grows as fewer devices are sampled, under both schemes", fewer,
-          published="the bias becomes dominant as we decrease S for both schemes", why="exact moments, and 300 replicas beside them"),
-    Claim("Scheme II leaves less bias than scheme I at the same S", second,
-          published="C_S = (N - S)/(N - 1) for II, 1 for I", why="Theorem 5.10; scheme II as in A3"),
-]  # fmt: skip
+    Claim(
+        "With everybody taking part the bias shrinks with the step size",
+        full_bias,
+        published="small learning rates yield diminishing biases consistently",
+        why="exact stationary moments",
+    ),
+    Claim(
+        "With partial participation the bias hardly depends on the step size in the long run",
+        partial_bias,
+        published="the bias becomes much less dependent on the learning rate",
+        why="Theorem 5.10's second term (A10), by exact moments (A15)",
+    ),
+    Claim(
+        "The bias grows as fewer devices are sampled, under both schemes",
+        fewer,
+        published="the bias becomes dominant as we decrease S for both schemes",
+        why="exact moments, and 300 replicas beside them",
+    ),
+    Claim(
+        "Scheme II leaves less bias than scheme I at the same S",
+        second,
+        published="C_S = (N - S)/(N - 1) for II, 1 for I",
+        why="Theorem 5.10; scheme II as in A3",
+    ),
+]

@@ -30,11 +30,12 @@ def moments(problem, step, local_steps: int, rounds: int, scheme: str = "full", 
     """
     p, eps, m = problem.weights, problem.sensitivities, problem.base_means
     n = len(p)
+    both = (chosen - 1) / (chosen * n * (n - 1))  # two clients together, under scheme II
     second = {
         "full": np.outer(p, p),
         "I": (1 - 1 / chosen) * np.outer(p, p) + np.diag(p) / chosen,
-        "II": np.full((n, n), (chosen - 1) / (chosen * n * (n - 1))) + np.eye(n) * (1 / (chosen * n) - (chosen - 1) / (chosen * n * (n - 1))),
-    }[scheme]  # fmt: skip
+        "II": np.full((n, n), both) + np.eye(n) * (1 / (chosen * n) - both),
+    }[scheme]
     mean, square, means, variances = start, start**2, [], []
     for r in range(rounds):
         a, b, v = np.ones(n), np.zeros(n), np.zeros(n)

@@ -64,13 +64,29 @@ def second(study) -> Finding:
 
 
 claims = [
-    Claim("All three schemes reach theta_PS at rate 1/T", rate, published="O(1/T) convergence to the performative stable solution",
-          why="step 20/(t + 200), sigma 1, theta_0 = 0 (D9)"),
-    Claim("The three schemes' means coincide", means, published="the actual convergence behaviors of all three schemes are very similar",
-          why="D10: E theta_t is identical for balanced clients; 100 replicas against exact moments"),
-    Claim("Scheme II is better than scheme I at the same K", second, published="scheme II achieves a better convergence rate (B_1 > B_2)",
-          why="D10: equal means, smaller variance"),
-    Claim("Scheme II converges the fastest of the three", fastest, expected="cannot",
-          published="partial participation with scheme II converges the fastest in this experiment",
-          why="D10: equal means and variances full < II < I; what was seen can only be a fluctuation"),
-]  # fmt: skip
+    Claim(
+        "All three schemes reach theta_PS at rate 1/T",
+        rate,
+        published="O(1/T) convergence to the performative stable solution",
+        why="step 20/(t + 200), sigma 1, theta_0 = 0 (D9)",
+    ),
+    Claim(
+        "The three schemes' means coincide",
+        means,
+        published="the actual convergence behaviors of all three schemes are very similar",
+        why="D10: E theta_t is identical for balanced clients; 100 replicas against exact moments",
+    ),
+    Claim(
+        "Scheme II is better than scheme I at the same K",
+        second,
+        published="scheme II achieves a better convergence rate (B_1 > B_2)",
+        why="D10: equal means, smaller variance",
+    ),
+    Claim(
+        "Scheme II converges the fastest of the three",
+        fastest,
+        expected="cannot",
+        published="partial participation with scheme II converges the fastest in this experiment",
+        why="D10: equal means and variances full < II < I; what was seen can only be a fluctuation",
+    ),
+]

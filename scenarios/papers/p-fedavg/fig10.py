@@ -36,7 +36,17 @@ def as_fast(study) -> Finding:
 
 
 claims = [
-    Claim("A larger batch converges faster under all three schemes", larger, published="a larger batch size improves the convergence speed for all three schemes", why="gradient noise falls with the batch"),
-    Claim("With batch 16 partial participation converges as fast as full", as_fast, published="both converging as fast as the full participation with batch size 16",
-          why=f"judged by rounds to a distance of {LEVEL}, within a factor of two; in the long run its variance stays about twice full participation's at any batch (D10)"),
-]  # fmt: skip
+    Claim(
+        "A larger batch converges faster under all three schemes",
+        larger,
+        published="a larger batch size improves the convergence speed for all three schemes",
+        why="gradient noise falls with the batch",
+    ),
+    Claim(
+        "With batch 16 partial participation converges as fast as full",
+        as_fast,
+        published="both converging as fast as the full participation with batch size 16",
+        why=f"judged by rounds to a distance of {LEVEL}, within a factor of two; in the long run its variance stays "
+        f"about twice full participation's at any batch (D10)",
+    ),
+]

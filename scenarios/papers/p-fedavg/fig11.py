@@ -31,6 +31,16 @@ def further(study) -> Finding:
 
 
 claims = [
-    Claim("Started at theta_PS with batches above 1, theta leaves and returns", returns, published="deviate from theta_PS and gradually stabilize back for batch sizes larger than 1", why="decaying steps, batch 16"),
-    Claim("With batch 1 it is thrown much further", further, published="this motivates our choice of a batch size larger than 1", why="gradient noise at batch 1 is about four times as large"),
-]  # fmt: skip
+    Claim(
+        "Started at theta_PS with batches above 1, theta leaves and returns",
+        returns,
+        published="deviate from theta_PS and gradually stabilize back for batch sizes larger than 1",
+        why="decaying steps, batch 16",
+    ),
+    Claim(
+        "With batch 1 it is thrown much further",
+        further,
+        published="this motivates our choice of a batch size larger than 1",
+        why="gradient noise at batch 1 is about four times as large",
+    ),
+]

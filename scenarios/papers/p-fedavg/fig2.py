@@ -39,8 +39,16 @@ def too_large(study) -> Finding:
 
 
 claims = [
-    Claim("A slightly larger E is faster per iteration", larger, published="a slightly larger E leads to faster convergence",
-          why="step 20/(t + 1000) (D9: not stated in the paper): drift pushes towards and later beyond theta_PS"),
-    Claim("E = 50 is slower", too_large, published="an extremely large E (E=50) can also cause slower convergence",
-          why="the mean overshoots theta_PS by an amount that grows with eta E (D10)"),
-]  # fmt: skip
+    Claim(
+        "A slightly larger E is faster per iteration",
+        larger,
+        published="a slightly larger E leads to faster convergence",
+        why="step 20/(t + 1000) (D9: not stated in the paper): drift pushes towards and later beyond theta_PS",
+    ),
+    Claim(
+        "E = 50 is slower",
+        too_large,
+        published="an extremely large E (E=50) can also cause slower convergence",
+        why="the mean overshoots theta_PS by an amount that grows with eta E (D10)",
+    ),
+]

@@ -26,7 +26,8 @@ def more(study) -> Finding:
     held = bool((np.diff(list(exact.values())) < 0).all() and sampled[0] > sampled[-1])
     return Finding(
         held,
-        f"exact E|theta - theta_PS|^2 after 500 rounds: {shown(exact)}; replicas {', '.join(f'{q:.3g}' for q in sampled)}",
+        f"exact E|theta - theta_PS|^2 after 500 rounds: {shown(exact)}; replicas "
+        f"{', '.join(f'{q:.3g}' for q in sampled)}",
     )
 
 
@@ -42,9 +43,17 @@ def shown(values) -> str:
 
 
 claims = [
-    Claim("Under scheme I a larger K converges faster", more, published="for scheme I, larger k leads to faster convergence",
-          why="the means are equal, the variance falls as 1/K (D10)"),
-    Claim("Under scheme II the rate first rises and then falls with K", rises, expected="cannot",
-          published="for scheme II the convergence rate will first increase and then decrease",
-          why="D10: the mean does not depend on K and the variance falls with every further device"),
-]  # fmt: skip
+    Claim(
+        "Under scheme I a larger K converges faster",
+        more,
+        published="for scheme I, larger k leads to faster convergence",
+        why="the means are equal, the variance falls as 1/K (D10)",
+    ),
+    Claim(
+        "Under scheme II the rate first rises and then falls with K",
+        rises,
+        expected="cannot",
+        published="for scheme II the convergence rate will first increase and then decrease",
+        why="D10: the mean does not depend on K and the variance falls with every further device",
+    ),
+]

@@ -28,7 +28,8 @@ def matters(study) -> Finding:
         told.append(f"scheme {s}: Var m {data:.2f}-fold, Var eps {shift:.0f}-fold")
     sampled = [_gaussian.ran(pick(study, case=case, scheme="I"))[-1] for case in CASES]
     return Finding(held, f"E|theta - theta_PS|^2 after 1000 rounds, more over less heterogeneous: {'; '.join(told)} "
-                         f"(50 replicas under I, {', '.join(CASES)}: {', '.join(f'{q:.3g}' for q in sampled)})")  # fmt: skip
+                         f"(50 replicas under I, {', '.join(CASES)}: "
+                         f"{', '.join(f'{q:.3g}' for q in sampled)})")  # fmt: skip
 
 
 def converges(study) -> Finding:
@@ -40,8 +41,16 @@ def converges(study) -> Finding:
 
 
 claims = [
-    Claim("Heterogeneous shifts matter far more than heterogeneous data", matters,
-          published="shifting heterogeneity is the main factor", why="exact moments; single clients may have eps_i > 1 (D11)"),
-    Claim("It still converges under heterogeneity", converges, published="our algorithm still converges under a certain amount of heterogeneity",
-          why="exact moments, step 20/(t + 200) (D9)"),
-]  # fmt: skip
+    Claim(
+        "Heterogeneous shifts matter far more than heterogeneous data",
+        matters,
+        published="shifting heterogeneity is the main factor",
+        why="exact moments; single clients may have eps_i > 1 (D11)",
+    ),
+    Claim(
+        "It still converges under heterogeneity",
+        converges,
+        published="our algorithm still converges under a certain amount of heterogeneity",
+        why="exact moments, step 20/(t + 200) (D9)",
+    ),
+]

@@ -21,7 +21,8 @@ def similar(study) -> Finding:
     gap = max(ends.values()) - min(ends.values())
     return Finding(
         gap < 0.4 * fall,
-        f"losses end at {', '.join(f'{s} {v:.5f}' for s, v in ends.items())}: apart by {gap:.1e}, fallen by {fall:.1e} since the first row",
+        f"losses end at {', '.join(f'{s} {v:.5f}' for s, v in ends.items())}: apart by {gap:.1e}, fallen by "
+        f"{fall:.1e} since the first row",
     )
 
 
@@ -35,6 +36,16 @@ def converge(study) -> Finding:
 
 
 claims = [
-    Claim("All three schemes go to the stable score", converge, published="the distances to the PS solution fall for all three", why="step 40/(t + 200), regularisation 1000/n (D12: not stated in the paper)"),
-    Claim("The three schemes behave very similarly", similar, published="the actual convergence behaviors of all three schemes are very similar", why="compared by the loss at the end"),
-]  # fmt: skip
+    Claim(
+        "All three schemes go to the stable score",
+        converge,
+        published="the distances to the PS solution fall for all three",
+        why="step 40/(t + 200), regularisation 1000/n (D12: not stated in the paper)",
+    ),
+    Claim(
+        "The three schemes behave very similarly",
+        similar,
+        published="the actual convergence behaviors of all three schemes are very similar",
+        why="compared by the loss at the end",
+    ),
+]

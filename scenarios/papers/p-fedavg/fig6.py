@@ -33,12 +33,17 @@ def cures(study) -> Finding:
     own = np.sqrt(_gaussian.ran(pick(study, step="decaying"))[-1])
     return Finding(
         late < 0.1 and late < early,
-        f"exact root mean square distance {early**0.5:.2f} after 600 rounds, {late**0.5:.3f} after 20000; replicas {own:.2f} after 600",
+        f"exact root mean square distance {early**0.5:.2f} after 600 rounds, {late**0.5:.3f} after 20000; replicas "
+        f"{own:.2f} after 600",
     )
 
 
 claims = [
-    Claim("A constant step fails to converge to theta_PS", fails, published="constant learning rates fail to converge (0.02, E = 10)",
-          why="D10: with E > 1 the mean itself has a wrong fixed point; it is not only noise"),
+    Claim(
+        "A constant step fails to converge to theta_PS",
+        fails,
+        published="constant learning rates fail to converge (0.02, E = 10)",
+        why="D10: with E > 1 the mean itself has a wrong fixed point; it is not only noise",
+    ),
     Claim("A decaying step cures it", cures, published="the decay is a necessity", why="step 20/(t + 1000) (D9)"),
-]  # fmt: skip
+]

@@ -38,7 +38,8 @@ def towards(study) -> Finding:
     distances = np.sqrt(_gaussian.ran(pick(study)))
     return Finding(
         bool((np.diff(distances) < 0).all()),
-        f"root mean square distance {distances[0]:.1f} at the start, {distances[-1]:.1f} at the end, falling all the way",
+        f"root mean square distance {distances[0]:.1f} at the start, {distances[-1]:.1f} at the end, falling all "
+        f"the way",
     )
 
 
@@ -59,9 +60,23 @@ def spreads(study) -> Finding:
 
 
 claims = [
-    Claim("Scheme II converges towards theta_PS with unequal weights", towards, published="sampling without replacement with Var(p) = 0.01 and step 5/(t + 10000)",
-          why="objectives scaled by p_i N (D3), which the lower step is for"),
-    Claim("It does so at the speed of full participation", speed, published="figure 7", why="the mean's exponent is beta (1 - epsbar) = 0.5"),
-    Claim("The weights p_k N/K converge as well with such unequal clients", spreads, expected="cannot", published="scheme II averages with p_k N/K (equation 5)",
-          why="D2: these weights do not sum to one; their random sum multiplies theta every round"),
-]  # fmt: skip
+    Claim(
+        "Scheme II converges towards theta_PS with unequal weights",
+        towards,
+        published="sampling without replacement with Var(p) = 0.01 and step 5/(t + 10000)",
+        why="objectives scaled by p_i N (D3), which the lower step is for",
+    ),
+    Claim(
+        "It does so at the speed of full participation",
+        speed,
+        published="figure 7",
+        why="the mean's exponent is beta (1 - epsbar) = 0.5",
+    ),
+    Claim(
+        "The weights p_k N/K converge as well with such unequal clients",
+        spreads,
+        expected="cannot",
+        published="scheme II averages with p_k N/K (equation 5)",
+        why="D2: these weights do not sum to one; their random sum multiplies theta every round",
+    ),
+]

@@ -32,6 +32,16 @@ def full_first(study) -> Finding:
 
 
 claims = [
-    Claim(f"With batch size {BATCH} all schemes approach theta_PS", converge, published="distances to the PS solution fall", why="step 40/(t + 200), regularisation 1000/n (D12)"),
-    Claim(f"With batch size {BATCH} full participation is nearest to theta_PS", full_first, published="partial participation trails full participation at small batches", why="equal means, more variance with fewer banks (D10)"),
-]  # fmt: skip
+    Claim(
+        f"With batch size {BATCH} all schemes approach theta_PS",
+        converge,
+        published="distances to the PS solution fall",
+        why="step 40/(t + 200), regularisation 1000/n (D12)",
+    ),
+    Claim(
+        f"With batch size {BATCH} full participation is nearest to theta_PS",
+        full_first,
+        published="partial participation trails full participation at small batches",
+        why="equal means, more variance with fewer banks (D10)",
+    ),
+]

@@ -68,7 +68,8 @@ def batches(study) -> Finding:
     )
     return Finding(
         not low <= full <= high,
-        f"gamma sum N_i = {_toy.STEP * n:.3f}; full gradients would give a variance ratio of {full:.3f} exactly; LSD* with minibatches {own:.3f} (95 % {low:.3f} to {high:.3f})",
+        f"gamma sum N_i = {_toy.STEP * n:.3f}; full gradients would give a variance ratio of {full:.3f} exactly; "
+        f"LSD* with minibatches {own:.3f} (95 % {low:.3f} to {high:.3f})",
     )
 
 
@@ -78,17 +79,50 @@ def noise(study) -> Finding:
     )
     return Finding(
         min(sharps) > 3 * max(stars),
-        f"stationary over posterior variance, 4, 8, 16 bits: QLSD* {np.round(stars, 2).tolist()}, QLSD# {np.round(sharps, 1).tolist()}",
+        f"stationary over posterior variance, 4, 8, 16 bits: QLSD* {np.round(stars, 2).tolist()}, QLSD# "
+        f"{np.round(sharps, 1).tolist()}",
     )
 
 
 claims = [
-    Claim("QLSD* always outperforms QLSD#", outperforms, published="QLSD* always outperforms QLSD#", why="at equal bits a message; N_i and the centres are seeded (C13)"),
-    Claim("Less compression does not significantly reduce the bias of QLSD*", flat, published="decreasing omega does not significantly reduce the bias associated to QLSD*", why="C23"),
-    Claim("QLSD* with s = 2^16 has LSD*'s error, within 10 %", matches, published="QLSD* with s = 2^16 achieves a similar MSE as LSD*", why="same seeds, so that only compression differs"),
-    Claim("It does so with 2.5 times fewer bits", saving, expected="cannot", published="roughly 2.5 times less number of bits",
-          why="C10, C11: the paper counts an upper bound of Elias's code, with natural logarithms in place of log2, which no real message reaches"),
-    Claim("Minibatch noise is part of what QLSD* and LSD* show here", batches, expected="cannot", published="this illustrates the impact of the variance of the stochastic gradients",
-          why="C12: grad U_ij(theta) - grad U_ij(theta*) does not depend on j, so QLSD*, LSD* and QLSD++ have none on this toy"),
-    Claim("Minibatch noise is what separates QLSD# from QLSD*", noise, published="this illustrates the impact of the variance of the stochastic gradients", why="C12, C23: true of QLSD#"),
-]  # fmt: skip
+    Claim(
+        "QLSD* always outperforms QLSD#",
+        outperforms,
+        published="QLSD* always outperforms QLSD#",
+        why="at equal bits a message; N_i and the centres are seeded (C13)",
+    ),
+    Claim(
+        "Less compression does not significantly reduce the bias of QLSD*",
+        flat,
+        published="decreasing omega does not significantly reduce the bias associated to QLSD*",
+        why="C23",
+    ),
+    Claim(
+        "QLSD* with s = 2^16 has LSD*'s error, within 10 %",
+        matches,
+        published="QLSD* with s = 2^16 achieves a similar MSE as LSD*",
+        why="same seeds, so that only compression differs",
+    ),
+    Claim(
+        "It does so with 2.5 times fewer bits",
+        saving,
+        expected="cannot",
+        published="roughly 2.5 times less number of bits",
+        why="C10, C11: the paper counts an upper bound of Elias's code, with natural logarithms in place of log2, "
+        "which no real message reaches",
+    ),
+    Claim(
+        "Minibatch noise is part of what QLSD* and LSD* show here",
+        batches,
+        expected="cannot",
+        published="this illustrates the impact of the variance of the stochastic gradients",
+        why="C12: grad U_ij(theta) - grad U_ij(theta*) does not depend on j, so QLSD*, LSD* and QLSD++ have none on "
+        "this toy",
+    ),
+    Claim(
+        "Minibatch noise is what separates QLSD# from QLSD*",
+        noise,
+        published="this illustrates the impact of the variance of the stochastic gradients",
+        why="C12, C23: true of QLSD#",
+    ),
+]

@@ -50,13 +50,29 @@ def stepped(study) -> Finding:
     exact = [1 / (1 - eta * n / 2) for eta in STEPS]
     return Finding(
         exact[0] < 1.1,
-        f"gamma sum N_i = {_toy.STEP * n:.2f}: LSD*'s exact variance is {exact[0]:.2f} times the posterior's; at gamma = 1e-4 {exact[-1]:.2f}",
+        f"gamma sum N_i = {_toy.STEP * n:.2f}: LSD*'s exact variance is {exact[0]:.2f} times the posterior's; at "
+        f"gamma = 1e-4 {exact[-1]:.2f}",
     )
 
 
 claims = [
-    Claim("A smaller step lowers the bias at every compression", smaller, published="the saving can be further improved by decreasing gamma", why="C13"),
-    Claim("What compression adds to the bias shrinks with the step", coarser, published="the asymptotic bias of QLSD* is of the order omega O(gamma)", why="Table 2 (C20)"),
-    Claim("gamma = 4.9e-4 is a small step", stepped, expected="cannot", published="the (optimised) step-size gamma = 4.9e-4",
-          why="C13: gamma m is near 1 there; the theorem needs gamma <= 2/(5(m + L)), about 1e-4"),
-]  # fmt: skip
+    Claim(
+        "A smaller step lowers the bias at every compression",
+        smaller,
+        published="the saving can be further improved by decreasing gamma",
+        why="C13",
+    ),
+    Claim(
+        "What compression adds to the bias shrinks with the step",
+        coarser,
+        published="the asymptotic bias of QLSD* is of the order omega O(gamma)",
+        why="Table 2 (C20)",
+    ),
+    Claim(
+        "gamma = 4.9e-4 is a small step",
+        stepped,
+        expected="cannot",
+        published="the (optimised) step-size gamma = 4.9e-4",
+        why="C13: gamma m is near 1 there; the theorem needs gamma <= 2/(5(m + L)), about 1e-4",
+    ),
+]

@@ -1,0 +1,143 @@
+"""fedsim beside FedJAX, pfl-research, fluke, Flower and a bare NumPy loop, in one command.
+
+    python -m analysis.bench.peers                        # all peers: makes their environments, takes an hour
+    python -m analysis.bench.peers --quick                # fedsim and the bare loop, one turn, two minutes
+    python -m analysis.bench.peers --peers fedjax --loads W1,W2 --turns 5 --against ratios.json
+
+W1 to W4 (`workloads.py`) are FedAvg in float32 with fixed seeds; contenders take turns, and medians over turns count.
+W5 and W6 (`toys.py`) are timed against NumPy and, where FedJAX's environment is there, a jitted JAX script. W7 is the
+flow model alone (`analysis/bench/flows.py` has it beside SimGrid), W8 the timeline alone. Leaves peers.parquet, peers.png,
+toys.json and ratios.json in --out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.bench import guard
+from analysis.bench.peers import report
+from analysis.bench.peers.environments import BARE, OURS, PEERS, python_of
+from analysis.bench.peers.measure import HERE, run
+from analysis.bench.peers.workloads import WORKLOADS, make_data
+
+SAME_MEAN = 0.2  # root mean square over coordinates: what the fewest replicas' noise allows
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("runs/peers"))
+    parser.add_argument("--peers", default=",".join(PEERS), help="of " + "; ".join(PEERS))
+    parser.add_argument("--loads", default=",".join(WORKLOADS))
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--timeout", type=float, default=600, metavar="SECONDS")
+    parser.add_argument("--quick", action="store_true", help="one turn of fedsim inline and the bare loop")
+    parser.add_argument("--no-toys", action="store_true", help="leave W5 to W8 out")
+    parser.add_argument("--against", type=Path, metavar="FILE", help="a ratios.json: say what got 1.3 x worse")
+    given = parser.parse_args()
+    if given.quick:
+        given.peers, given.turns = ",".join(name for name in OURS if "Ray" not in name), 1
+    return given
+
+
+def contenders(names: str, folder: Path) -> dict[str, Any]:
+    """Who can run: (interpreter, peer) by name. Names have commas of their own: "fedsim, 2 threads"."""
+    ready = {"bare": (sys.executable, BARE)}
+    for name, peer in PEERS.items():
+        if f",{name}," not in f",{names},":
+            continue
+        try:
+            ready[name] = (python_of(name, peer, folder), peer)
+        except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+            print(f"{name} is left out: {error}")
+    return ready
+
+
+def rounds(given: argparse.Namespace, ready: dict[str, Any], data: Path) -> pd.DataFrame:
+    """Every contender on every workload, in turns."""
+    rows, out = [], set()
+    for turn in range(given.turns):
+        for load in given.loads.split(","):
+            for name, (python, peer) in ready.items():
+                if (load, name) in out:
+                    continue
+                told = run(python, peer, load, data, given.timeout)
+                if "failed" in told:
+                    print(f"{load} {name} failed: {told['failed']}")
+                    out.add((load, name))
+                    continue
+                rows.append({"load": load, "who": name, "turn": turn, **told})
+                print(
+                    f"{load} {name:18} {1e3 * told['s_per_round']:10.3f} ms a round  loss {told['loss']:.4f}",
+                    flush=True,
+                )
+    return pd.DataFrame(rows)
+
+
+def toys(folder: Path) -> dict[str, dict[str, Any]]:
+    """What each form of W5 to W8 told, by script."""
+    jax = folder / "fedjax" / "bin" / "python"
+    told = {}
+    for name, python in (("numpy", sys.executable), ("jax", str(jax)), ("fedsim", sys.executable)):
+        if not Path(python).exists():
+            continue
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[2])])}
+        script = str(HERE / "scripts" / f"toys_{name}.py")
+        done = subprocess.run([python, script], capture_output=True, text=True, env=environment, check=False)
+        if done.returncode:
+            print(f"{name}'s toys failed: {done.stderr.strip()[-300:]}")
+            continue
+        told[name] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def compare_toys(told: dict[str, dict[str, Any]]) -> dict[str, float]:
+    """Print times and return ours over the others', where the replicas ended up in the same place."""
+    found, ours = {}, told.get("fedsim", {})
+    for load, mine in ours.items():
+        print(f"{load:18} fedsim {mine['seconds'] * 1e9:12.2f} ns a unit")
+        for name in ("numpy", "jax"):
+            other = told.get(name, {}).get(load)
+            if other is None:
+                continue
+            apart = float(np.sqrt(np.mean(np.subtract(mine["mean"], other["mean"]) ** 2)))
+            counts = apart <= SAME_MEAN
+            speed = other["seconds"] / mine["seconds"]
+            print(f"{'':18} {name:6} {other['seconds'] * 1e9:12.2f} ns, {speed:.1f} x ours")
+            if counts:
+                found[f"{load}, fedsim over {name}"] = 1 / speed
+            else:
+                print(f"{'':18} does not count: the means are {apart:.2f} apart")
+    return found
+
+
+def main() -> int:
+    given = arguments()
+    given.out.mkdir(parents=True, exist_ok=True)
+    data, environments = given.out / "data", given.out / "environments"
+    make_data(data)
+    rows = rounds(given, contenders(given.peers, environments), data)
+    kinds, updates = {n: w.kind for n, w in WORKLOADS.items()}, {n: w.rounds * w.cohort for n, w in WORKLOADS.items()}
+    table = report.summary(rows, kinds, updates)
+    table.to_parquet(given.out / "peers.parquet")
+    report.plot(table, given.out / "peers.png")
+    print(report.markdown(table))
+    found = report.ratios(table)
+    if not given.no_toys:
+        told = toys(environments)
+        (given.out / "toys.json").write_text(json.dumps(told, indent=1) + "\n")
+        found |= compare_toys(told)
+    guard.save(found, given.out / "ratios.json")
+    return guard.check(found, given.against)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

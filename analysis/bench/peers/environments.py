@@ -1,0 +1,52 @@
+"""A virtual environment for each peer, made once from the package index by name; none is a dependency of fedsim."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Someone to be timed: the script that runs it, what to install, and which environment it shares."""
+
+    script: str
+    packages: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    own: bool = True  # False: this interpreter, where fedsim is
+
+
+OURS = {
+    "fedsim": Peer("fedsim_run", options=("--threads", "1"), own=False),
+    "fedsim, 2 threads": Peer("fedsim_run", options=("--threads", "2"), own=False),
+    "fedsim, no clock": Peer("fedsim_run", options=("--threads", "1", "--clock", "0"), own=False),
+    "fedsim on Ray": Peer("fedsim_run", options=("--ray", "1"), own=False),
+}
+PEERS = {
+    "fedjax": Peer("fedjax_run", ("fedjax", "jax", "numpy")),
+    "pfl": Peer("pfl_run", ("pfl[pytorch]", "torch")),
+    "fluke": Peer("fluke_run", ("fluke-fl",)),
+    "flower": Peer("flower_run", ("flwr[simulation]",)),
+    **OURS,
+}
+BARE = Peer("bare", own=False)
+
+
+def python_of(name: str, peer: Peer, folder: Path) -> str:
+    """The interpreter that runs the peer; its environment is made where it is missing, and a failure is told."""
+    if not peer.own:
+        return sys.executable
+    home = folder / name
+    python, whole = home / "bin" / "python", home / "installed"
+    if not whole.exists():
+        print(f"making an environment for {name}: {' '.join(peer.packages)}", flush=True)
+        venv.create(home, with_pip=True, clear=True)
+        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *peer.packages]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{name} cannot be installed: {done.stderr.strip()[-300:]}")
+        whole.touch()
+    return str(python)

@@ -1,0 +1,57 @@
+"""Medians over turns, a table, Parquet and a plot of what `python -m analysis.bench.peers` measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+SAME_LOSS = 0.1  # of how far the loss fell: subsets drawn afresh differ a little from a walk through the data
+START_LOSS = {"softmax": np.log(10.0), "linear": 50.0}  # at zero weights
+SHOWN = ["load", "who", "s_per_round", "updates_per_s", "startup_s", "peak_mib", "loss", "ratio", "counts"]
+
+
+def summary(rows: pd.DataFrame, kinds: dict[str, str], updates: dict[str, int]) -> pd.DataFrame:
+    """One line for each workload and contender: medians over turns, the ratio to the bare loop, whether it counts.
+
+    It counts if all updates were done and the loss fell as far as the bare loop's, to a tenth.
+    """
+    numbers = ["s_per_round", "updates_per_s", "startup_s", "peak_mib", "loss", "updates"]
+    table = rows.groupby(["load", "who"], sort=False)[numbers].median().reset_index()
+    bare = table[table["who"] == "bare"].set_index("load")
+    table["ratio"] = table["s_per_round"] / table["load"].map(bare["s_per_round"])
+    fell = table["load"].map(kinds).map(START_LOSS) - table["load"].map(bare["loss"])
+    same = (table["loss"] - table["load"].map(bare["loss"])).abs() <= SAME_LOSS * fell
+    table["counts"] = same & (table["updates"] == table["load"].map(updates))
+    return table
+
+
+def ratios(table: pd.DataFrame) -> dict[str, float]:
+    """Ours over the bare loop, for the guard."""
+    ours = table[table["counts"] & table["who"].str.startswith("fedsim")]
+    return {f"{load}, {who}": float(r) for load, who, r in zip(ours["load"], ours["who"], ours["ratio"], strict=True)}
+
+
+def plot(table: pd.DataFrame, file: Path) -> None:
+    """Seconds a round, a panel for each workload."""
+    import matplotlib.pyplot as plt
+
+    loads = list(dict.fromkeys(table["load"]))
+    figure, axes = plt.subplots(1, len(loads), figsize=(4 * len(loads), 3), squeeze=False, layout="constrained")
+    for axis, load in zip(axes[0], loads, strict=True):
+        part = table[(table["load"] == load) & table["counts"]].sort_values("s_per_round", ascending=False)
+        ours = part["who"].str.startswith("fedsim")
+        axis.barh(part["who"], part["s_per_round"], color=np.where(ours, "C0", "0.7"))
+        axis.set(title=load, xlabel="seconds a round", xscale="log")
+    figure.savefig(file, dpi=150)
+    plt.close(figure)
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """For the README."""
+    lines = ["| " + " | ".join(SHOWN) + " |", "|---" * len(SHOWN) + "|"]
+    for row in table[SHOWN].itertuples(index=False):
+        cells = [f"{v:.3g}" if isinstance(v, float) else str(v) for v in row]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)

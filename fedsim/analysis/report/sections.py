@@ -1,0 +1,225 @@
+"""The sections of a page about one run, each from what the run left behind; "" where it left nothing to show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedsim.analysis import clients, figures, summary, timeline, units
+from fedsim.analysis.report import charts, html
+from fedsim.arrays import Array
+from fedsim.metrics import chains
+from fedsim.network.drawing import positions
+from fedsim.results import Result
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FIRST = 5  # rounds of the timeline
+HEARD = {"heard": figures.COLOURS[3], "late": figures.COLOURS[1], "dropped": figures.COLOURS[2]}
+CHAINS = 6  # replicas in a trace
+COORDINATES = 50  # rows of the table of diagnostics
+
+
+def numbers(result: Result) -> str:
+    """What was spent and reached, at a glance: medians, and the 5 to 95 % range over replicas."""
+    replicas = result.rounds.groupby("replica")
+    spent = {
+        "rounds": replicas["round"].max(), "virtual time": replicas["closed_s"].max(),
+        "uplink": replicas["uplink_bits"].sum(), "downlink": replicas["downlink_bits"].sum(),
+    }  # fmt: skip
+    if "backhaul_bits" in result.rounds:
+        spent["between sites"] = replicas["backhaul_bits"].sum()
+    if "wasted_s" in result.rounds:
+        spent["devices wasted"] = replicas["wasted_s"].sum()
+    forms = {"rounds": units.number, "virtual time": units.seconds, "devices wasted": units.seconds}
+    shown = {}
+    for name, values in spent.items():
+        form = forms.get(name, units.bits)
+        low, middle, high = (form(float(values.quantile(q))) for q in (0.05, 0.5, 0.95))
+        shown[name] = (middle, f"{low} to {high}" if low != high else "")
+    for name, value in summary.final_metrics(result).items():
+        shown[name] = (units.number(value), _judged(result, name))
+    return html.cards(shown)
+
+
+def scenario(result: Result) -> str:
+    """The parts of the scenario, each as the call that makes it."""
+    told = result.manifest.get("scenario")
+    if not isinstance(told, dict):
+        return ""
+    names = (
+        "problem",
+        "algorithm",
+        "exchange",
+        "network",
+        "devices",
+        "participation",
+        "budget",
+        "replicas",
+        "seed",
+        "dtype",
+    )
+    rows = {name: units.recorded(told[name]) for name in names if told.get(name) is not None}
+    clock = html.text(summary.clock(result), "note")
+    return html.section("The scenario", html.facts(rows), clock)
+
+
+def bought(results: dict[str, Result]) -> str:
+    """Every metric against what was spent, a line for each result."""
+    metrics = dict.fromkeys(
+        name for result in results.values() for name in (*result.over_replicas, *result.per_replica)
+    )
+    plots = []
+    for metric in metrics:
+        lines = {name: line(result, metric) for name, result in results.items() if metric in _metrics(result)}
+        lines = {name: table for name, table in lines.items() if len(table)}
+        if lines:
+            plots.append(html.plot(charts.curves(lines, metric), 380))
+    note = "Buttons choose what it is set against. Bands hold 5 to 95 % of the replicas." if plots else ""
+    return html.section("What it bought", html.text(note, "note"), *plots)
+
+
+def line(result: Result, metric: str) -> pd.DataFrame:
+    """A metric's curve against all that was spent."""
+    import pandas as pd
+
+    curve = result.curve(metric)
+    columns: dict[str, Array] = {axis: result.curve(metric, axis)[axis].to_numpy(float) for axis in charts.AXES}
+    columns["value"] = curve[metric].to_numpy(float)
+    columns |= {name: curve[name].to_numpy(float) for name in ("low", "high") if name in curve}
+    return pd.DataFrame(columns)
+
+
+def rounds(result: Result) -> str:
+    """The first rounds of the first replica: when each client was sent to, computed and answered."""
+    if result.events is None or result.events.empty or result.rounds.empty:
+        return ""
+    replica = result.replicas[0]
+    own = result.rounds[result.rounds["replica"] == replica].sort_values("round").head(FIRST)
+    until = float(own["closed_s"].max())
+    visits = timeline.visits(result)
+    visits = visits[(visits["replica"] == replica) & (visits["select"] < until)]
+    busiest = visits["client"].value_counts().head(charts.BARS).index
+    lanes = sorted(busiest)
+    spans = [
+        (str(row.client), phase, begin, min(end, until))
+        for row in visits[visits["client"].isin(lanes)].itertuples()
+        for phase, begin, end in timeline.spans(row)
+        if begin < until
+    ]
+    if not spans:
+        return ""
+    chart = charts.lanes(spans, own["closed_s"].tolist(), [str(client) for client in lanes])
+    shares = timeline.shares(result)
+    told = f"The first {len(own)} rounds of replica {replica}; a line where the server closed one."
+    if shares:
+        told += (
+            " Of all clients' time: "
+            + ", ".join(f"{name} {units.share(max(s, 0.0))}" for name, s in shares.items())
+            + "."
+        )
+    return html.section("A few rounds", html.text(told, "note"), html.plot(chart, 140 + 22 * len(lanes)))
+
+
+def network(result: Result) -> str:
+    """The network as the manifest sketches it, its bottleneck marked."""
+    import networkx
+
+    told = result.manifest.get("network")
+    if not isinstance(told, dict) or not told.get("links"):
+        return ""
+    nodes, links = told["nodes"], told["links"]
+    graph = networkx.Graph((a, b) for a, b, *_ in links)
+    graph.add_nodes_from(range(len(nodes)))
+    server = next((i for i, (_, kind) in enumerate(nodes) if kind == "server"), None)
+    share = [float(bps) / max(count, 1) for _, _, bps, count in links]
+    chart = charts.network(nodes, links, positions(graph, server), int(np.argmin(share)))
+    return html.section("The network", html.text(str(told.get("title", "")), "note"), html.plot(chart, 480))
+
+
+def people(result: Result) -> str:
+    """Who was heard how often, and whose time was for nothing."""
+    if result.clients is None or result.clients.empty:
+        return ""
+    frame = clients.heard(result).sort_values("heard", kind="stable")
+    frame = frame.drop(columns=[name for name in frame.columns if frame[name].isna().all()])
+    heard = frame["heard"].to_numpy(float)
+    jain = heard.sum() ** 2 / (len(heard) * (heard**2).sum()) if heard.any() else 0.0
+    few = frame.head(charts.BARS)
+    parts = {
+        f"client {row.client}": {"heard": float(row.heard), "late": float(row.late), "dropped": float(row.dropped)}
+        for row in few.itertuples()
+    }
+    cut = f" The {charts.BARS} heard least are drawn." if len(frame) > len(few) else ""
+    told = f"Jain's index of how evenly clients are heard is {jain:.2f} (1: all equally often).{cut}"
+    chart = charts.bars(parts, "visits, over all replicas", HEARD)
+    return html.section(
+        "Clients", html.text(told, "note"), html.plot(chart, 130 + 20 * len(few)), _wasted(result), html.table(frame)
+    )
+
+
+def _wasted(result: Result) -> str:
+    names = {name: cause for name, cause in clients.CAUSES.items() if name in result.rounds}
+    spent = {cause: float(result.rounds[name].sum()) / len(result.replicas) for name, cause in names.items()}
+    if not any(spent.values()):
+        return ""
+    told = ", ".join(f"{cause} {units.seconds(value)}" for cause, value in spent.items())
+    return html.text(f"Device-seconds per replica that were for nothing: {told}.", "note")
+
+
+def posterior(result: Result) -> str:
+    """Where theta went: traces, marginals and the plane of the two coordinates that vary most."""
+    draws = int(np.min(result.lengths, initial=len(result.sample_rounds)))
+    if result.samples is None or draws < 2:
+        return ""
+    kept = _flat(result.samples[:draws])
+    spread = np.nan_to_num(kept[draws // 2 :].std(axis=(0, 1)))
+    first, *others = np.argsort(-spread, kind="stable")[:2]
+    some = {f"replica {result.replicas[r]}": kept[:, r, first] for r in range(min(CHAINS, kept.shape[1]))}
+    later = kept[draws // 2 :].reshape(-1, kept.shape[2])
+    shown = {f"theta[{i}]": later[:, i] for i in (first, *others)}
+    plots = [
+        html.plot(charts.traces(result.sample_rounds[:draws], some, f"theta[{first}]"), 320),
+        html.plot(charts.histograms(shown, "theta, second half of the kept rounds"), 320),
+    ]
+    if others:
+        names = (f"theta[{first}]", f"theta[{others[0]}]")
+        plots.append(html.plot(charts.cloud(later[:, first], later[:, others[0]], names), 420))
+    return html.section("Where theta went", *plots, _diagnostics(kept))
+
+
+def _diagnostics(kept: Array) -> str:
+    """Mean, spread, R-hat and effective sample size of the coordinates, the least mixed first."""
+    import pandas as pd
+
+    draws, _, d = kept.shape
+    later = kept[draws // 2 :]
+    if len(later) < chains.MIN_DRAWS:
+        return ""
+    few = later[:, :, :COORDINATES]
+    frame = pd.DataFrame(
+        {
+            "coordinate": np.arange(few.shape[2]), "mean": few.mean(axis=(0, 1)), "sd": few.std(axis=(0, 1), ddof=1),
+            "R-hat": chains.split_rhat(few), "ESS": chains.ess(few),
+        }
+    ).sort_values("R-hat", ascending=False, kind="stable")  # fmt: skip
+    cut = f" The first {COORDINATES} of {d:,} coordinates." if d > COORDINATES else ""
+    told = f"Convergence, second half of the kept rounds, replicas as chains: R-hat near 1 is good.{cut}"
+    return html.text(told, "note") + html.table(frame)
+
+
+def _flat(samples: Array) -> Array:
+    """(rounds, replicas, d), also where every site was recorded: their average."""
+    return samples if samples.ndim == 3 else samples.mean(axis=2)
+
+
+def _metrics(result: Result) -> tuple[str, ...]:
+    return (*result.over_replicas, *result.per_replica)
+
+
+def _judged(result: Result, metric: str) -> str:
+    judged = result.manifest.get("judged")
+    told = judged.get(metric) if isinstance(judged, dict) else None
+    return f"of {told}" if told else figures.METRIC_NAMES.get(metric, "")

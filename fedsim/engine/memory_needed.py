@@ -1,0 +1,54 @@
+"""How much memory a run would take, refused before anything is allocated, with what would fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedsim.checks import free_bytes, in_bytes
+from fedsim.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from fedsim.scenario import Scenario
+
+ROW = 100  # bytes of a replica's row in the table of rounds
+COPIES = 4  # of a model, for every job under way: its message, its reply, and two on the way between them
+REPLICA = 400  # bytes of a replica's own clock, counts and keys
+
+
+def check_memory(scenario: Scenario, skip: bool) -> None:
+    """Refuse a run whose state, jobs and tables this machine cannot hold at once."""
+    replicas, rounds = len(scenario.replica_numbers), scenario.budget.rounds or 1
+    rows = ROW * max(1, rounds // scenario.record.rounds_every)
+    model = 0 if skip else scenario.problem.dim * np.dtype(scenario.dtype).itemsize
+    jobs, memory = 0 if skip else _participants(scenario), _remembered(scenario, skip)
+    each = REPLICA + rows + COPIES * model + jobs * (COPIES * model + 2 * memory) + scenario.problem.clients * memory
+    free = free_bytes()
+    if replicas * each <= free:
+        return
+    fit = int(free // each)
+    if fit:
+        remedy = f"run at most {fit:,} at a time, such as replicas=range(0, {fit})"
+    elif rows > free / 2:
+        remedy = f"keep fewer rows with record=fs.Record(rounds_every={int(2 * ROW * rounds // free) + 1})"
+    else:
+        remedy = "ask fewer clients at a time, take a smaller model, or a machine with more memory"
+    what = f"{replicas:,} replica{'s' * (replicas > 1)} of {jobs:,} jobs with d={scenario.problem.dim:,}"
+    raise InvalidInput(f"{what} would take {in_bytes(replicas * each)}, and {in_bytes(free)} are free: {remedy}")
+
+
+def _participants(scenario: Scenario) -> int:
+    """Jobs of one round of one replica, at the most."""
+    clients = int(scenario.problem.clients)
+    asked = scenario.parts.policy.size
+    return clients if asked is None else min(asked, clients)
+
+
+def _remembered(scenario: Scenario, skip: bool) -> int:
+    """Bytes of what one client remembers."""
+    if skip:
+        return 0
+    itemsize = np.dtype(scenario.dtype).itemsize
+    rows = scenario.parts.algorithm.memory(scenario.problem)
+    return sum(int(np.size(row)) * itemsize for row in rows.values())

@@ -1,0 +1,86 @@
+"""How long messages are, before anything is computed.
+
+The length of a reply is learnt by running the algorithm's own `client` body once on a job without data: gradients and
+noise are zero, and a codec is only asked for its length. Nobody has to declare what they send.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedsim.arrays import Array, Arrays
+from fedsim.errors import ClientFailed, FedsimError, shown
+from fedsim.protocols import Algorithm, BatchSize, Codec, FixedLength, Problem
+from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
+from fedsim.runtime.jobs import Encoded
+
+
+class DryJob:
+    """Looks like a job of client 0 and computes nothing."""
+
+    client, replica, weight, size, clients = 0, 0, 1.0, 1, 1
+
+    def __init__(self, dim: int, dtype: np.dtype[Any], round: int) -> None:
+        self.round, self._zeros = round, np.zeros(dim, dtype)
+
+    def gradient(self, theta: Array, step: int, batch_size: BatchSize = None, **options: Any) -> Array:
+        return self._zeros
+
+    def normal(self, step: int) -> Array:
+        return self._zeros
+
+    def shared_normal(self, step: int) -> Array:
+        return self._zeros
+
+    def uniform(self, step: int) -> Array:
+        return np.full(1, 0.5)
+
+    def potential(self, theta: Array) -> Array:
+        return np.zeros(1)
+
+    def encode(self, codec: Codec | tuple[Codec, ...], value: Array, lane: int = 0) -> Encoded:
+        if isinstance(codec, FixedLength) and codec.fixed:
+            return Encoded(value, codec.length(value.shape[-1], value.dtype))
+        return Encoded(value, None)  # with a codec per client, too, the length is not known before it is known whose
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What one reply consists of: an empty array per name, and its bits, None where they depend on the values."""
+
+    values: dict[str, Array]  # (0, ...)
+    bits: int | None
+
+
+def reply_shape(algorithm: Algorithm, problem: Problem, state: Arrays, dtype: np.dtype[Any], round: int) -> Shape:
+    """The shape of a reply in this round."""
+    who = f"{type(algorithm.own).__name__}.client"
+    memory = {n: np.asarray(m, dtype) for n, m in algorithm.memory(problem.own).items()}
+    message = {n: np.zeros_like(m) for n, m in algorithm.broadcast(state).items()}
+    try:
+        job = DryJob(problem.dim, dtype, round)
+        answer = algorithm.client(job, all_locked(message), all_locked(memory))
+        values, remembered = client_answer(who, answer)
+        memory_answer(who, remembered, memory)
+    except FedsimError:
+        raise
+    except (Exception, SystemExit) as error:
+        what = f"raised {type(error).__name__}: {shown(error, 300)}"
+        if changed_in_place(error):
+            what = "changed an array in place that it was handed; work on a copy"
+        raise ClientFailed(
+            f"{who} {what} (while its reply was measured on a job without data, round {round + 1})"
+        ) from error
+    bits: int | None = 0
+    empty = {}
+    for name, v in values.items():
+        array = np.asarray(v.value) if isinstance(v, Encoded) else real(who, name, v, dtype)
+        empty[name] = np.empty((0, *array.shape), dtype)
+        if name in algorithm.kept:  # it never travels
+            continue
+        length = v.bits if isinstance(v, Encoded) else array.size * dtype.itemsize * 8
+        bits = None if bits is None or length is None else bits + int(length)
+    return Shape(empty, bits)

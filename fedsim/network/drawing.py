@@ -1,0 +1,210 @@
+"""Pictures of networks and of gossip graphs, with the links marked that hold everybody up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedsim.arrays import Array
+from fedsim.errors import InvalidInput, shown
+from fedsim.network.flows import Flows
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from fedsim.network import Network
+
+# Told apart without colour vision, and in grey by their lightness (Okabe and Ito).
+CLIENT, EDGE, SERVER, RELAY, LINK, FULL, GOSSIP = (
+    "#56b4e9", "#e69f00", "#009e73", "#bbbbbb", "#8a8a8a", "#cc3311", "#882255",
+)  # fmt: skip
+NAMED = 40  # nodes that a picture has room to name
+SKETCHED = 400  # links that a page has room to draw
+SPRINGS = 200  # nodes up to which the better, slower layout is worth its time
+
+
+def draw_network(network: Network, ax: Axes | None = None, gossip: Any = None) -> Figure:
+    """`Network.draw`."""
+    import networkx
+
+    graph = networkx.Graph(network.graph)
+    if gossip is not None:
+        check_gossip(gossip, network.clients)
+    figure, ax = _axes(ax)
+    at = positions(graph, network.server)
+    full = _full(network, gossip)
+    plain = [edge for edge in graph.edges if frozenset(edge) not in full]
+    networkx.draw_networkx_edges(graph, at, plain, ax=ax, edge_color=LINK, width=1.0)
+    marked = [edge for edge in graph.edges if frozenset(edge) in full]
+    networkx.draw_networkx_edges(graph, at, marked, ax=ax, edge_color=FULL, width=3.0)
+    if len(marked) <= NAMED:
+        labels = {edge: full[frozenset(edge)] for edge in marked}
+        networkx.draw_networkx_edge_labels(graph, at, labels, ax=ax, font_size=7, font_color=FULL)
+    clients = dict(enumerate(network.nodes))
+    edges = set(network.edge_nodes)
+    kinds = (
+        ("clients", [n for n in graph if n in set(network.nodes)], CLIENT, "o", 90),
+        ("relays", [n for n in graph if n not in edges | set(network.nodes) | {network.server}], RELAY, "o", 40),
+        ("edge servers", [n for n in graph if n in edges], EDGE, "D", 130),
+        ("server", [n for n in graph if network.has_server and n == network.server], SERVER, "s", 220),
+    )
+    for label, nodes, colour, shape, size in kinds:
+        if nodes:
+            networkx.draw_networkx_nodes(
+                graph, at, nodes, ax=ax, node_color=colour, node_shape=shape, node_size=size, label=label
+            )
+    if gossip is not None:
+        over = networkx.relabel_nodes(networkx.Graph(gossip), clients)
+        lines = networkx.draw_networkx_edges(
+            over.to_directed(), at, list(over.edges), ax=ax, edge_color=GOSSIP, style=":", width=1.4,
+            arrowstyle="-", connectionstyle="arc3,rad=0.18", node_size=90,
+        )  # fmt: skip
+        assert lines is not None
+        ax.plot([], [], ":", color=GOSSIP, label="gossip")
+    if marked:
+        ax.plot([], [], color=FULL, linewidth=3.0, label="full when all transmit")
+    if len(graph) <= NAMED:
+        names = {node: str(c) for c, node in clients.items()}
+        networkx.draw_networkx_labels(graph, at, names, ax=ax, font_size=7)
+    _finish(ax, network.describe())
+    return figure
+
+
+def sketch(network: Network) -> dict[str, Any] | None:
+    """Nodes and links in plain data, for a page that is made later; None where there are too many to tell apart.
+
+    `nodes` are [name, kind]; `links` are [one end, other end, bit/s, clients whose transfers pass in one direction],
+    ends by number.
+    """
+    if network.edges > SKETCHED:
+        return None
+    place = {node: i for i, node in enumerate(network.graph)}
+    clients, edges = set(network.nodes), set(network.edge_nodes)
+    kinds = [
+        "client" if n in clients else "edge" if n in edges else "server" if n == network.server else "relay"
+        for n in place
+    ]
+    users = network.users()
+    links: dict[frozenset[Any], list[Any]] = {}
+    for name, bps, passing in zip(network.link_names, network.capacities_bps.tolist(), users.tolist(), strict=True):
+        u, v = _ends(network)[name]
+        known = links.setdefault(frozenset((u, v)), [place[u], place[v], bps, 0])
+        known[2:] = min(known[2], bps), max(known[3], passing)
+    nodes = [[shown(node), kind] for node, kind in zip(place, kinds, strict=True)]
+    return {"title": network.describe(), "nodes": nodes, "links": list(links.values())}
+
+
+def draw_gossip(graph: Any, ax: Axes | None = None) -> Figure:
+    """A gossip graph alone, over whatever network."""
+    import networkx
+
+    check_gossip(graph, len(graph))
+    figure, ax = _axes(ax)
+    plain = networkx.Graph(graph)
+    at = positions(plain, None)
+    networkx.draw_networkx_edges(plain, at, ax=ax, edge_color=GOSSIP, style=":", width=1.4)
+    networkx.draw_networkx_nodes(plain, at, ax=ax, node_color=CLIENT, node_size=90, label="clients")
+    if len(plain) <= NAMED:
+        networkx.draw_networkx_labels(plain, at, ax=ax, font_size=7)
+    ax.plot([], [], ":", color=GOSSIP, label="gossip")
+    _finish(ax, f"gossip, {len(plain):,} sites, {plain.number_of_edges():,} edges")
+    return figure
+
+
+def check_gossip(graph: Any, clients: int) -> None:
+    """Refuse a gossip graph whose nodes are not the clients' numbers."""
+    if isinstance(graph, type) or not hasattr(graph, "is_multigraph"):
+        raise InvalidInput(f"gossip={type(graph).__name__}: give a networkx graph whose nodes are client numbers")
+    if set(graph) != set(range(clients)):
+        raise InvalidInput(f"the gossip graph's nodes are not the client numbers 0 to {clients - 1}: renumber them")
+
+
+def positions(graph: Any, server: Any) -> dict[Any, Array]:
+    """Where nodes go: a tree spreads from the server, everything else as springs have it."""
+    import networkx
+
+    if server is not None and networkx.is_tree(graph):
+        return _radial(graph, server)
+    if len(graph) <= SPRINGS and networkx.is_connected(graph):
+        return dict(networkx.kamada_kawai_layout(graph, weight=None))
+    return dict(networkx.spring_layout(graph, seed=0))
+
+
+def _radial(graph: Any, root: Any) -> dict[Any, Array]:
+    """A tree in rings around its root; every branch has the angle that its leaves need."""
+    import networkx
+
+    onward = networkx.bfs_tree(graph, root)
+    depth = networkx.shortest_path_length(onward, root)
+    leaves: dict[Any, int] = {}
+    for node in reversed(list(networkx.topological_sort(onward))):
+        leaves[node] = sum(leaves[child] for child in onward[node]) or 1
+    at, begin = {root: np.zeros(2)}, {root: 0.0}
+    for node in networkx.topological_sort(onward):
+        angle = begin[node]
+        for child in onward[node]:
+            begin[child] = angle
+            middle = 2 * np.pi * (angle + leaves[child] / 2) / leaves[root]
+            at[child] = depth[child] * np.array([np.cos(middle), np.sin(middle)])
+            angle += leaves[child]
+    return at
+
+
+def _full(network: Network, gossip: Any) -> dict[frozenset[Any], str]:
+    """The edges that have nothing left when all transmit at once, and their bandwidths; if any are shared, those."""
+    if gossip is None and network.has_server:
+        both = [[network.route(c, upward) for c in range(network.clients)] for upward in (True, False)]
+    else:
+        graph = network.client_graph() if gossip is None else gossip
+        pairs = [(network.nodes[a], network.nodes[b]) for u, v in graph.edges for a, b in ((u, v), (v, u)) if a != b]
+        paths = network.paths(pairs)
+        both = [[paths.route(row) for row in range(len(paths))]]
+    capacity = network.capacities_bps
+    users, taken = np.zeros(len(capacity), np.int64), np.zeros(len(capacity))
+    for routes in both:
+        flows = Flows(capacity)
+        started = [(flows.start(0.0, route, 1.0), route) for route in routes if len(route)]
+        here = np.zeros(len(capacity))
+        for flow, route in started:
+            here[route] += flows.rate_bps(flow)
+            users[route] += 1
+        taken = np.maximum(taken, here)
+    held = (taken >= capacity * (1 - 1e-9)) & (users > 0)
+    if (held & (users > len(both))).any():
+        held &= users > len(both)
+    names = {network.link_names[link]: link for link in np.flatnonzero(held).tolist()}
+    ends = _ends(network)
+    return {frozenset(ends[name]): rate(capacity[link]) for name, link in names.items() if name in ends}
+
+
+def _ends(network: Network) -> dict[str, tuple[Any, Any]]:
+    """The ends of a link, by its name."""
+    return {f"{shown(a)}-{shown(b)}": (u, v) for u, v in network.graph.edges for a, b in ((u, v), (v, u))}
+
+
+def rate(bps: float) -> str:
+    """A bandwidth for people: 40 Mbit/s."""
+    for size, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
+        if bps >= size:
+            return f"{bps / size:.4g} {unit}"
+    return f"{bps:.4g} bit/s"
+
+
+def _axes(ax: Axes | None) -> tuple[Figure, Axes]:
+    from matplotlib.figure import Figure as Blank
+
+    if ax is None:
+        ax = Blank(figsize=(7, 7), layout="constrained", facecolor="white").add_subplot()
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    return figure, ax
+
+
+def _finish(ax: Axes, title: str) -> None:
+    ax.set_title(title, fontsize=10)
+    ax.set_aspect("equal")
+    ax.set_axis_off()
+    ax.margins(0.08)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=3, frameon=False, fontsize=8)

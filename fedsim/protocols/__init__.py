@@ -1,0 +1,94 @@
+"""What every part of a scenario has to offer, one file a role. Nothing else in fedsim asks what an object can do.
+
+A class of your own needs no base class. It needs the members of `...Like`; the role below it lists what it may have
+besides, and what stands there is what counts for a class that has none. A `Scenario` completes its parts once, when it
+is made (`as_algorithm` and its like, in `completing.py`), and from then on every member is there. What only some
+objects can do (an exact answer, a prediction, privacy) is a small Protocol of its own, asked for with `isinstance`.
+
+    algorithm.py   AlgorithmLike, Algorithm; what it sees: Job, Replies, Visitors
+    problem.py     ProblemLike, Problem; Exact, Quadratic, Reacts, Predicts, ...
+    policy.py      PolicyLike, Policy; what it sees: View, Arrived, VisitEnds
+    devices.py     DevicesLike, DeviceModel
+    network.py     NetworkLike, NetworkModel
+    rng.py         Rng, what policies, devices and servers draw from
+    runtime.py     Codec, Backend, Session, Runtime
+    watching.py    Metric, Observer
+
+`fs.testing.check(part)` runs the contract of a role on any object.
+"""
+
+from __future__ import annotations
+
+from fedsim.protocols.algorithm import (
+    Algorithm,
+    AlgorithmLike,
+    BatchSize,
+    Job,
+    JobOfKernel,
+    Kernel,
+    ManyRounds,
+    PrivacyGuarantee,
+    PrivacyMechanism,
+    Quantise,
+    Replies,
+    RoundKeys,
+    Visitors,
+)
+from fedsim.protocols.completing import (
+    Completed,
+    as_algorithm,
+    as_devices,
+    as_network,
+    as_policy,
+    as_problem,
+    as_session,
+    is_sparse,
+    members,
+    missing,
+)
+from fedsim.protocols.devices import ComesAndGoes, DeviceModel, DevicesLike, Drops, InColumns, InNumbers
+from fedsim.protocols.network import NetworkLike, NetworkModel
+from fedsim.protocols.policy import Arrived, ClosesInClosedForm, Policy, PolicyLike, View, VisitEnds
+from fedsim.protocols.problem import (
+    BatchedGradients,
+    Clips,
+    Exact,
+    HasLoss,
+    HasPotential,
+    HasShards,
+    PortableGradients,
+    Predicts,
+    Problem,
+    ProblemLike,
+    Quadratic,
+    Reacts,
+    Rows,
+    Stable,
+)
+from fedsim.protocols.rng import Rng
+from fedsim.protocols.runtime import (
+    Backend,
+    Codec,
+    FixedLength,
+    GradientKernels,
+    Runtime,
+    Session,
+    SessionLike,
+    StepSizes,
+    Terms,
+    Wire,
+)
+from fedsim.protocols.watching import Describes, KeepsLedger, Metric, Observer, Watching
+
+__all__ = [
+    "Algorithm", "AlgorithmLike", "Arrived", "Backend", "BatchSize", "BatchedGradients", "Clips",
+    "ClosesInClosedForm", "Codec", "ComesAndGoes", "Completed", "Describes", "DeviceModel", "DevicesLike",
+    "Drops", "Exact", "FixedLength", "GradientKernels", "HasLoss", "HasPotential", "HasShards", "InColumns",
+    "InNumbers", "Job",
+    "JobOfKernel", "KeepsLedger", "Kernel", "ManyRounds", "Metric", "NetworkLike", "NetworkModel", "Observer",
+    "Policy", "PolicyLike", "PortableGradients", "Predicts", "PrivacyGuarantee", "PrivacyMechanism", "Problem",
+    "ProblemLike", "Quadratic", "Quantise", "Reacts", "Replies", "Rng", "RoundKeys", "Rows", "Runtime",
+    "Session", "SessionLike", "Stable", "StepSizes", "Terms", "View", "VisitEnds", "Visitors", "Watching", "Wire",
+    "as_algorithm", "as_devices", "as_network", "as_policy", "as_problem", "as_session", "is_sparse", "members",
+    "missing",
+]  # fmt: skip

@@ -1,0 +1,188 @@
+"""What an algorithm has to offer and may say besides, and what it sees of jobs and replies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from fedsim.arrays import Array, Arrays
+
+if TYPE_CHECKING:
+    from fedsim.privacy.guarantee import Guarantee
+    from fedsim.privacy.rdp import Mechanism
+    from fedsim.protocols.policy import Arrived
+    from fedsim.protocols.problem import ProblemLike
+    from fedsim.protocols.rng import Rng
+    from fedsim.protocols.runtime import Backend, Codec
+
+BatchSize = int | float | Sequence[int] | None  # rows a gradient: a count, a fraction, one per client; None: all
+Quantise = Callable[[Array, Array], tuple[Array, Array]]  # values and keys: what arrives, and its bits
+Kernel = Callable[["JobOfKernel", Arrays, Arrays], tuple[dict[str, Any], Arrays]]  # a compiled `client`
+ManyRounds = Callable[
+    ["RoundKeys", Array, int, int, Arrays, Arrays], tuple[Arrays, Arrays]
+]  # see Algorithm.many_rounds
+
+
+@dataclass(frozen=True)
+class Visitors:
+    """What `work` may look at, before anything is computed: who visits. It answers one number, or one for each."""
+
+    client: Array
+
+
+class AlgorithmLike(Protocol):
+    """One paper's algorithm: hyper-parameters and a few pure functions. Arrays are (d,), or (jobs, d) if batched."""
+
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
+        """The server's state before the first round; "theta" is what is recorded."""
+
+    def broadcast(self, state: Arrays) -> Arrays:
+        """What the server sends to every client that takes part."""
+
+    def work(self, job: Visitors) -> float:
+        """Local steps of a visit, known before anything is computed."""
+
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
+        """A client's reply (arrays, or `job.encode(codec, v)`), and what it remembers once the reply is folded."""
+
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
+        """The new state, out of the replies that arrived."""
+
+
+class Algorithm(AlgorithmLike, Protocol):
+    """What an algorithm may say besides."""
+
+    own: Any  # the object itself, once it is completed
+
+    batched: bool = False  # `client`, `broadcast` and `server` also take a leading axis of jobs or replicas
+    sampler: bool = False  # its iterates are samples of a law: judged by their average, not by the latest
+    weighted: bool = False  # its law is right only under weights that average to p_c
+    reach: str = "selected"  # who receives the broadcast: "selected" or "all"
+    known: tuple[str, ...] = ()  # parts of the message that clients already have, so that they are not sent again
+    kept: tuple[str, ...] = ()  # reply fields that never travel and cost no bits ("loss": policies see it)
+    beforehand: tuple[str, ...] = ()  # those of `known` that every client had before the first round
+    temperature: float = 1.0  # the target is exp(-f / temperature)
+    step_size: Any = None  # a number or a schedule
+    batch_size: BatchSize = None
+    activity: Any = None  # the chances of arrival that the server divides by, if it does
+    codec: Any = None
+    weigh: Callable[[Arrived], Array] | None = None  # weights of `replies.mean`; None: the policy's
+    ensemble: Callable[[Arrays], tuple[Array, Array]] | None = None  # models (replicas, models, d), and which are there
+
+    def memory(self, problem: ProblemLike) -> Arrays:
+        """What a client remembers before its first visit."""
+        return {}
+
+    def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
+        """A compiled `client` for many jobs, where there is one for this problem and this backend."""
+        return None
+
+    def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
+        """`go(keys, replicas, first, count, state, memory)`: several rounds in which everybody answers, compiled.
+
+        It returns the states after each round, (count, replicas, ...), and the memory after the last.
+        """
+        return None
+
+    def rounds_alike(self, number: int) -> int:
+        """How many rounds from `number` on differ in nothing but their number."""
+        return 2**62
+
+
+class Job(Protocol):
+    """What `client` sees of its job or, batched, of many: per-job scalars are then (jobs, 1)."""
+
+    client: Any  # its number, or (jobs,)
+    replica: Any
+    round: int
+    clients: int  # how many there are
+    weight: Any  # p_c
+    size: Any  # n_c, its rows
+
+    def gradient(
+        self, theta: Array, step: int, batch_size: BatchSize = None, *, split: int | None = None,
+        clip: float | None = None, prior: bool = True,
+    ) -> Array:  # fmt: skip
+        """Of the client's summed loss: over all rows, or a fresh minibatch scaled up; equal steps, equal rows."""
+
+    def normal(self, step: int) -> Array:
+        """Private standard normals, one a coordinate."""
+
+    def shared_normal(self, step: int) -> Array:
+        """Standard normals that all clients of the replica have in common; nothing is sent for them."""
+
+    def uniform(self, step: int) -> Array:
+        """A coin in (0, 1), shape (1,)."""
+
+    def potential(self, theta: Array) -> Array:
+        """The client's summed loss up to a constant, float64, shape (1,)."""
+
+    def encode(self, codec: Codec | tuple[Codec, ...], value: Array, lane: int = 0) -> Any:
+        """`value` through a codec, or one per client: `.value` as the server decodes it, `.bits` on the wire."""
+
+
+class JobOfKernel(Job, Protocol):
+    """What a compiled `client` sees besides: many jobs at once, and keys to draw with, one row a job."""
+
+    @property
+    def noise_key(self) -> Array: ...
+    @property
+    def shared_key(self) -> Array: ...
+    @property
+    def rows_key(self) -> Array:
+        """Of minibatches."""
+
+    def encode_by(self, quantise: Quantise, value: Array, lane: int = 0) -> Any:
+        """`encode` by a function of (jobs, d) and of a key for each, such as a kernel that computes as well."""
+
+
+class RoundKeys(Protocol):
+    """Keys for a kernel that takes many rounds at a go, with everybody's reply in each."""
+
+    def server(self, replicas: Array, first: int, count: int) -> Array:
+        """Of the servers' draws, (count * replicas, 4), round after round."""
+
+    def codec(self, replica: Array, client: Array, round: int, out: Array) -> None:
+        """Of what `job.encode` draws in one round, a row of `out` each."""
+
+    def rows(self, replica: Array, client: Array, round: int, out: Array) -> None:
+        """Of minibatches."""
+
+
+class Replies(Protocol):
+    """What `server` sees: the replies that arrived, sorted by client; perhaps none."""
+
+    clients: Array  # (m,)
+    multiplicity: Array  # (m,) how often each was drawn
+    staleness: Array  # (m,) versions that passed since it set out; 0 where rounds are synchronous
+    weights: Array  # (m,) of `mean`
+    round: int
+    starts: Array  # batched: replica r owns the rows starts[r]:starts[r + 1]
+
+    @property
+    def count(self) -> int | Array:
+        """How many arrived: a number, or (replicas, 1)."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, name: str) -> Array: ...
+    def mean(self, name: str) -> Array:
+        """Weighted; of nobody: the state's own value, or zero where the state has none of that name."""
+
+    def sum(self, name: str) -> Array: ...
+    def weighted(self, name: str, weights: Array) -> Array:
+        """A sum with any weights, one a reply."""
+
+
+@runtime_checkable
+class PrivacyMechanism(Protocol):
+    """An algorithm that can say what a visit tells of a client's rows."""
+
+    def mechanism(self, problem: ProblemLike, sensitivity: float | None) -> Mechanism: ...
+
+
+@runtime_checkable
+class PrivacyGuarantee(Protocol):
+    """An algorithm whose paper promises its clients something."""
+
+    def guarantee(self, problem: ProblemLike) -> Guarantee: ...

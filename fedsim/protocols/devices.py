@@ -1,0 +1,86 @@
+"""What devices have to offer and may do besides."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from fedsim.arrays import Array
+
+if TYPE_CHECKING:
+    from fedsim.kernels.clock.parts import DeviceArrays, PresenceArrays, SlowdownArrays
+    from fedsim.protocols.rng import Rng
+
+
+class DevicesLike(Protocol):
+    """How long the clients compute."""
+
+    def compute_s(self, clients: Array, work: Array, now_s: Array, rng: Rng) -> Array:
+        """Seconds of each visit; `work` is its local steps (times rows, if `per_example`)."""
+
+
+class DeviceModel(DevicesLike, Protocol):
+    """What devices may do besides."""
+
+    own: Any  # the object itself, once it is completed
+
+    timeless: bool = False  # nothing here depends on when a visit begins
+    per_example: bool = False  # work counts rows as well
+
+    def drop(self, clients: Array, now_s: Array, rng: Rng) -> tuple[Array, Array]:
+        """The phase in which each visit breaks off (0: none, 1 before, 2 compute, 3 upload), and how far into it."""
+        return np.zeros(len(clients), np.int8), np.zeros(len(clients))
+
+    @property
+    def reliable(self) -> bool:
+        """Nobody ever drops out."""
+        return not isinstance(self, Drops)
+
+    def next_available(self, clients: Array, now_s: Array, rng: Rng) -> Array:
+        """Now for whoever is on, else when it comes on; inf: never."""
+        return now_s
+
+    def available_until(self, clients: Array, now_s: Array, rng: Rng) -> Array:
+        """When each client, on now, goes off."""
+        return np.full(len(clients), math.inf)
+
+    @property
+    def always_available(self) -> bool:
+        return not isinstance(self, ComesAndGoes)
+
+    def dropout_of(self, clients: Array) -> Array | None:
+        """Everybody's chance to lose a visit; None: not known."""
+        return None
+
+    def check(self, clients: int) -> None:
+        """Refuse tables with too few rows."""
+
+    def as_arrays(self, clients: int, work: Array) -> DeviceArrays | None:
+        """Itself in columns, for the compiled clock; None: it is asked at every visit. `work` is (clients,), or one."""
+        return None
+
+
+@runtime_checkable
+class InNumbers(Protocol):
+    """A law, such as a slow-down's, that a kind and a few numbers name."""
+
+    def as_arrays(self) -> SlowdownArrays: ...
+
+
+@runtime_checkable
+class InColumns(Protocol):
+    """When clients are on, told in columns: a row for each of these."""
+
+    def as_arrays(self, rows: Array) -> PresenceArrays: ...
+
+
+@runtime_checkable
+class Drops(Protocol):
+    def drop(self, clients: Array, now_s: Array, rng: Rng) -> tuple[Array, Array]: ...
+
+
+@runtime_checkable
+class ComesAndGoes(Protocol):
+    def next_available(self, clients: Array, now_s: Array, rng: Rng) -> Array: ...

@@ -1,0 +1,60 @@
+"""What a network has to offer, and a contended one besides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from fedsim.arrays import Array
+from fedsim.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from fedsim.kernels.clock.parts import RouteArrays
+
+
+class NetworkLike(Protocol):
+    """Everybody's way to the server (`upward`) and back; one value per client."""
+
+    @property
+    def clients(self) -> int: ...
+    @property
+    def contended(self) -> bool: ...  # whether two transfers can meet on a link
+    def delay_s(self, upward: bool) -> Array: ...
+    def stretch(self, upward: bool) -> Array:
+        """By how much loss lengthens a transfer."""
+
+    def bottleneck_bps(self, upward: bool) -> Array: ...
+
+
+class NetworkModel(NetworkLike, Protocol):
+    """What a contended network must have besides."""
+
+    own: Any  # the object itself, once it is completed
+
+    capacities_bps: Array = np.zeros(0)  # of every link
+    varying: Mapping[int, Any] = {}  # by link: a fedsim.network.Varying, where its bandwidth changes in time
+    has_server: bool = True
+    server: Any = None  # its node
+    nodes: tuple[Any, ...] = ()  # of the clients, client 0 first
+    edge_nodes: tuple[Any, ...] = ()  # of edge servers
+
+    def route(self, client: int, upward: bool) -> Array:
+        """The links that a transfer uses, by number."""
+        raise NotImplementedError("a contended network needs capacities_bps and route(client, upward)")
+
+    def as_arrays(self) -> RouteArrays | None:
+        """All routes at once, for the compiled clock; None: it is asked at every transfer."""
+        return None
+
+    def sketch(self) -> dict[str, Any] | None:
+        """Nodes and links in plain data, which the report draws; None: it draws nothing."""
+        return None
+
+    def paths(self, pairs: Any) -> Any:
+        """The routes between pairs of nodes, a row each: `fedsim.network.Paths`. Tiers and gossip need it."""
+        raise InvalidInput(
+            f"{type(self).__name__} has no paths(pairs), which says how messages between sites travel; write it, or "
+            "use fs.Network(graph)"
+        )

@@ -1,0 +1,163 @@
+"""What a policy has to offer and may say besides, and what it sees of a round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.arrays import Array
+from fedsim.protocols.rng import Rng
+
+if TYPE_CHECKING:
+    from fedsim.kernels.clock.parts import PolicyArrays
+
+
+class View(Protocol):
+    """What a policy sees of one replica."""
+
+    clients: int
+    weights: Array  # p_c
+    sizes: Array  # n_c
+    round: int
+    now_s: float
+    opened_s: float
+    selected: Any  # client numbers of this round
+    arrived: Any
+    in_flight: Any
+
+    def everybody(self) -> Array:
+        """Who is on now."""
+
+    def available(self) -> Any:
+        """A mask of who is on; True: all are."""
+
+    def sample_available(self, size: int) -> Array:
+        """So many different clients, uniformly among those that are on; fewer if fewer are."""
+
+    def sample_weighted(self, draws: int) -> Array:
+        """So many draws with probability p_c among those that are on; repeats count."""
+
+    def heard(self, ids: npt.ArrayLike) -> Array:
+        """How many replies of each client arrived in time so far."""
+
+    def last(self, ids: npt.ArrayLike, column: str = "duration_s") -> Array:
+        """Of each client's latest reply: "duration_s", "heard_s", "round" or "loss"; NaN where there was none."""
+
+
+class PolicyLike(Protocol):
+    """Who takes part, and when a round closes."""
+
+    def select(self, view: View, rng: Rng) -> Any:
+        """Client numbers, repeats allowed, or a mask (clients,)."""
+
+    def close(self, view: View) -> float:
+        """When the round ends, asked at the opening and after every arrival; inf: keep waiting."""
+
+
+class Policy(PolicyLike, Protocol):
+    """What a policy may say besides."""
+
+    own: Any  # the object itself, once it is completed
+
+    batched: bool = False  # `select` also serves all replicas at once: ids (replicas, size)
+    always: bool = False  # everybody, in every round
+    asynchronous: bool = False  # clients work continuously, and `replies` arrivals make a round
+    replies: int = 1
+    size: int | None = None  # how many are asked, or at work; None: all, or not known
+    discount: Callable[[int], float] | None = None  # of a reply's staleness
+    draws_by_weight: bool = False  # p_c decides who is asked, so that the weights do not
+    undecided: bool = False  # it averages the arrived alike, and leaves it to algorithms that know better
+    at_least: int | None = None  # so many must be on before a round opens
+    history: bool = False  # it looks at `view.heard` or `view.last`, so visits are followed one by one
+
+    def closing(self, ends: VisitEnds) -> tuple[Array, Array]:
+        """`close` in closed form: when rounds end (replicas,), and which visits were in time (m,)."""
+        raise NotImplementedError("asked only of policies with `closes_in_closed_form`")
+
+    def weigh(self, arrived: Arrived) -> Array:
+        """Weights of `replies.mean`, one a reply."""
+        return arrived.normalised(arrived.p)
+
+    def check(self, clients: int) -> None:
+        """Refuse a population that it cannot serve."""
+
+    def chance(self, weights: Array) -> tuple[Array, bool] | None:
+        """Everybody's chance to be asked and waited for, and whether that is exact or a bound; None: unknown."""
+        return None
+
+    def bias(self) -> str:
+        """What is wrong with its weights where the p_c differ, and the remedy; "" for nothing."""
+        return ""
+
+    def as_arrays(self) -> PolicyArrays | None:
+        """Itself in plain numbers, for the compiled clock; None: it is asked at every opening and arrival."""
+        return None
+
+
+@runtime_checkable
+class ClosesInClosedForm(Protocol):
+    def closing(self, ends: VisitEnds) -> tuple[Array, Array]: ...
+
+
+# --- What `weigh` and `closing` look at --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """The replies that a round folds: one row each, sorted by replica, then client."""
+
+    p: Array  # (m,) the clients' weights p_c
+    multiplicity: Array  # (m,) how often each was drawn
+    starts: Array  # (replicas + 1,) replica r owns rows starts[r]:starts[r + 1]
+    clients: int  # of the whole population
+    policy: Policy | None = None  # the one that selected them, for algorithms that weigh by scheme
+
+    def normalised(self, a: Array) -> Array:
+        """`a` divided by its sum over the replica's rows, summed in client order."""
+        totals = np.zeros(len(self.starts) - 1)
+        row = np.repeat(np.arange(len(totals)), np.diff(self.starts))
+        np.add.at(totals, row, a)  # unbuffered, hence sequential
+        return np.asarray(a / totals[row])
+
+    @property
+    def counts(self) -> Array:
+        """How many of its own replica arrived, per row."""
+        count = np.diff(self.starts)
+        return np.repeat(count, count)
+
+
+@dataclass(frozen=True)
+class VisitEnds:
+    """When the server hears of each visit of a round, for all replicas at once: what `closing` looks at."""
+
+    opened_s: Array  # (replicas,)
+    row: Array  # (m,) the visit's replica
+    ends_s: Array  # (m,) its arrival, or its loss
+    dropped: Array  # bool (m,)
+    tie: Callable[[], Array]  # (m,) orders visits that end at the same instant; drawn only if asked for
+
+    def last_s(self) -> Array:
+        """When nothing is outstanding any more, (replicas,)."""
+        closed = self.opened_s.copy()
+        np.maximum.at(closed, self.row, self.ends_s)
+        return closed
+
+    def rank(self) -> Array:
+        """0 for a replica's first arrival, 1 for the next, ...; dropped visits come last. (m,)"""
+        order = self._order()
+        begin = np.searchsorted(self.row, np.arange(len(self.opened_s)))  # rows are sorted by replica
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order)) - begin[self.row]
+        return rank
+
+    def _order(self) -> Array:
+        """By replica and arrival; the drawn order is asked for only where two arrive together."""
+        at = np.where(self.dropped, np.inf, self.ends_s)
+        order = np.lexsort((at, self.row))
+        then = at[order]
+        together = (then[1:] == then[:-1]) & (self.row[1:] == self.row[:-1]) & (then[1:] < np.inf)
+        return np.lexsort((self.tie(), at, self.row)) if together.any() else order

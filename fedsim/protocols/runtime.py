@@ -1,0 +1,145 @@
+"""What carries a run out: codecs, backends, sessions and runtimes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy.typing as npt
+
+from fedsim.arrays import Array, Arrays, Numbers
+
+if TYPE_CHECKING:
+    from fedsim.protocols.algorithm import AlgorithmLike
+    from fedsim.protocols.problem import ProblemLike, Rows
+    from fedsim.runtime.jobs import Batch, Reply, Setting
+
+StepSizes = Array | Sequence[float]  # one for each local step
+Wire = tuple[Any, ...]  # a codec in a backend's own terms
+Terms = tuple[Array | None, Array | None, Array | None, float]  # QLSD's control, anchor, memory and memory rate
+
+
+@runtime_checkable
+class Codec(Protocol):
+    """What goes on the wire; `fixed` lengths do not depend on the values and have `length(d, dtype)`."""
+
+    @property
+    def fixed(self) -> bool: ...
+    def encode(self, v: Array, key: Array | None = None) -> bytes: ...
+    def decode(self, data: bytes, d: int) -> Array: ...
+    def bits(self, v: Array, key: Array | None = None) -> int: ...
+    def quantise(self, values: Array, keys: Array | None = None) -> tuple[Array, Array]: ...
+    def omega(self, d: int) -> float: ...
+
+
+@runtime_checkable
+class FixedLength(Protocol):
+    """A codec that can tell the length of a message beforehand, if it is `fixed`."""
+
+    @property
+    def fixed(self) -> bool: ...
+    def length(self, d: int, dtype: npt.DTypeLike = ...) -> int: ...
+
+
+class GradientKernels(Protocol):
+    """Sums of gradients over rows of data, into `out`; the reference has the problems' own `gradient` instead."""
+
+    @property
+    def quadratic_full(self) -> Callable[..., None]: ...
+    @property
+    def gaussian_rows(self) -> Callable[..., None]: ...
+    @property
+    def linear_model(self) -> Callable[..., None]: ...
+    @property
+    def softmax_gradient(self) -> Callable[..., None]: ...
+    @property
+    def network_gradient(self) -> Callable[..., None]: ...
+
+
+class Backend(Protocol):
+    """The array maths of a run: `kernels.reference`, `kernels.cpu` or `kernels.cuda`, with the same names."""
+
+    name: str
+
+    def keys(
+        self,
+        seed: int,
+        stream: int,
+        *,
+        replica: Numbers = 0,
+        client: Numbers = 0,
+        round: Numbers = 0,
+        visit: Numbers = 0,
+    ) -> Array:
+        """Philox keys, one a row, of addressed draws."""
+
+    def normal(self, key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = ..., call: int = 0) -> Array: ...
+    def uniform(self, key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = ...) -> Array: ...
+    def integers(self, key: Array, lanes: int, below: npt.ArrayLike, step: int = 0) -> Array: ...
+    def choice(self, key: Array, population: npt.ArrayLike, size: int, step: int = 0) -> Array: ...
+    def choose_rows(self, key: Array, population: Array, start: Array, step: int) -> Array: ...
+    def segment_sum(self, values: Array, weights: Array, starts: Array) -> Array: ...
+    def gradients(self, problem: ProblemLike, theta: Array, clients: Array, rows: Rows) -> Array: ...
+    def keys_into(self, out: Array, seed: int, stream: int, replica: Array, client: Array, round: int) -> Array:
+        """`keys` of addresses that are known to be right, written into `out`."""
+
+    # Compiled clients; `kernels/*reference.py` says what each argument is.
+    def langevin_quadratic(
+        self, theta: Array, hessian: Array, linear: Array, client: Array, private: Array, shared: Array, scale: Array,
+        correlation: float, steps: StepSizes, temperature: float,
+    ) -> Array: ...  # fmt: skip
+    def leapfrog_quadratic(
+        self, theta: Array, hessian: Array, linear: Array, client: Array, private: Array, shared: Array, scale: Array,
+        common: float, steps: StepSizes, leapfrog_steps: int,
+    ) -> Array: ...  # fmt: skip
+    def leapfrog_logistic(
+        self, theta: Array, x: Array, y: Array, offsets: Array, client: Array, factor: Array, ridge: Array,
+        linear: Array | None, rows: Array | None, key: Array | None, private: Array, shared: Array, scale: Array,
+        common: float, steps: StepSizes, leapfrog_steps: int,
+    ) -> Array: ...  # fmt: skip
+    def wire_form(self, d: int, dtype: str | None, levels: int | None, code: str | None, form: str | None) -> Wire:
+        """A codec, by its fields, as the last argument but for the keys of the two kernels below."""
+
+    def gaussian_messages(
+        self, theta: Array, x: Array, offsets: Array, sums: Array, precision: Array, client: Array,
+        rows: Array | None, key: Array | None, terms: Terms, wire: Wire,
+    ) -> tuple[Array, Array, Array]: ...  # fmt: skip
+    def logistic_messages(
+        self, theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array | None,
+        key: Array | None, terms: Terms, wire: Wire,
+    ) -> tuple[Array, Array, Array]: ...  # fmt: skip
+
+
+class SessionLike(Protocol):
+    """A run's jobs on a runtime."""
+
+    async def submit(self, batch: Batch, work: float = 1.0) -> Reply:
+        """All replies of a batch of jobs, in its order."""
+
+    def close(self) -> None: ...
+
+
+class Session(SessionLike, Protocol):
+    """What a session may do besides."""
+
+    own: Any  # the object itself, once it is completed
+    elsewhere: bool = False  # jobs sent early run while the driver keeps time
+    can_iterate: bool = False  # `iterate` serves this algorithm and problem
+
+    def each(self, function: Callable[[int], int], items: Sequence[int]) -> list[int]:
+        """`function` of each, on the threads that this process has for the run."""
+        return [function(item) for item in items]
+
+    async def iterate(
+        self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays
+    ) -> tuple[Arrays, Arrays]:
+        """`many_rounds` of the algorithm, on this runtime."""
+        raise NotImplementedError("asked only of sessions that `can_iterate`")
+
+
+class Runtime(Protocol):
+    """Where jobs run: `fs.Inline` or `fs.Ray`."""
+
+    def kernels(self) -> Backend: ...
+    def describe(self) -> str: ...
+    def open(self, algorithm: AlgorithmLike, setting: Setting) -> SessionLike: ...

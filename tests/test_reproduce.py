@@ -1,0 +1,230 @@
+"""`fedsim reproduce`: figure files, verdicts, what is kept, and the exact moments behind claims that are refuted."""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedsim as fs
+from fedsim.cli.app import call
+from fedsim.reproduce import Claim, Finding, bootstrap, figures, pick
+from fedsim.reproduce.figures import load_figure
+from fedsim.reproduce.moments import FALDMoments, Weights
+from fedsim.reproduce.run import reproduce
+
+FIELDS = ["paper", "figure", "claim", "held", "expected", "ours", "published", "why"]
+PUBLISHED = {
+    "fa-ld": ("fig1a", "fig1b", "fig1c", "fig1de", "fig2", "fig3", "fig4", "dp"),
+    "p-fedavg": tuple(f"fig{n}" for n in range(1, 12)),
+    "private-fedpaq": ("fig2", "fig3", "fig4"),
+    "fa-hmc": tuple(f"fig{n}" for n in range(1, 8)),
+    "qlsd": ("fig1", "figS2", "figS3", "figS5", "figS6", "table3", "table4", "tableS1", "tableS2"),
+}
+FIGURE = '''"""A toy: two steps towards a mean."""
+import fedsim as fs
+from fedsim.reproduce import Claim, Finding, pick
+
+quick = {"local_steps": [1, 2], "rounds": 3}
+full = {"local_steps": [1, 2], "rounds": 5}
+
+def scenario(*, local_steps: int = 1, rounds: int = 3) -> fs.Scenario:
+    problem = fs.problems.GaussianMean([[[1.0]], [[3.0]]], [[1.0]])
+    return fs.Scenario(problem=problem, algorithm=fs.algorithms.FedAvg(step_size=0.1, local_steps=local_steps),
+                       budget=fs.Budget(rounds=rounds))
+
+def nearer(study):
+    one, two = (abs(pick(study, local_steps=K).samples[-1, 0, 0] - 2) for K in (1, 2))
+    return Finding(bool(two < one), f"{one:.3f} and {two:.3f} from the mean")
+
+def unsure(study):
+    return Finding(True, "0.1 (95 % -0.2 to 0.4)", undecided=True)
+
+claims = [
+    Claim("More steps come nearer", nearer, published="yes", why="A1"),
+    Claim("Fewer steps come nearer", lambda study: Finding(False, "no"), published="yes", why="A2", expected="cannot"),
+    Claim("Something small", unsure, published="0.1", why="A3"),
+    Claim("Only in full", lambda study: None, published="1", why="A4"),
+    Claim("Never run", None, published="2", why="no data"),
+]
+'''
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "scenarios" / "papers" / "toy"
+    folder.mkdir(parents=True)
+    (folder / "fig1.py").write_text(FIGURE)
+    monkeypatch.setattr(sys.modules["fedsim.reproduce.figures"], "scenarios_folder", lambda: tmp_path / "scenarios")
+    return folder / "fig1.py"
+
+
+def test_every_published_figure_has_a_file() -> None:
+    found = [(paper, path.stem) for paper, path in figures()]
+    assert sorted(found) == sorted((paper, name) for paper, names in PUBLISHED.items() for name in names)
+
+
+@pytest.mark.parametrize(("paper", "path"), figures(), ids=lambda value: getattr(value, "stem", value))
+def test_a_figure_names_its_claims_and_sets_what_its_scenario_takes(paper: str, path: Path) -> None:
+    figure = load_figure(paper, path)
+    known = {parameter.name for parameter in figure.file.parameters}
+    assert set(figure.quick) <= known
+    assert set(figure.full) <= known
+    assert figure.title
+    assert len({claim.claim for claim in figure.claims}) == len(figure.claims)
+    for claim in figure.claims:
+        assert all((claim.claim, claim.published, claim.why))
+        if claim.expected == "cannot":
+            assert any(code in claim.why for code in ("A", "B", "C", "D", "E")), "a refuted claim names its decision"
+
+
+def test_claims_that_are_refuted_name_a_known_decision() -> None:
+    for paper, path in figures():
+        for claim in load_figure(paper, path).claims:
+            if claim.expected == "cannot":
+                code = claim.why.split(":")[0].split(",")[0].strip()
+                assert fs.explain(code), claim.why
+
+
+def test_figures_that_are_loaded_one_after_the_other_keep_to_their_own_neighbours() -> None:
+    both = [pair for pair in figures() if pair[1].stem in ("fig1a", "fig1")]
+    for paper, path in [*both, *reversed(both)]:
+        assert load_figure(paper, path).claims
+
+
+def test_verdicts_have_the_promised_fields_and_say_what_was_not_run(toy: Path, tmp_path: Path) -> None:
+    verdicts, failed = reproduce(out=tmp_path / "out", jobs=1)
+    assert not failed
+    assert json.loads((tmp_path / "out" / "claims.json").read_text()) == verdicts
+    assert [list(verdict) for verdict in verdicts] == [FIELDS] * 5
+    assert [verdict["held"] for verdict in verdicts] == [True, False, True, None, None]
+    assert [verdict["expected"] for verdict in verdicts] == ["holds", "cannot", "undecided", "holds", "holds"]
+    assert "--full" in verdicts[3]["why"]
+    assert verdicts[4]["why"] == "no data"
+
+
+def test_runs_that_are_there_are_only_judged_again(toy: Path, tmp_path: Path) -> None:
+    first, _ = reproduce(out=tmp_path / "out", jobs=1)
+    written = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.npz")}
+    again, _ = reproduce(out=tmp_path / "out", jobs=1)
+    assert first == again
+    assert written
+    assert written == {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.npz")}
+
+
+def test_figures_asked_for_one_by_one_add_up_in_one_claims_file(toy: Path, tmp_path: Path) -> None:
+    (toy.parent / "fig2.py").write_text(FIGURE + "needs = ('no such set',)")
+    toy.write_text(FIGURE + "needs = ('no such set',)")
+    reproduce("toy/fig1", out=tmp_path / "out", jobs=1)
+    reproduce("toy/fig2", out=tmp_path / "out", jobs=1)
+    kept = json.loads((tmp_path / "out" / "claims.json").read_text())
+    assert [verdict["figure"] for verdict in kept] == ["fig1"] * 5 + ["fig2"] * 5
+
+
+def test_the_command_ends_well_whatever_the_verdicts_and_badly_when_something_did_not_run(
+    toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(["reproduce", "--quick", "--jobs", "1", "--out", str(tmp_path / "a")]) == 0
+    assert "of 1 that can hold and were run, 1 did" in capsys.readouterr().out
+    toy.write_text(FIGURE.replace("return Finding(bool(two < one)", "return Finding(bool(1 / 0)"))
+    assert call(["reproduce", "--quick", "--jobs", "1", "--out", str(tmp_path / "b")]) == 1
+    assert "ZeroDivisionError" in capsys.readouterr().out
+
+
+def test_a_figure_without_its_data_is_not_run_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDSIM_DATA", str(tmp_path / "none"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    verdicts, failed = reproduce("fa-ld/fig3", out=tmp_path / "out")
+    assert not failed
+    assert all(verdict["held"] is None and "mnist" in verdict["why"] for verdict in verdicts)
+
+
+def test_a_figure_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(fs.errors.InvalidInput, match="fig1a"):
+        figures("fa-ld/fig99")
+
+
+def test_pick_wants_exactly_one_run() -> None:
+    settings = [{"local_steps": 1, "rounds": 3}, {"local_steps": 2, "rounds": 3}]
+    study = SimpleNamespace(frame=lambda: pd.DataFrame(settings), runs=list(zip(settings, ["one", "two"], strict=True)))
+    assert pick(study, local_steps=2) == "two"
+    with pytest.raises(fs.errors.InvalidInput, match="name exactly one"):
+        pick(study, rounds=3)
+
+
+def test_a_claim_expects_one_of_three_things() -> None:
+    with pytest.raises(fs.errors.InvalidInput, match="undecided"):
+        Claim("x", lambda study: Finding(True, ""), published="", why="", expected="maybe")  # type: ignore[arg-type]
+
+
+def test_a_bootstrap_interval_narrows_about_the_mean() -> None:
+    values = fs.rng.normal(fs.rng.keys(3, fs.rng.Stream.DATA), 400)[0]
+    low, high = bootstrap(values)
+    assert low < values.mean() < high
+    assert (high - low) / 2 == pytest.approx(1.96 * values.std() / 20, rel=0.1)
+
+
+def _by_hand(start: float, eta: float, K: int, rho: float, p: list[float], h: list[float], m: list[float], rounds: int):
+    """Mean and variance of a scalar FA-LD, its noises written out one by one: coefficients of every one, squared."""
+    mean, variance = start, 0.0
+    for _ in range(rounds):
+        ends = []  # mean, factor of theta, coefficients of (shared noise of step k), (own noise of step k)
+        for p_c, h_c, m_c in zip(p, h, m, strict=True):
+            a = 1 - eta * h_c / p_c
+            mu = mean
+            for _ in range(K):
+                mu = a * mu + eta * h_c * m_c / p_c
+            shared = [np.sqrt(2 * eta) * rho * a ** (K - 1 - k) for k in range(K)]
+            own = [np.sqrt(2 * eta * (1 - rho**2) / p_c) * a ** (K - 1 - k) for k in range(K)]
+            ends.append((mu, a**K, shared, own))
+        mean = sum(w * e[0] for w, e in zip(p, ends, strict=True))
+        variance *= sum(w * e[1] for w, e in zip(p, ends, strict=True)) ** 2
+        variance += sum(sum(w * e[2][k] for w, e in zip(p, ends, strict=True)) ** 2 for k in range(K))
+        variance += sum(w**2 * x**2 for w, e in zip(p, ends, strict=True) for x in e[3])
+    return mean, variance
+
+
+@pytest.mark.parametrize(("K", "rho"), [(1, 0.0), (3, 0.0), (3, 0.6), (4, 1.0)])
+def test_exact_moments_are_those_of_the_recursion_written_out(K: int, rho: float) -> None:
+    problem = fs.problems.GaussianMean([[[1.0], [2.0]], [[5.0]]], [[[1.0]], [[0.5]]])
+    moments = FALDMoments(problem, 0.02, K, rho)
+    mean, variance = moments.after(7)
+    expected = _by_hand(0.0, 0.02, K, rho, [2 / 3, 1 / 3], [2.0, 2.0], [1.5, 5.0], 7)
+    assert (mean[0], variance[0, 0]) == pytest.approx(expected, rel=1e-12)
+
+
+def test_weights_of_both_schemes_have_the_moments_of_their_draws() -> None:
+    from itertools import combinations, product
+
+    p, S = np.array([0.5, 0.3, 0.2]), 2
+    with_, without = Weights.with_replacement(p, S), Weights.uniform(p, S)
+    draws = [(np.prod(p[list(own)]), np.bincount(own, minlength=3) / S) for own in product(range(3), repeat=S)]
+    np.testing.assert_allclose(with_.second, sum(q * np.outer(a, a) for q, a in draws), rtol=1e-12)
+    sets = [np.isin(range(3), own) / S for own in combinations(range(3), S)]
+    np.testing.assert_allclose(without.second, np.mean([np.outer(a, a) for a in sets], axis=0), rtol=1e-12)
+
+
+def test_rounds_to_a_level_is_the_first_round_below_it() -> None:
+    moments = FALDMoments(fs.problems.GaussianMean([[[1.0]], [[3.0]]], [[1.0]]), 0.01, 5)
+    n = int(moments.rounds_to(0.5))
+    before, after = (moments.w2(moments.after(k)) for k in (n - 1, n))
+    assert after <= 0.5 < before
+    assert np.isinf(moments.rounds_to(1e-9))
+    curve = [moments.w2(moments.after(k)) for k in range(1, n)]
+    assert all(a > b for a, b in pairwise(curve))
+
+
+@pytest.mark.slow
+def test_the_quick_form_of_everything_runs_and_most_claims_that_can_hold_do(tmp_path: Path) -> None:
+    assert call(["reproduce", "--quick", "--out", str(tmp_path)]) == 0
+    verdicts = json.loads((tmp_path / "claims.json").read_text())
+    can = [v for v in verdicts if v["expected"] == "holds" and v["held"] is not None]
+    assert len(can) >= 30
+    assert sum(v["held"] for v in can) >= 0.9 * len(can)
+    assert all(v["why"] for v in verdicts if v["held"] is not True)
