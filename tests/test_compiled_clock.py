@@ -240,7 +240,8 @@ def test_parts_of_ones_own_are_asked_on_simpy():
 
 def test_a_round_that_never_closes_is_refused_in_the_words_of_simpy():
     slow = fs.devices.constant(1e308, availability=fs.devices.diurnal(10.0, 1.0))
-    scenario = dataclasses.replace(LEARNING, devices=slow)
+    far = fs.topologies.star(6, latency_s=1e308)
+    scenario = dataclasses.replace(LEARNING, devices=slow, network=far, algorithm=fs.algorithms.FALD(1e-3, 1))
     assert "never closes" in outcome(scenario)
     agree(scenario)
 
