@@ -13,7 +13,7 @@ from fedsim.results.environment import cpu_features
 
 PACKAGE = Path(fs.__file__).parent
 DOORS = {  # by the words of an import or an attribute: the one file that may say them
-    "llvmlite": "kernels/llvm.py",
+    "ir": "kernels/llvm.py",  # of llvmlite; its `binding` is public
     "_eid": "engine/clock.py",
     "_core": "results/environment.py",
 }
