@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import fedsim as fs
 from fedsim.algorithms.fedpaq import FedPAQ
+from fedsim.engine import reference_clock
 
 RATES = (64.0, 1e3, 12345.678, 1e9, math.inf)
 DELAYS = (0.0, 0.01, 0.3, 1 / 3)
@@ -23,7 +24,9 @@ DELAYS = (0.0, 0.01, 0.3, 1 / 3)
 
 def both_ways(scenario: fs.Scenario) -> tuple[object, object]:
     traced = dataclasses.replace(scenario, record=dataclasses.replace(scenario.record, events=True))
-    closed_form, events = (fs.run(s, runtime=fs.Inline(threads=1)) for s in (scenario, traced))
+    closed_form = fs.run(scenario, runtime=fs.Inline(threads=1))
+    with reference_clock():
+        events = fs.run(traced, runtime=fs.Inline(threads=1))
     assert closed_form.manifest["clock"]["path"] in ("closed form", "closed form, then event")
     assert events.manifest["clock"]["path"] == "event"
     return closed_form, events

@@ -11,7 +11,7 @@ import pytest
 import fedsim as fs
 from fedsim import kernels
 from fedsim.analysis import timeline
-from fedsim.engine import Interrupted
+from fedsim.engine import Interrupted, reference_clock
 from fedsim.engine.asynchronous_replica import AsynchronousReplica
 from fedsim.errors import ClientFailed
 from fedsim.runtime.worker import Worker
@@ -125,7 +125,8 @@ def test_visits_that_set_out_between_folds_go_with_the_next(apart):
 
 def test_inline_sends_jobs_when_they_are_needed(apart):
     apart.elsewhere = False
-    result = fs.run(scenario(), runtime=apart)
+    with reference_clock():  # the compiled clock knows the time of every fold beforehand, and sends at the fold as well
+        result = fs.run(scenario(), runtime=apart)
     folds = set(result.rounds["closed_s"])
     assert {now for *_, now in apart._log} == folds
 

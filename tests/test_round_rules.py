@@ -259,7 +259,11 @@ def test_bits_leave_from_the_first_instant_on_whatever_the_clock(seconds):
     )  # fmt: skip
     closed_form, private = fs.run(scenario), fs.run(traced(scenario))
     shared = fs.run(dataclasses.replace(scenario, network=relay(up, down, latency)))
-    assert [r.manifest["clock"]["path"] for r in (closed_form, private, shared)] == ["closed form", "event", "event"]
+    assert [r.manifest["clock"]["path"] for r in (closed_form, private, shared)] == [
+        "closed form",
+        "compiled",
+        "compiled",
+    ]
     for name in COLUMNS:
         assert closed_form.rounds[name].tolist() == private.rounds[name].tolist()
         np.testing.assert_allclose(closed_form.rounds[name], shared.rounds[name], rtol=1e-9, atol=1e-9, err_msg=name)

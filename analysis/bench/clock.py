@@ -9,7 +9,7 @@ import math
 import resource
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import networkx as nx
@@ -17,16 +17,23 @@ import numpy as np
 import simpy
 
 import fedsim as fs
+from fedsim.scenarios import topologies
+
+ALL_DAY = fs.devices.diurnal(86_400.0, 1.0)  # always on, by a model that may say otherwise
 
 
 def main() -> None:
     print("simulated client visits per second, timeline alone (compute='skip')")
-    per_second("event by event, uncontended star", 60_000, visits_by_events)
+    per_second("SimPy, uncontended star", 60_000, visits_by_events)
+    per_second("compiled, private links", 1_000_000, lambda: visits_compiled(fs.participation.full(), "private"))
+    per_second("compiled, coming and going", None, lambda: visits_compiled(fs.participation.full(), "switching"))
+    per_second("compiled, buffer of 10 of 100", 300_000, lambda: visits_compiled(fs.participation.buffered(10), "star"))
+    per_second("compiled, one shared channel", 200_000, lambda: visits_compiled(fs.participation.full(), "channel"))
+    per_second("compiled, wide-area network", 100_000, lambda: visits_compiled(fs.participation.full(), "wan"))
     per_second("closed form, everybody", 3_000_000, lambda: visits_in_closed_form(fs.participation.full(), 1000))
     per_second(
         "closed form, 500 of 1,000", 3_000_000, lambda: visits_in_closed_form(fs.participation.uniform(500), 500)
     )
-    per_second("asynchronous, buffer of 10", None, visits_asynchronously)
 
     print("\nflows over one shared link, random sizes and starts")
     print(f"{'flows':>10} {'seconds':>10} {'ns / (n log2 n)':>16}")
@@ -121,8 +128,22 @@ def visits_in_closed_form(policy: Any, size: int) -> tuple[int, float]:
     return 30 * 200 * size, timed(star(1000, policy, rounds=30, replicas=200), "closed form")
 
 
-def visits_asynchronously() -> tuple[int, float]:
-    return 10 * 300, timed(star(100, fs.participation.buffered(10), rounds=300), "event, asynchronous")
+def visits_compiled(policy: Any, where: str) -> tuple[int, float]:
+    """Timeline alone on the compiled clock; events are kept only where the scenario keeps them."""
+    scenario = star(100, policy, rounds=10_000 if policy.as_arrays().replies else 1000)
+    if where == "private":  # devices that may go off, so that the closed form does not do
+        scenario = replace(star(1000, policy, rounds=300), devices=fs.devices.lognormal(0.1, 0.5, availability=ALL_DAY))
+    elif where == "switching":
+        devices = fs.devices.lognormal(0.1, 0.5, dropout=0.05, availability=fs.devices.markov(30.0, 20.0))
+        scenario = replace(scenario, devices=devices)
+    elif where == "channel":
+        scenario = replace(scenario, network=fs.topologies.multiple_access(100, 1e6))
+    elif where == "wan":
+        scenario = replace(topologies.scenario(network="wan", rounds=300, replicas=10), metrics=())
+    begin = time.process_time()
+    result = fs.run(scenario, runtime=fs.Inline(threads=1), compute="skip")
+    assert result.manifest["clock"]["path"].startswith("compiled")
+    return int(result.rounds["selected"].sum()), time.process_time() - begin
 
 
 # --- Flows ------------------------------------------------------------------------------------------------
@@ -146,7 +167,7 @@ def one_channel(clients: int) -> float:
         devices=fs.devices.lognormal(median_step_s=0.1, sigma=0.5),
         budget=fs.Budget(rounds=1),
     )
-    return timed(scenario, "event")
+    return timed(scenario, "compiled")
 
 
 def general_graph(flows: int) -> float:

@@ -7,6 +7,7 @@ numbers that are returned: a client is on at the time `next_available` names.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from fedsim.arrays import Array
 from fedsim.checks import floats_of
 from fedsim.devices.columns import TINY, Column, column, duration, length, pick, settle
 from fedsim.errors import InvalidInput, quoted, shown
+from fedsim.kernels.clock.parts import DIURNAL, INTERVALS, PresenceArrays
 from fedsim.rng import Draws
 
 
@@ -89,6 +91,10 @@ class Diurnal:
         end = (k + phase + pick(self.on_fraction, clients)) * self.period_s
         following = (k + 1.0 + phase) * self.period_s
         return np.minimum(end, following), following
+
+    def as_arrays(self, rows: Array) -> PresenceArrays:
+        phase = math.nan if isinstance(self.phase, str) else pick(self.phase, rows)
+        return PresenceArrays(DIURNAL, pick(self.on_fraction, rows), phase, self.period_s)
 
     def describe(self) -> str:
         return f"on {100 * np.mean(self.on_fraction):.3g}% of every {duration(self.period_s)}"
@@ -175,6 +181,11 @@ class Intervals:
     def _value(values: Array, at: Array) -> Array:
         """values[at], with anything where `at` points outside: the caller masks it."""
         return values[np.clip(at, 0, len(values) - 1)] if len(values) else np.zeros(at.shape)
+
+    def as_arrays(self, rows: Array) -> PresenceArrays:
+        period = math.inf if self.period_s is None else pick(self.period_s, rows)
+        own = self.offsets[rows], self.offsets[rows + 1]
+        return PresenceArrays(INTERVALS, period_s=period, begin=own[0], end=own[1], starts=self.starts, ends=self.ends)
 
     def describe(self) -> str:
         repeated = "" if self.period_s is None else f", repeated every {duration(self.period_s)}"

@@ -23,7 +23,8 @@ from fedsim.devices.availability import Availability
 from fedsim.devices.columns import Column, column, duration, length, pick
 from fedsim.devices.speed import LognormalSpeed, Slowdown
 from fedsim.errors import InvalidInput, flag, quoted, shown
-from fedsim.protocols import Describes
+from fedsim.kernels.clock.parts import DeviceArrays, PresenceArrays, SlowdownArrays
+from fedsim.protocols import Describes, InColumns, InNumbers
 from fedsim.rng import Draws
 
 NONE, BEFORE, COMPUTE, UPLOAD = range(4)  # the phases of `drop`
@@ -114,6 +115,28 @@ class Devices:
         return sum(
             (pick(s, self._rows(clients, length(s))) + np.zeros(len(clients)) for s in shares), np.zeros(len(clients))
         )
+
+    def as_arrays(self, clients: int, work: Array) -> DeviceArrays | None:
+        """All of it in columns; None where a part is somebody's own."""
+        slowdown, presence, everybody = SlowdownArrays(), PresenceArrays(), np.arange(clients)
+        if self.slowdown is not None:
+            if not isinstance(self.slowdown, InNumbers):
+                return None
+            slowdown = self.slowdown.as_arrays()
+        if self.availability is not None:
+            if not isinstance(self.availability, InColumns):
+                return None
+            presence = self.availability.as_arrays(self._rows(everybody, self._tables.get("availability")))
+        if isinstance(self.seconds_per_step, LognormalSpeed):
+            speed: Any = self.seconds_per_step.seconds_per_step(everybody)
+        else:
+            speed = pick(self.seconds_per_step, self._rows(everybody, length(self.seconds_per_step)))
+        wake = pick(self.latency_s, self._rows(everybody, length(self.latency_s)))
+        shares = [self._share(name) for name in PHASES]
+        before, compute, upload = (pick(share, self._rows(everybody, length(share))) for share in shares)
+        with np.errstate(over="ignore"):  # for ever
+            seconds = work * speed
+        return DeviceArrays(seconds, wake, slowdown, (before, compute, upload), presence)
 
     # --- What the engine may skip, and what it prints -------------------------------------------------
 

@@ -16,6 +16,7 @@ from fedsim import rng as numpy_draws
 from fedsim.arrays import Array
 from fedsim.devices.columns import settle
 from fedsim.errors import whole
+from fedsim.kernels.clock.parts import BIMODAL, LOGNORMAL, PARETO, SlowdownArrays
 from fedsim.kernels.reference import exp
 from fedsim.rng import Draws, Stream
 from fedsim.rng.boxmuller import log64
@@ -70,6 +71,9 @@ class LognormalSlowdown:
     def factor(self, rng: Draws) -> Array:
         return exp(self.sigma * rng.normal())
 
+    def as_arrays(self) -> SlowdownArrays:
+        return SlowdownArrays(LOGNORMAL, self.sigma)
+
     def describe(self) -> str:
         return "lognormal slow-down"
 
@@ -85,6 +89,9 @@ class ParetoSlowdown:
 
     def factor(self, rng: Draws) -> Array:
         return exp(exponential(rng.uniform()) / self.shape)
+
+    def as_arrays(self) -> SlowdownArrays:
+        return SlowdownArrays(PARETO, self.shape)
 
     def describe(self) -> str:
         return "Pareto slow-down"
@@ -103,6 +110,9 @@ class BimodalSlowdown:
 
     def factor(self, rng: Draws) -> Array:
         return np.where(rng.uniform() < self.probability, self.slow_factor, 1.0)
+
+    def as_arrays(self) -> SlowdownArrays:
+        return SlowdownArrays(BIMODAL, self.probability, self.slow_factor)
 
     def describe(self) -> str:
         return f"{self.probability:.3g} of the visits {self.slow_factor:.3g} times as long"

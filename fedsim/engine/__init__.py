@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from fedsim.engine import tiers_closed_form
@@ -10,6 +12,7 @@ from fedsim.engine.asynchronous import Asynchronous
 from fedsim.engine.checkpoint import Checkpointer
 from fedsim.engine.closed_form import ClosedForm, suits
 from fedsim.engine.collect import collect, describes, identities
+from fedsim.engine.compiled_clock import compiled
 from fedsim.engine.events import Events
 from fedsim.engine.gossip import Gossiping
 from fedsim.engine.record import Record
@@ -26,8 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Checkpointer", "Interrupted", "Observer", "Progress", "Record", "Run", "collect", "describes", "identities",
-    "simulate",
+    "reference_clock", "simulate",
 ]  # fmt: skip
+REFERENCE: ContextVar[bool] = ContextVar("REFERENCE", default=False)
 
 
 async def simulate(
@@ -52,6 +56,19 @@ def _driver(run: Run) -> Driver:
         return Gossiping(run)
     if run.world.sites.every:
         return ClosedFormTiers(run) if tiers_closed_form.suits(run.world, run.learner) else Tiers(run)
-    if run.world.policy.asynchronous:
-        return Asynchronous(run)
-    return ClosedForm(run) if suits(run.world) else Events(run)
+    if not run.world.policy.asynchronous and suits(run.world):
+        return ClosedForm(run)
+    made = None if REFERENCE.get() else compiled(run)
+    if made is not None:
+        return made
+    return Asynchronous(run) if run.world.policy.asynchronous else Events(run)
+
+
+@contextmanager
+def reference_clock() -> Iterator[None]:
+    """Inside, time is kept by SimPy wherever it goes event by event: what the compiled clock is held to."""
+    token = REFERENCE.set(True)
+    try:
+        yield
+    finally:
+        REFERENCE.reset(token)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.engine.round import CAUSES, Ended, Round, Stretch
+from fedsim.engine.round import CAUSES, Ended, Round, Stretch, Visits
 from fedsim.engine.run_checks import IdleRounds
 from fedsim.engine.world import World
 
@@ -64,23 +64,51 @@ class Accounts:
 
     def _enter_losses(self, e: Ended) -> None:
         add = _add_small if len(self.totals["selected"]) <= len(e.client) else np.add.at
-        lost = ~e.arrived
+        add(self.totals["arrived"], e.client, e.arrived)
+        lost = e.part(np.flatnonzero(~e.arrived))  # all else is zero for the others, who are mostly the many
         columns = {
-            "arrived": e.arrived, "dropped": e.dropped, "late": e.late,
-            "wasted_bits": np.where(lost, e.up_bits, 0), "wasted_down_bits": np.where(lost, e.down_bits, 0),
-            "wasted_s": np.where(lost, e.spent_s, 0.0), **e.seconds(),
+            "dropped": lost.dropped, "late": lost.late, "wasted_bits": lost.up_bits, "wasted_down_bits": lost.down_bits,
         }  # fmt: skip
         for name, value in columns.items():
-            add(self.totals[name], e.client, value)
+            add(self.totals[name], lost.client, value)
+        self._enter_seconds(lost)
 
     def enter_stretch(self, stretch: Stretch) -> None:
         """Rounds in which everybody answered."""
         for n in SPENT:
-            self.spent[n] += stretch.columns[n].sum(axis=0)
+            self.spent[n][stretch.active] += stretch.columns[n].sum(axis=0)
+        if stretch.visits is not None:
+            self._enter_visits(stretch, stretch.visits)
+            return
         visits = stretch.count * len(stretch.active)
         for name, each in (("selected", 1), ("arrived", 1), ("uplink_bits", stretch.up_bits)):
             self.totals[name] += visits * each
         self.totals["last_round"][:] = stretch.number + stretch.count
+
+    def _enter_visits(self, stretch: Stretch, visits: Visits) -> None:
+        e, totals, lost = visits.ended, self.totals, ~visits.ended.arrived
+        counts: dict[str, Array | int] = {
+            "selected": 1, "arrived": e.arrived, "dropped": e.dropped, "late": e.late, "uplink_bits": e.up_bits,
+            "wasted_bits": np.where(lost, e.up_bits, 0), "wasted_down_bits": np.where(lost, e.down_bits, 0),
+        }  # fmt: skip
+        number = stretch.number + np.repeat(np.arange(stretch.count), np.diff(visits.ends, prepend=0))
+        if visits.version is not None:
+            counts["staleness"] = np.where(lost, 0, number - visits.version)
+        for name, value in counts.items():
+            _add_small(totals[name], e.client, value)
+        np.maximum.at(totals["last_round"], e.client[e.arrived], number[e.arrived] + 1)
+        if lost.any():  # seconds round after round, so that they round alike
+            begin = 0
+            for end in visits.ends.tolist():
+                own = e.part(slice(begin, end))
+                if not own.smooth:
+                    self._enter_seconds(own)
+                begin = end
+
+    def _enter_seconds(self, e: Ended) -> None:
+        add = _add_small if len(self.totals["selected"]) <= len(e.client) else np.add.at
+        for name, value in {"wasted_s": np.where(e.arrived, 0.0, e.spent_s), **e.seconds()}.items():
+            add(self.totals[name], e.client, value)
 
     def stop(self, positions: Sequence[int] | Array, reason: str) -> None:
         for i in positions:
@@ -120,6 +148,9 @@ async def settle_stretch(run: Run, stretch: Stretch) -> tuple[int, Array]:
     if stretch.count < 2 or not np.isfinite(stretch.columns["closed_s"][-1]).all():
         return 0, stretch.active
     learner, first, count = run.learner, stretch.number, stretch.count
+    if run.world.skip:
+        run.accounts.enter_stretch(stretch)
+        return count, run.close_stretch(stretch, None)
     history, memory = await learner.session.iterate(run.world.replicas, first, count, learner.state, learner.memory)
     if not all(np.isfinite(h[-1]).all() for h in history.values()):
         return 0, stretch.active  # taken one by one, the error says who and when

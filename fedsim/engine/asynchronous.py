@@ -19,6 +19,7 @@ from fedsim.engine.events import ended
 from fedsim.engine.jobs_ahead import JobsAhead
 from fedsim.engine.round import Cohort, Round, Stretch, columns, nobody
 from fedsim.engine.visits import Visit
+from fedsim.engine.world import World
 from fedsim.errors import positive
 from fedsim.runtime.jobs import Reply
 
@@ -106,26 +107,10 @@ class Asynchronous:
         await self._jobs.fetch(visits)
         if self._world.skip:
             return Reply({}, np.empty(0, np.int64), {})
-        return self._rebased(visits, Reply.join([v.reply for _, v in visits]), round.staleness)
-
-    def _rebased(self, visits: list[tuple[AsynchronousReplica, Visit]], reply: Reply, staleness: Array) -> Reply:
-        discount = self._world.policy.discount
-        s = np.ones(len(staleness))
-        if discount is not None:
-            s = np.array([_discounted(discount, int(k)) for k in staleness])
-        values = {}
-        for name, value in reply.values.items():
-            if name in self._world.algorithm.kept:
-                values[name] = value
-                continue
-            factor = s.astype(value.dtype).reshape(-1, *[1] * (value.ndim - 1))
-            if name in visits[0][1].message:
-                started = np.stack([v.message[name] for _, v in visits])
-                now = np.stack([replica.message[name] for replica, _ in visits])
-                values[name] = now + factor * (value - started)
-            else:
-                values[name] = factor * value
-        return Reply(values, reply.bits, reply.memory)
+        names = visits[0][1].message
+        started = {n: np.stack([v.message[n] for _, v in visits]) for n in names}
+        now = {n: np.stack([replica.message[n] for replica, _ in visits]) for n in names}
+        return rebased(self._world, Reply.join([v.reply for _, v in visits]), started, now, round.staleness)
 
     def report_losses(self, round: Round, losses: Array) -> None:
         who = round.arrived
@@ -138,6 +123,24 @@ class Asynchronous:
 
     async def close(self) -> None:
         await self._jobs.close()
+
+
+def rebased(world: World, reply: Reply, started: Arrays, now: Arrays, staleness: Array) -> Reply:
+    """Replies as if their clients had started from what is sent `now`; all have a row each."""
+    discount = world.policy.discount
+    s = np.ones(len(staleness))
+    if discount is not None:
+        s = np.array([_discounted(discount, int(k)) for k in staleness])
+    values = {}
+    for name, value in reply.values.items():
+        factor = s.astype(value.dtype).reshape(-1, *[1] * (value.ndim - 1))
+        if name in world.algorithm.kept:
+            values[name] = value
+        elif name in started:
+            values[name] = now[name] + factor * (value - started[name])
+        else:
+            values[name] = factor * value
+    return Reply(values, reply.bits, reply.memory)
 
 
 def _discounted(discount: Callable[[int], float], staleness: int) -> float:

@@ -40,7 +40,8 @@ class Clock(simpy.Environment):  # type: ignore[misc]
     """A SimPy environment whose events are named by the instant itself.
 
     `timeout(t - now)` would land on now + (t - now), which need not be t. Two ways of computing one timeline can agree
-    to the last bit only if an event happens at the very number that was computed.
+    to the last bit only if an event happens at the very number that was computed. SimPy has no public way to schedule
+    at an instant, so `at` writes to its queue as its own `schedule` does, and `tests/test_private_doors.py` watches.
     """
 
     def at(

@@ -11,7 +11,6 @@ import numpy as np
 
 from fedsim.engine.own_code import code_digest
 from fedsim.engine.run import Run
-from fedsim.engine.trace import COLUMNS
 from fedsim.exchanges import Gossip
 from fedsim.protocols import PrivacyGuarantee, Runtime
 from fedsim.results import Result, cpu_features, versions
@@ -55,8 +54,10 @@ def _events(run: Run) -> Any:
 
     if not run.trace.kept:
         return None
-    closed = dict(zip(run.world.replicas.tolist(), run.recorder.closed.tolist(), strict=True))
-    return pd.DataFrame([row for row in run.trace.rows if row[1] <= closed[row[0]]], columns=list(COLUMNS))
+    columns, order = run.trace.columns(), np.argsort(run.world.replicas)
+    place = order[np.searchsorted(run.world.replicas, columns["replica"], sorter=order)]
+    counted = columns["round"] <= run.recorder.closed[place]
+    return pd.DataFrame({name: column[counted] for name, column in columns.items()})
 
 
 def manifest(run: Run, runtime: Runtime, real_s: float) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class Ended:
         """Whether every visit arrived."""
         return bool(self.arrived.all())
 
-    def part(self, chosen: Array) -> Ended:
+    def part(self, chosen: Array | slice) -> Ended:
         """The chosen rows."""
         own: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
         chosen_rows: dict[str, Any] = {n: None if column is None else column[chosen] for n, column in own.items()}
@@ -164,14 +164,30 @@ class Round:
 
 
 @dataclass(frozen=True)
+class Visits:
+    """The visits of a stretch, round after round."""
+
+    ended: Ended
+    ends: Array  # (count,) where each round's visits end
+    version: Array | None  # the round whose broadcast each set out from; None: its own
+
+    def first(self, count: int) -> Visits:
+        """Those of the first so many rounds."""
+        to = slice(0, self.ends[count - 1] if count else 0)
+        version = None if self.version is None else self.version[to]
+        return Visits(self.ended.part(to), self.ends[:count], version)
+
+
+@dataclass(frozen=True)
 class Stretch:
-    """Rounds number ... number + count - 1 in which everybody was asked and answered at once."""
+    """Rounds number ... number + count - 1; without `visits` everybody was asked and answered at once."""
 
     number: int
     active: Array
     columns: Arrays  # (count, r) each
     up_bits: int  # of one reply
     stopped: Stopped = ()
+    visits: Visits | None = None
 
     @property
     def count(self) -> int:
@@ -179,7 +195,8 @@ class Stretch:
 
     def first(self, count: int) -> Stretch:
         """The first so many rounds of it."""
-        return replace(self, columns={name: column[:count] for name, column in self.columns.items()})
+        visits = None if self.visits is None else self.visits.first(count)
+        return replace(self, columns={name: column[:count] for name, column in self.columns.items()}, visits=visits)
 
 
 def all_arrived(number: int, active: Array, who: Cohort) -> Round:
@@ -216,9 +233,10 @@ def columns(
     down = count(e.down_bits) + copies
     if e.smooth:
         return smooth_columns(opened, closed, np.diff(starts), count(e.up_bits), down, selected, backhaul)
-    row = np.repeat(np.arange(len(opened)), np.diff(starts))
-    # Visit after visit, so that all clocks round alike.
-    seconds = {name: np.bincount(row, value, minlength=len(opened)) for name, value in e.seconds().items()}
+    at = np.flatnonzero(~e.arrived)
+    row = np.searchsorted(starts, at, side="right") - 1
+    # Visit after visit, so that all clocks round alike; those that arrived have wasted nothing.
+    seconds = {name: np.bincount(row, value, minlength=len(opened)) for name, value in e.part(at).seconds().items()}
     return {
         "opened_s": opened, "closed_s": closed, "selected": selected, "arrived": count(e.arrived),
         "dropped": count(e.dropped), "late": count(e.late), "uplink_bits": count(e.up_bits), "downlink_bits": down,

@@ -149,14 +149,15 @@ class Run:
             self._observe(number, active, columns, per_replica, overall)
         return going
 
-    def close_stretch(self, stretch: Stretch, theta: Array) -> Array:
+    def close_stretch(self, stretch: Stretch, theta: Array | None) -> Array:
         """Record the rounds of a stretch, theta (count, replicas, d); only its last one may be looked at."""
         first, count, active = stretch.number, stretch.count, stretch.active
         before = stretch.first(count - 1).columns
         for k in range(count - 1):
             if self.world.budget.rounds is None:
                 self.accounts.idle_rounds.after(active, first + k + 1, {n: c[k] for n, c in before.items()})
-            self.recorder.sample(first + k + 1, active, theta[k])
+            if theta is not None:
+                self.recorder.sample(first + k + 1, active, theta[k])
         self.recorder.rounds(first + count - 1, active, before)
         return self.close(active, first + count, {n: c[count - 1] for n, c in stretch.columns.items()})
 

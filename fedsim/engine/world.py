@@ -102,7 +102,7 @@ class World:
         m, devices = len(client), self.devices
         compute, phase, fraction = np.zeros(m), np.zeros(m, np.int8), np.zeros(m)
         if devices is not None:
-            work = np.broadcast_to(np.asarray(self._work(client), float), (m,))
+            work = np.broadcast_to(np.asarray(self.work_of(client), float), (m,))
             rng = self.draws(Stream.COMPUTE, position, client, round, visit)
             compute = np.asarray(devices.compute_s(client, work, opened, rng), np.float64)
             _check(devices, "compute_s", compute, client, compute >= 0)
@@ -115,7 +115,7 @@ class World:
             compute, phase, fraction, lambda: self.draws(Stream.TIE, position, client, round, visit).uniform()
         )
 
-    def _work(self, client: Array) -> Any:
+    def work_of(self, client: Array) -> Any:
         """Local steps of a visit, times rows a step where the devices' time counts them."""
         steps = np.asarray(self.algorithm.work(Visitors(client)), np.float64)
         if self.devices is None or not self.devices.per_example:

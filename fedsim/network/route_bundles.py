@@ -18,29 +18,7 @@ import numpy.typing as npt
 from fedsim.arrays import Array
 from fedsim.checks import numbers
 from fedsim.errors import InvalidInput, quoted
-
-LINK = np.dtype([
-    ("capacity", "f8"),  # bits per second
-    ("scale", "f8"),  # units per bit per second in which it is divided up
-    ("load", "i8"),  # flows under way, if it is a trunk
-    ("begin", "i8"),  # where the list of its busy bundles begins
-    ("listed", "i8"),  # how many that list holds
-    ("left", "i8"),  # while rates are being found: units not yet given away,
-    ("unfixed", "i8"),  # flows that have no rate yet,
-    ("at", "i8"),  # and how far its list has been worked off
-])  # fmt: skip
-BUNDLE = np.dtype([
-    ("cap", "f8"),  # bits per second that its private links allow all its flows together
-    ("key", "f8"),  # the cap on each flow under which it is listed, -1: not listed
-    ("hop", "i4"),  # where its trunks begin
-    ("hops", "i4"),  # how many there are
-    ("flows", "i8"),  # under way
-    ("stamp", "i8"),  # the latest refresh of its rate
-    ("rate", "f8"),  # bits per second of each flow
-    ("since", "f8"),  # when the clock was last read
-    ("served", "f8"),  # what it said then: bits that each flow has had since the bundle became busy
-    ("mark", "f8"),  # what it will say when the next flow is over
-])  # fmt: skip
+from fedsim.kernels.sharing_columns import BUNDLE, LINK
 
 
 class Group:
@@ -73,7 +51,7 @@ class Tables:
         for link in np.flatnonzero(~(capacity > 0)).tolist():
             raise InvalidInput(f"link {link} has capacity {capacity[link]} bit/s: give a positive number or inf")
         self.links = np.zeros(len(capacity), LINK)
-        self.links["capacity"], self.links["scale"] = capacity, _scale(capacity)
+        self.links["capacity"], self.links["scale"] = capacity, scale_of(capacity)
         self.bundles = np.zeros(8, BUNDLE)
         self.bundle_of: list[int] = []  # by route
         self.trunks: list[tuple[int, ...]] = []  # by bundle
@@ -119,7 +97,7 @@ class Tables:
 
     def set_capacity(self, link: int, bps: float) -> tuple[set[int], set[int]]:
         """The busy bundles that need new rates, and the routes that are in another bundle now."""
-        self.links["capacity"][link], self.links["scale"][link] = bps, _scale(np.array(bps))
+        self.links["capacity"][link], self.links["scale"][link] = bps, scale_of(np.array(bps))
         routes = self._users.get(link, [])
         moved = {route for route in routes if self._assign(route)}
         for b in (bundles := {self.bundle_of[route] for route in routes}):
@@ -231,7 +209,7 @@ class Tables:
         self.changed.update(self.busy())
 
 
-def _scale(capacity: Array) -> Array:
+def scale_of(capacity: Array) -> Array:
     """The powers of two that make capacities whole numbers of 61 bits."""
     finite = np.where(np.isfinite(capacity), capacity, 1.0)
     return np.asarray(np.ldexp(1.0, np.minimum(61 - np.frexp(finite)[1], 1000)))

@@ -12,6 +12,8 @@ import numpy as np
 from fedsim.arrays import Array
 from fedsim.checks import floats_of
 from fedsim.errors import InvalidInput, one_of, positive, quoted, shown, whole
+from fedsim.kernels.clock import parts
+from fedsim.kernels.clock.parts import PolicyArrays
 from fedsim.protocols import Rng, View
 from fedsim.protocols.policy import Arrived, VisitEnds
 
@@ -41,6 +43,11 @@ def _all_in_time(self: object, heard: VisitEnds) -> tuple[Array, Array]:
 
 def _normalised(self: object, arrived: Arrived) -> Array:
     return arrived.normalised(arrived.p)
+
+
+def _asks(self: Sized, closes: int, replies: int = 0, seconds: float = math.inf) -> PolicyArrays:
+    selects = parts.ALL if self.size is None else parts.SOME
+    return PolicyArrays(selects, closes, self.size or 0, replies=replies, seconds=seconds)
 
 
 def _check(self: Sized, clients: int) -> None:
@@ -77,6 +84,9 @@ class Full:
 
     close, closing = _wait, _all_in_time
 
+    def as_arrays(self) -> PolicyArrays:
+        return PolicyArrays(parts.ALL)
+
     def chance(self, weights: Array) -> tuple[Array, bool]:
         return np.ones(len(weights)), True
 
@@ -107,6 +117,9 @@ class WithReplacement:
         """How many different clients are asked, at the most."""
         return self.draws
 
+    def as_arrays(self) -> PolicyArrays:
+        return PolicyArrays(parts.WEIGHTED, draws=self.draws)
+
     def check(self, clients: int) -> None:
         _check_wait(self, clients, "with_replacement")
 
@@ -134,6 +147,9 @@ class Uniform:
         return np.asarray(view.sample_available(self.size))
 
     close, closing, check = _wait, _all_in_time, _check
+
+    def as_arrays(self) -> PolicyArrays:
+        return PolicyArrays(parts.SOME, draws=self.size)
 
     @property
     def undecided(self) -> bool:
@@ -175,6 +191,9 @@ class Bernoulli:
 
     close, closing, weigh = _wait, _all_in_time, _normalised
 
+    def as_arrays(self) -> PolicyArrays:
+        return PolicyArrays(parts.COINS, coin=self.probability)
+
     def check(self, clients: int) -> None:
         if isinstance(self.probability, tuple) and len(self.probability) != clients:
             raise InvalidInput(
@@ -215,6 +234,9 @@ class First:
             given = f"participation.first({self.replies})"
             raise InvalidInput(f"{given}: only {clients} clients exist; wait for at most {clients}")
 
+    def as_arrays(self) -> PolicyArrays:
+        return _asks(self, parts.AT_REPLIES, replies=self.replies)
+
     select, weigh, chance = _ask, _normalised, _at_most
 
     def patience(self) -> tuple[float, float]:
@@ -240,6 +262,9 @@ class Deadline:
         closed = np.minimum(heard.last_s(), heard.opened_s + self.seconds)
         return closed, heard.ends_s <= closed[heard.row]
 
+    def as_arrays(self) -> PolicyArrays:
+        return _asks(self, parts.AT_DEADLINE, seconds=self.seconds)
+
     select, weigh, check, chance = _ask, _normalised, _check, _at_most
 
     def patience(self) -> tuple[float, float]:
@@ -261,6 +286,9 @@ class Buffered:
 
     def close(self, view: View) -> float:
         return float(view.now_s) if len(view.arrived) >= self.replies else math.inf
+
+    def as_arrays(self) -> PolicyArrays:
+        return _asks(self, parts.FOLDS, replies=self.replies)
 
     select, weigh, check = _ask, _normalised, _check
 

@@ -46,7 +46,7 @@ from fedsim.protocols.completing import (
     members,
     missing,
 )
-from fedsim.protocols.devices import ComesAndGoes, DeviceModel, DevicesLike, Drops
+from fedsim.protocols.devices import ComesAndGoes, DeviceModel, DevicesLike, Drops, InColumns, InNumbers
 from fedsim.protocols.network import NetworkLike, NetworkModel
 from fedsim.protocols.policy import Arrived, ClosesInClosedForm, Policy, PolicyLike, View, VisitEnds
 from fedsim.protocols.problem import (
@@ -83,7 +83,8 @@ from fedsim.protocols.watching import Describes, KeepsLedger, Metric, Observer, 
 __all__ = [
     "Algorithm", "AlgorithmLike", "Arrived", "Backend", "BatchSize", "BatchedGradients", "Clips",
     "ClosesInClosedForm", "Codec", "ComesAndGoes", "Completed", "Describes", "DeviceModel", "DevicesLike",
-    "Drops", "Exact", "FixedLength", "GradientKernels", "HasLoss", "HasPotential", "HasShards", "Job",
+    "Drops", "Exact", "FixedLength", "GradientKernels", "HasLoss", "HasPotential", "HasShards", "InColumns",
+    "InNumbers", "Job",
     "JobOfKernel", "KeepsLedger", "Kernel", "ManyRounds", "Metric", "NetworkLike", "NetworkModel", "Observer",
     "Policy", "PolicyLike", "PortableGradients", "Predicts", "PrivacyGuarantee", "PrivacyMechanism", "Problem",
     "ProblemLike", "Quadratic", "Quantise", "Reacts", "Replies", "Rng", "RoundKeys", "Rows", "Runtime",

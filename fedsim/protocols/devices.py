@@ -10,6 +10,7 @@ import numpy as np
 from fedsim.arrays import Array
 
 if TYPE_CHECKING:
+    from fedsim.kernels.clock.parts import DeviceArrays, PresenceArrays, SlowdownArrays
     from fedsim.protocols.rng import Rng
 
 
@@ -55,6 +56,24 @@ class DeviceModel(DevicesLike, Protocol):
 
     def check(self, clients: int) -> None:
         """Refuse tables with too few rows."""
+
+    def as_arrays(self, clients: int, work: Array) -> DeviceArrays | None:
+        """Itself in columns, for the compiled clock; None: it is asked at every visit. `work` is (clients,), or one."""
+        return None
+
+
+@runtime_checkable
+class InNumbers(Protocol):
+    """A law, such as a slow-down's, that a kind and a few numbers name."""
+
+    def as_arrays(self) -> SlowdownArrays: ...
+
+
+@runtime_checkable
+class InColumns(Protocol):
+    """When clients are on, told in columns: a row for each of these."""
+
+    def as_arrays(self, rows: Array) -> PresenceArrays: ...
 
 
 @runtime_checkable

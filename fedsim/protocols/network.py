@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from fedsim.kernels.clock.parts import RouteArrays
 
 
 class NetworkLike(Protocol):
@@ -40,6 +43,10 @@ class NetworkModel(NetworkLike, Protocol):
     def route(self, client: int, upward: bool) -> Array:
         """The links that a transfer uses, by number."""
         raise NotImplementedError("a contended network needs capacities_bps and route(client, upward)")
+
+    def as_arrays(self) -> RouteArrays | None:
+        """All routes at once, for the compiled clock; None: it is asked at every transfer."""
+        return None
 
     def sketch(self) -> dict[str, Any] | None:
         """Nodes and links in plain data, which the report draws; None: it draws nothing."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.protocols.rng import Rng
+
+if TYPE_CHECKING:
+    from fedsim.kernels.clock.parts import PolicyArrays
 
 
 class View(Protocol):
@@ -93,6 +96,10 @@ class Policy(PolicyLike, Protocol):
     def bias(self) -> str:
         """What is wrong with its weights where the p_c differ, and the remedy; "" for nothing."""
         return ""
+
+    def as_arrays(self) -> PolicyArrays | None:
+        """Itself in plain numbers, for the compiled clock; None: it is asked at every opening and arrival."""
+        return None
 
 
 @runtime_checkable

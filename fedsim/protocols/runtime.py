@@ -126,6 +126,10 @@ class Session(SessionLike, Protocol):
     elsewhere: bool = False  # jobs sent early run while the driver keeps time
     can_iterate: bool = False  # `iterate` serves this algorithm and problem
 
+    def each(self, function: Callable[[int], int], items: Sequence[int]) -> list[int]:
+        """`function` of each, on the threads that this process has for the run."""
+        return [function(item) for item in items]
+
     async def iterate(
         self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays
     ) -> tuple[Arrays, Arrays]:

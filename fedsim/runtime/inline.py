@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -80,6 +81,12 @@ class InlineSession:
         finally:
             for future in running:
                 future.cancel()
+
+    def each(self, function: Callable[[int], int], items: Sequence[int]) -> list[int]:
+        """`function` of each, a task on the threads."""
+        if self._pool is None or len(items) == 1:
+            return [function(item) for item in items]
+        return list(self._pool.map(function, items))
 
     async def iterate(
         self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays

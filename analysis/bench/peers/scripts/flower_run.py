@@ -1,6 +1,5 @@
 """Flower: its simulation runtime on Ray with NumPy clients, one core a client, its own FedAvg."""
 
-
 from __future__ import annotations
 
 import os

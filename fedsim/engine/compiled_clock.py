@@ -1,0 +1,203 @@
+"""The compiled clock as a driver: where every part of a scenario is plain numbers, time runs ahead of the learning.
+
+Which replies arrive, and when, is then a function of the seed alone. Many rounds are made at a go, a replica a task on
+the runtime's threads, and handed out one by one, or, where nothing is computed, as a stretch. What the compiled loop
+cannot finish (a round that never closes) is left to the SimPy drivers, which say why.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedsim.arrays import Array, Arrays
+from fedsim.engine.ahead import Ahead
+from fedsim.engine.asynchronous import Asynchronous, rebased
+from fedsim.engine.clock_arrays import LARGEST, ClockArrays, parts_of
+from fedsim.engine.events import Events
+from fedsim.engine.round import Round, Stretch, nobody
+from fedsim.runtime.jobs import Batch, Reply
+
+if TYPE_CHECKING:
+    from fedsim.engine.run import Run
+
+VISITS = 200_000  # made at a go
+MOST = 4_000  # rounds made at a go
+
+
+def compiled(run: Run) -> Compiled | None:
+    """The driver, where it serves."""
+    parts = parts_of(run)
+    if parts is None or (run.world.policy.asynchronous and run.learner.session.elsewhere and not run.world.skip):
+        return None  # where others compute, jobs are sent while the clock runs
+    arrays = ClockArrays(run, parts)
+    return None if arrays.bytes_each * len(run.world.replicas) > LARGEST else Compiled(run, arrays)
+
+
+class Compiled:
+    """A `Driver`."""
+
+    def __init__(self, run: Run, arrays: ClockArrays) -> None:
+        self._run, self._world, self._learner, self._arrays = run, run.world, run.learner, arrays
+        self.path = "compiled, asynchronous" if arrays.asynchronous else "compiled"
+        self._clocks = {i: arrays.begin(i) for i in range(len(run.world.replicas))}
+        self._ahead: Ahead | None = None
+        self._reference: Events | Asynchronous | None = None
+        self._message: Arrays = {}
+        self._singly_until = 0
+        self._started: dict[int, tuple[Array, Arrays]] = {}  # by version: its replicas, and what was sent to them
+        self._under_way: dict[int, int] = {}  # by version: visits that have not ended
+        self._visit = np.zeros(0, np.int64)  # numbers of the visits of the last round
+
+    def resume(self, number: int, active: Array, saved: Arrays) -> None:
+        if number:
+            self._make(0, number, active)
+            self._started = started_from(saved)
+            self._under_way = dict.fromkeys(self._started, 2**62)  # nobody has counted them: kept to the end
+
+    def state(self, active: Array) -> Arrays:
+        """What the visits in flight started from."""
+        if self._reference is not None:
+            return self._reference.state(active)
+        out: Arrays = {}
+        for version, (replicas, message) in self._started.items():
+            own = message | {"replicas": replicas}
+            out |= {f"message.{version}.{name}": a for name, a in own.items()}
+        return out
+
+    async def next(self, number: int, active: Array) -> Round | Stretch:
+        if self._reference is not None:
+            return await self._reference.next(number, active)
+        if self._ahead is None or not self._ahead.has(number, active):
+            self._ahead = await self._more(number, active)
+        ahead = self._ahead
+        gone, referred = ahead.over(number, active)
+        if len(referred):
+            return await self._refer(number, active)
+        if not len(gone) and self._world.skip and number >= self._singly_until:
+            count = self._until(number, ahead.common - (number - ahead.first))
+            if count > 1:
+                return ahead.stretch(number, active, count)
+        late = np.array([self._now(i) > self._world.limit_s for i in gone], bool)
+        stopped = (("seconds", gone[late]), ("no clients", gone[~late]))
+        going = active[~np.isin(active, gone)]
+        self._message = self._learner.broadcast(active)
+        if not len(going):
+            return nobody(number, stopped)
+        self._trace(number, 1, going)
+        round, self._visit = ahead.round(number, going, stopped)
+        if self._arrays.asynchronous and not self._world.skip:
+            self._keep(number, active, round)
+        else:
+            self._message = {name: m[np.isin(active, going)] for name, m in self._message.items()}
+        return round
+
+    async def replies(self, round: Round) -> Reply:
+        if self._reference is not None:
+            return await self._reference.replies(round)
+        who = round.arrived
+        if not self._arrays.asynchronous:
+            return await self._learner.replies(round.active, round.number, who, self._message, round.rows[who.row])
+        if self._world.skip:
+            return Reply({}, np.empty(0, np.int64), {})
+        return await self._folded(round)
+
+    def report_losses(self, round: Round, losses: Array) -> None:
+        if self._reference is not None:
+            self._reference.report_losses(round, losses)
+
+    def rounds_counted(self, stretch: Stretch, count: int) -> None:
+        if count:
+            self._trace(stretch.number, count, stretch.active)
+        else:
+            self._singly_until = stretch.number + stretch.count
+
+    async def close(self) -> None:
+        if self._reference is not None:
+            await self._reference.close()
+
+    # --- The clock ----------------------------------------------------------------------------------------
+
+    async def _more(self, number: int, active: Array) -> Ahead:
+        world = self._world
+        count = max(1, min(MOST, VISITS // (len(active) * self._arrays.slots)))
+        if world.budget.rounds is not None:
+            count = min(count, int(world.budget.rounds) - number)
+        return self._make(number, number + count, active)
+
+    def _make(self, first: int, until: int, active: Array) -> Ahead:
+        """Every replica's rounds up to `until`."""
+        status = self._learner.session.each(lambda i: self._clocks[i].run(until), active.tolist())
+        clocks = [self._clocks[i] for i in active.tolist()]
+        return Ahead(first, active, clocks, np.array(status, np.int64), self._arrays.down_bits)
+
+    def _trace(self, number: int, count: int, active: Array) -> None:
+        if self._run.trace.kept:
+            assert self._ahead is not None
+            self._run.trace.extend(self._ahead.trace(number, count, active, self._world.replicas))
+
+    def _now(self, position: int) -> float:
+        return self._clocks[position].said("now")
+
+    async def _refer(self, number: int, active: Array) -> Round:
+        """From here on by SimPy, which knows how to say what is wrong."""
+        kind = Asynchronous if self._arrays.asynchronous else Events
+        self._reference = kind(self._run)
+        self._reference.resume(number, active, {})
+        self.path = f"compiled, then {kind.path}"
+        return await self._reference.next(number, active)
+
+    def _until(self, number: int, count: int) -> int:
+        """How many of so many rounds may be taken at a go."""
+        every = self._run.checkpoints.rounds
+        thin = self._world.scenario.record.rounds_every
+        limits = [count] if every is None else [count, every - number % every]
+        return min(limits if thin == 1 else [*limits, thin - number % thin])
+
+    # --- Folds ------------------------------------------------------------------------------------------------
+
+    def _keep(self, number: int, active: Array, round: Round) -> None:
+        """Remember what this version's visits start from, and forget what nobody is under way with."""
+        self._started[number] = active, self._message
+        self._under_way[number] = int(round.columns["selected"].sum())
+        ended, count = np.unique(round.started, return_counts=True)
+        for version, n in zip(ended.tolist(), count.tolist(), strict=True):
+            self._under_way[version] -= n
+
+    async def _folded(self, round: Round) -> Reply:
+        """The replies that arrived, as if their clients had started from the current version."""
+        who, version = round.arrived, np.asarray(round.started)[round.visits.arrived]
+        position = round.active[who.row]
+        visit = self._visit[np.arange(len(self._visit))[round.visit]][round.visits.arrived]
+        memory = self._learner.recall(position, who.client)
+        order, parts = [np.zeros(0, np.int64)], []
+        started: dict[str, list[Array]] = {}
+        for v in np.unique(version).tolist():
+            own = np.flatnonzero(version == v)
+            replicas, message = self._started[v]
+            rows = np.searchsorted(replicas, position[own])
+            batch = Batch(
+                v, self._world.replicas[position[own]], who.client[own], visit[own], message, rows,
+                {n: m[own] for n, m in memory.items()},
+            )  # fmt: skip
+            parts.append(await self._learner.compute(batch))
+            order.append(own)
+            for name, m in message.items():
+                started.setdefault(name, []).append(m[rows])
+        back = np.argsort(np.concatenate(order))
+        reply = Reply.join(parts).part(back)
+        now = {n: m[np.searchsorted(self._started[round.number][0], position)] for n, m in self._message.items()}
+        then = {n: np.concatenate(m)[back] for n, m in started.items()}
+        self._started = {v: s for v, s in self._started.items() if self._under_way[v] > 0}
+        return rebased(self._world, reply, then, now, round.staleness)
+
+
+def started_from(saved: Arrays) -> dict[int, tuple[Array, Arrays]]:
+    """What `state` gave, by version."""
+    out: dict[int, tuple[Array, Arrays]] = {}
+    for version in sorted({int(name.split(".")[1]) for name in saved if name.startswith("message.")}):
+        own = f"message.{version}."
+        told = {n.removeprefix(own): a for n, a in saved.items() if n.startswith(own)}
+        out[version] = told.pop("replicas"), told
+    return out

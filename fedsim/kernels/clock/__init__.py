@@ -1,0 +1,14 @@
+"""The virtual clock, compiled: one replica's events, from the opening of a round to its close, in plain arrays.
+
+It does what `fedsim.engine` does on SimPy, in the same order and with the same operations, so both give the same bits:
+
+    state.py      the columns: what is known of the replica, of every client, visit, event and flow
+    heap.py       events by (time, priority, number)
+    draws.py      compute times, dropouts, ties, coins: the numbers that `fedsim.rng` names
+    presence.py   who is on, and until when
+    select.py     who takes part
+    flows.py      messages that share links max-min fairly; bundles.py says which of them travel together
+    visits.py     a client's way through a round
+    rounds.py     synchronous rounds;  folds.py  continuously working clients
+    loop.py       events one after another
+"""
