@@ -26,12 +26,12 @@ _HOME = {
     "Scenario": "fedsim.scenario",
     "Study": "fedsim.sweeps.study",
     "Target": "fedsim.budget",
-    "arun": "fedsim.scenario",
+    "arun": "fedsim.running",
     "explain": "fedsim.glossary",
     "load": "fedsim.sweeps",
     "plan": "fedsim.sweeps.planner",
     "replay": "fedsim.job_replay",
-    "run": "fedsim.scenario",
+    "run": "fedsim.running",
     "sweep": "fedsim.sweeps",
 }
 _MODULES = (
@@ -41,6 +41,7 @@ _MODULES = (
     "data",
     "devices",
     "errors",
+    "exchanges",
     "initial",
     "metrics",
     "network",
@@ -73,9 +74,10 @@ if TYPE_CHECKING:
     from fedsim.engine.record import Record
     from fedsim.glossary import explain
     from fedsim.job_replay import replay
+    from fedsim.running import arun, run
     from fedsim.runtime.inline import Inline
     from fedsim.runtime.ray import Ray
-    from fedsim.scenario import Scenario, arun, run
+    from fedsim.scenario import Scenario
     from fedsim.sweeps import load, sweep
     from fedsim.sweeps.planner import plan
     from fedsim.sweeps.study import Study

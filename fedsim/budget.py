@@ -39,6 +39,7 @@ class Budget:
     rounds: int | None = None
     uplink_bits: float | None = None
     downlink_bits: float | None = None
+    backhaul_bits: float | None = None  # between sites: edges and the cloud, or neighbours that gossip
     total_bits: float | None = None
     seconds: float | None = None
     epsilon: float | None = None
@@ -49,7 +50,7 @@ class Budget:
             raise InvalidInput("Budget(): nothing would ever stop the run; give at least rounds=")
         if self.rounds is not None:
             object.__setattr__(self, "rounds", whole("Budget(rounds={})", self.rounds))
-        for name in ("uplink_bits", "downlink_bits", "total_bits", "seconds", "epsilon"):
+        for name in ("uplink_bits", "downlink_bits", "backhaul_bits", "total_bits", "seconds", "epsilon"):
             if getattr(self, name) is not None:
                 limit = positive(f"Budget({name}={{}})", getattr(self, name))
                 if type(getattr(self, name)) not in (int, float):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.arrays import Arrays
+from fedsim.arrays import Array, Arrays
 from fedsim.budget import Budget
 from fedsim.checks import path_of
 from fedsim.engine.collect import describes
@@ -17,10 +17,11 @@ from fedsim.errors import InvalidInput, NotRecorded, is_whole, shown
 from fedsim.protocols import AlgorithmLike
 from fedsim.results import load
 from fedsim.run_folder import told
+from fedsim.running import run
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.worker import Worker
-from fedsim.scenario import Scenario, run
+from fedsim.scenario import Scenario
 from fedsim.scenario_file import from_origin
 
 
@@ -67,13 +68,21 @@ def replay(
     budget = replace(scenario.budget, target=None) if own_pace else Budget(rounds=round)
     alone = replace(
         scenario, replicas=range(replica, replica + 1), metrics=(), budget=budget, record=Record(every=round),
-        initial=scenario.starts[scenario.replica_numbers.index(replica)],
+        initial=_start(scenario, replica),
     )  # fmt: skip
     try:
         run(alone, runtime=tap)
     except _Found as found:
         return _again(scenario, tap.setting, found.job)
     raise NotRecorded(f"client {client} took no part in round {round} of replica {replica}; its events say when it did")
+
+
+def _start(scenario: Scenario, replica: int) -> Array:
+    """Where the replica began, all its sites."""
+    at, models = scenario.replica_numbers.index(replica), scenario.sites.models
+    if models == 1:
+        return np.asarray(scenario.starts[at])
+    return np.asarray(scenario.site_starts.reshape(-1, models, scenario.problem.dim)[at : at + 1])
 
 
 class _Found(BaseException):
@@ -94,9 +103,6 @@ class _Tap:
     def kernels(self) -> Any:
         return Inline().kernels()
 
-    def describe(self) -> str:
-        return "inline, up to one job"
-
     def open(self, algorithm: AlgorithmLike, setting: Setting) -> _Tap:
         self.setting, self._session = setting, Inline().open(algorithm, setting)
         return self
@@ -115,7 +121,7 @@ def _again(scenario: Scenario, setting: Setting, job: Batch) -> Replayed:
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):
-        reply = Worker(scenario.algorithm, setting).compute(job)
+        reply = Worker(scenario.parts.algorithm.own, setting).compute(job)
     at = int(job.version[0])
     return Replayed(
         int(job.replica[0]), job.round + 1, int(job.client[0]),

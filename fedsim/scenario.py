@@ -1,14 +1,8 @@
-"""Scenario: one frozen record of what is simulated; `run` and `arun` execute it and hide how it is done."""
+"""Scenario: one frozen record of what is simulated; `fedsim.running` has `run` and `arun`, which execute it."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
-import time
-import warnings
-from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,16 +14,13 @@ from fedsim.algorithms.activity import check_activity
 from fedsim.arrays import Array
 from fedsim.budget import Budget
 from fedsim.checks import array_of
-from fedsim.engine.memory_needed import check_memory
 from fedsim.engine.record import Record
-from fedsim.errors import InvalidInput, ResultWarning, flag, is_whole, one_of, quoted, shown, whole
+from fedsim.engine.site_checks import check_exchange
+from fedsim.engine.sites import Sites, sites_of
+from fedsim.errors import InvalidInput, is_whole, one_of, quoted, shown, whole
+from fedsim.exchanges import Exchange, Gossip, StarExchange
 from fedsim.initial import Start
 from fedsim.problems import weights_of
-from fedsim.progress import followed
-from fedsim.protocols import Runtime
-from fedsim.results import Result
-from fedsim.run_folder import RunFolder
-from fedsim.runtime.inline import Inline
 
 PARTS: dict[str, tuple[type, str]] = {  # what each of them must offer, and the sentence about what it lacks
     "problem": (protocols.ProblemLike, "a problem needs {}; see fs.problems"),
@@ -55,7 +46,7 @@ class Parts:
         devices, network = scenario.devices, scenario.network
         return cls(
             protocols.as_problem(scenario.problem),
-            protocols.as_algorithm(scenario.algorithm),
+            _algorithm_of(scenario),
             protocols.as_policy(scenario.participation),
             None if devices is None else protocols.as_devices(devices),
             None if network is None else protocols.as_network(network),
@@ -82,6 +73,7 @@ class Scenario:
     | `evaluate_every` | rounds between two evaluations of the metrics                                            |
     | `record`         | what is kept: `fs.Record(every=10, warmup=100, events=True)`                             |
     | `reach`          | who receives the broadcast: "selected" or "all"; None: as the algorithm says             |
+    | `exchange`       | where models live: `fs.exchanges.star()`, `tiers(groups, every)` or `gossip(graph)`      |
     """
 
     problem: Any
@@ -98,27 +90,39 @@ class Scenario:
     evaluate_every: int = 1
     record: Record = field(default_factory=Record)
     reach: str | None = None  # who receives the broadcast: "selected" or "all"; None: the algorithm's own
+    exchange: Exchange = field(default_factory=StarExchange)
 
     def __post_init__(self) -> None:
         self._check_parts()
         object.__setattr__(self, "_parts", Parts.of(self))
         self._check_numbers()
-        self._check_start()
         self._check_population()
+        p = weights_of(self.problem)
+        sites = sites_of(self.exchange, self.problem.clients, p, self.parts.algorithm, self.parts.network)
+        object.__setattr__(self, "_sites", sites)
+        self._check_start()
+        check_exchange(self)
         self._check_participation()
         self._check_reach()
         self._check_budget()
         self._check_metrics()
         if not self.parts.problem.timing_only:
             self.record.check(
-                self.budget.rounds, len(self.replica_numbers), self.problem.dim, np.dtype(self.dtype).itemsize
-            )
+                self.budget.rounds, len(self.replica_numbers) * (sites.models if self.record.sites == "all" else 1),
+                self.problem.dim, np.dtype(self.dtype).itemsize,
+            )  # fmt: skip
 
     @property
     def parts(self) -> Parts:
         """The parts in their roles, with every optional member."""
         parts: Parts = self.__dict__["_parts"]
         return parts
+
+    @property
+    def sites(self) -> Sites:
+        """Where the models live, and how messages travel."""
+        sites: Sites = self.__dict__["_sites"]
+        return sites
 
     @property
     def replica_numbers(self) -> range:
@@ -144,7 +148,22 @@ class Scenario:
         with np.errstate(over="ignore"):  # an infinity is refused
             start = np.asarray(numbers, self.dtype)
         shape = (len(self.replica_numbers), self.problem.dim)
+        if start.shape == (shape[0], self.sites.models, shape[1]) and self.sites.models > 1:
+            return np.asarray(np.einsum("rsd,s->rd", start, self.sites.weights), self.dtype)
         return np.broadcast_to(start, shape) if start.shape == shape[1:] else start
+
+    @property
+    def site_starts(self) -> Array:
+        """The same of every model, (replicas * models, d): one replica's after another's."""
+        models, given = self.sites.models, array_of(self.initial)
+        if given is not None and given.ndim == 3:
+            return np.asarray(given, self.dtype).reshape(-1, self.problem.dim)
+        starts = self.starts
+        if models == 1:
+            return starts
+        if starts.strides[0] == 0:
+            return np.broadcast_to(starts[0], (len(starts) * models, self.problem.dim))
+        return np.repeat(starts, models, axis=0)
 
     @property
     def reaches_all(self) -> bool:
@@ -166,6 +185,10 @@ class Scenario:
                 raise InvalidInput(f"{role}={kind} is a class; give an object of it, {role}={kind}(...)")
             if name := protocols.missing(part, required):
                 raise InvalidInput(f"{role}={quoted(part)}: {lacks.format(name)}")
+        if not isinstance(self.exchange, Exchange):
+            raise InvalidInput(
+                f"exchange={quoted(self.exchange)}: write fs.exchanges.star(), tiers(groups) or gossip(graph)"
+            )
         if not isinstance(self.budget, Budget):
             raise InvalidInput(f"budget={quoted(self.budget)}: write fs.Budget(rounds=200)")
         if not isinstance(self.metrics, (tuple, list)):
@@ -195,7 +218,8 @@ class Scenario:
         starts = self.starts
         shape = (len(self.replica_numbers), self.problem.dim)
         if starts.shape != shape:
-            raise InvalidInput(f"initial has shape {starts.shape}; the problem needs ({shape[1]},), or {shape}")
+            each = f", or {(shape[0], self.sites.models, shape[1])}" if self.sites.models > 1 else ""
+            raise InvalidInput(f"initial has shape {starts.shape}; the problem needs ({shape[1]},), or {shape}{each}")
         if not np.isfinite(starts[: 1 if starts.strides[0] == 0 else None]).all():
             raise InvalidInput("initial holds a NaN or an infinity; start from finite numbers")
 
@@ -208,9 +232,10 @@ class Scenario:
             raise InvalidInput(
                 f"the network has {parts.network.clients} clients, the problem {clients}; make them agree"
             )
-        if parts.network is not None and not parts.network.has_server:
+        if parts.network is not None and not parts.network.has_server and not isinstance(self.exchange, Gossip):
             raise InvalidInput(
-                "the network has no server: mark its node with role='server', or name it with fs.Network(server=...)"
+                "the network has no server: mark its node with role='server', name it with fs.Network(server=...), or "
+                "let clients gossip"
             )
         parts.policy.check(clients)
         sizes: Any = parts.algorithm.batch_size
@@ -262,105 +287,15 @@ class Scenario:
             name = b.target.metric
             name = quoted(name)
             raise InvalidInput(f"Budget(target on {name}): add metrics=({name},) so that it is evaluated")
-        counts_bits = any(x is not None for x in (b.uplink_bits, b.downlink_bits, b.total_bits))
+        counts_bits = any(x is not None for x in (b.uplink_bits, b.downlink_bits, b.backhaul_bits, b.total_bits))
         takes_time = self.network is not None or self.devices is not None
         if b.rounds is None and not counts_bits and not (takes_time and b.seconds is not None):
             raise InvalidInput("this scenario could run for ever: rounds take no time; add rounds= to the Budget")
 
 
-def run(scenario: Scenario, **options: Any) -> Result:
-    """Run a scenario and return its result. Works inside a notebook too.
-
-    Options, all as keywords (those of `arun`):
-
-    | option             | meaning                                                                                |
-    |--------------------|----------------------------------------------------------------------------------------|
-    | `out`              | a new folder for the result; `fs.load` reads it, `fedsim report` makes a page of it    |
-    | `progress`         | True: a bar on a terminal, a line in a notebook; it never changes the run              |
-    | `runtime`          | `fs.Inline(threads)` (the default) or `fs.Ray(hosts, address)`; the bits are the same  |
-    | `resume`           | take up the unfinished run in `out`                                                    |
-    | `checkpoint_every` | rounds, or seconds as in "60s": how often `out` is made resumable                      |
-    | `compute`          | "skip": the timeline alone, nothing is learnt                                          |
-    | `observers`        | functions that see every round's progress                                              |
-    | `stop`             | a threading.Event; once set, the round is finished, a checkpoint kept, Interrupted raised |
-    | `source`           | where the scenario came from, for the manifest                                         |
-
-    Where a figure says less than it seems, an `errors.ResultWarning` says so, and `result.manifest["warnings"]`.
-    """
-    job = arun(scenario, **options)
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        result = asyncio.run(job)
-    else:
-        result = _in_another_thread(job)
-    if options.get("source") is None:  # a scenario file's run is told of by whoever started it
-        for doubt in result.manifest.get("warnings", ()):
-            warnings.warn(doubt, ResultWarning, stacklevel=2)
-    return result
-
-
-async def arun(
-    scenario: Scenario, *, runtime: Runtime | None = None, out: str | Path | None = None, resume: bool = False,
-    checkpoint_every: int | str | None = None, compute: str = "run", observers: Iterable[Any] = (),
-    progress: bool = False, stop: threading.Event | None = None, source: dict[str, Any] | None = None,
-) -> Result:  # fmt: skip
-    """`run` for those who already have an event loop.
-
-    `out` leaves the result as a folder; `checkpoint_every` (rounds, or "60s") keeps it resumable on the way,
-    and `resume` takes it up where it was left. `compute="skip"` gives the timeline alone. Setting `stop`
-    finishes the round, writes a checkpoint and raises Interrupted. `source` says where the scenario came from,
-    for the manifest. `progress=True` shows how far it is.
-    """
-    from threadpoolctl import threadpool_limits
-
-    from fedsim import engine
-
-    if not isinstance(scenario, Scenario):
-        raise InvalidInput(f"run({quoted(scenario)}): give it a fs.Scenario")
-    one_of("compute={!r}", compute, ("run", "skip"), "'run', or 'skip' for the timeline alone")
-    watching = tuple(observers) if isinstance(observers, tuple | list) else ()
-    if (observers is not None and not isinstance(observers, tuple | list)) or not all(map(callable, watching)):
-        raise InvalidInput(f"observers={quoted(observers)}: give a list of functions of what happens")
-    if stop is not None and not isinstance(stop, threading.Event):
-        raise InvalidInput(f"stop={quoted(stop)}: give a threading.Event, or None")
-    runtime = runtime if runtime is not None else Inline()
-    if isinstance(runtime, type) or protocols.missing(runtime, protocols.Runtime):
-        raise InvalidInput(f"runtime={quoted(runtime)}: write fs.Inline() or fs.Ray()")
-    resume = flag("resume={}", resume)
-    check_memory(scenario, compute == "skip")
-    began = time.perf_counter()
-    place = RunFolder.take(out, scenario, compute, checkpoint_every, resume, stop, source)
-    if place.whole is not None:
-        return place.whole
-    try:
-        runtime.kernels()  # loads every BLAS there is, before they are held to one thread
-        # One BLAS thread: its bits must not depend on how many cores there are.
-        with threadpool_limits(1), followed(scenario.budget, progress) as watch:
-            finished = await engine.simulate(
-                scenario, runtime, (*watching, *watch), compute == "skip", place.checkpoints
-            )
-        manifest = {"source": source or {}, "resumed": place.note, **({"work": place.work} if place.work else {})}
-        result = engine.collect(finished, runtime, time.perf_counter() - began, manifest)
-        place.finish(result)
-    finally:
-        place.release()
-    return result
-
-
-def _in_another_thread(job: Coroutine[Any, Any, Result]) -> Result:
-    box: list[Any] = []
-
-    def work() -> None:
-        try:
-            box.append(asyncio.run(job))
-        except BaseException as error:
-            box.append(error)
-
-    thread = threading.Thread(target=work, name="fedsim-run")
-    thread.start()
-    thread.join()
-    if isinstance(box[0], BaseException):
-        raise box[0]
-    assert isinstance(box[0], Result)
-    return box[0]
+def _algorithm_of(scenario: Scenario) -> protocols.Algorithm:
+    """The algorithm in its role; where there is no server, as it runs without one."""
+    algorithm = protocols.as_algorithm(scenario.algorithm)
+    if not isinstance(scenario.exchange, Gossip) or algorithm.needs_gossip:
+        return algorithm
+    return protocols.as_algorithm(algorithm.for_gossip())

@@ -13,11 +13,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 
 import fedsim as fs
 from fedsim import algorithms as alg
-from fedsim import codecs, devices, participation, problems, topologies
+from fedsim import codecs, devices, exchanges, participation, problems, topologies
 from fedsim.engine import Interrupted
 from fedsim.results import cpu_features, versions
 
@@ -39,6 +40,20 @@ def _regression() -> list[tuple[Any, Any]]:
     return [(rng.normal(size=(8 + c, 3)), rng.normal(size=8 + c)) for c in range(N)]
 
 
+def edges_behind_one_link() -> Any:
+    """Two edges, three clients each, and one link from both to the server."""
+    graph = nx.Graph()
+    graph.add_node("server", role="server")
+    graph.add_edge("server", "hub", bandwidth_bps=2e3, latency_s=0.02)
+    for e in range(2):
+        graph.add_node(e + 100, role="edge")
+        graph.add_edge(e + 100, "hub", bandwidth_bps=np.inf, latency_s=0.0)
+    for c in range(N):
+        graph.add_node(c, client=c)
+        graph.add_edge(c, 100 + c % 2, bandwidth_bps=800.0 + 100 * c, latency_s=0.01)
+    return graph
+
+
 LINEAR = problems.LinearRegression(_regression(), prior_precision=0.5)
 LOGISTIC = problems.LogisticRegression(_labelled(2), prior_precision=1.0)
 TEST = (np.random.default_rng(4).normal(size=(30, 4)), np.random.default_rng(5).integers(0, 3, 30))
@@ -52,6 +67,9 @@ TREE = topologies.tree(
 )
 SHARED = topologies.multiple_access(N, capacity_bps=3e3, latency_s=0.02)
 RING = topologies.ring(N, bandwidth_bps=2e3, latency_s=0.01)
+EDGES = fs.Network(edges_behind_one_link())
+TURNS = [np.full((N, N), 1 / N), np.roll(np.eye(N), 1, axis=1) / 2 + np.eye(N) / 2]
+CYCLE = nx.cycle_graph(N)
 SLOW = devices.lognormal(median_step_s=0.1, sigma=1.0, dropout=0.1)
 FLAKY = devices.lognormal(
     median_step_s=0.1, sigma=0.5, dropout={"before": 0.05, "compute": 0.1, "upload": 0.1},
@@ -174,9 +192,36 @@ SCENARIOS: dict[str, fs.Scenario] = {
     "QLSD, thinned": _made(alg.QLSD(1e-3), rounds=40, record=fs.Record(every=5, rounds_every=10)),
     "replicas by number": _made(FALD, replicas=range(3, 6), devices=SLOW, participation=participation.uniform(2)),
     "a start of one's own": _made(FALD, initial=np.arange(3.0)),
+    "tiers": _made(FALD, UNEQUAL, exchange=exchanges.tiers((0, 1, 0, 1, 1, 1), 3), network=STAR, devices=SLOW),
+    "tiers behind a backhaul": _made(
+        alg.FedAvg(1e-2, 2), UNEQUAL, exchange=exchanges.tiers(every=2), network=EDGES, devices=FLAKY,
+        participation=participation.first(2), record=EVENTS,
+    ),
+    "tiers, coming and going": _made(FALD, exchange=exchanges.tiers((0, 1) * 3, 2), devices=COMING, network=STAR),
+    "tiers, QLSD and Elias": _made(
+        alg.QLSD(1e-3, codec=codecs.Elias(3)), exchange=exchanges.tiers(every=1), network=EDGES, devices=SLOW,
+        participation=participation.bernoulli(0.6),
+    ),
+    "gossip": _made(FALD, UNEQUAL, exchange=exchanges.gossip(CYCLE), devices=SLOW, record=fs.Record(sites="all")),
+    "gossip over a star of links": _made(FALD, exchange=exchanges.gossip(CYCLE, "max_degree"), network=STAR),
+    "gossip by matchings": _made(alg.FedAvg(1e-2, 2), exchange=exchanges.gossip(CYCLE, "matching")),
+    "gossip, FAHMC, first": _made(
+        alg.FAHMC(1e-2, 2), exchange=exchanges.gossip(CYCLE), devices=FLAKY, network=STAR, record=EVENTS,
+        participation=participation.first(1),
+    ),
+    "gossip, coming and going": _made(
+        FALD, exchange=exchanges.gossip(CYCLE), devices=COMING, network=STAR, participation=participation.deadline(1.0)
+    ),
+    "DESGLD": _made(alg.DESGLD(1e-3, batch_size=2), exchange=exchanges.gossip(CYCLE), devices=devices.constant(0.1)),
+    "DIGingSGLD": _made(alg.DIGingSGLD(1e-3), exchange=exchanges.gossip(nx.complete_graph(N), TURNS)),
 }  # fmt: skip
-RESUMED = ("FALD", "Scaffold, buffered", "tree: uniform", "Elias over a tree", "coming and going: buffered of 4")
-ON_RAY = ("FALD", "Scaffold, buffered", "tree: buffered", "QLSDPlusPlus, some", "FedAvg")
+RESUMED = (
+    "FALD", "Scaffold, buffered", "tree: uniform", "Elias over a tree", "coming and going: buffered of 4",
+    "tiers behind a backhaul", "tiers, QLSD and Elias", "gossip", "gossip, FAHMC, first", "DIGingSGLD",
+)  # fmt: skip
+ON_RAY = (
+    "FALD", "Scaffold, buffered", "tree: buffered", "QLSDPlusPlus, some", "FedAvg", "tiers behind a backhaul", "gossip",
+)  # fmt: skip
 
 
 def digest(result: Any) -> dict[str, Any]:
@@ -185,6 +230,10 @@ def digest(result: Any) -> dict[str, Any]:
     frames = {"rounds": result.rounds, "clients": result.clients, "events": result.events, "metrics": result.metrics}
     for name, frame in frames.items():
         if frame is not None:
+            one_site = [
+                n for n in ("backhaul_bits",) if n in frame and not frame[n].any()
+            ]  # as when there was no other
+            frame = frame.drop(columns=one_site)
             text = frame.reindex(columns=sorted(frame.columns)).to_csv(index=False, float_format="%.17g")
             out[name] = hashlib.sha256(text.encode()).hexdigest()[:16]
     out["samples"] = hashlib.sha256(np.ascontiguousarray(result.samples).tobytes()).hexdigest()[:16]

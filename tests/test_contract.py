@@ -21,7 +21,8 @@ from fedsim.codecs import QSGD
 from fedsim.engine import Interrupted
 from fedsim.errors import InvalidInput
 from fedsim.problems import GaussianMean, PerformativeMean, pooled
-from fedsim.runtime.ray import Host, RaySession
+from fedsim.runtime.ray import RaySession
+from fedsim.runtime.ray_host import Host
 from fedsim.runtime.ray_own import OwnRay
 from fedsim.testing import Broken, check
 

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsim.errors import InvalidInput
-from fedsim.network.flows import Flows, finish_times
+from fedsim.network.finishing import finish_times
+from fedsim.network.flows import Flows
 
 REFERENCE = Path(os.environ.get("FEDSIM_REFERENCE", Path(__file__).parents[2] / "shared" / "reference"))
 CASES = REFERENCE / "maxmin_flows.json"
@@ -30,9 +31,10 @@ def drive(capacities, routes, bits, starts):
     while waiting or number:
         end = flows.next_finish_s()
         if waiting and starts[waiting[0]] < end:
-            i = waiting.pop(0)
-            clock.append(starts[i])
-            number[flows.start(starts[i], np.array(routes[i], np.int64), bits[i])] = i
+            clock.append(starts[waiting[0]])
+            while waiting and starts[waiting[0]] == clock[-1]:  # together, as all that happens at one time
+                i = waiting.pop(0)
+                number[flows.start(clock[-1], np.array(routes[i], np.int64), bits[i])] = i
         else:
             done = flows.finish(end)
             assert done == sorted(done)

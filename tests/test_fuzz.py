@@ -285,9 +285,27 @@ def build(case):
         metrics=chance.of((), ("w2",)) if how == "run" and (replicas != 1 or chance.one_in(10)) else (),
         evaluate_every=chance.spoilt(1, 60),
         record=fs.Record(events=chance.one_in(3), rounds_every=chance.spoilt(1, 60)),
-        reach=chance.of(None, "selected", "all", chance.spoilt(None, 10)),
+        reach=chance.of(None, "selected", "all", chance.spoilt(None, 10)) if case % 5 < 3 else None,
+        exchange=exchange(chance, case, clients),
     )
     return scenario, how
+
+
+def exchange(chance, case, clients):
+    """A star, or in two of five cases edges or neighbours, nearly right."""
+    if case % 5 == 3:
+        return fs.exchanges.tiers(
+            chance.spoilt(chance.of(None, [c % 2 for c in range(clients)], ["b"] * clients), 20),
+            chance.spoilt(chance.of(1, 1, 2, 5), 20),
+        )
+    if case % 5 == 4:
+        whole = nx.complete_graph(clients)
+        graph = chance.of(whole, nx.path_graph(clients), nx.path_graph(clients + chance.one_in(20)))
+        words = "metropolis", "max_degree", "matching"
+        return fs.exchanges.gossip(
+            graph, chance.spoilt(chance.of(*words, np.full((len(graph),) * 2, 1 / len(graph))), 20)
+        )
+    return fs.exchanges.star()
 
 
 class Hung(BaseException):
@@ -331,13 +349,23 @@ def assert_valid(result, scenario):
     assert np.isfinite(rounds[["opened_s", "closed_s"]].to_numpy()).all()
     assert (rounds["closed_s"] >= rounds["opened_s"]).all()
     assert (rounds["closed_s"] >= 0).all()
+    gossips = isinstance(scenario.exchange, fs.exchanges.Gossip)
     for _, own in rounds.groupby("replica"):
-        assert (own["opened_s"].to_numpy()[1:] >= own["closed_s"].to_numpy()[:-1]).all()
+        before = own["closed_s" if isinstance(scenario.exchange, fs.exchanges.StarExchange) else "opened_s"].to_numpy()[
+            :-1
+        ]
+        assert (own["opened_s"].to_numpy()[1:] >= before).all()
     assert (rounds[["selected", "arrived", "dropped", "late", "uplink_bits", "wasted_bits"]] >= 0).all().all()
-    assert (rounds["wasted_bits"] <= rounds["uplink_bits"]).all()
-    if not getattr(scenario.participation, "asynchronous", False):
+    assert (rounds["wasted_bits"] <= rounds["backhaul_bits" if gossips else "uplink_bits"]).all()
+    if gossips:  # there it is messages that come late
+        assert (rounds["arrived"] + rounds["dropped"] == rounds["selected"]).all()
+    elif not getattr(scenario.participation, "asynchronous", False):
         assert (rounds["arrived"] + rounds["dropped"] + rounds["late"] == rounds["selected"]).all()
-    totals = result.clients[["arrived", "dropped", "late", "uplink_bits", "wasted_bits"]].sum()
+    for name in ("uplink_bits", "downlink_bits", "backhaul_bits", "seconds"):
+        limit, spent = getattr(scenario.budget, name), "closed_s" if name == "seconds" else name
+        whole = rounds.groupby("replica")[spent]
+        assert limit is None or ((whole.max() if name == "seconds" else whole.sum()) <= limit).all()
+    totals = result.clients[["arrived", "dropped", "uplink_bits", *(() if gossips else ("late", "wasted_bits"))]].sum()
     assert (totals == rounds[totals.index].sum()).all()
 
 

@@ -71,7 +71,7 @@ def test_good_arguments_are_not_refused():
 
 def test_hostile_arguments_are_refused_in_one_sentence(tmp_path, monkeypatch):
     accepted = campaign(range(800), tmp_path, monkeypatch)
-    assert accepted > 100  # the attack is not hopeless: some of it is meant
+    assert accepted > 60  # the attack is not hopeless: some of it is meant
 
 
 @pytest.mark.soak

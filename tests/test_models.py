@@ -8,8 +8,10 @@ import pytest
 import fedsim as fs
 from fedsim.algorithms import FALD, FedAvg, PrivateFedPAQ
 from fedsim.errors import InvalidInput
-from fedsim.problems import NeuralNetwork, SoftmaxRegression
-from fedsim.runtime.jobs import clipped_gradients
+from fedsim.problems import NeuralNetwork, SoftmaxRegression, weights_of
+from fedsim.runtime.clipping import clipped_gradients
+from fedsim.runtime.jobs import Batch, Setting
+from fedsim.runtime.worker import Worker
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +76,21 @@ def test_a_hosts_shard_has_its_clients_rows_alone_and_gives_their_bits(digits, p
         for chosen in (None, rows):
             assert np.array_equal(held.gradients(theta, clients, chosen), problem.gradients(theta, clients, chosen))
     assert problem.test is not None
+
+
+@pytest.mark.parametrize(("dtype", "prior"), [("float32", 0.0), ("float64", 3.0)])
+def test_compiled_descent_takes_the_steps_of_the_loop_bit_by_bit(digits, parts, dtype, prior):
+    problem = network(digits, parts, prior_precision=prior)
+    algorithm = FedAvg(fs.schedules.inverse_time(5.0, 20.0), 3, 0.3, objective="scaled")
+    worker = Worker(algorithm, Setting(problem, weights_of(problem), 1, np.dtype(dtype), fs.Inline().kernels()))
+    clients = np.arange(10)
+    message = {"theta": problem.initial(1)[None].astype(dtype)}
+    batch = Batch(3, 0 * clients, clients, 0 * clients, message, 0 * clients)
+    compiled = worker.compute(batch).values["delta"]
+    assert worker.kernel is not None
+    worker.kernel = None
+    assert np.array_equal(compiled, worker.compute(batch).values["delta"])
+    assert compiled.any()
 
 
 # --- Networks ---------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import fedsim as fs
 from fedsim.errors import InvalidInput
 from fedsim.network import Network
-from fedsim.network.flows import finish_times
+from fedsim.network.finishing import finish_times
 
 
 def metro(kind=nx.Graph, **changes):

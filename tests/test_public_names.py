@@ -12,7 +12,7 @@ import fedsim as fs
 CLASSES = {"Budget", "Inline", "Network", "Ray", "Record", "Scenario", "Study", "Target"}
 FUNCTIONS = {"arun", "explain", "load", "plan", "replay", "run", "sweep"}
 MODULES = {
-    "algorithms", "analysis", "codecs", "data", "devices", "errors", "initial", "metrics", "network", "participation", "privacy", "problems", "rng",
+    "algorithms", "analysis", "codecs", "data", "devices", "errors", "exchanges", "initial", "metrics", "network", "participation", "privacy", "problems", "rng",
     "schedules", "testing", "topologies",
 }  # fmt: skip
 NAMES = CLASSES | FUNCTIONS | MODULES

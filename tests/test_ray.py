@@ -1,6 +1,7 @@
 """The same scenario on client hosts gives the same bits, whatever happens to the hosts."""
 
 import asyncio
+import dataclasses
 import os
 import signal
 import socket
@@ -20,7 +21,7 @@ import fedsim as fs
 from fedsim.engine import Interrupted
 from fedsim.errors import ClientFailed, InvalidInput, RuntimeFailed
 from fedsim.runtime import ray as ray_runtime
-from fedsim.runtime import ray_folder
+from fedsim.runtime import ray_cluster, ray_folder
 from fedsim.runtime.client_memory import SentBatch
 from fedsim.runtime.ray import Ray
 from fedsim.runtime.ray_own import OwnRay
@@ -140,6 +141,29 @@ def test_a_killed_host_is_replaced_and_its_jobs_repeated(cluster, policy):
     assert result.fingerprint == fs.run(what).fingerprint
 
 
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_hosts_take_many_rounds_at_a_go_and_one_that_dies_is_replaced(cluster, hosts):
+    algorithm = fs.algorithms.QLSDPlusPlus(1e-3, refresh_every=10, batch_size=5, codec=fs.codecs.QSGD(4))
+    what = dataclasses.replace(
+        scenario(algorithm=algorithm, rounds=40, evaluate_every=20, metrics=("loss",)), devices=None
+    )
+    WATCHED.clear()
+    asked, whole = [], ray_runtime.RaySession.iterate
+
+    async def iterate(self, replicas, first, count, state, memory):
+        asked.append((first, count))
+        if len(asked) == 2:
+            os.kill(ray.get(self.hosts[0].about.remote())["pid"], signal.SIGKILL)
+        return await whole(self, replicas, first, count, state, memory)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ray_runtime.RaySession, "iterate", iterate)
+        result = fs.run(what, runtime=Watched(hosts=hosts))
+    assert sum(count for _, count in asked) >= 30
+    assert result.fingerprint == fs.run(what).fingerprint
+    assert result.fingerprint == fs.run(what, observers=[lambda progress: None]).fingerprint  # one by one
+
+
 REMEMBERING = {
     "scaffold": fs.algorithms.Scaffold(step_size=1e-2, local_steps=3),
     "qlsd++": fs.algorithms.QLSDPlusPlus(step_size=1e-4, refresh_every=3, batch_size=5),  # three arrays a client
@@ -151,14 +175,14 @@ PUNCTUAL = fs.devices.constant(1e-2)
 def travels(monkeypatch):
     """By round, whose memory went down to a host, in the order of the calls; replicas run in one batch."""
     seen: dict = {}
-    pack = ray_runtime._pack
+    pack = ray_runtime.pack
 
     def watched(parts):
         if isinstance(parts, SentBatch):
             seen.setdefault(parts.batch.round + 1, []).extend(parts.batch.client[parts.travels].tolist())
         return pack(parts)
 
-    monkeypatch.setattr(ray_runtime, "_pack", watched)
+    monkeypatch.setattr(ray_runtime, "pack", watched)
     return seen
 
 
@@ -465,4 +489,4 @@ def test_an_address_where_nobody_listens_is_said_at_once():
         nobody.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{nobody.getsockname()[1]}"
         with pytest.raises(RuntimeFailed, match=r"no cluster answers there.*ray start --head"):
-            ray_runtime.join(None, address)
+            ray_cluster.join(None, address)

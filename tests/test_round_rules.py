@@ -375,6 +375,19 @@ def test_sizes_of_replies_are_kept_only_until_a_checkpoint_has_them(policy, tmp_
     assert len(held) >= 10
 
 
+@pytest.mark.parametrize("policy", [fs.participation.first(2, of=3), fs.participation.buffered(2, of=3)])
+def test_replies_of_any_length_that_broke_off_are_taken_up_with_the_same_bits(policy, tmp_path):
+    """What the clock is told again of a reply is its whole length, not what got out of it."""
+    scenario = scenario_of(
+        network=fs.topologies.star(4, uplink_bps=100.0), devices=fs.devices.lognormal(0.1, 0.5, dropout={"upload": 0.5}),
+        algorithm=FedPAQ(step_size=1e-2, local_steps=2, codec=fs.codecs.Elias(4)), participation=policy,
+        budget=fs.Budget(rounds=30), record=fs.Record(events=True),
+    )  # fmt: skip
+    whole, again = fs.run(scenario), resumed(scenario, tmp_path / "run", 20)
+    assert again.fingerprint == whole.fingerprint
+    assert again.rounds.equals(whole.rounds)
+
+
 def test_a_run_without_a_folder_notes_nothing(monkeypatch):
     kept = []
     add = ClockInputs.add

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fedsim.errors import ClientFailed, FedsimError, InvalidInput
-from fedsim.scenario import Scenario, run
+from fedsim.running import run
+from fedsim.scenario import Scenario
 from fedsim.scenario_file import load_file, shipped
 
 GOOD = '''

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedsim.errors import InvalidInput, NotRecorded
-from fedsim.scenario import run
+from fedsim.running import run
 from fedsim.scenario_file import ScenarioFile, load_file
 from fedsim.sweeps.study import Study, grid_runs, outcome
 

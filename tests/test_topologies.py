@@ -14,7 +14,7 @@ import fedsim as fs
 from fedsim import topologies
 from fedsim.errors import InvalidInput
 from fedsim.network import Network
-from fedsim.network.flows import finish_times
+from fedsim.network.finishing import finish_times
 
 COLUMNS = ("delay_s", "stretch", "bottleneck_bps")
 

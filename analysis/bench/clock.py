@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import simpy
 
@@ -46,6 +47,13 @@ def main() -> None:
     small, large = per_round(10_000, 1_000_000)
     row("out of 10,000", f"{1e3 * small:.2f} ms", "")
     row("out of 1,000,000", f"{1e3 * large:.2f} ms", f"{large / small:.2f} times as much; up to 1.20")
+    print("\ngossip on a random 4-regular graph, lognormal devices, own links")
+    few, many = gossip_round(1_000), gossip_round(10_000)
+    row("1,000 sites, a round", f"{1e3 * few:.2f} ms", f"{1e9 * few / 4_000:.0f} ns a message")
+    row("10,000 sites, a round", f"{1e3 * many:.2f} ms", f"{1e9 * many / 40_000:.0f} ns a message; as few a message")
+    shared = gossip_round(1_000, events=True)
+    row("the same event by event, 1,000 sites", f"{shared:.3f} s", f"{1e6 * shared / 4_000:.1f} us a message")
+
     row("peak memory of all this", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB", "up to 2 GB")
 
 
@@ -170,6 +178,29 @@ def general_graph(flows: int) -> float:
     begin = time.process_time()
     fs.network.finish_times(capacities, routes, bits, starts)
     return time.process_time() - begin
+
+
+# --- Gossip -----------------------------------------------------------------------------------------------
+
+
+def gossip_round(sites: int, events: bool = False) -> float:
+    """What one more round costs, apart from what is paid once."""
+    graph = nx.random_regular_graph(4, sites, seed=1)
+    links = nx.Graph()
+    links.add_nodes_from((c, {"client": c}) for c in range(sites))
+    links.add_edges_from(graph.edges, bandwidth_bps=1e6, latency_s=0.01)
+    exchange, network, few, more = fs.exchanges.gossip(graph), fs.Network(links), 2, 4 if events else 32
+
+    def seconds(rounds: int) -> float:
+        scenario = fs.Scenario(
+            problem=fs.problems.Payload(sites, parameters=10), algorithm=fs.algorithms.FALD(step_size=1e-3),
+            network=network, devices=fs.devices.lognormal(median_step_s=0.1, sigma=0.5), exchange=exchange,
+            budget=fs.Budget(rounds=rounds), record=fs.Record(events=events),
+        )  # fmt: skip
+        return timed(scenario, "event, gossip" if events else "closed form, gossip")
+
+    seconds(few)
+    return (min(seconds(more) for _ in range(2)) - min(seconds(few) for _ in range(2))) / (more - few)
 
 
 # --- Populations ------------------------------------------------------------------------------------------

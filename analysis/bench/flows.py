@@ -1,14 +1,25 @@
-"""How long the flow model needs: `python analysis/bench/flows.py [FLOWS]`, seconds of processor time."""
+"""How long the flow model needs: `python analysis/bench/flows.py [FLOWS]`, seconds of processor time.
+
+`python analysis/bench/flows.py --simgrid [PYTHON]` is W7: 10,000 flows on a graph of 200 links and 4,000 on one link,
+here and in SimGrid (Debian's python3-simgrid; PYTHON is the interpreter that has it, /usr/bin/python3 unless given).
+A time counts only if all finishing times agree to 1e-9.
+"""
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
 from fedsim.network import finish_times
+
+TURNS = 5  # of ours; the median counts
+LIMIT_S = 1800
 
 
 def cases(n: int) -> Iterator[tuple[str, tuple[object, ...]]]:
@@ -20,7 +31,7 @@ def cases(n: int) -> Iterator[tuple[str, tuple[object, ...]]]:
     edges = draw.uniform(1e7, 5e7, 100)
     two_tiers = [[i, int(e)] for i, e in enumerate(edge)]
     three_tiers = [[i, int(e), n + 100] for i, e in enumerate(edge)]
-    mesh = [draw.choice(200, 4, replace=False) for _ in range(n)]
+    mesh = [draw.choice(200, 4, replace=False).tolist() for _ in range(n)]
     yield "one shared link, all at once", ([1e9], [[0]] * n, bits, together)
     yield "one shared link, random starts", ([1e9], [[0]] * n, bits, apart)
     yield "everybody alone", (access, own, bits, apart)
@@ -32,10 +43,42 @@ def cases(n: int) -> Iterator[tuple[str, tuple[object, ...]]]:
     yield "mesh of 200 links, all at once", (draw.uniform(1e7, 5e7, 200), mesh, bits, apart)
 
 
+def against_simgrid(python: str) -> None:
+    """W7."""
+    chosen = {name: case for name, case in cases(10_000) if name == "mesh of 200 links, all at once"}
+    chosen |= {name: case for name, case in cases(4_000) if name == "one shared link, random starts"}
+    print(f"{'W7':48}{'fedsim':>10}{'SimGrid':>10}{'ratio':>8}{'differ by':>12}")
+    for name, case in chosen.items():
+        capacities, routes, bits, starts = case
+        told = {
+            "capacities": np.asarray(capacities, float).tolist(), "routes": routes,
+            "bytes": np.asarray(bits, np.int64).tolist(), "starts": np.asarray(starts, float).tolist(),
+        }  # fmt: skip
+        script = str(Path(__file__).with_name("simgrid_flows.py"))
+        done = subprocess.run(
+            [python, script], input=json.dumps(told), capture_output=True, text=True, timeout=LIMIT_S, check=True
+        )
+        theirs, ours = json.loads(done.stdout), []
+        for _ in range(TURNS):
+            begin = time.process_time()
+            finish = finish_times(*case)  # type: ignore[arg-type]
+            ours.append(time.process_time() - begin)
+        apart = float(np.abs(finish / np.array(theirs["finish"]) - 1).max())
+        if apart > 1e-9:
+            raise SystemExit(f"{name}: finishing times differ by {apart:.2g}, so the times do not count")
+        mine, other = float(np.median(ours)), theirs["seconds"]
+        title = f"{len(routes):,} flows, {name}"  # type: ignore[arg-type]
+        print(f"{title:48}{mine:8.3f} s{other:8.2f} s{other / mine:8.1f}{apart:12.1e}")
+
+
 def main() -> None:
-    flows = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
-    finish_times([2.0, 3.0, 4.0], [[0, 2], [1, 2]], 1.0, 0.0)  # compiles
-    for name, case in cases(flows):
+    compiled = [draw for _, draw in cases(1_000)]
+    for case in (*compiled, ([2.0, 3.0, 4.0], [[0, 2], [1, 2]], 1.0, 0.0)):
+        finish_times(*case)  # type: ignore[arg-type]
+    if sys.argv[1:2] == ["--simgrid"]:
+        against_simgrid(sys.argv[2] if len(sys.argv) > 2 else "/usr/bin/python3")
+        return
+    for name, case in cases(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000):
         begin = time.process_time()
         finish_times(*case)  # type: ignore[arg-type]
         print(f"{name:40}{time.process_time() - begin:8.2f} s")

@@ -15,7 +15,9 @@ iterates are samples of a law: predictions are then judged averaged over the sam
 is said) those of the current theta.
 """
 
+from fedsim.algorithms.desgld import DESGLD
 from fedsim.algorithms.dgsgld import DGSGLD
+from fedsim.algorithms.diging_sgld import DIGingSGLD
 from fedsim.algorithms.fahmc import FAHMC
 from fedsim.algorithms.fald import FALD
 from fedsim.algorithms.fedadagrad import FedAdagrad
@@ -40,6 +42,7 @@ from fedsim.algorithms.scaffold import Scaffold
 from fedsim.algorithms.sgld import SGLD
 
 __all__ = [
+    "DESGLD",
     "DGSGLD",
     "FAHMC",
     "FALD",
@@ -49,6 +52,7 @@ __all__ = [
     "PSGLD",
     "QLSD",
     "SGLD",
+    "DIGingSGLD",
     "FedAdagrad",
     "FedAdam",
     "FedAvg",

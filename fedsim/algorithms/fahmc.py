@@ -21,7 +21,7 @@ from fedsim.algorithms.arguments import (
     rows_per_batch,
 )
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import positive, whole
+from fedsim.errors import InvalidInput, positive, whole
 from fedsim.problems import LogisticRegression, weights_of
 from fedsim.protocols import (
     Backend,
@@ -152,6 +152,12 @@ class FAHMC:
         if not self.debias:
             return {"theta": theta}
         return {"theta": theta, "gradient": state["gradient"] + replies.sum("change")}
+
+    def for_gossip(self) -> FAHMC:
+        if self.codec is not None or self.debias:
+            what = "a codec encodes the difference to" if self.codec is not None else "debias needs the gradient sum of"
+            raise InvalidInput(f"FAHMC: {what} a model that neighbours do not have; gossip without it")
+        return self
 
     def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
         """All T trajectories in one kernel where the full gradient is H_c theta - b_c, or on logistic regression."""

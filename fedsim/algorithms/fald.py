@@ -101,6 +101,9 @@ class FALD:
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": replies.mean("theta")}
 
+    def for_gossip(self) -> FALD:
+        return self
+
     def mechanism(self, problem: ProblemLike, sensitivity: float | None) -> Mechanism:
         """What a visit tells of a client's rows."""
         sizes, b = problem.sizes, self.batch_size

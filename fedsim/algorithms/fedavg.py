@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fedsim.algorithms import local, objectives
+import numpy as np
+
+from fedsim.algorithms import local, local_fused, objectives
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
 from fedsim.participation import Arrived
-from fedsim.protocols import BatchSize, Job, ProblemLike, Replies, Rng, Visitors
+from fedsim.protocols import Backend, BatchSize, Job, JobOfKernel, Kernel, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
 
 
@@ -32,7 +34,8 @@ class FedAvg:
     | lambda | `weight_decay`| pull of the local steps to zero                                             |
     | f_i    | `objective`   | "mean": the mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M |
 
-    Wire: up Delta_i (d), down x (d). Memory: none. Participation: uniform(M) in the paper.
+    Wire: up Delta_i (d), down x (d). Memory: none. Participation: uniform(M) in the paper. Over gossip
+    it sends y: x_i <- x_i + eta_g (sum_j W_ij y_j - x_i).
 
     Differs from paper: by default the average is by n_i, the paper's 1/M where all have equally much data (E2).
     Its local steps have neither momentum nor weight decay: both are zero unless set.
@@ -70,14 +73,77 @@ class FedAvg:
     def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x = message["theta"]
         scale = objectives.scale(self.objective, job, x.dtype)
-        how = local.Descent(self.step_size, self.local_steps, self.batch_size, self.momentum, self.weight_decay)
-        return {"delta": local.descend(job, x, scale, how) - x}, memory
+        return {"delta": local.descend(job, x, scale, self._how) - x}, memory
 
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": state["theta"] + self.server_step * replies.mean("delta")}
 
+    def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
+        """All local steps in one kernel where there is one for the problem."""
+        descend = local_fused.descent(problem, backend, self._how)
+        if descend is None:
+            return None
+
+        def kernel(job: JobOfKernel, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+            x = message["theta"]
+            y = descend(job, x, objectives.scale(self.objective, job, x.dtype))
+            return {"delta": np.subtract(y, x, out=y)}, memory
+
+        return kernel
+
+    @property
+    def _how(self) -> local.Descent:
+        return local.Descent(self.step_size, self.local_steps, self.batch_size, self.momentum, self.weight_decay)
+
     def weigh(self, arrived: Arrived) -> Array:
         return objectives.weigh("FedAvg", self.objective, arrived)
+
+    def for_gossip(self) -> GossipFedAvg:
+        return GossipFedAvg(self)
+
+
+@dataclass(frozen=True)
+class GossipFedAvg:
+    """FedAvg without a server: neighbours hold other models, so whole models are sent and not differences.
+
+        x_i <- x_i + eta_g (sum_j W_ij y_j - x_i)
+
+    Wire: to each neighbour y_j (d).
+    """
+
+    settings: FedAvg
+
+    batched = True
+    sampler = False
+
+    @property
+    def step_size(self) -> StepSize:
+        return self.settings.step_size
+
+    @property
+    def batch_size(self) -> Any:
+        return self.settings.batch_size
+
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
+        return {"theta": initial}
+
+    def memory(self, problem: ProblemLike) -> Arrays:
+        return {}
+
+    def broadcast(self, state: Arrays) -> Arrays:
+        return {"theta": state["theta"]}
+
+    def work(self, job: Visitors) -> float:
+        return self.settings.local_steps
+
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+        s, x = self.settings, message["theta"]
+        how = local.Descent(s.step_size, s.local_steps, s.batch_size, s.momentum, s.weight_decay)
+        return {"theta": local.descend(job, x, objectives.scale(s.objective, job, x.dtype), how)}, memory
+
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
+        x = state["theta"]
+        return {"theta": x + self.settings.server_step * (replies.mean("theta") - x)}
 
 
 def distributed_sgd(step_size: StepSize, batch_size: BatchSize = None) -> FedAvg:

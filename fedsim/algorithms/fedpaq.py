@@ -10,6 +10,7 @@ from fedsim.algorithms.arguments import check_codec
 from fedsim.algorithms.fedavg import check_descent
 from fedsim.arrays import Array, Arrays
 from fedsim.codecs import QSGD
+from fedsim.errors import InvalidInput
 from fedsim.participation import Arrived
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
@@ -76,6 +77,11 @@ class FedPAQ:
 
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": state["theta"] + self.server_step * replies.mean("delta")}
+
+    def for_gossip(self) -> FedPAQ:
+        raise InvalidInput(
+            "FedPAQ: its codec encodes the difference to a model that neighbours do not have; gossip with FedAvg"
+        )
 
     def weigh(self, arrived: Arrived) -> Array:
         return objectives.weigh("FedPAQ", self.objective, arrived)

@@ -67,6 +67,7 @@ class QLSD:
     sampler = True  # its iterates are samples of a law
     reach = "all"
     local_steps = 1
+    sums = True  # its server needs no more than sums of messages: over tiers the edges add them up
 
     def __post_init__(self) -> None:
         check_arguments("QLSD", self)

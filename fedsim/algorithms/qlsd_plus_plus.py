@@ -68,6 +68,11 @@ class QLSDPlusPlus:
     known = ("zeta",)  # never sent: it is a theta that everybody received, hence no reach="selected"
     local_steps = 1
 
+    @property
+    def sums(self) -> bool:
+        """One sum serves the step and the memory, unless the step divides by chances of arrival."""
+        return self.weighting == "count"
+
     def __post_init__(self) -> None:
         qlsd.check_arguments("QLSDPlusPlus", self)
         check_count("QLSDPlusPlus", self, "refresh_every")

@@ -61,6 +61,7 @@ class QLSDStar:
     reach = "all"
     known = beforehand = ("optimum",)  # never sent: everybody has it before the first iteration
     local_steps = 1
+    sums = True  # its server needs no more than sums of messages: over tiers the edges add them up
 
     def __post_init__(self) -> None:
         qlsd.check_arguments("QLSDStar", self)

@@ -37,7 +37,8 @@ NAMES = {
     "seconds": "virtual seconds",
     "uplink_bits": "uplink",
     "downlink_bits": "downlink",
-    "total_bits": "up- and downlink",
+    "backhaul_bits": "between sites",
+    "total_bits": "all links",
 }
 METRIC_NAMES = {
     "w2": "Wasserstein-2 distance (w2)",

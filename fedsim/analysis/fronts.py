@@ -12,7 +12,7 @@ from fedsim.analysis.runs import HIGHER, Answer, One, facts, gather
 from fedsim.analysis.summary import final_metrics
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, NotRecorded, quoted
-from fedsim.results import Result
+from fedsim.results import Result, total_bits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,10 +23,11 @@ COSTS = ("uplink_bits", "total_bits", "seconds", "participation", "epsilon", "wa
 def costs(result: Result) -> dict[str, float]:
     """What a run spent in all, medians over replicas; `participation` is how many clients a round asks."""
     replicas = result.rounds.groupby("replica")
-    sent = replicas[["uplink_bits", "downlink_bits", "selected"]].sum()
+    sent = replicas[["uplink_bits", "selected"]].sum()
+    everything = total_bits(result.rounds).groupby(result.rounds["replica"]).sum()
     told = {
         "uplink_bits": float(sent["uplink_bits"].median()),
-        "total_bits": float((sent["uplink_bits"] + sent["downlink_bits"]).median()),
+        "total_bits": float(everything.median()),
         "seconds": float(replicas["closed_s"].max().median()),
         "participation": float((sent["selected"] / replicas["round"].max()).median()),
     }
@@ -120,12 +121,12 @@ def ess_rates(results: object) -> Answer:
     for one in gather(results):
         result = one.result
         draws = int(np.min(result.lengths, initial=len(result.sample_rounds)))
-        if result.samples is None or draws < chains.MIN_DRAWS:
+        if (theta := result.theta) is None or draws < chains.MIN_DRAWS:
             raise NotRecorded(
                 f"run {one.label!r} kept {draws} samples of each replica; effective sample sizes need "
                 f"{chains.MIN_DRAWS}: set Scenario(record=fs.Record(every=1))"
             )
-        ess = float(np.min(chains.ess(result.samples[:draws])))
+        ess = float(np.min(chains.ess(theta[:draws])))
         bits = float(result.rounds["uplink_bits"].sum())
         seconds = float(result.rounds.groupby("replica")["closed_s"].max().sum())
         rates = {

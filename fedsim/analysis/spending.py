@@ -13,12 +13,12 @@ from fedsim.analysis.intervals import wilson
 from fedsim.analysis.runs import Answer, One, facts, gather
 from fedsim.budget import Target
 from fedsim.errors import InvalidInput, positive, quoted
-from fedsim.results import Axis, Result
+from fedsim.results import Axis, Result, sent_bits, total_bits
 
 if TYPE_CHECKING:
     import pandas as pd
 
-AXES: tuple[Axis, ...] = ("rounds", "seconds", "uplink_bits", "downlink_bits", "total_bits")
+AXES: tuple[Axis, ...] = ("rounds", "seconds", "uplink_bits", "downlink_bits", "backhaul_bits", "total_bits")
 EVERYBODY = -1  # in the column `replica`: a metric over all replicas, such as w2
 
 
@@ -63,11 +63,11 @@ def _evaluations(result: Result, metric: str) -> tuple[pd.DataFrame, list[int]]:
             frame["epsilon"] = known.reindex(frame["rounds"].astype(int), method="ffill").to_numpy()
         return frame, [EVERYBODY]
     rounds = result.rounds.sort_values(["replica", "round"], ignore_index=True)
-    sent = rounds.groupby("replica")[["uplink_bits", "downlink_bits"]].cumsum()
+    sent = {name: sent_bits(rounds, name) for name in ("uplink_bits", "downlink_bits", "backhaul_bits")}
+    sent["total_bits"] = total_bits(rounds)
     columns = {
         "replica": rounds["replica"], "value": rounds[metric], "rounds": rounds["round"],
-        "seconds": rounds["closed_s"], "uplink_bits": sent["uplink_bits"], "downlink_bits": sent["downlink_bits"],
-        "total_bits": sent["uplink_bits"] + sent["downlink_bits"],
+        "seconds": rounds["closed_s"], **{n: bits.groupby(rounds["replica"]).cumsum() for n, bits in sent.items()},
     }  # fmt: skip
     frame = rounds[[]].assign(**columns)
     if "epsilon" in rounds:
@@ -105,18 +105,19 @@ def bits_to(
 ) -> Answer:  # fmt: skip
     """`time_to`, drawn against the bits that were sent."""
     if not str(bits).endswith("_bits"):
-        raise InvalidInput(f"bits={quoted(bits)}: choose uplink_bits, downlink_bits or total_bits")
+        raise InvalidInput(f"bits={quoted(bits)}: choose uplink_bits, downlink_bits, backhaul_bits or total_bits")
     return time_to(results, metric, above, below, bits)
 
 
 def at_budget(
     results: object, metric: str, *, rounds: float | None = None, seconds: float | None = None,
-    uplink_bits: float | None = None, downlink_bits: float | None = None, total_bits: float | None = None,
+    uplink_bits: float | None = None, downlink_bits: float | None = None, backhaul_bits: float | None = None,
+    total_bits: float | None = None,
 ) -> Answer:  # fmt: skip
     """The metric where it was last evaluated within a budget, NaN where it never was; give one or more limits."""
     import pandas as pd
 
-    given = dict(zip(AXES, (rounds, seconds, uplink_bits, downlink_bits, total_bits), strict=True))
+    given = dict(zip(AXES, (rounds, seconds, uplink_bits, downlink_bits, backhaul_bits, total_bits), strict=True))
     limits = {name: positive(f"at_budget({name}={{}})", limit) for name, limit in given.items() if limit is not None}
     if not limits:
         raise InvalidInput("at_budget: give at least one limit, such as seconds=60")

@@ -30,6 +30,7 @@ def lines(result: Result, wide: int = units.NARROW) -> list[str]:
         _row("uplink", rounds["uplink_bits"].sum(), units.bits) + _wasted(result, "uplink_bits", "wasted_bits"),
         _row("downlink", rounds["downlink_bits"].sum(), units.bits)
         + _wasted(result, "downlink_bits", "wasted_down_bits"),
+        *_between_sites(result),
         *_device_waste(result),
         *_visits(result, int(last["round"].sum())),
         *_metrics(result),
@@ -101,6 +102,13 @@ def _stopped(result: Result) -> str:
     if len(told) == 1:
         return f"stopped by {told[0][0]}"
     return "stopped by " + ", ".join(f"{what} ({count} of {len(result.replicas)})" for what, count in told)
+
+
+def _between_sites(result: Result) -> list[str]:
+    """What edges and cloud, or neighbours, have sent each other; nothing where there is one site."""
+    if "backhaul_bits" not in result.rounds or result.manifest.get("sites", {}).get("count", 1) == 1:
+        return []
+    return [_row("between sites", result.rounds.groupby("replica")["backhaul_bits"].sum(), units.bits)]
 
 
 def _row(name: str, values: Any, form: Any) -> str:

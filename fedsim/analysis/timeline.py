@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedsim.analysis import figures
+from fedsim.analysis import figures, site_lanes
 from fedsim.errors import InvalidInput, NotRecorded
 from fedsim.results import Result, write_atomic
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-SERVER = -1  # the client number of what the server does
+SERVER = -1  # the client number of what the server does; see `site_lanes` for further sites
 STEPS = ("download", "compute", "upload")
 ENDS = ("upload", "drop", "late")
 
@@ -102,7 +102,7 @@ def visits(result: Result) -> pd.DataFrame:
     import pandas as pd
 
     events = _events(result)
-    events = events[events["client"] != SERVER]
+    events = events[events["client"] > SERVER]
     own = events.sort_values(["replica", "client"], kind="stable", ignore_index=True)  # rows of a client stay in order
     own["visit"] = (own["event"] == "select").cumsum()
     when = own.pivot_table(index="visit", columns="event", values="time_s", aggfunc="first")
@@ -124,7 +124,8 @@ def to_chrome(result: Result, path: str | Path) -> Path:
     events: list[dict[str, Any]] = []
     for replica in result.replicas:
         events.append({"name": "process_name", "ph": "M", "pid": replica, "args": {"name": f"replica {replica}"}})
-        events.append(_thread(replica, SERVER, "server"))
+        events.append(_thread(replica, SERVER, "server" if site_lanes.count(result) == 1 else "rounds"))
+    events += site_lanes.chrome_events(result)
     frame = visits(result)
     for replica, client in sorted(set(zip(frame["replica"], frame["client"], strict=True))):
         events.append(_thread(replica, client, f"client {client}"))
@@ -171,7 +172,7 @@ def draw_rounds(
     frame = frame[(frame["replica"] == replica) & (frame["select"] < until) & ((over > begin) | (until == begin))]
     lanes = sorted(frame["client"].unique())[:most]
     draw_lanes(axes, frame[frame["client"].isin(lanes)], lanes, there["closed_s"].to_numpy(), begin, there["round"])
-    return len(lanes)
+    return len(lanes) + site_lanes.draw(axes, result, replica, lanes, begin, until)
 
 
 def draw_lanes(

@@ -18,7 +18,7 @@ def lines(name: str, scenario: Scenario, runtime: Runtime, runs: list[dict[str, 
     title = (
         f"{name}: {type(scenario.algorithm).__name__}, {type(problem).__name__} d={problem.dim:,}, "
         f"{many(problem.clients, 'client')}, {many(len(scenario.replica_numbers), 'replica')}, "
-        f"seed {scenario.seed}, {runtime.describe()}"
+        f"seed {scenario.seed}, {_described(runtime, 'inline')}"
     )
     facts = {
         "algorithm": called(scenario.algorithm),

@@ -10,7 +10,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from types import ModuleType
 from typing import Any
 
-from fedsim import algorithms, codecs, devices, metrics, participation, privacy, problems, topologies
+from fedsim import algorithms, codecs, data, devices, metrics, participation, privacy, problems, topologies
 from fedsim.analysis import units
 from fedsim.metrics.learning import PREDICTIVE
 from fedsim.protocols import Codec, PolicyLike, as_algorithm, missing
@@ -34,6 +34,8 @@ def lines(wide: int = units.NARROW) -> list[str]:
         *(line for name in algorithms.__all__ for line in _algorithm(name, getattr(algorithms, name), wide)),
         "",
         *_section("Problems (fs.problems)", {c.__name__: _sentence(c.__doc__) for c in _problems()}, wide),
+        *_section("Data sets (fs.data.load)", {", ".join(data.NAMES): "By name; or the path of an npz file."}, wide),
+        *_section("Partitioners (fs.data)", _calls(_partitioners()), wide),
         *_section("Policies (fs.participation)", _calls(_policies(participation)), wide),
         *_section("Devices (fs.devices)", _calls(_functions(devices)), wide),
         *_section("Networks (fs.topologies)", _calls(_functions(topologies)), wide),
@@ -103,6 +105,11 @@ def _classes(module: Any) -> list[type]:
 def _problems() -> list[Any]:
     """Its classes: a function there is a helper."""
     return [c for c in (getattr(problems, name) for name in problems.__all__) if inspect.isclass(c)]
+
+
+def _partitioners() -> list[Callable[..., Any]]:
+    """The functions that say who holds which rows."""
+    return [f for f in _functions(data) if f.__module__ == data.natural.__module__]
 
 
 def _codecs() -> list[Any]:

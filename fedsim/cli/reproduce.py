@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedsim.analysis import units
+from fedsim.cli.report import report
 from fedsim.cli.run import voices
 from fedsim.cli.stopping import stopping
 from fedsim.errors import InvalidInput
@@ -34,10 +35,18 @@ def reproduce(asked: str | None, *, quick: bool, full: bool, jobs: int | None, o
 
     with stopping() as stop:
         verdicts, failures = carry_out(asked, out=out, form=form, jobs=jobs, observer=tell, stop=stop)
-    say(*count_lines(verdicts), f"claims  {out / CLAIMS}")
+    say(*count_lines(verdicts), f"claims  {out / CLAIMS}", f"page    {_page(out)}")
     for failure in failures:
         say(f"failed  {failure}")
     return 1 if failures else 0
+
+
+def _page(out: Path) -> str:
+    """The path of the page about all claims, or what it needs."""
+    try:
+        return str(report([out]))
+    except InvalidInput as error:
+        return str(error)
 
 
 def claim_lines(verdict: Verdict, wide: int) -> list[str]:

@@ -23,10 +23,10 @@ from fedsim.results import Result, load, write_atomic
 from fedsim.results.atomic import new_folder
 from fedsim.results.state import WHOLE, settle
 from fedsim.run_folder import check_free, claimed, leave_nothing, told
+from fedsim.running import run as simulate
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.ray import Ray
 from fedsim.scenario import Scenario
-from fedsim.scenario import run as simulate
 from fedsim.scenario_file import ScenarioFile, from_origin, load_file
 from fedsim.sweeps.study import Study, grid_runs
 

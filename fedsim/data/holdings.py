@@ -13,7 +13,7 @@ from fedsim.checks import array_of
 from fedsim.errors import InvalidInput, quoted
 
 
-def labels_of(name: str, y: Any, what: str = "labels") -> Array:
+def labels_of(name: str, y: object, what: str = "labels") -> Array:
     """One label per row, numbers or words, as an array (n,)."""
     labels = array_of(y)
     if labels is None and not isinstance(y, range | str | bytes):

@@ -7,16 +7,21 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from fedsim.engine import tiers_closed_form
 from fedsim.engine.asynchronous import Asynchronous
 from fedsim.engine.checkpoint import Checkpointer
 from fedsim.engine.closed_form import ClosedForm, suits
 from fedsim.engine.collect import collect, describes, identities
 from fedsim.engine.compiled_clock import compiled
 from fedsim.engine.events import Events
+from fedsim.engine.gossip import Gossiping
 from fedsim.engine.record import Record
 from fedsim.engine.run import Driver, Progress, Run
+from fedsim.engine.tiers import Tiers
+from fedsim.engine.tiers_closed_form import ClosedFormTiers
 from fedsim.engine.world import World, setting_of
 from fedsim.errors import Interrupted
+from fedsim.exchanges import Gossip
 from fedsim.protocols import Observer, Runtime
 
 if TYPE_CHECKING:
@@ -35,7 +40,7 @@ async def simulate(
 ) -> Run:  # fmt: skip
     """The whole run: every replica until its budget is spent."""
     setting = setting_of(scenario, runtime.kernels())
-    session = runtime.open(scenario.algorithm, setting)
+    session = runtime.open(scenario.parts.algorithm.own, setting)
     try:
         world = World(scenario, setting, skip)
         run = Run(world, session, checkpoints or Checkpointer(None, "", None, None), observers)
@@ -47,6 +52,10 @@ async def simulate(
 
 def _driver(run: Run) -> Driver:
     """How to keep time: the closed form where it gives the same timeline, else event by event."""
+    if isinstance(run.world.scenario.exchange, Gossip):
+        return Gossiping(run)
+    if run.world.sites.every:
+        return ClosedFormTiers(run) if tiers_closed_form.suits(run.world, run.learner) else Tiers(run)
     if not run.world.policy.asynchronous and suits(run.world):
         return ClosedForm(run)
     made = None if REFERENCE.get() else compiled(run)

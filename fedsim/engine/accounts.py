@@ -15,10 +15,10 @@ from fedsim.engine.world import World
 if TYPE_CHECKING:
     from fedsim.engine.run import Driver, Run
 
-SPENT = ("uplink_bits", "downlink_bits")
+SPENT = ("uplink_bits", "downlink_bits", "backhaul_bits")
 COUNTS = (
     "selected", "arrived", "dropped", "late", "uplink_bits", "wasted_bits", "wasted_down_bits",
-    "staleness", "last_round",
+    "staleness", "last_round", "backhaul_bits",
 )  # fmt: skip
 
 
@@ -37,7 +37,7 @@ class Accounts:
     def over(self, active: Array, columns: Arrays, epsilon: Array | None) -> list[tuple[str, Array]]:
         """Which budgets this round, or each of these rounds, would cross, and where."""
         spent = {n: self.spent[n][active] + (c if (c := columns[n]).ndim == 1 else np.cumsum(c, axis=0)) for n in SPENT}
-        spent["total_bits"] = spent["uplink_bits"] + spent["downlink_bits"]
+        spent["total_bits"] = spent["uplink_bits"] + spent["downlink_bits"] + spent["backhaul_bits"]
         spent["seconds"] = columns["closed_s"]
         if epsilon is not None:
             spent["epsilon"] = epsilon[active]
@@ -51,6 +51,8 @@ class Accounts:
         add = _add_small if len(totals["selected"]) <= len(e.client) else np.add.at
         add(totals["selected"], e.client, 1)
         add(totals["uplink_bits"], e.client, e.up_bits)
+        if e.site_bits is not None:
+            add(totals["backhaul_bits"], e.client, e.site_bits)
         heard = round.arrived.client
         totals["last_round"][heard] = round.number + 1
         if not isinstance(round.started, int):
@@ -62,14 +64,14 @@ class Accounts:
 
     def _enter_losses(self, e: Ended) -> None:
         add = _add_small if len(self.totals["selected"]) <= len(e.client) else np.add.at
-        lost = ~e.arrived
+        add(self.totals["arrived"], e.client, e.arrived)
+        lost = e.part(np.flatnonzero(~e.arrived))  # all else is zero for the others, who are mostly the many
         columns = {
-            "arrived": e.arrived, "dropped": e.dropped, "late": e.late,
-            "wasted_bits": np.where(lost, e.up_bits, 0), "wasted_down_bits": np.where(lost, e.down_bits, 0),
+            "dropped": lost.dropped, "late": lost.late, "wasted_bits": lost.up_bits, "wasted_down_bits": lost.down_bits,
         }  # fmt: skip
         for name, value in columns.items():
-            add(self.totals[name], e.client, value)
-        self._enter_seconds(e)
+            add(self.totals[name], lost.client, value)
+        self._enter_seconds(lost)
 
     def enter_stretch(self, stretch: Stretch) -> None:
         """Rounds in which everybody answered."""
@@ -119,7 +121,7 @@ async def settle(run: Run, driver: Driver, round: Round) -> Array:
         run.stop(positions, reason)
     if not len(round.active):
         return round.active
-    said = round.visits.up_bits > 0  # whoever has sent a bit has given something away, whether or not it counts
+    said = round.visits.said  # whoever has sent a bit has given something away, whether or not it counts
     started = round.started if isinstance(round.started, int) else round.started[said]
     run.uploaded(round.active[round.who.row[said]], round.who.client[said], started)
     within = np.ones(len(round.active), bool)

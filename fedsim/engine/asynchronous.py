@@ -94,11 +94,11 @@ class Asynchronous:
             await self._jobs.fetch([(s, v) for s in waiting for v in s.blocked])
             for replica in waiting:
                 blocked, replica.blocked = replica.blocked, []
-                for visit in blocked:
-                    visit.bits = int(visit.reply.bits[0])
-                    replica.visit_events.upload(visit)
-                sizes = np.array([visit.bits for visit in blocked], np.int64)
+                sizes = np.array([visit.reply.bits[0] for visit in blocked], np.int64)  # whole, should one break off
                 self._run.inputs.add("sizes", np.full(len(sizes), replica.position), sizes)
+                for visit, bits in zip(blocked, sizes.tolist(), strict=True):
+                    visit.bits = bits
+                    replica.visit_events.upload(visit)
 
     async def replies(self, round: Round) -> Reply:
         """Those that arrived, as if their clients had started from the current version."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.engine.clock import Clock, links
+from fedsim.engine.clock import Clock, SharedLinks, links
 from fedsim.engine.draws_ahead import DrawsAhead
 from fedsim.engine.selection import cohort
 from fedsim.engine.view import ReplicaView
@@ -66,6 +66,7 @@ class AsynchronousReplica:
         busy = {c for c, visit in self.view.in_flight.items() if visit.version == self.version}
         self.copied = self.world.population - len(busy)
         if self.world.copies:
+            assert isinstance(self.links, SharedLinks)
             for client in range(self.world.population):
                 if client not in busy:
                     self.links.copy(client, self.down_bits)

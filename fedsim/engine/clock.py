@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from heapq import heappush
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import simpy
@@ -19,6 +19,8 @@ from fedsim.protocols import NetworkModel
 if TYPE_CHECKING:
     from fedsim.engine.visits import Visit
 
+    Sender: TypeAlias = "Visit | Message"
+
 
 LAST = 1 << 60  # comes after everything else that happens at the same instant
 
@@ -29,7 +31,7 @@ class Moment:
     __slots__ = ("callbacks", "visit")
     _ok = True
 
-    def __init__(self, callback: Callable[[Any], None], visit: Visit | None) -> None:
+    def __init__(self, callback: Callable[[Any], None], visit: Sender | None) -> None:
         self.callbacks = (callback,)
         self.visit: Any = visit  # None where the callback does not look at it
 
@@ -38,10 +40,13 @@ class Clock(simpy.Environment):  # type: ignore[misc]
     """A SimPy environment whose events are named by the instant itself.
 
     `timeout(t - now)` would land on now + (t - now), which need not be t. Two ways of computing one timeline can agree
-    to the last bit only if an event happens at the very number that was computed.
+    to the last bit only if an event happens at the very number that was computed. SimPy has no public way to schedule
+    at an instant, so `at` writes to its queue as its own `schedule` does, and `tests/test_private_doors.py` watches.
     """
 
-    def at(self, time_s: float, callback: Callable[[Any], None], priority: int = 0, visit: Visit | None = None) -> None:
+    def at(
+        self, time_s: float, callback: Callable[[Any], None], priority: int = 0, visit: Sender | None = None
+    ) -> None:
         """Call back with a `Moment` at `time_s`; what happens at the same instant is ordered by priority."""
         heappush(self._queue, (time_s, priority, next(self._eid), Moment(callback, visit)))
 
@@ -63,7 +68,7 @@ class NoLinks:
         """What `send` will need to know of each client's way down and up."""
         return [None] * len(client)
 
-    def send(self, visit: Visit, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
+    def send(self, visit: Sender, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
         """Call `done` when the message has arrived, whether or not anybody still waits for it."""
         visit.sending_s, visit.sending = self.clock.now, bits
         self.clock.at(visit.sending_s, done, priority, visit)
@@ -82,7 +87,7 @@ class PrivateLinks:
     def paths(self, client: Array) -> list[Any]:
         return list(zip(*(zip(*(c.tolist() for c in way.of(client)), strict=True) for way in self._paths), strict=True))
 
-    def send(self, visit: Visit, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
+    def send(self, visit: Sender, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
         latency, stretch, bandwidth = visit.paths[upward]
         visit.sending_s, visit.sending = self.clock.now, bits
         self.clock.at(visit.sending_s + latency + bits * stretch / bandwidth, done, priority, visit)
@@ -90,7 +95,7 @@ class PrivateLinks:
     def call_off(self, visits: list[Any]) -> list[int]:
         return [self._left(visit) for visit in visits]
 
-    def _left(self, visit: Visit) -> int:
+    def _left(self, visit: Sender) -> int:
         _, stretch, bandwidth = visit.paths[visit.uploading]
         elapsed = self.clock.now - visit.sending_s
         if math.isinf(bandwidth):
@@ -121,7 +126,7 @@ class SharedLinks:
     def paths(self, client: Array) -> list[Any]:
         return [None] * len(client)
 
-    def send(self, visit: Visit, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
+    def send(self, visit: Sender, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
         way = self._paths[upward]
         visit.flow, visit.through, visit.sending_s, visit.sending = None, False, self.clock.now, bits
         start = self.clock.now + float(way.latency_s[visit.client])
@@ -161,12 +166,12 @@ class SharedLinks:
         rates |= {visit.flow: self._flows.rate_bps(visit.flow) for visit in new}
         return [self._take_off(visit, rates.get(visit.flow, math.inf)) for visit in visits]
 
-    def _meets_others(self, visit: Visit) -> bool:
+    def _meets_others(self, visit: Sender) -> bool:
         """Whether the message is under way to links that it has to share."""
         ideal = self._paths[visit.uploading].bandwidth_bps[visit.client] == math.inf
         return not (visit.through or visit.sending == 0 or ideal)
 
-    def _take_off(self, visit: Visit, rate: float) -> int:
+    def _take_off(self, visit: Sender, rate: float) -> int:
         """What had left of a message that is, or would be, served at this rate; its flow ends here."""
         elapsed = self.clock.now - visit.sending_s
         if visit.flow is None:
@@ -213,13 +218,28 @@ class OwnLinks:
         return (client + self._clients * upward,)
 
 
-def links(clock: Clock, world: World) -> Any:
-    """The links of one replica."""
+Links = NoLinks | PrivateLinks | SharedLinks
+
+
+def links(clock: Clock, world: World, meeting: bool = False) -> Links:
+    """The links of one replica; `meeting`: two messages of one sender may be on its way at a time."""
     if world.network is None or world.paths is None:
         return NoLinks(clock)
     network = world.network
     if network.contended or network.varying:
         return SharedLinks(clock, network, world.paths, network.varying)
-    if world.copies:
+    if world.copies or meeting:
         return SharedLinks(clock, OwnLinks(world.paths), world.paths, {})
     return PrivateLinks(clock, world.paths)
+
+
+class Message:
+    """A message between sites, as links look at it: `client` is its row among the network's paths."""
+
+    over = through = False
+    flow: int | None = None
+    sending_s, sending = 0.0, 0
+
+    def __init__(self, row: int, links: Links, uploading: bool = True) -> None:
+        self.client, self.uploading = row, uploading
+        self.paths = links.paths(np.array([row], np.int64))[0]

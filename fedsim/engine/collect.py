@@ -11,6 +11,7 @@ import numpy as np
 
 from fedsim.engine.own_code import code_digest
 from fedsim.engine.run import Run
+from fedsim.exchanges import Gossip
 from fedsim.protocols import PrivacyGuarantee, Runtime
 from fedsim.results import Result, cpu_features, versions
 from fedsim.results.sealed import to_json
@@ -34,7 +35,7 @@ def collect(run: Run, runtime: Runtime, real_s: float, more: dict[str, Any] | No
             {"round": np.empty(0, np.int64)} | {c: np.empty(0) for c in ("seconds", "uplink_bits", "downlink_bits")}
         )
     return Result(
-        samples=None if world.skip else recorder.history,
+        samples=None if world.skip else recorder.kept_samples,
         sample_rounds=np.asarray(recorder.sample_rounds, np.int64),
         lengths=recorder.lengths,
         stopped_by=tuple(run.accounts.stopped_by),
@@ -61,17 +62,24 @@ def _events(run: Run) -> Any:
 
 def manifest(run: Run, runtime: Runtime, real_s: float) -> dict[str, Any]:
     """What was run. Real times live here and in the progress bar, never in a result."""
-    world = run.world
+    world, network = run.world, run.world.scenario.parts.network
     return {
         "format": 1,
         "scenario": described(world.scenario),
         "runtime": described(runtime),
-        "network": None if world.network is None else world.network.sketch(),
+        "network": None if network is None else network.sketch(),
         "clock": {"network": world.network is not None, "compute": world.devices is not None, "path": run.path},
         "versions": versions(),
         "cpu_features": cpu_features(),
         "real_s": real_s,
+        "sites": {"count": world.sites.count, "weights": _site_weights(run)},
     }
+
+
+def _site_weights(run: Run) -> list[float]:
+    """Of every site's samples in theta; a cloud's only model stands for all its edges."""
+    sites = run.world.sites
+    return list(np.broadcast_to(sites.weights / (sites.count // sites.models), (sites.count,)).tolist())
 
 
 def _judged(run: Run) -> dict[str, Any]:
@@ -95,6 +103,7 @@ def _privacy(run: Run, rounds: pd.DataFrame) -> dict[str, Any]:
         told["spent"] = {
             "accountant": "Renyi divergences of the uploads that began, substitution of one row",
             "delta": run.evaluator.ledger.delta,
+            "seen_by": "every neighbour" if isinstance(scenario.exchange, Gossip) else "the server",
             "epsilon": last.reindex(run.world.replicas).tolist(),
         }
     elif told:
@@ -102,7 +111,7 @@ def _privacy(run: Run, rounds: pd.DataFrame) -> dict[str, Any]:
     return {"privacy": told} if told else {}
 
 
-def described(value: Any) -> Any:
+def described(value: object) -> Any:
     """A value as plain JSON: dataclasses by name and fields, arrays by shape and digest, functions by name."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -137,6 +146,6 @@ def identities(scenario: Scenario, compute: str) -> tuple[str, str]:
     return work, blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
 
 
-def describes(told: Any, scenario: Scenario) -> bool:
+def describes(told: object, scenario: Scenario) -> bool:
     """Whether a manifest's `scenario` is this one."""
     return bool(json.loads(to_json(described(scenario))) == told)

@@ -12,27 +12,32 @@ import numpy as np
 from fedsim import metrics
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.record import Recorder
-from fedsim.protocols import Exact, KeepsLedger
+from fedsim.protocols import Exact, KeepsLedger, ProblemLike
 
 if TYPE_CHECKING:
     from fedsim.scenario import Scenario
 
 
 class Evaluator:
-    """What metrics see of a run: states, samples, predictions, the target law, what was spent; fills their columns."""
+    """What metrics see of a run: states, samples, predictions, the target law, what was spent; fills their columns.
 
-    def __init__(self, scenario: Scenario, recorder: Recorder) -> None:
+    `problem` is the one that jobs compute with: over gossip its clients weigh otherwise.
+    """
+
+    def __init__(self, scenario: Scenario, recorder: Recorder, problem: ProblemLike) -> None:
         self.metrics = [metrics.resolve(m, scenario.starts) for m in scenario.metrics]
         self.problem, self.recorder = scenario.problem, recorder
         replicas = len(recorder.replicas)
         accountants = [m for m in self.metrics if isinstance(m, KeepsLedger)]
-        kept = [m.ledger(scenario.algorithm, scenario.problem, replicas) for m in accountants]
-        self.ledger = kept[0] if kept else None  # the uploads so far, where a metric accounts for their privacy
         role = scenario.parts.algorithm
+        kept = [m.ledger(role.own, problem, replicas) for m in accountants]
+        self.ledger = kept[0] if kept else None  # the uploads so far, where a metric accounts for their privacy
         self.temperature = role.temperature
         self.sampler = role.sampler and self.temperature > 0
         self.theta = np.empty((replicas, recorder.dim), recorder.dtype)
-        self.spent: Arrays = {n: np.zeros(replicas) for n in ("uplink_bits", "downlink_bits", "seconds")}
+        self.sites = np.empty((replicas, scenario.sites.count, recorder.dim), recorder.dtype)
+        spent = ("uplink_bits", "downlink_bits", "backhaul_bits", "seconds")
+        self.spent: Arrays = {n: np.zeros(replicas) for n in spent}
         self.memory: Mapping[str, Array] = {}
         self._ensemble = role.ensemble  # of models that predict together
         self._models: tuple[Array, Array] | None = None  # (replicas, models, d), and which are there
@@ -41,9 +46,9 @@ class Evaluator:
         self._seen = 0
         self._latest: dict[str, tuple[float, int]] = {}  # figures over replicas: the last one, of how many
 
-    def check(self, start: Array, memory: Mapping[str, Array]) -> None:
+    def check(self, start: Array, sites: Array, memory: Mapping[str, Array]) -> None:
         """Evaluate everything once on the initial states: a metric that cannot work is refused before the run."""
-        self.after(np.arange(len(self.theta)), start, {}, memory)
+        self.after(np.arange(len(self.theta)), start, sites, {}, memory)
         self._latest = {}
 
     @property
@@ -105,16 +110,18 @@ class Evaluator:
             self.ledger.restore({n.removeprefix("ledger."): a for n, a in state.items() if n.startswith("ledger.")})
 
     def after(
-        self, active: Array, theta: Array, spent: Mapping[str, Array], memory: Mapping[str, Array],
+        self, active: Array, theta: Array, sites: Array, spent: Mapping[str, Array], memory: Mapping[str, Array],
         state: Arrays | None = None,
     ) -> tuple[Arrays, dict[str, float]]:  # fmt: skip
         """The metrics' columns for `rounds` (one value per active replica) and for `metrics`.
 
-        `theta` and `spent` are those of the active replicas, `memory` and the server's `state` are everybody's.
+        `theta`, `sites` and `spent` are of the active replicas, `memory` and the server's `state` are everybody's.
         """
         self._models = None if self._ensemble is None or state is None else self._ensemble(state)
         self.theta[:] = np.nan
         self.theta[active] = theta
+        self.sites[:] = np.nan
+        self.sites[active] = sites
         for name, so_far in spent.items():
             self.spent[name][active] = so_far
         self.memory, self._current = memory, None

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, SupportsFloat
 
 import numpy as np
 from simpy.core import EmptySchedule
 
 from fedsim.arrays import Array, Arrays
-from fedsim.engine.clock import LAST, Clock, links
+from fedsim.engine.clock import LAST, Clock, Links, SharedLinks, links
 from fedsim.engine.jobs_ahead import sent_early
 from fedsim.engine.round import Cohort, Ended, Round, Stretch, columns, nobody
 from fedsim.engine.selection import cohort
@@ -32,14 +33,19 @@ JUMPS = (
 )
 
 
-class Replica:
-    """One replica's clock, and the visits of the round that is open on it."""
+class SiteRounds:
+    """One site's rounds on its replica's clock, and the visits of the one that is open. A star has one site.
 
-    def __init__(self, run: Run, position: int, now_s: float) -> None:
+    `closed` is called at every close, `blocked` when virtual time needs a reply's size that is not known.
+    """
+
+    def __init__(
+        self, run: Run, position: int, clock: Clock, links: Links, site: int = 0,
+        closed: Callable[[int], None] | None = None, blocked: Callable[[Visit], None] | None = None,
+    ) -> None:  # fmt: skip
         self.world, self.learner, self.inputs, self.position = run.world, run.learner, run.inputs, position
-        self.clock = Clock(now_s)
-        self.links = links(self.clock, self.world)
-        self.view = ReplicaView(self.world, position)
+        self.clock, self.links, self.site, self._closed, self._needs_size = clock, links, site, closed, blocked
+        self.view = ReplicaView(self.world, position, site)
         trace = run.trace.note(int(self.world.replicas[position]), lambda: self.view.round)
         self.visit_events = VisitEvents(self.clock, self.links, self._heard, self._blocked, trace)
         self.trace = trace
@@ -70,15 +76,15 @@ class Replica:
             self.clock.run_to(at)
         return False
 
-    def begin(self, who: Cohort, round: int, down_bits: int, up_bits: Array) -> None:
+    def begin(self, who: Cohort, round: int, down_bits: int, up_bits: list[int] | list[None]) -> None:
         """Open the round: every visit sets out."""
         now, client = self.clock.now, who.client
         drawn = self.world.visit_draws(np.full(len(client), now), np.full(len(client), self.position), client, round)
         rank = np.empty(len(client), np.int64)
         rank[np.lexsort((client, drawn.tie()))] = np.arange(len(client))
         offline = self.view.offline_s(client, now).tolist()
-        columns = (client, drawn.compute_s, drawn.phase, drawn.fraction, rank, up_bits)
-        self.visits = list(map(Visit, *(c.tolist() for c in columns), self.links.paths(client)))
+        columns = (client, drawn.compute_s, drawn.phase, drawn.fraction, rank)
+        self.visits = list(map(Visit, *(c.tolist() for c in columns), up_bits, self.links.paths(client)))
         self.open, self._timer = True, math.inf
         self.view.selected, self.view.arrived = client.tolist(), []
         self.view.in_flight = dict(zip(self.view.selected, self.visits, strict=True))
@@ -92,7 +98,8 @@ class Replica:
 
     def copy(self, selected: Array, down_bits: int) -> None:
         """The broadcast to everybody else, which nobody waits for."""
-        for c in np.setdiff1d(np.arange(self.world.population), selected).tolist():
+        assert isinstance(self.links, SharedLinks)
+        for c in np.setdiff1d(self.world.sites.members[self.site], selected).tolist():
             self.links.copy(c, down_bits)
 
     def wind(self, rounds: int, down_bits: int) -> None:
@@ -104,7 +111,7 @@ class Replica:
             assert who is not None, "this replica was active in all those rounds"
             bits, count = self.learner.reply_shape(round).bits, len(who.client)
             known = [bits] * count if bits is not None else self.inputs.again("sizes", self.position, count)
-            self.begin(who, round, down_bits, np.array(known, np.int64))
+            self.begin(who, round, down_bits, known)
             self.finish()
             if self.world.reports_loss:
                 heard = [v.client for v in self.visits if v.arrived]
@@ -134,7 +141,8 @@ class Replica:
         self._consider()
 
     def _blocked(self, visit: Visit) -> None:
-        raise AssertionError("a synchronous round knows its replies' sizes at the opening")
+        assert self._needs_size is not None, "a star's round knows its replies' sizes at the opening"
+        self._needs_size(visit)
 
     def _consider(self, opening: bool = False) -> None:
         """Close now, or set the timer that the policy asks for; at the opening "now" is the end of this instant."""
@@ -176,7 +184,9 @@ class Replica:
         self.open = False
         self.visit_events.abandon(list(self.view.in_flight.values()))
         if self.trace is not None:
-            self.trace(self.clock.now, -1, "aggregate", 0)
+            self.trace(self.clock.now, -1 - self.site, "aggregate", 0)
+        if self._closed is not None:
+            self._closed(self.site)
 
 
 class Events:
@@ -187,7 +197,8 @@ class Events:
     def __init__(self, run: Run, starts_s: dict[int, float] | None = None) -> None:
         self._run, self._world, self._learner = run, run.world, run.learner
         starts = starts_s or {}
-        self.replicas = [Replica(run, i, starts.get(i, 0.0)) for i in range(len(run.world.replicas))]
+        clocks = [Clock(starts.get(i, 0.0)) for i in range(len(run.world.replicas))]
+        self.replicas = [SiteRounds(run, i, clock, links(clock, run.world)) for i, clock in enumerate(clocks)]
         self._message: Arrays = {}
         self._computed: tuple[Reply, Array] | None = None  # the round's replies and whose they are, if known already
         self._early: tuple[asyncio.Task[Reply], Array] | None = None  # sent while the clock ran, and whose
@@ -214,7 +225,7 @@ class Events:
         self._computed = self._early = None
         up = np.full(len(who.client), bits, np.int64) if bits is not None else await self._sizes(number, active, who)
         for r, i in enumerate(active):
-            replicas[i].begin(cohorts[int(i)], number, down, up[who.starts[r] : who.starts[r + 1]])
+            replicas[i].begin(cohorts[int(i)], number, down, up[who.starts[r] : who.starts[r + 1]].tolist())
         if bits is not None and learner.session.elsewhere:  # others may compute while the clock runs here
             whose = np.array([v.phase == NOT for i in active for v in replicas[i].visits], bool)
             promising = who.part(whose)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
+from fedsim.engine.folds import Folds, folds_of
 from fedsim.engine.initial_state import first_memory, first_states
 from fedsim.engine.message_sizes import Shape, reply_shape
 from fedsim.engine.round import Cohort, Round
 from fedsim.engine.world import World
 from fedsim.errors import InvalidInput, NonFinite
-from fedsim.participation import Arrived
 from fedsim.protocols import Backend, SessionLike, Visitors, as_session
 from fedsim.rng import Draws, Stream
-from fedsim.runtime.answers import all_locked, locked, served, weighed
+from fedsim.runtime.answers import all_locked, locked, served
 from fedsim.runtime.jobs import Batch, Reply
 from fedsim.runtime.worker import advice
 
@@ -30,27 +30,38 @@ class Learner:
     def __init__(self, world: World, session: SessionLike) -> None:
         self.session, self.skip = as_session(session), world.skip
         self._world, self._setting, self._algorithm = world, world.setting, world.algorithm
-        self._first, self.state = first_states(self._algorithm, world.problem.own, world.scenario.starts, self.skip)
+        self._sites, starts = world.sites, world.scenario.site_starts
+        self._first, self.state = first_states(self._algorithm, world.problem.own, starts, self.skip)
         self.memory = first_memory(self._algorithm, world.problem, len(world.replicas), self._setting.dtype)
         self._shapes: dict[int, Shape] = {}
 
     # --- Down ---------------------------------------------------------------------------------------
 
     def broadcast(self, active: Array) -> Arrays:
-        """The message of every active replica, stacked."""
+        """The message of every model of the active replicas, stacked."""
+        rows = self._sites.rows(active)
         if self.skip:  # one will do for all
             one = self._algorithm.broadcast(self._first)
-            return {n: np.broadcast_to(m, (len(active), *np.shape(m))) for n, m in one.items()}
-        state = {n: s[active] for n, s in self.state.items()}
+            return {n: np.broadcast_to(m, (len(rows), *np.shape(m))) for n, m in one.items()}
+        state = {n: s[rows] for n, s in self.state.items()}
         if self._algorithm.batched:
             return {n: np.asarray(m) for n, m in self._algorithm.broadcast(all_locked(state)).items()}
-        parts = [self._algorithm.broadcast({n: locked(s[i]) for n, s in state.items()}) for i in range(len(active))]
+        parts = [self._algorithm.broadcast({n: locked(s[i]) for n, s in state.items()}) for i in range(len(rows))]
         return {n: np.stack([np.asarray(p[n]) for p in parts]) for n in parts[0]}
 
     def down_bits(self, message: Arrays) -> int:
         """Bits of one copy of a broadcast; what clients know from an earlier one is not sent again."""
         known = self._algorithm.known
         return sum(8 * m.itemsize * math.prod(m.shape[1:]) for name, m in message.items() if name not in known)
+
+    def backhaul_bits(self) -> tuple[int, int]:
+        """Bits of an edge's message to the cloud, and of the cloud's back: whole states, or a sum with its count."""
+        if self._algorithm.sums:
+            numbers = sum(math.prod(v.shape[1:]) for v in self.reply_shape(1).values.values())
+            itemsize = self._setting.dtype.itemsize
+            return 8 * itemsize * (numbers + 1), self.down_bits(self.broadcast(np.arange(1)))
+        bits = sum(8 * s.nbytes for s in self._first.values())
+        return bits, bits
 
     # --- Up -----------------------------------------------------------------------------------------
 
@@ -67,8 +78,11 @@ class Learner:
         return {n: m[position, client] for n, m in self.memory.items()}
 
     async def replies(self, active: Array, round: int, who: Cohort, message: Arrays, version: Array) -> Reply:
-        """The replies of a synchronous cohort, whose rows index `active`; job i starts from message row version[i]."""
+        """The replies of a synchronous cohort, whose rows index `active`; job i starts from the message of its client's
+        site in replica version[i]."""
         position = active[who.row]
+        if self._sites.models > 1:
+            version = version * self._sites.models + self._sites.site_of[who.client]
         visit = np.zeros(len(position), np.int64)
         memory = self.recall(position, who.client)
         replica = self._world.replicas[position]
@@ -90,29 +104,61 @@ class Learner:
 
     # --- The server's step ------------------------------------------------------------------------------
 
-    def fold(self, round: Round, reply: Reply) -> None:
-        """The server's step of all replicas in this round, out of the replies that arrived."""
+    def fold(self, round: Round, reply: Reply, folds: Folds | None = None) -> None:
+        """Every site's step in this round, out of the replies that arrived; `folds` unless the round says it."""
         if self.skip:
             return
-        world, who, active = self._world, round.arrived, round.active
-        p, times, starts = map(locked, (world.weights[who.client], who.multiplicity, who.starts))
-        arrived = Arrived(p, times, starts, world.population, world.policy)
-        weights = weighed(self._algorithm.weigh or world.policy.weigh, arrived)
-        everybody = len(active) == len(world.replicas)  # then nothing need be picked out
-        state = self.state if everybody else {n: s[active] for n, s in self.state.items()}
-        backend = self._setting.backend
-        key = backend.keys(self._setting.seed, Stream.SERVER, replica=world.replicas[active], round=round.number)
-        replies = ArrivedReplies(reply.values, who, round.staleness, weights, round.number, state, backend)
+        world, active, folds = self._world, round.active, folds or folds_of(self._world, round)
+        rows = active[folds.row] * self._sites.models + folds.site
+        everybody = len(rows) == len(self.state["theta"])  # then nothing need be picked out
+        state = self.state if everybody else {n: s[rows] for n, s in self.state.items()}
+        backend, seed = self._setting.backend, self._setting.seed
+        replica = world.replicas[active[folds.row]]
+        key = backend.keys(seed, Stream.SERVER, replica=replica, client=folds.site, round=round.number)
+        values = reply.values if folds.pick is None else {n: v[folds.pick] for n, v in reply.values.items()}
+        replies = ArrivedReplies(values, folds, round.number, state, backend)
         if self._algorithm.batched:
             new = served(self._algorithm, state, replies, Draws(key, source=backend))
         else:
             new = self._one_by_one(state, replies, key)
         for n, s in new.items():
-            self._check_finite(n, np.asarray(s), active, round.number)
-            self.state[n][active] = s
+            self._check_finite(n, np.asarray(s), replica, round.number)
+            self.state[n][rows] = s
+        if self._sites.every and self._sites.models > 1 and (round.number + 1) % self._sites.every == 0:
+            self._merge(active)
+        who = round.arrived
         position = active[who.row]
         for n, m in reply.memory.items():  # clients remember only what the server has folded
             self.memory[n][position, who.client] = m
+
+    def _merge(self, active: Array) -> None:
+        """The cloud's step: one state out of its edges', which all of them go on with."""
+        rows, weights = self._sites.rows(active), self._sites.weights
+        models, merge = self._sites.models, self._algorithm.merge
+        if merge is None:
+            self.state["theta"][rows] = np.repeat(self._average(rows), models, axis=0)
+            return
+        for of_one in rows.reshape(-1, models):
+            new = merge(all_locked({n: s[of_one] for n, s in self.state.items()}), locked(weights))
+            for n, s in new.items():
+                self.state[n][of_one] = s
+
+    def theta(self, active: Array) -> Array:
+        """What the run is judged by, (replicas, d): its sites' average."""
+        rows = self._sites.rows(active)
+        return self.state["theta"][rows] if self._sites.models == 1 else self._average(rows)
+
+    def models(self, active: Array) -> Array:
+        """Every site's theta, (replicas, sites, d); where a cloud has the only one, its edges have that."""
+        sites = self._sites
+        theta = self.state["theta"][sites.rows(active)].reshape(len(active), sites.models, -1)
+        return np.broadcast_to(theta, (len(active), sites.count, theta.shape[-1]))
+
+    def _average(self, rows: Array) -> Array:
+        models = self._sites.models
+        weights = np.tile(self._sites.weights, len(rows) // models)
+        starts = np.arange(0, len(rows) + 1, models)
+        return np.asarray(self._setting.backend.segment_sum(self.state["theta"][rows], weights, starts))
 
     def _one_by_one(self, state: Arrays, replies: ArrivedReplies, key: Array) -> Arrays:
         rows = []
@@ -122,34 +168,38 @@ class Learner:
             rows.append(served(self._algorithm, mine, replies.of(r, mine), draws))
         return {n: np.stack([row[n] for row in rows]) for n in rows[0]}
 
-    def _check_finite(self, name: str, value: Array, active: Array, round: int) -> None:
+    def _check_finite(self, name: str, value: Array, replica: Array, round: int) -> None:
         if not np.isfinite(value).all():
             row = int(np.argmin(np.isfinite(value).reshape(len(value), -1).all(axis=1)))
             raise NonFinite(
-                f"the server's {name} is not finite in round {round + 1} (replica {self._world.replicas[active][row]}, "
+                f"the server's {name} is not finite in round {round + 1} (replica {replica[row]}, "
                 f"seed {self._setting.seed}); {advice(self._algorithm.own, self._setting)}"
             )
 
 
 class ArrivedReplies:
-    """What the server sees of a closed round, see `protocols.ArrivedReplies`; of one replica, or of many stacked."""
+    """What a site sees of a closed round, see `protocols.Replies`: one site of one replica, or many stacked."""
 
     def __init__(
-        self, values: Mapping[str, Array], who: Cohort, staleness: Array, weights: Array, round: int, state: Arrays,
-        backend: Backend, single: bool = False,
+        self, values: Mapping[str, Array], folds: Folds, round: int, state: Arrays, backend: Backend,
+        single: bool = False,
     ) -> None:  # fmt: skip
+        who = folds.who
         self.clients, self.multiplicity, self.starts = who.client, who.multiplicity, who.starts
-        self.staleness, self.weights, self.round = staleness, weights, round
-        self._values, self._state, self._backend, self._single = values, state, backend, single
+        self.staleness, self.weights, self.round = folds.staleness, folds.weights, round
+        self._values, self._folds, self._state = values, folds, state
+        self._backend, self._single = backend, single
 
-    def of(self, replica: int, state: Arrays) -> ArrivedReplies:
-        """One replica's replies, without a replicas axis."""
-        own = slice(self.starts[replica], self.starts[replica + 1])
+    def of(self, segment: int, state: Arrays) -> ArrivedReplies:
+        """One segment's replies, without a leading axis."""
+        own = slice(self.starts[segment], self.starts[segment + 1])
         count = own.stop - own.start
         who = Cohort(np.zeros(count, np.int64), self.clients[own], self.multiplicity[own], np.array([0, count]))
         values = {n: v[own] for n, v in self._values.items()}
-        stale, weights = self.staleness[own], self.weights[own]
-        return ArrivedReplies(values, who, stale, weights, self.round, state, self._backend, single=True)
+        f, here = self._folds, slice(segment, segment + 1)
+        mine = None if f.own is None else f.own[here] - own.start
+        folds = Folds(f.row[here], f.site[here], who, self.weights[own], self.staleness[own], None, mine)
+        return ArrivedReplies(values, folds, self.round, state, self._backend, single=True)
 
     def __len__(self) -> int:
         return len(self.clients)
@@ -177,6 +227,13 @@ class ArrivedReplies:
             out = np.where(empty[:, None], kept, out[None] if self._single else out)
             out = out[0] if self._single else out
         return out
+
+    def own(self, name: str) -> Array:
+        """The reply of the site's own client."""
+        if self._folds.own is None:
+            raise InvalidInput(f"replies.own({name!r}): only over gossip does a site have a client of its own")
+        values = self._named(name)[self._folds.own]
+        return locked(values[0] if self._single else values)
 
     def sum(self, name: str) -> Array:
         """The plain sum."""

@@ -22,7 +22,7 @@ DEEP = 12  # values inside values that are looked at
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, range)
 
 
-def code_digest(scenario: Any) -> str:
+def code_digest(scenario: object) -> str:
     """32 hex digits, the same in every process of one Python version."""
     walk = _Walk()
     walk.visit(scenario, (), captured=False)
@@ -36,7 +36,7 @@ class _Walk:
         self.seen = blake2b(digest_size=16)
         self._classes: set[type] = set()
 
-    def visit(self, value: Any, path: tuple[int, ...], captured: bool) -> None:
+    def visit(self, value: object, path: tuple[int, ...], captured: bool) -> None:
         """Plain values count where code has captured them; elsewhere the manifest has them."""
         if isinstance(value, (*PLAIN, np.ndarray)):
             if captured:
@@ -52,14 +52,14 @@ class _Walk:
         for inner in _inside(value):
             self.visit(inner, (*path, id(value)), captured)
 
-    def _note(self, value: Any) -> None:
+    def _note(self, value: object) -> None:
         if isinstance(value, np.ndarray):
             self.seen.update(f"{value.dtype}{value.shape}".encode())
             value = value.tolist() if value.dtype.hasobject else np.ascontiguousarray(value).tobytes()
         self.seen.update(repr(value).encode(errors="backslashreplace") + b"\0")
 
 
-def _inside(value: Any) -> Iterator[Any]:
+def _inside(value: object) -> Iterator[Any]:
     """What a value consists of, as far as that decides what a run does."""
     if isinstance(value, (tuple, list)):
         yield from value
@@ -85,7 +85,7 @@ def _inside(value: Any) -> Iterator[Any]:
         yield from (getattr(value, name) for name in own if not name.startswith("_"))
 
 
-def _written(name: str, member: Any) -> Iterator[Any]:
+def _written(name: str, member: object) -> Iterator[Any]:
     """A class's member with its name, if somebody wrote it: a function in whatever wrapping, or a constant."""
     if isinstance(member, (staticmethod, classmethod)):
         yield from (name, member.__func__)
@@ -109,7 +109,7 @@ def _ours(cls: type) -> bool:
     return cls.__module__.partition(".")[0] == "fedsim"
 
 
-def _open(value: Any) -> bool:
+def _open(value: object) -> bool:
     return hasattr(value, "__dict__")
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import InvalidInput, flag, whole
+from fedsim.errors import InvalidInput, flag, one_of, whole
 
 LIMIT_BYTES = 1_000_000_000
 COLUMNS = (
     "opened_s", "closed_s", "selected", "arrived", "dropped", "late",
     "uplink_bits", "downlink_bits", "wasted_bits",
-    "wasted_down_bits", "wasted_s", "late_s", "dropped_s", "called_off_s",
+    "wasted_down_bits", "wasted_s", "late_s", "dropped_s", "called_off_s", "backhaul_bits",
 )  # fmt: skip
 
 
@@ -23,18 +23,21 @@ class Record:
     """Keep theta after every `every`-th round past `warmup`, and a row of `rounds` for every `rounds_every`-th.
 
     A thinned row stands for all rounds since the row before: counts and bits are summed, `opened_s` is the
-    first's. `events=True` also keeps the timeline, one row per event.
+    first's. `events=True` also keeps the timeline, one row per event. `sites="all"` keeps every site's theta instead of
+    their average: `samples` is then (rounds, replicas, sites, d).
     """
 
     every: int = 1
     warmup: int = 0
     rounds_every: int = 1
     events: bool = False
+    sites: str = "average"
 
     def __post_init__(self) -> None:
         for name, least in (("every", 1), ("warmup", 0), ("rounds_every", 1)):
             object.__setattr__(self, name, whole(f"Record({name}={{}})", getattr(self, name), least))
         object.__setattr__(self, "events", flag("Record(events={})", self.events))
+        one_of("Record(sites={!r})", self.sites, ("average", "all"))
 
     def keeps(self, rounds: int) -> bool:
         """Whether theta is kept after so many rounds."""
@@ -65,6 +68,7 @@ class Recorder:
     def __init__(self, record: Record, replicas: Array, dim: int, dtype: np.dtype[Any]) -> None:
         self.record, self.replicas, self.dim, self.dtype = record, replicas, dim, dtype
         self.samples: list[Array] = []
+        self.site_samples: list[Array] = []  # (replicas, sites, d) each, where all sites are kept
         self.sample_rounds: list[int] = []
         self.lengths = np.zeros(len(replicas), np.int64)
         self.rows: list[tuple[Any, Array, Arrays]] = []  # round (one, or one each), positions, columns
@@ -117,8 +121,8 @@ class Recorder:
                 value[active] = 0
             self._pending[active] = False
 
-    def sample(self, number: int, active: Array, theta: Array) -> None:
-        """theta after round `number`, where the record keeps it."""
+    def sample(self, number: int, active: Array, theta: Array, sites: Array | None = None) -> None:
+        """theta after round `number`, where the record keeps it; of the sites (replicas, sites, d), if given."""
         if not self.record.keeps(number):
             return
         if len(active) == len(self.replicas):
@@ -127,9 +131,13 @@ class Recorder:
             kept = np.full((len(self.replicas), self.dim), np.nan, self.dtype)
             kept[active] = theta
         self.samples.append(kept)
+        if sites is not None:
+            all_sites = np.full((len(self.replicas), *sites.shape[1:]), np.nan, self.dtype)
+            all_sites[active] = sites
+            self.site_samples.append(all_sites)
         self.sample_rounds.append(number)
         self.lengths[active] += 1
-        if len(self.samples) * kept.nbytes > LIMIT_BYTES:
+        if len(self.samples) * (kept if sites is None else all_sites).nbytes > LIMIT_BYTES:
             raise InvalidInput(
                 f"samples passed 1 GB after {number:,} rounds; "
                 f"thin them with {self.record.thinned(2 * self.record.every)} or more"
@@ -141,6 +149,11 @@ class Recorder:
         if not self.samples:
             return np.empty((0, len(self.replicas), self.dim), self.dtype)
         return np.stack(self.samples)
+
+    @property
+    def kept_samples(self) -> Array:
+        """The same, or, where all sites are kept, (kept, replicas, sites, d)."""
+        return np.stack(self.site_samples) if self.site_samples else self.history
 
     def frame(self) -> Arrays:
         """The columns of `rounds`, one row per replica and round, by round and then replica."""
@@ -159,11 +172,14 @@ class Recorder:
     def segment(self) -> Arrays:
         """What was recorded since the last call, as flat arrays: later checkpoints need only name it."""
         rows, self._rows_saved = self.rows[self._rows_saved :], len(self.rows)
+        sites = self.site_samples[self._samples_saved :]
         samples, self._samples_saved = self.samples[self._samples_saved :], len(self.samples)
         metrics, self._metrics_saved = self.metrics[self._metrics_saved :], len(self.metrics)
         out: Arrays = {}
         if samples:
             out["samples"] = np.stack(samples)
+            if sites:
+                out["site_samples"] = np.stack(sites)
             out["sample_rounds"] = np.asarray(self.sample_rounds[-len(samples) :], np.int64)
         if rows:
             out["rows.round"] = np.concatenate([np.broadcast_to(n, len(a)) for n, a, _ in rows]).astype(np.int64)
@@ -192,6 +208,7 @@ class Recorder:
         self._open = {n.removeprefix("open."): v for n, v in state.items() if n.startswith("open.")}
         for part in segments:
             self.samples += list(part.get("samples", ()))
+            self.site_samples += list(part.get("site_samples", ()))
             self.sample_rounds += part.get("sample_rounds", np.empty(0, np.int64)).tolist()
             columns = {n.removeprefix("rows.column."): v for n, v in part.items() if n.startswith("rows.column.")}
             if columns:

@@ -61,6 +61,7 @@ class Ended:
     up_bits: Array  # int64 (m,) that left the client
     down_bits: Array  # int64 (m,) that left the server
     spent_s: Array  # (m,) of the device, from the beginning of its download to its end
+    site_bits: Array | None = None  # int64 (m,) that left it for other sites; None: it is no site
 
     @cached_property
     def smooth(self) -> bool:
@@ -69,12 +70,41 @@ class Ended:
 
     def part(self, chosen: Array | slice) -> Ended:
         """The chosen rows."""
-        return Ended(*(getattr(self, f.name)[chosen] for f in fields(self)))
+        own: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        chosen_rows: dict[str, Any] = {n: None if column is None else column[chosen] for n, column in own.items()}
+        return Ended(**chosen_rows)
+
+    @property
+    def said(self) -> Array:
+        """Which of them have sent something, so that somebody may have heard it."""
+        return self.up_bits > 0 if self.site_bits is None else self.site_bits > 0
 
     def seconds(self) -> Arrays:
         """The device-seconds that were for nothing, by cause, (m,) each."""
         masks = (self.late & ~self.called_off, self.dropped, self.called_off)
         return {name: np.where(mask, self.spent_s, 0.0) for name, mask in zip(CAUSES, masks, strict=True)}
+
+
+@dataclass(frozen=True)
+class Copies:
+    """What sites that gossip told each other in a round: a row per copy that was expected, by receiver, then sender.
+
+    Every replica has a visit of every client, and all its sites are named in `own`.
+    """
+
+    row: Array  # (k,) position of the replica among the active ones
+    receiver: Array  # (k,)
+    sender: Array  # (k,)
+    weight: Array  # (k,) of the sender's reply at the receiver
+    folded: Array  # bool (k,): it was there in time
+    own: Array  # (r, sites) the weight of a site's own reply
+    folds: Array  # bool (r, sites): the site folded; one whose own work was lost keeps its model
+
+    def among(self, kept: Array) -> Copies:
+        """Those of the `kept` replicas, which are counted among themselves."""
+        mine = kept[self.row]
+        rows = (self.receiver[mine], self.sender[mine], self.weight[mine], self.folded[mine])
+        return Copies((np.cumsum(kept) - 1)[self.row[mine]], *rows, self.own[kept], self.folds[kept])
 
 
 @dataclass(frozen=True)
@@ -88,20 +118,31 @@ class Round:
     columns: Arrays  # (r,) each, see `columns`
     started: Any  # the round whose broadcast a visit set out from: one, or (m,)
     stopped: Stopped = ()
+    copies: Copies | None = None  # where sites gossip
     replica: Any = ...  # where its replicas and visits stand in the round as the driver made it
     visit: Any = ...
 
     @cached_property
+    def replied(self) -> Array:
+        """Which visits' replies are folded, by whomever."""
+        if self.copies is None:
+            return self.visits.arrived
+        needed = self.copies.folds.copy()  # a site's own
+        heard = self.copies.folded & self.copies.folds[self.copies.row, self.copies.receiver]
+        needed[self.copies.row[heard], self.copies.sender[heard]] = True
+        return np.asarray(needed.ravel())
+
+    @cached_property
     def arrived(self) -> Cohort:
         """Those whose replies are folded."""
-        return self.who.part(self.visits.arrived)
+        return self.who.part(self.replied)
 
     @cached_property
     def staleness(self) -> Array:
         """How many versions each reply that arrived is old."""
         if isinstance(self.started, int):
             return np.zeros(len(self.arrived.client), np.int64)
-        return np.asarray(self.number - self.started[self.visits.arrived])
+        return np.asarray(self.number - self.started[self.replied])
 
     @property
     def rows(self) -> Array:
@@ -117,6 +158,7 @@ class Round:
             self, active=self.active[kept], who=self.who.among(kept), visits=self.visits.part(own),
             columns={name: column[kept] for name, column in self.columns.items()},
             started=self.started if isinstance(self.started, int) else self.started[own],
+            copies=None if self.copies is None else self.copies.among(kept),
             replica=np.flatnonzero(kept), visit=np.flatnonzero(own),
         )  # fmt: skip
 
@@ -174,10 +216,12 @@ def nobody(number: int, stopped: Stopped) -> Round:
     return Round(number, none, who, Ended(none, no, no, no, no, none, none, none.astype(float)), {}, number, stopped)
 
 
-def columns(opened: Array, closed: Array, selected: Array, starts: Array, e: Ended, copies: Numbers) -> Arrays:
+def columns(
+    opened: Array, closed: Array, selected: Array, starts: Array, e: Ended, copies: Numbers, backhaul: Numbers = 0
+) -> Arrays:
     """The row of `rounds` of every replica, which owns the visits starts[r]:starts[r + 1].
 
-    `copies` are bits to clients that were not selected.
+    `copies` are bits to clients that were not selected, `backhaul` are those between sites.
     """
 
     def count(x: Array) -> Array:
@@ -188,27 +232,30 @@ def columns(opened: Array, closed: Array, selected: Array, starts: Array, e: End
 
     down = count(e.down_bits) + copies
     if e.smooth:
-        return smooth_columns(opened, closed, np.diff(starts), count(e.up_bits), down, selected)
-    row = np.repeat(np.arange(len(opened)), np.diff(starts))
-    # Visit after visit, so that all clocks round alike.
-    seconds = {name: np.bincount(row, value, minlength=len(opened)) for name, value in e.seconds().items()}
+        return smooth_columns(opened, closed, np.diff(starts), count(e.up_bits), down, selected, backhaul)
+    at = np.flatnonzero(~e.arrived)
+    row = np.searchsorted(starts, at, side="right") - 1
+    # Visit after visit, so that all clocks round alike; those that arrived have wasted nothing.
+    seconds = {name: np.bincount(row, value, minlength=len(opened)) for name, value in e.part(at).seconds().items()}
     return {
         "opened_s": opened, "closed_s": closed, "selected": selected, "arrived": count(e.arrived),
         "dropped": count(e.dropped), "late": count(e.late), "uplink_bits": count(e.up_bits), "downlink_bits": down,
         "wasted_bits": count(np.where(e.arrived, 0, e.up_bits)),
         "wasted_down_bits": count(np.where(e.arrived, 0, e.down_bits)),
         "wasted_s": seconds["late_s"] + seconds["dropped_s"] + seconds["called_off_s"],
-        **seconds,
+        **seconds, "backhaul_bits": np.broadcast_to(np.asarray(backhaul, np.int64), opened.shape),
     }  # fmt: skip
 
 
 def smooth_columns(
-    opened: Array, closed: Array, arrived: Array, up: Array, down: Array, selected: Array | None = None
-) -> Arrays:
+    opened: Array, closed: Array, arrived: Array, up: Array, down: Array, selected: Array | None = None,
+    backhaul: Any = 0,
+) -> Arrays:  # fmt: skip
     """The same for rounds in which every visit arrived, of any shape."""
     none, no_time = np.zeros(opened.shape, np.int64), np.zeros(opened.shape)
     return {
         "opened_s": opened, "closed_s": closed, "selected": arrived if selected is None else selected,
         "arrived": arrived, "dropped": none, "late": none, "uplink_bits": up, "downlink_bits": down,
         "wasted_bits": none, "wasted_down_bits": none, "wasted_s": no_time, **dict.fromkeys(CAUSES, no_time),
+        "backhaul_bits": np.broadcast_to(np.asarray(backhaul, np.int64), opened.shape),
     }  # fmt: skip

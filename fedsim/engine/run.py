@@ -21,6 +21,7 @@ from fedsim.engine.learner import Learner
 from fedsim.engine.record import Recorder
 from fedsim.engine.round import Round, Stretch
 from fedsim.engine.run_checks import check_data, check_skip
+from fedsim.engine.site_checks import check_lengths
 from fedsim.engine.trace import Trace
 from fedsim.engine.world import World
 from fedsim.protocols import Observer, SessionLike, is_sparse
@@ -77,14 +78,17 @@ class Run:
         self.learner = Learner(world, session)
         self.accounts = Accounts(world)
         self.recorder = Recorder(world.scenario.record, world.replicas, world.problem.dim, world.setting.dtype)
-        self.evaluator = Evaluator(world.scenario, self.recorder)
+        self.evaluator = Evaluator(world.scenario, self.recorder, world.setting.problem)
         if not world.skip:
-            self.evaluator.check(self.learner.state["theta"], self.learner.memory)
+            everybody = np.arange(len(world.replicas))
+            start = self.learner.theta(everybody), self.learner.models(everybody)
+            self.evaluator.check(*start, self.learner.memory)
         self.trace = Trace(world.scenario.record.events)
         self.inputs = ClockInputs(kept=checkpoints.files is not None)
         self._latest: dict[str, float] = {}
         self.path = ""  # which way of keeping time drove it
         check_skip(world, self.learner)
+        check_lengths(world, self.learner)
 
     async def drive(self, driver: Driver) -> None:
         """Rounds until every replica's budget is spent."""
@@ -124,17 +128,19 @@ class Run:
         """Record round `number` (from 1) of these replicas; returns those that go on."""
         world = self.world
         self.accounts.idle_rounds.after(active, number, columns)
-        theta = self.learner.state["theta"]
+        theta = sites = self.learner.state["theta"]
         if not world.skip:
-            theta = theta[active]
-            self.recorder.sample(number, active, theta)
+            theta, sites = self.learner.theta(active), self.learner.models(active)
+            self.recorder.sample(number, active, theta, sites if world.scenario.record.sites == "all" else None)
         last = world.budget.rounds is not None and number >= world.budget.rounds
         due = (number % world.scenario.evaluate_every == 0 or last) and self.evaluator.metrics and not world.skip
         per_replica: Arrays = {}
         overall: dict[str, float] = {}
         if due:
             spent = {n: s[active] for n, s in self.accounts.spent.items()} | {"seconds": columns["closed_s"]}
-            per_replica, overall = self.evaluator.after(active, theta, spent, self.learner.memory, self.learner.state)
+            per_replica, overall = self.evaluator.after(
+                active, theta, sites, spent, self.learner.memory, self.learner.state
+            )
         self.recorder.round(number, active, columns, per_replica)
         if overall:
             self.recorder.metrics.append(self._so_far(number, active, columns) | overall)
@@ -173,7 +179,8 @@ class Run:
         return active[go]
 
     def _so_far(self, number: int, active: Array, columns: Arrays) -> dict[str, float]:
-        medians = {name: float(np.median(spent[active])) for name, spent in self.accounts.spent.items()}
+        spent = self.accounts.spent
+        medians = {name: float(np.median(spent[name][active])) for name in ("uplink_bits", "downlink_bits")}
         return {"round": number, "seconds": float(np.median(columns["closed_s"])), **medians}
 
     def _observe(

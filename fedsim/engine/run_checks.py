@@ -49,7 +49,7 @@ class IdleRounds:
     """Watches that every round brings each replica nearer to the end of its budget."""
 
     def __init__(self, budget: Budget, replicas: int) -> None:
-        limits = ("seconds", "uplink_bits", "downlink_bits", "total_bits")
+        limits = ("seconds", "uplink_bits", "downlink_bits", "backhaul_bits", "total_bits")
         self._least = {name: getattr(budget, name) / TOO_MANY for name in limits if getattr(budget, name) is not None}
         self._endless = budget.rounds is None
         self._idle = np.zeros(replicas)  # rounds in a row that spent nothing, as a share of those that are allowed
@@ -64,7 +64,7 @@ class IdleRounds:
         if not self._endless:
             return
         spent = {**columns, "seconds": columns["closed_s"] - columns["opened_s"]}
-        spent["total_bits"] = columns["uplink_bits"] + columns["downlink_bits"]
+        spent["total_bits"] = columns["uplink_bits"] + columns["downlink_bits"] + columns["backhaul_bits"]
         moved = np.any([spent[name] > least for name, least in self._least.items()], axis=0)
         share = np.where(columns["selected"] > 0, 1 / IDLE_ROUNDS, 1 / EMPTY_ROUNDS)
         self._idle[active] = np.where(moved, 0.0, self._idle[active] + share)

@@ -18,9 +18,13 @@ LAST = ("duration_s", "heard_s", "round", "loss")
 class ReplicaView:
     """The view of one replica; `lifted` while a batched policy selects, which then gets its replicas axis of one."""
 
-    def __init__(self, world: World, position: int) -> None:
-        self._world, self._position = world, position
+    def __init__(self, world: World, position: int, site: int = 0) -> None:
+        self._world, self._position, self._site = world, position, site
         self.weights, self.clients, self.sizes = world.weights, world.population, world.problem.sizes
+        self._own: Array | None = None  # the clients of its site; None: all
+        if world.sites.count > 1:
+            self._own = world.sites.members[site]
+            self.weights = np.where(world.sites.site_of == site, world.sites.share(world.weights), 0.0)
         self.round, self.now_s, self.opened_s = 0, 0.0, 0.0
         self.selected: list[int] = []
         self.arrived: list[int] = []
@@ -36,7 +40,7 @@ class ReplicaView:
         policy = self._world.policy
         self._lifted = policy.batched
         here = slice(self._position, self._position + 1)
-        self._rng = self._world.draws(Stream.SELECT, here, round=round, single=not self._lifted)
+        self._rng = self._world.draws(Stream.SELECT, here, self._site, round, single=not self._lifted)
         answer = policy.select(self, self._rng)
         try:
             answer = np.asarray(answer)
@@ -44,34 +48,52 @@ class ReplicaView:
             raise InvalidInput(
                 f"{type(policy.own).__name__}.select returned {answer!r:.60}; return a list of client numbers"
             ) from None
-        return np.asarray(answer[0] if self._lifted else answer)
+        return self._of_own_site(np.asarray(answer[0] if self._lifted else answer))
+
+    def _of_own_site(self, answer: Array) -> Array:
+        """An edge may ask only its own clients."""
+        if self._own is not None and answer.ndim == 1:
+            ids = np.flatnonzero(answer) if answer.dtype == bool else answer
+            strange = np.setdiff1d(ids, self._own)
+            if len(strange):
+                raise InvalidInput(
+                    f"{type(self._world.policy.own).__name__}.select asked client {strange[0]} at edge {self._site}, "
+                    "which is not one of its own; choose among view.everybody()"
+                )
+        return answer
 
     # --- For policies -------------------------------------------------------------------------------
 
     def everybody(self) -> Array:
-        return self._lift(np.flatnonzero(self._on(np.arange(self.clients))))
+        return self._lift(self._here[self._on(self._here)])
 
     def available(self) -> Any:
-        return True if self._always else self._lift(self._on(np.arange(self.clients)))
+        if self._always and self._own is None:
+            return True
+        mask = np.zeros(self.clients, bool)
+        mask[self._here[self._on(self._here)]] = True
+        return self._lift(mask)
 
     def sample_available(self, size: int) -> Array:
         """Different clients, uniformly among those that are on now: as many as asked for, or all there are."""
         assert self._rng is not None
         size = whole("view.sample_available({})", size, 0, remedy="ask for a whole number of clients")
-        tried = min(size if self._always else 4 * size, self.clients)
+        there = self.clients if self._own is None else len(self._own)
+        tried = min(size if self._always else 4 * size, there)
         while True:
-            ids = np.atleast_1d(np.asarray(self._rng.choice(self.clients, tried))).reshape(-1)
+            ids = np.atleast_1d(np.asarray(self._rng.choice(there, tried))).reshape(-1)
+            ids = ids if self._own is None else self._own[ids]
             ids = ids if self._always else ids[self._on(ids)]
-            if len(ids) >= size or tried == self.clients:
+            if len(ids) >= size or tried == there:
                 return self._lift(ids[:size])
-            tried = min(4 * tried, self.clients)
+            tried = min(4 * tried, there)
 
     def sample_weighted(self, draws: int) -> Array:
         """So many clients, each drawn with probability p_c among those that are on now; repeats count."""
         assert self._rng is not None
-        if self._always:
+        if self._always and self._own is None:
             return by_weight(self._world.cumulative, self._rng.uniform(draws))
-        on = np.flatnonzero(self._on(np.arange(self.clients)))
+        on = self._here[self._on(self._here)]
         total = np.cumsum(self.weights[on])
         if not len(on) or total[-1] <= 0:
             return self._lift(np.empty(0, np.int64))
@@ -110,14 +132,14 @@ class ReplicaView:
         """Now if so many clients are on, else the earliest time at which they might be; inf: never."""
         if self._always:
             return now_s
-        there, tried = 0, 0
-        while tried < self.clients:  # mostly the first few will do
-            upto = min(4 * max(tried, enough), self.clients)
-            at = self.next_available(np.arange(tried, upto), now_s)
+        there, tried, here = 0, 0, self._here
+        while tried < len(here):  # mostly the first few will do
+            upto = min(4 * max(tried, enough), len(here))
+            at = self.next_available(here[tried:upto], now_s)
             there, tried = there + int((at == now_s).sum()), upto
             if there >= enough:
                 return now_s
-        return float(np.partition(self.next_available(np.arange(self.clients), now_s), enough - 1)[enough - 1])
+        return float(np.partition(self.next_available(here, now_s), enough - 1)[enough - 1])
 
     # --- Availability -------------------------------------------------------------------------------
 
@@ -148,6 +170,11 @@ class ReplicaView:
 
     def _on(self, ids: Array) -> Array:
         return np.asarray(self.next_available(ids, self.now_s) == self.now_s)
+
+    @property
+    def _here(self) -> Array:
+        """The clients of its site."""
+        return np.arange(self.clients) if self._own is None else self._own
 
     def _presence(self, ids: Array) -> Draws:
         return self._world.draws(Stream.AVAILABILITY, self._position, ids)

@@ -13,7 +13,8 @@ from fedsim.algorithms.arguments import rows_per_batch
 from fedsim.arrays import Array, Numbers
 from fedsim.engine.round import Cohort
 from fedsim.errors import InvalidInput
-from fedsim.problems import weights_of
+from fedsim.exchanges import Gossip
+from fedsim.problems import reweighted, weights_of
 from fedsim.protocols import Backend, DeviceModel, NetworkModel, Visitors
 from fedsim.rng import Draws, Stream
 from fedsim.runtime.jobs import Setting
@@ -57,7 +58,8 @@ class World:
         parts = scenario.parts
         self.scenario, self.setting, self.skip = scenario, setting, skip
         self.problem, self.algorithm, self.policy = parts.problem, parts.algorithm, parts.policy
-        self.network, self.devices, self.budget = parts.network, parts.devices, scenario.budget
+        self.sites = scenario.sites
+        self.network, self.devices, self.budget = self.sites.network, parts.devices, scenario.budget
         self.replicas = np.asarray(scenario.replica_numbers, np.int64)
         self.population, self.weights = self.problem.clients, setting.weights
         self.paths = client_paths(self.network)
@@ -125,14 +127,18 @@ class World:
 def setting_of(scenario: Scenario, backend: Backend) -> Setting:
     """What all jobs of a scenario have in common."""
     problem, devices, network = scenario.problem, scenario.parts.devices, scenario.parts.network
+    weights = weights_of(problem)
+    if isinstance(scenario.exchange, Gossip) and np.any(weights != scenario.sites.weights):
+        weights = scenario.sites.weights
+        problem = reweighted(problem, weights)
     everybody, rows = np.arange(problem.clients), {}
-    if network is not None:
+    if network is not None and network.has_server:
         for up, name in ((True, "uplink"), (False, "downlink")):
             rows[f"{name}_delay_s"] = np.broadcast_to(network.delay_s(up), everybody.shape)
             rows[f"{name}_bottleneck_bps"] = np.broadcast_to(network.bottleneck_bps(up), everybody.shape)
     if devices is not None and (dropout := devices.dropout_of(everybody)) is not None:
         rows["dropout"] = dropout
-    return Setting(problem, weights_of(problem), scenario.seed, np.dtype(scenario.dtype), backend, rows)
+    return Setting(problem, weights, scenario.seed, np.dtype(scenario.dtype), backend, rows)
 
 
 def client_paths(network: NetworkModel | None) -> tuple[ClientPaths, ClientPaths] | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  the BLAS that compiled kernels call: loaded now, so that it can be held to one thread
@@ -22,9 +23,15 @@ name = "cpu"
 
 def gradients(problem: ProblemLike, theta: Array, clients: Array, rows: Rows) -> Array:
     """The clients' sum gradients, through `problem.gradients` where it has one."""
-    if isinstance(problem, BatchedGradients):
-        return np.asarray(problem.gradients(np.ascontiguousarray(theta), clients, rows))
+    if _batched(type(problem)) or isinstance(problem, BatchedGradients):
+        return np.asarray(cast(BatchedGradients, problem).gradients(np.ascontiguousarray(theta), clients, rows))
     return reference.gradients(problem, theta, clients, rows)
+
+
+@cache
+def _batched(kind: type) -> bool:
+    """`isinstance` with a protocol takes longer than a small gradient: asked once for a class."""
+    return issubclass(kind, BatchedGradients)
 
 
 def choose_rows(key: Array, population: Array, start: Array, step: int) -> Array:

@@ -237,7 +237,7 @@ def linear_model(
 ) -> None:  # fmt: skip
     dtype = theta.dtype
 
-    def residuals(jobs: int, count: int, where: tuple[Any, ...], z: Any) -> None:
+    def residuals(jobs: int, count: int, where: tuple[Any, ...], z: object) -> None:
         run(
             "residuals", dtype, count, np.int64(jobs), np.int64(count), table(y, dtype), *where,
             np.int32(logistic), dtype.type(scale), z,
@@ -250,7 +250,7 @@ def softmax_gradient(
     theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array, start: Array, classes: int,
     bias: bool, share: float, out: Array, scale: Array | None = None, shift: Array | None = None,
 ) -> None:  # fmt: skip
-    def residuals(jobs: int, count: int, where: tuple[Any, ...], z: Any) -> None:
+    def residuals(jobs: int, count: int, where: tuple[Any, ...], z: object) -> None:
         run(
             "softmax_residuals", theta.dtype, count, np.int64(jobs), np.int64(count), np.int64(classes),
             table(y, np.int64), *where, z,

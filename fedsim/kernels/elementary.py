@@ -44,10 +44,10 @@ def as_int(typing: Typing, x: Type) -> Any:
 
 
 @intrinsic
-def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
+def fma(typing: Typing, a: Any, b: Any, c: Any) -> Any:
     """a * b + c, rounded once: one instruction, and exactly what `boxmuller.fma32` computes."""
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def build(context: Context, builder: Builder, signature: Signature, args: Sequence[Value]) -> Any:
         return builder.fma(*args)
 
     return a(a, b, c), build

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.kernels.elementary import jit
+
+KEPT = 2**22  # bytes of a buffer that a thread keeps
+_own = threading.local()
 
 
 @jit
@@ -21,9 +25,21 @@ def _convert(x, rows, scale, shift, out):
 
 
 def gather(x: Array, rows: Array, dtype: np.dtype[Any], scale: Array | None, shift: Array | None) -> Array:
-    """scale * x[rows] + shift, column by column; without a scale the rows themselves."""
+    """scale * x[rows] + shift, column by column; without a scale the rows themselves.
+
+    It stands in a buffer of the thread's own and holds until the next call: fresh memory would cost as much again.
+    """
     if scale is None or shift is None:
         return np.asarray(x[rows], dtype)
-    out = np.empty((len(rows), x.shape[1]), dtype)
+    out = _buffer(len(rows), x.shape[1], dtype)
     _convert(x, rows, scale.astype(dtype, copy=False), shift.astype(dtype, copy=False), out)
     return out
+
+
+def _buffer(rows: int, columns: int, dtype: np.dtype[Any]) -> Array:
+    size = rows * columns * dtype.itemsize
+    if size > KEPT:
+        return np.empty((rows, columns), dtype)
+    if "bytes" not in vars(_own) or len(_own.bytes) < size:
+        _own.bytes = np.empty(size, np.uint8)
+    return np.asarray(_own.bytes[:size].view(dtype).reshape(rows, columns))

@@ -39,7 +39,7 @@ from fedsim.metrics.evaluate import (
     Warns,
 )
 from fedsim.metrics.laws import COVARIANCE_ERROR, MEAN_ERROR, W2, Distance, MarginalError, Measure, Moments, Over
-from fedsim.metrics.learning import PREDICTIVE, Loss, Predictive
+from fedsim.metrics.learning import PREDICTIVE, Consensus, Loss, Predictive
 from fedsim.metrics.sampling import Accepted, Ess, EssPer, MeanSquaredError, Rhat
 from fedsim.metrics.scores import (
     Reliability,
@@ -71,6 +71,7 @@ __all__ = [
     "calibration",
     "chains",
     "confident",
+    "consensus",
     "covariance_error",
     "distance_to",
     "distance_to_ps",
@@ -170,11 +171,11 @@ def ess() -> Ess:
 
 
 def ess_per_megabit(
-    bits: Literal["uplink_bits", "downlink_bits", "total_bits"] = "uplink_bits", name: str = "ess_per_megabit"
+    bits: Literal["uplink_bits", "downlink_bits", "backhaul_bits", "total_bits"] = "uplink_bits",
+    name: str = "ess_per_megabit",
 ) -> EssPer:
     """`ess` per million bits that the replicas have sent together, warm-up included."""
-    if bits not in ("uplink_bits", "downlink_bits", "total_bits"):
-        raise InvalidInput(f"ess_per_megabit(bits={bits!r}): choose 'uplink_bits', 'downlink_bits' or 'total_bits'")
+    one_of("ess_per_megabit(bits={!r})", bits, ("uplink_bits", "downlink_bits", "backhaul_bits", "total_bits"))
     return EssPer(bits, 1e6, name)
 
 
@@ -189,6 +190,11 @@ def accepted() -> Accepted:
     A sampler of your own offers it with a client's memory of `accepted` (share) and `proposed` (count), (1,) each.
     """
     return Accepted()
+
+
+def consensus() -> Consensus:
+    """How far the sites of an exchange are from their average, theta: the root of the mean squared distance."""
+    return Consensus()
 
 
 def loss() -> Loss:
@@ -217,7 +223,7 @@ _FACTORIES: dict[str, Callable[..., Any]] = {
     make.__name__: make
     for make in (
         w2, mean_error, covariance_error, rhat, ess, ess_per_megabit, ess_per_second, accepted, loss, predictive,
-        distance_to_ps,
+        distance_to_ps, consensus,
         marginal_error, mse, distance_to, against, calibration, confident, entropies, hpd,
     )
 }  # fmt: skip

@@ -29,7 +29,7 @@ Of = Literal["current", "average"] | None
 
 def predictions(result: Any, problem: Predicts) -> Array:
     """Class probabilities of the problem's test rows, averaged over all samples of a finished run: (rows, classes)."""
-    return _averaged(result.samples, problem)
+    return _averaged(result.theta, problem)
 
 
 def _averaged(samples: Array, problem: Predicts) -> Array:
@@ -214,7 +214,7 @@ def against(reference: Any, of: Of = None) -> Scored:
     `reference` is a finished run of the same problem, or class probabilities (rows, classes).
     """
     _of("against", of)
-    given = floats_of(reference.samples if hasattr(reference, "samples") else reference)
+    given = floats_of(reference.theta if hasattr(reference, "samples") else reference)
     if given is None or given.ndim < 2:
         raise InvalidInput(
             f"metrics.against({quoted(reference, 60)}): give a finished run, or probabilities (rows, classes)"
@@ -273,7 +273,7 @@ def hpd(reference: Any, alpha: float = 0.01) -> HpdError:
     if not 0 < as_float(alpha) < 1:
         raise InvalidInput(f"metrics.hpd(alpha={quoted(alpha)}): no probability; 0.01 means the 99 % region")
     if hasattr(reference, "samples"):
-        reference = reference.samples.reshape(-1, reference.samples.shape[-1])
+        reference = reference.theta.reshape(-1, reference.samples.shape[-1])
         reference = reference[~np.isnan(reference).any(axis=1)]
     at = floats_of(reference)
     if at is None or at.ndim not in (0, 2):

@@ -35,6 +35,8 @@ class MetricView(Protocol):
     @property
     def theta(self) -> Array: ...  # (R, d), the states now
     @property
+    def sites(self) -> Array: ...  # (R, sites, d), their models now; theta is their average
+    @property
     def history(self) -> Array: ...  # (kept rounds, R, d), the samples recorded so far
     @property
     def target(self) -> Law | None: ...  # the problem's exact law, where there is one
@@ -43,7 +45,7 @@ class MetricView(Protocol):
     @property
     def sampler(self) -> bool: ...  # whether the algorithm's iterates are samples of a law
     @property
-    def spent(self) -> Mapping[str, Array]: ...  # (R,) each: uplink_bits, downlink_bits, seconds
+    def spent(self) -> Mapping[str, Array]: ...  # (R,) each: uplink_bits, downlink_bits, backhaul_bits, seconds
     @property
     def memory(self) -> Mapping[str, Array]: ...  # (R, clients, ...) each: what clients remember
     def predictive(self, of: Literal["current", "average"]) -> Array: ...  # (R, test rows, classes)

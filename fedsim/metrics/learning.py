@@ -54,6 +54,18 @@ class Predictive:
 
 
 @dataclass(frozen=True)
+class Consensus:
+    """How far the sites' models are from their average: the root of the mean squared distance, 0 for one site."""
+
+    columns: ClassVar[tuple[str, ...]] = ("consensus",)
+    per_replica: ClassVar[bool] = True
+
+    def evaluate(self, view: MetricView) -> Arrays:
+        away = np.asarray(view.sites, np.float64) - np.asarray(view.theta, np.float64)[:, None]
+        return {"consensus": np.sqrt((away**2).sum(axis=2).mean(axis=1))}
+
+
+@dataclass(frozen=True)
 class Loss:
     """The problem's mean training loss at theta now."""
 

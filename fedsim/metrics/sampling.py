@@ -15,7 +15,7 @@ from fedsim.errors import InvalidInput
 from fedsim.metrics import chains
 from fedsim.metrics.evaluate import MetricView
 
-Spent = Literal["uplink_bits", "downlink_bits", "total_bits", "seconds"]
+Spent = Literal["uplink_bits", "downlink_bits", "backhaul_bits", "total_bits", "seconds"]
 NAN = float("nan")
 
 
@@ -94,7 +94,7 @@ class EssPer:
 
     def _spent(self, view: MetricView) -> float:
         running = ~np.isnan(view.theta).all(axis=1)
-        parts = ("uplink_bits", "downlink_bits") if self.spent == "total_bits" else (self.spent,)
+        parts = ("uplink_bits", "downlink_bits", "backhaul_bits") if self.spent == "total_bits" else (self.spent,)
         return float(sum(view.spent[part][running].sum() for part in parts)) / self.unit
 
 

@@ -32,7 +32,8 @@ from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, quoted
 from fedsim.kernels.clock.parts import RouteArrays
 from fedsim.network.drawing import SKETCHED, draw_gossip, rate, sketch
-from fedsim.network.flows import Flows, finish_times
+from fedsim.network.finishing import finish_times
+from fedsim.network.flows import Flows
 from fedsim.network.graph import Attribute, arcs_of, clients_of, nodes_with_role, server_of
 from fedsim.network.routes import Paths, Router, own_routes
 from fedsim.network.varying import Varying
@@ -159,7 +160,7 @@ class Network:
                 graph.add_edge(numbers[u], numbers[v])
         return graph
 
-    def draw(self, ax: Axes | None = None, gossip: Any = None) -> Figure:
+    def draw(self, ax: Axes | None = None, gossip: object = None) -> Figure:
         """A picture, with the links marked that hold everybody up when all transmit at once.
 
         `gossip`, a graph of client numbers, is drawn over it, and then its messages are what is transmitted.

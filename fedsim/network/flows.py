@@ -16,43 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.checks import numbers
-from fedsim.errors import InvalidInput, quoted
+from fedsim.errors import InvalidInput
 from fedsim.network.route_bundles import Group, Tables
 from fedsim.network.varying import RateSteps, Varying, means_of
-
-
-def finish_times(
-    capacities_bps: npt.ArrayLike | Sequence[float | Varying],
-    routes: Sequence[Iterable[int]],
-    bits: npt.ArrayLike,
-    starts_s: npt.ArrayLike,
-) -> npt.NDArray[np.float64]:
-    """When each flow ends, if flow i sends bits[i] from starts_s[i] on over the links routes[i].
-
-    A capacity is a number or a `Varying`.
-    """
-    flows = Flows(capacities_bps)
-    try:
-        routes = [tuple(route) for route in routes]
-    except TypeError:
-        raise InvalidInput(f"routes={quoted(routes)}: give a list of routes, each a list of link numbers") from None
-    sizes, starts = _column("bits", bits, len(routes)), _column("starts_s", starts_s, len(routes))
-    queue = sorted(range(len(routes)), key=starts.__getitem__, reverse=True)
-    owner: dict[int, int] = {}
-    finish = np.full(len(routes), math.inf)
-    while queue or owner:
-        begin, end = starts[queue[-1]] if queue else math.inf, flows.next_finish_s()
-        if end < math.inf and end <= begin:
-            for flow in flows.finish(end):
-                finish[owner.pop(flow)] = end
-            continue
-        if not queue:  # too slow for the range of floating point: they end at infinity
-            break
-        while queue and starts[queue[-1]] == begin:
-            i = queue.pop()
-            owner[flows.start(begin, routes[i], sizes[i])] = i
-    return finish
 
 
 class Flows:
@@ -329,12 +295,3 @@ class Flows:
 def _view(column: Any) -> Any:
     """Plain Python numbers in and out of a column, one by one: faster than elements of an array."""
     return memoryview(column)
-
-
-def _column(name: str, value: npt.ArrayLike, flows: int) -> list[float]:
-    column = numbers(name, value, remedy="give one number, or one per route")
-    if column.shape not in ((), (flows,)):
-        raise InvalidInput(f"{name} has shape {column.shape} for {flows} routes: give one number, or one per route")
-    for i in np.flatnonzero(~np.isfinite(column) | ((name == "bits") & (column < 0.0))).tolist():
-        raise InvalidInput(f"{name} of flow {i} is {column.flat[i]}: give a finite number of at least 0")
-    return list(np.broadcast_to(column, flows).tolist())

@@ -120,7 +120,7 @@ def arcs_of(graph: nx.Graph, *attributes: Attribute) -> Arcs:
         if u == v:
             raise InvalidInput(f"edge {quoted(u)}-{quoted(v)} leads back to where it starts: remove it")
         width, latency, loss, shared = _read(u, v, data, attributes)
-        bandwidth = width.mean_bps if isinstance(width, Varying) else float(width)
+        bandwidth = width.mean_bps if isinstance(width, Varying) else as_float(width)
         for a, b in ((u, v),) if graph.is_directed() else ((u, v), (v, u)):
             link = rows[between[b, a]][5] if shared and (b, a) in between else len(names)
             if bandwidth == math.inf:

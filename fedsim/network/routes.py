@@ -103,7 +103,7 @@ class Router:
             ways.append(self._walk(tree, where[c], root, upward))
         return self._gather(ways)
 
-    def stops(self, numbers: dict[Any, int], server: Any, own: dict[int, list[Any]]) -> list[list[Any]]:
+    def stops(self, numbers: dict[Any, int], server: object, own: dict[int, list[Any]]) -> list[list[Any]]:
         """The nodes that every client's route to the server passes after its own, the server the last."""
         root = self._index[server]
         tree = self._tree(root, True, {self._index[node] for node in numbers})
@@ -203,11 +203,16 @@ class Router:
 def ends_of(pairs: Iterable[Any], index: Mapping[Any, int]) -> list[tuple[int, int]]:
     """Pairs of nodes as pairs of their places in the index."""
     right = "list pairs of nodes, [(from, to), ...]"
-    if isinstance(pairs, str | bytes | Mapping) or not isinstance(pairs, Iterable):
+    if isinstance(pairs, str | bytes | Mapping | range) or not isinstance(pairs, Iterable) or np.ma.is_masked(pairs):
         raise InvalidInput(f"paths({quoted(pairs)}): {right}")
+    try:
+        listed = list(pairs)
+    except Exception as error:  # whatever a stranger's own iteration raises
+        raise InvalidInput(f"paths({quoted(pairs)}): {right}") from error
     ends = []
-    for pair in pairs:
-        if isinstance(pair, str | bytes | Mapping) or not isinstance(pair, Sequence | np.ndarray) or len(pair) != 2:
+    for pair in listed:
+        two = isinstance(pair, tuple | list) or (isinstance(pair, np.ndarray) and pair.ndim == 1)
+        if not two or len(pair) != 2:
             raise InvalidInput(f"paths: {quoted(pair)} is no pair; {right}")
         a, b = (index[known_node(index, node, "paths: the end of a message")] for node in pair)
         ends.append((a, b))

@@ -92,13 +92,15 @@ class Varying:
 
 
 def means_of(bandwidths: Any) -> tuple[Any, dict[int, Varying]]:
-    """Bandwidths as numbers, the mean of each that varies; and those that do, by their places."""
-    if isinstance(bandwidths, np.ndarray) and bandwidths.dtype != object:
+    """Bandwidths as numbers, the mean of each that varies; and those that do, by their places.
+
+    Only in lists, tuples and arrays of objects are any looked for; what else it may be, others refuse.
+    """
+    if isinstance(bandwidths, Varying):
+        return [bandwidths.mean_bps], {0: bandwidths}
+    if not (type(bandwidths) in (list, tuple) or (type(bandwidths) is np.ndarray and bandwidths.dtype == object)):
         return bandwidths, {}
-    try:
-        listed = [bandwidths] if isinstance(bandwidths, Varying) else list(bandwidths)
-    except TypeError:
-        return bandwidths, {}
+    listed = list(np.ravel(bandwidths)) if isinstance(bandwidths, np.ndarray) else list(bandwidths)
     varying = {i: value for i, value in enumerate(listed) if isinstance(value, Varying)}
     return ([v.mean_bps if i in varying else v for i, v in enumerate(listed)] if varying else bandwidths), varying
 

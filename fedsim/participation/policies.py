@@ -94,6 +94,9 @@ class Full:
         everybody = arrived.counts == arrived.clients
         return arrived.p if everybody.all() else np.where(everybody, arrived.p, arrived.normalised(arrived.p))
 
+    def patience(self) -> tuple[float, float]:
+        return math.inf, math.inf
+
 
 @dataclass(frozen=True)
 class WithReplacement:
@@ -236,6 +239,9 @@ class First:
 
     select, weigh, chance = _ask, _normalised, _at_most
 
+    def patience(self) -> tuple[float, float]:
+        return self.replies, math.inf
+
 
 @dataclass(frozen=True)
 class Deadline:
@@ -260,6 +266,9 @@ class Deadline:
         return _asks(self, parts.AT_DEADLINE, seconds=self.seconds)
 
     select, weigh, check, chance = _ask, _normalised, _check, _at_most
+
+    def patience(self) -> tuple[float, float]:
+        return math.inf, self.seconds
 
 
 @dataclass(frozen=True)

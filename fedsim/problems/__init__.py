@@ -11,9 +11,13 @@ divided by the number of rows and with or without the prior, `predict(theta)` (d
 
 from __future__ import annotations
 
+from copy import copy
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.errors import InvalidInput
 from fedsim.problems.credit import StrategicCredit
 from fedsim.problems.gaussian import GaussianMean
 from fedsim.problems.linear import LinearRegression
@@ -37,6 +41,7 @@ __all__ = [
     "StrategicCredit",
     "Torch",
     "pooled",
+    "reweighted",
     "weights_of",
 ]
 
@@ -45,3 +50,16 @@ def weights_of(problem: ProblemLike) -> npt.NDArray[np.float64]:
     """p_c: the problem's own, or in proportion to the clients' data."""
     own = as_problem(problem).weights
     return np.asarray(problem.sizes / problem.sizes.sum() if own is None else own, np.float64)
+
+
+def reweighted(problem: Any, weights: npt.NDArray[np.float64]) -> Any:
+    """The same problem whose clients weigh otherwise: what `weights_of` gives, in compiled tables too."""
+    other = copy(problem)
+    try:
+        object.__setattr__(other, "weights", weights)
+    except AttributeError:
+        raise InvalidInput(
+            f"{type(problem).__name__}.weights cannot be set, and sites that gossip weigh their clients otherwise; "
+            "make it a plain attribute"
+        ) from None
+    return other

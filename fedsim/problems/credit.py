@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
@@ -34,7 +35,7 @@ class StrategicCredit:
     reactive = True
 
     def __init__(
-        self, data: Sequence[Any], sensitivities: Any, strategic: Sequence[int] = STRATEGIC,
+        self, data: Sequence[Any], sensitivities: npt.ArrayLike | None, strategic: Sequence[int] = STRATEGIC,
         regularisation: float | None = None, intercept: bool = True,
     ) -> None:  # fmt: skip
         stacked = shards.from_clients("StrategicCredit", data, labelled=True)
@@ -42,7 +43,8 @@ class StrategicCredit:
 
     @classmethod
     def from_arrays(
-        cls, x: Any, y: Any, offsets: Any, sensitivities: Any, strategic: Sequence[int] = STRATEGIC,
+        cls, x: npt.ArrayLike, y: npt.ArrayLike, offsets: npt.ArrayLike, sensitivities: npt.ArrayLike | None,
+        strategic: Sequence[int] = STRATEGIC,
         regularisation: float | None = None, intercept: bool = True,
     ) -> StrategicCredit:  # fmt: skip
         """Flat data: client c owns rows offsets[c]:offsets[c + 1], which are not copied."""
@@ -61,7 +63,8 @@ class StrategicCredit:
 
     @classmethod
     def of(
-        cls, dataset: Any, clients: Any = 10, sensitivities: Any = None, regularisation: float | None = None,
+        cls, dataset: Any, clients: Any = 10, sensitivities: npt.ArrayLike | None = None,
+        regularisation: float | None = None,
         seed: int = 0,
     ) -> StrategicCredit:  # fmt: skip
         """`fs.data.load("credit")` dealt to so many clients of equal size, or by a list of row numbers for each.
@@ -74,7 +77,13 @@ class StrategicCredit:
 
     @classmethod
     def _dealt(
-        cls, x: Array, y: Array, clients: Any, sensitivities: Any, regularisation: float | None, seed: int
+        cls,
+        x: Array,
+        y: Array,
+        clients: Any,
+        sensitivities: npt.ArrayLike | None,
+        regularisation: float | None,
+        seed: int,
     ) -> StrategicCredit:
         from fedsim.data.holdings import check
 
@@ -91,7 +100,8 @@ class StrategicCredit:
         return cls.from_arrays(x[order], y[order].astype(np.float64), offsets, eps, regularisation=regularisation)
 
     def _build(
-        self, data: shards.Shards, sensitivities: Any, strategic: Sequence[int], regularisation: float | None,
+        self, data: shards.Shards, sensitivities: npt.ArrayLike | None, strategic: Sequence[int],
+        regularisation: float | None,
         intercept: bool,
     ) -> None:  # fmt: skip
         if data.y is None:

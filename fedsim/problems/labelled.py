@@ -93,7 +93,7 @@ def check(
     return Labelled(data.x, y, data.offsets, data.sizes, classes, columns[0], columns[1], tested)
 
 
-def arguments(dataset: Any, parts: Sequence[Any]) -> dict[str, Any]:
+def arguments(dataset: object, parts: Sequence[Any]) -> dict[str, Any]:
     """What `from_arrays` needs for a `fs.data` set split into `parts`: each client's rows together, still as stored."""
     from fedsim.data.dataset import Dataset
     from fedsim.data.holdings import check as check_parts

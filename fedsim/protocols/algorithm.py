@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from fedsim.arrays import Array, Arrays
+from fedsim.errors import InvalidInput
 
 if TYPE_CHECKING:
     from fedsim.privacy.guarantee import Guarantee
@@ -68,6 +69,10 @@ class Algorithm(AlgorithmLike, Protocol):
     activity: Any = None  # the chances of arrival that the server divides by, if it does
     codec: Any = None
     weigh: Callable[[Arrived], Array] | None = None  # weights of `replies.mean`; None: the policy's
+    merge: Callable[[Arrays, Array], Arrays] | None = None  # a cloud's state out of its edges' (edges, ...) and weights
+    sums: bool = False  # its server needs sums of messages alone: over tiers it is the cloud, and edges add up
+    needs_gossip: bool = False  # it tells a site's own reply apart (`replies.own`), so it runs over gossip alone
+    lossless: bool = False  # its recursion is wrong where a message is lost
     ensemble: Callable[[Arrays], tuple[Array, Array]] | None = None  # models (replicas, models, d), and which are there
 
     def memory(self, problem: ProblemLike) -> Arrays:
@@ -84,6 +89,13 @@ class Algorithm(AlgorithmLike, Protocol):
         It returns the states after each round, (count, replicas, ...), and the memory after the last.
         """
         return None
+
+    def for_gossip(self) -> AlgorithmLike:
+        """What every client runs where there is no server: this, or a variant of it; a refusal where there is none."""
+        raise InvalidInput(
+            f"{type(self).__name__} needs a server: its replies are not models that neighbours could average; gossip "
+            "with FALD, FAHMC, FedAvg, DESGLD or DIGingSGLD, or give your own class for_gossip()"
+        )
 
     def rounds_alike(self, number: int) -> int:
         """How many rounds from `number` on differ in nothing but their number."""
@@ -168,6 +180,9 @@ class Replies(Protocol):
     def __getitem__(self, name: str) -> Array: ...
     def mean(self, name: str) -> Array:
         """Weighted; of nobody: the state's own value, or zero where the state has none of that name."""
+
+    def own(self, name: str) -> Array:
+        """Over gossip: the reply of the site's own client."""
 
     def sum(self, name: str) -> Array: ...
     def weighted(self, name: str, weights: Array) -> Array:

@@ -52,7 +52,13 @@ class NetworkModel(NetworkLike, Protocol):
         """Nodes and links in plain data, which the report draws; None: it draws nothing."""
         return None
 
-    def paths(self, pairs: Any) -> Any:
+    def groups(self) -> tuple[Any, ...]:
+        """Every client's edge server, a node: for tiers that do not say it themselves."""
+        raise InvalidInput(
+            f"{type(self).__name__} does not say which edge server a client has; write exchanges.tiers(groups=...)"
+        )
+
+    def paths(self, pairs: object) -> Any:
         """The routes between pairs of nodes, a row each: `fedsim.network.Paths`. Tiers and gossip need it."""
         raise InvalidInput(
             f"{type(self).__name__} has no paths(pairs), which says how messages between sites travel; write it, or "

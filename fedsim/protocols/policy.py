@@ -78,6 +78,10 @@ class Policy(PolicyLike, Protocol):
         """`close` in closed form: when rounds end (replicas,), and which visits were in time (m,)."""
         raise NotImplementedError("asked only of policies with `closes_in_closed_form`")
 
+    def patience(self) -> tuple[float, float] | None:
+        """Over gossip: how many neighbours' replies are enough for a site, and how many seconds; None: it cannot."""
+        return None
+
     def weigh(self, arrived: Arrived) -> Array:
         """Weights of `replies.mean`, one a reply."""
         return arrived.normalised(arrived.p)
@@ -113,7 +117,7 @@ class Arrived:
     p: Array  # (m,) the clients' weights p_c
     multiplicity: Array  # (m,) how often each was drawn
     starts: Array  # (replicas + 1,) replica r owns rows starts[r]:starts[r + 1]
-    clients: int  # of the whole population
+    clients: int | Array  # of the whole population; over tiers of each row's edge, (m,)
     policy: Policy | None = None  # the one that selected them, for algorithms that weigh by scheme
 
     def normalised(self, a: Array) -> Array:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["METRICS", "ROUNDS", "SPENT", "Result", "cpu_features", "load", "versions", "write_atomic"]
 
-Axis = Literal["rounds", "seconds", "uplink_bits", "downlink_bits", "total_bits"]
+Axis = Literal["rounds", "seconds", "uplink_bits", "downlink_bits", "backhaul_bits", "total_bits"]
 
 _COUNTS = ("selected", "arrived", "dropped", "late", "uplink_bits", "downlink_bits", "wasted_bits")
 ROUNDS = ("replica", "round", "opened_s", "closed_s", *_COUNTS)  # then one column per metric of a replica
@@ -65,7 +65,7 @@ class Result:
     visits["select"]). `summary()` says it in a few lines, `report("page.html")` in pictures.
     """
 
-    samples: Array | None  # (recorded rounds, replicas, d): theta after the round
+    samples: Array | None  # (recorded rounds, replicas, d): theta after the round; of all sites: (..., sites, d)
     sample_rounds: Array  # (recorded rounds,): which round that was
     lengths: Array  # (replicas,): recorded samples of each
     stopped_by: tuple[str, ...]  # (replicas,): which budget ended it
@@ -83,9 +83,9 @@ class Result:
         sizes = {"lengths": np.shape(self.lengths), "replicas": (len(self.replicas),)}
         if self.samples is not None:
             sizes["samples"] = self.samples.shape[1:2]
-            if self.samples.ndim != 3 or self.samples.shape[:1] != np.shape(self.sample_rounds):
+            if self.samples.ndim not in (3, 4) or self.samples.shape[:1] != np.shape(self.sample_rounds):
                 raise InvalidInput(
-                    f"samples {self.samples.shape} must be (recorded rounds, replicas, d), "
+                    f"samples {self.samples.shape} must be (recorded rounds, replicas, d), or (..., sites, d), "
                     f"with one of the {np.size(self.sample_rounds)} sample_rounds for each"
                 )
         if wrong := [name for name, size in sizes.items() if size != (count,)]:
@@ -140,6 +140,15 @@ class Result:
         first = seen[reached(seen["value"])].groupby("replica")["x"].first().astype(np.float64)
         return first.reindex(list(self.replicas), fill_value=np.inf).rename(against).rename_axis("replica")
 
+    @property
+    def theta(self) -> Array | None:
+        """(recorded rounds, replicas, d): the samples, averaged over sites where all of them were kept."""
+        if self.samples is None or self.samples.ndim == 3:
+            return self.samples
+        sites = self.samples.shape[2]
+        weights = self.manifest.get("sites", {}).get("weights") or [1 / sites] * sites
+        return np.asarray(np.einsum("trsd,s->trd", self.samples, np.asarray(weights)), self.samples.dtype)
+
     @cached_property
     def fingerprint(self) -> str:
         """16 hex digits of the samples and the timeline, bit for bit; metrics only observe and are left out."""
@@ -190,10 +199,11 @@ class Result:
         except ImportError:
             raise InvalidInput("to_arviz() needs ArviZ: pip install 'fedsim-systems[report]'") from None
         draws = int(np.min(self.lengths, initial=len(self.sample_rounds)))
-        if self.samples is None or draws == 0:
+        theta = self.theta
+        if theta is None or draws == 0:
             raise NotRecorded("a replica recorded no samples; set Scenario(record=fs.Record(every=1, warmup=0))")
         return arviz.from_dict(
-            posterior={"theta": self.samples[:draws].swapaxes(0, 1)},
+            posterior={"theta": theta[:draws].swapaxes(0, 1)},
             coords={"chain": list(self.replicas), "draw": self.sample_rounds[:draws]},
         )
 
@@ -241,7 +251,19 @@ def _spent(rounds: pd.DataFrame, against: Axis) -> pd.Series:
     if against == "seconds":
         return rounds["closed_s"]
     if against == "total_bits":
-        return (rounds["uplink_bits"] + rounds["downlink_bits"]).groupby(rounds["replica"]).cumsum()
-    if against in ("uplink_bits", "downlink_bits"):
-        return rounds.groupby("replica")[against].cumsum()
-    raise InvalidInput(f"against = {against!r}; it must be rounds, seconds, uplink_bits, downlink_bits or total_bits")
+        return total_bits(rounds).groupby(rounds["replica"]).cumsum()
+    if against in ("uplink_bits", "downlink_bits", "backhaul_bits"):
+        return sent_bits(rounds, against).groupby(rounds["replica"]).cumsum()
+    raise InvalidInput(
+        f"against = {against!r}; it must be rounds, seconds, uplink_bits, downlink_bits, backhaul_bits or total_bits"
+    )
+
+
+def sent_bits(rounds: pd.DataFrame, name: str) -> pd.Series:
+    """A column of bits; results of earlier versions have none between sites."""
+    return rounds[name] if name in rounds else rounds["uplink_bits"] * 0
+
+
+def total_bits(rounds: pd.DataFrame) -> pd.Series:
+    """Everything that was sent: up, down and between sites."""
+    return rounds["uplink_bits"] + rounds["downlink_bits"] + sent_bits(rounds, "backhaul_bits")

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -82,6 +83,18 @@ def durable(path: Path) -> Iterator[IO[bytes]]:
     with path.open("xb") as file:
         yield file
         file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_files(folder: Path) -> None:
+    """Make all files of `folder` survive a crash, side by side: the journal takes them in one go, not one by one."""
+    with ThreadPoolExecutor(8, "fedsim-sync") as threads:
+        for done in [threads.submit(_sync, Path(entry.path)) for entry in os.scandir(folder)]:
+            done.result()
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb+") as file:
         os.fsync(file.fileno())
 
 

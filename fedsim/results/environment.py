@@ -38,7 +38,10 @@ def _versions() -> dict[str, str]:
 
 
 def cpu_features() -> list[str]:
-    """The vector instructions that NumPy found, sorted; compiled kernels round alike where these are equal."""
+    """The vector instructions that NumPy found, sorted; compiled kernels round alike where these are equal.
+
+    NumPy only prints them in public (`np.show_runtime`), so they are taken from where it keeps them.
+    """
     from numpy._core._multiarray_umath import __cpu_features__  # type: ignore[import-not-found]
 
     return sorted(name for name, present in __cpu_features__.items() if present)

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedsim.errors import CorruptData, FedsimError, InvalidInput
 from fedsim.results import lock
-from fedsim.results.atomic import durable, new_folder
+from fedsim.results.atomic import new_folder, sync_files
 from fedsim.results.sealed import file_sum, read_json, sealed
 from fedsim.results.state import MANIFEST, WHOLE, settle, state
 
@@ -59,13 +59,13 @@ def _write(result: Result, folder: Path) -> None:
         arrays["samples"] = result.samples
     tables = {f"{name}.parquet": table for name in _TABLES if (table := getattr(result, name)) is not None}
     for name, table in tables.items():
-        with durable(folder / name) as file:
+        with (folder / name).open("xb") as file:
             write_table(file, table)
-    with durable(folder / "samples.npz") as file:
+    with (folder / "samples.npz").open("xb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
     sums = {name: file_sum(folder / name) for name in (*tables, "samples.npz")}
-    with durable(folder / MANIFEST) as file:
-        file.write(sealed(FORMAT, {**result.manifest, "files": sums}))
+    (folder / MANIFEST).write_bytes(sealed(FORMAT, {**result.manifest, "files": sums}))
+    sync_files(folder)
 
 
 def load(path: str | Path) -> Result:

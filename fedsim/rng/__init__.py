@@ -47,6 +47,7 @@ class Stream(IntEnum):
     USER = 12  # for code outside the package
     COIN = 13  # to accept or to reject
     START = 14  # where a replica begins
+    MATCHING = 15  # which neighbours meet in a round of gossip
     RESAMPLE = 31  # bootstrap intervals of finished results
 
 

@@ -9,14 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from fedsim import kernels
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import one_of, whole
 from fedsim.protocols import AlgorithmLike
 from fedsim.runtime.jobs import Batch, Reply, Setting
-from fedsim.runtime.round_keys import SeededKeys
+from fedsim.runtime.many_rounds import joined, split
 from fedsim.runtime.worker import Worker
 
 SMALL = 50_000  # numbers to update below which a hop to another thread costs more than it saves
@@ -94,20 +92,12 @@ class InlineSession:
         self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays
     ) -> tuple[Arrays, Arrays]:  # fmt: skip
         """`count` rounds in which everybody answers: states (rounds or 1, replicas, ...), last one last, and memory."""
-        go, keys = self.worker.rounds, SeededKeys(self.worker.setting.seed, self.worker.setting.backend)
-        assert go is not None
-        pieces = [p for p in np.array_split(np.arange(len(replicas)), self.threads) if len(p)]
-        if self._pool is None or len(pieces) == 1:
-            return go(keys, replicas, first, count, state, memory)
-        loop, running = asyncio.get_running_loop(), []
-        for p in pieces:
-            own, kept = ({name: a[p[0] : p[-1] + 1] for name, a in arrays.items()} for arrays in (state, memory))
-            running.append(loop.run_in_executor(self._pool, go, keys, replicas[p], first, count, own, kept))
-        states, memories = zip(*await asyncio.gather(*running), strict=True)
-        return (
-            {name: np.concatenate([s[name] for s in states], axis=1) for name in states[0]},
-            {name: np.concatenate([m[name] for m in memories]) for name in memories[0]},
-        )
+        parts = split(self.threads, replicas, first, count, state, memory)
+        if self._pool is None or len(parts) == 1:
+            return self.worker.iterate(replicas, first, count, state, memory)
+        loop = asyncio.get_running_loop()
+        running = [loop.run_in_executor(self._pool, self.worker.iterate, *part) for part in parts]
+        return joined(list(await asyncio.gather(*running)))
 
     def close(self) -> None:
         if self._pool is not None:

@@ -9,13 +9,8 @@ a death. So a host that dies takes nothing with it, its successor repeats the lo
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import pickle
-import re
-import socket
-import sys
-import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,15 +19,19 @@ import numpy as np
 
 from fedsim import kernels
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, positive, quoted, shown, whole
-from fedsim.protocols import AlgorithmLike, HasShards
-from fedsim.runtime.client_memory import HeldMemory, MemoryAtHost, SentBatch
+from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, positive, whole
+from fedsim.protocols import AlgorithmLike
+from fedsim.runtime.client_memory import MemoryAtHost, SentBatch
 from fedsim.runtime.jobs import Batch, Reply, Setting
-from fedsim.runtime.ray_own import OwnRay, hear_sigterm
+from fedsim.runtime.many_rounds import joined, split
+from fedsim.runtime.ray_cluster import check_address, join
+from fedsim.runtime.ray_host import Host, carry_source, dealt, pack
+from fedsim.runtime.ray_own import OwnRay
 from fedsim.runtime.worker import Worker
 
 TRIES = 5  # hosts in a row that may die over one batch
 INLINE_BYTES = 100_000  # a broadcast up to this size travels inside the call, a larger one once as an object
+WHOLE_BYTES = 64_000_000  # of data up to this size every host may have all, for kernels that take many rounds at a go
 LOOK_S = 1.0  # how often those who wait for hosts make sure that Ray itself is alive
 REMEDY = "look at the machine's memory, then resume from the last checkpoint"
 
@@ -53,7 +52,7 @@ class Ray:
 
     def __post_init__(self) -> None:
         if self.address is not None:
-            _check_address(self.address)
+            check_address(self.address)
         if self.hosts is not None and self.clients_per_host is not None:
             raise InvalidInput("Ray(hosts=..., clients_per_host=...): give one of the two; the other follows")
         for name in ("hosts", "clients_per_host"):
@@ -81,36 +80,6 @@ class Ray:
         return [np.asarray(part) for part in np.array_split(np.arange(clients), count)]
 
 
-class Host:
-    """A client host: its shard's data, its clients' rows and their memory, its kernels. One call per batch."""
-
-    def __init__(
-        self, algorithm: AlgorithmLike, setting: tuple[Any, ...], clients: Array, rows: Arrays, backend: str
-    ) -> None:
-        from threadpoolctl import threadpool_limits
-
-        hear_sigterm()
-        self.clients, self.rows, self.held = clients, rows, HeldMemory()
-        problem, weights, seed, dtype = setting
-        self.worker = Worker(algorithm, Setting(problem, weights, seed, dtype, kernels.backend(backend)))
-        self._limits = threadpool_limits(1)  # after the kernels have loaded every BLAS there is
-
-    async def compute(self, packed: bytes, message: Arrays | None = None) -> bytes:
-        """From a packed SentBatch to a packed Reply; empty if somebody's memory is missing."""
-        light: SentBatch = pickle.loads(packed)
-        batch = self.held.complete(light)
-        if batch is None:
-            return b""
-        reply = self.worker.compute(batch if message is None else replace(batch, message=message))
-        self.held.keep(batch, light.call, reply)
-        return _pack(reply)
-
-    async def about(self) -> dict[str, Any]:
-        """Whom it models, and what their links and devices are like."""
-        held = len(getattr(self.worker.setting.problem, "x", ()))
-        return {"pid": os.getpid(), "clients": self.clients, "rows_held": held, **self.rows}
-
-
 @dataclass(frozen=True)
 class Call:
     """Jobs that were handed to a host, and where its answer will be."""
@@ -127,7 +96,6 @@ class RaySession:
     """A run's hosts. A client's shard says which host computes it; replies come together in the batch's order."""
 
     elsewhere = True  # jobs sent early run while the driver keeps time
-    can_iterate = False
 
     def __init__(self, runtime: Ray, algorithm: AlgorithmLike, setting: Setting) -> None:
         import ray
@@ -141,10 +109,14 @@ class RaySession:
             self._host_of = np.repeat(np.arange(len(self._shards)), [len(s) for s in self._shards])
             self._backend = "cuda" if runtime.num_gpus_per_host else "cpu"
             for part in (algorithm, setting.problem, *setting.role.brought):
-                _carry_source(part)
+                carry_source(part)
             self._algorithm = ray.put(algorithm)
-            self._settings = [ray.put(held) for held in _dealt(setting, self._shards)]
+            self._settings = [ray.put(held) for held in dealt(setting, self._shards)]
             self._rows = {"weight": setting.weights, **setting.rows}  # what a host knows of its clients
+            size = int(setting.problem.sizes.sum()) * setting.problem.dim * setting.dtype.itemsize
+            fits = self._backend == "cpu" and size <= WHOLE_BYTES
+            self.can_iterate = fits and Worker(algorithm, setting).rounds is not None
+            self._whole = ray.put(setting.problem) if self.can_iterate else None
             self._actor = ray.remote(Host)
             self.hosts = [self._host(i) for i in range(len(self._shards))]
             self._at_hosts = [MemoryAtHost() for _ in self.hosts]
@@ -212,7 +184,7 @@ class RaySession:
         bare = part if message is None else replace(part, message={})
         light = SentBatch.full(bare) if in_full else self._at_hosts[index].to_send(bare)
         host = self.hosts[index]
-        return Call(index, host, light.call, part, message, host.compute.remote(_pack(light), message))
+        return Call(index, host, light.call, part, message, host.compute.remote(pack(light), message))
 
     def _get(self, answers: list[Any]) -> list[Any]:
         """What hosts answered. Those of a Ray that has died would never do so, and say nothing of it."""
@@ -240,23 +212,51 @@ class RaySession:
             if attempt > 0:
                 call = self._call(call.index, call.part, call.message, in_full=True)
             try:
-                loop = asyncio.get_running_loop()
-                (answer,) = await loop.run_in_executor(self._waiting, self._get, [call.answer])
-                reply = self._opened(call, answer)
+                reply = self._opened(call, await self._answer(call.answer))
                 if reply is not None:
                     return reply
-            except self._ray.exceptions.RayTaskError as error:  # the client's own code raised: no repetition helps
-                cause = error.cause
-                raise cause if isinstance(cause, FedsimError) else RuntimeFailed(str(error)) from error
             except (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError):
-                self._look()  # nor is there anybody to start another host
-                if self.hosts[call.index] is call.host:
-                    self.hosts[call.index], self._at_hosts[call.index] = self._host(call.index), MemoryAtHost()
+                self._replace(call.index, call.host)
         clients = self._shards[call.index]
         raise RuntimeFailed(
             f"the host of clients {clients[0]} to {clients[-1]} died {TRIES} times over round {call.part.round + 1}; "
             "look at its memory, then resume from the last checkpoint"
         )
+
+    async def iterate(
+        self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays
+    ) -> tuple[Arrays, Arrays]:  # fmt: skip
+        """`count` rounds in which everybody answers, some replicas at each host."""
+        self._look()
+        parts = split(len(self.hosts), replicas, first, count, state, memory)
+        return joined(await asyncio.gather(*(self._rounds(i, pack(part)) for i, part in enumerate(parts))))
+
+    async def _rounds(self, index: int, packed: bytes) -> tuple[Arrays, Arrays]:
+        """One host's share; it keeps nothing, so that another one can do the same again."""
+        for _ in range(TRIES):
+            host = self.hosts[index]
+            try:
+                answer = await self._answer(host.iterate.remote(self._whole, packed))
+                done: tuple[Arrays, Arrays] = pickle.loads(answer)
+                return done
+            except (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError):
+                self._replace(index, host)
+        raise RuntimeFailed(f"host {index} died {TRIES} times over many rounds at a go; {REMEDY}")
+
+    async def _answer(self, answer: object) -> bytes:
+        """What a host answers, or what its client's own code raised: no repetition would help."""
+        try:
+            (found,) = await asyncio.get_running_loop().run_in_executor(self._waiting, self._get, [answer])
+            return bytes(found)
+        except self._ray.exceptions.RayTaskError as error:
+            cause = error.cause
+            raise cause if isinstance(cause, FedsimError) else RuntimeFailed(str(error)) from error
+
+    def _replace(self, index: int, dead: object) -> None:
+        """Another host in the place of one that died, unless somebody was faster."""
+        self._look()  # nor is there anybody to start one, if Ray itself has died
+        if self.hosts[index] is dead:
+            self.hosts[index], self._at_hosts[index] = self._host(index), MemoryAtHost()
 
     async def about(self) -> list[dict[str, Any]]:
         """What every host says of itself."""
@@ -271,54 +271,6 @@ class RaySession:
             self._own.close()
         elif self._joined:
             self._ray.shutdown()
-
-
-def _check_address(address: Any) -> None:
-    """Refuse what cannot be an address: Ray would look for minutes, or take it for something else."""
-    good = r"auto|local|(ray://)?([\w.\-]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}"
-    fits = isinstance(address, str) and re.fullmatch(good, address, re.ASCII)
-    if not fits or (":" in address and not 0 < int(address.rpartition(":")[2]) < 2**16):
-        raise InvalidInput(f"Ray(address={quoted(address)}): write host:port, such as '10.0.0.1:6379', or 'auto'")
-
-
-def join(ray: Any, address: object) -> None:
-    """Join the cluster at `address`; where nobody listens, say so at once: Ray itself would try for minutes."""
-    host, _, port = str(address).rpartition(":")
-    try:
-        if port.isdigit():
-            socket.create_connection((host.removeprefix("ray://").strip("[]"), int(port)), timeout=10).close()
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except Exception as error:  # Ray raises a dozen kinds, by what is wrong with an address
-        raise RuntimeFailed(
-            f"Ray(address={quoted(address)}): no cluster answers there ({shown(error)}); start one with "
-            "`ray start --head`, or leave the address out for a Ray on this machine alone"
-        ) from None
-
-
-def _pack(parts: SentBatch | Reply) -> bytes:
-    """One string of bytes: Ray takes half as long over it as over a handful of small arrays."""
-    return pickle.dumps(parts, protocol=5)
-
-
-def _dealt(setting: Setting, shards: list[Array]) -> list[tuple[Any, ...]]:
-    """What hosts are given: each the rows of its own clients, if the problem can be dealt, else all the whole of it."""
-    common = (setting.weights, setting.seed, setting.dtype)
-    if not isinstance(setting.problem, HasShards):
-        return [(setting.problem, *common)]
-    return [(setting.problem.shard(clients), *common) for clients in shards]
-
-
-def _carry_source(part: object) -> None:
-    """A class from a scenario file or a script exists on no other machine: send its code along with it."""
-    from ray import cloudpickle
-
-    module = sys.modules.get(part.__module__)
-    file = getattr(module, "__file__", None)
-    if module is None or file is None or module.__name__ == "__main__" or module.__name__.partition(".")[0] == "fedsim":
-        return
-    installed = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
-    if not any(str(file).startswith(str(folder)) for folder in installed):
-        cloudpickle.register_pickle_by_value(module)
 
 
 def _cores() -> int:

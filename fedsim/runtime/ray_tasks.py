@@ -8,7 +8,8 @@ from types import ModuleType
 from typing import Any
 
 from fedsim.errors import RuntimeFailed
-from fedsim.runtime.ray import Ray, join
+from fedsim.runtime.ray import Ray
+from fedsim.runtime.ray_cluster import join
 from fedsim.runtime.ray_own import OwnRay
 
 RETRIES = 2  # of a task whose process or machine dies
@@ -65,7 +66,7 @@ def _join(ray: ModuleType, runtime: Ray, jobs: int | None) -> tuple[OwnRay | Non
     return None, True
 
 
-def _answer(ray: ModuleType, done: Any) -> Any:
+def _answer(ray: ModuleType, done: object) -> Any:
     try:
         return ray.get(done)
     except ray.exceptions.RayError as error:

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.arrays import Arrays
+from fedsim.arrays import Array, Arrays
 from fedsim.errors import ClientFailed, FedsimError, InvalidInput, NonFinite, shown
 from fedsim.protocols import AlgorithmLike, Quadratic, as_algorithm
 from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
 from fedsim.runtime.jobs import Batch, Encoded, JobsAtHand, Reply, Setting
+from fedsim.runtime.many_rounds import SeededKeys
 
 CACHED = 2**19  # numbers in a stack of parameters: larger ones would leave the cache between two operations
 
@@ -38,6 +39,14 @@ class Worker:
             reply = Reply.join([self._single(batch.part(slice(i, i + 1))) for i in range(len(batch))])
         self._check_finite(batch, reply)
         return reply
+
+    def iterate(
+        self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays
+    ) -> tuple[Arrays, Arrays]:  # fmt: skip
+        """`count` rounds in which everybody answers: states (rounds or 1, replicas, ...), last one last, and memory."""
+        assert self.rounds is not None
+        keys = SeededKeys(self.setting.seed, self.setting.backend)
+        return self.rounds(keys, replicas, first, count, state, memory)
 
     def _stacked(self, batch: Batch) -> Reply:
         job = JobsAtHand(self.setting, batch, single=False)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedsim.errors import FedsimError
+from fedsim.running import run
 from fedsim.runtime.inline import Inline
-from fedsim.scenario import run
 from fedsim.scenario_file import load_source
 from fedsim.sweeps.plan import Order, Plan
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from fedsim.analysis.summary import final_metrics
 from fedsim.errors import NotRecorded, quoted
-from fedsim.results import Axis, Result
+from fedsim.results import Axis, Result, sent_bits, total_bits
 from fedsim.scenario_file import ScenarioFile
 
 if TYPE_CHECKING:
     import pandas as pd
 
-AXES: tuple[Axis, ...] = ("rounds", "seconds", "uplink_bits", "downlink_bits", "total_bits")
+AXES: tuple[Axis, ...] = ("rounds", "seconds", "uplink_bits", "downlink_bits", "backhaul_bits", "total_bits")
 
 
 @dataclass(frozen=True)
@@ -125,16 +125,19 @@ def curves(settings: Mapping[str, Any], result: Result) -> pd.DataFrame:
 def _spent(result: Result) -> pd.DataFrame:
     """What every replica had spent by the end of each round, in the rows of `result.rounds`."""
     rounds = result.rounds.sort_values(["replica", "round"])
-    sent = rounds.groupby("replica")[["uplink_bits", "downlink_bits"]].cumsum()
-    spent = sent.assign(round=rounds["round"], rounds=rounds["round"], seconds=rounds["closed_s"])
-    return spent.assign(total_bits=sent["uplink_bits"] + sent["downlink_bits"]).loc[result.rounds.index]
+    sent = {name: sent_bits(rounds, name) for name in ("uplink_bits", "downlink_bits", "backhaul_bits")}
+    sent["total_bits"] = total_bits(rounds)
+    spent = {name: bits.groupby(rounds["replica"]).cumsum() for name, bits in sent.items()}
+    told = rounds[["round"]].assign(rounds=rounds["round"], seconds=rounds["closed_s"], **spent)
+    return told.loc[result.rounds.index]
 
 
 def outcome(result: Result) -> dict[str, Any]:
     """What a run spent, medians over replicas, and its metrics at the end."""
     replicas = result.rounds.groupby("replica")
     last = replicas[["round", "closed_s"]].max().median()
-    spent = replicas[["uplink_bits", "downlink_bits", "wasted_bits"]].sum().median()
+    bits = ("uplink_bits", "downlink_bits", "backhaul_bits", "wasted_bits")
+    spent = replicas[[name for name in bits if name in result.rounds]].sum().median()
     return {
         "rounds": float(last["round"]),
         "seconds": float(last["closed_s"]),

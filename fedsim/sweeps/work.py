@@ -16,8 +16,8 @@ from fedsim.results import lock, write_atomic
 from fedsim.results.atomic import remove_stale
 from fedsim.results.sealed import to_json
 from fedsim.results.state import MANIFEST
+from fedsim.running import run as simulate
 from fedsim.runtime.inline import Inline
-from fedsim.scenario import run as simulate
 from fedsim.scenario_file import ScenarioFile
 from fedsim.sweeps.plan import Order
 from fedsim.sweeps.study import outcome

@@ -10,17 +10,20 @@ import numpy as np
 from fedsim import kernels, rng
 from fedsim.arrays import Array, Arrays
 from fedsim.budget import Budget
+from fedsim.engine.folds import Folds, folds_of
 from fedsim.engine.learner import Learner
-from fedsim.engine.round import Cohort, all_arrived
+from fedsim.engine.round import Cohort, Copies, Round, all_arrived
 from fedsim.engine.world import World, setting_of
 from fedsim.errors import NonFinite
+from fedsim.exchanges import Gossip, star
 from fedsim.participation import bernoulli, full
 from fedsim.protocols import AlgorithmLike, ProblemLike, Replies, Rng, as_algorithm
+from fedsim.running import run
 from fedsim.runtime.answers import ChangedInPlace
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.jobs import Batch, JobsAtHand, Reply, Setting
 from fedsim.runtime.worker import Worker
-from fedsim.scenario import Scenario, run
+from fedsim.scenario import Scenario
 from fedsim.testing.promises import JOBS, Promises
 
 REPLICAS = 3
@@ -30,8 +33,9 @@ def check_algorithm(algorithm: AlgorithmLike, problem: ProblemLike) -> list[str]
     chance = as_algorithm(algorithm).activity  # that messages arrive, for those who divide by it
     policy = full() if chance is None else bernoulli(chance)
     scenario = Scenario(
-        problem=problem, algorithm=algorithm, budget=Budget(rounds=3), replicas=REPLICAS, seed=11, participation=policy
-    )
+        problem=problem, algorithm=algorithm, budget=Budget(rounds=3), replicas=REPLICAS, seed=11, participation=policy,
+        exchange=_ring(problem.clients) if as_algorithm(algorithm).needs_gossip else star(),
+    )  # fmt: skip
     setting = setting_of(scenario, kernels.backend("cpu"))
     world = World(scenario, setting, skip=False)
     trial = Learner(world, Inline(threads=1).open(algorithm, setting))
@@ -72,7 +76,7 @@ def check_algorithm(algorithm: AlgorithmLike, problem: ProblemLike) -> list[str]
         "the order of the replies matters: the same ones in another order gave another state",
     )  # fmt: skip
     promise(
-        "the server accepts that nobody arrived", _nobody(trial),
+        "the server accepts that nobody arrived", _nobody(world, trial, first),
         "the server does not accept that nobody arrived: its state went non-finite; keep theta then",
     )  # fmt: skip
     whole = run(scenario, runtime=Inline(threads=1))
@@ -120,7 +124,8 @@ def _batch(world: World, trial: Learner) -> Batch:
         for n, m in message.items()
     }
     visit, memory = np.zeros(JOBS, np.int64), trial.recall(position, clients)
-    return Batch(1, world.replicas[position], clients, visit, shaken, position, memory)
+    version = position * world.sites.models + (world.sites.site_of[clients] if world.sites.models > 1 else 0)
+    return Batch(1, world.replicas[position], clients, visit, shaken, version, memory)
 
 
 def _inputs_untouched(algorithm: AlgorithmLike, setting: Setting, batch: Batch) -> bool:
@@ -140,9 +145,8 @@ def _inputs_untouched(algorithm: AlgorithmLike, setting: Setting, batch: Batch) 
 
 def _server(world: World, trial: Learner, reply: Reply) -> tuple[bool, bool]:
     """Whether it leaves state and replies alone, and whether it does not mind the order of a replica's replies."""
-    m = min(JOBS, world.population * REPLICAS)
-    starts = np.minimum(np.arange(REPLICAS + 1) * world.population, m)
-    row, client, once = np.arange(m) // world.population, np.arange(m) % world.population, np.ones(m, np.int64)
+    round, reply = _round(world, reply, True)
+    folds = folds_of(world, round)
     before, server, outcomes, untouched = trial.state, world.algorithm.server, [], [True]
 
     def watched(state: Arrays, replies: Replies, rng: Rng) -> Arrays:
@@ -152,26 +156,64 @@ def _server(world: World, trial: Learner, reply: Reply) -> tuple[bool, bool]:
         return new
 
     world.algorithm.server = watched  # type: ignore[method-assign]
-    for order in (np.arange(m), np.lexsort((-client, row))):
-        values = {n: v[order] for n, v in reply.values.items()}
+    handed_out = {n: v.copy() for n, v in reply.values.items()}
+    for backwards in (False, True):
         trial.state = {n: s.copy() for n, s in before.items()}
-        who = Cohort(row, client[order], once, starts)
         try:
-            trial.fold(all_arrived(1, np.arange(REPLICAS), who), Reply(values, reply.bits[order], {}))
+            trial.fold(round, reply, _backwards(folds) if backwards else folds)
         except ChangedInPlace:
             return False, True
         outcomes.append(trial.state)
-        untouched.append(_same(values, {n: v[order] for n, v in reply.values.items()}))
+        untouched.append(_same(handed_out, reply.values))
     trial.state, world.algorithm.server = before, server  # type: ignore[method-assign]
     return all(untouched), all(_near(outcomes[0][n], outcomes[1][n]) for n in before)
 
 
-def _nobody(trial: Learner) -> bool:
+def _round(world: World, reply: Reply, heard: bool) -> tuple[Round, Reply]:
+    """A round in which everybody is heard, or nobody (over gossip: every site hears itself alone), and its replies."""
+    m, everybody = world.population * REPLICAS, np.arange(REPLICAS)
+    there = np.arange(m) if heard or world.sites.count > 1 else np.arange(0)
+    row, client = there // world.population, there % world.population
+    starts = np.searchsorted(row, np.arange(REPLICAS + 1))
+    made = all_arrived(1, everybody, Cohort(row, client, np.ones(len(there), np.int64), starts))
+    exchange = world.scenario.exchange
+    if isinstance(exchange, Gossip):
+        mixing, k = exchange.at(0, 0, 1), len(exchange.receiver)
+        copies = Copies(
+            np.repeat(everybody, k), np.tile(exchange.receiver, REPLICAS), np.tile(exchange.sender, REPLICAS),
+            np.tile(mixing.weight, REPLICAS), np.full(REPLICAS * k, heard), np.tile(mixing.own, (REPLICAS, 1)),
+            np.ones((REPLICAS, exchange.sites), bool),
+        )  # fmt: skip
+        made = replace(made, copies=copies)
+    values = {n: v[np.resize(np.arange(len(v)), len(there))] for n, v in reply.values.items()}
+    return made, Reply(values, np.resize(reply.bits, len(there)), {})
+
+
+def _backwards(folds: Folds) -> Folds:
+    """The same with every segment's replies in the opposite order."""
+    who, k = folds.who, len(folds.who.client)
+    order = np.lexsort((-np.arange(k), who.row))
+    place = np.empty(k, np.int64)
+    place[order] = np.arange(k)
+    pick = np.arange(k) if folds.pick is None else folds.pick
+    return replace(
+        folds, who=Cohort(who.row, who.client[order], who.multiplicity[order], who.starts),
+        weights=folds.weights[order], staleness=folds.staleness[order], pick=pick[order],
+        own=None if folds.own is None else place[folds.own],
+    )  # fmt: skip
+
+
+def _ring(clients: int) -> Gossip:
+    """Every client with two neighbours."""
+    import networkx
+
+    return Gossip(networkx.cycle_graph(clients))
+
+
+def _nobody(world: World, trial: Learner, reply: Reply) -> bool:
     handed = {n: s.copy() for n, s in trial.state.items()}
-    none = np.empty(0, np.int64)
-    who = Cohort(none, none, none, np.zeros(REPLICAS + 1, np.int64))
     try:
-        trial.fold(all_arrived(1, np.arange(REPLICAS), who), Reply(trial.reply_shape(1).values, none, {}))
+        trial.fold(*_round(world, reply, heard=False))
     except NonFinite:
         return False
     finally:

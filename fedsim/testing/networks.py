@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.network.flows import finish_times
+from fedsim.network.finishing import finish_times
 from fedsim.network.varying import Varying
 from fedsim.protocols import NetworkLike
 from fedsim.testing.promises import Promises

@@ -9,7 +9,8 @@ import numpy as np
 from fedsim import rng
 from fedsim.budget import Budget
 from fedsim.protocols import Codec, ProblemLike
-from fedsim.scenario import Scenario, run
+from fedsim.running import run
+from fedsim.scenario import Scenario
 from fedsim.testing.promises import JOBS, Promises
 
 

@@ -20,6 +20,8 @@ from fedsim.topologies.numbers import Bandwidths, Numbers, count_of, nodes_for, 
 
 EDGE_BYTES = 2000  # an edge of a networkx graph, and what is read off it
 
+TINY = 1e-15  # below it 1 - probability is 1
+
 
 def ring(
     clients: int,
@@ -36,7 +38,7 @@ def ring(
     import networkx
 
     clients = nodes_for("ring", clients)
-    if server != "member":
+    if not (isinstance(server, str) and server == "member"):
         closed = networkx.Graph()
         closed.add_nodes_from(range(clients))
         if clients > 2:
@@ -127,7 +129,8 @@ def erdos_renyi(
     probability = number("erdos_renyi(probability={!r})", probability, 0.0, 1.0, "give a chance from 0 to 1")
     size = EDGE_BYTES * probability * clients * clients / 2
     refuse_beyond_memory(f"erdos_renyi(clients={clients:,})", size, "ask for fewer clients, or for fewer links")
-    draw = networkx.fast_gnp_random_graph if probability < 0.2 else networkx.gnp_random_graph
+    few = TINY < probability < 0.2  # the fast way divides by log(1 - probability)
+    draw = networkx.fast_gnp_random_graph if few else networkx.gnp_random_graph
     return _drawn("erdos_renyi", draw, (clients, probability), seed, bandwidth_bps, latency_s, loss, server)
 
 

@@ -20,13 +20,13 @@ MOST = 2**32  # clients, as many as a key of the random numbers tells apart
 DRAWN_BYTES = 4000  # a client, its node and its edges in a networkx graph, and the routes that are read off it
 
 
-def count_of(maker: str, name: str, value: Any) -> int:
+def count_of(maker: str, name: str, value: object) -> int:
     if not isinstance(value, Integral):
         raise refusal(f"{maker}({name}={{!r}})", value, "give a whole number, at least 1")
     return whole(f"{maker}({name}={{!r}})", value, 1, f"give a whole number, at least 1 and below {MOST:,}", MOST - 1)
 
 
-def nodes_for(maker: str, clients: Any) -> int:
+def nodes_for(maker: str, clients: object) -> int:
     """How many clients, of which every one becomes a node of a graph."""
     count = count_of(maker, "clients", clients)
     remedy = "ask for fewer clients, or use star(), which draws no graph"

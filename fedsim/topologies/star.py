@@ -99,7 +99,7 @@ class Star:
             "links": [[c + 1, 0, bps, 1] for c, bps in enumerate(slower)],
         }
 
-    def draw(self, ax: Axes | None = None, gossip: Any = None) -> Figure:
+    def draw(self, ax: Axes | None = None, gossip: object = None) -> Figure:
         """A picture, see `Network.draw`."""
         return Network(self.graph).draw(ax, gossip)
 

@@ -50,7 +50,7 @@ def arguments() -> argparse.Namespace:
 
 def contenders(names: str, folder: Path) -> dict[str, Any]:
     """Who can run: (interpreter, peer) by name. Names have commas of their own: "fedsim, 2 threads"."""
-    ready = {"bare": (sys.executable, BARE)}
+    ready: dict[str, Any] = {name: (sys.executable, peer) for name, peer in BARE.items()}
     for name, peer in PEERS.items():
         if f",{name}," not in f",{names},":
             continue

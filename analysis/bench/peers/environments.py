@@ -32,7 +32,7 @@ PEERS = {
     "flower": Peer("flower_run", ("flwr[simulation]",)),
     **OURS,
 }
-BARE = Peer("bare", own=False)
+BARE = {"bare": Peer("bare", own=False), "bare, fresh subsets": Peer("bare", options=("--fresh", "1"), own=False)}
 
 
 def python_of(name: str, peer: Peer, folder: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import statistics
@@ -45,7 +46,7 @@ def run(python: str, peer: Peer, workload: str, data: Path, timeout_s: float) ->
             return {"failed": log.read_text(errors="replace").strip()[-300:]}
         told = json.loads(out.read_text())
     ends = told["ends"]
-    lengths = [b - a for a, b in zip(ends, ends[1:], strict=False)][WARMUP - 1 :]
+    lengths = [b - a for a, b in itertools.pairwise(ends)][WARMUP - 1 :]
     seconds = statistics.median(lengths)
     return {
         "s_per_round": seconds,

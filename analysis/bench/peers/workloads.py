@@ -69,8 +69,11 @@ def load(folder: Path, w: Workload, mapped: bool = False) -> tuple[np.ndarray, n
     return x, y
 
 
-def batches(rng: np.random.Generator, w: Workload) -> Iterator[np.ndarray]:
-    """Shuffle, walk through in batches, shuffle again when exhausted."""
+def batches(rng: np.random.Generator, w: Workload, fresh: bool = False) -> Iterator[np.ndarray]:
+    """Shuffle, walk through in batches, shuffle again when exhausted; or, as fedsim does, a fresh subset every step."""
+    if fresh:
+        yield from (rng.permutation(w.samples)[: w.batch] for _ in range(w.steps))
+        return
     order, at = rng.permutation(w.samples), 0
     for _ in range(w.steps):
         if at + w.batch > w.samples:
@@ -79,10 +82,12 @@ def batches(rng: np.random.Generator, w: Workload) -> Iterator[np.ndarray]:
         at += w.batch
 
 
-def local_sgd(w: Workload, start: Arrays, x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> Arrays:
+def local_sgd(
+    w: Workload, start: Arrays, x: np.ndarray, y: np.ndarray, rng: np.random.Generator, fresh: bool = False
+) -> Arrays:
     """One client's local steps in NumPy: the mean loss's gradient."""
     rate, (weights, *bias) = np.float32(w.lr / w.batch), [p.copy() for p in start]
-    for chosen in batches(rng, w):
+    for chosen in batches(rng, w, fresh):
         rows = x[chosen]
         if w.kind == "softmax":
             z = rows @ weights + bias[0]

@@ -1,7 +1,8 @@
 """HET_MNIST(2): MNIST over 100 devices with two digits each (E15), softmax regression, FedPAQ plain and private.
 
-Equation 16's noise is made for a row that moves a client's gradient by up to 2 C. It moves the *mean* over the device's
-n rows by n times less, and so does the authors' code divide; `noise="mean"` does the same, `noise="printed"` does not.
+Equation 16's noise as printed (`noise="printed"`) leaves nothing to learn. The authors' code divides it by the device's
+n rows, and so does `noise="mean"`. That is no proof of privacy: a step averages over b rows, not n, so that the epsilon
+named there is a label of how much noise there is, not a guarantee.
 """
 
 from functools import cache

@@ -73,7 +73,7 @@ claims = [
         "QLSD++ at 4, 8 and 16 bits has LSD++'s HPD region",
         similar,
         published="HPD errors 6.1e-3, 4.3e-3, 6.9e-4",
-        why="digits in place of FEMNIST, which is not at hand; reference LSD++ (C18)",
+        why="digits in place of FEMNIST, which is not at hand; reference LSD++ (C18), same seeds",
     ),
     Claim(
         "16 bits are nearer to LSD++ than 4 bits",

@@ -7,7 +7,8 @@ from workloads import Record, local_sgd
 
 
 def main() -> None:
-    record = Record()
+    record = Record(fresh=0)
+    fresh = bool(record.given.fresh)
     w, (x, y) = record.workload, record.load()
     rng, parameters = np.random.default_rng(1), w.start()
     record.begin()
@@ -17,7 +18,7 @@ def main() -> None:
         total = [np.zeros_like(p) for p in parameters]
         for client in cohort:
             rows = w.rows(int(client))
-            for part, reply in zip(total, local_sgd(w, parameters, x[rows], y[rows], rng), strict=True):
+            for part, reply in zip(total, local_sgd(w, parameters, x[rows], y[rows], rng, fresh), strict=True):
                 part += reply
         parameters = [part / np.float32(w.cohort) for part in total]
         record.end()

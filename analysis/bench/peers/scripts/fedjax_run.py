@@ -1,5 +1,6 @@
 """FedJAX: its federated averaging over federated data in memory, jit backend."""
 
+# ruff: noqa: E402 (settings come before what reads them)
 from __future__ import annotations
 
 import jax

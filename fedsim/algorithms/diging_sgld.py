@@ -1,0 +1,72 @@
+"""DIGing-SGLD: decentralised SGLD with gradient tracking (Bajwa, Gurbuzbalaban, Hu, Zhu and others, 2025)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from fedsim.algorithms.arguments import check_batch_size, check_step_size
+from fedsim.arrays import Array, Arrays
+from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
+from fedsim.schedules import StepSize, step_at
+
+
+@dataclass(frozen=True)
+class DIGingSGLD:
+    """DIGing-SGLD: decentralised SGLD with gradient tracking (Bajwa et al. 2025).
+
+        x_i <- sum_j W_ij x_j - eta y_i + sqrt(2 eta) xi_i                                            at every site i
+        y_i <- sum_j W_ij y_j + grad U_i(new x_i) - grad U_i(old x_i),        y_i = grad U_i(x_i) at the start
+
+    | symbol | argument     | meaning                                                                |
+    |--------|--------------|------------------------------------------------------------------------|
+    | eta    | `step_size`  | a number, or a schedule of the round                                   |
+    |        | `batch_size` | rows per gradient, drawn afresh without replacement; None: all of them |
+
+    y_i follows the average gradient, so that W may change from round to round. U_i is summed over the client's rows,
+    and the target is exp(-sum_i U_i). A visit computes grad U_i where its site now stands and so completes y_i; the
+    state keeps sum_j W_ij y_j ("mixed") and the gradient that it will be compared with. Wire: to each neighbour x_j and
+    y_j (2d). Memory: none. Exchange: gossip(), where no message is lost: a y_j that is missing is never made up for.
+    """
+
+    step_size: StepSize
+    batch_size: Any = None
+
+    batched = True
+    sampler = True  # its iterates are samples of a law
+    needs_gossip = True  # a site's own y and gradient are told apart from the others'
+    lossless = True  # what a site does not hear is missing from the sum of all y_i for ever
+    kept = ("gradient",)
+
+    def __post_init__(self) -> None:
+        check_step_size("DIGingSGLD", self)
+        check_batch_size("DIGingSGLD", self.batch_size)
+
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
+        return {"theta": initial, "mixed": np.zeros_like(initial), "gradient": np.zeros_like(initial)}
+
+    def memory(self, problem: ProblemLike) -> Arrays:
+        return {}
+
+    def broadcast(self, state: Arrays) -> Arrays:
+        return state
+
+    def work(self, job: Visitors) -> float:
+        return 1
+
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+        x = message["theta"]
+        gradient = job.gradient(x, 0, self.batch_size)
+        return {"theta": x, "y": message["mixed"] + gradient - message["gradient"], "gradient": gradient}, memory
+
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
+        eta, x = step_at(self.step_size, replies.round, 1, 0), state["theta"]
+        noise = rng.normal(x.shape[-1], x.dtype)
+        return {
+            "theta": np.asarray(replies.mean("theta") - eta * replies.own("y") + sqrt(2 * eta) * noise),
+            "mixed": replies.mean("y"),
+            "gradient": replies.own("gradient"),
+        }

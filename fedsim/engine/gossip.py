@@ -1,0 +1,153 @@
+"""Sites that gossip: a closed form where nobody waits for anybody's link and nothing is lost, else event by event.
+
+In closed form a site's fold is the latest of its own work and of its neighbours' messages, for all replicas at once:
+the cost of a round follows the number of messages. It looks a round ahead: where a sender's next message would find its
+last one still under way the two share their links, so events take over, wound forward to where the closed form was.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedsim.arrays import Array, Arrays
+from fedsim.engine.gossip_replica import GossipReplica
+from fedsim.engine.gossip_rows import SitesRow, round_of
+from fedsim.engine.round import Round, Stretch, nobody
+from fedsim.engine.world import World
+from fedsim.exchanges import Gossip, Mixing
+from fedsim.runtime.jobs import Reply
+
+if TYPE_CHECKING:
+    from fedsim.engine.run import Run
+
+
+def suits(world: World) -> bool:
+    """Whether the closed form gives the scenario's timeline."""
+    alone = world.network is None or not (world.network.contended or world.network.varying)
+    steady = world.devices is None or (world.devices.reliable and world.always_on)
+    return alone and steady and world.policy.patience() == (math.inf, math.inf) and not world.scenario.record.events
+
+
+class Gossiping:
+    """A `Driver`: a round is every site's."""
+
+    path = "closed form, gossip"
+
+    def __init__(self, run: Run) -> None:
+        exchange = run.world.scenario.exchange
+        assert isinstance(exchange, Gossip)
+        self._run, self._world, self._learner, self._exchange = run, run.world, run.learner, exchange
+        self._replicas: dict[int, GossipReplica] = {}  # where events keep time
+        shape = len(run.world.replicas), exchange.sites
+        self._opened, self._done = np.zeros(shape), np.zeros(shape)  # of every site's next round
+        self._events = not suits(run.world)
+        self._message: Arrays = {}
+
+    def resume(self, number: int, active: Array, saved: Arrays) -> None:
+        if "opened" in saved:
+            self._opened, self._done = saved["opened"], saved["done"]
+        elif self._events or number:
+            self._wind(number, active)
+
+    def state(self, active: Array) -> Arrays:
+        return {} if self._events else {"opened": self._opened, "done": self._done}
+
+    async def next(self, number: int, active: Array) -> Round:
+        self._message = self._learner.broadcast(active)
+        if not self._events and (closed := self._closed_form(number, active)) is not None:
+            return closed
+        if not self._events:
+            self._wind(number, active)
+        replicas = [self._replicas[i] for i in active.tolist()]
+        gone = np.array([not replica.run_to(number) for replica in replicas], bool)
+        late = np.array([math.isfinite(replica.hopeless.get(number, math.inf)) for replica in replicas], bool)
+        stopped = (("seconds", active[gone & late]), ("no clients", active[gone & ~late]))
+        keep = np.flatnonzero(~gone)
+        if not len(keep):
+            return nobody(number, stopped)
+        if gone.any():
+            self._message = self._learner.broadcast(active[keep])
+        rows = [replicas[r].take(number) for r in keep]
+        return round_of(self._world, number, active[keep], rows, stopped, self._ends)
+
+    @property
+    def _ends(self) -> tuple[Array, Array]:
+        return self._exchange.receiver, self._exchange.sender
+
+    def _wind(self, number: int, active: Array) -> None:
+        """Go on event by event, from clocks at which so many rounds are closed."""
+        if not self._events:
+            self.path = "closed form, then event, gossip"
+        else:
+            self.path = "event, gossip"
+        self._events = True
+        for i in active.tolist():
+            replica = self._replicas[i] = GossipReplica(self._run, i)
+            replica.mute(number > 0)
+            replica.start()
+            for round in range(number):
+                replica.run_to(round)
+                replica.take(round)
+            replica.mute(False)
+
+    def _closed_form(self, number: int, active: Array) -> Round | None:
+        """The round of all replicas at once; None where a sender's next message would find this one under way."""
+        world, opened = self._world, self._opened[active]
+        bits = self._learner.reply_shape(number).bits
+        assert bits is not None
+        done = self._done[active] if number else opened + self._compute(active, opened, number)
+        closed, rows = done.copy(), []
+        free = np.full((len(active), len(self._exchange.receiver)), -math.inf)  # when a message's links are free again
+        for r, replica in enumerate(world.replicas[active].tolist() if self._exchange.drawn else [0]):
+            mixing = self._exchange.at(world.setting.seed, replica, number)
+            here = slice(r, r + 1) if self._exchange.drawn else slice(None)
+            receiver, sender = (ends[mixing.message] for ends in self._ends)
+            there = done[here][:, sender]
+            if world.paths is not None:
+                way = world.paths[1].of(mixing.message)
+                there = there + way.latency_s
+                there = there + way.transfer_s(bits)
+                free[here, mixing.message] = np.where(np.isfinite(way.bandwidth_bps), there, -math.inf)
+            last, begins = np.unique(receiver, return_index=True)
+            if len(last):
+                arrived = np.maximum.reduceat(there, begins, axis=1)
+                closed[here, last] = np.maximum(closed[here, last], arrived)
+            rows += [(mixing, sender)] * (1 if self._exchange.drawn else len(active))
+        ahead = closed + self._compute(active, closed, number + 1)
+        if world.paths is not None and (ahead[:, self._ends[1]] + world.paths[1].latency_s <= free).any():
+            return None
+        self._opened[active], self._done[active] = closed, ahead
+        return round_of(world, number, active, _smooth(rows, opened, done, closed, bits), (), self._ends)
+
+    def _compute(self, active: Array, opened: Array, number: int) -> Array:
+        """How long every site of these replicas works in a round, (replicas, sites)."""
+        sites = self._exchange.sites
+        position, client = np.repeat(active, sites), np.tile(np.arange(sites), len(active))
+        return self._world.visit_draws(opened.ravel(), position, client, number).compute_s.reshape(opened.shape)
+
+    async def replies(self, round: Round) -> Reply:
+        who = round.arrived
+        return await self._learner.replies(round.active, round.number, who, self._message, round.rows[who.row])
+
+    def report_losses(self, round: Round, losses: Array) -> None:
+        """Nobody is selected, so nobody asks."""
+
+    def rounds_counted(self, stretch: Stretch, count: int) -> None:
+        raise AssertionError("rounds come one at a time")
+
+    async def close(self) -> None:
+        """Nothing is sent early."""
+
+
+def _smooth(mixed: list[tuple[Mixing, Array]], opened: Array, done: Array, closed: Array, bits: int) -> list[SitesRow]:
+    """The rows of replicas in which nothing was late or lost."""
+    rows = []
+    for r, (mixing, sender) in enumerate(mixed):
+        row = SitesRow(opened.shape[1], mixing)
+        row.smooth(opened[r], closed[r], sender, bits)
+        row.spent_s = done[r] - opened[r]
+        rows.append(row)
+    return rows

@@ -1,0 +1,56 @@
+# mypy: allow-untyped-defs
+"""Local gradient descent on ReLU networks: all steps of a job before the next job, so that its parameters stay cached.
+
+The bits are those of the same steps taken one at a time: the same rows, products and roundings.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedsim.kernels.draws import choose_rows
+from fedsim.kernels.elementary import jit
+from fedsim.kernels.network import TILE, _backpropagate
+
+__all__ = ["TILE", "descend"]
+
+
+@jit
+def _fetch(x, rows, first, scale, shift, out):
+    """Rows as numbers of the run's precision, then scaled, as `rows.gather` does; no scale: as they are."""
+    for r in range(len(rows)):
+        source, row = x[first + rows[r]], out[r]
+        for i in range(x.shape[1]):
+            row[i] = source[i]
+        for i in range(len(scale)):
+            row[i] = row[i] * scale[i] + shift[i]
+
+
+@jit
+def _step(theta, gradient, pull, up, eta):
+    """theta -= eta (up (gradient + pull theta)), each product rounded by itself."""
+    if pull != 0:
+        for i in range(len(theta)):
+            gradient[i] += pull * theta[i]
+    for i in range(len(theta)):
+        theta[i] -= up * gradient[i] * eta
+
+
+@jit
+def descend(theta, x, y, offsets, client, key, sizes, counts, widths, scale, shift, pull, up, eta):
+    """In place, theta (jobs, d) after len(eta) steps; `eta` (steps, jobs) multiplies gradients scaled `up` (jobs,)."""
+    most = counts.max()
+    rows, batch, labels = np.empty(most, np.int64), np.empty((most, x.shape[1]), theta.dtype), np.empty(most, np.int64)
+    gradient = np.empty((1, theta.shape[1]), theta.dtype)
+    job, begin, fresh = np.zeros(1, np.int64), np.zeros(2, np.int64), np.ones(1, np.bool_)
+    for j in range(len(client)):
+        n, first = counts[j], offsets[client[j]]
+        begin[1] = n
+        own = theta[j : j + 1]
+        for k in range(len(eta)):
+            choose_rows(key[j : j + 1], sizes[j : j + 1], begin, k, rows[:n])
+            _fetch(x, rows[:n], first, scale, shift, batch)
+            for r in range(n):
+                labels[r] = y[first + rows[r]]
+            _backpropagate(own, batch[:n], labels[:n], job, begin, fresh, widths, gradient)
+            _step(own[0], gradient[0], pull[j], up[j], eta[k, j])

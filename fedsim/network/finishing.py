@@ -1,0 +1,91 @@
+"""When flows end that are all known beforehand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.arrays import Array
+from fedsim.checks import numbers
+from fedsim.errors import InvalidInput, quoted
+from fedsim.network.flows import Flows
+from fedsim.network.route_bundles import Tables
+from fedsim.network.varying import Varying, means_of
+
+MANY_FLOWS, FEW_LINKS = 1000, 512  # where one method is worth its start, and has room for a number per pair of links
+
+
+def finish_times(
+    capacities_bps: npt.ArrayLike | Sequence[float | Varying],
+    routes: Sequence[Iterable[int]],
+    bits: npt.ArrayLike,
+    starts_s: npt.ArrayLike,
+) -> npt.NDArray[np.float64]:
+    """When each flow ends, if flow i sends bits[i] from starts_s[i] on over the links routes[i].
+
+    A capacity is a number or a `Varying`. The times are those of `Flows`: the same bits, or, of a thousand flows and
+    more on few links, the same up to rounding.
+    """
+    means, varying = means_of(capacities_bps)
+    tables = Tables(means)
+    try:
+        listed = [tuple(route) for route in routes]
+    except TypeError:
+        raise InvalidInput(f"routes={quoted(routes)}: give a list of routes, each a list of link numbers") from None
+    sizes, starts = _column("bits", bits, len(listed)), _column("starts_s", starts_s, len(listed))
+    for route in listed:
+        tables.check(route)
+    if not varying and len(listed) >= MANY_FLOWS:
+        finish = _by_levels(tables.links["capacity"], listed, sizes, starts)
+        if finish is not None:
+            return finish
+    return _by_events(Flows(capacities_bps), listed, sizes.tolist(), starts.tolist())
+
+
+def _by_events(flows: Flows, routes: list[tuple[int, ...]], bits: list[float], starts: list[float]) -> Array:
+    queue = sorted(range(len(routes)), key=starts.__getitem__, reverse=True)
+    owner: dict[int, int] = {}
+    finish = np.full(len(routes), math.inf)
+    while queue or owner:
+        begin, end = starts[queue[-1]] if queue else math.inf, flows.next_finish_s()
+        if end < math.inf and end <= begin:
+            for flow in flows.finish(end):
+                finish[owner.pop(flow)] = end
+            continue
+        if not queue:  # too slow for the range of floating point: they end at infinity
+            break
+        while queue and starts[queue[-1]] == begin:
+            i = queue.pop()
+            owner[flows.start(begin, routes[i], bits[i])] = i
+    return finish
+
+
+def _by_levels(capacity: Array, routes: list[tuple[int, ...]], bits: Array, starts: Array) -> Array | None:
+    """The same on few links, compiled; None where there are too many, or the method gives up."""
+    sizes = np.fromiter(map(len, routes), np.int64, len(routes))
+    links = np.fromiter((link for route in routes for link in route), np.int64, int(sizes.sum()))
+    flow = np.repeat(np.arange(len(routes)), sizes)
+    real = np.isfinite(capacity[links])
+    used, links = np.unique(links[real], return_inverse=True)
+    if len(used) > FEW_LINKS:
+        return None
+    from fedsim.kernels import levels
+
+    crossed = np.bincount(flow[real], minlength=len(routes))
+    takes_time = (crossed > 0) & (bits > 0.0)
+    finish = np.where(takes_time, np.inf, starts)
+    order = np.argsort(starts, kind="stable")
+    state = levels.made(capacity[used], np.concatenate([[0], np.cumsum(crossed)]), links.astype(np.int64))
+    return finish if levels.run(state, order[takes_time[order]], starts, bits, finish) else None
+
+
+def _column(name: str, value: npt.ArrayLike, flows: int) -> Array:
+    column = numbers(name, value, remedy="give one number, or one per route")
+    if column.shape not in ((), (flows,)):
+        raise InvalidInput(f"{name} has shape {column.shape} for {flows} routes: give one number, or one per route")
+    for i in np.flatnonzero(~np.isfinite(column) | ((name == "bits") & (column < 0.0))).tolist():
+        raise InvalidInput(f"{name} of flow {i} is {column.flat[i]}: give a finite number of at least 0")
+    return np.array(np.broadcast_to(column, flows))

@@ -1,0 +1,52 @@
+"""Many rounds at a go: the keys that such a kernel draws with, and replicas dealt out and put together again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedsim.arrays import Array, Arrays
+from fedsim.protocols import Backend
+from fedsim.rng import Stream
+
+
+@dataclass(frozen=True)
+class SeededKeys:
+    """The `RoundKeys` of a run with this seed: those of the jobs and servers of the rounds taken one by one."""
+
+    seed: int
+    backend: Backend
+
+    def server(self, replicas: Array, first: int, count: int) -> Array:
+        rounds = np.repeat(range(first, first + count), len(replicas))
+        return self.backend.keys(self.seed, Stream.SERVER, replica=np.tile(replicas, count), round=rounds)
+
+    def codec(self, replica: Array, client: Array, round: int, out: Array) -> None:
+        self.backend.keys_into(out, self.seed, Stream.CODEC, replica, client, round)
+
+    def rows(self, replica: Array, client: Array, round: int, out: Array) -> None:
+        self.backend.keys_into(out, self.seed, Stream.BATCH, replica, client, round)
+
+
+Part = tuple[Array, int, int, Arrays, Arrays]  # replicas, first, count, state, memory
+
+
+def split(parts: int, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays) -> list[Part]:
+    """The same rounds of consecutive replicas, in at most so many parts."""
+    pieces = [slice(p[0], p[-1] + 1) for p in np.array_split(np.arange(len(replicas)), parts) if len(p)]
+    return [
+        (replicas[p], first, count, {n: a[p] for n, a in state.items()}, {n: a[p] for n, a in memory.items()})
+        for p in pieces
+    ]
+
+
+def joined(done: list[tuple[Arrays, Arrays]]) -> tuple[Arrays, Arrays]:
+    """States (rounds or 1, replicas, ...) and memory (replicas, ...) of all parts."""
+    if len(done) == 1:
+        return done[0]
+    states, memories = zip(*done, strict=True)
+    return (
+        {name: np.concatenate([s[name] for s in states], axis=1) for name in states[0]},
+        {name: np.concatenate([m[name] for m in memories]) for name in memories[0]},
+    )
