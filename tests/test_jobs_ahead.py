@@ -32,6 +32,9 @@ class Apart:
     def kernels(self):
         return kernels.backend("cpu")
 
+    def describe(self):
+        return "apart"
+
     def open(self, algorithm, setting):
         self._worker = Worker(algorithm, setting)
         return self

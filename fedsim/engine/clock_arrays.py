@@ -35,7 +35,10 @@ from fedsim.network.route_bundles import scale_of
 if TYPE_CHECKING:
     from fedsim.engine.run import Run
 
-GROWING = ("events", "ended", "rounds", "notes", "flows", "nodes", "starting", "done")
+GROWING = {  # columns that a round may fill, and what says how far they are filled
+    "events": "events", "ended": "rows", "rounds": "rounds", "notes": "notes",
+    "flows": "flows", "nodes": "nodes", "starting": "flows", "done": "flows",
+}  # fmt: skip
 LARGEST = 2e9  # bytes of all replicas' clocks
 Parts = tuple[PolicyArrays, DeviceArrays | None, RouteArrays | None]
 
@@ -204,12 +207,16 @@ class ReplicaClock:
         """Rounds up to number `until`; what was written before is forgotten. Why it stopped there."""
         from fedsim.kernels.clock.loop import run
 
+        ahead = until - int(self.said("round"))
+        for name, size in (("rounds", ahead + 1), ("ended", (ahead + 1) * len(self.columns["visits"]) + 2)):
+            if len(self.columns[name]) < size:
+                self.columns[name] = np.zeros(size, self.columns[name].dtype)
+        self._point()
         self.state["until"] = until
         for name in ("rows", "rounds", "notes"):
             self.state[name] = 0
         while (status := run(self.state)) == ROOM:
-            self.columns |= {name: _doubled(self.columns[name]) for name in GROWING}
-            self._point()
+            self._grow()
         return int(status)
 
     def written(self, column: str, count: str) -> Array:
@@ -219,6 +226,16 @@ class ReplicaClock:
     def said(self, name: str) -> float:
         """A number of its state."""
         return float(self.state[name][0])
+
+    def _grow(self) -> None:
+        """Twice the room wherever what may happen next might not fit."""
+        need = (
+            4 * len(self.columns["visits"]) + 64 + self.said("coming") + self.said("copies") * self.said("population")
+        )
+        for name, used in GROWING.items():
+            if len(self.columns[name]) < 2 * (self.said(used) + need):
+                self.columns[name] = _doubled(self.columns[name])
+        self._point()
 
     def _point(self) -> None:
         for name in COLUMNS:

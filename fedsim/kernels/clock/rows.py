@@ -6,8 +6,6 @@ Numba counts who holds an array at every call, and a clock has thirty of them. A
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import carray, from_dtype
 from numba.core import cgutils, types
@@ -18,14 +16,14 @@ from fedsim.kernels.clock import state
 from fedsim.kernels.sharing_columns import BUNDLE, LINK
 
 
-def _rows(dtype: Any) -> Any:
+def _rows(dtype):
     record = from_dtype(dtype)
 
     @intrinsic
-    def row(typing: Any, base: Any, index: Any) -> Any:
+    def row(typing, base, index):
         """Row `index` of the column that begins at the address `base`."""
 
-        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def build(context, builder, signature, args):
             offset = builder.mul(args[1], args[1].type(dtype.itemsize))
             return builder.inttoptr(builder.add(args[0], offset), context.get_value_type(record))
 
@@ -35,8 +33,8 @@ def _rows(dtype: Any) -> Any:
 
 
 @intrinsic
-def _pointer(typing: Any, address: Any) -> Any:
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+def _pointer(typing, address):
+    def build(context, builder, signature, args):
         return builder.inttoptr(args[0], cgutils.voidptr_t)
 
     return types.voidptr(types.int64), build
