@@ -133,6 +133,8 @@ def makers() -> list[Maker]:
         Maker("StrategicCredit.from_csv", p.StrategicCredit.from_csv, "", {"path": "nowhere.csv", "clients": 3, "seed": 0}),
         Maker("Payload", p.Payload, "payload", {"clients": 3, "parameters": 2}),
         Maker("pooled", p.pooled, "", {"problem": private}),
+        Maker("DESGLD", a.DESGLD, "", {"step_size": 1e-3, "batch_size": None}),
+        Maker("DIGingSGLD", a.DIGingSGLD, "", {"step_size": 1e-3, "batch_size": None}),
         Maker("FALD", a.FALD, "algorithm", {"step_size": 1e-3, "local_steps": 2, "temperature": 1.0, "correlation": 0.0, "batch_size": None}),
         Maker("FAHMC", a.FAHMC, "algorithm", {"step_size": 1e-3, "leapfrog_steps": 2, "local_steps": 2, "correlation": 0.0, "debias": None, "batch_size": None, "gradient_noise": 0.0, "codec": None}),
         Maker("HMC", a.HMC, "pooled", {"step_size": 1e-3, "leapfrog_steps": 2, "local_steps": 1, "temperature": 1.0}),

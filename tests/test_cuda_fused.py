@@ -413,7 +413,7 @@ def test_what_has_no_kernel_is_not_fused():
         assert FAHMC(0.1, 3).fused(gaussian, backend) is not None
         assert FAHMC(0.1, 3, batch_size=1).fused(logistic, backend) is not None
         assert FALD(0.1).fused(gaussian, backend) is not None
-    assert QLSD(0.1, codec=QSGD(2)).fused(gaussian, reference) is None
+    assert QLSD(0.1, codec=QSGD(2)).fused(softmax, reference) is None
 
 
 # --- On a device ----------------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ def test_every_public_factory_is_under_attack():
                 "View",
                 "Codec",
                 "weights_of",
+                "reweighted",
                 "step_at",
                 "steps_of",
                 "Star",

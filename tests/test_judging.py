@@ -97,7 +97,10 @@ def test_every_algorithm_says_whether_it_samples():
     said = {name: vars(getattr(algorithms, name)).get("sampler") for name in algorithms.__all__}
     said.pop("distributed_sgd")  # makes a FedAvg
     said = {name: bool(says) for name, says in said.items()}
-    samplers = {"PSGLD", "DGSGLD", "FSGLD", "FALD", "FAHMC", "QLSD", "QLSDStar", "QLSDPlusPlus", "SGLD", "HMC", "MALA"}
+    samplers = {
+        "PSGLD", "DGSGLD", "FSGLD", "FALD", "FAHMC", "QLSD", "QLSDStar", "QLSDPlusPlus", "SGLD", "HMC", "MALA", "DESGLD",
+        "DIGingSGLD",
+    }  # fmt: skip
     assert said == {name: name in samplers for name in said}
 
 

@@ -287,7 +287,7 @@ def test_messages_in_their_first_latency_leave_at_the_share_that_awaits_them():
         graph.add_edge(c, "relay", bandwidth_bps=math.inf, latency_s=0.0)
     network = fs.Network(graph)
     clock = Clock()
-    links = SharedLinks(clock, network, client_paths(network))
+    links = SharedLinks(clock, network, client_paths(network), {})
     visits = [Visit(c, 0.0, 0, 0.0, c, 1000, None) for c in range(2)]
     for visit in visits:
         visit.uploading = True

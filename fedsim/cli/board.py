@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 ROWS = 30  # more values than this on the first axis are not shown one by one
-COSTS = {"seconds": ("virtual time", units.seconds), "uplink_bits": ("uplink", units.bits)}
+COSTS = {
+    "seconds": ("virtual time", units.seconds),
+    "uplink_bits": ("uplink", units.bits),
+    "backhaul_bits": ("between sites", units.bits),
+}
 HIDDEN = {"rounds", "downlink_bits", "wasted_bits", "real_s", "fingerprint"}
 
 
@@ -69,7 +73,10 @@ class Board:
         axis = next((name for name, values in self.plan.grid.items() if len(values) > 1), None)
         if axis is None or len(self.plan.grid[axis]) > ROWS:
             return []
-        names = list(dict.fromkeys(n for ends in self._ends.values() for end in ends for n in end if n not in HIDDEN))
+        told = [end for ends in self._ends.values() for end in ends]
+        names = [n for n in dict.fromkeys(n for end in told for n in end) if n not in HIDDEN]
+        if not any(end.get("backhaul_bits") for end in told):  # over a star there is none
+            names = [n for n in names if n != "backhaul_bits"]
         rows = [[axis, "done", "failed", *(COSTS[n][0] if n in COSTS else n for n in names)]]
         for value in map(str, self.plan.grid[axis]):
             cell, ends = self._cells.get((axis, value), Counter()), self._ends.get((axis, value), [])

@@ -65,7 +65,7 @@ def _algorithm(name: str, made: Any, wide: int) -> list[str]:
 
 
 def facts(made: Any) -> dict[str, str]:
-    """What is told of an algorithm: paper, wire, memory, participation, arguments. "" for what its file leaves out."""
+    """What is told of an algorithm, by name; "" for what its file leaves out."""
     file: Any = made.__doc__
     if inspect.isfunction(made):  # another algorithm made from a file's own class, and says how it differs
         file = next(c.__doc__ for c in _classes(inspect.getmodule(made)) if c.__module__ == made.__module__)
@@ -74,10 +74,12 @@ def facts(made: Any) -> dict[str, str]:
         own, reach = file or "", as_algorithm(made).reach
         given = [f.name if f.default is MISSING else f"{f.name}={f.default}" for f in fields(made) if f.init]
         arguments = ", ".join(given)
-    wire, memory, paper = (_said(word, own) or _said(word, file) for word in ("Wire", "Memory", "Participation"))
+    words = ("Wire", "Memory", "Participation", "Exchange")
+    wire, memory, paper, exchange = (_said(word, own) or _said(word, file) for word in words)
     participation = f"{POLICY.__name__}() unless set; {paper}; the broadcast goes to {WHO[reach]}" if paper else ""
     return {
-        "paper": _sentence(own), "wire": wire, "memory": memory, "participation": participation, "arguments": arguments
+        "paper": _sentence(own), "wire": wire, "memory": memory, "participation": participation, "exchange": exchange,
+        "arguments": arguments,
     }  # fmt: skip
 
 
