@@ -18,6 +18,7 @@ from fedsim.data.holdings import labels_of
 from fedsim.errors import InvalidInput, flag, one_of, positive, shown, whole
 from fedsim.kernels import reference
 
+SMALLEST = 1e-100  # of a concentration: shares are computed from its inverse
 DRAWS = 10  # of Dirichlet shares, before the poorest clients are topped up
 MODES = ("random", "deterministic", "first-deterministic")
 
@@ -51,10 +52,10 @@ def dirichlet(
     if (
         concentration is None
         or concentration.shape not in ((), (clients,))
-        or not np.all((concentration > 0) & np.isfinite(concentration))
+        or not np.all((concentration >= SMALLEST) & np.isfinite(concentration))
     ):
         given = f"dirichlet(alpha={shown(alpha, 40)})"
-        raise InvalidInput(f"{given}: give a positive number, or one for each of {clients} clients")
+        raise InvalidInput(f"{given}: give a positive number of at least {SMALLEST:g}, or one for each of {clients} clients")
     members = [_shuffled(rows, seed, 1 + k) for k, rows in zip(labels, members, strict=True)]
     for draw in range(DRAWS):
         held: list[list[Array]] = [[] for _ in range(clients)]
