@@ -55,7 +55,9 @@ def dirichlet(
         or not np.all((concentration >= SMALLEST) & np.isfinite(concentration))
     ):
         given = f"dirichlet(alpha={shown(alpha, 40)})"
-        raise InvalidInput(f"{given}: give a positive number of at least {SMALLEST:g}, or one for each of {clients} clients")
+        raise InvalidInput(
+            f"{given}: give a positive number of at least {SMALLEST:g}, or one for each of {clients} clients"
+        )
     members = [_shuffled(rows, seed, 1 + k) for k, rows in zip(labels, members, strict=True)]
     for draw in range(DRAWS):
         held: list[list[Array]] = [[] for _ in range(clients)]
