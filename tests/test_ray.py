@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -139,6 +140,27 @@ def test_a_killed_host_is_replaced_and_its_jobs_repeated(cluster, policy):
     result = fs.run(what, runtime=Watched(hosts=2), observers=[kill])
     assert len(set(killed)) == 2
     assert result.fingerprint == fs.run(what).fingerprint
+
+
+@pytest.mark.parametrize("shape", ["tiers", "gossip"])
+def test_a_host_killed_over_several_sites_is_replaced_and_the_bits_stay(cluster, shape):
+    exchanges = {
+        "tiers": fs.exchanges.tiers([0, 0, 1, 1, 1, 0], every=2),
+        "gossip": fs.exchanges.gossip(nx.cycle_graph(CLIENTS)),
+    }
+    what = scenario(rounds=10, exchange=exchanges[shape])
+    WATCHED.clear()
+    killed = []
+
+    def kill(progress):
+        if progress.round == 4:
+            killed.append(ray.get(WATCHED[0].hosts[1].about.remote())["pid"])
+            os.kill(killed[0], signal.SIGKILL)
+
+    result = fs.run(what, runtime=Watched(hosts=2), observers=[kill])
+    assert len(killed) == 1
+    assert result.fingerprint == fs.run(what).fingerprint
+    assert result.fingerprint == fs.run(what, runtime=fs.Inline(threads=2)).fingerprint
 
 
 @pytest.mark.parametrize("hosts", [1, 2])

@@ -111,9 +111,12 @@ def _numbers(name: str, where: str, value: npt.ArrayLike) -> Array:
     return array
 
 
+WHOLE = 2.0**53  # up to it floating-point numbers tell whole ones apart
+
+
 def _labels(name: str, value: npt.ArrayLike) -> Array:
     y = np.empty(0, object) if isinstance(value, range) else np.asarray(value)
-    if y.dtype.kind == "f" and np.isfinite(y).all() and (y == np.floor(y)).all():
+    if y.dtype.kind == "f" and (np.abs(y) < WHOLE).all() and (y == np.floor(y)).all():
         y = y.astype(np.int64)
     if y.dtype.kind not in "biu" or y.ndim != 1:
         raise InvalidInput(f"{name}: labels must be whole numbers, one per row")

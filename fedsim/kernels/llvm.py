@@ -2,7 +2,7 @@
 """The one door to LLVM, for the few kernels that write instructions themselves.
 
 Why it is there: Numba has no public way to ask for a vector of lanes, a gather without a bounds check or the bits of a
-float, and the compiler finds none of them by itself in these loops; written out they run two to five times as fast.
+float, and the compiler finds none of them by itself in these loops.
 What stands behind the door (`llvmlite.ir`, `numba.core.cgutils` and the arguments of an intrinsic's code generator) is
 not promised to stay; `tests/test_private_doors.py` notices when it does not.
 """

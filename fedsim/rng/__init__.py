@@ -118,7 +118,7 @@ def _checked(key: Array, lanes: int, step: int, dtype: npt.DTypeLike = np.float6
     refuse_beyond_memory(f"{len(key):,} rows of {lanes:,} numbers", 8.0 * len(key) * lanes, "draw fewer at a time")
     if not (dtype is np.float64 or dtype is np.float32 or shown(dtype) in ("float32", "float64")):
         raise InvalidInput(f"dtype={quoted(dtype)}: choose 'float32' or 'float64'")
-    return lanes, whole("step={}", step, 0), np.dtype(dtype) == np.float32
+    return lanes, whole("step={}", step, 0, most=2**63 - 1), np.dtype(dtype) == np.float32
 
 
 def words(key: Array, blocks: int, step: int = 0, first: int = 0) -> Array:
