@@ -64,7 +64,7 @@ def pareto(
     of which less is better unless it is accuracy or the like.
     """
     if not isinstance(among, list | tuple) or not among or any(name not in COSTS for name in among):
-        raise InvalidInput(f"pareto(among={quoted(among)}): give a list of some of {', '.join(COSTS)}")
+        raise InvalidInput(f"pareto(among={quoted(among)}): choose among {', '.join(COSTS)}")
     if not isinstance(metric, str):
         raise InvalidInput(f"pareto(metric={quoted(metric)}): name a metric's column, such as 'w2'")
     up = metric in HIGHER if higher_is_better is None else flag("pareto(higher_is_better={})", higher_is_better)
