@@ -23,6 +23,8 @@ import llvmlite.binding as llvm
 import numba as nb
 from numba.core import caching, config
 
+from fedsim.kernels.found import Found
+
 DIGEST = 16  # bytes at the end of every file; a reader of pickles does not look at them
 log = logging.getLogger("fedsim")
 
@@ -57,6 +59,15 @@ jit: Any = kept(nb.njit(nogil=True, error_model="numpy"))
 inline: Any = kept(nb.njit(nogil=True, error_model="numpy", forceinline=True))
 
 
+def find(function: Any, *arguments: object) -> Found:
+    """Where the code of a function of `jit` is, for arguments such as these."""
+    signature = tuple(nb.typeof(a) for a in arguments)
+    if signature in function.overloads:
+        return Found.LOADED
+    files = function._cache
+    return Found.KEPT if isinstance(files, SafeCache) and files.holds(signature, function.targetctx) else Found.NOWHERE
+
+
 class Damaged(Exception):
     """A file of the cache is not what was written."""
 
@@ -74,6 +85,10 @@ class SealedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
     def load(self, key: object) -> Any:
         found = super().load(key)
         return found[1] if found is not None and found[0] == key else None
+
+    def holds(self, key: object) -> bool:
+        """Whether the index has it."""
+        return key in self._load_index()
 
     def _dump(self, obj: object) -> bytes:
         data: bytes = super()._dump(obj)
@@ -117,6 +132,13 @@ class SafeCache(caching.FunctionCache):  # type: ignore[misc]
             self._forget()
             _say_once(f"compiled kernels in {self._cache_path} were damaged; they are deleted and compiled again")
             return None
+
+    def holds(self, sig: Any, target_context: Any) -> bool:
+        """Whether an earlier process left the code for these types, by what the index says."""
+        try:
+            return bool(self._cache_file.holds(self._index_key(sig, target_context.codegen())))
+        except Exception:  # damaged: whoever loads it says so
+            return False
 
     def save_overload(self, sig: Any, data: object) -> None:
         try:
