@@ -122,7 +122,8 @@ class Accounts:
 async def settle(run: Run, driver: Driver, round: Round) -> Array:
     """One round of the timeline: does it count, what do its replies make of the model, who goes on."""
     for reason, positions in round.stopped:
-        run.stop(positions, reason)
+        if len(positions):
+            run.stop(positions, reason)
     if not len(round.active):
         return round.active
     said = round.visits.said  # whoever has sent a bit has given something away, whether or not it counts
