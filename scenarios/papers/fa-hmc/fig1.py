@@ -11,7 +11,7 @@ import numpy as np
 
 import fedsim as fs
 from fedsim import rng
-from fedsim.reproduce import Claim, Finding, pick
+from fedsim.reproduce import Claim, Finding, pick, pictures
 
 CLIENTS, ROWS = 20, 50
 KINDS = ["exact", "noisy"]
@@ -77,7 +77,7 @@ def error(result, upto: int | None = None) -> float:
     return float(fs.metrics.marginal_w1(own, reference(dim)))
 
 
-def table(study, name: str, kind: str) -> dict[float, float]:
+def errors(study, name: str, kind: str) -> dict[float, float]:
     """{step size: marginal error}, of FA-LD, or of FA-HMC with the best K > 1."""
     leaps = LEAPS[:1] if name == "LD" else LEAPS[1:]
     return {eta: min(error(pick(study, arm=f"{K} {kind} {eta}")) for K in leaps) for eta in STEPS}
@@ -89,7 +89,7 @@ def shown(row: dict[float, float]) -> str:
 
 def better(kind: str):
     def judge(study) -> Finding:
-        long, one = table(study, "HMC", kind), table(study, "LD", kind)
+        long, one = errors(study, "HMC", kind), errors(study, "LD", kind)
         ratio = min(long.values()) / min(one.values())
         return Finding(
             ratio < 0.95,
@@ -101,7 +101,7 @@ def better(kind: str):
 
 
 def flat(study) -> Finding:
-    long, one = (table(study, name, "noisy") for name in ("HMC", "LD"))
+    long, one = (errors(study, name, "noisy") for name in ("HMC", "LD"))
     spread = {n: max(r.values()) / min(r.values()) for n, r in (("FA-HMC", long), ("FA-LD", one))}
     return Finding(
         spread["FA-HMC"] < spread["FA-LD"],
@@ -110,7 +110,7 @@ def flat(study) -> Finding:
 
 
 def small(study) -> Finding:
-    long, one = (table(study, name, "noisy") for name in ("HMC", "LD"))
+    long, one = (errors(study, name, "noisy") for name in ("HMC", "LD"))
     gaps = {eta: one[eta] / long[eta] for eta in STEPS}
     return Finding(
         gaps[STEPS[0]] > gaps[STEPS[-1]],
@@ -138,6 +138,18 @@ def turning(study) -> Finding:
         ends[LOCAL[-1]] > min(ends.values()),
         f"marginal error after all rounds: {told}: a target between them is reached by the smaller T alone",
     )
+
+
+def figure(study):
+    content = {
+        f"({letter}) {kind} gradients": {f"FA-{name}": pictures.of(errors(study, name, kind)) for name in ("HMC", "LD")}
+        for letter, kind in zip("ab", KINDS, strict=True)
+    }
+    level = 1.15 * min(error(pick(study, arm=arm)) for arm in LOCAL)
+    rounds = {int(arm.split()[1]): first(study, arm, level) for arm in LOCAL}
+    content[f"(c) rounds to an error of {level:.3f}"] = {"FA-HMC": pictures.of(rounds)}
+    x, y = ["step size", "step size", "local iterations T"], ["marginal error", "marginal error", "rounds"]
+    return pictures.panels(content, x, y, "x")
 
 
 claims = [

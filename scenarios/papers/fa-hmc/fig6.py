@@ -22,22 +22,28 @@ def scenario(
     return _images.scenario(data, value, 4, rate, rounds, batch_size, metrics=SCORES)
 
 
-def table(study, data: str, metrics):
+def scores(study, data: str, metrics):
     return _images.scores(study, "value", VALUES, RATES, metrics, data=data)
 
 
 def planes(study) -> Finding:
-    return _images.one_is_not_best(table(study, "cifar10-2class", ("accuracy", "brier")), "K")
+    return _images.one_is_not_best(scores(study, "cifar10-2class", ("accuracy", "brier")), "K")
 
 
 def letters(study) -> Finding:
-    found = _images.one_is_not_best(table(study, LETTERS, ("accuracy", "brier")), "K")
+    found = _images.one_is_not_best(scores(study, LETTERS, ("accuracy", "brier")), "K")
     return Finding(found.held, f"on {LETTERS}: {found.ours}")
 
 
 def calibration(study) -> Finding:
-    found = _images.one_is_not_best(table(study, "cifar10-2class", ("ece",)), "K")
+    found = _images.one_is_not_best(scores(study, "cifar10-2class", ("ece",)), "K")
     return Finding(found.held, found.ours)
+
+
+def figure(study):
+    return _images.figure(
+        {f"{data}: ": _images.panels(study, "value", VALUES, RATES, SCORES, "K", data=data) for data in quick["data"]}
+    )
 
 
 claims = [

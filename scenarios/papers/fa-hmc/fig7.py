@@ -22,17 +22,23 @@ def scenario(
     return _images.scenario(data, 4, value, rate, rounds, batch_size, metrics=SCORES)
 
 
-def table(study, data: str, metrics):
+def scores(study, data: str, metrics):
     return _images.scores(study, "value", VALUES, RATES, metrics, data=data)
 
 
 def planes(study) -> Finding:
-    return _images.one_is_worst(table(study, "cifar10-2class", ("brier",)), "T")
+    return _images.one_is_worst(scores(study, "cifar10-2class", ("brier",)), "T")
 
 
 def letters(study) -> Finding:
-    found = _images.one_is_worst(table(study, LETTERS, ("accuracy", "brier")), "T")
+    found = _images.one_is_worst(scores(study, LETTERS, ("accuracy", "brier")), "T")
     return Finding(found.held, f"on {LETTERS}: {found.ours}")
+
+
+def figure(study):
+    return _images.figure(
+        {f"{data}: ": _images.panels(study, "value", VALUES, RATES, SCORES, "T", data=data) for data in quick["data"]}
+    )
 
 
 claims = [

@@ -4,7 +4,7 @@ import _het
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, bootstrap, pick, spread
+from fedsim.reproduce import Claim, Finding, bootstrap, pick, pictures, spread
 
 needs = ("mnist",)
 KINDS = [
@@ -88,6 +88,20 @@ def more_so(study) -> Finding:
         rises["private"][0] > rises["plain"][0],
         "largest rise with M = 1 and 10: " + "; ".join(f"{m} {a:+.3f}, {b:+.3f}" for m, (a, b) in rises.items()),
     )
+
+
+def figure(study):
+    names = {
+        "(a) levels s, M = 10": {KINDS[0]: "not quantised", KINDS[1]: "s = 10", KINDS[2]: "s = 1"},
+        "(b) active devices M, s = 10": {
+            f"{mode} s=10 M={M}": f"{mode}, M = {M}" for mode in ("plain", "private") for M in (1, 10)
+        },
+    }
+    content = {
+        title: {name: pictures.curve(pick(study, kind=kind), "loss") for kind, name in own.items()}
+        for title, own in names.items()
+    }
+    return pictures.panels(content, "communication rounds", "training loss")
 
 
 claims = [

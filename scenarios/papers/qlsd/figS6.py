@@ -4,7 +4,7 @@ import _nets
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding
+from fedsim.reproduce import Claim, Finding, pictures
 
 needs = ("mnist", "torch")
 METHODS = ["SGLD", "QLSD++", "QLSD++ PP"]
@@ -35,6 +35,16 @@ def calibrated(study) -> Finding:
     return Finding(
         max(gaps.values()) < 0.15, "expected calibration error: " + ", ".join(f"{m} {g:.3f}" for m, g in gaps.items())
     )
+
+
+def figure(study):
+    found = {m: _nets.probabilities(study, m, ROWS, TESTS) for m in METHODS}
+    bins = {m: fs.metrics.reliability(p, truth(), 10) for m, p in found.items()}
+    gaps = {m: pictures.Series(confidence, right - confidence) for m, (confidence, right, _) in bins.items()}
+    at = np.linspace(0, 0.99, 34)
+    above = {m: pictures.Series(at, fs.metrics.accuracy_curve(p, truth(), at)[0]) for m, p in found.items()}
+    x, y = ["confidence", "confidence threshold"], ["accuracy - confidence", "accuracy above it"]
+    return pictures.panels({"reliability": gaps, "confident predictions": above}, x, y)
 
 
 claims = [

@@ -100,6 +100,20 @@ def accuracy(study) -> Finding:
     )
 
 
+PUBLISHED = {"HMC": (0.896, 0.94, 0.07), "SGLD": (0.888, 0.91, 0.11), "QLSD++": (0.881, 0.90, 0.12),
+             "QLSD++ PP": (0.866, 0.90, 0.12)}  # fmt: skip
+
+
+def table(study):
+    found, y = predicted(study), judged(study).test[1]
+    return [
+        {"method": m, "accuracy": fs.metrics.accuracy(found[m], y), "published accuracy": accuracy,
+         "agreement": fs.metrics.agreement(found[m], found["HMC"]), "published agreement": agreement,
+         "total variation": fs.metrics.total_variation(found[m], found["HMC"]), "published variation": variation}
+        for m, (accuracy, agreement, variation) in PUBLISHED.items()
+    ]  # fmt: skip
+
+
 claims = [
     Claim(
         "QLSD++ agrees with HMC about as often as SGLD does",
