@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -81,12 +81,13 @@ def panels(
         handles = [_draw(axes, series, number) for number, series in enumerate(panel.values())]
         _label(axes, title, *words)
         if not shared:
-            axes.legend(handles, list(panel), frameon=False, fontsize=8)
+            below = {"loc": "upper center", "bbox_to_anchor": (0.45, -0.16)}
+            axes.legend(handles, list(panel), ncols=_fitting(panel, 4.0), frameon=False, fontsize=8, **below)
     if note or (shared and len(handles) > 1):
         names = list(panel) if shared else []
         figure.legend(
-            handles[: len(names)], names, loc="outside lower center", ncols=min(len(names), 7) or 1, frameon=False,
-            fontsize=9, title=note or None, title_fontsize=9,
+            handles[: len(names)], names, loc="outside lower center", ncols=_fitting(names, figure.get_figwidth()),
+            frameon=False, fontsize=9, title=note or None, title_fontsize=9,
         )  # fmt: skip
     return figure
 
@@ -134,9 +135,22 @@ def _draw(axes: Axes, series: Series | Sequence[Series], number: int) -> Any:
     return drawn[0]
 
 
+def _fitting(names: Collection[str], inches: float) -> int:
+    """Columns of a legend."""
+    wide = 0.65 + 0.075 * max(map(len, names), default=0)
+    return max(1, min(len(names), int(inches / wide)))
+
+
 def _label(axes: Axes, title: str, x: str, y: str, log: str) -> None:
-    for axis in log:
-        axes.set(**{f"{axis}scale": "log"})
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
+        if name in log:
+            axes.set(**{f"{name}scale": "log"})
+            low, high = axis.get_view_interval()
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 30 * low else (1,)))
+            axis.set_minor_formatter(NullFormatter())
+        axis.set_major_formatter(lambda value, _: f"{value:,.0f}" if 1e3 <= value < 1e6 else f"{value:.6g}")
     axes.set_title(title, loc="left", fontsize=10)
     axes.set_xlabel(x, fontsize=9)
     axes.set_ylabel(y, fontsize=9)

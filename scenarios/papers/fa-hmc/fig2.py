@@ -7,7 +7,7 @@ linear in (theta, p), so the law of theta after any round follows from scalars. 
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick, pictures
+from fedsim.reproduce import Claim, Finding, pick, pictures, system
 
 K, T = 5, 10  # leapfrog steps, local HMC iterations
 MEANS, VARIANCES = np.array([20.0, 1.0]), np.array([1.0, 4.0])
@@ -26,6 +26,7 @@ def scenario(*, dim: int = 2, rounds: int = 200, replicas: int = 2000) -> fs.Sce
         record=fs.Record(every=max(1, rounds // 10), rounds_every=rounds),
         replicas=replicas,
         seed=1,
+        **system(2),
     )
 
 

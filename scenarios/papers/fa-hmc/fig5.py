@@ -42,7 +42,7 @@ def local(study) -> Finding:
 def figure(study):
     parts = {letter: [arm for arm in ARMS if arm.startswith(letter)] for letter in "KT"}
     return _images.figure(
-        {f"{letter}: ": _images.panels(study, "arm", arms, RATES, SCORES, "arm") for letter, arms in parts.items()}
+        {f"{letter}: ": _images.panels(study, "arm", arms, RATES, SCORES) for letter, arms in parts.items()}
     )
 
 

@@ -6,7 +6,7 @@ The step size is tuned for each K, as in the paper: of all rates that were run, 
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Finding, end, pick, pictures
+from fedsim.reproduce import Finding, end, pick, pictures, system
 
 METRICS = ("accuracy", "brier", "ece")
 BETTER = {"accuracy": max, "brier": min, "ece": min}
@@ -28,6 +28,7 @@ def scenario(data: str, local_steps: int, rate: float, rounds: int, warmup: int,
         record=fs.Record(warmup=warmup, every=every, rounds_every=every),
         dtype="float32",
         seed=1,
+        **system(10),
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 import fedsim as fs
 from fedsim.privacy import fald
-from fedsim.reproduce import Claim, Finding, end, pick, pictures
+from fedsim.reproduce import Claim, Finding, end, pick, pictures, system
 from fedsim.reproduce.moments import FALDMoments, Weights
 
 K, CHOSEN, DELTA = 10, 10, 1e-5
@@ -34,6 +34,7 @@ def scenario(
         record=fs.Record(every=rounds, rounds_every=10),
         replicas=replicas,
         seed=1,
+        **system(_toy.CLIENTS),
     )
 
 

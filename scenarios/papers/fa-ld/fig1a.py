@@ -9,7 +9,7 @@ import _toy
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick, pictures
+from fedsim.reproduce import Claim, Finding, pick, pictures, system
 from fedsim.reproduce.moments import FALDMoments
 
 STEP = 1e-7
@@ -34,6 +34,7 @@ def scenario(
         record=fs.Record(every=max(1, 10 // local_steps), rounds_every=max(1, 10 // local_steps)),
         replicas=replicas,
         seed=1,
+        **system(_toy.CLIENTS),
     )
 
 

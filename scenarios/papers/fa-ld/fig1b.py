@@ -8,7 +8,7 @@ from itertools import pairwise
 import _toy
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, end, pick, pictures
+from fedsim.reproduce import Claim, Finding, end, pick, pictures, system
 from fedsim.reproduce.moments import FALDMoments
 
 ALPHAS = [0.0, 1.0, 10.0, 100.0, 1000.0]
@@ -28,6 +28,7 @@ def scenario(
         record=fs.Record(every=rounds, rounds_every=rounds),
         replicas=replicas,
         seed=1,
+        **system(_toy.CLIENTS),
     )
 
 

@@ -8,7 +8,7 @@ import _toy
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, end, pick, pictures
+from fedsim.reproduce import Claim, Finding, end, pick, pictures, system
 from fedsim.reproduce.moments import FALDMoments, Weights
 
 RHOS = [0.0, 0.5, 1.0]
@@ -29,6 +29,7 @@ def scenario(
         record=fs.Record(every=rounds),
         replicas=replicas,
         seed=1,
+        **system(_toy.CLIENTS),
     )
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from scipy.stats import gaussian_kde, multivariate_normal
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick, pictures
+from fedsim.reproduce import Claim, Finding, pick, pictures, system
 
 quick = {"replicas": 1000, "rounds": 450}
 full = {"replicas": 30_000, "rounds": 1500}
@@ -21,6 +21,7 @@ def scenario(*, replicas: int = 3000, rounds: int = 600) -> fs.Scenario:
         record=fs.Record(every=rounds, rounds_every=rounds),
         replicas=replicas,
         seed=1,
+        **system(_toy.CLIENTS),
     )
 
 

@@ -4,7 +4,7 @@ import _toy
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, end, pick, pictures
+from fedsim.reproduce import Claim, Finding, end, pick, pictures, system
 from fedsim.reproduce.moments import FALDMoments, Weights
 
 K, P = 100, np.full(_toy.CLIENTS, 1 / _toy.CLIENTS)
@@ -30,6 +30,7 @@ def scenario(
         record=fs.Record(every=rounds),
         replicas=replicas,
         seed=1,
+        **system(_toy.CLIENTS),
     )
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import pick, pictures
+from fedsim.reproduce import pick, pictures, system
 
 SCHEMES = ["full", "I", "II"]
 REGULARISATION = 1000.0  # in rows, as in the NeurIPS 2020 version of the benchmark (D12)
@@ -35,6 +35,7 @@ def scenario(scheme: str, batch_size: int, rounds: int, replicas: int, start: st
         record=fs.Record(every=rounds, rounds_every=every),
         replicas=replicas,
         seed=1,
+        **system(10),
     )
 
 

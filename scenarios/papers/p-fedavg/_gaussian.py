@@ -3,7 +3,7 @@
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import pictures
+from fedsim.reproduce import pictures, system
 
 CLIENTS = 25
 SCHEMES = {"full": "full participation", "I": "scheme I", "II": "scheme II"}
@@ -79,6 +79,7 @@ def scenario(
         record=fs.Record(every=every, rounds_every=every),
         replicas=replicas,
         seed=1,
+        **system(CLIENTS),
     )
 
 

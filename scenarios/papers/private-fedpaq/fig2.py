@@ -82,7 +82,12 @@ def figure(study):
         }
 
     def ends(fixed: str):
-        return {mode: pictures.of(dict(zip(steps, losses(study, mode, fixed, steps), strict=True))) for mode in MODES}
+        return {
+            mode.replace(" ", ", gamma = "): pictures.of(
+                dict(zip(steps, losses(study, mode, fixed, steps), strict=True))
+            )
+            for mode in MODES
+        }
 
     content = {
         "(a) FedPAQ over rounds": curves("rounds"), "(b) FedPAQ over iterations": curves("iterations"),

@@ -4,7 +4,7 @@ import numpy as np
 
 import fedsim as fs
 from fedsim import rng
-from fedsim.reproduce import pictures
+from fedsim.reproduce import pictures, system
 
 CLIENTS, DIM = 20, 50
 STEP = 4.9e-4
@@ -38,6 +38,7 @@ def scenario(name: str, step_size: float, iterations: int, kept: int, replicas: 
         metrics=(),
         replicas=replicas,
         seed=1,
+        **system(CLIENTS, phones=False),
     )
 
 

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, bootstrap, pick, pictures
+from fedsim.reproduce import Claim, Finding, bootstrap, pick, pictures, system
 
 CLIENTS, ROWS, LEVELS, STEP = 50, 50, [2, 4], 1e-4
 MEMORY = ["none", "memory"]
@@ -37,6 +37,7 @@ def scenario(*, levels: int = 2, memory: str = "memory", iterations: int = 20_00
         metrics=(),
         replicas=replicas,
         seed=1,
+        **system(CLIENTS, phones=False),
     )  # fmt: skip
 
 

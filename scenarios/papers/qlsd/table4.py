@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick
+from fedsim.reproduce import Claim, Finding, pick, system
 
 needs = ("cifar10-2class", "torch")
 METHODS = ["HMC", "SGLD", "QLSD++", "QLSD++ PP"]
@@ -61,6 +61,7 @@ def scenario(*, method: str = "QLSD++", iterations: int = 15, rows: int = 160, s
         record=fs.Record(warmup=iterations // 3, every=max(1, iterations // 12), rounds_every=iterations),
         dtype="float32",
         seed=1,
+        **({} if method in algorithms else system(CLIENTS)),
     )
 
 
