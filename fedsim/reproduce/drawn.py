@@ -43,7 +43,7 @@ def spent(study: Study, varied: Sequence[str]) -> list[Row]:
 
     What ran on one machine sends nothing, and without a clock there are no seconds: both are None.
     """
-    rows = []
+    rows: list[Row] = []
     for settings, result in study.runs:
         ends = row({}, result)
         alone = _alone(result)
