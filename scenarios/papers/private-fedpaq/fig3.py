@@ -129,8 +129,8 @@ claims = [
         "With M = 1 training is unstable in the first rounds",
         unstable,
         published="when M is set to a small value, for example M = 1, the training becomes extremely unstable",
-        why="two digits a device: one device alone pulls to its own digits. Every other round was evaluated first and did "
-        "not show it; evaluating every round was decided afterwards",
+        why="two digits a device: one device alone pulls to its own digits. Every other round was evaluated first "
+        "and did not show it; evaluating every round was decided afterwards",
     ),
     Claim(
         "A smaller M is slower, with and without privacy",

@@ -87,7 +87,8 @@ claims = [
         visits,
         published="1.91 against 2.64",
         why="as above; FSGLD without surrogates, visits one client at a time; at as many iterations: at as many "
-        "rounds, four visits' steps each, tried first, FSGLD was better (0.198 against 0.208), so that was set afterwards",
+        "rounds, four visits' steps each, tried first, FSGLD was better (0.198 against 0.208), so that was set "
+        "afterwards",
     ),
     Claim(
         "FedBe is far off on such data",
