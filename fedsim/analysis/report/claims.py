@@ -15,7 +15,7 @@ WORDS = {True: "held", False: "not held", None: "not run"}
 
 def figure(name: str, verdicts: list[dict[str, Any]], pictures: Sequence[bytes], told: dict[str, Any] | None) -> str:
     """A section; `told` is the figure's tables.json."""
-    told = told or {}
+    told = {} if told is None else told
     spent = html.table(_frame(told["spent"]), tall=False) if "spent" in told else ""
     return html.section(
         name,
