@@ -17,7 +17,7 @@ from fedsim.budget import Budget
 from fedsim.kernels.found import Found
 
 VISIT_S, SHARED_VISIT_S = 20e-6, 100e-6  # of a visit on SimPy, on links of its own and on shared ones
-GETTING_S = {Found.LOADED: 0.0, Found.KEPT: 0.2, Found.NOWHERE: 70.0}  # the compiled code, by where it is found
+GETTING_S = {Found.LOADED: 0.0, Found.KEPT: 0.2, Found.NOWHERE: 20.0}  # the compiled code, by where it is found
 FORCED: ContextVar[bool | None] = ContextVar("FORCED", default=None)
 
 

@@ -24,6 +24,7 @@ import numba as nb
 from numba.core import caching, config
 
 from fedsim.kernels.found import Found
+from fedsim.kernels.inner import Kernel, compiled
 
 DIGEST = 16  # bytes at the end of every file; a reader of pickles does not look at them
 log = logging.getLogger("fedsim")
@@ -44,19 +45,19 @@ use_whole_vectors()
 
 
 def kept(decorator: Callable[..., Any]) -> Callable[..., Any]:
-    """`numba.njit(...)` whose products are kept safely."""
+    """A decorator that compiles, whose products are kept safely."""
 
     def decorate(function: Callable[..., Any]) -> Any:
-        compiled = decorator(function)
-        if hasattr(compiled, "enable_caching"):  # not so where NUMBA_DISABLE_JIT is set
-            compiled._cache = _made(function)
-        return compiled
+        made = decorator(function)
+        if made is not function:  # as it is where NUMBA_DISABLE_JIT is set
+            made._cache = _made(function)
+        return made
 
     return decorate
 
 
-jit: Any = kept(nb.njit(nogil=True, error_model="numpy"))
-inline: Any = kept(nb.njit(nogil=True, error_model="numpy", forceinline=True))
+jit: Any = kept(compiled(Kernel))
+inline: Any = kept(compiled(Kernel, forceinline=True))
 
 
 def find(function: Any, *arguments: object) -> Found:
@@ -112,7 +113,7 @@ class SealedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
 def _sources() -> tuple[float, int]:
     """Changes with any source of the kernels: compiled code holds the code of other files that it calls."""
     folder = Path(__file__).parent
-    stats = [file.stat() for file in (*folder.glob("*.py"), *(folder.parent / "rng").glob("*.py"))]
+    stats = [file.stat() for file in (*folder.rglob("*.py"), *(folder.parent / "rng").glob("*.py"))]
     return max(s.st_mtime for s in stats), sum(s.st_size for s in stats)
 
 
