@@ -483,7 +483,7 @@ class Least:
     def select(self, view, rng):
         return np.argsort(view.heard(np.arange(view.clients)), kind="stable")[None, :2]
 
-    close, closing = fs.participation.Full.close, fs.participation.Full.closing
+    waits, close = True, fs.participation.Full.close
 
 
 def test_a_policy_with_a_history_says_so_or_is_told_to():
