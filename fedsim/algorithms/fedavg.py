@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from fedsim.algorithms import local, local_fused, objectives
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
@@ -86,8 +84,7 @@ class FedAvg:
 
         def kernel(job: JobOfKernel, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
             x = message["theta"]
-            y = descend(job, x, objectives.scale(self.objective, job, x.dtype))
-            return {"delta": np.subtract(y, x, out=y)}, memory
+            return {"delta": descend(job, x, objectives.scale(self.objective, job, x.dtype))}, memory
 
         return kernel
 

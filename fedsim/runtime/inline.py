@@ -70,7 +70,7 @@ class InlineSession:
         """All replies of the batch; `work` is local steps per job, to judge whether a hop pays."""
         if self.chunk is None and self._small(batch, work):
             return self.worker.compute(batch)
-        size = self.chunk or self._share(len(batch))
+        size = self.chunk or self._share(len(batch), work)
         parts = [batch.part(slice(at, at + size)) for at in range(0, len(batch), size)]
         if self._pool is None:
             return Reply.join([self.worker.compute(part) for part in parts])
@@ -103,9 +103,14 @@ class InlineSession:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def _share(self, jobs: int) -> int:
-        pieces = self.threads if jobs < 64 * self.threads else 4 * self.threads
+    def _share(self, jobs: int, work: float) -> int:
+        """Jobs of a piece: one piece a thread, or more where that evens things out and costs next to nothing."""
+        few = jobs < 64 * self.threads or self._numbers(jobs, work) < 20 * SMALL
+        pieces = self.threads if few else 4 * self.threads
         return max(1, -(-jobs // pieces)) if self.threads > 1 else max(1, jobs)
 
     def _small(self, batch: Batch, work: float) -> bool:
-        return self._pool is None or len(batch) * work * self.worker.setting.problem.dim < SMALL
+        return self._pool is None or self._numbers(len(batch), work) < SMALL
+
+    def _numbers(self, jobs: int, work: float) -> float:
+        return jobs * work * self.worker.setting.problem.dim
