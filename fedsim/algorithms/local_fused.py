@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,11 +13,23 @@ from fedsim.arrays import Array
 from fedsim.problems.linear import LinearRegression
 from fedsim.problems.network import NeuralNetwork
 from fedsim.problems.softmax import SoftmaxRegression
-from fedsim.protocols import Backend, JobOfKernel, ProblemLike
+from fedsim.protocols import Backend, ProblemLike
 from fedsim.schedules import steps_of
 
-Descend = Callable[[JobOfKernel, Array, Array], Array]  # job, x (jobs, d) and scale (jobs, 1) to y - x (jobs, d)
-Kernel = Callable[[Array, JobOfKernel, Array, Array, Array, Array], None]  # x, job, sizes, counts, eta, delta
+
+class Minibatched(Protocol):
+    """What the kernels look at of a round's jobs."""
+
+    @property
+    def client(self) -> Array: ...
+    @property
+    def round(self) -> int: ...
+    @property
+    def rows_key(self) -> Array: ...
+
+
+Descend = Callable[[Minibatched, Array, Array], Array]  # job, x (jobs, d) and scale (jobs, 1) to y - x (jobs, d)
+Kernel = Callable[[Array, Minibatched, Array, Array, Array, Array], None]  # x, job, sizes, counts, eta, delta
 
 
 def descent(problem: ProblemLike, backend: Backend, how: Descent) -> Descend | None:
@@ -29,7 +41,7 @@ def descent(problem: ProblemLike, backend: Backend, how: Descent) -> Descend | N
     if kernel is None:
         return None
 
-    def run(job: JobOfKernel, x: Array, scale: Array) -> Array:
+    def run(job: Minibatched, x: Array, scale: Array) -> Array:
         sizes = problem.sizes[job.client]
         counts = rows_per_batch(how.batch_size, sizes, job.client)
         steps = steps_of(how.step_size, job.round, int(how.local_steps))
@@ -54,7 +66,7 @@ def _kernel(problem: ProblemLike, most: int) -> Kernel | None:
 def _linear(problem: LinearRegression) -> Kernel:
     from fedsim.kernels import linear_descent
 
-    def run(x: Array, job: JobOfKernel, sizes: Array, counts: Array, eta: Array, delta: Array) -> None:
+    def run(x: Array, job: Minibatched, sizes: Array, counts: Array, eta: Array, delta: Array) -> None:
         cast = x.dtype.type
         linear_descent.descend(
             x, problem.x, problem.y, problem.offsets, job.client, job.rows_key, sizes, counts,
@@ -70,7 +82,7 @@ def _network(problem: Any, layers: Array, most: int) -> Kernel | None:
     if most > network_descent.TILE:
         return None
 
-    def run(x: Array, job: JobOfKernel, sizes: Array, counts: Array, eta: Array, delta: Array) -> None:
+    def run(x: Array, job: Minibatched, sizes: Array, counts: Array, eta: Array, delta: Array) -> None:
         dtype = x.dtype
         columns = [np.zeros(0, dtype) if c is None else c.astype(dtype) for c in (problem.scale, problem.shift)]
         network_descent.descend(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
+from fedsim.engine.folds import answered
 from fedsim.engine.round import CAUSES, Ended, Round, Stretch, Visits
 from fedsim.engine.run_checks import IdleRounds
 from fedsim.engine.world import World
@@ -100,9 +101,9 @@ class Accounts:
         if lost.any():  # seconds round after round, so that they round alike
             begin = 0
             for end in visits.ends.tolist():
-                own = e.part(slice(begin, end))
-                if not own.smooth:
-                    self._enter_seconds(own)
+                own = begin + np.flatnonzero(lost[begin:end])
+                if len(own):
+                    self._enter_seconds(e.part(own))
                 begin = end
 
     def _enter_seconds(self, e: Ended) -> None:
@@ -151,7 +152,9 @@ async def settle_stretch(run: Run, stretch: Stretch) -> tuple[int, Array]:
     if run.world.skip:
         run.accounts.enter_stretch(stretch)
         return count, run.close_stretch(stretch, None)
-    history, memory = await learner.session.iterate(run.world.replicas, first, count, learner.state, learner.memory)
+    history, memory = await learner.session.iterate(
+        run.world.replicas, first, count, learner.state, learner.memory, answered(run.world, stretch)
+    )
     if not all(np.isfinite(h[-1]).all() for h in history.values()):
         return 0, stretch.active  # taken one by one, the error says who and when
     for name, h in history.items():

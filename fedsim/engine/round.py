@@ -39,6 +39,11 @@ class Cohort:
         starts = np.concatenate([[0], np.cumsum(np.bincount(self.row[chosen], minlength=len(self.starts) - 1))])
         return Cohort(self.row[chosen], self.client[chosen], self.multiplicity[chosen], starts)
 
+    def first(self, count: int) -> Cohort:
+        """Those of the first so many replicas."""
+        own = slice(0, self.starts[count])
+        return Cohort(self.row[own], self.client[own], self.multiplicity[own], self.starts[: count + 1])
+
     def among(self, kept: Array) -> Cohort:
         """The rows of the `kept` replicas, which are counted among themselves."""
         if kept.all():
@@ -73,6 +78,12 @@ class Ended:
         own: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
         chosen_rows: dict[str, Any] = {n: None if column is None else column[chosen] for n, column in own.items()}
         return Ended(**chosen_rows)
+
+    @staticmethod
+    def join(parts: list[Ended]) -> Ended:
+        """Visits of consecutive rounds, of clients that are no sites."""
+        names = [f.name for f in fields(Ended) if f.name != "site_bits"]
+        return Ended(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
     @property
     def said(self) -> Array:
@@ -188,6 +199,7 @@ class Stretch:
     up_bits: int  # of one reply
     stopped: Stopped = ()
     visits: Visits | None = None
+    who: Cohort | None = None  # whose visits they are, a row of it is a round of a replica; None: nobody learns of it
 
     @property
     def count(self) -> int:
@@ -196,7 +208,9 @@ class Stretch:
     def first(self, count: int) -> Stretch:
         """The first so many rounds of it."""
         visits = None if self.visits is None else self.visits.first(count)
-        return replace(self, columns={name: column[:count] for name, column in self.columns.items()}, visits=visits)
+        who = None if self.who is None else self.who.first(count * len(self.active))
+        columns = {name: column[:count] for name, column in self.columns.items()}
+        return replace(self, columns=columns, visits=visits, who=who)
 
 
 def all_arrived(number: int, active: Array, who: Cohort) -> Round:

@@ -12,7 +12,7 @@ from typing import Any
 from fedsim import kernels
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import one_of, whole
-from fedsim.protocols import AlgorithmLike
+from fedsim.protocols import AlgorithmLike, Answered
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.many_rounds import joined, split
 from fedsim.runtime.worker import Worker
@@ -89,12 +89,12 @@ class InlineSession:
         return list(self._pool.map(function, items))
 
     async def iterate(
-        self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays
-    ) -> tuple[Arrays, Arrays]:  # fmt: skip
-        """`count` rounds in which everybody answers: states (rounds or 1, replicas, ...), last one last, and memory."""
-        parts = split(self.threads, replicas, first, count, state, memory)
+        self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays, answered: Answered | None = None
+    ) -> tuple[Arrays, Arrays]:
+        """`count` rounds at a go: states (rounds or 1, replicas, ...), last one last, and memory."""
+        parts = split(self.threads, replicas, first, count, state, memory, answered)
         if self._pool is None or len(parts) == 1:
-            return self.worker.iterate(replicas, first, count, state, memory)
+            return self.worker.iterate(replicas, first, count, state, memory, answered)
         loop = asyncio.get_running_loop()
         running = [loop.run_in_executor(self._pool, self.worker.iterate, *part) for part in parts]
         return joined(list(await asyncio.gather(*running)))
@@ -113,4 +113,4 @@ class InlineSession:
         return self._pool is None or self._numbers(len(batch), work) < SMALL
 
     def _numbers(self, jobs: int, work: float) -> float:
-        return jobs * work * self.worker.setting.problem.dim
+        return jobs * work * float(self.worker.setting.problem.dim)

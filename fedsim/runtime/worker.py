@@ -11,7 +11,7 @@ import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import ClientFailed, FedsimError, InvalidInput, NonFinite, shown
-from fedsim.protocols import AlgorithmLike, Quadratic, as_algorithm
+from fedsim.protocols import AlgorithmLike, Answered, Quadratic, as_algorithm
 from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
 from fedsim.runtime.jobs import Batch, Encoded, JobsAtHand, Reply, Setting
 from fedsim.runtime.many_rounds import SeededKeys
@@ -41,12 +41,12 @@ class Worker:
         return reply
 
     def iterate(
-        self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays
-    ) -> tuple[Arrays, Arrays]:  # fmt: skip
-        """`count` rounds in which everybody answers: states (rounds or 1, replicas, ...), last one last, and memory."""
+        self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays, answered: Answered | None = None
+    ) -> tuple[Arrays, Arrays]:
+        """`count` rounds at a go: states (rounds or 1, replicas, ...), last one last, and memory."""
         assert self.rounds is not None
         keys = SeededKeys(self.setting.seed, self.setting.backend)
-        return self.rounds(keys, replicas, first, count, state, memory)
+        return self.rounds(keys, replicas, first, count, state, memory, answered)
 
     def _stacked(self, batch: Batch) -> Reply:
         job = JobsAtHand(self.setting, batch, single=False)
