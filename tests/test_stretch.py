@@ -54,6 +54,7 @@ def same(a, b):
     assert np.array_equal(a.samples, b.samples)
     assert a.rounds.equals(b.rounds)
     assert a.clients.equals(b.clients)
+    assert a.metrics.equals(b.metrics)
     assert a.stopped_by == b.stopped_by
 
 
@@ -114,6 +115,8 @@ def test_threads_and_an_ideal_network_change_no_bit():
         {"record": fs.Record(every=7, warmup=3)},
         {"record": fs.Record(every=10, rounds_every=8)},
         {"metrics": ["w2"], "evaluate_every": 9},
+        {"metrics": ["w2", "mean_error"], "record": fs.Record(warmup=10)},
+        {"metrics": ["w2"], "evaluate_every": 3, "participation": fs.participation.uniform(2), "devices": SLOW},
         {"metrics": ["w2"], "evaluate_every": 9, "record": fs.Record(rounds_every=6)},
         {"budget": fs.Budget(seconds=2.0)},
         {"budget": fs.Budget(rounds=50, uplink_bits=6_000)},

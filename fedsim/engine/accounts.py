@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -161,8 +162,21 @@ async def settle_stretch(run: Run, stretch: Stretch) -> tuple[int, Array]:
         learner.state[name][:] = h[-1]
     for name, m in memory.items():
         learner.memory[name][:] = m
-    run.accounts.enter_stretch(stretch)
-    return count, run.close_stretch(stretch, history["theta"])
+    going = stretch.active
+    for begin, end in _looked_at(run, first, count):
+        part = stretch.between(begin, end)
+        run.accounts.enter_stretch(part)
+        going = run.close_stretch(part, history["theta"][begin:end])
+    return count, going
+
+
+def _looked_at(run: Run, first: int, count: int) -> list[tuple[int, int]]:
+    """Where rounds that are evaluated end parts of a stretch, and where it ends itself."""
+    ends = [count]
+    if run.evaluator.metrics:
+        every = run.world.scenario.evaluate_every
+        ends = [*range(every - first % every, count, every), count]
+    return list(itertools.pairwise([0, *ends]))
 
 
 def _add_small(total: Array, client: Array, value: int | Array) -> None:

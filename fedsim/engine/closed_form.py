@@ -158,7 +158,7 @@ class ClosedForm:
         return min(
             max(1, NUMBERS // int(len(active) * _asked(world) * world.problem.dim)),
             NUMBERS if rounds is None else int(rounds) - number,
-            until(world.scenario.evaluate_every if run.evaluator.metrics else None),
+            until(world.scenario.evaluate_every if run.evaluator.metrics and not run.evaluates_later() else None),
             until(record.rounds_every if record.rounds_every > 1 else None),
             until(run.checkpoints.rounds),
             world.algorithm.rounds_alike(number),
