@@ -187,7 +187,9 @@ class Torch:
         present = None
         if counts[0] < rows:  # then all of them have fewer
             present = torch.from_numpy((np.arange(rows) < counts[:, None]).astype(theta.dtype))
-        found = self._blocks.gradients(torch.from_numpy(theta[filled]), *self._rows(at, theta.dtype), present)
+        neighbours = size == len(jobs) == jobs[-1] - jobs[0] + 1
+        own_theta = theta[jobs[0] : jobs[-1] + 1] if neighbours and theta.flags.writeable else theta[filled]
+        found = self._blocks.gradients(torch.from_numpy(own_theta), *self._rows(at, theta.dtype), present)
         if found is None:
             return False
         out[jobs] = found[: len(jobs)].numpy()

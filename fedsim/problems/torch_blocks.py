@@ -76,7 +76,10 @@ class Blocks:
 
     def _record(self, theta: Tensor, x: Tensor, y: Tensor, present: Tensor | None) -> Gradients:
         """The operations of this block's shape, if they repeat its bits."""
-        stacked = self.maths.stacked
+
+        def stacked(theta: Tensor, x: Tensor, y: Tensor, present: Tensor | None) -> Tensor:
+            return self.maths.stacked(theta, x, y, present)  # torch records plain functions alone
+
         try:
             with _recording:
                 graph: Gradients = make_fx(stacked)(theta, x, y, present)
