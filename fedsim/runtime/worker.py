@@ -37,7 +37,8 @@ class Worker:
 
     def compute(self, batch: Batch) -> Reply:
         """Every job's reply, in the batch's order."""
-        jobs = len(batch) if self.kernel else max(1, CACHED // self.setting.problem.dim)
+        liked = self.setting.role.stack
+        jobs = len(batch) if self.kernel else liked * max(1, CACHED // self.setting.problem.dim // liked)
         if self.stacked and len(batch) > jobs:
             reply = Reply.join([self._stacked(batch.part(slice(i, i + jobs))) for i in range(0, len(batch), jobs)])
         elif self.stacked:
