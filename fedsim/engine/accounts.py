@@ -34,16 +34,20 @@ class Accounts:
         # `staleness` is summed over the replies; `last_round` is the latest round that folded one, 0 for none.
         self.totals: Arrays = {name: np.zeros(population, np.int64) for name in COUNTS}
         self.totals |= {name: np.zeros(population) for name in ("wasted_s", *CAUSES)}
-        self.budget, self.idle_rounds = world.budget, IdleRounds(world.budget, replicas)
+        self._limits = world.budget.limits
+        self.idle_rounds = IdleRounds(world.budget, replicas) if world.budget.rounds is None else None
 
     def over(self, active: Array, columns: Arrays, epsilon: Array | None) -> list[tuple[str, Array]]:
         """Which budgets this round, or each of these rounds, would cross, and where."""
+        if not self._limits:
+            return []
         spent = {n: self.spent[n][active] + (c if (c := columns[n]).ndim == 1 else np.cumsum(c, axis=0)) for n in SPENT}
         spent["total_bits"] = spent["uplink_bits"] + spent["downlink_bits"] + spent["backhaul_bits"]
         spent["seconds"] = columns["closed_s"]
         if epsilon is not None:
             spent["epsilon"] = epsilon[active]
-        return list(self.budget.crossed(spent))
+        over = [(name, spent[name] > self._limits[name]) for name in spent if name in self._limits]
+        return [(name, where) for name, where in over if where.any()]
 
     def enter(self, round: Round) -> None:
         """A round that counts."""
@@ -120,7 +124,8 @@ class Accounts:
 async def settle(run: Run, driver: Driver, round: Round) -> Array:
     """One round of the timeline: does it count, what do its replies make of the model, who goes on."""
     for reason, positions in round.stopped:
-        run.stop(positions, reason)
+        if len(positions):
+            run.stop(positions, reason)
     if not len(round.active):
         return round.active
     said = round.visits.said  # whoever has sent a bit has given something away, whether or not it counts

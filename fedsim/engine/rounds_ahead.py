@@ -14,10 +14,10 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.engine import arrivals
+from fedsim.engine.arrivals import VisitDraws
 from fedsim.engine.round import Cohort, Ended, Stretch, Visits, columns
 from fedsim.engine.selection import Roster, cohort
-from fedsim.engine.world import VisitDraws, World
-from fedsim.kernels.clock.parts import WAITS
+from fedsim.engine.world import World
 from fedsim.protocols import View
 from fedsim.rng import Stream
 
@@ -39,9 +39,7 @@ def stretch(
     position, numbers = np.tile(active, count), np.repeat(np.arange(number, number + count), len(active))
     who = _select(world, number, numbers, position)
     drawn = world.visit_draws(np.zeros(len(who.client)), position[who.row], who.client, numbers[who.row])
-    policy = world.policy.as_arrays()
-    waits = policy is not None and policy.closes == WAITS
-    timed = _all_arrive if waits and not drawn.phase.any() else _some_arrive
+    timed = _all_arrive if world.policy.waits and not drawn.phase.any() else _some_arrive
     times, ended = timed(world, opened_s, who, count, down, up, drawn)
     opened, closed = times[:-1].ravel(), times[1:].ravel()
     made = columns(opened, closed, who.sizes, who.starts, ended, world.copied(who) * down)

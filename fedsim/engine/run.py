@@ -20,7 +20,7 @@ from fedsim.engine.evaluation import Evaluator
 from fedsim.engine.learner import Learner
 from fedsim.engine.record import Recorder
 from fedsim.engine.round import Round, Stretch
-from fedsim.engine.run_checks import check_data, check_skip
+from fedsim.engine.run_checks import check_data, check_skip, refuse_endless
 from fedsim.engine.site_checks import check_lengths
 from fedsim.engine.trace import Trace
 from fedsim.engine.world import World
@@ -106,7 +106,8 @@ class Run:
                     if not taken:
                         continue
                 number += taken
-                self.checkpoints.after(self, driver, number, active)
+                if self.checkpoints.asked:
+                    self.checkpoints.after(self, driver, number, active)
         finally:
             self.path = driver.path
             await driver.close()
@@ -130,7 +131,10 @@ class Run:
         `theta` (replicas, d) is what it was then, if more has been learnt since; there is one site.
         """
         world = self.world
-        self.accounts.idle_rounds.after(active, number, columns)
+        if not np.isfinite(columns["closed_s"]).all():
+            refuse_endless(number)
+        if self.accounts.idle_rounds is not None:
+            self.accounts.idle_rounds.after(active, columns)
         sites = theta if theta is None else theta[:, None]
         if theta is None or sites is None:
             theta = sites = self.learner.state["theta"]
@@ -160,8 +164,8 @@ class Run:
         first, count, active = stretch.number, stretch.count, stretch.active
         before = stretch.first(count - 1).columns
         for k in range(count - 1):
-            if self.world.budget.rounds is None:
-                self.accounts.idle_rounds.after(active, first + k + 1, {n: c[k] for n, c in before.items()})
+            if self.accounts.idle_rounds is not None:
+                self.accounts.idle_rounds.after(active, {n: c[k] for n, c in before.items()})
             if theta is not None:
                 self.recorder.sample(first + k + 1, active, theta[k])
         if count > 1:

@@ -209,7 +209,8 @@ def _keys(seed, stream, replica, client, round, visit, out):
 def keys(
     seed: int, stream: int, *, replica: Numbers = 0, client: Numbers = 0, round: Numbers = 0, visit: Numbers = 0
 ) -> Array:
-    rng.check_seed(seed)
+    if type(seed) is not int or not 0 <= seed < 2**64:
+        rng.check_seed(seed)
     try:
         columns = [np.atleast_1d(np.asarray(c, np.int64)) for c in (replica, client, round, visit)]
     except OverflowError:

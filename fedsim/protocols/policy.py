@@ -65,6 +65,7 @@ class Policy(PolicyLike, Protocol):
 
     batched: bool = False  # `select` also serves all replicas at once: ids (replicas, size)
     always: bool = False  # everybody, in every round
+    waits: bool = False  # `close` ends a round when nothing is outstanding, and never before
     asynchronous: bool = False  # clients work continuously, and `replies` arrivals make a round
     replies: int = 1
     size: int | None = None  # how many are asked, or at work; None: all, or not known
@@ -76,7 +77,7 @@ class Policy(PolicyLike, Protocol):
 
     def closing(self, ends: VisitEnds) -> tuple[Array, Array]:
         """`close` in closed form: when rounds end (replicas,), and which visits were in time (m,)."""
-        raise NotImplementedError("asked only of policies with `closes_in_closed_form`")
+        raise NotImplementedError("asked only of policies that have it, and do not wait for everybody")
 
     def patience(self) -> tuple[float, float] | None:
         """Over gossip: how many neighbours' replies are enough for a site, and how many seconds; None: it cannot."""
