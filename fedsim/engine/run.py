@@ -132,10 +132,11 @@ class Run:
             refuse_endless(number)
         if self.accounts.idle_rounds is not None:
             self.accounts.idle_rounds.after(active, columns)
-        theta = sites = self.learner.state["theta"]
+        theta = self.learner.state["theta"]
         if not world.skip:
-            theta, sites = self.learner.theta(active), self.learner.models(active)
-            self.recorder.sample(number, active, theta, sites if world.scenario.record.sites == "all" else None)
+            theta = self.learner.theta(active)
+            all_sites = world.scenario.record.sites == "all"
+            self.recorder.sample(number, active, theta, self.learner.models(active) if all_sites else None)
         last = world.budget.rounds is not None and number >= world.budget.rounds
         due = (number % world.scenario.evaluate_every == 0 or last) and self.evaluator.metrics and not world.skip
         per_replica: Arrays = {}
@@ -143,7 +144,7 @@ class Run:
         if due:
             spent = {n: s[active] for n, s in self.accounts.spent.items()} | {"seconds": columns["closed_s"]}
             per_replica, overall = self.evaluator.after(
-                active, theta, sites, spent, self.learner.memory, self.learner.state
+                active, theta, self.learner.models(active), spent, self.learner.memory, self.learner.state
             )
         self.recorder.round(number, active, columns, per_replica)
         if overall:
