@@ -71,7 +71,7 @@ class Accounts:
     def _enter_losses(self, e: Ended) -> None:
         add = _add_small if len(self.totals["selected"]) <= len(e.client) else np.add.at
         add(self.totals["arrived"], e.client, e.arrived)
-        lost = e.part(np.flatnonzero(~e.arrived))  # all else is zero for the others, who are mostly the many
+        lost = e.lost  # all else is zero for the others, who are mostly the many
         columns = {
             "dropped": lost.dropped, "late": lost.late, "wasted_bits": lost.up_bits, "wasted_down_bits": lost.down_bits,
         }  # fmt: skip
@@ -113,7 +113,7 @@ class Accounts:
 
     def _enter_seconds(self, e: Ended) -> None:
         add = _add_small if len(self.totals["selected"]) <= len(e.client) else np.add.at
-        for name, value in {"wasted_s": np.where(e.arrived, 0.0, e.spent_s), **e.seconds()}.items():
+        for name, value in {"wasted_s": np.where(e.arrived, 0.0, e.spent_s), **e.seconds}.items():
             add(self.totals[name], e.client, value)
 
     def stop(self, positions: Sequence[int] | Array, reason: str) -> None:

@@ -105,7 +105,7 @@ def outcome(
     way_up = None if both is None else both[1].of(who.client)
     ends = v.computed_s if way_up is None else v.computed_s + way_up.latency_s + way_up.transfer_s(up_bits)
     dropped = v.phase != NOT
-    sent = np.broadcast_to(np.asarray(up_bits, np.int64), opened.shape)
+    sent = up_bits
     came_down = np.broadcast_to(np.int64(down_bits), opened.shape)
     if dropped.any():
         part = np.floor(v.fraction * up_bits).astype(np.int64)

@@ -75,9 +75,11 @@ class Ended:
 
     def part(self, chosen: Array | slice) -> Ended:
         """The chosen rows."""
-        own: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        chosen_rows: dict[str, Any] = {n: None if column is None else column[chosen] for n, column in own.items()}
-        return Ended(**chosen_rows)
+        return Ended(
+            self.client[chosen], self.arrived[chosen], self.dropped[chosen], self.late[chosen],
+            self.called_off[chosen], self.up_bits[chosen], self.down_bits[chosen], self.spent_s[chosen],
+            None if self.site_bits is None else self.site_bits[chosen],
+        )  # fmt: skip
 
     @staticmethod
     def join(parts: list[Ended]) -> Ended:
@@ -90,6 +92,12 @@ class Ended:
         """Which of them have sent something, so that somebody may have heard it."""
         return self.up_bits > 0 if self.site_bits is None else self.site_bits > 0
 
+    @cached_property
+    def lost(self) -> Ended:
+        """Those that did not arrive."""
+        return self.part(np.flatnonzero(~self.arrived))
+
+    @cached_property
     def seconds(self) -> Arrays:
         """The device-seconds that were for nothing, by cause, (m,) each."""
         masks = (self.late & ~self.called_off, self.dropped, self.called_off)
@@ -250,27 +258,32 @@ def columns(
     `copies` are bits to clients that were not selected, `backhaul` are those between sites.
     """
 
-    def count(x: Array) -> Array:
-        if x.strides == (0,) and len(x):  # one number for all
-            return np.asarray(np.diff(starts) * x[0])
-        total = np.concatenate([[0], np.cumsum(x)])  # whole numbers: any order of summation is exact
-        return np.asarray(total[starts[1:]] - total[starts[:-1]])
-
-    down = count(e.down_bits) + copies
+    sizes, up = np.diff(starts), _counts(e.up_bits, starts)
+    down = _counts(e.down_bits, starts) + copies
     if e.smooth:
-        return smooth_columns(opened, closed, np.diff(starts), count(e.up_bits), down, selected, backhaul)
-    at = np.flatnonzero(~e.arrived)
-    row = np.searchsorted(starts, at, side="right") - 1
-    # Visit after visit, so that all clocks round alike; those that arrived have wasted nothing.
-    seconds = {name: np.bincount(row, value, minlength=len(opened)) for name, value in e.part(at).seconds().items()}
+        return smooth_columns(opened, closed, sizes, up, down, selected, backhaul)
+    arrived = _counts(e.arrived, starts)
+    lost, sizes = e.lost, sizes - arrived  # the others have wasted nothing
+    begin, row = np.concatenate([[0], np.cumsum(sizes)]), np.repeat(np.arange(len(sizes)), sizes)
+    # Visit after visit, so that all clocks round alike.
+    seconds = {name: np.bincount(row, value, minlength=len(opened)) for name, value in lost.seconds.items()}
     return {
-        "opened_s": opened, "closed_s": closed, "selected": selected, "arrived": count(e.arrived),
-        "dropped": count(e.dropped), "late": count(e.late), "uplink_bits": count(e.up_bits), "downlink_bits": down,
-        "wasted_bits": count(np.where(e.arrived, 0, e.up_bits)),
-        "wasted_down_bits": count(np.where(e.arrived, 0, e.down_bits)),
+        "opened_s": opened, "closed_s": closed, "selected": selected, "arrived": arrived,
+        "dropped": _counts(lost.dropped, begin), "late": _counts(lost.late, begin), "uplink_bits": up,
+        "downlink_bits": down, "wasted_bits": _counts(lost.up_bits, begin),
+        "wasted_down_bits": _counts(lost.down_bits, begin),
         "wasted_s": seconds["late_s"] + seconds["dropped_s"] + seconds["called_off_s"],
-        **seconds, "backhaul_bits": np.broadcast_to(np.asarray(backhaul, np.int64), opened.shape),
+        **seconds, "backhaul_bits": np.zeros(len(opened), np.int64) + backhaul,
     }  # fmt: skip
+
+
+def _counts(x: Array, starts: Array) -> Array:
+    """The sums of x[starts[r]:starts[r + 1]], which are whole numbers: any order of summation is exact."""
+    if x.strides == (0,) and len(x):  # one number for all
+        return np.asarray(np.diff(starts) * x[0])
+    total = np.zeros(len(x) + 1, np.int64)
+    np.cumsum(x, out=total[1:])
+    return np.asarray(total[starts[1:]] - total[starts[:-1]])
 
 
 def smooth_columns(
@@ -283,5 +296,6 @@ def smooth_columns(
         "opened_s": opened, "closed_s": closed, "selected": arrived if selected is None else selected,
         "arrived": arrived, "dropped": none, "late": none, "uplink_bits": up, "downlink_bits": down,
         "wasted_bits": none, "wasted_down_bits": none, "wasted_s": no_time, **dict.fromkeys(CAUSES, no_time),
-        "backhaul_bits": np.broadcast_to(np.asarray(backhaul, np.int64), opened.shape),
+        "backhaul_bits": none if isinstance(backhaul, int) and not backhaul
+        else np.broadcast_to(np.asarray(backhaul, np.int64), opened.shape),
     }  # fmt: skip
