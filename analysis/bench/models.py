@@ -1,6 +1,7 @@
 """How fast models learn, as ratios taken in one run, and what a Ray host holds.
 
-    python analysis/bench/models.py [--ray]
+    python analysis/bench/models.py         # the ratios
+    python analysis/bench/models.py --ray   # what hosts hold
 
 Local steps are those of FedAvg as runs take them: rows drawn, gathered, gradient, update. Bare is what no program could
 leave out: the rows' gather, from bytes to floats, and the BLAS products. All on one thread, timed in turn, best of
@@ -23,7 +24,7 @@ import fedsim as fs
 from fedsim.algorithms import FedAvg
 from fedsim.kernels import cpu  # loads every BLAS there is, so that all of them can be held to one thread
 from fedsim.problems import weights_of
-from fedsim.rng import Stream, integers, keys
+from fedsim.rng import Stream, keys
 from fedsim.runtime.jobs import Batch, Setting
 from fedsim.runtime.ray import Ray
 from fedsim.runtime.worker import Worker
@@ -47,7 +48,7 @@ def best(*functions: Callable[[], object], rounds: int = ROUNDS) -> list[float]:
 
 def images(rows: int) -> fs.data.Dataset:
     """Random bytes in the shape of Fashion-MNIST: speed does not depend on what is in the pictures."""
-    x = integers(keys(1, Stream.DATA, client=np.arange(rows)), FEATURES, 256).astype(np.uint8)
+    x = np.random.default_rng(1).integers(0, 256, (rows, FEATURES), np.uint8)
     return fs.data.from_arrays(x, np.arange(rows) % CLASSES, name="random bytes")
 
 
@@ -225,8 +226,9 @@ def hosts() -> None:
 
 
 if __name__ == "__main__":
-    with threadpool_limits(1):
-        softmax()
-        network()
     if "--ray" in sys.argv:
         hosts()
+    else:
+        with threadpool_limits(1):
+            softmax()
+            network()
