@@ -19,7 +19,9 @@ class Peer:
     own: bool = True  # False: this interpreter, where fedsim is
 
 
-TORCH = "torch==2.13.0"  # installed first and held there: what a peer would choose may be another build, of many gigabytes
+TORCH = (
+    "torch==2.13.0"  # installed first and held there: what a peer would choose may be another build, of many gigabytes
+)
 OURS = {
     "fedsim": Peer("fedsim_run", options=("--threads", "1"), own=False),
     "fedsim, 2 threads": Peer("fedsim_run", options=("--threads", "2"), own=False),
