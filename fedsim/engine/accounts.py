@@ -75,7 +75,7 @@ class Accounts:
         }  # fmt: skip
         for name, value in columns.items():
             add(self.totals[name], lost.client, value)
-        self._enter_seconds(lost)
+        self._enter_seconds(lost, len(lost.client))
 
     def enter_stretch(self, stretch: Stretch) -> None:
         """Rounds in which everybody answered."""
@@ -106,13 +106,15 @@ class Accounts:
             for end in visits.ends.tolist():
                 own = e.part(slice(begin, end))
                 if not own.smooth:
-                    self._enter_seconds(own)
+                    self._enter_seconds(own.lost, len(own.client))
                 begin = end
 
-    def _enter_seconds(self, e: Ended) -> None:
-        add = _add_small if len(self.totals["selected"]) <= len(e.client) else np.add.at
-        for name, value in {"wasted_s": np.where(e.arrived, 0.0, e.spent_s), **e.seconds}.items():
-            add(self.totals[name], e.client, value)
+    def _enter_seconds(self, lost: Ended, visits: int) -> None:
+        add = _add_small if len(self.totals["selected"]) <= visits else np.add.at
+        add(self.totals["wasted_s"], lost.client, lost.spent_s)
+        for number, name in enumerate(CAUSES):
+            mine = lost.cause == number
+            add(self.totals[name], lost.client[mine], lost.spent_s[mine])
 
     def stop(self, positions: Sequence[int] | Array, reason: str) -> None:
         for i in positions:
