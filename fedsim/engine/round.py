@@ -6,13 +6,16 @@ A driver yields one `Round` of all active replicas at a time, or, where everybod
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedsim.arrays import Array, Arrays, Numbers
+
+if TYPE_CHECKING:
+    from fedsim.engine.copies import Copies
 
 CAUSES = ("late_s", "dropped_s", "called_off_s")
 Stopped = tuple[tuple[str, Array], ...]  # replicas that the clock itself has ended, by reason
@@ -38,6 +41,11 @@ class Cohort:
             return self
         starts = np.concatenate([[0], np.cumsum(np.bincount(self.row[chosen], minlength=len(self.starts) - 1))])
         return Cohort(self.row[chosen], self.client[chosen], self.multiplicity[chosen], starts)
+
+    def first(self, count: int) -> Cohort:
+        """Those of the first so many replicas."""
+        own = slice(0, self.starts[count])
+        return Cohort(self.row[own], self.client[own], self.multiplicity[own], self.starts[: count + 1])
 
     def among(self, kept: Array) -> Cohort:
         """The rows of the `kept` replicas, which are counted among themselves."""
@@ -76,6 +84,12 @@ class Ended:
             None if self.site_bits is None else self.site_bits[chosen],
         )  # fmt: skip
 
+    @staticmethod
+    def join(parts: list[Ended]) -> Ended:
+        """Visits of consecutive rounds, of clients that are no sites."""
+        names = [f.name for f in fields(Ended) if f.name != "site_bits"]
+        return Ended(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+
     @property
     def said(self) -> Array:
         """Which of them have sent something, so that somebody may have heard it."""
@@ -90,28 +104,6 @@ class Ended:
     def cause(self) -> Array:
         """Of visits that did not arrive: which of CAUSES their seconds were for nothing."""
         return np.where(self.dropped, 1, np.where(self.called_off, 2, 0))
-
-
-@dataclass(frozen=True)
-class Copies:
-    """What sites that gossip told each other in a round: a row per copy that was expected, by receiver, then sender.
-
-    Every replica has a visit of every client, and all its sites are named in `own`.
-    """
-
-    row: Array  # (k,) position of the replica among the active ones
-    receiver: Array  # (k,)
-    sender: Array  # (k,)
-    weight: Array  # (k,) of the sender's reply at the receiver
-    folded: Array  # bool (k,): it was there in time
-    own: Array  # (r, sites) the weight of a site's own reply
-    folds: Array  # bool (r, sites): the site folded; one whose own work was lost keeps its model
-
-    def among(self, kept: Array) -> Copies:
-        """Those of the `kept` replicas, which are counted among themselves."""
-        mine = kept[self.row]
-        rows = (self.receiver[mine], self.sender[mine], self.weight[mine], self.folded[mine])
-        return Copies((np.cumsum(kept) - 1)[self.row[mine]], *rows, self.own[kept], self.folds[kept])
 
 
 @dataclass(frozen=True)
@@ -180,9 +172,13 @@ class Visits:
 
     def first(self, count: int) -> Visits:
         """Those of the first so many rounds."""
-        to = slice(0, self.ends[count - 1] if count else 0)
-        version = None if self.version is None else self.version[to]
-        return Visits(self.ended.part(to), self.ends[:count], version)
+        return self.between(0, count)
+
+    def between(self, begin: int, end: int) -> Visits:
+        """Those of the rounds from `begin` to `end`."""
+        a, b = (self.ends[k - 1] if k else 0 for k in (begin, end))
+        version = None if self.version is None else self.version[a:b]
+        return Visits(self.ended.part(slice(a, b)), self.ends[begin:end] - a, version)
 
 
 @dataclass(frozen=True)
@@ -195,15 +191,26 @@ class Stretch:
     up_bits: int  # of one reply
     stopped: Stopped = ()
     visits: Visits | None = None
+    who: Cohort | None = None  # whose visits they are, a row of it is a round of a replica; None: nobody learns of it
 
     @property
     def count(self) -> int:
         return len(self.columns["closed_s"])
 
+    def between(self, begin: int, end: int) -> Stretch:
+        """Its rounds from `begin` to `end`, as far as accounts and records go: without `who`."""
+        if (begin, end) == (0, self.count):
+            return self
+        visits = None if self.visits is None else self.visits.between(begin, end)
+        columns = {name: column[begin:end] for name, column in self.columns.items()}
+        return replace(self, number=self.number + begin, columns=columns, visits=visits, who=None)
+
     def first(self, count: int) -> Stretch:
         """The first so many rounds of it."""
         visits = None if self.visits is None else self.visits.first(count)
-        return replace(self, columns={name: column[:count] for name, column in self.columns.items()}, visits=visits)
+        who = None if self.who is None else self.who.first(count * len(self.active))
+        columns = {name: column[:count] for name, column in self.columns.items()}
+        return replace(self, columns=columns, visits=visits, who=who)
 
 
 def all_arrived(number: int, active: Array, who: Cohort) -> Round:
