@@ -111,10 +111,12 @@ class Accounts:
                     self._enter_seconds(e.part(own))
                 begin = end
 
-    def _enter_seconds(self, e: Ended) -> None:
-        add = _add_small if len(self.totals["selected"]) <= len(e.client) else np.add.at
-        for name, value in {"wasted_s": np.where(e.arrived, 0.0, e.spent_s), **e.seconds}.items():
-            add(self.totals[name], e.client, value)
+    def _enter_seconds(self, lost: Ended) -> None:
+        add = _add_small if len(self.totals["selected"]) <= len(lost.client) else np.add.at
+        add(self.totals["wasted_s"], lost.client, lost.spent_s)
+        for number, name in enumerate(CAUSES):
+            mine = lost.cause == number
+            add(self.totals[name], lost.client[mine], lost.spent_s[mine])
 
     def stop(self, positions: Sequence[int] | Array, reason: str) -> None:
         for i in positions:

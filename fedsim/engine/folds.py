@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.engine.round import Cohort, Copies, Round, Stretch
+from fedsim.engine.copies import Copies
+from fedsim.engine.round import Cohort, Round, Stretch
 from fedsim.engine.world import World
 from fedsim.participation import Arrived
 from fedsim.protocols import Answered

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedsim.arrays import Array, Arrays, Numbers
+
+if TYPE_CHECKING:
+    from fedsim.engine.copies import Copies
 
 CAUSES = ("late_s", "dropped_s", "called_off_s")
 Stopped = tuple[tuple[str, Array], ...]  # replicas that the clock itself has ended, by reason
@@ -98,32 +101,9 @@ class Ended:
         return self.part(np.flatnonzero(~self.arrived))
 
     @cached_property
-    def seconds(self) -> Arrays:
-        """The device-seconds that were for nothing, by cause, (m,) each."""
-        masks = (self.late & ~self.called_off, self.dropped, self.called_off)
-        return {name: np.where(mask, self.spent_s, 0.0) for name, mask in zip(CAUSES, masks, strict=True)}
-
-
-@dataclass(frozen=True)
-class Copies:
-    """What sites that gossip told each other in a round: a row per copy that was expected, by receiver, then sender.
-
-    Every replica has a visit of every client, and all its sites are named in `own`.
-    """
-
-    row: Array  # (k,) position of the replica among the active ones
-    receiver: Array  # (k,)
-    sender: Array  # (k,)
-    weight: Array  # (k,) of the sender's reply at the receiver
-    folded: Array  # bool (k,): it was there in time
-    own: Array  # (r, sites) the weight of a site's own reply
-    folds: Array  # bool (r, sites): the site folded; one whose own work was lost keeps its model
-
-    def among(self, kept: Array) -> Copies:
-        """Those of the `kept` replicas, which are counted among themselves."""
-        mine = kept[self.row]
-        rows = (self.receiver[mine], self.sender[mine], self.weight[mine], self.folded[mine])
-        return Copies((np.cumsum(kept) - 1)[self.row[mine]], *rows, self.own[kept], self.folds[kept])
+    def cause(self) -> Array:
+        """Of visits that did not arrive: which of CAUSES their seconds were for nothing."""
+        return np.where(self.dropped, 1, np.where(self.called_off, 2, 0))
 
 
 @dataclass(frozen=True)
@@ -264,12 +244,14 @@ def columns(
         return smooth_columns(opened, closed, sizes, up, down, selected, backhaul)
     arrived = _counts(e.arrived, starts)
     lost, sizes = e.lost, sizes - arrived  # the others have wasted nothing
-    begin, row = np.concatenate([[0], np.cumsum(sizes)]), np.repeat(np.arange(len(sizes)), sizes)
+    begin, bins = np.concatenate([[0], np.cumsum(sizes)]), len(CAUSES) * len(sizes)
+    row = np.repeat(len(CAUSES) * np.arange(len(sizes)), sizes) + lost.cause
+    late, dropped, called_off = np.bincount(row, minlength=bins).reshape(-1, len(CAUSES)).T
     # Visit after visit, so that all clocks round alike.
-    seconds = {name: np.bincount(row, value, minlength=len(opened)) for name, value in lost.seconds.items()}
+    seconds = dict(zip(CAUSES, np.bincount(row, lost.spent_s, minlength=bins).reshape(-1, len(CAUSES)).T, strict=True))
     return {
         "opened_s": opened, "closed_s": closed, "selected": selected, "arrived": arrived,
-        "dropped": _counts(lost.dropped, begin), "late": _counts(lost.late, begin), "uplink_bits": up,
+        "dropped": dropped, "late": late + called_off, "uplink_bits": up,
         "downlink_bits": down, "wasted_bits": _counts(lost.up_bits, begin),
         "wasted_down_bits": _counts(lost.down_bits, begin),
         "wasted_s": seconds["late_s"] + seconds["dropped_s"] + seconds["called_off_s"],
