@@ -52,9 +52,21 @@ def plot(table: pd.DataFrame, file: Path) -> None:
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """For the README."""
+    """Everything."""
     lines = ["| " + " | ".join(SHOWN) + " |", "|---" * len(SHOWN) + "|"]
     for row in table[SHOWN].itertuples(index=False):
         cells = [f"{v:.3g}" if isinstance(v, float) else str(v) for v in row]
         lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def small(table: pd.DataFrame) -> str:
+    """Milliseconds a round, a column for each workload; what does not count is left out. For the README."""
+    loads = list(dict.fromkeys(table["load"]))
+    lines = ["| | " + " | ".join(f"{load}, ms" for load in loads) + " |", "|---" * (1 + len(loads)) + "|"]
+    for who in dict.fromkeys(table["who"]):
+        own = table[(table["who"] == who) & table["counts"]].set_index("load")
+        times = [1e3 * own["s_per_round"][load] if load in own.index else None for load in loads]
+        cells = ["" if t is None else f"{t:,.0f}" if t >= 100 else f"{t:.2g}" for t in times]
+        lines.append(f"| {who} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
