@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-import numpy as np
-
 from fedsim.errors import InvalidInput, number, positive, quoted, whole
+
+ADDS_UP = ("uplink_bits", "downlink_bits", "backhaul_bits", "total_bits", "seconds", "epsilon")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Budget:
             raise InvalidInput("Budget(): nothing would ever stop the run; give at least rounds=")
         if self.rounds is not None:
             object.__setattr__(self, "rounds", whole("Budget(rounds={})", self.rounds))
-        for name in ("uplink_bits", "downlink_bits", "backhaul_bits", "total_bits", "seconds", "epsilon"):
+        for name in ADDS_UP:
             if getattr(self, name) is not None:
                 limit = positive(f"Budget({name}={{}})", getattr(self, name))
                 if type(getattr(self, name)) not in (int, float):
@@ -61,7 +61,7 @@ class Budget:
                 "fs.Target('accuracy', above=.83)"
             )
 
-    def crossed(self, spent: dict[str, Any]) -> list[tuple[str, Any]]:
-        """For each limit that `spent` exceeds somewhere: its name and where (arrays over replicas)."""
-        limits = [(name, getattr(self, name), spent[name]) for name in spent if getattr(self, name) is not None]
-        return [(name, over) for name, limit, value in limits if np.any(over := np.asarray(value) > limit)]
+    @property
+    def limits(self) -> dict[str, float]:
+        """What may be spent of what adds up from round to round, by name."""
+        return {name: limit for name in ADDS_UP if (limit := getattr(self, name)) is not None}

@@ -79,7 +79,7 @@ class TiersExchange:
         try:
             labels = tuple(g.item() if isinstance(g, np.generic) else g for g in self.groups)
             sorted(set(labels))
-        except TypeError:
+        except Exception:  # no sequence, labels without an order, or an object of theirs that raises what it likes
             raise InvalidInput(f"exchanges.tiers(groups={quoted(self.groups)}): {right}") from None
         if not labels or isinstance(self.groups, str | bytes | dict):
             raise InvalidInput(f"exchanges.tiers(groups={quoted(self.groups)}): {right}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, quoted
 from fedsim.results import Summary
 
 CODE = re.compile(r"[A-E]\d+")
@@ -18,6 +18,8 @@ def explain(topic: str | None = None) -> Summary:
         told = [f"  {name:11}{text.splitlines()[0].partition(': ')[2]}" for name, text in pages.items()]
         codes = "  A5, C1, ... one decision by the code that a docstring or an error gives"
         return Summary("\n".join(["fedsim explain TOPIC, or fs.explain(TOPIC):", *told, codes]))
+    if not isinstance(topic, str):
+        raise InvalidInput(f"explain({quoted(topic)}): name a topic, one of {', '.join(pages)}, or a code such as A5")
     name = topic.strip().strip("()")
     if name.lower() in pages:
         return Summary(pages[name.lower()].rstrip())
@@ -27,7 +29,7 @@ def explain(topic: str | None = None) -> Summary:
         )
         if found:
             return Summary(found[0].rstrip())
-    raise InvalidInput(f"explain({topic!r}): there is {', '.join(pages)}, or a code such as A5")
+    raise InvalidInput(f"explain({quoted(topic)}): there is {', '.join(pages)}, or a code such as A5")
 
 
 def _pages() -> dict[str, str]:

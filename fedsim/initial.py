@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
+from fedsim.checks import numbers
 from fedsim.errors import InvalidInput, positive
 
 __all__ = ["Start", "normal"]
@@ -54,7 +55,4 @@ def normal(scale: float, centre: npt.ArrayLike | None = None) -> Normal:
     scale = positive("initial.normal(scale={})", scale, zero=True)
     if centre is None:
         return Normal(scale)
-    middle = np.asarray(centre, np.float64)
-    if middle.ndim != 1 or not np.isfinite(middle).all():
-        raise InvalidInput(f"initial.normal(centre of shape {middle.shape}): give d finite numbers")
-    return Normal(scale, middle)
+    return Normal(scale, numbers("initial.normal(centre)", centre, axes=1, finite=True, remedy="give d finite numbers"))

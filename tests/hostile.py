@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+import hostile_analysis
 import hostile_learning
 import networkx as nx
 import numpy as np
@@ -122,10 +123,10 @@ def makers() -> list[Maker]:
         Maker("LogisticRegression", p.LogisticRegression, "problem", {"data": LABELLED, "prior_precision": 0.5, "test": (X, LABELS)}),
         Maker("LogisticRegression.from_arrays", p.LogisticRegression.from_arrays, "problem", {"x": X, "y": LABELS, "offsets": OFFSETS, "prior_precision": 0.5, "test": (X, LABELS)}),
         Maker("LogisticRegression.synthetic", p.LogisticRegression.synthetic, "problem", {"clients": 3, "dim": 2, "heterogeneity": 0.0, "samples": 4, "seed": 1, "prior_precision": 1.0}),
-        Maker("SoftmaxRegression", p.SoftmaxRegression, "problem", {"data": LABELLED, "classes": 2, "bias": True, "test": (X, LABELS), "prior_precision": 0.5}),
-        Maker("SoftmaxRegression.from_arrays", p.SoftmaxRegression.from_arrays, "problem", {"x": X, "y": LABELS, "offsets": OFFSETS, "classes": 2, "bias": True, "test": (X, LABELS), "prior_precision": 0.5}),
+        Maker("SoftmaxRegression", p.SoftmaxRegression, "problem", {"data": LABELLED, "classes": 2, "bias": True, "test": (X, LABELS), "prior_precision": 0.5, "scale": 0.1, "shift": 0.0}),
+        Maker("SoftmaxRegression.from_arrays", p.SoftmaxRegression.from_arrays, "problem", {"x": X, "y": LABELS, "offsets": OFFSETS, "classes": 2, "bias": True, "test": (X, LABELS), "prior_precision": 0.5, "scale": 0.1, "shift": 0.0}),
         Maker("SoftmaxRegression.synthetic", p.SoftmaxRegression.synthetic, "problem", {"clients": 3, "features": 2, "classes": 2, "samples": 4, "seed": 1, "bias": True, "dtype": "float32", "test_samples": 5}),
-        Maker("NeuralNetwork", p.NeuralNetwork, "problem", {"data": LABELLED, "widths": (3,), "classes": 2, "test": (X, LABELS), "prior_precision": 0.5}),
+        Maker("NeuralNetwork", p.NeuralNetwork, "problem", {"data": LABELLED, "widths": (3,), "classes": 2, "test": (X, LABELS), "prior_precision": 0.5, "scale": 0.1, "shift": 0.0}),
         Maker("PerformativeMean", p.PerformativeMean, "performative", {"base_means": [1.0, 2.0, 3.0], "sensitivities": [0.1, 0.2, 0.3], "sigma": 1.0, "weights": [0.2, 0.3, 0.5]}),
         Maker("PerformativeMean.synthetic", p.PerformativeMean.synthetic, "performative", {"clients": 3, "base_mean": 10.0, "base_variance": 0.6, "sensitivity": 0.9, "sensitivity_variance": 0.1, "sigma": 1.0, "weights": None, "seed": 0}),
         Maker("StrategicCredit", p.StrategicCredit, "performative", {"data": LABELLED, **credit}),
@@ -143,7 +144,7 @@ def makers() -> list[Maker]:
         Maker("QLSD", a.QLSD, "algorithm", {"step_size": 1e-3, "batch_size": None, "codec": c.QSGD(4), "empty": "noise", "weighting": "count", "activity": None}),
         Maker("QLSDStar", a.QLSDStar, "algorithm", {"step_size": 1e-3, "optimum": None, "batch_size": 2, "codec": c.QSGD(4), "empty": "noise", "weighting": "count", "activity": None}),
         Maker("QLSDPlusPlus", a.QLSDPlusPlus, "algorithm", {"step_size": 1e-3, "refresh_every": 2, "memory_rate": None, "batch_size": 2, "codec": c.QSGD(4), "empty": "noise", "weighting": "count", "activity": None}),
-        Maker("FedAvg", a.FedAvg, "algorithm", {"step_size": 1e-3, "local_steps": 2, "batch_size": 2, "server_step": 1.0, "objective": "mean"}),
+        Maker("FedAvg", a.FedAvg, "algorithm", {"step_size": 1e-3, "local_steps": 2, "batch_size": 2, "server_step": 1.0, "objective": "mean", "momentum": 0.5, "weight_decay": 0.1}),
         Maker("FedPAQ", a.FedPAQ, "algorithm", {"step_size": 1e-3, "local_steps": 2, "batch_size": 2, "server_step": 1.0, "objective": "mean", "codec": c.QSGD(4)}),
         Maker("PFedAvg", a.PFedAvg, "reactive", {"step_size": 1e-3, "local_steps": 2, "batch_size": None, "objective": "mean"}),
         Maker("PrivateFedPAQ", a.PrivateFedPAQ, "algorithm", {"step_size": 1e-3, "local_steps": 2, "clip": 1.0, "epsilon": 1.0, "delta": 1e-4, "batch_size": 2, "fraction": None, "codec": c.QSGD(4), "sensitivity": "paper"}),
@@ -160,7 +161,7 @@ def makers() -> list[Maker]:
         Maker("Elias.decode", c.Elias(4).decode, "", {"data": b"12345", "d": 2}),
         Maker("Identity.decode", c.Identity().decode, "", {"data": b"12345678", "d": 1}),
         Maker("Elias.bits", c.Elias(4).bits, "", {"v": X[:, 0], "key": key[:1]}),
-        Maker("Identity.quantise", c.Identity().quantise, "", {"values": X}),
+        Maker("Identity.quantise", c.Identity().quantise, "", {"values": X, "keys": key[:2, :2]}),
         Maker("QSGD.omega", c.QSGD(4).omega, "", {"d": 2}),
         Maker("constant schedule", s.constant, "schedule", {"value": 1e-3}),
         Maker("inverse_time", s.inverse_time, "schedule", {"a": 1e-3, "b": 1.0}),
@@ -190,23 +191,23 @@ def makers() -> list[Maker]:
         Maker("Varying", fs.network.Varying, "", {"times_s": [0.0, 1.0], "bps": [1.0, 2.0], "period_s": 3.0}),
         Maker("paths", t.grid(2, 2).paths, "", {"pairs": [("client0", "client3")]}),
         Maker("star paths", t.star(3).paths, "", {"pairs": [("client0", "server")]}),
-        Maker("draw", t.ring(3, server=None).draw, "", {"gossip": nx.path_graph(3)}),
+        Maker("draw", t.ring(3, server=None).draw, "", {"gossip": nx.path_graph(3), "ax": None}),
         Maker("multiple_access", t.multiple_access, "network", {"clients": 3, "capacity_bps": 1e5, "latency_s": 0.1, "loss": 0.1}),
         Maker("from_graphml", t.from_graphml, "", {"path": "nowhere.graphml"}),
         Maker("Network", fs.Network, "network", {"graph": graph(), "server": 0, "clients": [1, 2, 3], "bandwidth_bps": "bandwidth_bps", "latency_s": "latency_s", "loss": "loss", "shared": "shared", "routes": None}),
         Maker("Network attributes", lambda **k: fs.Network(spoilt_graph(**k)), "network", {"bandwidth_bps": 1e5, "latency_s": 0.1, "loss": 0.1, "shared": False, "client": 0, "role": "server", "node": 1}),
         Maker("finish_times", fs.network.finish_times, "", {"capacities_bps": [1.0, 2.0], "routes": [[0], [1]], "bits": [1.0, 2.0], "starts_s": [0.0, 1.0]}),
-        Maker("Flows", fs.network.Flows, "", {"capacities_bps": [1.0, 2.0]}),
+        Maker("Flows", fs.network.Flows, "", {"capacities_bps": [1.0, 2.0], "varying": None}),
         Maker("full", q.full, "participation"),
-        Maker("with_replacement", q.with_replacement, "participation", {"draws": 2}),
-        Maker("uniform", q.uniform, "participation", {"size": 2, "weighting": None}),
+        Maker("with_replacement", q.with_replacement, "participation", {"draws": 2, "at_least": 1}),
+        Maker("uniform", q.uniform, "participation", {"size": 2, "weighting": None, "at_least": 1}),
         Maker("bernoulli", q.bernoulli, "participation", {"probability": 0.5}),
-        Maker("first", q.first, "participation", {"replies": 2, "of": 3}),
-        Maker("deadline", q.deadline, "participation", {"seconds": 1.0, "of": 3}),
+        Maker("first", q.first, "participation", {"replies": 2, "of": 3, "at_least": 1}),
+        Maker("deadline", q.deadline, "participation", {"seconds": 1.0, "of": 3, "at_least": 1}),
         Maker("buffered", q.buffered, "participation", {"replies": 2, "of": 3, "discount": None}),
-        Maker("Budget", fs.Budget, "budget", {"rounds": 2, "uplink_bits": 1e6, "downlink_bits": 1e6, "total_bits": 1e6, "seconds": 1e6, "epsilon": None, "target": None}),
+        Maker("Budget", fs.Budget, "budget", {"rounds": 2, "uplink_bits": 1e6, "downlink_bits": 1e6, "total_bits": 1e6, "seconds": 1e6, "epsilon": None, "target": None, "backhaul_bits": 1e6}),
         Maker("Target", fs.Target, "target", {"metric": "w2", "above": None, "below": 1e-3}),
-        Maker("Record", fs.Record, "record", {"every": 1, "warmup": 0, "rounds_every": 1, "events": False}),
+        Maker("Record", fs.Record, "record", {"every": 1, "warmup": 0, "rounds_every": 1, "events": False, "sites": "average"}),
         Maker("Inline", fs.Inline, "runtime", {"threads": 1, "chunk": 2, "backend": "cpu"}),
         Maker("Ray", fs.Ray, "", {"hosts": 1, "address": None, "clients_per_host": None, "num_gpus_per_host": 0, "num_cpus_per_host": 1}),
         Maker("Scenario", fs.Scenario, "scenario", whole_scenario()),
@@ -214,9 +215,9 @@ def makers() -> list[Maker]:
         Maker("spent", fs.privacy.spent, "metric", {"delta": 1e-5, "sensitivity": 1.0}),
         Maker("fald.guarantee", fs.privacy.fald.guarantee, "", {}),
         Maker("fedpaq.guarantee", fs.privacy.fedpaq.guarantee, "", {"epsilon": 1.0, "delta": 1e-4, "fraction": 0.2}),
-        Maker("w2", m.w2, "metric", {"reference": (np.zeros(2), np.eye(2))}),
-        Maker("mean_error", m.mean_error, "metric", {"reference": (np.zeros(2), np.eye(2))}),
-        Maker("covariance_error", m.covariance_error, "metric", {"reference": (np.zeros(2), np.eye(2))}),
+        Maker("w2", m.w2, "metric", {"reference": (np.zeros(2), np.eye(2)), "over": "replicas", "name": "distance"}),
+        Maker("mean_error", m.mean_error, "metric", {"reference": (np.zeros(2), np.eye(2)), "over": "replicas", "name": "distance"}),
+        Maker("covariance_error", m.covariance_error, "metric", {"reference": (np.zeros(2), np.eye(2)), "over": "replicas", "name": "distance"}),
         Maker("marginal_error", m.marginal_error, "metric", {"reference": X, "over": "history"}),
         Maker("distance_to", m.distance_to, "metric", {"point": [1.0, 2.0], "name": "far"}),
         Maker("mse", m.mse, "metric", {"function": lambda theta: theta[:, 0], "truth": 1.0, "name": "mse"}),
@@ -232,15 +233,15 @@ def makers() -> list[Maker]:
         Maker("split_rhat", m.split_rhat, "", {"chains": X[:, :, None]}),
         Maker("w2_floor", m.w2_floor, "", {"covariance": np.eye(2), "replicas": 100}),
         Maker("rng.keys", fs.rng.keys, "", {"seed": 1, "stream": 1, "replica": 0, "client": 0, "round": 0, "visit": 0}),
-        Maker("rng.normal", fs.rng.normal, "", {"key": key, "lanes": 2, "step": 0, "dtype": "float64"}),
+        Maker("rng.normal", fs.rng.normal, "", {"key": key, "lanes": 2, "step": 0, "dtype": "float64", "call": 0}),
         Maker("rng.uniform", fs.rng.uniform, "", {"key": key, "lanes": 2, "step": 0, "dtype": "float64"}),
         Maker("rng.integers", fs.rng.integers, "", {"key": key, "lanes": 2, "below": 10, "step": 0}),
         Maker("rng.choice", fs.rng.choice, "", {"key": key, "population": 10, "size": 3, "step": 0}),
         Maker("load", fs.load, "", {"path": "nowhere"}),
         Maker("replay", fs.replay, "", {"path": "nowhere", "replica": 0, "round": 1, "client": 0, "scenario": None}),
-        Maker("sweep", fs.sweep, "", {"file": "nowhere.py", "grid": {"a": [1]}, "out": "nowhere", "settings": {}, "jobs": 1, "shard": None}),
+        Maker("sweep", fs.sweep, "", {"file": "nowhere.py", "grid": {"a": [1]}, "out": "nowhere", "settings": {}, "jobs": 1, "shard": None, "resume": False, "retry_failed": False, "runtime": None, "observers": (), "stop": None}),
     ]  # fmt: skip
-    list_of += [Maker(*row) for row in hostile_learning.rows()]
+    list_of += [Maker(*row) for row in (*hostile_learning.rows(), *hostile_analysis.rows())]
     for maker in list_of:
         if maker.name == "fald.guarantee":
             maker.good = fald_arguments()
@@ -270,7 +271,7 @@ def whole_scenario(**other):
     parts = {
         "problem": fs.problems.GaussianMean(SHARDS, np.eye(2)), "algorithm": fs.algorithms.FALD(step_size=1e-3, local_steps=2),
         "budget": fs.Budget(rounds=2), "network": None, "devices": None, "participation": fs.participation.full(), "replicas": 2, "seed": 1, "initial": None,
-        "dtype": "float64", "metrics": (), "evaluate_every": 1, "record": fs.Record(), "reach": None,
+        "dtype": "float64", "metrics": (), "evaluate_every": 1, "record": fs.Record(), "reach": None, "exchange": fs.exchanges.star(),
     }  # fmt: skip
     return parts | other
 

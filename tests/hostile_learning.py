@@ -33,6 +33,7 @@ def rows() -> list[tuple[str, Any, str, dict[str, Any]]]:
     goal = {"objective": "mean"}
     server = {"server_step": 0.1, "beta1": 0.9, "tau": 1e-3}
     brought = d.from_arrays(BYTES, LABELS, BYTES, LABELS)
+    credit = d.from_arrays(np.tile(X, 5), LABELS)
     flat = {"x": BYTES, "y": LABELS, "offsets": [0, 4, 8, 12], "widths": (3,), "classes": 2, "scale": 0.1, "shift": 0.0}
     problem = p.LogisticRegression([(X[r], LABELS[r]) for r in map(np.array, PARTS)], 1.0, test=(X, LABELS))
     return [
@@ -46,10 +47,11 @@ def rows() -> list[tuple[str, Any, str, dict[str, Any]]]:
         ("DGSGLD", a.DGSGLD, "algorithm", steps | {"coupling": 0.1}),
         ("FSGLD", a.FSGLD, "algorithm", steps | {"means": None, "precisions": None, "temperature": 1.0}),
         ("PSGLD", a.PSGLD, "pooled", steps | {"decay": 0.9, "damping": 1e-3, "temperature": 1.0, "second_moment": None}),
-        ("FedAvg with inertia", a.FedAvg, "algorithm", steps | inert),
-        ("NeuralNetwork.from_arrays", p.NeuralNetwork.from_arrays, "problem", flat | {"test": (BYTES, LABELS)}),
+        ("FedAvg with inertia", a.FedAvg, "algorithm", steps | inert | goal | {"server_step": 1.0}),
+        ("NeuralNetwork.from_arrays", p.NeuralNetwork.from_arrays, "problem", flat | {"test": (BYTES, LABELS), "prior_precision": 0.5}),
         ("NeuralNetwork.of", p.NeuralNetwork.of, "problem", {"dataset": brought, "parts": PARTS, "widths": (3,), "prior_precision": 0.5}),
-        ("SoftmaxRegression.of", p.SoftmaxRegression.of, "problem", {"dataset": brought, "parts": PARTS, "prior_precision": 0.5}),
+        ("SoftmaxRegression.of", p.SoftmaxRegression.of, "problem", {"dataset": brought, "parts": PARTS, "prior_precision": 0.5, "bias": True}),
+        ("StrategicCredit.of", p.StrategicCredit.of, "performative", {"dataset": credit, "clients": 3, "sensitivities": None, "regularisation": 0.1, "seed": 0}),
         ("load data", d.load, "", {"name": "digits", "download": False}),
         ("from_arrays", d.from_arrays, "", {"x": X, "y": LABELS, "test_x": X, "test_y": LABELS, "classes": 2, "name": "mine", "scale": 1.0, "shift": 0.0}),
         ("from_huggingface", d.from_huggingface, "", {"dataset": Table(), "features": "x", "label": "y"}),

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedsim as fs
-from fedsim.engine import reference_clock
+from fedsim.engine import always_compiled, reference_clock
 from fedsim.kernels.clock.parts import FOLDS
 
 RATES = (64.0, 1e3, 12345.678, 1e9, math.inf)
@@ -19,7 +19,8 @@ ONE = fs.Inline(threads=1)
 
 
 def both(scenario, **options):
-    compiled = fs.run(scenario, runtime=ONE, **options)
+    with always_compiled():
+        compiled = fs.run(scenario, runtime=ONE, **options)
     with reference_clock():
         simpy = fs.run(scenario, runtime=ONE, **options)
     return compiled, simpy
@@ -168,7 +169,8 @@ def outcome(scenario):
 
 
 def agree(scenario):
-    compiled = outcome(scenario)
+    with always_compiled():
+        compiled = outcome(scenario)
     with reference_clock():
         simpy = outcome(scenario)
     if isinstance(simpy, str) or isinstance(compiled, str):
@@ -223,7 +225,8 @@ def test_what_is_learnt_is_the_same(way):
 
 def test_threads_do_not_change_the_time():
     scenario = dataclasses.replace(LEARNING, participation=fs.participation.buffered(3), replicas=8)
-    assert fs.run(scenario, runtime=fs.Inline(threads=3)).fingerprint == fs.run(scenario, runtime=ONE).fingerprint
+    with always_compiled():
+        assert fs.run(scenario, runtime=fs.Inline(threads=3)).fingerprint == fs.run(scenario, runtime=ONE).fingerprint
 
 
 class Own(fs.participation.Full):
@@ -234,7 +237,8 @@ class Own(fs.participation.Full):
 
 
 def test_parts_of_ones_own_are_asked_on_simpy():
-    result = fs.run(dataclasses.replace(LEARNING, participation=Own()), compute="skip")
+    with always_compiled():
+        result = fs.run(dataclasses.replace(LEARNING, participation=Own()), compute="skip")
     assert result.manifest["clock"]["path"] == "event"
 
 
@@ -242,7 +246,8 @@ def test_a_round_that_never_closes_is_refused_in_the_words_of_simpy():
     slow = fs.devices.constant(1e308, availability=fs.devices.diurnal(10.0, 1.0))
     far = fs.topologies.star(6, latency_s=1e308)
     scenario = dataclasses.replace(LEARNING, devices=slow, network=far, algorithm=fs.algorithms.FALD(1e-3, 1))
-    assert "never closes" in outcome(scenario)
+    with always_compiled():
+        assert "never closes" in outcome(scenario)
     agree(scenario)
 
 

@@ -12,10 +12,12 @@ import pytest
 from scipy import stats
 
 from fedsim import participation
+from fedsim.engine import arrivals
 from fedsim.engine.selection import Roster, cohort
 from fedsim.errors import InvalidInput
 from fedsim.kernels import draws
 from fedsim.participation import Arrived, VisitEnds
+from fedsim.protocols import as_policy
 from fedsim.rng import Draws, Stream
 
 P = np.array([0.05, 0.15, 0.2, 0.25, 0.35])
@@ -261,12 +263,16 @@ def heard(ends, dropped=None, tie=None, row=None, opened=(0.0,)):
     return VisitEnds(np.array(opened), row, np.array(ends, float), dropped, lambda: order)
 
 
+def closing(policy, ends):
+    return arrivals.closing(as_policy(policy), ends.opened_s, ends.row, ends.ends_s, ends.dropped, ends.tie)
+
+
 @pytest.mark.parametrize("policy", WAITING)
 def test_waiting_policies_close_with_their_last_visit_whatever_became_of_it(policy):
-    closed, in_time = policy.closing(heard([2, 7, 3], dropped=[False, True, False]))
+    closed, in_time = closing(policy, heard([2, 7, 3], dropped=[False, True, False]))
     assert closed.tolist() == [7.0]
     assert in_time.all()
-    closed, in_time = policy.closing(heard([], opened=[4.0]))
+    closed, in_time = closing(policy, heard([], opened=[4.0]))
     assert closed.tolist() == [4.0]
     assert len(in_time) == 0
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pytest
+from follow import followed
 
 import fedsim as fs
 from fedsim.engine import Interrupted, reference_clock
@@ -513,3 +514,16 @@ def test_an_address_where_nobody_listens_is_said_at_once():
         address = f"127.0.0.1:{nobody.getsockname()[1]}"
         with pytest.raises(RuntimeFailed, match=r"no cluster answers there.*ray start --head"):
             ray_cluster.join(None, address)
+
+
+# On this side: a host then runs `ray_host`, `client_memory`, `worker`, `jobs`, the algorithm and its kernel. Whoever
+# awaits the hosts is woken up, from `running` on.
+ON_HOSTS = """
+    engine.run engine.closed_form engine.learner algorithms.fald engine.arrivals engine.round engine.accounts
+    runtime.jobs runtime.ray runtime.client_memory runtime.ray_host running engine engine.record
+"""
+
+
+def test_a_round_on_client_hosts_passes_through_the_closed_form_and_the_door_to_the_hosts(cluster):
+    asked = replace(scenario(rounds=5), devices=None)
+    assert followed(lambda: fs.run(asked, runtime=Ray(hosts=2))) == ON_HOSTS.split()

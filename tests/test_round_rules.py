@@ -15,7 +15,7 @@ import fedsim as fs
 from fedsim.algorithms.fedpaq import FedPAQ
 from fedsim.analysis import timeline
 from fedsim.analysis.clients import heard as fairness
-from fedsim.engine import Interrupted
+from fedsim.engine import Interrupted, always_compiled
 from fedsim.engine.clock import Clock, SharedLinks
 from fedsim.engine.clock_inputs import ClockInputs
 from fedsim.engine.visits import Visit
@@ -257,8 +257,9 @@ def test_bits_leave_from_the_first_instant_on_whatever_the_clock(seconds):
         network=fs.topologies.star(4, uplink_bps=up, downlink_bps=down, latency_s=latency),
         devices=fs.devices.constant([0.2, 0.0, 0.6, 0.1]), participation=fs.participation.deadline(seconds),
     )  # fmt: skip
-    closed_form, private = fs.run(scenario), fs.run(traced(scenario))
-    shared = fs.run(dataclasses.replace(scenario, network=relay(up, down, latency)))
+    with always_compiled():
+        closed_form, private = fs.run(scenario), fs.run(traced(scenario))
+        shared = fs.run(dataclasses.replace(scenario, network=relay(up, down, latency)))
     assert [r.manifest["clock"]["path"] for r in (closed_form, private, shared)] == [
         "closed form",
         "compiled",
@@ -482,7 +483,7 @@ class Least:
     def select(self, view, rng):
         return np.argsort(view.heard(np.arange(view.clients)), kind="stable")[None, :2]
 
-    close, closing = fs.participation.Full.close, fs.participation.Full.closing
+    waits, close = True, fs.participation.Full.close
 
 
 def test_a_policy_with_a_history_says_so_or_is_told_to():

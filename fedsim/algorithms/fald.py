@@ -119,6 +119,8 @@ class FALD:
         if self.batch_size is not None or not isinstance(problem, Quadratic) or not as_problem(problem).tabulated:
             return None
 
+        constant = None if callable(self.step_size) else steps_of(self.step_size, 0, self.local_steps)
+
         @cache
         def tables(dtype: npt.DTypeLike) -> tuple[Array, Array]:  # of f^c = l^c / p_c
             hessian, linear = problem.quadratic()
@@ -129,8 +131,8 @@ class FALD:
             theta = message["theta"]
             scale = np.sqrt((1 - self.correlation**2) / job.weight[:, 0])
             theta = backend.langevin_quadratic(
-                theta, *tables(theta.dtype), job.client, job.noise_key, job.shared_key, scale,
-                self.correlation, steps_of(self.step_size, job.round, self.local_steps), self.temperature,
+                theta, *tables(theta.dtype), job.client, job.noise_key, job.shared_key, scale, self.correlation,
+                constant or steps_of(self.step_size, job.round, self.local_steps), self.temperature,
             )  # fmt: skip
             return {"theta": theta}, memory
 

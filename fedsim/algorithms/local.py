@@ -96,10 +96,11 @@ class LocalSteps(Protocol):
 
 def check_steps(where: str, algorithm: LocalSteps) -> None:
     """`local_steps` as a count, or a tuple of one per client."""
-    if not isinstance(algorithm.local_steps, tuple | list | np.ndarray):
+    given = algorithm.local_steps
+    if not isinstance(given, tuple | list) and not (isinstance(given, np.ndarray) and given.ndim):
         check_count(where, algorithm, "local_steps")
         return
-    steps = tuple(whole(f"{where}(local_steps={{}})", count) for count in algorithm.local_steps)
+    steps = tuple(whole(f"{where}(local_steps={{}})", count) for count in given)
     object.__setattr__(algorithm, "local_steps", steps)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.errors import InvalidInput
-from fedsim.protocols import ProblemLike, Quadratic, as_problem
+from fedsim.errors import InvalidInput, flag, quoted
+from fedsim.protocols import ProblemLike, Quadratic, as_problem, missing
 
 LARGEST, STEPS, NEAR = 500, 60, 1e-6  # dimensions, Newton steps, relative length of one at which they end
 
@@ -18,6 +18,9 @@ def laplace(problem: ProblemLike, diagonal: bool = False) -> tuple[Array, Array]
 
     A client's loss includes its share of the prior. Where it is flat in some direction, so is the surrogate.
     """
+    flag("FSGLD.laplace(diagonal={})", diagonal)
+    if missing(problem, ProblemLike):
+        raise InvalidInput(f"FSGLD.laplace({quoted(problem)}): give a problem, such as fs.problems.GaussianMean(...)")
     if isinstance(problem, Quadratic):
         hessian, linear = problem.quadratic()
         means = np.array([np.linalg.lstsq(h, b, rcond=None)[0] for h, b in zip(hessian, linear, strict=True)])

@@ -11,7 +11,7 @@ from fedsim.analysis import figures
 from fedsim.analysis.runs import HIGHER, Answer, One, facts, gather
 from fedsim.analysis.summary import final_metrics
 from fedsim.arrays import Array
-from fedsim.errors import InvalidInput, NotRecorded, quoted
+from fedsim.errors import InvalidInput, NotRecorded, flag, quoted
 from fedsim.results import Result, total_bits
 
 if TYPE_CHECKING:
@@ -63,9 +63,11 @@ def pareto(
     The front is over `among` (of uplink_bits, total_bits, seconds, participation, epsilon, wasted_s) and the metric,
     of which less is better unless it is accuracy or the like.
     """
-    if not among or (strange := [name for name in among if name not in COSTS]):
-        raise InvalidInput(f"pareto(among={quoted(list(among))}): choose among {', '.join(COSTS)}")
-    up = metric in HIGHER if higher_is_better is None else higher_is_better
+    if not isinstance(among, list | tuple) or not among or any(name not in COSTS for name in among):
+        raise InvalidInput(f"pareto(among={quoted(among)}): choose among {', '.join(COSTS)}")
+    if not isinstance(metric, str):
+        raise InvalidInput(f"pareto(metric={quoted(metric)}): name a metric's column, such as 'w2'")
+    up = metric in HIGHER if higher_is_better is None else flag("pareto(higher_is_better={})", higher_is_better)
     frame = outcomes(gather(results), metric)
     if strange := [name for name in among if name not in frame]:
         raise NotRecorded(f"pareto(among={quoted(list(among))}): these runs did not record {strange[0]}")

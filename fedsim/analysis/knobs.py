@@ -12,7 +12,7 @@ from fedsim.analysis.intervals import RESAMPLES, mean_interval, median_interval,
 from fedsim.analysis.runs import Answer, One, gather
 from fedsim.analysis.spending import AXES, table
 from fedsim.budget import Target
-from fedsim.errors import InvalidInput, NotRecorded, quoted
+from fedsim.errors import InvalidInput, NotRecorded, one_of, quoted
 from fedsim.results import Axis
 
 if TYPE_CHECKING:
@@ -35,8 +35,9 @@ def u_curve(
     """
     import pandas as pd
 
-    if against not in AXES:
-        raise InvalidInput(f"against={quoted(against)}: choose one of {', '.join(AXES)}")
+    one_of("u_curve(against={!r})", against, AXES)
+    if not isinstance(knob, str):
+        raise InvalidInput(f"u_curve(knob={quoted(knob)}): name a setting or a field of the algorithm, 'local_steps'")
     runs = [_with_knob(one, knob) for one in gather(results)]
     frame = table(runs, Target(metric, above, below))
     groups = {value: own[against].to_numpy(np.float64) for value, own in frame.groupby(knob, sort=True)}
@@ -106,12 +107,10 @@ def compare(
     if (above is None) and (below is None):
         goal, column = Target(metric, below=-LARGEST), "last"  # a level that is never reached: only the end counts
     else:
-        goal, column = Target(metric, above, below), against
+        goal, column = Target(metric, above, below), str(one_of("compare(against={!r})", against, AXES))
     sides = []
     for side in (a, b):
         frame = table(gather(side), goal)
-        if column not in frame:
-            raise InvalidInput(f"against={quoted(against)}: choose one of {', '.join(AXES)}")
         keyed = frame.set_index(["seed", "replica"])[column]
         if keyed.index.has_duplicates:
             raise InvalidInput(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
+from fedsim.checks import called, path_of
 from fedsim.errors import InvalidInput, quoted
 from fedsim.results import Result, load
 
@@ -72,7 +73,7 @@ def _gather(results: object, label: str) -> Iterator[One]:
     if isinstance(results, Result):
         yield One(label, dict(_settings(results)), results)
     elif isinstance(results, str | Path):
-        yield from _folder(Path(results), label)
+        yield from _folder(path_of("results", results), label)
     elif isinstance(results, Mapping):
         for name, own in results.items():
             for one in _gather(own, str(name)):
@@ -81,8 +82,9 @@ def _gather(results: object, label: str) -> Iterator[One]:
         for settings, result in results.runs:
             yield One(label, dict(settings), result)
     elif isinstance(results, Iterable):
-        for own in results:
-            yield from _gather(own, Path(own).name if isinstance(own, str | Path) and _is_run(Path(own)) else label)
+        for own in called(f"results={quoted(results)}", list, results):
+            folder = path_of("results", own) if isinstance(own, str | Path) else None
+            yield from _gather(own, folder.name if folder is not None and _is_run(folder) else label)
     else:
         raise InvalidInput(f"results={quoted(results)}: give a result, a folder, a study, or a list or mapping of them")
 

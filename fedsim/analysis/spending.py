@@ -12,7 +12,7 @@ from fedsim.analysis import figures
 from fedsim.analysis.intervals import wilson
 from fedsim.analysis.runs import Answer, One, facts, gather
 from fedsim.budget import Target
-from fedsim.errors import InvalidInput, positive, quoted
+from fedsim.errors import InvalidInput, one_of, positive, quoted
 from fedsim.results import Axis, Result, sent_bits, total_bits
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def spent_at(result: Result, goal: Target) -> pd.DataFrame:
 
 def _evaluations(result: Result, metric: str) -> tuple[pd.DataFrame, list[int]]:
     """Every evaluation of a metric: `replica, value`, what had been spent by then; and the replicas that there are."""
+    if not isinstance(metric, str):
+        raise InvalidInput(f"metric={quoted(metric)}: name a metric's column, such as 'w2'")
     curve = result.curve(metric)  # refuses one that was not evaluated, with those that were
     if metric in result.over_replicas:
         frame = curve.rename(columns={metric: "value"}).assign(replica=EVERYBODY)
@@ -93,9 +95,8 @@ def time_to(
     Infinity where it never was; replica -1 stands for a metric over all replicas, such as w2.
     """
     goal = Target(metric, above, below)
+    one_of("against={!r}", against, AXES)
     frame = table(gather(results), goal)
-    if against not in frame:
-        raise InvalidInput(f"against={quoted(against)}: choose one of {', '.join(AXES)}")
     words = f"{figures.NAMES.get(against, against)} until {_words(goal)}"
     return Answer(frame, figures.ranges(frame, against, words))
 
@@ -104,8 +105,7 @@ def bits_to(
     results: object, metric: str, above: float | None = None, below: float | None = None, bits: Axis = "uplink_bits"
 ) -> Answer:  # fmt: skip
     """`time_to`, drawn against the bits that were sent."""
-    if not str(bits).endswith("_bits"):
-        raise InvalidInput(f"bits={quoted(bits)}: choose uplink_bits, downlink_bits, backhaul_bits or total_bits")
+    one_of("bits_to(bits={!r})", bits, AXES[2:])
     return time_to(results, metric, above, below, bits)
 
 

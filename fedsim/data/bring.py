@@ -30,6 +30,8 @@ def from_arrays(
     classes: int | None = None, name: str = "data", scale: npt.ArrayLike | None = None, shift: npt.ArrayLike = 0.0,
 ) -> Dataset:  # fmt: skip
     """Rows of any shape, flattened, and labels 0, 1, ...; `scale` None is 1/255 for bytes and 1 for all else."""
+    if not isinstance(name, str):
+        raise InvalidInput(f"from_arrays(name={quoted(name)}): give a word")
     x, y = _numbers(name, "x", x), _labels(name, y)
     shape = x.shape[1:] if x.ndim > 2 else None
     rows, test_rows = _flat(x), None if test_x is None else _flat(_numbers(name, "test_x", test_x))
@@ -103,7 +105,7 @@ def from_huggingface(dataset: Any, features: str | None = None, label: str | Non
 
 def _numbers(name: str, where: str, value: npt.ArrayLike) -> Array:
     try:
-        array = np.asarray(value)
+        array = np.empty(0, object) if isinstance(value, range) else np.asarray(value)
     except (TypeError, ValueError):
         array = np.empty(0, object)
     if array.dtype.kind not in "biuf" or array.ndim < 2 or not len(array):
@@ -116,7 +118,7 @@ WHOLE = 2.0**53  # up to it floating-point numbers tell whole ones apart
 
 def _labels(name: str, value: npt.ArrayLike) -> Array:
     y = np.empty(0, object) if isinstance(value, range) else np.asarray(value)
-    if y.dtype.kind == "f" and (np.abs(y) < WHOLE).all() and (y == np.floor(y)).all():
+    if y.dtype.kind == "f" and (np.abs(y).astype(np.float64) < WHOLE).all() and (y == np.floor(y)).all():
         y = y.astype(np.int64)
     if y.dtype.kind not in "biu" or y.ndim != 1:
         raise InvalidInput(f"{name}: labels must be whole numbers, one per row")

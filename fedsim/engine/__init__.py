@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from fedsim.engine import tiers_closed_form
 from fedsim.engine.asynchronous import Asynchronous
 from fedsim.engine.checkpoint import Checkpointer
+from fedsim.engine.clock_choice import always_compiled, reference_clock
 from fedsim.engine.closed_form import ClosedForm, suits
 from fedsim.engine.collect import collect, describes, identities
 from fedsim.engine.compiled_clock import compiled
@@ -28,10 +27,9 @@ if TYPE_CHECKING:
     from fedsim.scenario import Scenario
 
 __all__ = [
-    "Checkpointer", "Interrupted", "Observer", "Progress", "Record", "Run", "collect", "describes", "identities",
-    "reference_clock", "simulate",
+    "Checkpointer", "Interrupted", "Observer", "Progress", "Record", "Run", "always_compiled", "collect", "describes",
+    "identities", "reference_clock", "simulate",
 ]  # fmt: skip
-REFERENCE: ContextVar[bool] = ContextVar("REFERENCE", default=False)
 
 
 async def simulate(
@@ -58,17 +56,7 @@ def _driver(run: Run) -> Driver:
         return ClosedFormTiers(run) if tiers_closed_form.suits(run.world, run.learner) else Tiers(run)
     if not run.world.policy.asynchronous and suits(run.world):
         return ClosedForm(run)
-    made = None if REFERENCE.get() else compiled(run)
+    made = compiled(run)
     if made is not None:
         return made
     return Asynchronous(run) if run.world.policy.asynchronous else Events(run)
-
-
-@contextmanager
-def reference_clock() -> Iterator[None]:
-    """Inside, time is kept by SimPy wherever it goes event by event: what the compiled clock is held to."""
-    token = REFERENCE.set(True)
-    try:
-        yield
-    finally:
-        REFERENCE.reset(token)

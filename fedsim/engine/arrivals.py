@@ -8,16 +8,48 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from fedsim.arrays import Array
+from fedsim.arrays import Array, Numbers
 from fedsim.engine.round import Cohort, Ended
-from fedsim.engine.world import BEFORE, COMPUTE, NOT, UPLOAD, ClientPaths, VisitDraws
 from fedsim.participation import VisitEnds
 from fedsim.protocols import Policy
 
+NOT, BEFORE, COMPUTE, UPLOAD = range(4)  # where a visit drops out, as `devices.drop` says it
 WHOLE = 1 + 2.0**-30  # 4799.999999 bits sent are 4800: a rounding error must not cost a bit
+
+
+class ClientPaths(NamedTuple):
+    """All clients' paths in one direction, a column each."""
+
+    latency_s: Array
+    stretch: Array
+    bandwidth_bps: Array
+
+    def of(self, client: Array) -> ClientPaths:
+        """These clients' paths."""
+        return ClientPaths(*(column[client] for column in self))
+
+    def transfer_s(self, bits: Numbers) -> Array:
+        """How long so many bits take each of them, apart from the latency."""
+        return np.asarray(bits * self.stretch / self.bandwidth_bps)
+
+
+@dataclass(frozen=True)
+class VisitDraws:
+    """What is drawn at a visit's outset: how long it will compute, whether it will drop out, its place in ties."""
+
+    compute_s: Array  # (m,)
+    phase: Array  # (m,) NOT, BEFORE, COMPUTE or UPLOAD
+    fraction: Array  # (m,) how far into that phase
+    tie: Callable[[], Array]  # (m,), drawn only if asked for
+
+
+def at_once(visits: int, tie: Callable[[], Array]) -> VisitDraws:
+    """Visits of devices that are instant and reliable."""
+    return VisitDraws(np.zeros(visits), np.zeros(visits, np.int8), np.zeros(visits), tie)
 
 
 @dataclass(frozen=True)
@@ -73,7 +105,7 @@ def outcome(
     way_up = None if both is None else both[1].of(who.client)
     ends = v.computed_s if way_up is None else v.computed_s + way_up.latency_s + way_up.transfer_s(up_bits)
     dropped = v.phase != NOT
-    sent = np.broadcast_to(np.asarray(up_bits, np.int64), opened.shape)
+    sent = up_bits
     came_down = np.broadcast_to(np.int64(down_bits), opened.shape)
     if dropped.any():
         part = np.floor(v.fraction * up_bits).astype(np.int64)
@@ -81,8 +113,9 @@ def outcome(
         came_down = np.where(v.phase == BEFORE, 0, came_down)
         in_compute = v.downloaded_s + v.fraction * (v.computed_s - v.downloaded_s)
         broken = v.computed_s if way_up is None else v.computed_s + way_up.latency_s + way_up.transfer_s(part)
-        ends = np.select([v.phase == BEFORE, v.phase == COMPUTE, v.phase == UPLOAD], [opened, in_compute, broken], ends)
-    closed, in_time = policy.closing(VisitEnds(opened_s, who.row, ends, dropped, tie))
+        ends = np.where(v.phase == UPLOAD, broken, np.where(v.phase == COMPUTE, in_compute, ends))
+        ends = np.where(v.phase == BEFORE, opened, ends)
+    closed, in_time = closing(policy, opened_s, who.row, ends, dropped, tie)
     if in_time.all() and not dropped.any():
         return closed, Ended(who.client, in_time, dropped, dropped, dropped, sent, came_down, ends - opened)
     arrived = in_time & ~dropped
@@ -100,6 +133,17 @@ def outcome(
             came_down = np.where(on_the_way, left(way_down, close - opened, came_down), came_down)
         called_off, ends = late & (v.computed_s > close), np.where(late, close, ends)
     return closed, Ended(who.client, arrived, dropped, late, called_off, sent, came_down, ends - opened)
+
+
+def closing(
+    policy: Policy, opened_s: Array, row: Array, ends_s: Array, dropped: Array, tie: Callable[[], Array]
+) -> tuple[Array, Array]:
+    """When each replica's round closes, and which visits are in time."""
+    if not policy.waits:
+        return policy.closing(VisitEnds(opened_s, row, ends_s, dropped, tie))
+    closed = opened_s.copy()
+    np.maximum.at(closed, row, ends_s)
+    return closed, np.ones(len(row), bool)
 
 
 def left(way: ClientPaths | None, elapsed_s: Array, bits: Array) -> Array:

@@ -32,6 +32,7 @@ class Checkpointer:
         self.files = None if folder is None else Checkpoints(folder / "checkpoints", identity)
         self.rounds, self.seconds = _interval(every)
         self.stop, self._wrote = stop, time.monotonic()
+        self.asked = stop is not None or self.files is not None  # whether there is anything to do after a round
         self.saved: Saved | None = None
 
     def find(self) -> str:

@@ -11,8 +11,8 @@ import numpy as np
 import simpy
 
 from fedsim.arrays import Array
-from fedsim.engine.arrivals import WHOLE
-from fedsim.engine.world import ClientPaths, World
+from fedsim.engine.arrivals import WHOLE, ClientPaths
+from fedsim.engine.world import World
 from fedsim.network.flows import Flows
 from fedsim.protocols import NetworkModel
 

@@ -29,6 +29,7 @@ from fedsim.kernels.clock.state import (
     USER,
     VISIT,
 )  # fmt: skip
+from fedsim.kernels.found import Found
 from fedsim.kernels.sharing_columns import BUNDLE, LINK
 from fedsim.network.route_bundles import scale_of
 
@@ -65,6 +66,14 @@ def parts_of(run: Run) -> Parts | None:
     elif world.copies and world.paths is not None:
         routes = _own_links(world)
     return policy, devices, routes
+
+
+def where_compiled() -> Found:
+    """Where the compiled loop is found."""
+    from fedsim.kernels.cache import find
+    from fedsim.kernels.clock.loop import run
+
+    return find(run, np.zeros(1, STATE))
 
 
 def _own_links(world: World) -> RouteArrays:

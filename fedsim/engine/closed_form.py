@@ -1,27 +1,28 @@
 """Synchronous rounds in which nobody waits for anybody's link: all replicas at once, as flat arrays.
 
-Arrival times then have a closed form (`arrivals`). Every replica still has its own SimPy clock; a round, or a stretch
-of them, is one event on it. Where everybody answers at once, always, and nobody looks in between, many rounds are
-taken at a go. Where copies of a broadcast outlast a round, the events take over.
+Arrival times then have a closed form (`arrivals`), and a replica's clock is a number: when its next round opens. Where
+everybody answers at once, always, and nobody looks in between, many rounds are taken at a go. Where copies of a
+broadcast outlast a round, the events take over.
 """
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.engine import arrivals
-from fedsim.engine.clock import Clock
+from fedsim.engine import arrivals, rounds_ahead
+from fedsim.engine.arrivals import UPLOAD
 from fedsim.engine.events import Events
 from fedsim.engine.round import Cohort, Round, Stretch, columns, smooth_columns
 from fedsim.engine.selection import Roster, cohort
-from fedsim.engine.world import UPLOAD, World
-from fedsim.protocols import ClosesInClosedForm, View
+from fedsim.engine.world import World
+from fedsim.protocols import ClosesInClosedForm, Policy, View, Visitors
 from fedsim.rng import Stream
 from fedsim.runtime.jobs import Reply
+from fedsim.runtime.worker import SMALL
 
 if TYPE_CHECKING:
     from fedsim.engine.run import Run
@@ -33,7 +34,12 @@ def suits(world: World) -> bool:
     """Whether the closed form gives the scenario's timeline."""
     alone = world.network is None or not (world.network.contended or world.network.varying)
     followed = world.scenario.record.events or world.policy.history  # visit by visit
-    return alone and not followed and world.always_on and isinstance(world.policy.own, ClosesInClosedForm)
+    return alone and not followed and world.always_on and closes_in_closed_form(world.policy)
+
+
+def closes_in_closed_form(policy: Policy) -> bool:
+    """Whether the policy tells of all replicas at once when their rounds close."""
+    return policy.batched and (policy.waits or isinstance(policy.own, ClosesInClosedForm))
 
 
 class ClosedForm:
@@ -45,7 +51,6 @@ class ClosedForm:
         self._run, self._world, self._learner = run, run.world, run.learner
         replicas = len(run.world.replicas)
         self._now, self._before = np.zeros(replicas), np.full(replicas, -np.inf)
-        self._clocks: list[Clock] = []
         self._many, self._singly_until = _suits_stretches(run), 0
         self._events: Events | None = None  # once they have taken over
         self._message: Arrays = {}
@@ -58,20 +63,19 @@ class ClosedForm:
             self._events.resume(number, active, saved)
             return
         self._now, self._before = saved.get("now", self._now), saved.get("before", self._before)
-        self._clocks = [Clock(float(t)) for t in self._now]
 
     def state(self, active: Array) -> Arrays:
         return self._events.state(active) if self._events else {"now": self._now, "before": self._before}
 
     async def next(self, number: int, active: Array) -> Round | Stretch:
-        self._strike(active)
         if not self._events and self._meets_copies(active):
             self._hand_over(number, active)
         if self._events:
             return await self._events.next(number, active)
         self._before[active] = self._now[active]
         count = self._alike(number, active) if self._many and number >= self._singly_until else 1
-        return self._stretch(number, active, count) if count > 1 else await self._round(number, active)
+        many = self._stretch(number, active, count) if count > 1 else None
+        return many or await self._round(number, active)
 
     async def replies(self, round: Round) -> Reply:
         if self._events:
@@ -90,6 +94,7 @@ class ClosedForm:
 
     def rounds_counted(self, stretch: Stretch, count: int) -> None:
         if count:
+            self._before[stretch.active] = stretch.columns["opened_s"][count - 1]
             self._now[stretch.active] = stretch.columns["closed_s"][count - 1]
         else:
             self._singly_until = stretch.number + stretch.count
@@ -98,13 +103,6 @@ class ClosedForm:
         if self._events:
             await self._events.close()
 
-    def _strike(self, active: Array) -> None:
-        """The one event of what was taken last, on every clock that goes on."""
-        if not self._events:
-            for i, t in zip(active.tolist(), self._now[active].tolist(), strict=True):
-                self._clocks[i].at(t, _nothing)
-                self._clocks[i].step()
-
     # --- One round ----------------------------------------------------------------------------------------
 
     async def _round(self, number: int, active: Array) -> Round:
@@ -112,7 +110,11 @@ class ClosedForm:
         who = self._select(number, active)
         self._message = learner.broadcast(active)
         down = learner.down_bits(self._message)
-        drawn = world.visit_draws(opened[who.row], active[who.row], who.client, number)
+        position = active[who.row]
+        if world.devices is None:
+            drawn = arrivals.at_once(len(position), partial(world.ties, position, who.client, number))
+        else:
+            drawn = world.visit_draws(opened[who.row], position, who.client, number)
         start = arrivals.outset(None if world.paths is None else world.paths[0], opened, who, down, drawn)
         bits = learner.reply_shape(number).bits
         self._computed = None
@@ -124,12 +126,13 @@ class ClosedForm:
             up[whose] = reply.bits
             self._computed = reply, whose
             if world.copies:  # the events may take over
-                self._run.inputs.add("sizes", active[who.row], up)
+                self._run.inputs.add("sizes", position, up)
         else:
             up = np.broadcast_to(np.int64(bits), len(who.client))
         closed, ended = arrivals.outcome(world.paths, world.policy, opened, who, start, down, up, drawn.tie)
         self._now[active] = closed
-        made = columns(opened, closed, who.sizes, who.starts, ended, world.copied(who) * down)
+        copied = world.copied(who) * down if world.reaches_all else 0
+        made = columns(opened, closed, who.sizes, who.starts, ended, copied)
         return Round(number, active, who, ended, made, number)
 
     def _select(self, number: int, active: Array) -> Cohort:
@@ -153,18 +156,21 @@ class ClosedForm:
             return NUMBERS if every is None else every - number % every
 
         return min(
-            max(1, NUMBERS // int(len(active) * world.population * world.problem.dim)),
+            max(1, NUMBERS // int(len(active) * _asked(world) * world.problem.dim)),
             NUMBERS if rounds is None else int(rounds) - number,
-            until(world.scenario.evaluate_every if run.evaluator.metrics else None),
+            until(world.scenario.evaluate_every if run.evaluator.metrics and not run.evaluates_later() else None),
             until(record.rounds_every if record.rounds_every > 1 else None),
             until(run.checkpoints.rounds),
             world.algorithm.rounds_alike(number),
+            number + 1 if run.observers else NUMBERS,  # whoever watches sees soon that it moves
         )
 
-    def _stretch(self, number: int, active: Array, count: int) -> Stretch:
+    def _stretch(self, number: int, active: Array, count: int) -> Stretch | None:
         world, opened = self._world, self._now[active]
         up, down = self._learner.reply_shape(0).bits, self._learner.down_bits(self._learner.broadcast(active))
         assert up is not None
+        if not _at_once(world):
+            return rounds_ahead.stretch(world, number, active, opened, count, (down, up), self._copy_s)
         times = arrivals.steady(world.paths, opened, down, up, count)
         everybody = np.full(times[1:].shape, world.population, np.int64)
         made = smooth_columns(times[:-1], times[1:], everybody, everybody * up, everybody * down)
@@ -205,8 +211,8 @@ def _suits_stretches(run: Run) -> bool:
     return (
         learner.session.can_iterate
         and not world.skip
-        and world.policy.always
-        and world.devices is None
+        and (_at_once(world) or (world.algorithm.partial_rounds and rounds_ahead.suits(world)))
+        and not _better_on_threads(world)
         and run.evaluator.ledger is None
         and learner.reply_shape(0).bits is not None
         and learner.reply_shape(0).bits == learner.reply_shape(1).bits
@@ -214,8 +220,20 @@ def _suits_stretches(run: Run) -> bool:
     )
 
 
-def _nothing(event: object) -> None:
-    """A round's one event: the clock moves, the work is done in flat arrays."""
+def _at_once(world: World) -> bool:
+    """Whether everybody answers in every round, and as soon as the links allow."""
+    return world.policy.always and world.devices is None
+
+
+def _asked(world: World) -> int:
+    """How many clients are asked in a round, at the most."""
+    return world.population if world.policy.size is None else min(world.policy.size, world.population)
+
+
+def _better_on_threads(world: World) -> bool:
+    """Whether a round has work for several threads that replicas do not give them: a stretch is one task a replica."""
+    work = float(np.max(world.algorithm.work(Visitors(np.arange(1)))))
+    return len(world.replicas) == 1 and _asked(world) * world.problem.dim * work >= SMALL
 
 
 @lru_cache(maxsize=2)

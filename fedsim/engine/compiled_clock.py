@@ -14,7 +14,8 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.ahead import Ahead
 from fedsim.engine.asynchronous import Asynchronous, rebased
-from fedsim.engine.clock_arrays import LARGEST, ClockArrays, parts_of
+from fedsim.engine.clock_arrays import LARGEST, ClockArrays, parts_of, where_compiled
+from fedsim.engine.clock_choice import FORCED, expected_visits, is_worth_it, saved_by_compiled
 from fedsim.engine.events import Events
 from fedsim.engine.round import Round, Stretch, nobody
 from fedsim.runtime.jobs import Batch, Reply
@@ -27,12 +28,26 @@ MOST = 4_000  # rounds made at a go
 
 
 def compiled(run: Run) -> Compiled | None:
-    """The driver, where it serves."""
-    parts = parts_of(run)
+    """The driver, where it serves and is worth it (`clock_choice`)."""
+    wanted = FORCED.get()
+    if wanted is None and run.checkpoints.saved is not None:
+        wanted = saved_by_compiled(run.checkpoints.saved.state)
+    parts = None if wanted is False else parts_of(run)
     if parts is None or (run.world.policy.asynchronous and run.learner.session.elsewhere and not run.world.skip):
         return None  # where others compute, jobs are sent while the clock runs
     arrays = ClockArrays(run, parts)
-    return None if arrays.bytes_each * len(run.world.replicas) > LARGEST else Compiled(run, arrays)
+    if arrays.bytes_each * len(run.world.replicas) > LARGEST:
+        return None
+    return Compiled(run, arrays) if wanted or _worth_it(run, arrays) else None
+
+
+def _worth_it(run: Run, arrays: ClockArrays) -> bool:
+    each = arrays.policy.replies if arrays.asynchronous else arrays.slots
+    visits = expected_visits(
+        run.world.budget, each, len(run.world.replicas), int(arrays.bits[1] or 0), arrays.down_bits
+    )
+    kind = "shared" if arrays.routes is not None else "asynchronous" if arrays.asynchronous else "alone"
+    return is_worth_it(visits, kind, where_compiled)
 
 
 class Compiled:

@@ -15,13 +15,13 @@ import numpy as np
 from simpy.core import EmptySchedule
 
 from fedsim.arrays import Array, Arrays
+from fedsim.engine.arrivals import NOT
 from fedsim.engine.clock import LAST, Clock, Links, SharedLinks, links
 from fedsim.engine.jobs_ahead import sent_early
 from fedsim.engine.round import Cohort, Ended, Round, Stretch, columns, nobody
 from fedsim.engine.selection import cohort
 from fedsim.engine.view import ReplicaView
 from fedsim.engine.visits import Visit, VisitEvents
-from fedsim.engine.world import NOT
 from fedsim.errors import InvalidInput
 from fedsim.runtime.jobs import Reply
 

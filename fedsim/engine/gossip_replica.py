@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from simpy.core import EmptySchedule
 
+from fedsim.engine.arrivals import BEFORE, COMPUTE, UPLOAD
 from fedsim.engine.clock import LAST, Clock, Links, Message, Moment, links
 from fedsim.engine.gossip_rows import SitesRow
 from fedsim.engine.view import ReplicaView
 from fedsim.engine.visits import PROGRESS
-from fedsim.engine.world import BEFORE, COMPUTE, UPLOAD
 from fedsim.errors import InvalidInput
 from fedsim.exchanges import Gossip
 

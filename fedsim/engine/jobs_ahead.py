@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim.arrays import Arrays
+from fedsim.engine.arrivals import NOT, UPLOAD
 from fedsim.engine.learner import Learner
 from fedsim.engine.visits import Visit
-from fedsim.engine.world import NOT, UPLOAD, World
+from fedsim.engine.world import World
 from fedsim.errors import FedsimError, RuntimeFailed
 from fedsim.runtime.jobs import Batch, Reply
 

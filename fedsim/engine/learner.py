@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.folds import Folds, folds_of
 from fedsim.engine.initial_state import first_memory, first_states
-from fedsim.engine.message_sizes import Shape, reply_shape
+from fedsim.engine.message_sizes import Shape, reply_shape, sum_bits
 from fedsim.engine.round import Cohort, Round
 from fedsim.engine.world import World
 from fedsim.errors import InvalidInput, NonFinite
-from fedsim.protocols import Backend, SessionLike, Visitors, as_session
+from fedsim.protocols import Backend, Replies, Rng, SessionLike, Visitors, as_session
 from fedsim.rng import Draws, Stream
-from fedsim.runtime.answers import all_locked, locked, served
+from fedsim.runtime.answers import all_locked, locked, server_of
 from fedsim.runtime.jobs import Batch, Reply
 from fedsim.runtime.worker import advice
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 class Learner:
@@ -34,19 +36,22 @@ class Learner:
         self._first, self.state = first_states(self._algorithm, world.problem.own, starts, self.skip)
         self.memory = first_memory(self._algorithm, world.problem, len(world.replicas), self._setting.dtype)
         self._shapes: dict[int, Shape] = {}
+        self._heard: tuple[Cohort, Folds] | None = None  # the cohort that was heard last, and how it was folded
 
     # --- Down ---------------------------------------------------------------------------------------
 
     def broadcast(self, active: Array) -> Arrays:
         """The message of every model of the active replicas, stacked."""
-        rows = self._sites.rows(active)
+        rows = self._rows(active)
         if self.skip:  # one will do for all
             one = self._algorithm.broadcast(self._first)
             return {n: np.broadcast_to(m, (len(rows), *np.shape(m))) for n, m in one.items()}
         state = {n: s[rows] for n, s in self.state.items()}
+        for copy in state.values():  # handed to somebody's code, which is not to change it
+            copy.flags.writeable = False
         if self._algorithm.batched:
-            return {n: np.asarray(m) for n, m in self._algorithm.broadcast(all_locked(state)).items()}
-        parts = [self._algorithm.broadcast({n: locked(s[i]) for n, s in state.items()}) for i in range(len(rows))]
+            return {n: np.asarray(m) for n, m in self._algorithm.broadcast(state).items()}
+        parts = [self._algorithm.broadcast({n: s[i] for n, s in state.items()}) for i in range(len(rows))]
         return {n: np.stack([np.asarray(p[n]) for p in parts]) for n in parts[0]}
 
     def down_bits(self, message: Arrays) -> int:
@@ -56,12 +61,10 @@ class Learner:
 
     def backhaul_bits(self) -> tuple[int, int]:
         """Bits of an edge's message to the cloud, and of the cloud's back: whole states, or a sum with its count."""
-        if self._algorithm.sums:
-            numbers = sum(math.prod(v.shape[1:]) for v in self.reply_shape(1).values.values())
-            itemsize = self._setting.dtype.itemsize
-            return 8 * itemsize * (numbers + 1), self.down_bits(self.broadcast(np.arange(1)))
-        bits = sum(8 * s.nbytes for s in self._first.values())
-        return bits, bits
+        if not self._algorithm.sums:
+            bits = sum(8 * s.nbytes for s in self._first.values())
+            return bits, bits
+        return sum_bits(self.reply_shape(1), self._setting.dtype), self.down_bits(self.broadcast(np.arange(1)))
 
     # --- Up -----------------------------------------------------------------------------------------
 
@@ -93,8 +96,7 @@ class Learner:
         shape = self.reply_shape(batch.round)
         if self.skip or not len(batch):
             return Reply(shape.values, np.empty(0, np.int64), {n: m[:0, 0] for n, m in self.memory.items()})
-        work = float(np.max(self._algorithm.work(Visitors(batch.client))))
-        reply: Reply = await self.session.submit(batch, work)
+        reply: Reply = await self.session.submit(batch, self._work)
         if shape.bits is not None and (reply.bits != shape.bits).any():
             raise InvalidInput(
                 f"{type(self._algorithm.own).__name__}: a reply of {reply.bits.max()} bits in round {batch.round + 1}, "
@@ -102,25 +104,28 @@ class Learner:
             )
         return reply
 
+    @cached_property
+    def _work(self) -> float:
+        """Local steps of the client that has most of them: by them a runtime judges whether a hop pays."""
+        return float(np.max(self._algorithm.work(Visitors(np.arange(self._world.population)))))
+
     # --- The server's step ------------------------------------------------------------------------------
 
     def fold(self, round: Round, reply: Reply, folds: Folds | None = None) -> None:
         """Every site's step in this round, out of the replies that arrived; `folds` unless the round says it."""
         if self.skip:
             return
-        world, active, folds = self._world, round.active, folds or folds_of(self._world, round)
+        world, active, folds = self._world, round.active, folds or self._folds_of(round)
         rows = active[folds.row] * self._sites.models + folds.site
         everybody = len(rows) == len(self.state["theta"])  # then nothing need be picked out
         state = self.state if everybody else {n: s[rows] for n, s in self.state.items()}
-        backend, seed = self._setting.backend, self._setting.seed
-        replica = world.replicas[active[folds.row]]
-        key = backend.keys(seed, Stream.SERVER, replica=replica, client=folds.site, round=round.number)
+        backend, replica = self._setting.backend, world.replicas[active[folds.row]]
         values = reply.values if folds.pick is None else {n: v[folds.pick] for n, v in reply.values.items()}
         replies = ArrivedReplies(values, folds, round.number, state, backend)
         if self._algorithm.batched:
-            new = served(self._algorithm, state, replies, Draws(key, source=backend))
+            new = self._server(state, replies, ServerDraws(partial(self._draws, replica, folds.site, round.number)))
         else:
-            new = self._one_by_one(state, replies, key)
+            new = self._one_by_one(state, replies, replica, folds.site)
         for n, s in new.items():
             self._check_finite(n, np.asarray(s), replica, round.number)
             self.state[n][rows] = s
@@ -131,9 +136,28 @@ class Learner:
         for n, m in reply.memory.items():  # clients remember only what the server has folded
             self.memory[n][position, who.client] = m
 
+    @cached_property
+    def _server(self) -> Callable[[Arrays, Replies, Rng], Arrays]:
+        return server_of(self._algorithm)
+
+    def _folds_of(self, round: Round) -> Folds:
+        """Who folds what; the very cohort that was heard last, all from the same broadcast, is weighed as it was."""
+        alike = isinstance(round.started, int) and round.copies is None
+        if self._heard is not None and alike and self._heard[0] is round.arrived:
+            return self._heard[1]
+        folds = folds_of(self._world, round)
+        folds.weights.flags.writeable = False
+        self._heard = (round.arrived, folds) if alike else None
+        return folds
+
+    def _draws(self, replica: Array, site: Array, round: int, single: bool = False) -> Draws:
+        backend, seed = self._setting.backend, self._setting.seed
+        key = backend.keys(seed, Stream.SERVER, replica=replica, client=site, round=round)
+        return Draws(key, single, backend)
+
     def _merge(self, active: Array) -> None:
         """The cloud's step: one state out of its edges', which all of them go on with."""
-        rows, weights = self._sites.rows(active), self._sites.weights
+        rows, weights = self._rows(active), self._sites.weights
         models, merge = self._sites.models, self._algorithm.merge
         if merge is None:
             self.state["theta"][rows] = np.repeat(self._average(rows), models, axis=0)
@@ -145,14 +169,18 @@ class Learner:
 
     def theta(self, active: Array) -> Array:
         """What the run is judged by, (replicas, d): its sites' average."""
-        rows = self._sites.rows(active)
+        rows = self._rows(active)
         return self.state["theta"][rows] if self._sites.models == 1 else self._average(rows)
 
     def models(self, active: Array) -> Array:
         """Every site's theta, (replicas, sites, d); where a cloud has the only one, its edges have that."""
         sites = self._sites
-        theta = self.state["theta"][sites.rows(active)].reshape(len(active), sites.models, -1)
+        theta = self.state["theta"][self._rows(active)].reshape(len(active), sites.models, -1)
         return np.broadcast_to(theta, (len(active), sites.count, theta.shape[-1]))
+
+    def _rows(self, active: Array) -> Array:
+        """Where these replicas' models stand in the state."""
+        return active if self._sites.models == 1 else self._sites.rows(active)
 
     def _average(self, rows: Array) -> Array:
         models = self._sites.models
@@ -160,12 +188,12 @@ class Learner:
         starts = np.arange(0, len(rows) + 1, models)
         return np.asarray(self._setting.backend.segment_sum(self.state["theta"][rows], weights, starts))
 
-    def _one_by_one(self, state: Arrays, replies: ArrivedReplies, key: Array) -> Arrays:
+    def _one_by_one(self, state: Arrays, replies: ArrivedReplies, replica: Array, site: Array) -> Arrays:
         rows = []
-        for r in range(len(key)):
-            mine = {n: s[r] for n, s in state.items()}
-            draws = Draws(key[r : r + 1], True, self._setting.backend)
-            rows.append(served(self._algorithm, mine, replies.of(r, mine), draws))
+        for r in range(len(site)):
+            mine, here = {n: s[r] for n, s in state.items()}, slice(r, r + 1)
+            draws = ServerDraws(partial(self._draws, replica[here], site[here], replies.round, single=True))
+            rows.append(self._server(mine, replies.of(r, mine), draws))
         return {n: np.stack([row[n] for row in rows]) for n in rows[0]}
 
     def _check_finite(self, name: str, value: Array, replica: Array, round: int) -> None:
@@ -175,6 +203,29 @@ class Learner:
                 f"the server's {name} is not finite in round {round + 1} (replica {replica[row]}, "
                 f"seed {self._setting.seed}); {advice(self._algorithm.own, self._setting)}"
             )
+
+
+class ServerDraws:
+    """A server's `rng`. Its key is made when it first draws, for most servers never do."""
+
+    def __init__(self, make: Callable[[], Draws]) -> None:
+        self._make = make
+
+    @cached_property
+    def _draws(self) -> Draws:
+        return self._make()
+
+    def uniform(self, lanes: int | None = None) -> Any:
+        return self._draws.uniform(lanes)
+
+    def normal(self, lanes: int | None = None, dtype: npt.DTypeLike = np.float64) -> Any:
+        return self._draws.normal(lanes, dtype)
+
+    def integers(self, below: npt.ArrayLike, lanes: int | None = None) -> Any:
+        return self._draws.integers(below, lanes)
+
+    def choice(self, population: int, size: int) -> Any:
+        return self._draws.choice(population, size)
 
 
 class ArrivedReplies:
@@ -215,13 +266,13 @@ class ArrivedReplies:
     @property
     def count(self) -> int | Array:
         """How many arrived: a number, or (replicas, 1)."""
-        count = np.diff(self.starts)
+        count = self._folds.who.sizes
         return int(count[0]) if self._single else count[:, None]
 
     def mean(self, name: str) -> Array:
         """The weighted mean; of nobody the state's own value, or zero where the state has none of that name."""
         out = self.weighted(name, self.weights)
-        empty = np.diff(self.starts) == 0
+        empty = self._folds.who.sizes == 0
         if empty.any() and name in self._state:
             kept = self._state[name][None] if self._single else self._state[name]
             out = np.where(empty[:, None], kept, out[None] if self._single else out)
@@ -241,7 +292,7 @@ class ArrivedReplies:
 
     def weighted(self, name: str, weights: Array) -> Array:
         """A sum with any weights, one per reply, in client order."""
-        values = self._named(name)
+        values = np.ascontiguousarray(self._named(name))
         flat = values.reshape(len(values), math.prod(values.shape[1:]))
         out = self._backend.segment_sum(flat, weights, self.starts).reshape(-1, *values.shape[1:])
         return np.asarray(out[0] if self._single else out)

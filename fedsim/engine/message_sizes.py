@@ -6,6 +6,7 @@ noise are zero, and a codec is only asked for its length. Nobody has to declare 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,11 @@ class Shape:
 
     values: dict[str, Array]  # (0, ...)
     bits: int | None
+
+
+def sum_bits(shape: Shape, dtype: np.dtype[Any]) -> int:
+    """Bits of a sum of such replies, uncompressed, and of their count."""
+    return 8 * dtype.itemsize * (sum(math.prod(v.shape[1:]) for v in shape.values.values()) + 1)
 
 
 def reply_shape(algorithm: Algorithm, problem: Problem, state: Arrays, dtype: np.dtype[Any], round: int) -> Shape:

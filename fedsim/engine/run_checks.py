@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -45,24 +45,23 @@ def check_skip(world: World, learner: Learner) -> None:
         )
 
 
+def refuse_endless(number: int) -> NoReturn:
+    """A round that was counted never closes."""
+    raise InvalidInput(
+        f"round {number} never closes: some client takes infinitely long; shorten its latency or its compute "
+        "time, close with a deadline, or give the Budget seconds="
+    )
+
+
 class IdleRounds:
-    """Watches that every round brings each replica nearer to the end of its budget."""
+    """Watches, where rounds are not limited, that each brings every replica nearer to the end of its budget."""
 
     def __init__(self, budget: Budget, replicas: int) -> None:
-        limits = ("seconds", "uplink_bits", "downlink_bits", "backhaul_bits", "total_bits")
-        self._least = {name: getattr(budget, name) / TOO_MANY for name in limits if getattr(budget, name) is not None}
-        self._endless = budget.rounds is None
+        self._least = {name: limit / TOO_MANY for name, limit in budget.limits.items() if name != "epsilon"}
         self._idle = np.zeros(replicas)  # rounds in a row that spent nothing, as a share of those that are allowed
 
-    def after(self, active: Array, number: int, columns: dict[str, Array]) -> None:
-        """Round `number` of these replicas is about to count."""
-        if not np.isfinite(columns["closed_s"]).all():
-            raise InvalidInput(
-                f"round {number} never closes: some client takes infinitely long; shorten its latency or its compute "
-                "time, close with a deadline, or give the Budget seconds="
-            )
-        if not self._endless:
-            return
+    def after(self, active: Array, columns: dict[str, Array]) -> None:
+        """A round of these replicas is about to count."""
         spent = {**columns, "seconds": columns["closed_s"] - columns["opened_s"]}
         spent["total_bits"] = columns["uplink_bits"] + columns["downlink_bits"] + columns["backhaul_bits"]
         moved = np.any([spent[name] > least for name, least in self._least.items()], axis=0)

@@ -13,10 +13,10 @@ import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.engine import arrivals
+from fedsim.engine.closed_form import closes_in_closed_form
 from fedsim.engine.learner import Learner
 from fedsim.engine.round import Cohort, Round, Stretch, columns
 from fedsim.engine.world import World
-from fedsim.protocols import ClosesInClosedForm
 from fedsim.runtime.jobs import Reply
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def suits(world: World, learner: Learner) -> bool:
     alone = world.network is None or not (world.network.contended or world.network.varying or world.copies)
     followed = world.scenario.record.events or world.policy.history
     known = all(learner.reply_shape(round).bits is not None for round in (0, 1))
-    everybody = world.policy.always and world.always_on and isinstance(world.policy.own, ClosesInClosedForm)
+    everybody = world.policy.always and world.always_on and closes_in_closed_form(world.policy)
     return alone and known and everybody and not followed
 
 

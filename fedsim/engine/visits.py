@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from fedsim.engine.arrivals import BEFORE, COMPUTE, UPLOAD
 from fedsim.engine.clock import Clock, Moment
-from fedsim.engine.world import BEFORE, COMPUTE, UPLOAD
 
 
 class Visit:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedsim.algorithms.arguments import rows_per_batch
 from fedsim.arrays import Array, Numbers
+from fedsim.engine.arrivals import NOT, UPLOAD, ClientPaths, VisitDraws, at_once
 from fedsim.engine.round import Cohort
 from fedsim.errors import InvalidInput
 from fedsim.exchanges import Gossip
@@ -21,34 +20,6 @@ from fedsim.runtime.jobs import Setting
 
 if TYPE_CHECKING:
     from fedsim.scenario import Scenario
-
-NOT, BEFORE, COMPUTE, UPLOAD = range(4)  # where a visit drops out, as `devices.drop` says it
-
-
-class ClientPaths(NamedTuple):
-    """All clients' paths in one direction, a column each."""
-
-    latency_s: Array
-    stretch: Array
-    bandwidth_bps: Array
-
-    def of(self, client: Array) -> ClientPaths:
-        """These clients' paths."""
-        return ClientPaths(*(column[client] for column in self))
-
-    def transfer_s(self, bits: Numbers) -> Array:
-        """How long so many bits take each of them, apart from the latency."""
-        return np.asarray(bits * self.stretch / self.bandwidth_bps)
-
-
-@dataclass(frozen=True)
-class VisitDraws:
-    """What is drawn at a visit's outset: how long it will compute, whether it will drop out, its place in ties."""
-
-    compute_s: Array  # (m,)
-    phase: Array  # (m,) NOT, BEFORE, COMPUTE or UPLOAD
-    fraction: Array  # (m,) how far into that phase
-    tie: Callable[[], Array]  # (m,), drawn only if asked for
 
 
 class World:
@@ -99,21 +70,25 @@ class World:
         self, opened: Array, position: Array, client: Array, round: Numbers, visit: Numbers = 0
     ) -> VisitDraws:
         """What is drawn for visits that begin at `opened` (m,)."""
-        m, devices = len(client), self.devices
-        compute, phase, fraction = np.zeros(m), np.zeros(m, np.int8), np.zeros(m)
-        if devices is not None:
-            work = np.broadcast_to(np.asarray(self.work_of(client), float), (m,))
-            rng = self.draws(Stream.COMPUTE, position, client, round, visit)
-            compute = np.asarray(devices.compute_s(client, work, opened, rng), np.float64)
-            _check(devices, "compute_s", compute, client, compute >= 0)
-            if not devices.reliable:
-                rng = self.draws(Stream.DROPOUT, position, client, round, visit)
-                phase, fraction = map(np.asarray, devices.drop(client, opened, rng))
-                _check(devices, "drop", phase, client, (phase >= NOT) & (phase <= UPLOAD))
-                _check(devices, "drop", fraction, client, (fraction >= 0) & (fraction <= 1))
-        return VisitDraws(
-            compute, phase, fraction, lambda: self.draws(Stream.TIE, position, client, round, visit).uniform()
-        )
+        devices, tie = self.devices, partial(self.ties, position, client, round, visit)
+        drawn = at_once(len(client), tie)
+        if devices is None:
+            return drawn
+        work = np.zeros(len(client)) + self.work_of(client)
+        rng = self.draws(Stream.COMPUTE, position, client, round, visit)
+        compute, phase, fraction = devices.compute_s(client, work, opened, rng), drawn.phase, drawn.fraction
+        compute = np.asarray(compute, np.float64)
+        _check(devices, "compute_s", compute, client, compute >= 0)
+        if not devices.reliable:
+            rng = self.draws(Stream.DROPOUT, position, client, round, visit)
+            phase, fraction = map(np.asarray, devices.drop(client, opened, rng))
+            _check(devices, "drop", phase, client, (phase >= NOT) & (phase <= UPLOAD))
+            _check(devices, "drop", fraction, client, (fraction >= 0) & (fraction <= 1))
+        return VisitDraws(compute, phase, fraction, tie)
+
+    def ties(self, position: Array, client: Array, round: Numbers, visit: Numbers = 0) -> Array:
+        """The places of visits among those that end at the same instant."""
+        return np.asarray(self.draws(Stream.TIE, position, client, round, visit).uniform())
 
     def work_of(self, client: Array) -> Any:
         """Local steps of a visit, times rows a step where the devices' time counts them."""

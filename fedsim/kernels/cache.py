@@ -23,6 +23,9 @@ import llvmlite.binding as llvm
 import numba as nb
 from numba.core import caching, config
 
+from fedsim.kernels.found import Found
+from fedsim.kernels.inner import Kernel, compiled
+
 DIGEST = 16  # bytes at the end of every file; a reader of pickles does not look at them
 log = logging.getLogger("fedsim")
 
@@ -42,19 +45,28 @@ use_whole_vectors()
 
 
 def kept(decorator: Callable[..., Any]) -> Callable[..., Any]:
-    """`numba.njit(...)` whose products are kept safely."""
+    """A decorator that compiles, whose products are kept safely."""
 
     def decorate(function: Callable[..., Any]) -> Any:
-        compiled = decorator(function)
-        if hasattr(compiled, "enable_caching"):  # not so where NUMBA_DISABLE_JIT is set
-            compiled._cache = _made(function)
-        return compiled
+        made = decorator(function)
+        if made is not function:  # as it is where NUMBA_DISABLE_JIT is set
+            made._cache = _made(function)
+        return made
 
     return decorate
 
 
-jit: Any = kept(nb.njit(nogil=True, error_model="numpy"))
-inline: Any = kept(nb.njit(nogil=True, error_model="numpy", forceinline=True))
+jit: Any = kept(compiled(Kernel))
+inline: Any = kept(compiled(Kernel, forceinline=True))
+
+
+def find(function: Any, *arguments: object) -> Found:
+    """Where the code of a function of `jit` is, for arguments such as these."""
+    signature = tuple(nb.typeof(a) for a in arguments)
+    if signature in function.overloads:
+        return Found.LOADED
+    files = function._cache
+    return Found.KEPT if isinstance(files, SafeCache) and files.holds(signature, function.targetctx) else Found.NOWHERE
 
 
 class Damaged(Exception):
@@ -74,6 +86,10 @@ class SealedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
     def load(self, key: object) -> Any:
         found = super().load(key)
         return found[1] if found is not None and found[0] == key else None
+
+    def holds(self, key: object) -> bool:
+        """Whether the index has it."""
+        return key in self._load_index()
 
     def _dump(self, obj: object) -> bytes:
         data: bytes = super()._dump(obj)
@@ -97,7 +113,7 @@ class SealedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
 def _sources() -> tuple[float, int]:
     """Changes with any source of the kernels: compiled code holds the code of other files that it calls."""
     folder = Path(__file__).parent
-    stats = [file.stat() for file in (*folder.glob("*.py"), *(folder.parent / "rng").glob("*.py"))]
+    stats = [file.stat() for file in (*folder.rglob("*.py"), *(folder.parent / "rng").glob("*.py"))]
     return max(s.st_mtime for s in stats), sum(s.st_size for s in stats)
 
 
@@ -117,6 +133,13 @@ class SafeCache(caching.FunctionCache):  # type: ignore[misc]
             self._forget()
             _say_once(f"compiled kernels in {self._cache_path} were damaged; they are deleted and compiled again")
             return None
+
+    def holds(self, sig: Any, target_context: Any) -> bool:
+        """Whether an earlier process left the code for these types, by what the index says."""
+        try:
+            return bool(self._cache_file.holds(self._index_key(sig, target_context.codegen())))
+        except Exception:  # damaged: whoever loads it says so
+            return False
 
     def save_overload(self, sig: Any, data: object) -> None:
         try:

@@ -136,8 +136,7 @@ def predictive(*columns: str, of: Literal["current", "average"] | None = None) -
     """
     if strange := [name for name in columns if name not in PREDICTIVE]:
         raise InvalidInput(f"metrics.predictive({strange[0]!r}): choose among {', '.join(PREDICTIVE)}")
-    if of not in (None, "current", "average"):
-        raise InvalidInput(f"metrics.predictive(of={of!r}): it must be 'current' or 'average'")
+    one_of("metrics.predictive(of={!r})", of, (None, "current", "average"))
     return Predictive(columns or PREDICTIVE, of)
 
 
@@ -176,12 +175,12 @@ def ess_per_megabit(
 ) -> EssPer:
     """`ess` per million bits that the replicas have sent together, warm-up included."""
     one_of("ess_per_megabit(bits={!r})", bits, ("uplink_bits", "downlink_bits", "backhaul_bits", "total_bits"))
-    return EssPer(bits, 1e6, name)
+    return EssPer(bits, 1e6, _name("ess_per_megabit", name))
 
 
 def ess_per_second(name: str = "ess_per_second") -> EssPer:
     """`ess` per second of virtual time, the replicas' clocks added up; NaN where nothing takes time."""
-    return EssPer("seconds", 1.0, name)
+    return EssPer("seconds", 1.0, _name("ess_per_second", name))
 
 
 def accepted() -> Accepted:
@@ -209,7 +208,7 @@ def distance_to(point: npt.ArrayLike, name: str = "distance_to_ps") -> DistanceT
 
 
 def _name(where: str, name: object) -> str:
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str) or not name or not name.isprintable():
         raise InvalidInput(f"{where}(name={quoted(name)}): name its column with a word, such as {where!r}")
     return name
 
@@ -264,9 +263,8 @@ def resolve(metric: Metric | str | Function, probe: npt.ArrayLike | None = None)
 
 
 def _distance(measure: Measure, reference: Exact | Law | None, over: Over, name: str) -> Distance:
-    if over not in ("replicas", "history"):
-        raise InvalidInput(f"{measure.name}: over = {over!r}; it must be 'replicas' or 'history'")
-    return Distance(measure, _reference(reference), over, name)
+    one_of(f"{measure.name}(over={{!r}})", over, ("replicas", "history"))
+    return Distance(measure, _reference(reference), over, _name(measure.name, name))
 
 
 def _reference(reference: Exact | Law | None) -> Moments | None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import floats_of
+from fedsim.checks import floats_of, numbers
 from fedsim.errors import InvalidInput, as_float, one_of, quoted, whole
 from fedsim.metrics import distances, scores
 from fedsim.metrics.learning import Predictive
@@ -27,9 +27,24 @@ if TYPE_CHECKING:
 Of = Literal["current", "average"] | None
 
 
-def predictions(result: Any, problem: Predicts) -> Array:
+@runtime_checkable
+class Sampled(Protocol):
+    """A result, as far as it is looked at here."""
+
+    theta: Array  # (replicas, samples, d)
+
+
+def predictions(result: Sampled, problem: Predicts) -> Array:
     """Class probabilities of the problem's test rows, averaged over all samples of a finished run: (rows, classes)."""
-    return _averaged(result.theta, problem)
+    if not isinstance(result, Sampled):
+        raise InvalidInput(f"metrics.predictions(result={quoted(result)}): give a result, as fs.run returns one")
+    return _averaged(result.theta, _predicting("metrics.predictions", problem))
+
+
+def _predicting(where: str, problem: object) -> Predicts:
+    if not isinstance(problem, Predicts):
+        raise InvalidInput(f"{where}(problem={quoted(problem)}): it makes no predictions; give one with a test set")
+    return problem
 
 
 def _averaged(samples: Array, problem: Predicts) -> Array:
@@ -45,7 +60,9 @@ def _averaged(samples: Array, problem: Predicts) -> Array:
 
 def accuracy_curve(p: npt.ArrayLike, y: npt.ArrayLike, thresholds: npt.ArrayLike) -> tuple[Array, Array]:
     """Accuracy among the points predicted with at least each probability, NaN for none, and their share of all."""
-    at = np.atleast_1d(np.asarray(thresholds, np.float64))
+    at = np.atleast_1d(numbers("accuracy_curve(thresholds)", thresholds))
+    if at.ndim > 1 or not at.size:
+        raise InvalidInput(f"accuracy_curve(thresholds of shape {at.shape}): give a list of probabilities")
     right = np.array([scores.accuracy_above(p, y, float(t)) for t in at])
     confidence = np.asarray(p).max(axis=1)
     return right, np.array([(confidence >= t).mean() for t in at])
@@ -59,7 +76,11 @@ def outside_accuracy(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
     """
     from scipy.stats import gaussian_kde
 
-    sets = [np.asarray(e, np.float64) for e in (inside, outside)]
+    remedy = "give entropies, a finite number for each point"
+    sets = [
+        numbers(f"outside_accuracy({name})", e, axes=1, finite=True, remedy=remedy)
+        for name, e in (("inside", inside), ("outside", outside))
+    ]
     if any(len(e) < 2 for e in sets):
         raise InvalidInput("outside_accuracy: at least two points inside and outside are needed")
     if np.ptp(np.concatenate(sets)) == 0:

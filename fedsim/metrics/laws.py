@@ -148,6 +148,10 @@ class MarginalError:
 
     def evaluate(self, view: MetricView) -> dict[str, float]:
         samples = view.history if self.over == "history" else view.theta
-        samples = np.asarray(samples, np.float64).reshape(-1, self.reference.shape[1])
+        samples = np.asarray(samples, np.float64)
+        if samples.shape[-1] != self.reference.shape[1]:
+            given = f"marginal_error: reference samples of {self.reference.shape[1]} dimensions"
+            raise InvalidInput(f"{given} for a problem of {samples.shape[-1]}; give samples of its posterior")
+        samples = samples.reshape(-1, samples.shape[-1])
         samples = samples[~np.isnan(samples).all(axis=1)]
         return {"marginal_error": distances.w1_to_sorted(samples, self.reference) if len(samples) else float("nan")}

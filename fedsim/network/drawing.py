@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.errors import InvalidInput, shown
+from fedsim.errors import InvalidInput, quoted, shown
 from fedsim.network.flows import Flows
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def draw_gossip(graph: Any, ax: Axes | None = None) -> Figure:
     """A gossip graph alone, over whatever network."""
     import networkx
 
-    check_gossip(graph, len(graph))
+    check_gossip(graph)
     figure, ax = _axes(ax)
     plain = networkx.Graph(graph)
     at = positions(plain, None)
@@ -113,10 +113,11 @@ def draw_gossip(graph: Any, ax: Axes | None = None) -> Figure:
     return figure
 
 
-def check_gossip(graph: Any, clients: int) -> None:
-    """Refuse a gossip graph whose nodes are not the clients' numbers."""
+def check_gossip(graph: Any, clients: int | None = None) -> None:
+    """Refuse a gossip graph whose nodes are not the clients' numbers; by default as many as there are nodes."""
     if isinstance(graph, type) or not hasattr(graph, "is_multigraph"):
         raise InvalidInput(f"gossip={type(graph).__name__}: give a networkx graph whose nodes are client numbers")
+    clients = len(graph) if clients is None else clients
     if set(graph) != set(range(clients)):
         raise InvalidInput(f"the gossip graph's nodes are not the client numbers 0 to {clients - 1}: renumber them")
 
@@ -193,12 +194,14 @@ def rate(bps: float) -> str:
 
 
 def _axes(ax: Axes | None) -> tuple[Figure, Axes]:
+    from matplotlib.axes import Axes as AnyAxes
     from matplotlib.figure import Figure as Blank
 
     if ax is None:
         ax = Blank(figsize=(7, 7), layout="constrained", facecolor="white").add_subplot()
-    figure = ax.get_figure(root=True)
-    assert figure is not None
+    figure = ax.get_figure(root=True) if isinstance(ax, AnyAxes) else None
+    if figure is None:
+        raise InvalidInput(f"draw(ax={quoted(ax)}): give axes of a matplotlib figure, or nothing for a new one")
     return figure, ax
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.checks import numbers
-from fedsim.errors import InvalidInput, positive
+from fedsim.errors import InvalidInput, positive, quoted
 
 SLOWEST_BPS = 1e-100  # below it, transfers would last longer than floating-point numbers can say
 
@@ -109,6 +109,8 @@ class RateSteps:
     """When the bandwidths change of those links that flows are on."""
 
     def __init__(self, varying: Mapping[int, Varying]) -> None:
+        if not isinstance(varying, Mapping) or not all(isinstance(v, Varying) for v in varying.values()):
+            raise InvalidInput(f"varying={quoted(varying)}: give a mapping of links to topologies.Varying")
         self._varying = varying
         self._users = dict.fromkeys(varying, 0)
         self._taken = dict.fromkeys(varying, 0)  # how often each has come into use

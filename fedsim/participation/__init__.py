@@ -3,11 +3,11 @@
 `select(view, rng)` names the clients, `close(view)` the instant at which the round ends (inf: keep waiting). A
 policy with `batched = True` promises that its `select` also serves all replicas at once: `rng` and `view` then
 have a leading replicas axis and the ids come out as (replicas, size). `weigh` turns the replies that arrived
-into the weights of `replies.mean`; `closing` is `close` in closed form, for rounds in which nobody waits for a
-link.
+into the weights of `replies.mean`. Two things make rounds in which nobody waits for a link quick to run: `waits =
+True`, if `close` closes when nothing is outstanding, or `closing`, which is `close` in closed form.
 
 Optional: `at_least`, how many clients have to be on before a round opens, and `history = True` for a policy with
-`closing` that looks at `view.heard` or `view.last`.
+either of them that looks at `view.heard` or `view.last`.
 
 A policy of your own needs `select` and `close`; its replies are weighted by p_c renormalised over the arrived.
 `fs.explain("view")` says what it sees, with an example.
@@ -19,7 +19,8 @@ from collections.abc import Callable
 
 import numpy.typing as npt
 
-from fedsim.participation.policies import Bernoulli, Buffered, Deadline, First, Full, Uniform, WithReplacement
+from fedsim.participation.early import Buffered, Deadline, First
+from fedsim.participation.waiting import Bernoulli, Full, Uniform, WithReplacement
 from fedsim.protocols import View
 from fedsim.protocols.policy import Arrived, VisitEnds
 

@@ -9,10 +9,10 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from fedsim.arrays import Arrays
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, quoted, whole
 from fedsim.privacy.guarantee import Guarantee, check
 from fedsim.privacy.ledger import Ledger
-from fedsim.privacy.rdp import ORDERS, Mechanism, to_epsilon
+from fedsim.privacy.rdp import ORDERS, Mechanism, check_mechanism, to_epsilon
 from fedsim.protocols import AlgorithmLike, PrivacyMechanism, ProblemLike
 
 
@@ -79,6 +79,10 @@ def compare(paper: Guarantee, mechanism: Mechanism, visits: int) -> Comparison:
     it twice as strong as needed; and it has an answer also where epsilon / (2 g) > 1 and the paper's proof
     has none.
     """
+    check_mechanism("compare", mechanism)
+    if not isinstance(paper, Guarantee):
+        raise InvalidInput(f"privacy.compare(paper={quoted(paper)}): give a privacy.Guarantee, or fald.guarantee(...)")
+    visits = whole("privacy.compare(visits={})", visits, 0, most=2**53 if mechanism.constant else 10**6)
     kinds = np.arange(mechanism.kinds)
     rdp = np.zeros((mechanism.kinds, len(ORDERS)))
     if mechanism.constant and visits:

@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.errors import InvalidInput
+from fedsim.checks import numbers
+from fedsim.errors import InvalidInput, number, quoted
 
 # So few that a curve takes two tenths of a second, and so close that epsilon is within 2 % of what every order up to
 # 1024 would give (a delta of 1e-4 or less); epsilons below about 0.01 want orders beyond and come out too large.
@@ -118,13 +119,27 @@ def to_epsilon(rdp: Array, delta: float) -> Array:
     return np.asarray(np.maximum(bound.min(axis=-1), 0.0))
 
 
+def check_mechanism(where: str, mechanism: object) -> None:
+    if not isinstance(mechanism, Mechanism):
+        remedy = "give a privacy.Mechanism, as an algorithm's `mechanism(problem, sensitivity)` returns one"
+        raise InvalidInput(f"privacy.{where}(mechanism={quoted(mechanism)}): {remedy}")
+
+
 def epsilons(mechanism: Mechanism, visits: npt.ArrayLike, delta: float) -> Array:
     """Each client's epsilon after so many visits, (clients,); who never took part has given nothing away."""
+    check_mechanism("epsilons", mechanism)
     if not mechanism.constant:
         raise InvalidInput(
             "privacy.epsilons: this noise varies by round, so that counts do not tell; keep a privacy.Ledger"
         )
-    n = np.asarray(visits)[:, None]
+    n = numbers("privacy.epsilons(visits)", visits, axes=1, finite=True, remedy="give a number for each client")[
+        :, None
+    ]
+    if len(n) != mechanism.clients:
+        raise InvalidInput(
+            f"privacy.epsilons: {len(n)} visits for {mechanism.clients} clients; give one number for each"
+        )
+    delta = number("privacy.epsilons(delta={})", delta, float(np.finfo(float).tiny), 1.0)
     return to_epsilon(np.where(n > 0, np.maximum(n, 1) * mechanism.rdp(mechanism.kind, 0), 0.0), delta)
 
 

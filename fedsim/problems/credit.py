@@ -18,7 +18,7 @@ import numpy.typing as npt
 from fedsim import rng
 from fedsim.arrays import Array
 from fedsim.checks import floats_of, numbers, path_of
-from fedsim.errors import InvalidInput, flag, shown, whole
+from fedsim.errors import InvalidInput, flag, quoted, shown, whole
 from fedsim.kernels import reference
 from fedsim.problems import shards
 from fedsim.protocols import Backend, BatchSize
@@ -72,6 +72,10 @@ class StrategicCredit:
         The rows come in random order; equal clients take consecutive ones, and the few left over are dropped.
         `sensitivities` None draws them uniformly on [0.9, 1.1].
         """
+        from fedsim.data.dataset import Dataset
+
+        if not isinstance(dataset, Dataset):
+            raise InvalidInput(f"StrategicCredit.of({quoted(dataset)}): give a data set, fs.data.load('credit')")
         x = dataset.values(dataset.x)
         return cls._dealt(x, np.asarray(dataset.y, np.float64), clients, sensitivities, regularisation, seed)
 
@@ -88,7 +92,7 @@ class StrategicCredit:
         from fedsim.data.holdings import check
 
         if not isinstance(clients, Sequence):
-            count = whole("StrategicCredit.of(clients={})", clients)
+            count = whole("StrategicCredit.of(clients={})", clients, most=len(x))
             parts = [np.arange(c, c + len(x) // count) for c in range(0, len(x) // count * count, len(x) // count)]
         else:
             parts = check(clients, len(x))

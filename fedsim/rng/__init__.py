@@ -150,6 +150,8 @@ def normal(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.floa
     whoever draws different numbers of lanes under one key tells the calls apart by `call`.
     """
     lanes, step, single = _checked(key, lanes, step, dtype)
+    if type(call) is not int or not 0 <= call < 2**32:
+        call = whole("call={}", call, 0, most=2**32 - 1)
     per = 4 if single else 2
     begin, end = step * lanes, (step + 1) * lanes
     first = begin // per

@@ -1,21 +1,28 @@
-"""Runs a batch of jobs where it stands: the one piece of code behind every runtime, inline or on a cluster."""
+"""Runs a batch of jobs where it stands: the one piece of code behind every runtime, inline or on a cluster.
+
+A `Worker` computes; an `InlineSession` has this process's own threads do so.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import math
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import ClientFailed, FedsimError, InvalidInput, NonFinite, shown
-from fedsim.protocols import AlgorithmLike, Quadratic, as_algorithm
+from fedsim.protocols import AlgorithmLike, Answered, Quadratic, as_algorithm
 from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
 from fedsim.runtime.jobs import Batch, Encoded, JobsAtHand, Reply, Setting
-from fedsim.runtime.many_rounds import SeededKeys
+from fedsim.runtime.many_rounds import SeededKeys, joined, split
 
+SMALL = 50_000  # numbers to update below which a hop to another thread costs more than it saves
 CACHED = 2**19  # numbers in a stack of parameters: larger ones would leave the cache between two operations
 
 
@@ -42,12 +49,12 @@ class Worker:
         return reply
 
     def iterate(
-        self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays
-    ) -> tuple[Arrays, Arrays]:  # fmt: skip
-        """`count` rounds in which everybody answers: states (rounds or 1, replicas, ...), last one last, and memory."""
+        self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays, answered: Answered | None = None
+    ) -> tuple[Arrays, Arrays]:
+        """`count` rounds at a go: states (rounds or 1, replicas, ...), last one last, and memory."""
         assert self.rounds is not None
         keys = SeededKeys(self.setting.seed, self.setting.backend)
-        return self.rounds(keys, replicas, first, count, state, memory)
+        return self.rounds(keys, replicas, first, count, state, memory, answered)
 
     def _stacked(self, batch: Batch) -> Reply:
         job = JobsAtHand(self.setting, batch, single=False)
@@ -105,7 +112,7 @@ class Worker:
                 bits += v.bits
                 plain[name] = v.value
             else:
-                plain[name] = real(self.who, name, v, self.setting.dtype)
+                plain[name] = v if self._plain(v) else real(self.who, name, v, self.setting.dtype)
                 if name in self.role.kept:  # it never travels
                     continue
                 bits += 8 * plain[name].itemsize * math.prod(plain[name].shape[1:])
@@ -113,6 +120,9 @@ class Worker:
                 rows = f"{name} of shape {plain[name].shape} for {jobs} jobs"
                 raise InvalidInput(f"{self.who} returned {rows}; a batched client returns one row for each job")
         return Reply(plain, bits, memory)
+
+    def _plain(self, value: object) -> bool:
+        return type(value) is np.ndarray and value.dtype == self.setting.dtype
 
     def _check_finite(self, batch: Batch, reply: Reply) -> None:
         for name, v in reply.values.items():
@@ -123,6 +133,66 @@ class Worker:
                 f"{name} of client {batch.client[row]} is not finite in round {batch.round + 1} "
                 f"(replica {batch.replica[row]}, seed {self.setting.seed}); {advice(self.algorithm, self.setting)}"
             )
+
+
+class InlineSession:
+    """A run's threads. Chunks come back in whatever order; replies are put together in the batch's."""
+
+    elsewhere = False
+
+    def __init__(self, worker: Worker, threads: int | None, chunk: int | None) -> None:
+        self.worker, self.chunk, self.threads = worker, chunk, threads or os.cpu_count() or 1
+        self._pool = ThreadPoolExecutor(self.threads, "fedsim") if self.threads > 1 else None
+        self.can_iterate = worker.rounds is not None
+
+    async def submit(self, batch: Batch, work: float = 1.0) -> Reply:
+        """All replies of the batch; `work` is local steps per job, to judge whether a hop pays."""
+        if self.chunk is None and self._small(batch, work):
+            return self.worker.compute(batch)
+        size = self.chunk or self._share(len(batch), work)
+        parts = [batch.part(slice(at, at + size)) for at in range(0, len(batch), size)]
+        if self._pool is None:
+            return Reply.join([self.worker.compute(part) for part in parts])
+        loop = asyncio.get_running_loop()
+        running = [loop.run_in_executor(self._pool, self.worker.compute, part) for part in parts]
+        try:
+            return Reply.join(list(await asyncio.gather(*running)))
+        finally:
+            for future in running:
+                future.cancel()
+
+    def each(self, function: Callable[[int], int], items: Sequence[int]) -> list[int]:
+        """`function` of each, a task on the threads."""
+        if self._pool is None or len(items) == 1:
+            return [function(item) for item in items]
+        return list(self._pool.map(function, items))
+
+    async def iterate(
+        self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays, answered: Answered | None = None
+    ) -> tuple[Arrays, Arrays]:
+        """`Worker.iterate`, some replicas on each thread."""
+        parts = split(self.threads, replicas, first, count, state, memory, answered)
+        if self._pool is None or len(parts) == 1:
+            return self.worker.iterate(replicas, first, count, state, memory, answered)
+        loop = asyncio.get_running_loop()
+        running = [loop.run_in_executor(self._pool, self.worker.iterate, *part) for part in parts]
+        return joined(list(await asyncio.gather(*running)))
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def _share(self, jobs: int, work: float) -> int:
+        """Jobs of a piece: one piece a thread, or more where that evens things out and costs next to nothing."""
+        few = jobs < 64 * self.threads or self._numbers(jobs, work) < 20 * SMALL
+        pieces = self.threads if few else 4 * self.threads
+        return max(1, -(-jobs // pieces)) if self.threads > 1 else max(1, jobs)
+
+    def _small(self, batch: Batch, work: float) -> bool:
+        return self._pool is None or self._numbers(len(batch), work) < SMALL
+
+    def _numbers(self, jobs: int, work: float) -> float:
+        return jobs * work * float(self.worker.setting.problem.dim)
 
 
 def advice(algorithm: AlgorithmLike, setting: Setting) -> str:

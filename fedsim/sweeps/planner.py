@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsim.analysis.spending import AXES, goal_of
-from fedsim.errors import InvalidInput, is_whole, positive, quoted
+from fedsim.errors import InvalidInput, positive, quoted, whole
 from fedsim.protocols import Runtime
 from fedsim.scenario_file import load_file
 from fedsim.sweeps import Event, carry_out
@@ -43,11 +43,13 @@ def plan(
     kept in `out`; without it they are thrown away. `say` hears a line before each stage.
     """
     target = goal_of(goal)
+    for name, given in (("within", within), ("settings", settings)):
+        if given is not None and not isinstance(given, Mapping):
+            raise InvalidInput(f"plan({name}={quoted(given)}): give a mapping of names to values")
     limits = {
         _cost("within", name): positive(f"within[{name!r}]={{}}", limit) for name, limit in (within or {}).items()
     }
-    if not is_whole(seeds, least=1):
-        raise InvalidInput(f"plan(seeds={quoted(seeds)}): ask for a whole number of at least 1")
+    seeds = whole("plan(seeds={})", seeds)
     if not isinstance(vary, Mapping) or not vary:
         raise InvalidInput(f"plan(vary={quoted(vary)}): name at least one setting, such as {{'local_steps': [1, 10]}}")
     if "seed" in vary or "seed" in (settings or {}):

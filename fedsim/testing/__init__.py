@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, quoted
 from fedsim.problems import GaussianMean
 from fedsim.protocols import AlgorithmLike, Codec, DevicesLike, NetworkLike, PolicyLike, ProblemLike, missing
 from fedsim.testing.algorithms import check_algorithm
@@ -37,7 +37,9 @@ def check(subject: object, problem: ProblemLike | None = None) -> list[str]:
     for role, suite in roles:
         if not missing(subject, role):
             return suite(subject)
-    raise InvalidInput(f"check({subject!r}): not an algorithm, a problem, a policy, devices, a codec or a network")
+    raise InvalidInput(
+        f"check({quoted(subject)}): not an algorithm, a problem, a policy, devices, a codec or a network"
+    )
 
 
 def small_problem() -> GaussianMean:

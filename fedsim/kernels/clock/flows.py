@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedsim.kernels.cache import inline, jit
 from fedsim.kernels.clock import marks
 from fedsim.kernels.clock.bundles import learn
 from fedsim.kernels.clock.rows import (
@@ -29,6 +28,7 @@ from fedsim.kernels.clock.rows import (
     starting_at,
     user_at,
 )
+from fedsim.kernels.inner import inline, jit
 from fedsim.kernels.sharing import share, sort_in
 
 

@@ -1,0 +1,127 @@
+"""Policies that close before everybody has answered.
+
+What they have in common are functions, which their classes name as methods.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedsim.arrays import Array
+from fedsim.errors import InvalidInput, positive, quoted
+from fedsim.kernels.clock import parts
+from fedsim.kernels.clock.parts import PolicyArrays
+from fedsim.participation.counts import Sized, check_counts, check_size
+from fedsim.protocols import Rng, View
+from fedsim.protocols.policy import Arrived, VisitEnds
+
+
+def _ask(self: Sized, view: View, rng: Rng) -> Array:
+    """So many clients, or everybody."""
+    return np.asarray(view.everybody() if self.size is None else view.sample_available(self.size))
+
+
+def _normalised(self: object, arrived: Arrived) -> Array:
+    return arrived.normalised(arrived.p)
+
+
+def _asks(self: Sized, closes: int, replies: int = 0, seconds: float = math.inf) -> PolicyArrays:
+    selects = parts.ALL if self.size is None else parts.SOME
+    return PolicyArrays(selects, closes, self.size or 0, replies=replies, seconds=seconds)
+
+
+def _at_most(self: Sized, weights: Array) -> tuple[Array, bool]:
+    """Who is asked may be late: no more than the chance to be asked."""
+    return np.full(len(weights), (self.size or len(weights)) / len(weights)), False
+
+
+@dataclass(frozen=True)
+class First:
+    replies: int
+    size: int | None = None
+    at_least: int | None = None
+    batched = True
+
+    def __post_init__(self) -> None:
+        check_counts("first", self, "replies", optional=("size", "at_least"))
+        if self.size is not None and self.size < self.replies:
+            given = f"participation.first({self.replies}, of={self.size})"
+            raise InvalidInput(f"{given}: cannot wait for {self.replies} of {self.size}; ask at least {self.replies}")
+
+    def close(self, view: View) -> float:
+        return float(view.now_s) if len(view.arrived) >= self.replies else math.inf
+
+    def closing(self, heard: VisitEnds) -> tuple[Array, Array]:
+        rank = heard.rank()
+        closed = heard.last_s()
+        decisive = (rank == self.replies - 1) & ~heard.dropped
+        closed[heard.row[decisive]] = heard.ends_s[decisive]
+        return closed, rank < self.replies
+
+    def check(self, clients: int) -> None:
+        check_size(self, clients)
+        if self.size is None and self.replies > clients:
+            given = f"participation.first({self.replies})"
+            raise InvalidInput(f"{given}: only {clients} clients exist; wait for at most {clients}")
+
+    def as_arrays(self) -> PolicyArrays:
+        return _asks(self, parts.AT_REPLIES, replies=self.replies)
+
+    select, weigh, chance = _ask, _normalised, _at_most
+
+    def patience(self) -> tuple[float, float]:
+        return self.replies, math.inf
+
+
+@dataclass(frozen=True)
+class Deadline:
+    seconds: float
+    size: int | None = None
+    at_least: int | None = None
+    batched = True
+
+    def __post_init__(self) -> None:
+        remedy = "seconds must be a positive number"
+        object.__setattr__(self, "seconds", positive("participation.deadline({})", self.seconds, remedy=remedy))
+        check_counts("deadline", self, optional=("size", "at_least"))
+
+    def close(self, view: View) -> float:
+        return float(view.opened_s + self.seconds)
+
+    def closing(self, heard: VisitEnds) -> tuple[Array, Array]:
+        closed = np.minimum(heard.last_s(), heard.opened_s + self.seconds)
+        return closed, heard.ends_s <= closed[heard.row]
+
+    def as_arrays(self) -> PolicyArrays:
+        return _asks(self, parts.AT_DEADLINE, seconds=self.seconds)
+
+    select, weigh, check, chance = _ask, _normalised, check_size, _at_most
+
+    def patience(self) -> tuple[float, float]:
+        return math.inf, self.seconds
+
+
+@dataclass(frozen=True)
+class Buffered:
+    replies: int
+    size: int | None = None
+    discount: Callable[[int], float] | None = None
+    asynchronous, at_least = True, None
+
+    def __post_init__(self) -> None:
+        check_counts("buffered", self, "replies", optional=("size",))
+        if not (self.discount is None or callable(self.discount)) or isinstance(self.discount, type):
+            given = f"participation.buffered(discount={quoted(self.discount)})"
+            raise InvalidInput(f"{given}: give a function of the staleness, or None")
+
+    def close(self, view: View) -> float:
+        return float(view.now_s) if len(view.arrived) >= self.replies else math.inf
+
+    def as_arrays(self) -> PolicyArrays:
+        return _asks(self, parts.FOLDS, replies=self.replies)
+
+    select, weigh, check = _ask, _normalised, check_size
