@@ -1,7 +1,7 @@
 """fedsim beside FedJAX, pfl-research, fluke, Flower and a bare NumPy loop, in one command.
 
     python -m analysis.bench.peers --prepare              # the peers' environments, from the package index
-    python -m analysis.bench.peers                        # everybody, at most --limit seconds: 15 minutes
+    python -m analysis.bench.peers                        # everybody: W1 to W4 in at most --limit seconds, 15 minutes
     python -m analysis.bench.peers --quick                # fedsim and the bare loop, one turn, two minutes
     python -m analysis.bench.peers --peers fedjax --loads W1,W2 --turns 5 --against ratios.json
 
@@ -32,7 +32,7 @@ from analysis.bench.peers.measure import HERE, run
 from analysis.bench.peers.turns import Plan
 from analysis.bench.peers.workloads import WORKLOADS, make_data
 
-SIMGRID, SIMGRID_LIMIT_S = "/usr/bin/python3", 120.0  # of each case
+SIMGRID, SIMGRID_LIMIT_S = "/usr/bin/python3", 60.0  # of each case
 SAME_MEAN = 0.2  # root mean square over coordinates: what the fewest replicas' noise allows
 
 
@@ -43,7 +43,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--loads", default=",".join(WORKLOADS))
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--timeout", type=float, default=300, metavar="SECONDS", help="of one run")
-    parser.add_argument("--limit", type=float, default=900, metavar="SECONDS", help="of all runs together")
+    parser.add_argument("--limit", type=float, default=900, metavar="SECONDS", help="of W1 to W4 together")
     parser.add_argument("--prepare", action="store_true", help="make the environments, and nothing else")
     parser.add_argument("--quick", action="store_true", help="one turn of fedsim inline and the bare loop")
     parser.add_argument("--no-toys", action="store_true", help="leave W5 to W8 out")
@@ -143,9 +143,8 @@ def main() -> int:
     ready = contenders(given.peers, environments)
     if given.prepare:
         return 0
-    until = time.monotonic() + given.limit
     found = {} if given.no_toys else all_toys(given.out, environments)
-    rows = rounds(given, ready, data, until)
+    rows = rounds(given, ready, data, time.monotonic() + given.limit)
     kinds, updates = {n: w.kind for n, w in WORKLOADS.items()}, {n: w.rounds * w.cohort for n, w in WORKLOADS.items()}
     table = report.summary(rows, kinds, updates)
     table.to_parquet(given.out / "peers.parquet")
