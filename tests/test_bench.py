@@ -32,18 +32,18 @@ def test_only_what_got_a_third_worse_is_flagged(tmp_path, capsys):
 
 def test_a_time_counts_only_with_the_bare_loops_loss_and_all_updates():
     rows = [
-        row("bare", 0.65), row("bare, fresh subsets", 0.75, seconds=2.0), row("fedsim", 0.75, seconds=0.5),
+        row("bare", 0.65), row("bare (fresh subsets)", 0.75, seconds=2.0), row("fedsim", 0.75, seconds=0.5),
         row("peer", 0.65, seconds=3.0), row("lazy", 0.65, updates=90), row("wrong", 0.75),
     ]  # fmt: skip
     table = report.summary(pd.DataFrame(rows), {"W1": "softmax"}, {"W1": 100}).set_index("who")
     assert table["counts"].to_dict() == {
-        "bare": True, "bare, fresh subsets": True, "fedsim": True, "peer": True, "lazy": False, "wrong": False,
+        "bare": True, "bare (fresh subsets)": True, "fedsim": True, "peer": True, "lazy": False, "wrong": False,
     }  # fmt: skip
     assert table["ratio"]["fedsim"] == 0.5
     assert report.ratios(table.reset_index()) == {"W1, fedsim": 0.5}
     assert "| W1 | peer | 3 |" in report.markdown(table.reset_index())
     assert report.small(table.reset_index()).splitlines()[2:] == [
-        "| bare | 1,000 |", "| bare, fresh subsets | 2,000 |", "| fedsim | 500 |", "| peer | 3,000 |", "| lazy |  |",
+        "| bare | 1,000 |", "| bare (fresh subsets) | 2,000 |", "| fedsim | 500 |", "| peer | 3,000 |", "| lazy |  |",
         "| wrong |  |",
     ]  # fmt: skip
 

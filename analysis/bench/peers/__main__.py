@@ -39,7 +39,7 @@ SAME_MEAN = 0.2  # root mean square over coordinates: what the fewest replicas' 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/peers"))
-    parser.add_argument("--peers", default=",".join(PEERS), help="of " + "; ".join(PEERS))
+    parser.add_argument("--peers", default=",".join(PEERS), help="of " + ",".join(PEERS))
     parser.add_argument("--loads", default=",".join(WORKLOADS))
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--timeout", type=float, default=300, metavar="SECONDS", help="of one run")
@@ -55,10 +55,10 @@ def arguments() -> argparse.Namespace:
 
 
 def contenders(names: str, folder: Path) -> dict[str, Any]:
-    """Who can run: (interpreter, peer) by name. Names have commas of their own: "fedsim, 2 threads"."""
+    """Who can run: (interpreter, peer) by name."""
     ready: dict[str, Any] = {name: (sys.executable, peer) for name, peer in BARE.items()}
     for name, peer in PEERS.items():
-        if f",{name}," not in f",{names},":
+        if name not in names.split(","):
             continue
         try:
             ready[name] = (python_of(name, peer, folder), peer)
