@@ -131,6 +131,33 @@ def test_credit_is_prepared_as_perdomo_et_al_do():
     assert np.abs(d.x[:, :-1].mean(axis=0)).max() > 0.01
 
 
+def test_covtype_is_the_same_from_arrays_and_from_the_published_table(folder, monkeypatch):
+    generator = np.random.default_rng(2)
+    x, y = generator.integers(-300, 7000, (40, 54)).astype(np.int16), generator.integers(1, 8, 40).astype(np.uint8)
+    held, found = folder / "covtype", []
+    held.mkdir()
+    entry = catalogue.ENTRIES["covtype"]
+    assert entry.otherwise[0].url
+    for name in ("covtype.npz", "covtype.data.gz"):
+        for old in held.iterdir():
+            old.unlink()
+        if name.endswith("npz"):
+            np.savez(held / name, X=x, y=y)
+        else:
+            lines = [",".join(map(str, (*row, k))) for row, k in zip(x.tolist(), y.tolist(), strict=True)]
+            (held / name).write_bytes(gzip.compress("\n".join(lines).encode()))
+        known = (files.File(name, (f"sha256:{files.digest(held / name)}",)),)
+        monkeypatch.setitem(
+            catalogue.ENTRIES, "covtype",
+            replace(entry, files=known) if name.endswith("npz") else replace(entry, otherwise=known),
+        )  # fmt: skip
+        found.append(fs.data.load("covtype"))
+    for part in ("x", "y", "test_x", "test_y", "scale", "shift"):
+        a, b = (getattr(d, part) for d in found)
+        assert a.dtype == b.dtype
+        assert np.array_equal(a, b)
+
+
 # --- Files that are not what they claim -------------------------------------------------------------------
 
 

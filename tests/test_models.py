@@ -8,7 +8,7 @@ import pytest
 import fedsim as fs
 from fedsim.algorithms import FALD, FedAvg, PrivateFedPAQ
 from fedsim.errors import InvalidInput
-from fedsim.problems import NeuralNetwork, SoftmaxRegression, weights_of
+from fedsim.problems import LinearRegression, NeuralNetwork, SoftmaxRegression, weights_of
 from fedsim.runtime.clipping import clipped_gradients
 from fedsim.runtime.jobs import Batch, Setting
 from fedsim.runtime.worker import Worker
@@ -78,13 +78,24 @@ def test_a_hosts_shard_has_its_clients_rows_alone_and_gives_their_bits(digits, p
     assert problem.test is not None
 
 
+def linear(digits, parts, **more):
+    rows = np.concatenate(parts)
+    offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+    return LinearRegression.from_arrays(digits.x[rows] / 16.0, digits.y[rows] / 10.0, offsets, **more)
+
+
+def softmax(digits, parts, **more):
+    return SoftmaxRegression.of(digits, parts, **more)
+
+
+@pytest.mark.parametrize("of", [linear, softmax, network])
 @pytest.mark.parametrize(("dtype", "prior"), [("float32", 0.0), ("float64", 3.0)])
-def test_compiled_descent_takes_the_steps_of_the_loop_bit_by_bit(digits, parts, dtype, prior):
-    problem = network(digits, parts, prior_precision=prior)
+def test_compiled_descent_takes_the_steps_of_the_loop_bit_by_bit(digits, parts, of, dtype, prior):
+    problem = of(digits, parts, prior_precision=prior)
     algorithm = FedAvg(fs.schedules.inverse_time(5.0, 20.0), 3, 0.3, objective="scaled")
     worker = Worker(algorithm, Setting(problem, weights_of(problem), 1, np.dtype(dtype), fs.Inline().kernels()))
     clients = np.arange(10)
-    message = {"theta": problem.initial(1)[None].astype(dtype)}
+    message = {"theta": np.random.default_rng(1).normal(size=(1, problem.dim)).astype(dtype) / 8}
     batch = Batch(3, 0 * clients, clients, 0 * clients, message, 0 * clients)
     compiled = worker.compute(batch).values["delta"]
     assert worker.kernel is not None

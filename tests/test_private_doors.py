@@ -8,13 +8,14 @@ import simpy
 
 import fedsim as fs
 from fedsim.engine.clock import LAST, Clock
-from fedsim.kernels import elementary
+from fedsim.kernels import cache, elementary, inner
 from fedsim.results.environment import cpu_features
 
 PACKAGE = Path(fs.__file__).parent
 DOORS = {  # by the words of an import or an attribute: the one file that may say them
     "ir": "kernels/llvm.py",  # of llvmlite; its `binding` is public
     "_eid": "engine/clock.py",
+    "_library_class": "kernels/inner.py",  # of Numba's code generator
     "_core": "results/environment.py",
 }
 
@@ -72,3 +73,39 @@ def test_numpy_says_what_the_processor_can_do():
     found = cpu_features()
     assert found
     assert all(isinstance(feature, str) for feature in found)
+
+
+def test_numba_leaves_inner_functions_to_the_kernel_that_calls_them():
+    @inner.jit
+    def least(a, b):
+        return a if a < b else b
+
+    @inner.jit
+    def middle(a, b, c):
+        return max(least(a, b), least(max(a, b), c))
+
+    @cache.jit
+    def kernel(a):
+        return middle(a, 5, 3) + middle(a, 2, 7)
+
+    assert [kernel(k) for k in (1, 4, 9)] == [3 + 2, 4 + 4, 5 + 7]
+    assert len(least.overloads) == len(middle.overloads) == 1  # not one for each constant
+    assert isinstance(next(iter(middle.overloads.values())).library, inner.Unfinished)
+    assert isinstance(next(iter(kernel.overloads.values())).library, inner.Whole)
+
+
+def test_numpy_in_an_inner_function_is_there_for_other_kernels_too():
+    @inner.jit
+    def ordered(values):
+        return np.sort(values)
+
+    @cache.jit
+    def smallest(values):
+        return ordered(values)[0]
+
+    @cache.jit
+    def largest(values):
+        return np.sort(values)[-1]
+
+    values = np.array([3.5, -1.0, 2.0])
+    assert (smallest(values), largest(values)) == (-1.0, 3.5)

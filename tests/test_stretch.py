@@ -13,7 +13,13 @@ PROBLEMS = {
     "gaussian": fs.problems.GaussianMean(POINTS, np.eye(5)),
     "full precision": fs.problems.GaussianMean(POINTS, np.eye(5) + 0.3),
     "logistic": fs.problems.LogisticRegression.synthetic(4, 5, 25),
+    "linear": fs.problems.LinearRegression.synthetic(4, 5, samples=(30, 20, 40, 25)),
+    "softmax": fs.problems.SoftmaxRegression.synthetic(4, 6, 3, samples=(30, 20, 40, 25), dtype=np.float64),
 }
+SLOW = fs.devices.lognormal(
+    median_step_s=0.05, sigma=0.7, dropout={"before": 0.05, "compute": 0.1, "upload": 0.1},
+    slowdown=fs.devices.pareto_slowdown(2.0),
+)  # fmt: skip
 STAR = fs.topologies.star(
     clients=4, uplink_bps=[1e5, 2e5, 3e5, 4e5], downlink_bps=1e6, latency_s=[0.01, 0.02, 0.03, 0.04]
 )
@@ -48,6 +54,7 @@ def same(a, b):
     assert np.array_equal(a.samples, b.samples)
     assert a.rounds.equals(b.rounds)
     assert a.clients.equals(b.clients)
+    assert a.metrics.equals(b.metrics)
     assert a.stopped_by == b.stopped_by
 
 
@@ -61,7 +68,7 @@ ALGORITHMS = {
 }
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("problem", ["gaussian", "full precision", "logistic"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_qlsd_has_the_same_bits_in_stretches(problem, algorithm, dtype, monkeypatch):
@@ -80,7 +87,7 @@ def test_qlsd_star_has_the_same_bits_in_stretches(problem, batch_size, monkeypat
     same(result, one_by_one(s))
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("problem", ["gaussian", "full precision", "logistic"])
 @pytest.mark.parametrize("batch_size", [None, 0.3])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_qlsd_plus_plus_has_the_same_bits_in_stretches_between_refreshes(problem, batch_size, dtype, monkeypatch):
@@ -108,6 +115,8 @@ def test_threads_and_an_ideal_network_change_no_bit():
         {"record": fs.Record(every=7, warmup=3)},
         {"record": fs.Record(every=10, rounds_every=8)},
         {"metrics": ["w2"], "evaluate_every": 9},
+        {"metrics": ["w2", "mean_error"], "record": fs.Record(warmup=10)},
+        {"metrics": ["w2"], "evaluate_every": 3, "participation": fs.participation.uniform(2), "devices": SLOW},
         {"metrics": ["w2"], "evaluate_every": 9, "record": fs.Record(rounds_every=6)},
         {"budget": fs.Budget(seconds=2.0)},
         {"budget": fs.Budget(rounds=50, uplink_bits=6_000)},
@@ -123,14 +132,58 @@ def test_whoever_looks_sees_what_there_was_round_by_round(changes, monkeypatch):
     same(result, one_by_one(s))
 
 
+SOME = {
+    "bernoulli": {"participation": fs.participation.bernoulli(0.7)},
+    "uniform": {"participation": fs.participation.uniform(2, weighting="scaled")},
+    "with replacement": {"participation": fs.participation.with_replacement(3)},
+    "devices": {"devices": fs.devices.constant(0.1)},
+    "losses": {"devices": SLOW},
+    "first": {"participation": fs.participation.first(2, of=3), "devices": SLOW},
+    "deadline": {"participation": fs.participation.deadline(0.12), "devices": SLOW},
+    "an ideal network": {"participation": fs.participation.bernoulli(0.2), "devices": SLOW, "network": None},
+}
+PARTIAL = {
+    "qlsd": ("gaussian", fs.algorithms.QLSD(1e-3, 0.3, fs.codecs.QSGD(8))),
+    "hold": ("logistic", fs.algorithms.QLSD(1e-3, None, fs.codecs.QSGD(8), empty="hold")),
+    "star": ("gaussian", fs.algorithms.QLSDStar(1e-3, None, 0.3, fs.codecs.QSGD(8))),
+    "plus plus": ("gaussian", fs.algorithms.QLSDPlusPlus(1e-3, 60, None, None, fs.codecs.QSGD(8))),
+    "fedavg": ("linear", fs.algorithms.FedAvg(0.01, 2, 5)),
+    "fedavg, softmax": ("softmax", fs.algorithms.FedAvg(fs.schedules.inverse_time(0.1, 10.0), 2, 5, server_step=0.7)),
+}
+
+
+@pytest.mark.parametrize("changes", SOME.values(), ids=SOME)
+@pytest.mark.parametrize("kind", PARTIAL.values(), ids=PARTIAL)
+def test_rounds_that_only_some_answer_have_the_same_bits_in_stretches(kind, changes, monkeypatch):
+    s = scenario(*kind, **changes)
+    result, taken = stretches_of(s, monkeypatch, runtime=fs.Inline(threads=2))
+    assert taken
+    same(result, one_by_one(s, runtime=fs.Inline(threads=1)))
+
+
+@pytest.mark.parametrize("kind", ["fedavg", "fedavg, softmax"])
+def test_fedavg_has_the_same_bits_in_stretches_when_everybody_answers(kind, monkeypatch):
+    s = scenario(*PARTIAL[kind])
+    result, taken = stretches_of(s, monkeypatch)
+    assert taken == [50]
+    same(result, one_by_one(s))
+
+
+def test_a_round_that_meets_the_copies_of_the_one_before_is_left_to_the_events(monkeypatch):
+    s = scenario(participation=fs.participation.bernoulli(0.4))  # now and then nobody answers, in no time
+    result, taken = stretches_of(s, monkeypatch)
+    assert 1 < sum(taken) < 50
+    assert result.manifest["clock"]["path"] == "closed form, then event"
+    same(result, one_by_one(s))
+
+
 @pytest.mark.parametrize(
     "changes",
     [
-        {"participation": fs.participation.bernoulli(0.5)},
-        {"devices": fs.devices.constant(0.1)},
         {"algorithm": fs.algorithms.QLSD(1e-3, 0.3, fs.codecs.Elias(8))},
+        {"algorithm": fs.algorithms.QLSDPlusPlus(1e-3, 12, None, 0.3), "participation": fs.participation.uniform(2)},
     ],
-    ids=["partial", "devices", "sizes that depend on values"],
+    ids=["sizes that depend on values", "anchors that some have missed"],
 )
 def test_what_needs_every_round_gets_every_round(changes, monkeypatch):
     _, taken = stretches_of(scenario(**changes), monkeypatch)

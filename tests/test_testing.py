@@ -182,7 +182,7 @@ def test_other_broken_parts_are_told_so(broken, message):
     "sound", [fs.participation.uniform(3), fs.devices.lognormal(1e-3, 0.5), fs.codecs.QSGD(4)], ids=repr
 )
 def test_sound_parts_pass(sound):
-    assert len(check(sound)) == 2
+    assert len(check(sound)) >= 2
 
 
 def test_what_is_no_part_of_a_scenario_is_refused():

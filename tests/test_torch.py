@@ -18,7 +18,7 @@ from fedsim.errors import InvalidInput
 from fedsim.problems import NeuralNetwork, Torch, pooled
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install torch==2.13.0 for these tests")
-from fedsim.problems import torch_maths  # noqa: E402
+from fedsim.problems import torch_blocks, torch_maths  # noqa: E402
 from fedsim.problems.torch_models import lenet5, mlp, resnet20  # noqa: E402
 
 CROSS_ENTROPY = torch.nn.functional.cross_entropy
@@ -213,27 +213,65 @@ def test_a_jobs_bits_do_not_depend_on_its_batch(kind, dtype):
 
 def test_blocks_under_vmap_are_really_used_and_agree_with_the_loop():
     stacked, looped = small(), small()
-    looped._maths.stackable = False
+    looped._blocks.sizes = ()
     theta = stacked.initial(0) + 0.05 * np.random.default_rng(5).normal(size=(40, stacked.dim))
     args = theta, np.arange(40) % 5, (np.tile(np.arange(5), 40), 5 * np.arange(41))
     assert np.allclose(stacked.gradients(*args), looped.gradients(*args), rtol=1e-10, atol=1e-12)
-    assert set(stacked._maths._trusted.values()) == {True}
-    assert not looped._maths._trusted
+    assert set(stacked._blocks.trusted.values()) == {True}
+    assert not looped._blocks.trusted
 
 
 def test_a_block_whose_bits_depend_on_the_place_is_not_trusted(monkeypatch):
-    true = torch_maths.Maths._stacked
+    true = torch_maths.Maths.stacked
 
     def uneven(self, theta, x, y, present):
         out = true(self, theta, x, y, present)
         return out * (1 + 1e-15 * torch.arange(len(out), dtype=out.dtype))[:, None]
 
-    monkeypatch.setattr(torch_maths.Maths, "_stacked", uneven)
+    monkeypatch.setattr(torch_maths.Maths, "stacked", uneven)
     problem = small()
     theta = np.stack([problem.initial(0)] * 3)
     rows = np.tile(np.arange(4), 3), 4 * np.arange(4)
     assert np.array_equal(problem.gradients(theta, np.arange(3), rows)[1], problem.gradient(theta[1], 1, np.arange(4)))
-    assert set(problem._maths._trusted.values()) == {False}
+    assert set(problem._blocks.trusted.values()) == {False}
+
+
+def test_a_block_whose_bits_depend_on_its_size_is_not_trusted(monkeypatch):
+    true = torch_maths.Maths.stacked
+    monkeypatch.setattr(
+        torch_maths.Maths, "stacked", lambda self, theta, *rest: true(self, theta, *rest) * (1 + 1e-15 * len(theta))
+    )
+    problem = small()
+    theta = np.stack([problem.initial(0)] * 3)
+    rows = np.tile(np.arange(4), 3), 4 * np.arange(4)
+    assert np.array_equal(problem.gradients(theta, np.arange(3), rows)[1], problem.gradient(theta[1], 1, np.arange(4)))
+    assert set(problem._blocks.trusted.values()) == {False}
+
+
+@pytest.mark.parametrize("rows", [4, 5])  # a full block, and one with padding
+def test_a_shape_that_comes_often_is_recorded_and_keeps_its_bits(monkeypatch, rows):
+    monkeypatch.setattr(torch_blocks, "OFTEN", 2)
+    problem = small()
+    theta = problem.initial(0) + 0.05 * np.random.default_rng(5).normal(size=(8, problem.dim))
+    args = theta, np.arange(8) % 5, (np.tile(np.arange(rows), 8), rows * np.arange(9))
+    first = problem.gradients(*args)
+    problem.gradients(*args)
+    monkeypatch.setattr(torch_maths, "vmap", None)  # from now on nobody can ask for it
+    assert np.array_equal(problem.gradients(*args), first)
+    again = pickle.loads(pickle.dumps(problem))
+    assert not again._blocks._recorded
+
+
+def test_a_recording_with_other_bits_is_not_used(monkeypatch):
+    def wrong(function):
+        return lambda *example: lambda *jobs: function(*jobs) * (1 + 1e-15)
+
+    monkeypatch.setattr(torch_blocks, "OFTEN", 2)
+    monkeypatch.setattr(torch_blocks, "make_fx", wrong)
+    problem = small()
+    args = np.stack([problem.initial(0)] * 8), np.arange(8) % 5, (np.tile(np.arange(4), 8), 4 * np.arange(9))
+    first = problem.gradients(*args)
+    assert all(np.array_equal(problem.gradients(*args), first) for _ in range(3))
 
 
 def test_the_contract_holds():

@@ -5,13 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from fedsim.algorithms import local, local_fused, objectives
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
+from fedsim.algorithms.fedavg_rounds import iterations
 from fedsim.arrays import Array, Arrays
 from fedsim.participation import Arrived
-from fedsim.protocols import Backend, BatchSize, Job, JobOfKernel, Kernel, ProblemLike, Replies, Rng, Visitors
+from fedsim.protocols import (
+    Backend,
+    BatchSize,
+    Job,
+    JobOfKernel,
+    Kernel,
+    ManyRounds,
+    ProblemLike,
+    Replies,
+    Rng,
+    Visitors,
+)
 from fedsim.schedules import StepSize
 
 
@@ -53,6 +63,7 @@ class FedAvg:
 
     batched = True
     sampler = False  # its iterate is an estimate
+    partial_rounds = True
 
     def __post_init__(self) -> None:
         check_descent("FedAvg", self)
@@ -86,10 +97,12 @@ class FedAvg:
 
         def kernel(job: JobOfKernel, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
             x = message["theta"]
-            y = descend(job, x, objectives.scale(self.objective, job, x.dtype))
-            return {"delta": np.subtract(y, x, out=y)}, memory
+            return {"delta": descend(job, x, objectives.scale(self.objective, job, x.dtype))}, memory
 
         return kernel
+
+    def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
+        return iterations(problem, backend, self._how, self.objective, self.server_step)
 
     @property
     def _how(self) -> local.Descent:

@@ -1,45 +1,94 @@
-"""Compiled local descent, for the algorithms of the FedAvg family on `NeuralNetwork`."""
+"""Compiled local descent for the algorithms of the FedAvg family: all steps of a job in one kernel."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 
 from fedsim.algorithms.arguments import rows_per_batch
 from fedsim.algorithms.local import Descent
 from fedsim.arrays import Array
+from fedsim.problems.linear import LinearRegression
 from fedsim.problems.network import NeuralNetwork
-from fedsim.protocols import Backend, JobOfKernel, ProblemLike
+from fedsim.problems.softmax import SoftmaxRegression
+from fedsim.protocols import Backend, ProblemLike
 from fedsim.schedules import steps_of
 
-Descend = Callable[[JobOfKernel, Array, Array], Array]  # job, x (jobs, d) and scale (jobs, 1) to y (jobs, d)
+
+class Minibatched(Protocol):
+    """What the kernels look at of a round's jobs."""
+
+    @property
+    def client(self) -> Array: ...
+    @property
+    def round(self) -> int: ...
+    @property
+    def rows_key(self) -> Array: ...
+
+
+Descend = Callable[[Minibatched, Array, Array], Array]  # job, x (jobs, d) and scale (jobs, 1) to y - x (jobs, d)
+Kernel = Callable[[Array, Minibatched, Array, Array, Array, Array], None]  # x, job, sizes, counts, eta, delta
 
 
 def descent(problem: ProblemLike, backend: Backend, how: Descent) -> Descend | None:
-    """`local.descend` for plain steps on small batches; None where there is no kernel for them."""
-    if backend.name != "cpu" or type(problem) is not NeuralNetwork or how.momentum or how.weight_decay:
+    """How far `local.descend` comes by plain steps on small batches; None where there is no kernel for them."""
+    if backend.name != "cpu" or how.momentum or how.weight_decay or how.batch_size is None or np.ndim(how.local_steps):
         return None
-    if how.batch_size is None or np.ndim(how.local_steps):
+    most = rows_per_batch(how.batch_size, problem.sizes, np.arange(problem.clients)).max()
+    kernel = _kernel(problem, int(most))
+    if kernel is None:
         return None
+
+    def run(job: Minibatched, x: Array, scale: Array) -> Array:
+        sizes = problem.sizes[job.client]
+        counts = rows_per_batch(how.batch_size, sizes, job.client)
+        steps = steps_of(how.step_size, job.round, int(how.local_steps))
+        delta = np.empty_like(x)
+        kernel(x, job, sizes, counts, np.stack([eta * scale[:, 0] for eta in steps]), delta)
+        return delta
+
+    return run
+
+
+def _kernel(problem: ProblemLike, most: int) -> Kernel | None:
+    """Of steps `eta` (steps, jobs) on batches of at most `most` rows."""
+    if type(problem) is LinearRegression:
+        return _linear(problem)
+    if type(problem) is SoftmaxRegression and problem.bias:  # a network without hidden layers
+        return _network(problem, np.array([problem.features, problem.classes]), most)
+    if type(problem) is NeuralNetwork:
+        return _network(problem, problem.layers, most)
+    return None
+
+
+def _linear(problem: LinearRegression) -> Kernel:
+    from fedsim.kernels import linear_descent
+
+    def run(x: Array, job: Minibatched, sizes: Array, counts: Array, eta: Array, delta: Array) -> None:
+        cast = x.dtype.type
+        linear_descent.descend(
+            x, problem.x, problem.y, problem.offsets, job.client, job.rows_key, sizes, counts,
+            cast(1 / problem.noise_variance), cast(problem.share), (sizes / counts).astype(x.dtype), eta, delta,
+        )  # fmt: skip
+
+    return run
+
+
+def _network(problem: Any, layers: Array, most: int) -> Kernel | None:
     from fedsim.kernels import network_descent
 
-    everybody = np.arange(problem.clients)
-    if rows_per_batch(how.batch_size, problem.sizes, everybody).max() > network_descent.TILE:
+    if most > network_descent.TILE:
         return None
-    network: NeuralNetwork = problem
 
-    def run(job: JobOfKernel, x: Array, scale: Array) -> Array:
-        dtype, sizes = x.dtype, network.sizes[job.client]
-        counts = rows_per_batch(how.batch_size, sizes, job.client)
-        columns = [np.zeros(0, dtype) if c is None else c.astype(dtype) for c in (network.scale, network.shift)]
-        steps = steps_of(how.step_size, job.round, int(how.local_steps))
-        y = np.array(x)
+    def run(x: Array, job: Minibatched, sizes: Array, counts: Array, eta: Array, delta: Array) -> None:
+        dtype = x.dtype
+        columns = [np.zeros(0, dtype) if c is None else c.astype(dtype) for c in (problem.scale, problem.shift)]
         network_descent.descend(
-            y, network.x, network.y, network.offsets, job.client, job.rows_key, sizes, counts, network.layers,
-            *columns, (dtype.type(network.share) * counts).astype(dtype), (sizes / counts).astype(dtype),
-            np.stack([eta * scale[:, 0] for eta in steps]),
+            x, problem.x, problem.y, problem.offsets, job.client, job.rows_key, sizes, counts, layers,
+            *columns, (dtype.type(problem.share) * counts).astype(dtype), (sizes / counts).astype(dtype), eta,
+            delta,
         )  # fmt: skip
-        return y
 
     return run

@@ -6,21 +6,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, one_of
 from fedsim.participation import Arrived
-from fedsim.protocols import Job, as_policy
+from fedsim.protocols import as_policy
+
+
+class Weighed(Protocol):
+    """What a job, or many of them, must say of its client: numbers, or (jobs, 1)."""
+
+    @property
+    def size(self) -> Any: ...
+    @property
+    def weight(self) -> Any: ...
+    @property
+    def clients(self) -> int: ...
 
 
 def check_objective(where: str, objective: str) -> None:
     one_of(f"{where}(objective={{!r}})", objective, ("mean", "scaled"))
 
 
-def scale(objective: str, job: Job, dtype: np.dtype[Any]) -> Array:
+def scale(objective: str, job: Weighed, dtype: np.dtype[Any]) -> Array:
     """What makes a summed loss's gradient that of the client's objective: 1 / n_i, or p_i N / n_i."""
     one = 1 / np.asarray(job.size, dtype)
     return np.asarray(one * job.weight * dtype.type(job.clients) if objective == "scaled" else one)

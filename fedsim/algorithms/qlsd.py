@@ -68,6 +68,7 @@ class QLSD:
     reach = "all"
     local_steps = 1
     sums = True  # its server needs no more than sums of messages: over tiers the edges add them up
+    partial_rounds = True
 
     def __post_init__(self) -> None:
         check_arguments("QLSD", self)

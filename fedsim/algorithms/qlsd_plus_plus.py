@@ -14,7 +14,18 @@ from fedsim.algorithms.qlsd_rounds import iterations
 from fedsim.arrays import Array, Arrays
 from fedsim.codecs import Identity
 from fedsim.participation import Arrived
-from fedsim.protocols import Backend, Job, Kernel, ManyRounds, ProblemLike, Replies, Rng, RoundKeys, Visitors
+from fedsim.protocols import (
+    Answered,
+    Backend,
+    Job,
+    Kernel,
+    ManyRounds,
+    ProblemLike,
+    Replies,
+    Rng,
+    RoundKeys,
+    Visitors,
+)
 from fedsim.schedules import StepSize
 
 
@@ -134,6 +145,11 @@ class QLSDPlusPlus:
 
         return kernel
 
+    @property
+    def partial_rounds(self) -> bool:
+        """With minibatches, whoever has missed a control point needs a new anchor first."""
+        return self.batch_size is None
+
     def rounds_alike(self, round: int) -> int:
         """How many rounds from this one on have the same control point and need no new anchor."""
         passed = round % self.refresh_every
@@ -146,9 +162,15 @@ class QLSDPlusPlus:
             return None
 
         def kernel(
-            keys: RoundKeys, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays
+            keys: RoundKeys,
+            replicas: Array,
+            first: int,
+            count: int,
+            state: Arrays,
+            memory: Arrays,
+            answered: Answered | None = None,
         ) -> tuple[Arrays, Arrays]:
-            after, kept = go(keys, replicas, first, count, state, memory)
+            after, kept = go(keys, replicas, first, count, state, memory, answered)
             refresh = (first + count) % self.refresh_every == 0
             return after | ({"zeta": after["theta"][-1:]} if refresh else {}), kept
 

@@ -1,4 +1,4 @@
-"""The QLSD family for several iterations at a go, everybody taking part: compiled clients, compiled server.
+"""The QLSD family for several iterations at a go: compiled clients, compiled server.
 
 What is drawn is drawn for all iterations at once; then two kernels take turns. The bits are those of the iterations
 taken one by one, through `client` and `server`.
@@ -16,7 +16,7 @@ from fedsim.algorithms.qlsd_fused import Quantised, has_kernel, rows_of, tables_
 from fedsim.arrays import Array, Arrays
 from fedsim.codecs import QSGD, Identity
 from fedsim.problems import GaussianMean
-from fedsim.protocols import Backend, ManyRounds, ProblemLike, RoundKeys
+from fedsim.protocols import Answered, Backend, ManyRounds, ProblemLike, RoundKeys
 from fedsim.schedules import step_at
 
 
@@ -28,7 +28,7 @@ def iterations(
     centre: str = "",
     rate: float | None = None,
 ) -> ManyRounds | None:
-    """`go(keys, replicas, first, count, state, memory)`; None where no kernel serves.
+    """`go(keys, replicas, first, count, state, memory, answered)`; None where no kernel serves.
 
     It gives theta after each of `count` rounds and, with a memory `rate`, what e and the clients' e_i are at the end.
     `control` names the state's control point, `centre` what its prior is relative to; "" is none.
@@ -47,38 +47,68 @@ def iterations(
     activity = np.ones(clients) if algorithm.weighting == "count" else np.broadcast_to(algorithm.activity, (clients,))
 
     def go(
-        keys: RoundKeys, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays
-    ) -> tuple[Arrays, Arrays]:  # fmt: skip
+        keys: RoundKeys,
+        replicas: Array,
+        first: int,
+        count: int,
+        state: Arrays,
+        memory: Arrays,
+        answered: Answered | None = None,
+    ) -> tuple[Arrays, Arrays]:
         theta, n = state["theta"], len(replicas)
-        at, client = np.repeat(np.arange(n), clients), np.tile(np.arange(clients), n)
-        starts, order = clients * np.arange(n + 1), by_client(client, clients)
-        weights = (1 / activity[client]).astype(theta.dtype)
+        everybody = np.tile(np.arange(clients), n)
 
         def term(arrays: Arrays, name: str) -> Array:
             return np.ascontiguousarray(arrays[name]).reshape(-1, d) if name in arrays else theta[:0]
 
-        rounds, who = range(first, first + count), replicas[at]
-        size, batch = qlsd.minibatch(problem.offsets, rows, np.empty((len(client), 4), np.uint32))
-        coins = np.empty((len(client), 4), np.uint32)
+        def weigh(client: Array, counted: Array) -> Array:
+            return counted if algorithm.weighting == "count" else 1 / activity[client]
+
+        def jobs(k: int) -> tuple[Array, Array, Array, Array]:
+            """Models and clients of round k's jobs, their weights, and where each replica's begin."""
+            if answered is None:
+                return whole
+            starts = answered.starts[k * n : (k + 1) * n + 1]
+            own = slice(starts[0], starts[-1])
+            client, at = answered.client[own], np.repeat(np.arange(n), np.diff(starts))
+            return at, client, weigh(client, answered.weights[own]).astype(theta.dtype), starts - starts[0]
+
+        ones = np.ones(len(everybody))
+        whole = (
+            np.repeat(np.arange(n), clients), everybody, weigh(everybody, ones).astype(theta.dtype),
+            clients * np.arange(n + 1),
+        )  # fmt: skip
+        most = len(everybody)
+        size, batch = qlsd.minibatch(problem.offsets, rows, np.empty((most, 4), np.uint32))
+        coins = np.empty((most, 4), np.uint32)
         noise = backend.normal(keys.server(replicas, first, count), d, 0, theta.dtype).reshape(count, n, d)
         point, origin = term(state, control), term(state, centre)
         anchor, kept, drift = term(memory, "anchor"), term(memory, "e").copy(), term(state, "e").copy()
-        sent, bits = np.empty((len(client), d), theta.dtype), np.empty(len(client), np.int64)
+        sent, bits = np.empty((most, d), theta.dtype), np.empty(most, np.int64)
         history = np.empty((count, n, d), theta.dtype)
         alpha = 0.0 if rate is None else rate
-        for k, round in enumerate(rounds):
-            keys.codec(who, client, round, coins)
+        for k in range(count):
+            at, client, weights, starts = jobs(k)
+            m, who = len(client), replicas[at]
+            keys.codec(who, client, first + k, coins[:m])
             if len(batch):
-                keys.rows(who, client, round, batch)
+                keys.rows(who, client, first + k, batch[:m])
+            place = at * clients + client
+            own = kept if len(kept) == 0 or m == most else kept[place]
             messages(
-                theta, at, *tables(theta.dtype), client, order, size, batch, point, anchor, kept, alpha, coins,
-                *wire, sent, bits, kept,
+                theta, at, *tables(theta.dtype), client, by_client(client, clients), size, batch[:m], point, anchor,
+                own, alpha, coins[:m], *wire, sent[:m], bits[:m], own,
             )  # fmt: skip
-            gamma = step_at(algorithm.step_size, round, 1, 0)
+            if own is not kept:
+                kept[place] = own
+            gamma = step_at(algorithm.step_size, first + k, 1, 0)
             sums.langevin_step(
-                sent, weights, starts, theta, origin, state["precision"], drift, alpha, gamma, math.sqrt(2 * gamma),
-                noise[k], history[k],
+                sent[:m], weights, starts, theta, origin, state["precision"], drift, alpha, gamma,
+                math.sqrt(2 * gamma), noise[k], history[k],
             )  # fmt: skip
+            if algorithm.empty == "hold" and m < most:
+                nobody = np.diff(starts) == 0
+                history[k][nobody] = theta[nobody]
             theta = history[k]
         if rate is None:
             return {"theta": history}, {}

@@ -62,6 +62,7 @@ class QLSDStar:
     known = beforehand = ("optimum",)  # never sent: everybody has it before the first iteration
     local_steps = 1
     sums = True  # its server needs no more than sums of messages: over tiers the edges add them up
+    partial_rounds = True
 
     def __post_init__(self) -> None:
         qlsd.check_arguments("QLSDStar", self)

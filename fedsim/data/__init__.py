@@ -72,6 +72,8 @@ def load(name: str, *, download: bool = False) -> Dataset:
 def _from_files(name: str, download: bool) -> Dataset:
     entry = catalogue.ENTRIES[name]
     found = files.find(entry.folder, entry.files, download)
+    if found is None and entry.otherwise:
+        found = files.find(entry.folder, entry.otherwise, download)
     if found is None and name == "cifar10-2class":  # airplane and automobile, out of the whole set
         whole = files.find("cifar10", catalogue.ENTRIES["cifar10"].files, download)
         if whole is not None:

@@ -28,6 +28,7 @@ class Entry:
     shape: tuple[int, ...] | None = None
     scale: float = 1.0
     note: str = ""  # where to get what cannot be downloaded
+    otherwise: tuple[File, ...] = ()  # other files that the same arrays come out of
 
 
 def split(x: Array, y: Array) -> Arrays:
@@ -77,7 +78,12 @@ def _cifar10_two(paths: list[Path]) -> Arrays:
 
 
 def _covtype(paths: list[Path]) -> Arrays:
-    a = formats.npz(paths[0], ("X", "y"))
+    """Arrays X and y, or UCI's own table: 54 columns and the cover type, 1 to 7."""
+    if paths[0].suffix == ".npz":
+        a = formats.npz(paths[0], ("X", "y"))
+    else:
+        rows = formats.table(paths[0], heading=False).to_numpy(np.int16)
+        a = {"X": rows[:, :-1], "y": rows[:, -1].astype(np.uint8)}
     return standardised(split(a["X"], a["y"] - np.uint8(1)))
 
 
@@ -131,6 +137,11 @@ CIFAR10_TWO = File(
     "cifar10_airplane_automobile.npz", ("sha256:0d2882dc9587386bf6bd45c125bab7722b68b895ca8b9d5fd803f27c7e0151f1",)
 )
 COVTYPE = File("covtype.npz", ("sha256:a8945f6f6e4a18059cb5479031931c7765491f16c28adfa4edf6335fc29e6233",))
+COVTYPE_TABLE = File(  # scikit-learn's copy of UCI's file
+    "covtype.data.gz",
+    ("sha256:614360d0257557dd1792834a85a1cdebfadc3c4f30b011d56afee7ffb5b15771",),
+    "https://ndownloader.figshare.com/files/5976039",
+)
 CREDIT = File("cs-training.csv.gz", ("sha256:af451a1ef057cba625581c4be556cde51043f605b6334988b86149cd4d6e8288",))
 
 _FASHION_AT = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"
@@ -146,7 +157,7 @@ ENTRIES = {
     "cifar10-2class": Entry("cifar10-2class", (CIFAR10_TWO,), _cifar10_two, 2, (32, 32, 3), 1 / 255),
     "covtype": Entry(
         "covtype", (COVTYPE,), _covtype, 7, None, 1.0,
-        "arrays X int16 (581012, 54) and y uint8 in the order of UCI's covtype.data",
+        "or UCI's covtype.data.gz, which data.load fetches with download=True", (COVTYPE_TABLE,),
     ),
     "credit": Entry(
         "credit", (CREDIT,), _credit, 2, None, 1.0,

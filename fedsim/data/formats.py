@@ -103,12 +103,13 @@ def tar_members(path: Path, names: tuple[str, ...], size: int) -> list[bytes]:
     return [found[n] for n in names]
 
 
-def table(path: Path) -> Any:
-    """A gzipped csv file as a pandas frame."""
+def table(path: Path, heading: bool = True) -> Any:
+    """A csv file, gzipped or not, as a pandas frame; its first line names the columns unless it has no `heading`."""
     import pandas as pd
 
     try:
-        return pd.read_csv(io.BytesIO(unpack(path) if path.suffix == ".gz" else path.read_bytes()))
+        text = io.BytesIO(unpack(path) if path.suffix == ".gz" else path.read_bytes())
+        return pd.read_csv(text, header=0 if heading else None)
     except OSError as error:
         raise InvalidInput(f"{shown(path)}: cannot be read ({error.strerror}); give the path of a csv file") from None
     except ValueError as error:  # not text, not a table, empty: all of pandas' own are ValueErrors

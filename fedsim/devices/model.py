@@ -90,6 +90,8 @@ class Devices:
         phase, reached = np.zeros(len(clients), np.int8), np.zeros(len(clients))
         for number, name in enumerate(PHASES, start=1):
             share = self._share(name)
+            if isinstance(share, float) and share == 0.0:
+                continue
             until = reached + pick(share, self._rows(clients, length(share)))
             phase[(reached <= u) & (u < until)] = number
             reached = until

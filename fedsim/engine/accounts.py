@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
+from fedsim.engine.folds import answered
 from fedsim.engine.round import CAUSES, Ended, Round, Stretch, Visits
 from fedsim.engine.run_checks import IdleRounds
 from fedsim.engine.world import World
@@ -69,7 +71,7 @@ class Accounts:
     def _enter_losses(self, e: Ended) -> None:
         add = _add_small if len(self.totals["selected"]) <= len(e.client) else np.add.at
         add(self.totals["arrived"], e.client, e.arrived)
-        lost = e.part(np.flatnonzero(~e.arrived))  # all else is zero for the others, who are mostly the many
+        lost = e.lost  # all else is zero for the others, who are mostly the many
         columns = {
             "dropped": lost.dropped, "late": lost.late, "wasted_bits": lost.up_bits, "wasted_down_bits": lost.down_bits,
         }  # fmt: skip
@@ -104,15 +106,17 @@ class Accounts:
         if lost.any():  # seconds round after round, so that they round alike
             begin = 0
             for end in visits.ends.tolist():
-                own = e.part(slice(begin, end))
-                if not own.smooth:
-                    self._enter_seconds(own)
+                own = begin + np.flatnonzero(lost[begin:end])
+                if len(own):
+                    self._enter_seconds(e.part(own))
                 begin = end
 
-    def _enter_seconds(self, e: Ended) -> None:
-        add = _add_small if len(self.totals["selected"]) <= len(e.client) else np.add.at
-        for name, value in {"wasted_s": np.where(e.arrived, 0.0, e.spent_s), **e.seconds()}.items():
-            add(self.totals[name], e.client, value)
+    def _enter_seconds(self, lost: Ended) -> None:
+        add = _add_small if len(self.totals["selected"]) <= len(lost.client) else np.add.at
+        add(self.totals["wasted_s"], lost.client, lost.spent_s)
+        for number, name in enumerate(CAUSES):
+            mine = lost.cause == number
+            add(self.totals[name], lost.client[mine], lost.spent_s[mine])
 
     def stop(self, positions: Sequence[int] | Array, reason: str) -> None:
         for i in positions:
@@ -156,15 +160,30 @@ async def settle_stretch(run: Run, stretch: Stretch) -> tuple[int, Array]:
     if run.world.skip:
         run.accounts.enter_stretch(stretch)
         return count, run.close_stretch(stretch, None)
-    history, memory = await learner.session.iterate(run.world.replicas, first, count, learner.state, learner.memory)
+    history, memory = await learner.session.iterate(
+        run.world.replicas, first, count, learner.state, learner.memory, answered(run.world, stretch)
+    )
     if not all(np.isfinite(h[-1]).all() for h in history.values()):
         return 0, stretch.active  # taken one by one, the error says who and when
     for name, h in history.items():
         learner.state[name][:] = h[-1]
     for name, m in memory.items():
         learner.memory[name][:] = m
-    run.accounts.enter_stretch(stretch)
-    return count, run.close_stretch(stretch, history["theta"])
+    going = stretch.active
+    for begin, end in _looked_at(run, first, count):
+        part = stretch.between(begin, end)
+        run.accounts.enter_stretch(part)
+        going = run.close_stretch(part, history["theta"][begin:end])
+    return count, going
+
+
+def _looked_at(run: Run, first: int, count: int) -> list[tuple[int, int]]:
+    """Where rounds that are evaluated end parts of a stretch, and where it ends itself."""
+    ends = [count]
+    if run.evaluator.metrics:
+        every = run.world.scenario.evaluate_every
+        ends = [*range(every - first % every, count, every), count]
+    return list(itertools.pairwise([0, *ends]))
 
 
 def _add_small(total: Array, client: Array, value: int | Array) -> None:

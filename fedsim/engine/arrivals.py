@@ -105,7 +105,7 @@ def outcome(
     way_up = None if both is None else both[1].of(who.client)
     ends = v.computed_s if way_up is None else v.computed_s + way_up.latency_s + way_up.transfer_s(up_bits)
     dropped = v.phase != NOT
-    sent = np.broadcast_to(np.asarray(up_bits, np.int64), opened.shape)
+    sent = up_bits
     came_down = np.broadcast_to(np.int64(down_bits), opened.shape)
     if dropped.any():
         part = np.floor(v.fraction * up_bits).astype(np.int64)
@@ -113,7 +113,8 @@ def outcome(
         came_down = np.where(v.phase == BEFORE, 0, came_down)
         in_compute = v.downloaded_s + v.fraction * (v.computed_s - v.downloaded_s)
         broken = v.computed_s if way_up is None else v.computed_s + way_up.latency_s + way_up.transfer_s(part)
-        ends = np.select([v.phase == BEFORE, v.phase == COMPUTE, v.phase == UPLOAD], [opened, in_compute, broken], ends)
+        ends = np.where(v.phase == UPLOAD, broken, np.where(v.phase == COMPUTE, in_compute, ends))
+        ends = np.where(v.phase == BEFORE, opened, ends)
     closed, in_time = closing(policy, opened_s, who.row, ends, dropped, tie)
     if in_time.all() and not dropped.any():
         return closed, Ended(who.client, in_time, dropped, dropped, dropped, sent, came_down, ends - opened)

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.engine import arrivals
+from fedsim.engine import arrivals, rounds_ahead
 from fedsim.engine.arrivals import UPLOAD
 from fedsim.engine.events import Events
 from fedsim.engine.round import Cohort, Round, Stretch, columns, smooth_columns
 from fedsim.engine.selection import Roster, cohort
 from fedsim.engine.world import World
-from fedsim.protocols import ClosesInClosedForm, Policy, View
+from fedsim.protocols import ClosesInClosedForm, Policy, View, Visitors
 from fedsim.rng import Stream
 from fedsim.runtime.jobs import Reply
+from fedsim.runtime.worker import SMALL
 
 if TYPE_CHECKING:
     from fedsim.engine.run import Run
@@ -73,7 +74,8 @@ class ClosedForm:
             return await self._events.next(number, active)
         self._before[active] = self._now[active]
         count = self._alike(number, active) if self._many and number >= self._singly_until else 1
-        return self._stretch(number, active, count) if count > 1 else await self._round(number, active)
+        many = self._stretch(number, active, count) if count > 1 else None
+        return many or await self._round(number, active)
 
     async def replies(self, round: Round) -> Reply:
         if self._events:
@@ -92,6 +94,7 @@ class ClosedForm:
 
     def rounds_counted(self, stretch: Stretch, count: int) -> None:
         if count:
+            self._before[stretch.active] = stretch.columns["opened_s"][count - 1]
             self._now[stretch.active] = stretch.columns["closed_s"][count - 1]
         else:
             self._singly_until = stretch.number + stretch.count
@@ -153,18 +156,21 @@ class ClosedForm:
             return NUMBERS if every is None else every - number % every
 
         return min(
-            max(1, NUMBERS // int(len(active) * world.population * world.problem.dim)),
+            max(1, NUMBERS // int(len(active) * _asked(world) * world.problem.dim)),
             NUMBERS if rounds is None else int(rounds) - number,
-            until(world.scenario.evaluate_every if run.evaluator.metrics else None),
+            until(world.scenario.evaluate_every if run.evaluator.metrics and not run.evaluates_later() else None),
             until(record.rounds_every if record.rounds_every > 1 else None),
             until(run.checkpoints.rounds),
             world.algorithm.rounds_alike(number),
+            number + 1 if run.observers else NUMBERS,  # whoever watches sees soon that it moves
         )
 
-    def _stretch(self, number: int, active: Array, count: int) -> Stretch:
+    def _stretch(self, number: int, active: Array, count: int) -> Stretch | None:
         world, opened = self._world, self._now[active]
         up, down = self._learner.reply_shape(0).bits, self._learner.down_bits(self._learner.broadcast(active))
         assert up is not None
+        if not _at_once(world):
+            return rounds_ahead.stretch(world, number, active, opened, count, (down, up), self._copy_s)
         times = arrivals.steady(world.paths, opened, down, up, count)
         everybody = np.full(times[1:].shape, world.population, np.int64)
         made = smooth_columns(times[:-1], times[1:], everybody, everybody * up, everybody * down)
@@ -205,13 +211,29 @@ def _suits_stretches(run: Run) -> bool:
     return (
         learner.session.can_iterate
         and not world.skip
-        and world.policy.always
-        and world.devices is None
+        and (_at_once(world) or (world.algorithm.partial_rounds and rounds_ahead.suits(world)))
+        and not _better_on_threads(world)
         and run.evaluator.ledger is None
         and learner.reply_shape(0).bits is not None
         and learner.reply_shape(0).bits == learner.reply_shape(1).bits
         and not run.watched
     )
+
+
+def _at_once(world: World) -> bool:
+    """Whether everybody answers in every round, and as soon as the links allow."""
+    return world.policy.always and world.devices is None
+
+
+def _asked(world: World) -> int:
+    """How many clients are asked in a round, at the most."""
+    return world.population if world.policy.size is None else min(world.policy.size, world.population)
+
+
+def _better_on_threads(world: World) -> bool:
+    """Whether a round has work for several threads that replicas do not give them: a stretch is one task a replica."""
+    work = float(np.max(world.algorithm.work(Visitors(np.arange(1)))))
+    return len(world.replicas) == 1 and _asked(world) * world.problem.dim * work >= SMALL
 
 
 @lru_cache(maxsize=2)

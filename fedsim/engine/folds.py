@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.engine.round import Cohort, Copies, Round
+from fedsim.engine.copies import Copies
+from fedsim.engine.round import Cohort, Round, Stretch
 from fedsim.engine.world import World
 from fedsim.participation import Arrived
+from fedsim.protocols import Answered
 from fedsim.runtime.answers import locked, weighed
 
 
@@ -44,6 +46,14 @@ def folds_of(world: World, round: Round) -> Folds:
         np.repeat(everybody, sites.models), np.tile(np.arange(sites.models), len(everybody)), own,
         _weigh(world, own, share, sites.size[own.client]), round.staleness[pick], pick,
     )  # fmt: skip
+
+
+def answered(world: World, stretch: Stretch) -> Answered | None:
+    """The folds of many rounds; None where everybody answered at once."""
+    if stretch.who is None or stretch.visits is None:
+        return None
+    who = stretch.who.part(stretch.visits.ended.arrived)
+    return Answered(who.client, _weigh(world, who, world.weights[who.client], world.population), who.starts)
 
 
 def _weigh(world: World, who: Cohort, p: Array, clients: int | Array) -> Array:

@@ -8,7 +8,8 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.engine.arrivals import VisitDraws
-from fedsim.engine.round import Cohort, Copies, Ended, Round, Stopped, columns
+from fedsim.engine.copies import Copies
+from fedsim.engine.round import Cohort, Ended, Round, Stopped, columns
 from fedsim.engine.world import World
 
 if TYPE_CHECKING:

@@ -266,13 +266,13 @@ class ArrivedReplies:
     @property
     def count(self) -> int | Array:
         """How many arrived: a number, or (replicas, 1)."""
-        count = np.diff(self.starts)
+        count = self._folds.who.sizes
         return int(count[0]) if self._single else count[:, None]
 
     def mean(self, name: str) -> Array:
         """The weighted mean; of nobody the state's own value, or zero where the state has none of that name."""
         out = self.weighted(name, self.weights)
-        empty = np.diff(self.starts) == 0
+        empty = self._folds.who.sizes == 0
         if empty.any() and name in self._state:
             kept = self._state[name][None] if self._single else self._state[name]
             out = np.where(empty[:, None], kept, out[None] if self._single else out)

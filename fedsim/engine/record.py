@@ -163,7 +163,7 @@ class Recorder:
             "round": np.concatenate([np.broadcast_to(n, len(a)) for n, a, _ in self.rows] or [np.empty(0, np.int64)]),
         }
         for name in list(dict.fromkeys([*COLUMNS, *names])):
-            parts = [c.get(name, np.full(len(a), np.nan)) for _, a, c in self.rows]
+            parts = [c[name] if name in c else np.full(len(a), np.nan) for _, a, c in self.rows]
             out[name] = np.concatenate(parts) if parts else np.empty(0, np.float64 if name.endswith("_s") else np.int64)
         return out
 
@@ -185,7 +185,8 @@ class Recorder:
             out["rows.round"] = np.concatenate([np.broadcast_to(n, len(a)) for n, a, _ in rows]).astype(np.int64)
             out["rows.active"] = np.concatenate([a for _, a, _ in rows])
             for name in dict.fromkeys(n for _, _, c in rows for n in c):
-                out[f"rows.column.{name}"] = np.concatenate([c.get(name, np.full(len(a), np.nan)) for _, a, c in rows])
+                parts = [c[name] if name in c else np.full(len(a), np.nan) for _, a, c in rows]
+                out[f"rows.column.{name}"] = np.concatenate(parts)
         if metrics:
             for name in dict.fromkeys(n for row in metrics for n in row):
                 out[f"metrics.{name}"] = np.array([row.get(name, np.nan) for row in metrics])

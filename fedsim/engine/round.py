@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedsim.arrays import Array, Arrays, Numbers
+
+if TYPE_CHECKING:
+    from fedsim.engine.copies import Copies
 
 CAUSES = ("late_s", "dropped_s", "called_off_s")
 Stopped = tuple[tuple[str, Array], ...]  # replicas that the clock itself has ended, by reason
@@ -38,6 +41,11 @@ class Cohort:
             return self
         starts = np.concatenate([[0], np.cumsum(np.bincount(self.row[chosen], minlength=len(self.starts) - 1))])
         return Cohort(self.row[chosen], self.client[chosen], self.multiplicity[chosen], starts)
+
+    def first(self, count: int) -> Cohort:
+        """Those of the first so many replicas."""
+        own = slice(0, self.starts[count])
+        return Cohort(self.row[own], self.client[own], self.multiplicity[own], self.starts[: count + 1])
 
     def among(self, kept: Array) -> Cohort:
         """The rows of the `kept` replicas, which are counted among themselves."""
@@ -70,41 +78,32 @@ class Ended:
 
     def part(self, chosen: Array | slice) -> Ended:
         """The chosen rows."""
-        own: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        chosen_rows: dict[str, Any] = {n: None if column is None else column[chosen] for n, column in own.items()}
-        return Ended(**chosen_rows)
+        return Ended(
+            self.client[chosen], self.arrived[chosen], self.dropped[chosen], self.late[chosen],
+            self.called_off[chosen], self.up_bits[chosen], self.down_bits[chosen], self.spent_s[chosen],
+            None if self.site_bits is None else self.site_bits[chosen],
+        )  # fmt: skip
+
+    @staticmethod
+    def join(parts: list[Ended]) -> Ended:
+        """Visits of consecutive rounds, of clients that are no sites."""
+        names = [f.name for f in fields(Ended) if f.name != "site_bits"]
+        return Ended(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
     @property
     def said(self) -> Array:
         """Which of them have sent something, so that somebody may have heard it."""
         return self.up_bits > 0 if self.site_bits is None else self.site_bits > 0
 
-    def seconds(self) -> Arrays:
-        """The device-seconds that were for nothing, by cause, (m,) each."""
-        masks = (self.late & ~self.called_off, self.dropped, self.called_off)
-        return {name: np.where(mask, self.spent_s, 0.0) for name, mask in zip(CAUSES, masks, strict=True)}
+    @cached_property
+    def lost(self) -> Ended:
+        """Those that did not arrive."""
+        return self.part(np.flatnonzero(~self.arrived))
 
-
-@dataclass(frozen=True)
-class Copies:
-    """What sites that gossip told each other in a round: a row per copy that was expected, by receiver, then sender.
-
-    Every replica has a visit of every client, and all its sites are named in `own`.
-    """
-
-    row: Array  # (k,) position of the replica among the active ones
-    receiver: Array  # (k,)
-    sender: Array  # (k,)
-    weight: Array  # (k,) of the sender's reply at the receiver
-    folded: Array  # bool (k,): it was there in time
-    own: Array  # (r, sites) the weight of a site's own reply
-    folds: Array  # bool (r, sites): the site folded; one whose own work was lost keeps its model
-
-    def among(self, kept: Array) -> Copies:
-        """Those of the `kept` replicas, which are counted among themselves."""
-        mine = kept[self.row]
-        rows = (self.receiver[mine], self.sender[mine], self.weight[mine], self.folded[mine])
-        return Copies((np.cumsum(kept) - 1)[self.row[mine]], *rows, self.own[kept], self.folds[kept])
+    @cached_property
+    def cause(self) -> Array:
+        """Of visits that did not arrive: which of CAUSES their seconds were for nothing."""
+        return np.where(self.dropped, 1, np.where(self.called_off, 2, 0))
 
 
 @dataclass(frozen=True)
@@ -173,9 +172,13 @@ class Visits:
 
     def first(self, count: int) -> Visits:
         """Those of the first so many rounds."""
-        to = slice(0, self.ends[count - 1] if count else 0)
-        version = None if self.version is None else self.version[to]
-        return Visits(self.ended.part(to), self.ends[:count], version)
+        return self.between(0, count)
+
+    def between(self, begin: int, end: int) -> Visits:
+        """Those of the rounds from `begin` to `end`."""
+        a, b = (self.ends[k - 1] if k else 0 for k in (begin, end))
+        version = None if self.version is None else self.version[a:b]
+        return Visits(self.ended.part(slice(a, b)), self.ends[begin:end] - a, version)
 
 
 @dataclass(frozen=True)
@@ -188,15 +191,26 @@ class Stretch:
     up_bits: int  # of one reply
     stopped: Stopped = ()
     visits: Visits | None = None
+    who: Cohort | None = None  # whose visits they are, a row of it is a round of a replica; None: nobody learns of it
 
     @property
     def count(self) -> int:
         return len(self.columns["closed_s"])
 
+    def between(self, begin: int, end: int) -> Stretch:
+        """Its rounds from `begin` to `end`, as far as accounts and records go: without `who`."""
+        if (begin, end) == (0, self.count):
+            return self
+        visits = None if self.visits is None else self.visits.between(begin, end)
+        columns = {name: column[begin:end] for name, column in self.columns.items()}
+        return replace(self, number=self.number + begin, columns=columns, visits=visits, who=None)
+
     def first(self, count: int) -> Stretch:
         """The first so many rounds of it."""
         visits = None if self.visits is None else self.visits.first(count)
-        return replace(self, columns={name: column[:count] for name, column in self.columns.items()}, visits=visits)
+        who = None if self.who is None else self.who.first(count * len(self.active))
+        columns = {name: column[:count] for name, column in self.columns.items()}
+        return replace(self, columns=columns, visits=visits, who=who)
 
 
 def all_arrived(number: int, active: Array, who: Cohort) -> Round:
@@ -224,27 +238,34 @@ def columns(
     `copies` are bits to clients that were not selected, `backhaul` are those between sites.
     """
 
-    def count(x: Array) -> Array:
-        if x.strides == (0,) and len(x):  # one number for all
-            return np.asarray(np.diff(starts) * x[0])
-        total = np.concatenate([[0], np.cumsum(x)])  # whole numbers: any order of summation is exact
-        return np.asarray(total[starts[1:]] - total[starts[:-1]])
-
-    down = count(e.down_bits) + copies
+    sizes, up = np.diff(starts), _counts(e.up_bits, starts)
+    down = _counts(e.down_bits, starts) + copies
     if e.smooth:
-        return smooth_columns(opened, closed, np.diff(starts), count(e.up_bits), down, selected, backhaul)
-    at = np.flatnonzero(~e.arrived)
-    row = np.searchsorted(starts, at, side="right") - 1
-    # Visit after visit, so that all clocks round alike; those that arrived have wasted nothing.
-    seconds = {name: np.bincount(row, value, minlength=len(opened)) for name, value in e.part(at).seconds().items()}
+        return smooth_columns(opened, closed, sizes, up, down, selected, backhaul)
+    arrived = _counts(e.arrived, starts)
+    lost, sizes = e.lost, sizes - arrived  # the others have wasted nothing
+    begin, bins = np.concatenate([[0], np.cumsum(sizes)]), len(CAUSES) * len(sizes)
+    row = np.repeat(len(CAUSES) * np.arange(len(sizes)), sizes) + lost.cause
+    late, dropped, called_off = np.bincount(row, minlength=bins).reshape(-1, len(CAUSES)).T
+    # Visit after visit, so that all clocks round alike.
+    seconds = dict(zip(CAUSES, np.bincount(row, lost.spent_s, minlength=bins).reshape(-1, len(CAUSES)).T, strict=True))
     return {
-        "opened_s": opened, "closed_s": closed, "selected": selected, "arrived": count(e.arrived),
-        "dropped": count(e.dropped), "late": count(e.late), "uplink_bits": count(e.up_bits), "downlink_bits": down,
-        "wasted_bits": count(np.where(e.arrived, 0, e.up_bits)),
-        "wasted_down_bits": count(np.where(e.arrived, 0, e.down_bits)),
+        "opened_s": opened, "closed_s": closed, "selected": selected, "arrived": arrived,
+        "dropped": dropped, "late": late + called_off, "uplink_bits": up,
+        "downlink_bits": down, "wasted_bits": _counts(lost.up_bits, begin),
+        "wasted_down_bits": _counts(lost.down_bits, begin),
         "wasted_s": seconds["late_s"] + seconds["dropped_s"] + seconds["called_off_s"],
-        **seconds, "backhaul_bits": np.broadcast_to(np.asarray(backhaul, np.int64), opened.shape),
+        **seconds, "backhaul_bits": np.zeros(len(opened), np.int64) + backhaul,
     }  # fmt: skip
+
+
+def _counts(x: Array, starts: Array) -> Array:
+    """The sums of x[starts[r]:starts[r + 1]], which are whole numbers: any order of summation is exact."""
+    if x.strides == (0,) and len(x):  # one number for all
+        return np.asarray(np.diff(starts) * x[0])
+    total = np.zeros(len(x) + 1, np.int64)
+    np.cumsum(x, out=total[1:])
+    return np.asarray(total[starts[1:]] - total[starts[:-1]])
 
 
 def smooth_columns(
@@ -257,5 +278,6 @@ def smooth_columns(
         "opened_s": opened, "closed_s": closed, "selected": arrived if selected is None else selected,
         "arrived": arrived, "dropped": none, "late": none, "uplink_bits": up, "downlink_bits": down,
         "wasted_bits": none, "wasted_down_bits": none, "wasted_s": no_time, **dict.fromkeys(CAUSES, no_time),
-        "backhaul_bits": np.broadcast_to(np.asarray(backhaul, np.int64), opened.shape),
+        "backhaul_bits": none if isinstance(backhaul, int) and not backhaul
+        else np.broadcast_to(np.asarray(backhaul, np.int64), opened.shape),
     }  # fmt: skip

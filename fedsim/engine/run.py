@@ -125,25 +125,32 @@ class Run:
 
     # --- Closing ------------------------------------------------------------------------------------
 
-    def close(self, active: Array, number: int, columns: Arrays) -> Array:
-        """Record round `number` (from 1) of these replicas; returns those that go on."""
+    def close(self, active: Array, number: int, columns: Arrays, theta: Array | None = None) -> Array:
+        """Record round `number` (from 1) of these replicas; returns those that go on.
+
+        `theta` (replicas, d) is what it was then, if more has been learnt since; there is one site.
+        """
         world = self.world
         if not np.isfinite(columns["closed_s"]).all():
             refuse_endless(number)
         if self.accounts.idle_rounds is not None:
             self.accounts.idle_rounds.after(active, columns)
-        theta = sites = self.learner.state["theta"]
+        models = None if theta is None else theta[:, None]
+        if theta is None:
+            theta = self.learner.state["theta"] if world.skip else self.learner.theta(active)
+        if models is None and not world.skip and world.scenario.record.sites == "all":
+            models = self.learner.models(active)
         if not world.skip:
-            theta, sites = self.learner.theta(active), self.learner.models(active)
-            self.recorder.sample(number, active, theta, sites if world.scenario.record.sites == "all" else None)
+            self.recorder.sample(number, active, theta, models if world.scenario.record.sites == "all" else None)
         last = world.budget.rounds is not None and number >= world.budget.rounds
         due = (number % world.scenario.evaluate_every == 0 or last) and self.evaluator.metrics and not world.skip
         per_replica: Arrays = {}
         overall: dict[str, float] = {}
         if due:
             spent = {n: s[active] for n, s in self.accounts.spent.items()} | {"seconds": columns["closed_s"]}
+            models = self.learner.models(active) if models is None else models
             per_replica, overall = self.evaluator.after(
-                active, theta, sites, spent, self.learner.memory, self.learner.state
+                active, theta, models, spent, self.learner.memory, self.learner.state
             )
         self.recorder.round(number, active, columns, per_replica)
         if overall:
@@ -154,7 +161,7 @@ class Run:
         return going
 
     def close_stretch(self, stretch: Stretch, theta: Array | None) -> Array:
-        """Record the rounds of a stretch, theta (count, replicas, d); only its last one may be looked at."""
+        """Record the rounds of a stretch, theta (count, replicas, d), of which only the last is evaluated."""
         first, count, active = stretch.number, stretch.count, stretch.active
         before = stretch.first(count - 1).columns
         for k in range(count - 1):
@@ -162,8 +169,15 @@ class Run:
                 self.accounts.idle_rounds.after(active, {n: c[k] for n, c in before.items()})
             if theta is not None:
                 self.recorder.sample(first + k + 1, active, theta[k])
-        self.recorder.rounds(first + count - 1, active, before)
-        return self.close(active, first + count, {n: c[count - 1] for n, c in stretch.columns.items()})
+        if count > 1:
+            self.recorder.rounds(first + count - 1, active, before)
+        last = None if theta is None else theta[-1]
+        return self.close(active, first + count, {n: c[count - 1] for n, c in stretch.columns.items()}, last)
+
+    def evaluates_later(self) -> bool:
+        """Whether metrics may look at a round when more have been learnt: at theta, and nothing stops for them."""
+        stateless = not self.learner.memory and self.world.algorithm.ensemble is None
+        return stateless and self.world.sites.models == 1 and self.world.budget.target is None
 
     def stop(self, positions: Sequence[int] | Array, reason: str) -> None:
         """These replicas are over; a thinned row that is being summed for them ends here."""
@@ -184,8 +198,8 @@ class Run:
 
     def _so_far(self, number: int, active: Array, columns: Arrays) -> dict[str, float]:
         spent = self.accounts.spent
-        medians = {name: float(np.median(spent[name][active])) for name in ("uplink_bits", "downlink_bits")}
-        return {"round": number, "seconds": float(np.median(columns["closed_s"])), **medians}
+        medians = {name: _median(spent[name][active]) for name in ("uplink_bits", "downlink_bits")}
+        return {"round": number, "seconds": _median(columns["closed_s"]), **medians}
 
     def _observe(
         self, number: int, active: Array, columns: Arrays, per_replica: Arrays, overall: dict[str, float]
@@ -195,3 +209,9 @@ class Run:
         progress = Progress(number, len(active), at["seconds"], at["uplink_bits"], dict(self._latest))
         for observer in self.observers:
             observer(progress)
+
+
+def _median(values: Array) -> float:
+    """NumPy's, which takes longer than all else that is told of a small round."""
+    ordered, half = np.sort(values), len(values) // 2
+    return float(ordered[half] if len(values) % 2 else (float(ordered[half - 1]) + float(ordered[half])) / 2)

@@ -74,7 +74,7 @@ class World:
         drawn = at_once(len(client), tie)
         if devices is None:
             return drawn
-        work = np.broadcast_to(np.asarray(self.work_of(client), float), client.shape)
+        work = np.zeros(len(client)) + self.work_of(client)
         rng = self.draws(Stream.COMPUTE, position, client, round, visit)
         compute, phase, fraction = devices.compute_s(client, work, opened, rng), drawn.phase, drawn.fraction
         compute = np.asarray(compute, np.float64)

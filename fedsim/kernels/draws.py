@@ -212,14 +212,20 @@ def keys(
     if type(seed) is not int or not 0 <= seed < 2**64:
         rng.check_seed(seed)
     try:
-        columns = [np.atleast_1d(np.asarray(c, np.int64)) for c in (replica, client, round, visit)]
+        columns = [_column(c) for c in (replica, client, round, visit)]
     except OverflowError:
         rng.check_address(replica=replica, client=client, round=round, visit=visit)
         raise
     out = np.empty((max(map(len, columns)) if all(map(len, columns)) else 0, 4), np.uint32)
-    if _keys(u64(seed), u64(int(stream)), *map(np.ascontiguousarray, columns), out):
+    if _keys(u64(seed), u64(int(stream)), *columns, out):
         rng.check_address(replica=replica, client=client, round=round, visit=visit)
     return out
+
+
+def _column(numbers: Numbers) -> Array:
+    if type(numbers) is np.ndarray and numbers.dtype == np.int64 and numbers.ndim == 1 and numbers.flags.c_contiguous:
+        return numbers
+    return np.ascontiguousarray(np.atleast_1d(np.asarray(numbers, np.int64)))
 
 
 def keys_into(out: Array, seed: int, stream: int, replica: Array, client: Array, round: int) -> Array:
@@ -257,7 +263,7 @@ def integers(key: Array, lanes: int, below: npt.ArrayLike, step: int = 0) -> Arr
 
 
 def choice(key: Array, population: npt.ArrayLike, size: int, step: int = 0) -> Array:
-    n = np.ascontiguousarray(np.broadcast_to(np.asarray(population, np.int64), (len(key),)))
+    n = np.full(len(key), population, np.int64)
     if size > n.min(initial=size):
         raise InvalidInput(f"choice of {size} out of {n.min()}: ask for at most {n.min()}")
     out = np.empty(len(key) * size, np.int64)

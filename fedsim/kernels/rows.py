@@ -11,17 +11,24 @@ from fedsim.arrays import Array
 from fedsim.kernels.elementary import jit
 
 KEPT = 2**22  # bytes of a buffer that a thread keeps
+STRIP = 16  # rows copied at once, before they are converted
 _own = threading.local()
 
 
 @jit
-def _convert(x, rows, scale, shift, out):
-    for r in range(len(rows)):
-        source, row = x[rows[r]], out[r]
-        for i in range(len(scale)):
-            row[i] = source[i]  # into the precision of the run first: a product of mixed types would be a double
-        for i in range(len(scale)):
-            row[i] = row[i] * scale[i] + shift[i]
+def _convert(x, rows, scale, shift, strip, out):
+    for begin in range(0, len(rows), len(strip)):
+        end = min(begin + len(strip), len(rows))
+        for r in range(begin, end):  # copied first, nothing else: many rows are then on their way from memory at once
+            source, held = x[rows[r]], strip[r - begin]
+            for i in range(len(scale)):
+                held[i] = source[i]
+        for r in range(begin, end):
+            held, row = strip[r - begin], out[r]
+            for i in range(len(scale)):
+                row[i] = held[i]  # into the precision of the run first: a product of mixed types would be a double
+            for i in range(len(scale)):
+                row[i] = row[i] * scale[i] + shift[i]
 
 
 def gather(x: Array, rows: Array, dtype: np.dtype[Any], scale: Array | None, shift: Array | None) -> Array:
@@ -32,7 +39,8 @@ def gather(x: Array, rows: Array, dtype: np.dtype[Any], scale: Array | None, shi
     if scale is None or shift is None:
         return np.asarray(x[rows], dtype)
     out = _buffer(len(rows), x.shape[1], dtype)
-    _convert(x, rows, scale.astype(dtype, copy=False), shift.astype(dtype, copy=False), out)
+    strip = np.empty((STRIP, x.shape[1]), x.dtype)
+    _convert(x, rows, scale.astype(dtype, copy=False), shift.astype(dtype, copy=False), strip, out)
     return out
 
 

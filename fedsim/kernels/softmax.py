@@ -1,6 +1,6 @@
-"""Softmax regression for a flat batch of jobs: NumPy's gather and two BLAS products a job, the rest compiled.
+"""Softmax regression for a flat batch of jobs: NumPy's gather, then two BLAS products a job and the rest, compiled.
 
-Both let go of Python's lock, so threads overlap.
+Both let go of Python's lock, so threads overlap. The products are those of `network_descent`, by the same BLAS.
 
 A BLAS call never sees two jobs: what one job gets cannot depend on its neighbours.
 """
@@ -67,6 +67,14 @@ def _residuals(z, bias, y, total):
             total[k] += z[r, k]
 
 
+@jit
+def _tile(x, y, weights, bias, z, product, total):
+    """The gradient of a tile of rows: into `product`, and added to `total`; `z` (rows, classes) is scratch."""
+    np.dot(x, weights, z)
+    _residuals(z, bias, y, total)
+    np.dot(x.T, z, product)
+
+
 def softmax_gradient(
     theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array, start: Array, classes: int,
     bias: bool, share: float, out: Array, scale: Array | None = None, shift: Array | None = None,
@@ -92,12 +100,10 @@ def softmax_gradient(
                 xb = x[part].astype(theta.dtype, copy=False)
             else:
                 xb = gather(x, _numbers(part), theta.dtype, scale, shift)
-            z = xb @ weights
-            _residuals(z, theta[job, split:], y[part], total)
-            if tile == 0:
-                np.matmul(xb.T, z, out=product)
-            else:
-                product += xb.T @ z
+            z, added = np.empty((len(xb), classes), theta.dtype), product if tile == 0 else np.empty_like(product)
+            _tile(xb, y[part], weights, theta[job, split:], z, added, total)
+            if tile:
+                product += added
         if share:
             g += theta.dtype.type(share * count) * theta[job]
 

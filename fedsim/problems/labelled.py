@@ -36,6 +36,12 @@ class Labelled:
             return x
         return np.asarray(x * self.scale.astype(dtype) + self.shift.astype(dtype))
 
+    def columns(self, dtype: npt.DTypeLike) -> tuple[Array | None, Array | None]:
+        """Scale and shift in the precision of a run."""
+        if self.scale is None or self.shift is None:
+            return None, None
+        return self.scale.astype(dtype), self.shift.astype(dtype)
+
     def own(self, client: int, rows: Array | None, dtype: npt.DTypeLike) -> tuple[Array, Array]:
         """A client's rows and labels, all of them or those given."""
         mine = slice(*self.offsets[client : client + 2])

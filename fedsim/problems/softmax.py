@@ -113,7 +113,7 @@ class SoftmaxRegression:
         flat, start = rows if rows is not None else (NO_ROWS, NO_START)
         kernels.softmax_gradient(
             theta, self.x, self.y, self.offsets, clients, flat, start, self.classes, self.bias,
-            theta.dtype.type(self.share), out, self.scale, self.shift,
+            theta.dtype.type(self.share), out, *self._rows.columns(theta.dtype),
         )  # fmt: skip
         return out
 

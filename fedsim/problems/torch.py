@@ -19,7 +19,7 @@ from fedsim.problems import shards
 if TYPE_CHECKING:
     import torch
 
-SIZE = 4  # under vmap a job's rows are padded to a multiple of this
+ROWS = 512  # rows at once where all are walked through
 
 
 class Torch:
@@ -30,6 +30,8 @@ class Torch:
     spread over the rows. `test=(X, y)` rows are judged by the softmax of the outputs. A run starts from the module's
     parameters.
     """
+
+    fresh = True
 
     def __init__(
         self, module: torch.nn.Module, loss: Callable[..., Any], data: Sequence[Any], test: shards.TestRows = None,
@@ -79,6 +81,8 @@ class Torch:
         prior_precision: float, scale: npt.ArrayLike | None, shift: npt.ArrayLike | None,
     ) -> None:  # fmt: skip
         maths = _maths()
+        from fedsim.problems.torch_blocks import Blocks
+
         if not callable(loss):
             raise InvalidInput(f"Torch(loss={loss!r:.60}): give a function such as torch.nn.functional.cross_entropy")
         if x.dtype.kind == "f" and not np.isfinite(x).all():
@@ -86,14 +90,16 @@ class Torch:
         self.criterion, self.layers = loss, repr(module)
         self.x, self.y, self.sizes = x, _labels(y), sizes
         self.offsets = np.concatenate([[0], np.cumsum(sizes)])
-        self.scale, self.shift = (None if part is None else np.asarray(part, np.float64) for part in (scale, shift))
+        self.scale, self.shift = _columns(scale, shift, x.shape[1:])
         self.clients, self.prior_precision = len(sizes), shards.check_prior("Torch", prior_precision)
         self.share = self.prior_precision / len(x)
         self._maths = maths.Maths(module, loss)
+        self._blocks = Blocks(self._maths)
+        self.stack = max(self._blocks.sizes, default=1)
         self.dim, self.start = self._maths.dim, self._maths.start()
         with maths.quiet():
-            few = slice(0, len(x), -(-len(x) // 32))
-            self._maths.settle(*self._rows(self.x[few], self.y[few], np.dtype(np.float64)))
+            few = np.arange(0, len(x), -(-len(x) // 32))
+            self._maths.settle(*self._rows(few, np.dtype(np.float64)))
         self.test = None
         if test is not None:
             test_x, test_y = (np.asarray(part) for part in test)
@@ -131,29 +137,63 @@ class Torch:
 
     def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
         """The sum over the client's rows, all of them or those given, by plain autograd."""
-        own = self._own(client, rows)
+        own, out = self._own(client, rows), np.empty_like(theta)
         with _maths().quiet():
-            out = self._alone(theta, own)
+            self._alone(theta, own, out)
         return np.asarray(out + theta.dtype.type(self.share * len(own)) * theta)
 
     def gradients(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
         """The same for a flat batch of jobs: small ones in blocks under vmap, large ones one after the other."""
-        maths = _maths()
         own = self._all(clients, rows)
         counts = np.array([len(r) for r in own])
         out = np.empty_like(theta)
-        with maths.quiet():
-            alone = np.ones(len(own), bool)
-            if self._maths.stackable:
-                padded = -(-counts // SIZE) * SIZE
-                kinds = sorted({(int(a), int(a) > b) for a, b in zip(padded, counts, strict=True) if b <= maths.ROWS})
-                for size, masked in kinds:
-                    jobs = np.flatnonzero((padded == size) & ((padded > counts) == masked))
-                    for block in np.split(jobs, range(maths.BLOCK, len(jobs), maths.BLOCK)):
-                        alone[block] = not self._block(theta, own, block, size, maths.BLOCK, out)
-            for j in np.flatnonzero(alone):
-                out[j] = self._alone(theta[j], own[j])
-        return np.asarray(out + (self.share * counts).astype(theta.dtype)[:, None] * theta)
+        with _maths().quiet():
+            for j in np.flatnonzero(~self._in_blocks(theta, own, counts, out)):
+                self._alone(theta[j], own[j], out[j])
+        if self.share:
+            out += (self.share * counts).astype(theta.dtype)[:, None] * theta
+        return out
+
+    def _in_blocks(self, theta: Array, own: list[Array], counts: Array, out: Array) -> Array:
+        """Compute what can be computed in blocks: which jobs (jobs,) these were."""
+        from fedsim.problems import torch_blocks
+
+        done = np.zeros(len(own), bool)
+        if not self._blocks.sizes:
+            return done
+        padded = -(-counts // torch_blocks.PAD) * torch_blocks.PAD
+        kinds = 2 * padded + (padded > counts)  # a job's own rows alone decide which one it is of
+        for kind in np.unique(kinds[counts <= torch_blocks.ROWS]):
+            jobs = np.flatnonzero(kinds == kind)
+            at = 0
+            while at < len(jobs):
+                size = self._blocks.size(len(jobs) - at)
+                block = jobs[at : at + size]
+                if not self._block(theta, [own[j] for j in block], block, size, int(padded[block[0]]), out):
+                    break
+                done[block] = True
+                at += size
+        return done
+
+    def _block(self, theta: Array, own: list[Array], jobs: Array, size: int, rows: int, out: Array) -> bool:
+        """Up to `size` jobs, filled up to so many `rows`; False, and nothing done, where blocks are not trusted."""
+        torch = _maths().torch
+        filled = np.concatenate([jobs, np.repeat(jobs[:1], size - len(jobs))])
+        at = np.empty((size, rows), np.int64)
+        for j, chosen in enumerate(own):
+            at[j, : len(chosen)], at[j, len(chosen) :] = chosen, chosen[0]
+        at[len(own) :] = at[0]
+        counts = np.array([len(chosen) for chosen in own] + [len(own[0])] * (size - len(own)))
+        present = None
+        if counts[0] < rows:  # then all of them have fewer
+            present = torch.from_numpy((np.arange(rows) < counts[:, None]).astype(theta.dtype))
+        neighbours = size == len(jobs) == jobs[-1] - jobs[0] + 1
+        own_theta = theta[jobs[0] : jobs[-1] + 1] if neighbours and theta.flags.writeable else theta[filled]
+        found = self._blocks.gradients(torch.from_numpy(own_theta), *self._rows(at, theta.dtype), present)
+        if found is None:
+            return False
+        out[jobs] = found[: len(jobs)].numpy()
+        return True
 
     def clipped(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None, clip: float) -> Array:
         """Sums of every row's own gradient, its share of the prior included, scaled down to norm `clip`."""
@@ -161,28 +201,12 @@ class Torch:
         with _maths().quiet():
             for j, own in enumerate(self._all(clients, rows)):
                 t = _tensor(theta[j])
-                x, y = self._rows(self.x[own], self.y[own], theta.dtype)
+                x, y = self._rows(own, theta.dtype)
                 out[j] = self._maths.clipped(t, x, y, clip, self.share * t).numpy()
         return out
 
-    def _alone(self, theta: Array, own: Array) -> Array:
-        x, y = self._rows(self.x[own], self.y[own], theta.dtype)
-        return np.asarray(self._maths.gradient(_tensor(theta), x, y).numpy())
-
-    def _block(self, theta: Array, own: list[Array], jobs: Array, size: int, block: int, out: Array) -> bool:
-        """Up to a block of jobs with at most `size` rows each; False, and nothing done, where vmap is not trusted."""
-        filled = np.concatenate([jobs, np.repeat(jobs[:1], block - len(jobs))])
-        counts = np.array([len(own[j]) for j in filled])
-        at = np.stack([np.concatenate([own[j], np.repeat(own[j][:1], size - len(own[j]))]) for j in filled])
-        x, y = self._rows(self.x[at], self.y[at], theta.dtype)
-        present = None
-        if (counts < size).any():  # then all of them have fewer
-            present = _tensor((np.arange(size) < counts[:, None]).astype(theta.dtype))
-        found = self._maths.stacked(_tensor(theta[filled]), x, y, present)
-        if found is None:
-            return False
-        out[jobs] = found[: len(jobs)].numpy()
-        return True
+    def _alone(self, theta: Array, own: Array, out: Array) -> None:
+        self._maths.gradient(_tensor(theta), *self._rows(own, theta.dtype), _maths().torch.from_numpy(out))
 
     def _all(self, clients: Array, rows: tuple[Array, Array] | None) -> list[Array]:
         """Every job's rows, as numbers of the whole."""
@@ -195,12 +219,16 @@ class Torch:
         first = self.offsets[client]
         return np.asarray(first + (np.arange(self.sizes[client]) if rows is None else rows), np.int64)
 
-    def _rows(self, x: Array, y: Array, dtype: np.dtype[Any]) -> tuple[Any, Any]:
-        """Stored rows as the tensors that the module sees."""
-        values = x.astype(dtype, copy=False)
-        for part, join in ((self.scale, np.multiply), (self.shift, np.add)):
-            values = values if part is None else join(values, part.astype(dtype))
-        return _tensor(values), _tensor(y if y.dtype.kind == "i" else y.astype(dtype))
+    def _rows(self, at: Array, dtype: np.dtype[Any]) -> tuple[Any, Any]:
+        """The rows numbered `at`, any shape, as the tensors that the module sees; they hold until the next call."""
+        y = self.y[at]
+        return self._inputs(self.x, at, dtype), _tensor(y if y.dtype.kind == "i" else y.astype(dtype))
+
+    def _inputs(self, x: Array, at: Array, dtype: np.dtype[Any]) -> Any:
+        from fedsim.kernels.rows import gather
+
+        found = gather(x.reshape(len(x), -1), at.reshape(-1), dtype, self.scale, self.shift)
+        return _maths().torch.from_numpy(found.reshape(*at.shape, *x.shape[1:]))
 
     # --- Judging --------------------------------------------------------------------------------------------
 
@@ -209,8 +237,8 @@ class Torch:
         out = np.empty(len(theta))
         with _maths().quiet():
             for r, t in enumerate(theta):
-                parts = (slice(at, at + 512) for at in range(0, len(self.x), 512))
-                data = sum(self._maths.loss(_tensor(t), *self._rows(self.x[p], self.y[p], t.dtype)) for p in parts)
+                parts = (np.arange(at, min(at + ROWS, len(self.x))) for at in range(0, len(self.x), ROWS))
+                data = sum(self._maths.loss(_tensor(t), *self._rows(p, t.dtype)) for p in parts)
                 out[r] = data + self.prior_precision / 2 * float((t.astype(np.float64) ** 2).sum())
         return out
 
@@ -223,10 +251,10 @@ class Torch:
         if x is None:
             assert self.test is not None
             x = self.test[0]
-        none, out = np.zeros(0, np.int64), []
+        out = []
         with _maths().quiet():
-            for at in range(0, len(x), 512):
-                rows, _ = self._rows(x[at : at + 512], none, theta.dtype)
+            for at in range(0, len(x), ROWS):
+                rows = self._inputs(x, np.arange(at, min(at + ROWS, len(x))), theta.dtype)
                 out.append(self._maths.outputs(_tensor(theta), rows).softmax(dim=-1).numpy())
         return np.concatenate(out)
 
@@ -249,6 +277,26 @@ def _cross_entropy() -> Callable[..., Any]:
 def _tensor(array: Array) -> Any:
     """A copy: torch wants memory of its own, that it may write to."""
     return _maths().torch.tensor(np.ascontiguousarray(array))
+
+
+def _columns(
+    scale: npt.ArrayLike | None, shift: npt.ArrayLike | None, shape: tuple[int, ...]
+) -> tuple[Array | None, Array | None]:
+    """Scale and shift of every number of a row, flat; None for both where rows count as they are."""
+    if scale is None and shift is None:
+        return None, None
+    columns = []
+    for name, given, plain in (("scale", scale, 1.0), ("shift", shift, 0.0)):
+        column = shards.numbers(f"Torch({name}=...)", plain if given is None else given)
+        try:
+            columns.append(np.broadcast_to(column, shape).astype(np.float64).ravel())
+        except ValueError:
+            raise InvalidInput(
+                f"Torch({name} of shape {column.shape}): give one number, or one for each of {shape}"
+            ) from None
+        if not np.isfinite(columns[-1]).all():
+            raise InvalidInput(f"Torch({name}={shown(given, 40)}): give finite numbers")
+    return columns[0], columns[1]
 
 
 def _labels(y: Array) -> Array:

@@ -1,9 +1,4 @@
-"""Losses and gradients of a `torch.nn.Module` at flat parameters: one job at a time, or many under `vmap`.
-
-A job's bits must not depend on its neighbours. One at a time that is plain; under `vmap` jobs go in blocks of a fixed
-size, padded, and a block is trusted only after it gave the same bits with its jobs in other places. Where it does not,
-or a layer refuses, jobs are looped over.
-"""
+"""Losses and gradients of a `torch.nn.Module` at flat parameters: one job at a time, or many under `vmap`."""
 
 from __future__ import annotations
 
@@ -24,8 +19,7 @@ from fedsim.errors import InvalidInput
 if TYPE_CHECKING:
     import torch
 
-BLOCK = 32  # jobs under one vmap
-ROWS = 64  # rows a job may have there; with more of them one job keeps the processor busy
+ROWS = 64  # rows at once where each has a gradient of its own
 CHUNK = 512  # rows at once in a job of its own
 _QUIET, _inside, _before = threading.Lock(), 0, (False, True, 1)
 
@@ -65,18 +59,15 @@ class Maths:
         self.shapes = [p.shape for _, p in named]
         self.counts = [p.numel() for _, p in named]
         self.dim = sum(self.counts)
-        convolves = any(isinstance(m, torch.nn.modules.conv._ConvNd) for m in module.modules())
-        self.stackable = not convolves  # under vmap a convolution becomes a slow grouped one
         self.per_row = True  # the criterion averages over rows; `settle` finds out
-        self._local, self._lock = threading.local(), threading.Lock()
-        self._trusted: dict[tuple[torch.dtype, int], bool] = {}
+        self._local = threading.local()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_local", "_lock")}
+        return {k: v for k, v in self.__dict__.items() if k != "_local"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._local, self._lock = threading.local(), threading.Lock()
+        self._local = threading.local()
 
     def start(self) -> Array:
         """The module's own parameters, flat."""
@@ -106,17 +97,19 @@ class Maths:
 
     # --- One job ------------------------------------------------------------------------------------------
 
-    def gradient(self, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """Of the summed loss, (d,)."""
-        total = torch.zeros_like(theta)
+    def gradient(self, theta: Tensor, x: Tensor, y: Tensor, out: Tensor) -> Tensor:
+        """Of the summed loss, into `out` (d,)."""
         module = self._load(theta, theta.dtype)
         parameters = self._local.parameters[theta.dtype]
         for at in range(0, len(x), CHUNK):
             part = y[at : at + CHUNK]
             loss = self._sum(self.criterion(module(x[at : at + CHUNK]), part), len(part))
-            grads = torch.autograd.grad(loss, parameters, materialize_grads=True)
-            total += torch.cat([g.reshape(-1) for g in grads])
-        return total
+            grads = [g.reshape(-1) for g in torch.autograd.grad(loss, parameters, materialize_grads=True)]
+            if at == 0:
+                torch.cat(grads, out=out)
+            else:
+                out += torch.cat(grads)
+        return out
 
     def clipped(self, theta: Tensor, x: Tensor, y: Tensor, clip: float, pull: Tensor) -> Tensor:
         """The sum over rows of each row's gradient plus `pull`, scaled down to norm `clip`."""
@@ -136,17 +129,10 @@ class Maths:
         with torch.no_grad():
             return self._load(theta, theta.dtype)(x)
 
-    # --- Many jobs ----------------------------------------------------------------------------------------
+    # --- Many jobs or rows under vmap ---------------------------------------------------------------------
 
-    def stacked(self, theta: Tensor, x: Tensor, y: Tensor, present: Tensor | None) -> Tensor | None:
-        """The gradients of a full block (BLOCK, d); None where blocks of this size are not to be trusted."""
-        key = (theta.dtype, x.shape[1])
-        with self._lock:
-            if key not in self._trusted:
-                self._trusted[key] = self.stackable and self._steady(theta, x, y)
-        return self._stacked(theta, x, y, present) if self._trusted[key] else None
-
-    def _stacked(self, theta: Tensor, x: Tensor, y: Tensor, present: Tensor | None) -> Tensor:
+    def stacked(self, theta: Tensor, x: Tensor, y: Tensor, present: Tensor | None) -> Tensor:
+        """The gradients of many jobs with equally many rows, (jobs, d); rows that are not `present` count nothing."""
         module = self._copy(theta.dtype)
 
         def one(t: Tensor, x: Tensor, y: Tensor, present: Tensor | None) -> Tensor:
@@ -169,30 +155,10 @@ class Maths:
         try:
             return vmap(grad(one), in_dims=(None, 0, 0))(theta, x, y)
         except RuntimeError:  # a layer that vmap refuses
-            return torch.stack([self.gradient(theta, x[i : i + 1], y[i : i + 1]) for i in range(len(y))])
-
-    def _steady(self, theta: Tensor, x: Tensor, y: Tensor) -> bool:
-        """Whether a block's gradients are the same bits in other places of it and next to other jobs."""
-        present = torch.ones(x.shape[:2], dtype=theta.dtype)
-        present[::3, -1] = 0
-        shift = torch.linspace(-1, 1, theta.numel(), dtype=theta.dtype).reshape(theta.shape)
-        jobs = theta + 0.01 * shift.flip(1)  # padded blocks repeat a job; all must differ here
-        try:
-            for there in (None, present):
-                whole = self._stacked(jobs, x, y, there)
-                for turn in (1, 7, 19):
-                    at = torch.roll(torch.arange(BLOCK), turn)
-                    if not torch.equal(
-                        self._stacked(jobs[at], x[at], y[at], None if there is None else there[at]), whole[at]
-                    ):
-                        return False
-                at = torch.arange(BLOCK) * 0 + 5  # the same job everywhere
-                alone = self._stacked(jobs[at], x[at], y[at], None if there is None else there[at])
-                if not torch.equal(alone, whole[at]):
-                    return False
-        except RuntimeError:  # a layer that vmap refuses
-            return False
-        return True
+            each = torch.empty(len(y), len(theta), dtype=theta.dtype)
+            for i in range(len(y)):
+                self.gradient(theta, x[i : i + 1], y[i : i + 1], each[i])
+            return each
 
     # --- Parameters ---------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 from fedsim.protocols.algorithm import (
     Algorithm,
     AlgorithmLike,
+    Answered,
     BatchSize,
     Job,
     JobOfKernel,
@@ -81,7 +82,7 @@ from fedsim.protocols.runtime import (
 from fedsim.protocols.watching import Describes, KeepsLedger, Metric, Observer, Watching
 
 __all__ = [
-    "Algorithm", "AlgorithmLike", "Arrived", "Backend", "BatchSize", "BatchedGradients", "Clips",
+    "Algorithm", "AlgorithmLike", "Answered", "Arrived", "Backend", "BatchSize", "BatchedGradients", "Clips",
     "ClosesInClosedForm", "Codec", "ComesAndGoes", "Completed", "Describes", "DeviceModel", "DevicesLike",
     "Drops", "Exact", "FixedLength", "GradientKernels", "HasLoss", "HasPotential", "HasShards", "InColumns",
     "InNumbers", "Job",

@@ -21,7 +21,7 @@ BatchSize = int | float | Sequence[int] | None  # rows a gradient: a count, a fr
 Quantise = Callable[[Array, Array], tuple[Array, Array]]  # values and keys: what arrives, and its bits
 Kernel = Callable[["JobOfKernel", Arrays, Arrays], tuple[dict[str, Any], Arrays]]  # a compiled `client`
 ManyRounds = Callable[
-    ["RoundKeys", Array, int, int, Arrays, Arrays], tuple[Arrays, Arrays]
+    ["RoundKeys", Array, int, int, Arrays, Arrays, "Answered | None"], tuple[Arrays, Arrays]
 ]  # see Algorithm.many_rounds
 
 
@@ -30,6 +30,15 @@ class Visitors:
     """What `work` may look at, before anything is computed: who visits. It answers one number, or one for each."""
 
     client: Array
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Whose replies are folded in many rounds: round after round a segment for each replica, sorted by client."""
+
+    client: Array  # (k,)
+    weights: Array  # (k,) of `replies.mean`
+    starts: Array  # (rounds * replicas + 1,)
 
 
 class AlgorithmLike(Protocol):
@@ -73,6 +82,7 @@ class Algorithm(AlgorithmLike, Protocol):
     sums: bool = False  # its server needs sums of messages alone: over tiers it is the cloud, and edges add up
     needs_gossip: bool = False  # it tells a site's own reply apart (`replies.own`), so it runs over gossip alone
     lossless: bool = False  # its recursion is wrong where a message is lost
+    partial_rounds: bool = False  # its `many_rounds` also serves rounds in which only some answer
     ensemble: Callable[[Arrays], tuple[Array, Array]] | None = None  # models (replicas, models, d), and which are there
 
     def memory(self, problem: ProblemLike) -> Arrays:
@@ -84,9 +94,10 @@ class Algorithm(AlgorithmLike, Protocol):
         return None
 
     def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
-        """`go(keys, replicas, first, count, state, memory)`: several rounds in which everybody answers, compiled.
+        """`go(keys, replicas, first, count, state, memory, answered)`: several rounds, compiled.
 
-        It returns the states after each round, (count, replicas, ...), and the memory after the last.
+        It returns the states after each round, (count, replicas, ...), and the memory after the last. `answered` is
+        None where everybody answers, and always None unless `partial_rounds`.
         """
         return None
 
@@ -150,7 +161,7 @@ class JobOfKernel(Job, Protocol):
 
 
 class RoundKeys(Protocol):
-    """Keys for a kernel that takes many rounds at a go, with everybody's reply in each."""
+    """Keys for a kernel that takes many rounds at a go."""
 
     def server(self, replicas: Array, first: int, count: int) -> Array:
         """Of the servers' draws, (count * replicas, 4), round after round."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import cache
 from types import FunctionType, MethodType
 from typing import Any, cast
 
@@ -65,6 +66,7 @@ def missing(own: object, required: type) -> str:
     return next((name for name in members(required) if not hasattr(own, name)), "")
 
 
+@cache
 def members(role: type) -> dict[str, Any]:
     """The members of a role, required ones first, with their defaults (None where there is none)."""
     found: dict[str, Any] = {}

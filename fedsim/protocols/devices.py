@@ -18,7 +18,10 @@ class DevicesLike(Protocol):
     """How long the clients compute."""
 
     def compute_s(self, clients: Array, work: Array, now_s: Array, rng: Rng) -> Array:
-        """Seconds of each visit; `work` is its local steps (times rows, if `per_example`)."""
+        """Seconds that each visit computes, (visits,), of visits by `clients` that begin at `now_s`, (visits,) each.
+
+        `work` is the local steps of each (times rows, if `per_example`); `rng` has a row of draws for each.
+        """
 
 
 class DeviceModel(DevicesLike, Protocol):

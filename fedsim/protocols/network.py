@@ -15,21 +15,31 @@ if TYPE_CHECKING:
 
 
 class NetworkLike(Protocol):
-    """Everybody's way to the server (`upward`) and back; one value per client."""
+    """Everybody's way to the server (`upward`) and back. Attributes will do where properties stand here.
+
+    A message of b bits that is alone on its way takes delay_s + b * stretch / bottleneck_bps seconds.
+    """
 
     @property
-    def clients(self) -> int: ...
+    def clients(self) -> int:
+        """How many there are."""
+
     @property
-    def contended(self) -> bool: ...  # whether two transfers can meet on a link
-    def delay_s(self, upward: bool) -> Array: ...
+    def contended(self) -> bool:
+        """Whether two transfers can meet on a link. If so, they share it fairly: give `capacities_bps` and `route`."""
+
+    def delay_s(self, upward: bool) -> Array:
+        """The latency of everybody's way, (clients,)."""
+
     def stretch(self, upward: bool) -> Array:
-        """By how much loss lengthens a transfer."""
+        """By how much loss lengthens everybody's transfers, (clients,): 1 without loss."""
 
-    def bottleneck_bps(self, upward: bool) -> Array: ...
+    def bottleneck_bps(self, upward: bool) -> Array:
+        """The least bandwidth on everybody's way, (clients,); inf: no time but the latency."""
 
 
 class NetworkModel(NetworkLike, Protocol):
-    """What a contended network must have besides."""
+    """What a network may have besides, and a contended one must: `capacities_bps` and `route`."""
 
     own: Any  # the object itself, once it is completed
 

@@ -49,7 +49,7 @@ class View(Protocol):
 
 
 class PolicyLike(Protocol):
-    """Who takes part, and when a round closes."""
+    """Who takes part, and when a round closes; it also closes when nothing is outstanding."""
 
     def select(self, view: View, rng: Rng) -> Any:
         """Client numbers, repeats allowed, or a mask (clients,)."""
@@ -63,7 +63,7 @@ class Policy(PolicyLike, Protocol):
 
     own: Any  # the object itself, once it is completed
 
-    batched: bool = False  # `select` also serves all replicas at once: ids (replicas, size)
+    batched: bool = False  # `select` also serves all replicas at once: `view.everybody()` and the ids are (replicas, n)
     always: bool = False  # everybody, in every round
     waits: bool = False  # `close` ends a round when nothing is outstanding, and never before
     asynchronous: bool = False  # clients work continuously, and `replies` arrivals make a round
@@ -76,7 +76,7 @@ class Policy(PolicyLike, Protocol):
     history: bool = False  # it looks at `view.heard` or `view.last`, so visits are followed one by one
 
     def closing(self, ends: VisitEnds) -> tuple[Array, Array]:
-        """`close` in closed form: when rounds end (replicas,), and which visits were in time (m,)."""
+        """`close` in closed form, for `batched` policies: when rounds end (replicas,), who was in time (m,)."""
         raise NotImplementedError("asked only of policies that have it, and do not wait for everybody")
 
     def patience(self) -> tuple[float, float] | None:

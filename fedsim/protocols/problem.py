@@ -37,6 +37,8 @@ class Problem(ProblemLike, Protocol):
     share: float = 0.0  # prior precision a row: `gradient` has share * rows * theta in it
     timing_only: bool = False  # no data: only the lengths of messages are real
     test: tuple[Array, Array] | None = None  # rows and labels for `predict`
+    stack: int = 1  # so many jobs' gradients are best asked for at once
+    fresh: bool = False  # its gradients come in arrays that nobody else holds
     brought: tuple[Any, ...] = ()  # objects whose own source must travel to other machines with it
 
     @property

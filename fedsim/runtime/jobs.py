@@ -118,7 +118,7 @@ class Setting:
     @cached_property
     def fresh_gradients(self) -> bool:
         """Whether its gradients come in an array that nobody else holds."""
-        return isinstance(self.problem, PortableGradients)
+        return isinstance(self.problem, PortableGradients) or self.role.fresh
 
     @cached_property
     def reacts(self) -> bool:

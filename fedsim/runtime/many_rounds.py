@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.protocols import Backend
+from fedsim.protocols import Answered, Backend
 from fedsim.rng import Stream
 
 
@@ -29,16 +29,32 @@ class SeededKeys:
         self.backend.keys_into(out, self.seed, Stream.BATCH, replica, client, round)
 
 
-Part = tuple[Array, int, int, Arrays, Arrays]  # replicas, first, count, state, memory
+# replicas, first, count, state, memory, answered
+Part = tuple[Array, int, int, Arrays, Arrays, Answered | None]
 
 
-def split(parts: int, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays) -> list[Part]:
+def split(
+    parts: int, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays, answered: Answered | None
+) -> list[Part]:
     """The same rounds of consecutive replicas, in at most so many parts."""
     pieces = [slice(p[0], p[-1] + 1) for p in np.array_split(np.arange(len(replicas)), parts) if len(p)]
+    if len(pieces) == 1:
+        return [(replicas, first, count, state, memory, answered)]
+    own = [None if answered is None else _among(answered, count, len(replicas), p) for p in pieces]
     return [
-        (replicas[p], first, count, {n: a[p] for n, a in state.items()}, {n: a[p] for n, a in memory.items()})
-        for p in pieces
+        (replicas[p], first, count, {n: a[p] for n, a in state.items()}, {n: a[p] for n, a in memory.items()}, who)
+        for p, who in zip(pieces, own, strict=True)
     ]
+
+
+def _among(answered: Answered, count: int, replicas: int, piece: slice) -> Answered:
+    """The answers to these replicas."""
+    sizes = np.diff(answered.starts).reshape(count, replicas)
+    kept = np.zeros((count, replicas), bool)
+    kept[:, piece] = True
+    rows = np.repeat(kept.ravel(), sizes.ravel())
+    starts = np.concatenate([[0], np.cumsum(sizes[:, piece].ravel())])
+    return Answered(answered.client[rows], answered.weights[rows], starts)
 
 
 def joined(done: list[tuple[Arrays, Arrays]]) -> tuple[Arrays, Arrays]:

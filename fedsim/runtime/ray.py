@@ -20,7 +20,7 @@ import numpy as np
 from fedsim import kernels
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, positive, whole
-from fedsim.protocols import AlgorithmLike
+from fedsim.protocols import AlgorithmLike, Answered
 from fedsim.runtime.client_memory import MemoryAtHost, SentBatch
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.many_rounds import joined, split
@@ -224,11 +224,11 @@ class RaySession:
         )
 
     async def iterate(
-        self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays
-    ) -> tuple[Arrays, Arrays]:  # fmt: skip
-        """`count` rounds in which everybody answers, some replicas at each host."""
+        self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays, answered: Answered | None = None
+    ) -> tuple[Arrays, Arrays]:
+        """`count` rounds at a go, some replicas at each host."""
         self._look()
-        parts = split(len(self.hosts), replicas, first, count, state, memory)
+        parts = split(len(self.hosts), replicas, first, count, state, memory, answered)
         return joined(await asyncio.gather(*(self._rounds(i, pack(part)) for i, part in enumerate(parts))))
 
     async def _rounds(self, index: int, packed: bytes) -> tuple[Arrays, Arrays]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import ClientFailed, FedsimError, InvalidInput, NonFinite, shown
-from fedsim.protocols import AlgorithmLike, Quadratic, as_algorithm
+from fedsim.protocols import AlgorithmLike, Answered, Quadratic, as_algorithm
 from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
 from fedsim.runtime.jobs import Batch, Encoded, JobsAtHand, Reply, Setting
 from fedsim.runtime.many_rounds import SeededKeys, joined, split
@@ -37,7 +37,8 @@ class Worker:
 
     def compute(self, batch: Batch) -> Reply:
         """Every job's reply, in the batch's order."""
-        jobs = len(batch) if self.kernel else max(1, CACHED // self.setting.problem.dim)
+        liked = self.setting.role.stack
+        jobs = len(batch) if self.kernel else liked * max(1, CACHED // self.setting.problem.dim // liked)
         if self.stacked and len(batch) > jobs:
             reply = Reply.join([self._stacked(batch.part(slice(i, i + jobs))) for i in range(0, len(batch), jobs)])
         elif self.stacked:
@@ -48,12 +49,12 @@ class Worker:
         return reply
 
     def iterate(
-        self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays
-    ) -> tuple[Arrays, Arrays]:  # fmt: skip
-        """`count` rounds in which everybody answers: states (rounds or 1, replicas, ...), last one last, and memory."""
+        self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays, answered: Answered | None = None
+    ) -> tuple[Arrays, Arrays]:
+        """`count` rounds at a go: states (rounds or 1, replicas, ...), last one last, and memory."""
         assert self.rounds is not None
         keys = SeededKeys(self.setting.seed, self.setting.backend)
-        return self.rounds(keys, replicas, first, count, state, memory)
+        return self.rounds(keys, replicas, first, count, state, memory, answered)
 
     def _stacked(self, batch: Batch) -> Reply:
         job = JobsAtHand(self.setting, batch, single=False)
@@ -148,7 +149,7 @@ class InlineSession:
         """All replies of the batch; `work` is local steps per job, to judge whether a hop pays."""
         if self.chunk is None and self._small(batch, work):
             return self.worker.compute(batch)
-        size = self.chunk or self._share(len(batch))
+        size = self.chunk or self._share(len(batch), work)
         parts = [batch.part(slice(at, at + size)) for at in range(0, len(batch), size)]
         if self._pool is None:
             return Reply.join([self.worker.compute(part) for part in parts])
@@ -167,12 +168,12 @@ class InlineSession:
         return list(self._pool.map(function, items))
 
     async def iterate(
-        self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays
-    ) -> tuple[Arrays, Arrays]:  # fmt: skip
-        """`count` rounds in which everybody answers: states (rounds or 1, replicas, ...), last one last, and memory."""
-        parts = split(self.threads, replicas, first, count, state, memory)
+        self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays, answered: Answered | None = None
+    ) -> tuple[Arrays, Arrays]:
+        """`Worker.iterate`, some replicas on each thread."""
+        parts = split(self.threads, replicas, first, count, state, memory, answered)
         if self._pool is None or len(parts) == 1:
-            return self.worker.iterate(replicas, first, count, state, memory)
+            return self.worker.iterate(replicas, first, count, state, memory, answered)
         loop = asyncio.get_running_loop()
         running = [loop.run_in_executor(self._pool, self.worker.iterate, *part) for part in parts]
         return joined(list(await asyncio.gather(*running)))
@@ -181,12 +182,17 @@ class InlineSession:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def _share(self, jobs: int) -> int:
-        pieces = self.threads if jobs < 64 * self.threads else 4 * self.threads
+    def _share(self, jobs: int, work: float) -> int:
+        """Jobs of a piece: one piece a thread, or more where that evens things out and costs next to nothing."""
+        few = jobs < 64 * self.threads or self._numbers(jobs, work) < 20 * SMALL
+        pieces = self.threads if few else 4 * self.threads
         return max(1, -(-jobs // pieces)) if self.threads > 1 else max(1, jobs)
 
     def _small(self, batch: Batch, work: float) -> bool:
-        return self._pool is None or len(batch) * work * self.worker.setting.problem.dim < SMALL
+        return self._pool is None or self._numbers(len(batch), work) < SMALL
+
+    def _numbers(self, jobs: int, work: float) -> float:
+        return jobs * work * float(self.worker.setting.problem.dim)
 
 
 def advice(algorithm: AlgorithmLike, setting: Setting) -> str:

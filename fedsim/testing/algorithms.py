@@ -10,9 +10,10 @@ import numpy as np
 from fedsim import kernels, rng
 from fedsim.arrays import Array, Arrays
 from fedsim.budget import Budget
+from fedsim.engine.copies import Copies
 from fedsim.engine.folds import Folds, folds_of
 from fedsim.engine.learner import Learner
-from fedsim.engine.round import Cohort, Copies, Round, all_arrived
+from fedsim.engine.round import Cohort, Round, all_arrived
 from fedsim.engine.world import World, setting_of
 from fedsim.errors import NonFinite
 from fedsim.exchanges import Gossip, star

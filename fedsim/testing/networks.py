@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from fedsim.arrays import Array
 from fedsim.network.finishing import finish_times
 from fedsim.network.varying import Varying
-from fedsim.protocols import NetworkLike
+from fedsim.protocols import NetworkLike, NetworkModel, as_network
 from fedsim.testing.promises import Promises
 
 FEW = 50  # clients whose routes are followed, spread over all of them
@@ -18,12 +19,12 @@ BITS = 1e6
 
 def check_network(network: NetworkLike) -> list[str]:
     promise = Promises(network)
-    for text, holds in promises(network).items():
+    for text, holds in promises(as_network(network)).items():
         promise(text, holds, f"this does not hold: {text}")
     return promise.kept
 
 
-def promises(network: Any) -> dict[str, bool]:
+def promises(network: NetworkModel) -> dict[str, bool]:
     """Every promise, and whether this network keeps it."""
     n = network.clients
     kept: dict[str, bool] = {"it has at least one client": n >= 1}
@@ -44,7 +45,7 @@ def promises(network: Any) -> dict[str, bool]:
     return kept
 
 
-def _routes(network: Any, upward: bool, way: str, least: Any) -> dict[str, bool]:
+def _routes(network: NetworkModel, upward: bool, way: str, least: Array) -> dict[str, bool]:
     capacities = np.asarray(network.capacities_bps, float)
     asked = np.unique(np.linspace(0, network.clients - 1, min(FEW, network.clients)).astype(int))
     routes = [np.asarray(network.route(int(c), upward), int) for c in asked]

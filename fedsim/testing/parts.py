@@ -8,19 +8,23 @@ import numpy as np
 
 from fedsim import rng
 from fedsim.budget import Budget
-from fedsim.protocols import Codec, ProblemLike
+from fedsim.devices import lognormal
+from fedsim.engine.closed_form import closes_in_closed_form
+from fedsim.engine.record import Record
+from fedsim.protocols import Codec, DevicesLike, PolicyLike, ProblemLike, as_devices, as_policy
 from fedsim.running import run
 from fedsim.scenario import Scenario
 from fedsim.testing.promises import JOBS, Promises
+from fedsim.topologies import star
 
 
-def check_policy(policy: Any, problem: ProblemLike) -> list[str]:
+def check_policy(policy: PolicyLike, problem: ProblemLike) -> list[str]:
     from fedsim.algorithms import FALD
 
-    def scenario(replicas: Any) -> Scenario:
+    def scenario(replicas: int | range, **parts: Any) -> Scenario:
         return Scenario(
             problem=problem, algorithm=FALD(step_size=1e-3), budget=Budget(rounds=4), replicas=replicas,
-            participation=policy, seed=2,
+            participation=policy, seed=2, **parts,
         )  # fmt: skip
 
     whole, again, one = run(scenario(3)), run(scenario(3)), run(scenario(range(2, 3)))
@@ -34,18 +38,27 @@ def check_policy(policy: Any, problem: ProblemLike) -> list[str]:
         "a replica alone is the replica among others", alone,
         "a replica alone is not the replica among others: replica 2 of 3 has other rounds when it runs by itself",
     )  # fmt: skip
+    if closes_in_closed_form(as_policy(policy)):  # the same rounds event by event, which is where `close` is asked
+        away = {"network": star(problem.clients, 1e5, 1e5, 0.01), "devices": lognormal(0.1, 1.0, dropout=0.2)}
+        quick, slow = (run(scenario(3, **away, record=Record(events=followed))) for followed in (False, True))
+        columns = ["closed_s", "selected", "arrived", "dropped", "late", "uplink_bits"]
+        promise(
+            "in closed form it closes when `close` does", quick.rounds[columns].equals(slow.rounds[columns]),
+            "in closed form it closes at another time than `close` does: mend `closing`, or leave out what it says of "
+            "waiting, and `close` is asked at every arrival",
+        )  # fmt: skip
     return promise.kept
 
 
-def check_devices(devices: Any) -> list[str]:
-    clients, work, now = np.arange(JOBS), np.ones(JOBS), np.zeros(JOBS)
+def check_devices(own: DevicesLike) -> list[str]:
+    clients, work, now, devices = np.arange(JOBS), np.ones(JOBS), np.zeros(JOBS), as_devices(own)
 
-    def draws(chosen: Any) -> rng.Draws:
+    def draws(chosen: slice) -> rng.Draws:
         return rng.Draws(rng.keys(4, rng.Stream.COMPUTE, client=np.atleast_1d(clients[chosen])))
 
     whole = devices.compute_s(clients, work, now, draws(slice(None)))
     ones = [devices.compute_s(clients[i : i + 1], work[:1], now[:1], draws(slice(i, i + 1)))[0] for i in range(JOBS)]
-    promise = Promises(devices)
+    promise = Promises(own)
     bad = np.flatnonzero(~(np.isfinite(whole) & (np.asarray(whole) >= 0)))
     promise(
         "compute times are finite and not negative", not len(bad),
@@ -55,6 +68,21 @@ def check_devices(devices: Any) -> list[str]:
         "a visit does not depend on its neighbours", np.array_equal(whole, ones),
         "a visit depends on its neighbours: asked alone, a client takes another time than in company",
     )  # fmt: skip
+    if not devices.reliable:
+        phase, far = map(np.asarray, devices.drop(clients, now, draws(slice(None))))
+        fits = phase.shape == far.shape == clients.shape and bool(((far >= 0) & (far <= 1)).all())
+        fits = fits and set(phase.tolist()) <= {0, 1, 2, 3}
+        promise(
+            "visits break off in a phase from 0 to 3, at a fraction of it", fits,
+            f"drop gave the phases {phase[:3]} and the fractions {far[:3]}; give one of each per visit, phases 0 "
+            "(none), 1 (before), 2 (compute) or 3 (upload), and fractions from 0 to 1",
+        )  # fmt: skip
+    if not devices.always_available:
+        on_s = np.asarray(devices.next_available(clients, now, draws(slice(None))))
+        promise(
+            "nobody comes on in the past", on_s.shape == now.shape and bool((on_s >= now).all()),
+            f"next_available gave {on_s[:3]} at 0 s; give now_s for whoever is on, else when it comes on",
+        )  # fmt: skip
     return promise.kept
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedsim.kernels.cache import jit
 from fedsim.kernels.clock.rows import (
     bucket_at,
     bundle_at,
@@ -20,6 +19,7 @@ from fedsim.kernels.clock.rows import (
     route_link_at,
     user_at,
 )
+from fedsim.kernels.inner import jit
 
 
 @jit

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from fedsim.kernels.cache import inline, jit
 from fedsim.kernels.clock.parts import LOGNORMAL, NO_SLOWDOWN, PARETO
 from fedsim.kernels.clock.state import BEFORE, COMPUTE, NOT, UPLOAD
 from fedsim.kernels.elementary import direction64, exp64, log64, radius64, u32, unit64
+from fedsim.kernels.inner import inline, jit
 from fedsim.kernels.lanes import philox
 from fedsim.rng import Stream
 

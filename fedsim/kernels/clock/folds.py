@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedsim.kernels.cache import jit
 from fedsim.kernels.clock.draws import SELECTING, key_of
 from fedsim.kernels.clock.heap import push
 from fedsim.kernels.clock.presence import next_on
 from fedsim.kernels.clock.rounds import copy_ended, write
 from fedsim.kernels.clock.rows import chosen_at, ended_at, numbers, place_at, round_at, visit_at, waiting_at
 from fedsim.kernels.clock.select import choice, select
+from fedsim.kernels.clock.sorting import sort
 from fedsim.kernels.clock.state import AGGREGATE, COMES_ON, PROGRESS
 from fedsim.kernels.clock.visits import begin, copy, note, set_out
+from fedsim.kernels.inner import jit
 
 PATIENCE = 3_000  # as in `fedsim.engine.at_work`
 COARSE = 2.0**40  # how finely ties are told apart here
@@ -61,9 +62,9 @@ def _staff(s):
             if not taken[c]:
                 others[m], at[m] = c, next_on(s, c, s.now)
                 m += 1
-        order = np.argsort(at, kind="mergesort")
+        sort(at, others, m)
         for i in range(min(m, s.places - n)):
-            _start_at(s, others[order[i]], at[order[i]])
+            _start_at(s, others[i], at[i])
 
 
 @jit
@@ -177,11 +178,11 @@ def heard_of(s, v, slot):
 def write_fold(s):
     """Those that arrived first, in the order in which the server folds them."""
     n = s.arrived + s.lost
-    begin, place = s.rows - n, np.empty(n, np.int64)
+    begin, place, order = s.rows - n, np.empty(n, np.int64), np.empty(n, np.int64)
     for i in range(n):
-        row = ended_at(s, begin + i)
+        row, order[i] = ended_at(s, begin + i), i
         place[i] = (row.client << 24 | row.number) if row.arrived else np.int64(1 << 62) + i
-    order = np.argsort(place)
+    sort(place, order, n)
     for i in range(n):  # to the end of the column and back, in order
         copy_ended(ended_at(s, begin + order[i]), ended_at(s, s.rows + i))
     for i in range(n):

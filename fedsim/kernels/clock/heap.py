@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedsim.kernels.cache import inline, jit
 from fedsim.kernels.clock.rows import event_at
+from fedsim.kernels.inner import inline, jit
 
 
 @inline

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedsim.kernels.cache import inline, jit
+from fedsim.kernels import cache
 from fedsim.kernels.clock import folds, rounds
 from fedsim.kernels.clock.heap import peek, pop, push
 from fedsim.kernels.clock.rows import place_at, visit_at
@@ -34,11 +34,12 @@ from fedsim.kernels.clock.state import (
     UPLOADED,
 )  # fmt: skip
 from fedsim.kernels.clock.visits import begins, call_off, copies, downloaded, ends, note, note_cut, plans, upload
+from fedsim.kernels.inner import inline, jit
 
 JUMPS = 10_000  # as in `fedsim.engine.events`
 
 
-@jit
+@cache.jit
 def run(state):
     """Rounds up to number `until`; why it returned. Called again with more room, it goes on where it was."""
     s = state[0]

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from fedsim.kernels.cache import inline, jit
 from fedsim.kernels.clock.rows import flow_at, node_at
+from fedsim.kernels.inner import inline, jit
 
 
 @inline

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedsim.kernels.cache import inline, jit
 from fedsim.kernels.clock.draws import PRESENT, key_of, uniform
 from fedsim.kernels.clock.parts import ALWAYS, DIURNAL, MARKOV
 from fedsim.kernels.clock.rows import client_at, interval_at
 from fedsim.kernels.elementary import unit64
+from fedsim.kernels.inner import inline, jit
 from fedsim.kernels.presence import CELLS, OFF, ON, START, _cycle, _following, _last, _words
 
 

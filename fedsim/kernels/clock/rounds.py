@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedsim.kernels.cache import jit
 from fedsim.kernels.clock.heap import keep, push
 from fedsim.kernels.clock.parts import AT_DEADLINE, AT_REPLIES
 from fedsim.kernels.clock.rows import chosen_at, ended_at, event_at, place_at, round_at, times_at, visit_at
 from fedsim.kernels.clock.state import AGGREGATE, COPIES, ENDS, GOES_OFF, LAST, LATE, PLANS, RINGS
 from fedsim.kernels.clock.visits import begin, call_off, copy, note, note_cut, set_out
+from fedsim.kernels.inner import jit
 
 FINE = 2.0**53  # a tie is a whole number of these parts
 

@@ -8,28 +8,50 @@ from __future__ import annotations
 
 import numpy as np
 from numba import carray, from_dtype
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
-from fedsim.kernels.cache import inline
 from fedsim.kernels.clock import state
+from fedsim.kernels.inner import inline
+from fedsim.kernels.llvm import cgutils, intrinsic, ir, types
 from fedsim.kernels.sharing_columns import BUNDLE, LINK
 
+WORD = ir.IntType(64)
 
-def _rows(dtype):
-    record = from_dtype(dtype)
+
+def _rows(column, dtype):
+    """A function of (s, i): row i of the column, whose address is in the state s."""
+    record, offset = from_dtype(dtype), state.STATE.fields[f"at_{column}"][1]
 
     @intrinsic
-    def row(typing, base, index):
-        """Row `index` of the column that begins at the address `base`."""
-
+    def row(typing, s, i):
         def build(context, builder, signature, args):
-            offset = builder.mul(args[1], args[1].type(dtype.itemsize))
-            return builder.inttoptr(builder.add(args[0], offset), context.get_value_type(record))
+            held = builder.gep(builder.bitcast(args[0], cgutils.voidptr_t), [WORD(offset)])
+            begin = builder.load(builder.bitcast(held, WORD.as_pointer()))
+            at = builder.add(begin, builder.mul(args[1], WORD(dtype.itemsize)))
+            return builder.inttoptr(at, context.get_value_type(record))
 
-        return record(types.int64, types.int64), build
+        return record(s, types.int64), build
 
     return row
+
+
+event_at, visit_at = _rows("events", state.EVENT), _rows("visits", state.VISIT)
+client_at, place_at = _rows("clients", state.CLIENT), _rows("places", state.PLACE)
+ended_at, round_at = _rows("ended", state.ENDED), _rows("rounds", state.ROUND)
+note_at, interval_at = _rows("notes", state.NOTE), _rows("intervals", state.INTERVAL)
+flow_at, node_at = _rows("flows", state.FLOW), _rows("nodes", state.NODE)
+finish_at, route_at = _rows("finishes", state.FINISH), _rows("routes", state.ROUTE)
+link_at, bundle_at = _rows("links", LINK), _rows("bundles", BUNDLE)
+user_at, more_at = _rows("users", state.USER), _rows("more", state.MORE)
+
+chosen_at, times_at, waiting_at = (_rows(name, state.NUMBER) for name in ("chosen", "times", "waiting"))
+route_link_at, private_at = _rows("route_links", state.NUMBER), _rows("privates", state.NUMBER)
+bucket_at, starting_at = _rows("table", state.NUMBER), _rows("starting", state.NUMBER)
+dirty_at, group_at = _rows("dirty", state.NUMBER), _rows("group", state.NUMBER)
+due_at, done_at = _rows("due", state.NUMBER), _rows("done", state.NUMBER)
+hop_at, listed_at = _rows("hops", state.SHORT), _rows("lists", state.SHORT)
+
+
+# --- Whole columns, for kernels that take arrays ------------------------------------------------------------
 
 
 @intrinsic
@@ -38,161 +60,6 @@ def _pointer(typing, address):
         return builder.inttoptr(args[0], cgutils.voidptr_t)
 
     return types.voidptr(types.int64), build
-
-
-_event, _visit, _client, _place = map(_rows, (state.EVENT, state.VISIT, state.CLIENT, state.PLACE))
-_ended, _round, _note, _interval = map(_rows, (state.ENDED, state.ROUND, state.NOTE, state.INTERVAL))
-_flow, _node, _finish, _route = map(_rows, (state.FLOW, state.NODE, state.FINISH, state.ROUTE))
-_link, _bundle, _user, _more = map(_rows, (LINK, BUNDLE, state.USER, state.MORE))
-_number, _short = map(_rows, (state.NUMBER, state.SHORT))
-
-
-@inline
-def event_at(s, i):
-    return _event(s.at_events, i)
-
-
-@inline
-def visit_at(s, i):
-    return _visit(s.at_visits, i)
-
-
-@inline
-def client_at(s, i):
-    return _client(s.at_clients, i)
-
-
-@inline
-def place_at(s, i):
-    return _place(s.at_places, i)
-
-
-@inline
-def ended_at(s, i):
-    return _ended(s.at_ended, i)
-
-
-@inline
-def round_at(s, i):
-    return _round(s.at_rounds, i)
-
-
-@inline
-def note_at(s, i):
-    return _note(s.at_notes, i)
-
-
-@inline
-def interval_at(s, i):
-    return _interval(s.at_intervals, i)
-
-
-@inline
-def flow_at(s, i):
-    return _flow(s.at_flows, i)
-
-
-@inline
-def node_at(s, i):
-    return _node(s.at_nodes, i)
-
-
-@inline
-def finish_at(s, i):
-    return _finish(s.at_finishes, i)
-
-
-@inline
-def route_at(s, i):
-    return _route(s.at_routes, i)
-
-
-@inline
-def link_at(s, i):
-    return _link(s.at_links, i)
-
-
-@inline
-def bundle_at(s, i):
-    return _bundle(s.at_bundles, i)
-
-
-@inline
-def user_at(s, i):
-    return _user(s.at_users, i)
-
-
-@inline
-def more_at(s, i):
-    return _more(s.at_more, i)
-
-
-@inline
-def chosen_at(s, i):
-    return _number(s.at_chosen, i)
-
-
-@inline
-def times_at(s, i):
-    return _number(s.at_times, i)
-
-
-@inline
-def waiting_at(s, i):
-    return _number(s.at_waiting, i)
-
-
-@inline
-def route_link_at(s, i):
-    return _number(s.at_route_links, i)
-
-
-@inline
-def private_at(s, i):
-    return _number(s.at_privates, i)
-
-
-@inline
-def bucket_at(s, i):
-    return _number(s.at_table, i)
-
-
-@inline
-def starting_at(s, i):
-    return _number(s.at_starting, i)
-
-
-@inline
-def dirty_at(s, i):
-    return _number(s.at_dirty, i)
-
-
-@inline
-def group_at(s, i):
-    return _number(s.at_group, i)
-
-
-@inline
-def due_at(s, i):
-    return _number(s.at_due, i)
-
-
-@inline
-def done_at(s, i):
-    return _number(s.at_done, i)
-
-
-@inline
-def hop_at(s, i):
-    return _short(s.at_hops, i)
-
-
-@inline
-def listed_at(s, i):
-    return _short(s.at_lists, i)
-
-
-# --- Whole columns, for kernels that take arrays ------------------------------------------------------------
 
 
 @inline

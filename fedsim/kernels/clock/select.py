@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedsim.kernels.cache import jit
 from fedsim.kernels.clock.draws import SELECTING, key_of
 from fedsim.kernels.clock.parts import ALL, ALWAYS, COINS, WEIGHTED
 from fedsim.kernels.clock.presence import next_on
 from fedsim.kernels.clock.rows import client_at, numbers
+from fedsim.kernels.clock.sorting import place_in, sort
 from fedsim.kernels.draws import choose, choose_few
 from fedsim.kernels.elementary import u32, unit64
+from fedsim.kernels.inner import jit
 from fedsim.kernels.lanes import philox
 
 
@@ -30,7 +31,7 @@ def select(s):
     if s.selects == COINS:
         return _toss(s, key, chosen, times)
     n = _by_weight(s, key, chosen) if s.selects == WEIGHTED else _sample(s, key, chosen)
-    chosen[:n].sort()
+    sort(chosen, times, n)
     different = 0
     for i in range(n):
         if different and chosen[i] == chosen[different - 1]:
@@ -112,7 +113,7 @@ def _by_weight(s, key, chosen):
             u = unit64(w2, w3)
         if s.presence != ALWAYS:
             u = u * total[n - 1]
-        chosen[i] = there[min(np.searchsorted(total[:n], u), n - 1)]
+        chosen[i] = there[min(place_in(total, n, u), n - 1)]
     return s.draws
 
 
@@ -121,12 +122,12 @@ def when(s, enough):
     """Now if so many are on, else the earliest time at which they might be; inf: never."""
     if s.presence == ALWAYS:
         return s.now
-    at, there = np.empty(s.population), 0
+    at, who, there = np.empty(s.population), np.empty(s.population, np.int64), 0
     for c in range(s.population):
-        at[c] = next_on(s, c, s.now)
+        who[c], at[c] = c, next_on(s, c, s.now)
         if at[c] == s.now:
             there += 1
             if there >= enough:
                 return s.now
-    at.sort()
+    sort(at, who, s.population)
     return at[enough - 1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedsim.kernels.cache import inline, jit
 from fedsim.kernels.clock import flows
 from fedsim.kernels.clock.draws import compute_s, drop, tie
 from fedsim.kernels.clock.heap import push
@@ -32,6 +31,7 @@ from fedsim.kernels.clock.state import (
     SELECT,
     UPLOAD,
 )  # fmt: skip
+from fedsim.kernels.inner import inline, jit
 
 WHOLE = 1 + 2.0**-30  # as in `fedsim.engine.arrivals`
 
