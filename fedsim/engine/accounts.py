@@ -158,8 +158,9 @@ async def settle_stretch(run: Run, stretch: Stretch) -> tuple[int, Array]:
     if run.world.skip:
         run.accounts.enter_stretch(stretch)
         return count, run.close_stretch(stretch, None)
+    who = None if stretch.who is None else answered(run.world, stretch)
     history, memory = await learner.session.iterate(
-        run.world.replicas, first, count, learner.state, learner.memory, answered(run.world, stretch)
+        run.world.replicas, first, count, learner.state, learner.memory, who
     )
     if not all(np.isfinite(h[-1]).all() for h in history.values()):
         return 0, stretch.active  # taken one by one, the error says who and when
