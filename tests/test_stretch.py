@@ -147,6 +147,8 @@ PARTIAL = {
     "hold": ("logistic", fs.algorithms.QLSD(1e-3, None, fs.codecs.QSGD(8), empty="hold")),
     "star": ("gaussian", fs.algorithms.QLSDStar(1e-3, None, 0.3, fs.codecs.QSGD(8))),
     "plus plus": ("gaussian", fs.algorithms.QLSDPlusPlus(1e-3, 60, None, None, fs.codecs.QSGD(8))),
+    "fald": ("full precision", fs.algorithms.FALD(1e-3, 3, correlation=0.4)),
+    "fald, alone": ("gaussian", fs.algorithms.FALD(fs.schedules.inverse_time(0.1, 100.0), 2)),
     "fedavg": ("linear", fs.algorithms.FedAvg(0.01, 2, 5)),
     "fedavg, softmax": ("softmax", fs.algorithms.FedAvg(fs.schedules.inverse_time(0.1, 10.0), 2, 5, server_step=0.7)),
 }
@@ -161,8 +163,8 @@ def test_rounds_that_only_some_answer_have_the_same_bits_in_stretches(kind, chan
     same(result, one_by_one(s, runtime=fs.Inline(threads=1)))
 
 
-@pytest.mark.parametrize("kind", ["fedavg", "fedavg, softmax"])
-def test_fedavg_has_the_same_bits_in_stretches_when_everybody_answers(kind, monkeypatch):
+@pytest.mark.parametrize("kind", ["fald", "fald, alone", "fedavg", "fedavg, softmax"])
+def test_models_that_are_averaged_have_the_same_bits_in_stretches_when_everybody_answers(kind, monkeypatch):
     s = scenario(*PARTIAL[kind])
     result, taken = stretches_of(s, monkeypatch)
     assert taken == [50]

@@ -174,6 +174,12 @@ class RoundKeys(Protocol):
     def rows(self, replica: Array, client: Array, round: int, out: Array) -> None:
         """Of minibatches."""
 
+    def noise(self, replica: Array, client: Array, round: int, out: Array) -> None:
+        """Of `job.normal`."""
+
+    def shared(self, replica: Array, round: int, out: Array) -> None:
+        """Of `job.shared_normal`."""
+
 
 class Replies(Protocol):
     """What `server` sees: the replies that arrived, sorted by client; perhaps none."""
