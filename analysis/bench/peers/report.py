@@ -67,6 +67,6 @@ def small(table: pd.DataFrame) -> str:
     for who in dict.fromkeys(table["who"]):
         own = table[(table["who"] == who) & table["counts"]].set_index("load")
         times = [1e3 * own["s_per_round"][load] if load in own.index else None for load in loads]
-        cells = ["" if t is None else f"{t:,.0f}" if t >= 100 else f"{t:.2g}" for t in times]
+        cells = ["" if t is None else f"{t:,.0f}" if t >= 10 else f"{t:.2g}" for t in times]
         lines.append(f"| {who} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
