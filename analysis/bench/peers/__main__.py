@@ -48,6 +48,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one turn of fedsim inline and the bare loop")
     parser.add_argument("--no-toys", action="store_true", help="leave W5 to W8 out")
     parser.add_argument("--against", type=Path, metavar="FILE", help="a ratios.json: say what got 1.3 x worse")
+    parser.add_argument(
+        "--readme", type=Path, metavar="FILE", help="put the small table into this page, between its marks"
+    )
     given = parser.parse_args()
     if given.quick:
         given.peers, given.turns = ",".join(name for name in OURS if "Ray" not in name), 1
@@ -163,6 +166,8 @@ def main() -> int:
     report.plot(table, given.out / "peers.png")
     print(report.markdown(table))
     (given.out / "peers.md").write_text(report.small(table) + "\n")
+    if given.readme is not None:
+        given.readme.write_text(report.put_into(given.readme.read_text(), report.small(table)))
     found |= report.ratios(table)
     guard.save(found, given.out / "ratios.json")
     return guard.check(found, given.against)
