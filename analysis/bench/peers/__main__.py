@@ -169,8 +169,9 @@ def main() -> int:
     if given.readme is not None:
         given.readme.write_text(report.put_into(given.readme.read_text(), report.small(table)))
     found |= report.ratios(table)
+    code = guard.check(found, given.against)  # before that very file may be written anew
     guard.save(found, given.out / "ratios.json")
-    return guard.check(found, given.against)
+    return code
 
 
 if __name__ == "__main__":
