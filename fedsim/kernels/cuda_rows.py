@@ -41,7 +41,8 @@ def softmax_gradient(
 
 def _over_rows(
     device: Device, theta: Array, x: Array, offsets: Array, client: Array, rows: Array, start: Array, classes: int,
-    bias: bool, share: float, residuals: Callable[..., None], out: Array, scale: Array | None = None, shift: Array | None = None,
+    bias: bool, share: float, residuals: Callable[..., None], out: Array, scale: Array | None = None,
+    shift: Array | None = None,
 ) -> None:  # fmt: skip
     """Scores of all rows, `residuals` in their place, then each job's sum; as many jobs at a time as fit."""
     dtype, whole = theta.dtype, len(rows) == 0
