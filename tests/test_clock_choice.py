@@ -34,20 +34,21 @@ def path(scenario):
     ],
 )  # fmt: skip
 def test_code_is_compiled_for_long_runs_loaded_for_medium_ones_and_used_where_it_is_there(visits, found, compiled):
-    assert is_worth_it(visits, False, lambda: found) is compiled
+    assert is_worth_it(visits, "alone", lambda: found) is compiled
 
 
-def test_visits_that_share_links_take_simpy_longer():
-    counts = [10**k for k in range(9)]
-    first = [next(n for n in counts if is_worth_it(n, shared, lambda: Found.NOWHERE)) for shared in (False, True)]
-    assert first[1] < first[0]
+def test_visits_that_share_links_or_never_stop_take_simpy_longer():
+    def fewest(kind):
+        return next(n for n in range(0, 10**6, 1000) if is_worth_it(n, kind, lambda: Found.NOWHERE))
+
+    assert fewest("shared") < fewest("asynchronous") < fewest("alone")
 
 
 def test_nobody_looks_for_code_that_a_long_run_would_compile_anyhow():
     def looking():
         raise AssertionError
 
-    assert is_worth_it(math.inf, False, looking)
+    assert is_worth_it(math.inf, "alone", looking)
 
 
 @pytest.mark.parametrize(

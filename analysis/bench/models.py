@@ -1,6 +1,7 @@
 """How fast models learn, as ratios taken in one run, and what a Ray host holds.
 
-    python analysis/bench/models.py [--ray]
+    python analysis/bench/models.py         # the ratios
+    python analysis/bench/models.py --ray   # what hosts hold
 
 Local steps are those of FedAvg as runs take them: rows drawn, gathered, gradient, update. Bare is what no program could
 leave out: the rows' gather, from bytes to floats, and the BLAS products. All on one thread, timed in turn, best of
@@ -12,7 +13,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -23,7 +24,7 @@ import fedsim as fs
 from fedsim.algorithms import FedAvg
 from fedsim.kernels import cpu  # loads every BLAS there is, so that all of them can be held to one thread
 from fedsim.problems import weights_of
-from fedsim.rng import Stream, integers, keys
+from fedsim.rng import Stream, keys
 from fedsim.runtime.jobs import Batch, Setting
 from fedsim.runtime.ray import Ray
 from fedsim.runtime.worker import Worker
@@ -47,7 +48,7 @@ def best(*functions: Callable[[], object], rounds: int = ROUNDS) -> list[float]:
 
 def images(rows: int) -> fs.data.Dataset:
     """Random bytes in the shape of Fashion-MNIST: speed does not depend on what is in the pictures."""
-    x = integers(keys(1, Stream.DATA, client=np.arange(rows)), FEATURES, 256).astype(np.uint8)
+    x = np.random.default_rng(1).integers(0, 256, (rows, FEATURES), np.uint8)
     return fs.data.from_arrays(x, np.arange(rows) % CLASSES, name="random bytes")
 
 
@@ -195,8 +196,18 @@ class Watched(Ray):
         return SESSIONS[-1]
 
 
+def memory(process: int) -> dict[str, float]:
+    """Resident megabytes of a process, now and at the most, and what they are made of."""
+    with open(f"/proc/{process}/status") as status:
+        lines = dict(line.split(":", 1) for line in status)
+    return {k: int(lines[k].split()[0]) / 1024 for k in ("VmRSS", "VmHWM", "RssAnon", "RssFile", "RssShmem")}
+
+
 def hosts() -> None:
-    """60,000 x 784 bytes over 100 clients on 2 hosts; all clients work, so that every host has seen all its rows."""
+    """60,000 x 784 bytes over 100 clients on 2 hosts; all clients work, so that every host has seen all its rows.
+
+    What has to be compiled is, before: a host that compiles for itself holds some 60 MB more from then on.
+    """
     import ray
 
     d = images(60_000)
@@ -207,26 +218,27 @@ def hosts() -> None:
         if progress.round == 5:
             said.extend(ray.get([h.about.remote() for h in SESSIONS[-1].hosts]))
             for host in said:
-                with open(f"/proc/{host['pid']}/status") as status:
-                    lines = dict(line.split(":", 1) for line in status)
-                host["now"], host["most"] = (int(lines[k].split()[0]) / 1024 for k in ("VmRSS", "VmHWM"))
+                host["memory"] = memory(host["pid"])
 
     scenario = fs.Scenario(
         problem=problem, algorithm=FedAvg(0.1, 50, 20), budget=fs.Budget(rounds=5), dtype="float32", seed=1
     )
+    fs.run(replace(scenario, budget=fs.Budget(rounds=1)))
     fs.run(scenario, runtime=Watched(hosts=2), observers=[ask])
     for host in said:
         print(
             f"Ray host of {len(host['clients'])} clients: {host['rows_held']:,} of {len(d.x):,} rows, "
-            f"{host['now']:.0f} MB, at most {host['most']:.0f} MB  (at most 350)"
+            "{VmRSS:.0f} MB, at most {VmHWM:.0f} MB  (at most 350); of these {RssAnon:.0f} of its own, {RssFile:.0f} of "
+            "files, {RssShmem:.0f} of Ray's store".format(**host["memory"])
         )
     held = sum(host["rows_held"] for host in said)
     print(f"rows held by all hosts together: {held:,}  (each by one: {len(d.x):,})")
 
 
 if __name__ == "__main__":
-    with threadpool_limits(1):
-        softmax()
-        network()
     if "--ray" in sys.argv:
         hosts()
+    else:
+        with threadpool_limits(1):
+            softmax()
+            network()

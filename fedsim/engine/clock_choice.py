@@ -2,7 +2,7 @@
 
 Both give the same bits, so this decides how long a run takes and nothing else. The compiled clock is some thirty times
 as fast, once its code is there: in this process, in Numba's folder on the disk, or compiled anew, which takes as long
-as many small runs take on SimPy. The rule is `is_worth_it`, and nobody else has one.
+as a few thousand rounds take on SimPy but serves later runs as well. The rule is `is_worth_it`; nobody else has one.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from fedsim.arrays import Arrays
 from fedsim.budget import Budget
 from fedsim.kernels.found import Found
 
-VISIT_S, SHARED_VISIT_S = 20e-6, 100e-6  # of a visit on SimPy, on links of its own and on shared ones
-GETTING_S = {Found.LOADED: 0.0, Found.KEPT: 0.2, Found.NOWHERE: 20.0}  # the compiled code, by where it is found
+VISIT_S = {"alone": 20e-6, "asynchronous": 90e-6, "shared": 150e-6}  # of a visit on SimPy, by the kind of run
+# What a run may be asked to pay for the compiled code, by where it is found. Compiling takes 17 s of one core, once.
+GETTING_S = {Found.LOADED: 0.0, Found.KEPT: 0.2, Found.NOWHERE: 4.0}
 FORCED: ContextVar[bool | None] = ContextVar("FORCED", default=None)
 
 
-def is_worth_it(visits: float, shared: bool, found: Callable[[], Found]) -> bool:
-    """Whether SimPy would need longer for so many visits than it takes to get the compiled clock."""
-    seconds = visits * (SHARED_VISIT_S if shared else VISIT_S)
+def is_worth_it(visits: float, kind: str, found: Callable[[], Found]) -> bool:
+    """Whether SimPy would need longer for so many visits than a run is asked to pay for the compiled clock."""
+    seconds = visits * VISIT_S[kind]
     return seconds > GETTING_S[Found.NOWHERE] or seconds > GETTING_S[found()]
 
 

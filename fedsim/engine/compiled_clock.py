@@ -46,7 +46,8 @@ def _worth_it(run: Run, arrays: ClockArrays) -> bool:
     visits = expected_visits(
         run.world.budget, each, len(run.world.replicas), int(arrays.bits[1] or 0), arrays.down_bits
     )
-    return is_worth_it(visits, arrays.routes is not None, where_compiled)
+    kind = "shared" if arrays.routes is not None else "asynchronous" if arrays.asynchronous else "alone"
+    return is_worth_it(visits, kind, where_compiled)
 
 
 class Compiled:

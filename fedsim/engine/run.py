@@ -135,23 +135,22 @@ class Run:
             refuse_endless(number)
         if self.accounts.idle_rounds is not None:
             self.accounts.idle_rounds.after(active, columns)
+        models = None if theta is None else theta[:, None]
+        if theta is None:
+            theta = self.learner.state["theta"] if world.skip else self.learner.theta(active)
+        if models is None and not world.skip and world.scenario.record.sites == "all":
+            models = self.learner.models(active)
+        if not world.skip:
+            self.recorder.sample(number, active, theta, models if world.scenario.record.sites == "all" else None)
         last = world.budget.rounds is not None and number >= world.budget.rounds
         due = (number % world.scenario.evaluate_every == 0 or last) and self.evaluator.metrics and not world.skip
-        all_sites = world.scenario.record.sites == "all"
-        if theta is not None:
-            sites = theta[:, None]
-        else:
-            theta = sites = self.learner.state["theta"] if world.skip else self.learner.theta(active)
-            if due or all_sites:
-                sites = self.learner.models(active)
-        if not world.skip:
-            self.recorder.sample(number, active, theta, sites if all_sites else None)
         per_replica: Arrays = {}
         overall: dict[str, float] = {}
         if due:
             spent = {n: s[active] for n, s in self.accounts.spent.items()} | {"seconds": columns["closed_s"]}
+            models = self.learner.models(active) if models is None else models
             per_replica, overall = self.evaluator.after(
-                active, theta, sites, spent, self.learner.memory, self.learner.state
+                active, theta, models, spent, self.learner.memory, self.learner.state
             )
         self.recorder.round(number, active, columns, per_replica)
         if overall:

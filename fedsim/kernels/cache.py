@@ -25,6 +25,7 @@ from numba.core import caching, config
 
 from fedsim.kernels.found import Found
 from fedsim.kernels.inner import Kernel, compiled
+from fedsim.kernels.sources import digest_of
 
 DIGEST = 16  # bytes at the end of every file; a reader of pickles does not look at them
 log = logging.getLogger("fedsim")
@@ -109,22 +110,15 @@ class SealedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
         return super()._load_data(name)
 
 
-@cache
-def _sources() -> tuple[float, int]:
-    """Changes with any source of the kernels: compiled code holds the code of other files that it calls."""
-    folder = Path(__file__).parent
-    stats = [file.stat() for file in (*folder.rglob("*.py"), *(folder.parent / "rng").glob("*.py"))]
-    return max(s.st_mtime for s in stats), sum(s.st_size for s in stats)
-
-
 class SafeCache(caching.FunctionCache):  # type: ignore[misc]
     """The cache of one function, which never fails: at worst it compiles again."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         self._files = f"{self._impl.filename_base}.sealed"  # apart from what plain Numba may have left there
-        stamp = (self._impl.locator.get_source_stamp(), _sources())
-        self._cache_file: Any = SealedFile(self._cache_path, self._files, stamp)
+        self._cache_file: Any = SealedFile(
+            self._cache_path, self._files, digest_of(Path(function.__code__.co_filename))
+        )
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:

@@ -19,20 +19,23 @@ class Peer:
     own: bool = True  # False: this interpreter, where fedsim is
 
 
+TORCH = (
+    "torch==2.13.0"  # installed first and held there: what a peer would choose may be another build, of many gigabytes
+)
 OURS = {
     "fedsim": Peer("fedsim_run", options=("--threads", "1"), own=False),
-    "fedsim, 2 threads": Peer("fedsim_run", options=("--threads", "2"), own=False),
-    "fedsim, no clock": Peer("fedsim_run", options=("--threads", "1", "--clock", "0"), own=False),
-    "fedsim on Ray": Peer("fedsim_run", options=("--ray", "1"), own=False),
+    "fedsim (2 threads)": Peer("fedsim_run", options=("--threads", "2"), own=False),
+    "fedsim (no clock)": Peer("fedsim_run", options=("--threads", "1", "--clock", "0"), own=False),
+    "fedsim (Ray)": Peer("fedsim_run", options=("--ray", "1"), own=False),
 }
 PEERS = {
-    "fedjax": Peer("fedjax_run", ("fedjax", "jax", "numpy")),
-    "pfl": Peer("pfl_run", ("pfl[pytorch]", "torch")),
-    "fluke": Peer("fluke_run", ("fluke-fl",)),
-    "flower": Peer("flower_run", ("flwr[simulation]",)),
+    "fedjax": Peer("fedjax_run", ("fedjax==0.0.17", "jax==0.10.2")),
+    "pfl": Peer("pfl_run", (TORCH, "pfl[pytorch]==0.6.0")),
+    "fluke": Peer("fluke_run", (TORCH, "fluke-fl==0.8.1")),
+    "flower": Peer("flower_run", ("flwr[simulation]==1.41.0",)),
     **OURS,
 }
-BARE = {"bare": Peer("bare", own=False), "bare, fresh subsets": Peer("bare", options=("--fresh", "1"), own=False)}
+BARE = {"bare": Peer("bare", own=False), "bare (fresh subsets)": Peer("bare", options=("--fresh", "1"), own=False)}
 
 
 def python_of(name: str, peer: Peer, folder: Path) -> str:
@@ -44,9 +47,12 @@ def python_of(name: str, peer: Peer, folder: Path) -> str:
     if not whole.exists():
         print(f"making an environment for {name}: {' '.join(peer.packages)}", flush=True)
         venv.create(home, with_pip=True, clear=True)
-        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *peer.packages]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"{name} cannot be installed: {done.stderr.strip()[-300:]}")
+        held = home / "held.txt"
+        held.write_text(f"{TORCH}\n")
+        for package in peer.packages:
+            pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", str(held)]
+            done = subprocess.run([*pip, package], capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise RuntimeError(f"{name} cannot be installed: {done.stderr.strip()[-300:]}")
         whole.touch()
     return str(python)

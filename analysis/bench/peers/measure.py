@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -37,7 +38,9 @@ def run(python: str, peer: Peer, workload: str, data: Path, timeout_s: float) ->
         try:
             child.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            os.killpg(child.pid, 9)
+            for process in _family(child.pid)[::-1]:  # its own alone; Ray's are in sessions of their own
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, 9)
             child.wait()
             return {"failed": f"not done after {timeout_s:g} s"}
         finally:

@@ -7,8 +7,9 @@ It does what `fedsim.engine` does on SimPy, in the same order and with the same 
     draws.py      compute times, dropouts, ties, coins: the numbers that `fedsim.rng` names
     presence.py   who is on, and until when
     select.py     who takes part
-    flows.py      messages that share links max-min fairly; bundles.py says which of them travel together
+    flows.py      messages that share links max-min fairly; bundles.py says which of them travel together, marks.py when
+                  each is over, serving.py at what rate, finishes.py where flows end next
     visits.py     a client's way through a round
     rounds.py     synchronous rounds;  folds.py  continuously working clients
-    loop.py       events one after another
+    loop.py       events one after another: the one function that is called from outside
 """
