@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from analysis.bench import guard, scaling
-from analysis.bench.peers import report, turns, workloads
+from analysis.bench.peers import measure, report, turns, workloads
 from analysis.bench.peers.workloads import Workload
 
 TINY = Workload("softmax", 4, 30, 4, 3, 10, 2, 6, 3)
@@ -18,6 +18,10 @@ TINY = Workload("softmax", 4, 30, 4, 3, 10, 2, 6, 3)
 def row(who, loss, updates=100, seconds=1.0, load="W1"):
     numbers = {"updates_per_s": 1.0, "startup_s": 1.0, "peak_mib": 1.0}
     return {"load": load, "who": who, "s_per_round": seconds, "loss": loss, "updates": updates, **numbers}
+
+
+def test_rounds_that_ended_together_took_equally_long():
+    assert measure.lengths([10.0, 11.0, 17.0], [1, 2, 5]) == [1.0, 2.0, 2.0, 2.0]
 
 
 def test_only_what_got_a_third_worse_is_flagged(tmp_path, capsys):
