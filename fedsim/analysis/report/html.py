@@ -114,7 +114,7 @@ def folded(title: str, body: str) -> str:
     return f"<details><summary>{escape(title)}</summary><pre>{escape(body)}</pre></details>" if body else ""
 
 
-def _cell(name: str, value: Any) -> str:
+def _cell(name: str, value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         words = "" if value is None else str(value)
         return f'<td class="words">{escape(words)}</td>' if len(words) > 24 else f"<td>{escape(words)}</td>"
