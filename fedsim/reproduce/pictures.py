@@ -74,7 +74,7 @@ def panels(
     `note` says below the panels what their lines and points are.
     """
     shared = len({tuple(panel) for panel in content.values()}) == 1
-    figure, grid = _grid(len(content), note or shared)
+    figure, grid = _grid(len(content), 3.1 if shared else 3.7, note or shared)
     for axes, (title, panel), *words in zip(
         grid, content.items(), *(_each(words, len(content)) for words in (x, y, log)), strict=True
     ):
@@ -107,11 +107,11 @@ def planes(densities: Mapping[str, Callable[[Array], Array]], centre: Array, hal
     return figure
 
 
-def _grid(count: int, below: object = False) -> tuple[Figure, list[Axes]]:
+def _grid(count: int, row: float = 3.6, below: object = False) -> tuple[Figure, list[Axes]]:
     """Up to three panels in a row, four in two."""
     wide = 2 if count == 4 else min(count, 3)
     high = -(-count // wide)
-    figure = blank(max(7.0, 4.0 * wide), (0.5 if below else 0.1) + (3.6 if high == 1 else 3.1) * high)
+    figure = blank(max(7.0, 4.0 * wide), (0.5 if below else 0.1) + (3.6 if high == 1 else row) * high)
     grid = list(figure.subplots(high, wide, squeeze=False).ravel())
     for axes in grid[count:]:
         axes.remove()

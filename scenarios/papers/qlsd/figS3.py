@@ -101,7 +101,7 @@ def figure(study):
 
 def running(result) -> pictures.Series:
     """The relative error of the variance of the samples so far, averaged over runs, at forty iterations."""
-    at = np.unique(np.geomspace(20, len(result.samples), 40).astype(int))
+    at = np.unique(np.geomspace(min(20, len(result.samples)), len(result.samples), 40).astype(int))
     so_far = np.array([np.linalg.norm(result.samples[:n].var(axis=0) - posterior()[1], axis=1).mean() for n in at])
     return pictures.Series(result.sample_rounds[at - 1], so_far / np.linalg.norm(posterior()[1]))
 
