@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import threading
 
 import networkx as nx
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import fedsim as fs
 from fedsim.engine import always_compiled, reference_clock
+from fedsim.engine.clock_arrays import ReplicaClock
 from fedsim.kernels.clock.parts import FOLDS
 
 RATES = (64.0, 1e3, 12345.678, 1e9, math.inf)
@@ -257,3 +259,33 @@ def test_time_made_ahead_is_cut_where_a_target_is_reached():
     compiled, simpy = both(scenario)
     assert len(np.unique(compiled.rounds["round"])) == 1
     assert_same(compiled, simpy)
+
+
+@pytest.mark.parametrize("way", ["everybody", "a deadline", "buffered"])
+def test_a_resumed_run_does_not_go_through_the_whole_timeline_again(monkeypatch, tmp_path, way):
+    scenario = dataclasses.replace(LEARNING, **WAYS[way], record=fs.Record(events=True))
+    monkeypatch.setattr("fedsim.engine.compiled_clock.MOST", 4)  # rounds made at a go
+    made, run = [], ReplicaClock.run
+    monkeypatch.setattr(ReplicaClock, "run", lambda k, until: (made.append((k.said("round"), until)), run(k, until))[1])
+    stop = threading.Event()
+    with always_compiled():
+        whole = fs.run(scenario, runtime=ONE)
+        with pytest.raises(fs.errors.Interrupted):
+            fs.run(
+                scenario, runtime=ONE, out=tmp_path, stop=stop,
+                observers=[lambda p: stop.set() if p.round == 18 else None],
+            )  # fmt: skip
+        made.clear()
+        resumed = fs.run(scenario, runtime=ONE, out=tmp_path, resume=True)
+    assert min(made) == (16, 18)
+    assert_same(resumed, whole)
+    assert resumed.samples.tobytes() == whole.samples.tobytes()
+
+
+def test_clocks_too_large_for_a_checkpoint_are_wound_forward(monkeypatch, tmp_path):
+    monkeypatch.setattr("fedsim.engine.compiled_clock.SAVED", 0.0)
+    stop = threading.Event()
+    with always_compiled():
+        with pytest.raises(fs.errors.Interrupted):
+            fs.run(LEARNING, out=tmp_path, stop=stop, observers=[lambda p: stop.set() if p.round == 7 else None])
+        assert fs.run(LEARNING, out=tmp_path, resume=True).fingerprint == fs.run(LEARNING).fingerprint
