@@ -7,14 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from fedsim import metrics as metric_catalogue
 from fedsim import participation as policies
 from fedsim import protocols
-from fedsim.algorithms.activity import check_activity
 from fedsim.arrays import Array
 from fedsim.budget import Budget
 from fedsim.checks import array_of
 from fedsim.engine.record import Record
+from fedsim.engine.scenario_checks import (
+    check_budget,
+    check_metrics,
+    check_participation,
+    check_population,
+    check_reach,
+)
 from fedsim.engine.site_checks import check_exchange
 from fedsim.engine.sites import Sites, sites_of
 from fedsim.errors import InvalidInput, is_whole, one_of, quoted, shown, whole
@@ -96,16 +101,16 @@ class Scenario:
         self._check_parts()
         object.__setattr__(self, "_parts", Parts.of(self))
         self._check_numbers()
-        self._check_population()
+        check_population(self)
         p = weights_of(self.problem)
         sites = sites_of(self.exchange, self.problem.clients, p, self.parts.algorithm, self.parts.network)
         object.__setattr__(self, "_sites", sites)
         self._check_start()
         check_exchange(self)
-        self._check_participation()
-        self._check_reach()
-        self._check_budget()
-        self._check_metrics()
+        check_participation(self)
+        check_reach(self)
+        check_budget(self)
+        check_metrics(self)
         if not self.parts.problem.timing_only:
             self.record.check(
                 self.budget.rounds, len(self.replica_numbers) * (sites.models if self.record.sites == "all" else 1),
@@ -169,10 +174,6 @@ class Scenario:
     def reaches_all(self) -> bool:
         return (self.reach or self.parts.algorithm.reach) == "all"
 
-    @property
-    def _remembers(self) -> bool:
-        return bool(self.parts.algorithm.memory(self.problem))
-
     # --- Checks: each refuses one kind of mistake in one sentence ---------------------------------
 
     def _check_parts(self) -> None:
@@ -222,75 +223,6 @@ class Scenario:
             raise InvalidInput(f"initial has shape {starts.shape}; the problem needs ({shape[1]},), or {shape}{each}")
         if not np.isfinite(starts[: 1 if starts.strides[0] == 0 else None]).all():
             raise InvalidInput("initial holds a NaN or an infinity; start from finite numbers")
-
-    def _check_population(self) -> None:
-        """Whether all parts know of the same clients."""
-        parts, clients = self.parts, self.problem.clients
-        if parts.devices is not None:
-            parts.devices.check(clients)
-        if parts.network is not None and parts.network.clients != clients:
-            raise InvalidInput(
-                f"the network has {parts.network.clients} clients, the problem {clients}; make them agree"
-            )
-        if parts.network is not None and not parts.network.has_server and not isinstance(self.exchange, Gossip):
-            raise InvalidInput(
-                "the network has no server: mark its node with role='server', name it with fs.Network(server=...), or "
-                "let clients gossip"
-            )
-        parts.policy.check(clients)
-        sizes: Any = parts.algorithm.batch_size
-        if np.ndim(sizes) == 1 and len(sizes) != clients:
-            raise InvalidInput(f"{len(sizes)} batch sizes for {clients} clients; give one number or one per client")
-
-    def _check_participation(self) -> None:
-        policy, clients, algorithm = self.parts.policy, self.problem.clients, type(self.algorithm).__name__
-        equal = np.ptp(weights_of(self.problem)) < 1e-12
-        if self.parts.algorithm.weighted and not equal and (why := policy.bias()):
-            raise InvalidInput(why)
-        at_work = policy.size or clients
-        if policy.asynchronous and policy.replies > at_work and self._remembers:
-            raise InvalidInput(
-                f"participation.buffered({policy.replies}): clients of {algorithm} remember, so each waits "
-                f"until its reply is folded, and only {at_work} are at work; ask for at most {at_work}"
-            )
-        if policy.discount is not None and self._remembers:
-            raise InvalidInput(
-                f"participation.buffered(discount=...): {algorithm} adds up what its clients remember, which a "
-                "discount would falsify; leave it out"
-            )
-        check_activity(self.parts.algorithm, self.problem, policy, self.parts.devices)
-
-    def _check_reach(self) -> None:
-        """What is known from an earlier broadcast must have reached everybody; what was so beforehand need not."""
-        heard = set(self.parts.algorithm.known) - set(self.parts.algorithm.beforehand)
-        if heard and not self.reaches_all:
-            raise InvalidInput(
-                f"reach='selected': {type(self.algorithm).__name__} does not send {', '.join(sorted(heard))}, which "
-                "clients know from earlier broadcasts, and those not selected would have missed it; set reach='all'"
-            )
-
-    def _check_metrics(self) -> None:
-        columns = [column for metric in self.metrics for column in metric_catalogue.resolve(metric).columns]
-        if twice := [column for column in dict.fromkeys(columns) if columns.count(column) > 1]:
-            raise InvalidInput(
-                f"two metrics fill the column {twice[0]!r}; leave one out, or give it another name= if it has one"
-            )
-
-    def _check_budget(self) -> None:
-        b = self.budget
-        columns = {column for m in self.metrics for column in metric_catalogue.resolve(m).columns}
-        if b.epsilon is not None and "epsilon" not in columns:
-            raise InvalidInput(
-                "Budget(epsilon=...): add metrics=(fs.privacy.spent(delta=1e-5),) so that it is accounted for"
-            )
-        if b.target is not None and b.target.metric not in columns:
-            name = b.target.metric
-            name = quoted(name)
-            raise InvalidInput(f"Budget(target on {name}): add metrics=({name},) so that it is evaluated")
-        counts_bits = any(x is not None for x in (b.uplink_bits, b.downlink_bits, b.backhaul_bits, b.total_bits))
-        takes_time = self.network is not None or self.devices is not None
-        if b.rounds is None and not counts_bits and not (takes_time and b.seconds is not None):
-            raise InvalidInput("this scenario could run for ever: rounds take no time; add rounds= to the Budget")
 
 
 def _algorithm_of(scenario: Scenario) -> protocols.Algorithm:

@@ -8,6 +8,7 @@ def figure(study): ...                 # optional: a matplotlib figure, saved as
 from __future__ import annotations
 
 import inspect
+import io
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -91,6 +92,21 @@ class ScenarioFile:
             "settings": kept,
             "modules": self.modules,
         }
+
+    def picture(self, study: object) -> bytes | None:
+        """The file's figure of a study as PNG; None where it defines none."""
+        if self.figure is None:
+            return None
+        import matplotlib
+
+        matplotlib.use("Agg")
+        with self.blamed(InvalidInput):
+            figure = self.figure(study)
+            if not hasattr(figure, "savefig"):
+                raise InvalidInput(f"{self.path}: figure() returned {type(figure).__name__}, not a matplotlib figure")
+            png = io.BytesIO()
+            figure.savefig(png, format="png", dpi=150)
+        return png.getvalue()
 
     @contextmanager
     def blamed(self, kind: type[FedsimError]) -> Iterator[None]:

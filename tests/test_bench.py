@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from analysis.bench import guard, scaling
-from analysis.bench.peers import report, workloads
+from analysis.bench.peers import measure, report, turns, workloads
 from analysis.bench.peers.workloads import Workload
 
 TINY = Workload("softmax", 4, 30, 4, 3, 10, 2, 6, 3)
@@ -18,6 +18,10 @@ TINY = Workload("softmax", 4, 30, 4, 3, 10, 2, 6, 3)
 def row(who, loss, updates=100, seconds=1.0, load="W1"):
     numbers = {"updates_per_s": 1.0, "startup_s": 1.0, "peak_mib": 1.0}
     return {"load": load, "who": who, "s_per_round": seconds, "loss": loss, "updates": updates, **numbers}
+
+
+def test_rounds_that_ended_together_took_equally_long():
+    assert measure.lengths([10.0, 11.0, 17.0], [1, 2, 5]) == [1.0, 2.0, 2.0, 2.0]
 
 
 def test_only_what_got_a_third_worse_is_flagged(tmp_path, capsys):
@@ -32,16 +36,32 @@ def test_only_what_got_a_third_worse_is_flagged(tmp_path, capsys):
 
 def test_a_time_counts_only_with_the_bare_loops_loss_and_all_updates():
     rows = [
-        row("bare", 0.65), row("bare, fresh subsets", 0.75, seconds=2.0), row("fedsim", 0.75, seconds=0.5),
+        row("bare", 0.65), row("bare (fresh subsets)", 0.75, seconds=2.0), row("fedsim", 0.75, seconds=0.5),
         row("peer", 0.65, seconds=3.0), row("lazy", 0.65, updates=90), row("wrong", 0.75),
     ]  # fmt: skip
     table = report.summary(pd.DataFrame(rows), {"W1": "softmax"}, {"W1": 100}).set_index("who")
     assert table["counts"].to_dict() == {
-        "bare": True, "bare, fresh subsets": True, "fedsim": True, "peer": True, "lazy": False, "wrong": False,
+        "bare": True, "bare (fresh subsets)": True, "fedsim": True, "peer": True, "lazy": False, "wrong": False,
     }  # fmt: skip
     assert table["ratio"]["fedsim"] == 0.5
     assert report.ratios(table.reset_index()) == {"W1, fedsim": 0.5}
     assert "| W1 | peer | 3 |" in report.markdown(table.reset_index())
+    assert report.small(table.reset_index()).splitlines()[2:] == [
+        "| bare | 1,000 |", "| bare (fresh subsets) | 2,000 |", "| fedsim | 500 |", "| peer | 3,000 |", "| lazy |  |",
+        "| wrong |  |",
+    ]  # fmt: skip
+
+
+def test_later_turns_take_whom_they_can_afford_the_quickest_first():
+    pairs = [("W1", "slow"), ("W1", "quick"), ("W2", "middling"), ("W2", "broken")]
+    plan = turns.Plan(pairs, 3, until=100.0)
+    assert plan.turn(0, 0.0) == pairs
+    for (load, who), seconds in zip(pairs[:3], (40.0, 1.0, 9.0), strict=True):
+        plan.took(load, who, seconds)
+    plan.drop("W2", "broken")
+    assert plan.turn(1, 50.0) == [("W1", "quick"), ("W2", "middling")]  # 25 seconds are its share
+    assert plan.turn(2, 50.0) == pairs[:3]
+    assert plan.turn(2, 99.5) == []
 
 
 def test_medians_are_taken_over_turns():

@@ -65,8 +65,9 @@ HOMES = {
     "numba": "kernels/",
     "cupy": "kernels/cuda.py",
     "torch": "problems/torch",
+    "jax": "problems/jax.py",
 }
-LAZY = {"dp_accounting", "networkx", "numba", "pandas", "pyarrow", "ray", "matplotlib", "cupy", "torch"}
+LAZY = {"dp_accounting", "networkx", "numba", "pandas", "pyarrow", "ray", "matplotlib", "cupy", "torch", "jax"}
 
 
 def concept(path):

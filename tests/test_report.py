@@ -227,6 +227,12 @@ def test_the_page_of_claims_counts_what_can_hold_and_explains_what_did_not(tmp_p
     assert "Of 2 published claims that can hold and were run, 1 did (3 claims: 1 held, 1 not held, 1 not run)." in page
     assert "&lt;b&gt;" in page
     assert "A13" in page
+    tables = tmp_path / CLAIM["paper"] / CLAIM["figure"] / "tables.json"
+    tables.parent.mkdir(parents=True)
+    for damaged in ("{", '{"spent": 3}', '{"spent": {"columns": ["a"], "rows": [[1, 2]]}}', "[]", '{"title": 3}'):
+        tables.write_text(damaged)
+        assert call(["report", str(tmp_path)]) == 1, damaged
+    tables.unlink()
     (tmp_path / "claims.json").write_text("{")
     assert call(["report", str(tmp_path)]) == 1
 

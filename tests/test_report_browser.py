@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from test_report import small
 
 import fedsim as fs
 from fedsim.analysis import report
+from fedsim.reproduce import pictures
+from fedsim.sweeps.study import Study
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
 CHROMIUM = shutil.which("chromium")
@@ -31,9 +34,33 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     a, b = fs.run(small()), fs.run(small(fs.participation.first(2)))
     made = {"run": report.run_page(EVIL, a), "comparison": report.comparison_page({EVIL: a, "b": b})}
+    made["sweep"], made["claims"] = _sweep(a), _claims()
     for name, text in made.items():
         (folder / f"{name}.html").write_text(text)
     return {name: folder / f"{name}.html" for name in made}
+
+
+def _sweep(result: fs.Result) -> str:
+    """A page of two settings, one of them with a name that is a program."""
+    runs = tuple(({"policy": name, "seed": seed}, result) for name in (EVIL, "b") for seed in (0, 1))
+    study = Study(EVIL, runs)
+    table = study.curve_table()
+    lines = {metric: table[table["metric"] == metric] for metric in table["metric"].unique()}
+    return report.sweep_page(EVIL, ["4 runs"], study.frame(), lines, ["policy", "seed"])
+
+
+def _claims() -> str:
+    verdict = {
+        "paper": "toy", "figure": "fig1", "claim": EVIL, "held": False, "expected": "holds", "ours": "1.2",
+        "published": "3", "why": EVIL,
+    }  # fmt: skip
+    told = {
+        "title": EVIL, "note": EVIL, "table": {"columns": ["method", EVIL], "rows": [["a", 0.1]]},
+        "spent": {"columns": ["arm", "uplink_bits", "seconds"], "rows": [[EVIL, 12345, None], ["b", 1024, 2.0]]},
+    }  # fmt: skip
+    png = io.BytesIO()
+    pictures.panels({EVIL: {EVIL: pictures.Series([1, 2], [3, 4])}}, "x", "y").savefig(png, dpi=150)
+    return report.claims_page(EVIL, [verdict], {"toy/fig1/figure": png.getvalue()}, {"toy/fig1": told})
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +72,7 @@ def browser():
 
 
 @pytest.mark.parametrize("width", [1200, 390])
-@pytest.mark.parametrize("name", ["run", "comparison"])
+@pytest.mark.parametrize("name", ["run", "comparison", "sweep", "claims"])
 def test_a_page_draws_its_plots_asks_for_nothing_and_fits_the_screen(browser, pages, name, width):
     page = browser.new_page(viewport={"width": width, "height": 900})
     errors, asked = [], []
@@ -63,8 +90,22 @@ def test_a_page_draws_its_plots_asks_for_nothing_and_fits_the_screen(browser, pa
     )
     assert empty == 0
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert EVIL in page.title() or "against" in page.title()
-    assert EVIL in page.inner_text("h1")
+    assert page.title() != "gone"
+    assert EVIL in page.inner_text("body")
+    page.close()
+
+
+def test_the_page_of_claims_shows_the_figure_and_what_it_spent(browser, pages):
+    page = browser.new_page(viewport={"width": 390, "height": 900})
+    page.goto(pages["claims"].as_uri())
+    assert page.evaluate("[...document.images].map(i => i.complete && i.naturalWidth > 0)") == [True]
+    assert page.get_attribute("img", "alt") == EVIL
+    tables = page.evaluate("[...document.querySelectorAll('table')].map(t => t.tHead.innerText.split(/\\s+/))")
+    assert [table[0] for table in tables] == ["method", "claim", "arm"]
+    assert "uplink_bits" in tables[2]
+    page.locator("table").nth(2).locator("th").nth(1).click()
+    column = "[...document.querySelectorAll('table')[2].tBodies[0].rows].map(r => r.cells[1].innerText)"
+    assert page.evaluate(column) == ["1.02 kbit", "12.3 kbit"]
     page.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,10 +15,13 @@ import pytest
 
 import fedsim as fs
 from fedsim.cli.app import call
-from fedsim.reproduce import Claim, Finding, bootstrap, figures, pick
+from fedsim.devices.speed import LognormalSpeed
+from fedsim.reproduce import Claim, Finding, bootstrap, figures, pick, pictures, system
+from fedsim.reproduce.drawn import draw
 from fedsim.reproduce.figures import load_figure
 from fedsim.reproduce.moments import FALDMoments, Weights
 from fedsim.reproduce.run import reproduce
+from fedsim.sweeps.study import Study
 
 FIELDS = ["paper", "figure", "claim", "held", "expected", "ours", "published", "why"]
 PUBLISHED = {
@@ -29,7 +33,7 @@ PUBLISHED = {
 }
 FIGURE = '''"""A toy: two steps towards a mean."""
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick
+from fedsim.reproduce import Claim, Finding, pick, pictures, system
 
 quick = {"local_steps": [1, 2], "rounds": 3}
 full = {"local_steps": [1, 2], "rounds": 5}
@@ -37,11 +41,16 @@ full = {"local_steps": [1, 2], "rounds": 5}
 def scenario(*, local_steps: int = 1, rounds: int = 3) -> fs.Scenario:
     problem = fs.problems.GaussianMean([[[1.0]], [[3.0]]], [[1.0]])
     return fs.Scenario(problem=problem, algorithm=fs.algorithms.FedAvg(step_size=0.1, local_steps=local_steps),
-                       budget=fs.Budget(rounds=rounds))
+                       budget=fs.Budget(rounds=rounds), **system(2))
 
 def nearer(study):
     one, two = (abs(pick(study, local_steps=K).samples[-1, 0, 0] - 2) for K in (1, 2))
     return Finding(bool(two < one), f"{one:.3f} and {two:.3f} from the mean")
+
+def figure(study):
+    return pictures.panels(
+        {"toy": {f"K = {s['local_steps']}": pictures.Series([1, 2], [1, s["local_steps"]]) for s, _ in study.runs}},
+        "x", "y")
 
 def unsure(study):
     return Finding(True, "0.1 (95 % -0.2 to 0.4)", undecided=True)
@@ -116,6 +125,84 @@ def test_runs_that_are_there_are_only_judged_again(toy: Path, tmp_path: Path) ->
     assert first == again
     assert written
     assert written == {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.npz")}
+
+
+@pytest.mark.parametrize(("paper", "path"), figures(), ids=lambda value: getattr(value, "stem", value))
+def test_a_figure_can_be_drawn_or_set_as_a_table(paper: str, path: Path) -> None:
+    figure = load_figure(paper, path)
+    assert (figure.file.figure is not None) == (not path.stem.startswith("table"))
+    assert (figure.table is not None) == path.stem.startswith("table")
+
+
+def test_a_figure_is_drawn_and_says_what_its_settings_spent(toy: Path, tmp_path: Path) -> None:
+    reproduce(out=tmp_path, jobs=1)
+    assert (tmp_path / "toy" / "fig1" / "figure.png").read_bytes().startswith(b"\x89PNG")
+    told = json.loads((tmp_path / "toy" / "fig1" / "tables.json").read_text())
+    assert told["title"] == "A toy: two steps towards a mean."
+    assert "1 Mbit/s up" in told["note"]
+    assert told["spent"]["columns"] == ["local_steps", "rounds", "uplink_bits", "seconds"]
+    one, two = told["spent"]["rows"]
+    assert one[:3] == [1, 3, 3 * 2 * 64]  # rounds x clients x a float64
+    step = LognormalSpeed(0.01, 0.5).seconds_per_step(np.arange(2)).max()
+    assert one[3] == pytest.approx(3 * (step + 2 * 0.02 + 64 / 1e6 + 64 / 1e7))
+    assert two[3] == pytest.approx(one[3] + 3 * step)
+
+
+def test_a_picture_that_fails_is_a_line_and_costs_no_claim(
+    toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toy.write_text(FIGURE.replace("def figure(study):\n", "def figure(study):\n    [][0]\n"))
+    assert call(["reproduce", "--jobs", "1", "--out", str(tmp_path)]) == 0
+    verdicts = json.loads((tmp_path / "claims.json").read_text())
+    assert [verdict["held"] for verdict in verdicts] == [True, False, True, None, None]
+    assert "not drawn: InvalidInput" in capsys.readouterr().out
+    assert not (tmp_path / "toy" / "fig1" / "figure.png").exists()
+    assert (tmp_path / "toy" / "fig1" / "tables.json").exists()
+
+
+def test_a_table_is_kept_as_plain_numbers_and_one_without_rows_is_named(toy: Path, tmp_path: Path) -> None:
+    toy.write_text(FIGURE + "table = lambda study: rows\n")
+    figure = load_figure("toy", toy)
+    study = Study("toy", (({"local_steps": 1}, fs.run(figure.file.build({}))),))
+    said = figure.file.function.__globals__
+    said["rows"] = [{"a": np.float64(0.5), "b": np.nan}, {"a": 2}]
+    assert draw(figure, study, ["local_steps"], tmp_path) == ""
+    told = json.loads((tmp_path / "tables.json").read_text())
+    assert told["table"] == {"columns": ["a", "b"], "rows": [[0.5, None], [2, None]]}
+    said["rows"] = []
+    assert "table() returned no rows" in draw(figure, study, ["local_steps"], tmp_path)
+
+
+def test_the_assumed_system_changes_nothing_that_is_learnt() -> None:
+    problem = fs.problems.GaussianMean.synthetic(6, 2, 1.0, 10, seed=1)
+    for policy in (fs.participation.full(), fs.participation.uniform(3), fs.participation.with_replacement(3)):
+        plain = fs.Scenario(
+            problem=problem, algorithm=fs.algorithms.FALD(step_size=1e-3, local_steps=3), participation=policy,
+            budget=fs.Budget(rounds=5), replicas=2, seed=1,
+        )  # fmt: skip
+        for phones in (True, False):
+            timed = fs.run(replace(plain, **system(6, phones=phones)))
+            np.testing.assert_array_equal(timed.samples, fs.run(plain).samples)
+            assert timed.rounds["closed_s"].min() > 0
+
+
+def test_panels_want_a_label_for_all_or_one_for_each() -> None:
+    one = {"line": pictures.Series([1, 2], [1, np.inf])}
+    figure = pictures.panels({"a": one, "b": one, "c": one, "d": one}, "x", ["p", "q", "r", "s"], "y")
+    assert [axes.get_ylabel() for axes in figure.axes] == ["p", "q", "r", "s"]
+    assert list(figure.axes[0].lines[0].get_xdata()) == [1]  # only what is finite
+    with pytest.raises(fs.errors.InvalidInput, match="2 labels for 1 panels"):
+        pictures.panels({"a": one}, ["x", "y"], "y")
+
+
+def test_the_best_curve_is_the_highest_accuracy_and_the_lowest_error() -> None:
+    def made(*values: float) -> SimpleNamespace:
+        table = pd.DataFrame({"round": [1, 2], "accuracy": values, "ece": values})
+        return SimpleNamespace(metrics=pd.DataFrame(), rounds=table)
+
+    low, high = made(0.9, 0.1), made(0.2, 0.8)
+    assert list(pictures.best([low, high], "accuracy").y) == [0.2, 0.8]
+    assert list(pictures.best([low, high], "ece").y) == [0.9, 0.1]
 
 
 def test_figures_asked_for_one_by_one_add_up_in_one_claims_file(toy: Path, tmp_path: Path) -> None:

@@ -147,6 +147,8 @@ PARTIAL = {
     "hold": ("logistic", fs.algorithms.QLSD(1e-3, None, fs.codecs.QSGD(8), empty="hold")),
     "star": ("gaussian", fs.algorithms.QLSDStar(1e-3, None, 0.3, fs.codecs.QSGD(8))),
     "plus plus": ("gaussian", fs.algorithms.QLSDPlusPlus(1e-3, 60, None, None, fs.codecs.QSGD(8))),
+    "fald": ("full precision", fs.algorithms.FALD(1e-3, 3, correlation=0.4)),
+    "fald, alone": ("gaussian", fs.algorithms.FALD(fs.schedules.inverse_time(0.1, 100.0), 2)),
     "fedavg": ("linear", fs.algorithms.FedAvg(0.01, 2, 5)),
     "fedavg, softmax": ("softmax", fs.algorithms.FedAvg(fs.schedules.inverse_time(0.1, 10.0), 2, 5, server_step=0.7)),
 }
@@ -161,8 +163,8 @@ def test_rounds_that_only_some_answer_have_the_same_bits_in_stretches(kind, chan
     same(result, one_by_one(s, runtime=fs.Inline(threads=1)))
 
 
-@pytest.mark.parametrize("kind", ["fedavg", "fedavg, softmax"])
-def test_fedavg_has_the_same_bits_in_stretches_when_everybody_answers(kind, monkeypatch):
+@pytest.mark.parametrize("kind", ["fald", "fald, alone", "fedavg", "fedavg, softmax"])
+def test_models_that_are_averaged_have_the_same_bits_in_stretches_when_everybody_answers(kind, monkeypatch):
     s = scenario(*PARTIAL[kind])
     result, taken = stretches_of(s, monkeypatch)
     assert taken == [50]
@@ -177,13 +179,32 @@ def test_a_round_that_meets_the_copies_of_the_one_before_is_left_to_the_events(m
     same(result, one_by_one(s))
 
 
+@pytest.mark.parametrize("problem", ["gaussian", "logistic"])
 @pytest.mark.parametrize(
     "changes",
     [
-        {"algorithm": fs.algorithms.QLSD(1e-3, 0.3, fs.codecs.Elias(8))},
+        {},
+        {"network": None},
+        {"devices": fs.devices.lognormal(median_step_s=0.05, sigma=0.7)},
+        {"budget": fs.Budget(rounds=50, uplink_bits=6_000)},
+        {"algorithm": fs.algorithms.QLSDPlusPlus(1e-3, 60, None, None, fs.codecs.Elias(8))},
+    ],
+    ids=["links", "an ideal network", "devices", "a budget that ends in the middle", "memory"],
+)
+def test_the_clock_follows_with_lengths_that_depend_on_what_was_learnt(problem, changes, monkeypatch):
+    s = scenario(problem, **({"algorithm": fs.algorithms.QLSD(1e-3, 0.3, fs.codecs.Elias(8))} | changes))
+    result, taken = stretches_of(s, monkeypatch, runtime=fs.Inline(threads=2))
+    assert max(n or 0 for n in taken) > 1
+    same(result, one_by_one(s, runtime=fs.Inline(threads=1)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"algorithm": fs.algorithms.QLSD(1e-3, 0.3, fs.codecs.Elias(8)), "devices": SLOW},
         {"algorithm": fs.algorithms.QLSDPlusPlus(1e-3, 12, None, 0.3), "participation": fs.participation.uniform(2)},
     ],
-    ids=["sizes that depend on values", "anchors that some have missed"],
+    ids=["lengths that decide who is heard", "anchors that some have missed"],
 )
 def test_what_needs_every_round_gets_every_round(changes, monkeypatch):
     _, taken = stretches_of(scenario(**changes), monkeypatch)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.algorithms import fald_rounds
 from fedsim.algorithms.arguments import (
     check_batch_size,
     check_count,
@@ -26,6 +27,7 @@ from fedsim.protocols import (
     Job,
     JobOfKernel,
     Kernel,
+    ManyRounds,
     ProblemLike,
     Quadratic,
     Replies,
@@ -68,6 +70,7 @@ class FALD:
     batched = True
     sampler = True  # its iterates are samples of a law
     weighted = True  # its law is right only under weights that average to p_c
+    partial_rounds = True
 
     def __post_init__(self) -> None:
         check_step_size("FALD", self)
@@ -116,6 +119,23 @@ class FALD:
 
     def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
         """All K steps in one kernel where the full gradient is H_c theta - b_c."""
+        walk = self._compiled(problem, backend)
+        if walk is None:
+            return None
+
+        def kernel(job: JobOfKernel, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+            theta = walk(message["theta"], job.client, job.weight, (job.noise_key, job.shared_key), job.round)
+            return {"theta": theta}, memory
+
+        return kernel
+
+    def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
+        walk = self._compiled(problem, backend)
+        if walk is None or backend.name != "cpu":
+            return None
+        return fald_rounds.iterations(problem, backend, walk, common=self.correlation > 0)
+
+    def _compiled(self, problem: ProblemLike, backend: Backend) -> fald_rounds.Walk | None:
         if self.batch_size is not None or not isinstance(problem, Quadratic) or not as_problem(problem).tabulated:
             return None
 
@@ -127,13 +147,11 @@ class FALD:
             p = weights_of(problem)
             return (hessian / p[:, None, None]).astype(dtype), (linear / p[:, None]).astype(dtype)
 
-        def kernel(job: JobOfKernel, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
-            theta = message["theta"]
-            scale = np.sqrt((1 - self.correlation**2) / job.weight[:, 0])
-            theta = backend.langevin_quadratic(
-                theta, *tables(theta.dtype), job.client, job.noise_key, job.shared_key, scale, self.correlation,
-                constant or steps_of(self.step_size, job.round, self.local_steps), self.temperature,
+        def walk(theta: Array, client: Array, weight: Array, keys: tuple[Array, Array], round: int) -> Array:
+            scale = np.sqrt((1 - self.correlation**2) / weight[:, 0])
+            return backend.langevin_quadratic(
+                theta, *tables(theta.dtype), client, *keys, scale, self.correlation,
+                constant or steps_of(self.step_size, round, self.local_steps), self.temperature,
             )  # fmt: skip
-            return {"theta": theta}, memory
 
-        return kernel
+        return walk

@@ -11,6 +11,7 @@ import numpy as np
 
 from fedsim.algorithms import local_fused, objectives
 from fedsim.algorithms.local import Descent
+from fedsim.algorithms.rounds import of_round
 from fedsim.arrays import Array, Arrays
 from fedsim.problems import weights_of
 from fedsim.protocols import Answered, Backend, ManyRounds, ProblemLike, RoundKeys
@@ -35,7 +36,8 @@ def iterations(
     descend = local_fused.descent(problem, backend, how)
     if descend is None:
         return None
-    sizes, p = problem.sizes[:, None], weights_of(problem)[:, None]
+    sizes, p, clients = problem.sizes[:, None], weights_of(problem)[:, None], problem.clients
+    everybody = p[:, 0] if objective == "mean" else np.full(clients, 1.0 / clients)  # weights under full()
 
     def go(
         keys: RoundKeys,
@@ -47,28 +49,18 @@ def iterations(
         answered: Answered | None = None,
     ) -> tuple[Arrays, Arrays]:
         theta, n = state["theta"], len(replicas)
-        who = answered or _everybody(p[:, 0], objective, count * n)
         weights = p.astype(theta.dtype)
         history = np.empty((count, *theta.shape), theta.dtype)
         for k in range(count):
-            starts = who.starts[k * n : (k + 1) * n + 1]
-            own = slice(starts[0], starts[-1])
-            client, at = who.client[own], np.repeat(np.arange(n), np.diff(starts))
+            client, shares, starts = of_round(everybody, answered, k, n)
+            at = np.repeat(np.arange(n), np.diff(starts))
             key, delta = np.empty((len(client), 4), np.uint32), theta[:0]
             if len(client):
                 keys.rows(replicas[at], client, first + k, key)
-                job = JobsOfRound(client, first + k, problem.clients, weights[client], sizes[client], key)
+                job = JobsOfRound(client, first + k, clients, weights[client], sizes[client], key)
                 delta = descend(job, theta[at], objectives.scale(objective, job, theta.dtype))
-            mean = backend.segment_sum(delta, who.weights[own], starts - starts[0])
+            mean = backend.segment_sum(delta, shares, starts)
             theta = history[k] = theta + server_step * mean
         return {"theta": history}, {}
 
     return go
-
-
-def _everybody(p: Array, objective: str, segments: int) -> Answered:
-    """All clients in every segment, weighed as under full()."""
-    clients = len(p)
-    each = p if objective == "mean" else np.full(clients, 1.0 / clients)
-    client, weights = np.tile(np.arange(clients), segments), np.tile(each, segments)
-    return Answered(client, weights, clients * np.arange(segments + 1))

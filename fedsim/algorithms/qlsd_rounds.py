@@ -14,9 +14,9 @@ import numpy as np
 
 from fedsim.algorithms.qlsd_fused import Quantised, has_kernel, rows_of, tables_of, wire_of
 from fedsim.arrays import Array, Arrays
-from fedsim.codecs import QSGD, Identity
+from fedsim.codecs import QSGD, Elias, Identity
 from fedsim.problems import GaussianMean
-from fedsim.protocols import Answered, Backend, ManyRounds, ProblemLike, RoundKeys
+from fedsim.protocols import LENGTHS, Answered, Backend, ManyRounds, ProblemLike, RoundKeys
 from fedsim.schedules import step_at
 
 
@@ -33,7 +33,7 @@ def iterations(
     It gives theta after each of `count` rounds and, with a memory `rate`, what e and the clients' e_i are at the end.
     `control` names the state's control point, `centre` what its prior is relative to; "" is none.
     """
-    if backend.name != "cpu" or not has_kernel(problem) or type(algorithm.codec) not in (Identity, QSGD):
+    if backend.name != "cpu" or not has_kernel(problem) or type(algorithm.codec) not in (Identity, QSGD, Elias):
         return None
     from fedsim.kernels import qlsd, qlsd_logistic, sums
     from fedsim.kernels.minibatches import by_client
@@ -85,7 +85,7 @@ def iterations(
         point, origin = term(state, control), term(state, centre)
         anchor, kept, drift = term(memory, "anchor"), term(memory, "e").copy(), term(state, "e").copy()
         sent, bits = np.empty((most, d), theta.dtype), np.empty(most, np.int64)
-        history = np.empty((count, n, d), theta.dtype)
+        history, lengths = np.empty((count, n, d), theta.dtype), np.empty((count, n, clients), np.int64)
         alpha = 0.0 if rate is None else rate
         for k in range(count):
             at, client, weights, starts = jobs(k)
@@ -101,6 +101,8 @@ def iterations(
             )  # fmt: skip
             if own is not kept:
                 kept[place] = own
+            if m == most:
+                lengths[k] = bits.reshape(n, clients)
             gamma = step_at(algorithm.step_size, first + k, 1, 0)
             sums.langevin_step(
                 sent[:m], weights, starts, theta, origin, state["precision"], drift, alpha, gamma,
@@ -110,8 +112,9 @@ def iterations(
                 nobody = np.diff(starts) == 0
                 history[k][nobody] = theta[nobody]
             theta = history[k]
+        states = {"theta": history} | ({LENGTHS: lengths} if type(algorithm.codec) is Elias else {})
         if rate is None:
-            return {"theta": history}, {}
-        return {"theta": history, "e": drift[None]}, {"e": kept.reshape(n, clients, d)}
+            return states, {}
+        return states | {"e": drift[None]}, {"e": kept.reshape(n, clients, d)}
 
     return go

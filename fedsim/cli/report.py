@@ -11,6 +11,7 @@ from fedsim.analysis import report as pages
 from fedsim.cli.run import draw
 from fedsim.cli.sweep import status
 from fedsim.errors import CorruptData, FedsimError, InvalidInput
+from fedsim.reproduce.drawn import TABLES
 from fedsim.results import Result, write_atomic
 from fedsim.results.state import tidy
 from fedsim.scenario_file import load_file
@@ -75,12 +76,20 @@ def _several(folders: Sequence[Path], figure: str | None) -> str:
 
 
 def claims(folder: Path) -> str:
-    """The page of `fedsim reproduce`, from its claims.json and the pictures of its figures."""
+    """The page of `fedsim reproduce`, from its claims.json and what was drawn of its figures."""
     try:
         verdicts: Any = json.loads((folder / CLAIMS).read_text())
     except (OSError, ValueError) as error:
         raise CorruptData(f"{folder / CLAIMS} cannot be read ({error}); run fedsim reproduce again") from error
-    return pages.claims_page("Published claims, run again", verdicts, _pictures(folder, "*/*/*.png"))
+    told = {path.parent.relative_to(folder).as_posix(): _told(path) for path in sorted(folder.glob(f"*/*/{TABLES}"))}
+    return pages.claims_page("Published claims, run again", verdicts, _pictures(folder, "*/*/*.png"), told)
+
+
+def _told(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise CorruptData(f"{path} cannot be read ({error}); run fedsim reproduce again") from error
 
 
 def _pictures(folder: Path, pattern: str) -> dict[str, bytes]:

@@ -31,6 +31,8 @@ def reproduce(asked: str | None, *, quick: bool, full: bool, jobs: int | None, o
             return
         lines = [line for verdict in told.verdicts for line in claim_lines(verdict, wide)]
         title = units.wrapped(f"{told.figure.paper}/{told.figure.name}  {told.figure.title}", wide, indent=2)
+        if told.not_drawn:
+            lines += units.wrapped(f"  not drawn: {told.not_drawn}", wide, indent=4)
         say(*title, *lines, f"  {units.seconds(told.real_s)}", "")
 
     with stopping() as stop:

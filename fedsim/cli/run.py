@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -206,19 +205,11 @@ def _folder_name(settings: dict[str, Any]) -> str:
 
 def draw(study: Study, file: ScenarioFile, out: Path | None) -> Path | None:
     """The file's figure as PNG: in `out`, or here."""
-    if file.figure is None:
+    png = file.picture(study)
+    if png is None:
         return None
-    import matplotlib
-
-    matplotlib.use("Agg")
-    with file.blamed(InvalidInput):
-        figure = file.figure(study)
-        if not hasattr(figure, "savefig"):
-            raise InvalidInput(f"{file.path}: figure() returned {type(figure).__name__}, not a matplotlib figure")
-        png = io.BytesIO()
-        figure.savefig(png, format="png", dpi=150)
     path = (out or Path()) / f"{study.name}.png"
-    write_atomic(path, png.getvalue())
+    write_atomic(path, png)
     return path
 
 

@@ -13,6 +13,7 @@ from fedsim.engine.folds import answered
 from fedsim.engine.round import CAUSES, Ended, Round, Stretch, Visits
 from fedsim.engine.run_checks import IdleRounds
 from fedsim.engine.world import World
+from fedsim.protocols import LENGTHS
 
 if TYPE_CHECKING:
     from fedsim.engine.run import Driver, Run
@@ -160,9 +161,7 @@ async def settle_stretch(run: Run, stretch: Stretch) -> tuple[int, Array]:
     if run.world.skip:
         run.accounts.enter_stretch(stretch)
         return count, run.close_stretch(stretch, None)
-    history, memory = await learner.session.iterate(
-        run.world.replicas, first, count, learner.state, learner.memory, answered(run.world, stretch)
-    )
+    history, memory = stretch.learnt or await _learn(run, stretch)
     if not all(np.isfinite(h[-1]).all() for h in history.values()):
         return 0, stretch.active  # taken one by one, the error says who and when
     for name, h in history.items():
@@ -175,6 +174,13 @@ async def settle_stretch(run: Run, stretch: Stretch) -> tuple[int, Array]:
         run.accounts.enter_stretch(part)
         going = run.close_stretch(part, history["theta"][begin:end])
     return count, going
+
+
+async def _learn(run: Run, stretch: Stretch) -> tuple[Arrays, Arrays]:
+    """The states of these rounds and the memory after the last."""
+    who = None if stretch.who is None else answered(run.world, stretch)
+    states, memory = await run.learner.iterate(stretch.number, stretch.count, who)
+    return {name: s for name, s in states.items() if name != LENGTHS}, memory
 
 
 def _looked_at(run: Run, first: int, count: int) -> list[tuple[int, int]]:

@@ -7,6 +7,7 @@ broadcast outlast a round, the events take over.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, cast
 
@@ -19,7 +20,7 @@ from fedsim.engine.events import Events
 from fedsim.engine.round import Cohort, Round, Stretch, columns, smooth_columns
 from fedsim.engine.selection import Roster, cohort
 from fedsim.engine.world import World
-from fedsim.protocols import ClosesInClosedForm, Policy, View, Visitors
+from fedsim.protocols import LENGTHS, ClosesInClosedForm, Policy, View, Visitors
 from fedsim.rng import Stream
 from fedsim.runtime.jobs import Reply
 from fedsim.runtime.worker import SMALL
@@ -74,7 +75,7 @@ class ClosedForm:
             return await self._events.next(number, active)
         self._before[active] = self._now[active]
         count = self._alike(number, active) if self._many and number >= self._singly_until else 1
-        many = self._stretch(number, active, count) if count > 1 else None
+        many = await self._stretch(number, active, count) if count > 1 else None
         return many or await self._round(number, active)
 
     async def replies(self, round: Round) -> Reply:
@@ -165,10 +166,14 @@ class ClosedForm:
             number + 1 if run.observers else NUMBERS,  # whoever watches sees soon that it moves
         )
 
-    def _stretch(self, number: int, active: Array, count: int) -> Stretch | None:
+    async def _stretch(self, number: int, active: Array, count: int) -> Stretch | None:
         world, opened = self._world, self._now[active]
         up, down = self._learner.reply_shape(0).bits, self._learner.down_bits(self._learner.broadcast(active))
-        assert up is not None
+        if up is None:  # the clock follows with the lengths
+            states, memory = await self._learner.iterate(number, count)
+            bits = states.pop(LENGTHS).ravel()
+            timed = rounds_ahead.stretch(world, number, active, opened, count, (down, bits), self._copy_s)
+            return timed and replace(timed, learnt=(states, memory))
         if not _at_once(world):
             return rounds_ahead.stretch(world, number, active, opened, count, (down, up), self._copy_s)
         times = arrivals.steady(world.paths, opened, down, up, count)
@@ -214,8 +219,8 @@ def _suits_stretches(run: Run) -> bool:
         and (_at_once(world) or (world.algorithm.partial_rounds and rounds_ahead.suits(world)))
         and not _better_on_threads(world)
         and run.evaluator.ledger is None
-        and learner.reply_shape(0).bits is not None
         and learner.reply_shape(0).bits == learner.reply_shape(1).bits
+        and (learner.reply_shape(0).bits is not None or rounds_ahead.all_answer(world))
         and not run.watched
     )
 

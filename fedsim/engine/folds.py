@@ -48,10 +48,10 @@ def folds_of(world: World, round: Round) -> Folds:
     )  # fmt: skip
 
 
-def answered(world: World, stretch: Stretch) -> Answered | None:
-    """The folds of many rounds; None where everybody answered at once."""
-    if stretch.who is None or stretch.visits is None:
-        return None
+def answered(world: World, stretch: Stretch) -> Answered:
+    """The folds of many rounds that know whose visits theirs were."""
+    assert stretch.who is not None
+    assert stretch.visits is not None
     who = stretch.who.part(stretch.visits.ended.arrived)
     return Answered(who.client, _weigh(world, who, world.weights[who.client], world.population), who.starts)
 

@@ -16,7 +16,7 @@ from fedsim.engine.message_sizes import Shape, reply_shape, sum_bits
 from fedsim.engine.round import Cohort, Round
 from fedsim.engine.world import World
 from fedsim.errors import InvalidInput, NonFinite
-from fedsim.protocols import Backend, Replies, Rng, SessionLike, Visitors, as_session
+from fedsim.protocols import Answered, Backend, Replies, Rng, SessionLike, Visitors, as_session
 from fedsim.rng import Draws, Stream
 from fedsim.runtime.answers import all_locked, locked, server_of
 from fedsim.runtime.jobs import Batch, Reply
@@ -108,6 +108,10 @@ class Learner:
     def _work(self) -> float:
         """Local steps of the client that has most of them: by them a runtime judges whether a hop pays."""
         return float(np.max(self._algorithm.work(Visitors(np.arange(self._world.population)))))
+
+    async def iterate(self, first: int, count: int, answered: Answered | None = None) -> tuple[Arrays, Arrays]:
+        """So many rounds of all replicas at a go, from the present state, which stays as it is."""
+        return await self.session.iterate(self._world.replicas, first, count, self.state, self.memory, answered)
 
     # --- The server's step ------------------------------------------------------------------------------
 

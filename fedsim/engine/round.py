@@ -192,6 +192,7 @@ class Stretch:
     stopped: Stopped = ()
     visits: Visits | None = None
     who: Cohort | None = None  # whose visits they are, a row of it is a round of a replica; None: nobody learns of it
+    learnt: tuple[Arrays, Arrays] | None = None  # states and memory, where lengths of replies had to be known first
 
     @property
     def count(self) -> int:
@@ -207,10 +208,12 @@ class Stretch:
 
     def first(self, count: int) -> Stretch:
         """The first so many rounds of it."""
+        if count == self.count:
+            return self
         visits = None if self.visits is None else self.visits.first(count)
         who = None if self.who is None else self.who.first(count * len(self.active))
         columns = {name: column[:count] for name, column in self.columns.items()}
-        return replace(self, columns=columns, visits=visits, who=who)
+        return replace(self, columns=columns, visits=visits, who=who, learnt=None)
 
 
 def all_arrived(number: int, active: Array, who: Cohort) -> Round:

@@ -12,7 +12,7 @@ from typing import cast
 
 import numpy as np
 
-from fedsim.arrays import Array
+from fedsim.arrays import Array, Numbers
 from fedsim.engine import arrivals
 from fedsim.engine.arrivals import VisitDraws
 from fedsim.engine.round import Cohort, Ended, Stretch, Visits, columns
@@ -28,12 +28,18 @@ def suits(world: World) -> bool:
     return timeless and world.policy.batched and world.policy.as_arrays() is not None and not world.reports_loss
 
 
+def all_answer(world: World) -> bool:
+    """Whether everybody is asked and answers in every round, so that what is learnt may be ahead of the clock."""
+    sure = world.devices is None or (world.devices.timeless and world.devices.reliable)
+    return sure and world.policy.always and world.policy.waits
+
+
 def stretch(
-    world: World, number: int, active: Array, opened_s: Array, count: int, bits: tuple[int, int], copy_s: float
+    world: World, number: int, active: Array, opened_s: Array, count: int, bits: tuple[int, Numbers], copy_s: float
 ) -> Stretch | None:
     """So many rounds, or fewer where one would meet the copies of the broadcast before it; None: not even two.
 
-    `bits` are those of a message down and up.
+    `bits` are those of a message down, and of one or of each up.
     """
     down, up = bits
     position, numbers = np.tile(active, count), np.repeat(np.arange(number, number + count), len(active))
@@ -45,7 +51,7 @@ def stretch(
     made = columns(opened, closed, who.sizes, who.starts, ended, world.copied(who) * down)
     visits = Visits(ended, who.starts[len(active) :: len(active)], None)
     shaped = {name: column.reshape(count, len(active)) for name, column in made.items()}
-    whole = Stretch(number, active, shaped, up, visits=visits, who=who)
+    whole = Stretch(number, active, shaped, 0, visits=visits, who=who)
     until = _meeting(times, copy_s)
     return whole.first(until) if until > 1 else None
 
@@ -67,7 +73,7 @@ def _meeting(times: Array, copy_s: float) -> int:
 
 
 def _all_arrive(
-    world: World, opened_s: Array, who: Cohort, count: int, down: int, up: int, drawn: VisitDraws
+    world: World, opened_s: Array, who: Cohort, count: int, down: int, up: Numbers, drawn: VisitDraws
 ) -> tuple[Array, Ended]:
     """Opening times and the last close (count + 1, replicas), and the visits, where rounds wait for everybody."""
     replicas, ends = len(opened_s), np.empty(len(who.client))
@@ -76,7 +82,7 @@ def _all_arrive(
     legs = [drawn.compute_s]
     if world.paths is not None:
         ways = [(way.of(who.client), bits) for way, bits in zip(world.paths, (down, up), strict=True)]
-        (before, after) = ([way.latency_s, way.transfer_s(bits)] for way, bits in ways)
+        before, after = ([way.latency_s, way.transfer_s(bits)] for way, bits in ways)
         legs = [*before, *legs, *after]
     row = who.row % replicas
     bounds = who.starts[::replicas].tolist()
@@ -90,12 +96,12 @@ def _all_arrive(
         np.maximum.at(times[k + 1], row[own], t)
     m = len(ends)
     yes, no = np.ones(m, bool), np.zeros(m, bool)
-    sent, came_down = (np.broadcast_to(np.int64(bits), (m,)) for bits in (up, down))
+    sent, came_down = (np.broadcast_to(np.asarray(bits, np.int64), (m,)) for bits in (up, down))
     return times, Ended(who.client, yes, no, no, no, sent, came_down, ends - times[:-1].ravel()[who.row])
 
 
 def _some_arrive(
-    world: World, opened_s: Array, who: Cohort, count: int, down: int, up: int, drawn: VisitDraws
+    world: World, opened_s: Array, who: Cohort, count: int, down: int, up: Numbers, drawn: VisitDraws
 ) -> tuple[Array, Ended]:
     """The same where visits drop out or come too late."""
     replicas, parts = len(opened_s), []
@@ -109,7 +115,7 @@ def _some_arrive(
         draws = VisitDraws(drawn.compute_s[own], drawn.phase[own], drawn.fraction[own], _part(tie, own))
         way = None if world.paths is None else world.paths[0]
         start = arrivals.outset(way, times[k], here, down, draws)
-        bits = np.broadcast_to(np.int64(up), len(here.client))
+        bits = np.broadcast_to(np.asarray(up, np.int64), len(who.client))[own]
         times[k + 1], ended = arrivals.outcome(world.paths, world.policy, times[k], here, start, down, bits, draws.tie)
         parts.append(ended)
     return times, Ended.join(parts)

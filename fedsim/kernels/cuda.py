@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +22,7 @@ import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
-from fedsim.kernels import cuda_leapfrog, cuda_network, cuda_qlsd
+from fedsim.kernels import cuda_leapfrog, cuda_network, cuda_qlsd, cuda_rows
 from fedsim.kernels.draws import choice, integers, keys, keys_into, uniform
 from fedsim.kernels.qlsd import wire_form
 from fedsim.kernels.sums import segment_sum
@@ -185,6 +184,8 @@ leapfrog_logistic = partial(cuda_leapfrog.leapfrog_logistic, sys.modules[__name_
 gaussian_messages = partial(cuda_qlsd.gaussian_messages, sys.modules[__name__])
 logistic_messages = partial(cuda_qlsd.logistic_messages, sys.modules[__name__])
 network_gradient = partial(cuda_network.network_gradient, sys.modules[__name__])
+linear_model = partial(cuda_rows.linear_model, sys.modules[__name__])
+softmax_gradient = partial(cuda_rows.softmax_gradient, sys.modules[__name__])
 
 
 # --- Gradients: the names and arguments of kernels/gradients.py and kernels/softmax.py -------------------
@@ -229,68 +230,6 @@ def gaussian_rows(
         clients, starts, dtype.type(share), result,
     )  # fmt: skip
     out[:] = get(result)
-
-
-def linear_model(
-    theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array, start: Array, logistic: bool,
-    scale: float, share: float, out: Array,
-) -> None:  # fmt: skip
-    dtype = theta.dtype
-
-    def residuals(jobs: int, count: int, where: tuple[Any, ...], z: object) -> None:
-        run(
-            "residuals", dtype, count, np.int64(jobs), np.int64(count), table(y, dtype), *where,
-            np.int32(logistic), dtype.type(scale), z,
-        )  # fmt: skip
-
-    _over_rows(theta, x, offsets, client, rows, start, 1, False, share, residuals, out)
-
-
-def softmax_gradient(
-    theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array, start: Array, classes: int,
-    bias: bool, share: float, out: Array, scale: Array | None = None, shift: Array | None = None,
-) -> None:  # fmt: skip
-    def residuals(jobs: int, count: int, where: tuple[Any, ...], z: object) -> None:
-        run(
-            "softmax_residuals", theta.dtype, count, np.int64(jobs), np.int64(count), np.int64(classes),
-            table(y, np.int64), *where, z,
-        )  # fmt: skip
-
-    _over_rows(theta, x, offsets, client, rows, start, classes, bias, share, residuals, out, scale, shift)
-
-
-def _over_rows(
-    theta: Array, x: Array, offsets: Array, client: Array, rows: Array, start: Array, classes: int, bias: bool,
-    share: float, residuals: Callable[..., None], out: Array, scale: Array | None = None, shift: Array | None = None,
-) -> None:  # fmt: skip
-    """Scores of all rows, `residuals` in their place, then each job's sum; as many jobs at a time as fit."""
-    dtype, whole = theta.dtype, len(rows) == 0
-    if whole:
-        start = np.concatenate([[0], np.cumsum(np.diff(offsets)[client])])
-    shape = np.int64(x.shape[1]), np.int64(classes), np.int32(bias)
-    data = table(x, dtype, scale, shift)
-    a = 0
-    while a < len(theta):
-        b = max(a + 1, int(np.searchsorted(start, start[a] + SCORES // classes, side="right")) - 1)
-        jobs, count = b - a, int(start[b] - start[a])
-        parameters, result = put(theta[a:b], dtype), empty((jobs, theta.shape[1]), dtype)
-        chosen = put(rows[:0] if whole else rows[start[a] : start[b]], np.int64)
-        where = (
-            table(offsets, np.int64), put(client[a:b], np.int64), chosen,
-            put(start[a : b + 1] - start[a], np.int64), np.int32(whole),
-        )  # fmt: skip
-        z = empty((count, classes), dtype)
-        run(
-            "scores", dtype, count * classes,
-            np.int64(jobs), np.int64(count), *shape, parameters, data, *where, z,
-        )  # fmt: skip
-        residuals(jobs, count, where, z)
-        run(
-            "sum_over_rows", dtype, jobs * theta.shape[1],
-            np.int64(jobs), *shape, parameters, data, *where, z, dtype.type(share), result,
-        )  # fmt: skip
-        out[a:b] = get(result)
-        a = b
 
 
 __all__ = [

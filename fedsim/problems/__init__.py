@@ -19,6 +19,7 @@ import numpy.typing as npt
 from fedsim.errors import InvalidInput
 from fedsim.problems.credit import StrategicCredit
 from fedsim.problems.gaussian import GaussianMean
+from fedsim.problems.jax import Jax
 from fedsim.problems.linear import LinearRegression
 from fedsim.problems.logistic import LogisticRegression
 from fedsim.problems.network import NeuralNetwork
@@ -31,6 +32,7 @@ from fedsim.protocols import ProblemLike, as_problem
 
 __all__ = [
     "GaussianMean",
+    "Jax",
     "LinearRegression",
     "LogisticRegression",
     "NeuralNetwork",

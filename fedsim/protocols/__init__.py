@@ -20,6 +20,7 @@ objects can do (an exact answer, a prediction, privacy) is a small Protocol of i
 from __future__ import annotations
 
 from fedsim.protocols.algorithm import (
+    LENGTHS,
     Algorithm,
     AlgorithmLike,
     Answered,
@@ -82,7 +83,7 @@ from fedsim.protocols.runtime import (
 from fedsim.protocols.watching import Describes, KeepsLedger, Metric, Observer, Watching
 
 __all__ = [
-    "Algorithm", "AlgorithmLike", "Answered", "Arrived", "Backend", "BatchSize", "BatchedGradients", "Clips",
+    "LENGTHS", "Algorithm", "AlgorithmLike", "Answered", "Arrived", "Backend", "BatchSize", "BatchedGradients", "Clips",
     "ClosesInClosedForm", "Codec", "ComesAndGoes", "Completed", "Describes", "DeviceModel", "DevicesLike",
     "Drops", "Exact", "FixedLength", "GradientKernels", "HasLoss", "HasPotential", "HasShards", "InColumns",
     "InNumbers", "Job",

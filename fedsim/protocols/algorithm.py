@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fedsim.protocols.rng import Rng
     from fedsim.protocols.runtime import Backend, Codec
 
+LENGTHS = "bits of replies"  # among the states that `many_rounds` returns
 BatchSize = int | float | Sequence[int] | None  # rows a gradient: a count, a fraction, one per client; None: all
 Quantise = Callable[[Array, Array], tuple[Array, Array]]  # values and keys: what arrives, and its bits
 Kernel = Callable[["JobOfKernel", Arrays, Arrays], tuple[dict[str, Any], Arrays]]  # a compiled `client`
@@ -96,8 +97,9 @@ class Algorithm(AlgorithmLike, Protocol):
     def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
         """`go(keys, replicas, first, count, state, memory, answered)`: several rounds, compiled.
 
-        It returns the states after each round, (count, replicas, ...), and the memory after the last. `answered` is
-        None where everybody answers, and always None unless `partial_rounds`.
+        It returns the states after each round, (count, replicas, ...), and the memory after the last; where lengths
+        of replies depend on values, also these under LENGTHS, (count, replicas, clients). `answered` is None where
+        everybody answers, and always None unless `partial_rounds`.
         """
         return None
 
@@ -171,6 +173,12 @@ class RoundKeys(Protocol):
 
     def rows(self, replica: Array, client: Array, round: int, out: Array) -> None:
         """Of minibatches."""
+
+    def noise(self, replica: Array, client: Array, round: int, out: Array) -> None:
+        """Of `job.normal`."""
+
+    def shared(self, replica: Array, round: int, out: Array) -> None:
+        """Of `job.shared_normal`."""
 
 
 class Replies(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ class Figure:
     quick: dict[str, Any]
     full: dict[str, Any]
     needs: tuple[str, ...]
+    table: Callable[[Any], Any] | None = None  # of the study; what is drawn is the file's `figure`
 
     def plan(self, form: str) -> tuple[dict[str, list[Any]], dict[str, Any]]:
         """The grid and the settings of its quick or its full form."""
@@ -63,6 +64,9 @@ def load_figure(paper: str, path: Path) -> Figure:
     forms = [said.get(form) for form in ("quick", "full")]
     if not all(isinstance(form, Mapping) for form in forms):
         raise InvalidInput(f"{path}: a figure has its settings in quick = {{...}} and full = {{...}}")
+    table = said.get("table")
+    if table is not None and not callable(table):
+        raise InvalidInput(f"{path}: table is {type(table).__name__}; make it a function of the study")
     title = (said.get("__doc__") or "").strip().split("\n")[0]
     quick, full = (dict(form) for form in forms if form is not None)
-    return Figure(paper, path.stem, title, file, claims, quick, full, tuple(said.get("needs", ())))
+    return Figure(paper, path.stem, title, file, claims, quick, full, tuple(said.get("needs", ())), table)

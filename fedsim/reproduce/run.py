@@ -13,10 +13,12 @@ from typing import Any
 from fedsim.engine import Interrupted
 from fedsim.errors import FedsimError
 from fedsim.reproduce.claims import Claim
+from fedsim.reproduce.drawn import draw
 from fedsim.reproduce.figures import Figure, figures, load_figure
 from fedsim.results import write_atomic
 from fedsim.sweeps import carry_out
 from fedsim.sweeps.plan import plan
+from fedsim.sweeps.study import Study
 
 CLAIMS = "claims.json"
 Verdict = dict[str, Any]  # paper, figure, claim, held, expected, ours, published, why
@@ -31,6 +33,7 @@ class Told:
     verdicts: list[Verdict] | None = None
     real_s: float = 0.0
     failed: str = ""
+    not_drawn: str = ""
 
 
 def reproduce(
@@ -40,7 +43,7 @@ def reproduce(
     """Verdicts on all claims of what is asked (None: everything), and what failed; `out`/claims.json has the former.
 
     It is written anew after every figure, beside the verdicts on other figures that it has. Figures whose runs are
-    whole in `out` are only judged again.
+    whole in `out` are only judged and drawn again: `out`/PAPER/FIGURE has a figure.png and a tables.json.
     """
     folder = Path(out).absolute()
     stop = stop if stop is not None else threading.Event()
@@ -52,12 +55,15 @@ def reproduce(
             raise Interrupted("stopped; go on with the same command")
         figure = load_figure(paper, path)
         began = time.perf_counter()
-        own, failed, runs = _figure(figure, form, folder / paper / figure.name, jobs, stop, tell)
+        own, failed, study = _figure(figure, form, folder / paper / figure.name, jobs, stop, tell)
         verdicts += own
         failures += failed
         folder.mkdir(parents=True, exist_ok=True)
         _keep(folder / CLAIMS, own)
-        tell(Told(figure, runs, own, time.perf_counter() - began, "; ".join(failed)))
+        varied = list(figure.plan(form)[0])
+        not_drawn = draw(figure, study, varied, folder / paper / figure.name) if study else ""
+        runs = len(study.runs) if study else 0
+        tell(Told(figure, runs, own, time.perf_counter() - began, "; ".join(failed), not_drawn))
     return verdicts, failures
 
 
@@ -76,20 +82,17 @@ def _keep(file: Path, own: list[Verdict]) -> None:
 
 def _figure(
     figure: Figure, form: str, folder: Path, jobs: int | None, stop: threading.Event, tell: Callable[[Told], None]
-) -> tuple[list[Verdict], list[str], int]:
+) -> tuple[list[Verdict], list[str], Study | None]:
+    """Verdicts, failures, and the study where all its runs are whole."""
     name = f"{figure.paper}/{figure.name}"
     if lacking := figure.missing():
-        return [_not_run(figure, claim, lacking) for claim in figure.claims], [], 0
+        return [_not_run(figure, claim, lacking) for claim in figure.claims], [], None
     what = plan(figure.file, *figure.plan(form))
     tell(Told(figure, len(what.orders)))
     study = carry_out(what, folder, jobs=jobs, resume=True, retry_failed=True, stop=stop)
     if study.failed:
         reason = f"{name}: {study.failed[0].message}"
-        return (
-            [_not_run(figure, claim, f"a run failed: {reason}") for claim in figure.claims],
-            [reason],
-            len(study.runs),
-        )
+        return [_not_run(figure, claim, f"a run failed: {reason}") for claim in figure.claims], [reason], None
     own, failed = [], []
     for claim in figure.claims:
         try:
@@ -97,7 +100,7 @@ def _figure(
         except (FedsimError, ValueError, LookupError, ArithmeticError) as error:
             failed.append(f"{name}: {claim.claim}: {type(error).__name__}: {error}")
             own.append(_not_run(figure, claim, f"it could not be judged ({type(error).__name__}: {error})"))
-    return own, failed, len(study.runs)
+    return own, failed, study
 
 
 def _judged(figure: Figure, claim: Claim, study: object) -> Verdict:

@@ -28,6 +28,12 @@ class SeededKeys:
     def rows(self, replica: Array, client: Array, round: int, out: Array) -> None:
         self.backend.keys_into(out, self.seed, Stream.BATCH, replica, client, round)
 
+    def noise(self, replica: Array, client: Array, round: int, out: Array) -> None:
+        self.backend.keys_into(out, self.seed, Stream.NOISE, replica, client, round)
+
+    def shared(self, replica: Array, round: int, out: Array) -> None:
+        self.backend.keys_into(out, self.seed, Stream.SHARED, replica, np.zeros_like(replica), round)
+
 
 # replicas, first, count, state, memory, answered
 Part = tuple[Array, int, int, Arrays, Arrays, Answered | None]

@@ -1,13 +1,14 @@
 """fedsim beside FedJAX, pfl-research, fluke, Flower and a bare NumPy loop, in one command.
 
-    python -m analysis.bench.peers                        # all peers: makes their environments, takes an hour
+    python -m analysis.bench.peers --prepare              # the peers' environments, from the package index
+    python -m analysis.bench.peers                        # everybody: W1 to W4 in at most --limit seconds, 15 minutes
     python -m analysis.bench.peers --quick                # fedsim and the bare loop, one turn, two minutes
     python -m analysis.bench.peers --peers fedjax --loads W1,W2 --turns 5 --against ratios.json
 
 W1 to W4 (`workloads.py`) are FedAvg in float32 with fixed seeds; contenders take turns, and medians over turns count.
 W5 and W6 (`toys.py`) are timed against NumPy and, where FedJAX's environment is there, a jitted JAX script. W7 is the
-flow model alone (`analysis/bench/flows.py` has it beside SimGrid), W8 the timeline alone. Leaves peers.parquet, peers.png,
-toys.json and ratios.json in --out.
+flow model alone, beside SimGrid where Debian's python3-simgrid is there, W8 the timeline alone. Leaves peers.parquet,
+peers.png, peers.md, toys.json and ratios.json in --out.
 """
 
 from __future__ import annotations
@@ -17,28 +18,33 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.bench import guard
+from analysis.bench import flows, guard
 from analysis.bench.peers import report
 from analysis.bench.peers.environments import BARE, OURS, PEERS, python_of
 from analysis.bench.peers.measure import HERE, run
+from analysis.bench.peers.turns import Plan
 from analysis.bench.peers.workloads import WORKLOADS, make_data
 
+SIMGRID, SIMGRID_LIMIT_S = "/usr/bin/python3", 60.0  # of each case
 SAME_MEAN = 0.2  # root mean square over coordinates: what the fewest replicas' noise allows
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/peers"))
-    parser.add_argument("--peers", default=",".join(PEERS), help="of " + "; ".join(PEERS))
+    parser.add_argument("--peers", default=",".join(PEERS), help="of " + ",".join(PEERS))
     parser.add_argument("--loads", default=",".join(WORKLOADS))
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--timeout", type=float, default=600, metavar="SECONDS")
+    parser.add_argument("--timeout", type=float, default=300, metavar="SECONDS", help="of one run")
+    parser.add_argument("--limit", type=float, default=900, metavar="SECONDS", help="of W1 to W4 together")
+    parser.add_argument("--prepare", action="store_true", help="make the environments, and nothing else")
     parser.add_argument("--quick", action="store_true", help="one turn of fedsim inline and the bare loop")
     parser.add_argument("--no-toys", action="store_true", help="leave W5 to W8 out")
     parser.add_argument("--against", type=Path, metavar="FILE", help="a ratios.json: say what got 1.3 x worse")
@@ -49,10 +55,10 @@ def arguments() -> argparse.Namespace:
 
 
 def contenders(names: str, folder: Path) -> dict[str, Any]:
-    """Who can run: (interpreter, peer) by name. Names have commas of their own: "fedsim, 2 threads"."""
+    """Who can run: (interpreter, peer) by name."""
     ready: dict[str, Any] = {name: (sys.executable, peer) for name, peer in BARE.items()}
     for name, peer in PEERS.items():
-        if f",{name}," not in f",{names},":
+        if name not in names.split(","):
             continue
         try:
             ready[name] = (python_of(name, peer, folder), peer)
@@ -61,24 +67,22 @@ def contenders(names: str, folder: Path) -> dict[str, Any]:
     return ready
 
 
-def rounds(given: argparse.Namespace, ready: dict[str, Any], data: Path) -> pd.DataFrame:
-    """Every contender on every workload, in turns."""
-    rows, out = [], set()
+def rounds(given: argparse.Namespace, ready: dict[str, Any], data: Path, until: float) -> pd.DataFrame:
+    """Every contender on every workload, in turns; later ones as far as the time goes, see `turns.py`."""
+    pairs = [(load, name) for load in given.loads.split(",") for name in ready]
+    plan, rows = Plan(pairs, given.turns, until), []
     for turn in range(given.turns):
-        for load in given.loads.split(","):
-            for name, (python, peer) in ready.items():
-                if (load, name) in out:
-                    continue
-                told = run(python, peer, load, data, given.timeout)
-                if "failed" in told:
-                    print(f"{load} {name} failed: {told['failed']}")
-                    out.add((load, name))
-                    continue
-                rows.append({"load": load, "who": name, "turn": turn, **told})
-                print(
-                    f"{load} {name:18} {1e3 * told['s_per_round']:10.3f} ms a round  loss {told['loss']:.4f}",
-                    flush=True,
-                )
+        for load, name in plan.turn(turn, time.monotonic()):
+            python, peer = ready[name]
+            began = time.monotonic()
+            told = run(python, peer, load, data, min(given.timeout, max(1.0, until - began)))
+            if "failed" in told:
+                print(f"{load} {name} failed: {told['failed']}", flush=True)
+                plan.drop(load, name)
+                continue
+            plan.took(load, name, time.monotonic() - began)
+            rows.append({"load": load, "who": name, "turn": turn, **told})
+            print(f"{load} {name:18} {1e3 * told['s_per_round']:10.3f} ms a round  loss {told['loss']:.4f}", flush=True)
     return pd.DataFrame(rows)
 
 
@@ -119,22 +123,35 @@ def compare_toys(told: dict[str, dict[str, Any]]) -> dict[str, float]:
     return found
 
 
+def all_toys(out: Path, environments: Path) -> dict[str, float]:
+    """W5 to W8, and their ratios."""
+    told = toys(environments)
+    (out / "toys.json").write_text(json.dumps(told, indent=1) + "\n")
+    found = compare_toys(told)
+    if flows.has_simgrid(SIMGRID):
+        found |= flows.against_simgrid(SIMGRID, SIMGRID_LIMIT_S)
+    else:
+        print(f"SimGrid is left out: {SIMGRID} cannot import it (Debian: python3-simgrid)")
+    return found
+
+
 def main() -> int:
     given = arguments()
     given.out.mkdir(parents=True, exist_ok=True)
     data, environments = given.out / "data", given.out / "environments"
     make_data(data)
-    rows = rounds(given, contenders(given.peers, environments), data)
+    ready = contenders(given.peers, environments)
+    if given.prepare:
+        return 0
+    found = {} if given.no_toys else all_toys(given.out, environments)
+    rows = rounds(given, ready, data, time.monotonic() + given.limit)
     kinds, updates = {n: w.kind for n, w in WORKLOADS.items()}, {n: w.rounds * w.cohort for n, w in WORKLOADS.items()}
     table = report.summary(rows, kinds, updates)
     table.to_parquet(given.out / "peers.parquet")
     report.plot(table, given.out / "peers.png")
     print(report.markdown(table))
-    found = report.ratios(table)
-    if not given.no_toys:
-        told = toys(environments)
-        (given.out / "toys.json").write_text(json.dumps(told, indent=1) + "\n")
-        found |= compare_toys(told)
+    (given.out / "peers.md").write_text(report.small(table) + "\n")
+    found |= report.ratios(table)
     guard.save(found, given.out / "ratios.json")
     return guard.check(found, given.against)
 

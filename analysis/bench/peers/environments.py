@@ -24,9 +24,9 @@ TORCH = (
 )
 OURS = {
     "fedsim": Peer("fedsim_run", options=("--threads", "1"), own=False),
-    "fedsim, 2 threads": Peer("fedsim_run", options=("--threads", "2"), own=False),
-    "fedsim, no clock": Peer("fedsim_run", options=("--threads", "1", "--clock", "0"), own=False),
-    "fedsim on Ray": Peer("fedsim_run", options=("--ray", "1"), own=False),
+    "fedsim (2 threads)": Peer("fedsim_run", options=("--threads", "2"), own=False),
+    "fedsim (no clock)": Peer("fedsim_run", options=("--threads", "1", "--clock", "0"), own=False),
+    "fedsim (Ray)": Peer("fedsim_run", options=("--ray", "1"), own=False),
 }
 PEERS = {
     "fedjax": Peer("fedjax_run", ("fedjax==0.0.17", "jax==0.10.2")),
@@ -35,7 +35,7 @@ PEERS = {
     "flower": Peer("flower_run", ("flwr[simulation]==1.41.0",)),
     **OURS,
 }
-BARE = {"bare": Peer("bare", own=False), "bare, fresh subsets": Peer("bare", options=("--fresh", "1"), own=False)}
+BARE = {"bare": Peer("bare", own=False), "bare (fresh subsets)": Peer("bare", options=("--fresh", "1"), own=False)}
 
 
 def python_of(name: str, peer: Peer, folder: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -37,7 +38,9 @@ def run(python: str, peer: Peer, workload: str, data: Path, timeout_s: float) ->
         try:
             child.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            os.killpg(child.pid, 9)
+            for process in _family(child.pid)[::-1]:  # its own alone; Ray's are in sessions of their own
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, 9)
             child.wait()
             return {"failed": f"not done after {timeout_s:g} s"}
         finally:
@@ -46,8 +49,7 @@ def run(python: str, peer: Peer, workload: str, data: Path, timeout_s: float) ->
             return {"failed": log.read_text(errors="replace").strip()[-300:]}
         told = json.loads(out.read_text())
     ends = told["ends"]
-    lengths = [b - a for a, b in itertools.pairwise(ends)][WARMUP - 1 :]
-    seconds = statistics.median(lengths)
+    seconds = statistics.median(lengths(ends, told["rounds"])[WARMUP - 1 :])
     return {
         "s_per_round": seconds,
         "updates_per_s": WORKLOADS[workload].cohort / seconds,
@@ -56,6 +58,12 @@ def run(python: str, peer: Peer, workload: str, data: Path, timeout_s: float) ->
         "loss": told["loss"],
         "updates": told["updates"],
     }
+
+
+def lengths(ends: list[float], rounds: list[int]) -> list[float]:
+    """Seconds of each round after those done at the first end; rounds that ended together took equally long."""
+    pairs = zip(itertools.pairwise(ends), itertools.pairwise(rounds), strict=True)
+    return [(b - a) / (n - m) for (a, b), (m, n) in pairs for _ in range(n - m)]
 
 
 class Memory(threading.Thread):

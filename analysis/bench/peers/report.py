@@ -22,8 +22,8 @@ def summary(rows: pd.DataFrame, kinds: dict[str, str], updates: dict[str, int]) 
     table = rows.groupby(["load", "who"], sort=False)[numbers].median().reset_index()
     bare = table[table["who"] == "bare"].set_index("load")
     table["ratio"] = table["s_per_round"] / table["load"].map(bare["s_per_round"])
-    fresh = table[table["who"] == "bare, fresh subsets"].set_index("load")
-    ours = table["who"].str.startswith("fedsim") | table["who"].str.endswith("fresh subsets")
+    fresh = table[table["who"] == "bare (fresh subsets)"].set_index("load")
+    ours = table["who"].str.startswith("fedsim") | (table["who"] == "bare (fresh subsets)")
     loss = table["load"].map(fresh["loss"]).where(ours, table["load"].map(bare["loss"]))
     same = (table["loss"] - loss).abs() <= SAME_LOSS * (table["load"].map(kinds).map(START_LOSS) - loss)
     table["counts"] = same & (table["updates"] == table["load"].map(updates))
@@ -52,9 +52,21 @@ def plot(table: pd.DataFrame, file: Path) -> None:
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """For the README."""
+    """Everything."""
     lines = ["| " + " | ".join(SHOWN) + " |", "|---" * len(SHOWN) + "|"]
     for row in table[SHOWN].itertuples(index=False):
         cells = [f"{v:.3g}" if isinstance(v, float) else str(v) for v in row]
         lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def small(table: pd.DataFrame) -> str:
+    """Milliseconds a round, a column for each workload; what does not count is left out. For the README."""
+    loads = list(dict.fromkeys(table["load"]))
+    lines = ["| | " + " | ".join(f"{load}, ms" for load in loads) + " |", "|---" * (1 + len(loads)) + "|"]
+    for who in dict.fromkeys(table["who"]):
+        own = table[(table["who"] == who) & table["counts"]].set_index("load")
+        times = [1e3 * own["s_per_round"][load] if load in own.index else None for load in loads]
+        cells = ["" if t is None else f"{t:,.0f}" if t >= 100 else f"{t:.2g}" for t in times]
+        lines.append(f"| {who} | " + " | ".join(cells) + " |")
     return "\n".join(lines)

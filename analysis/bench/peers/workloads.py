@@ -125,18 +125,25 @@ class Record:
         self.given = parser.parse_args()
         self.workload = WORKLOADS[self.given.workload]
         self.ends: list[float] = []
+        self.rounds: list[int] = []  # how many were done then
         self.began = 0.0
 
     def begin(self, *_: Any) -> None:
         self.began = self.began or time.time()
 
     def end(self, *_: Any) -> None:
+        """A round is done."""
+        self.ended(len(self.ends) + 1)
+
+    def ended(self, rounds: int) -> None:
+        """So many rounds are done, one or several since the last call."""
         self.ends.append(time.time())
+        self.rounds.append(rounds)
 
     def load(self, mapped: bool = False) -> tuple[np.ndarray, np.ndarray]:
         return load(self.given.data, self.workload, mapped)
 
     def write(self, parameters: Arrays, updates: int) -> None:
         loss = final_loss(self.workload, parameters, *self.load(mapped=True))
-        told = {"began": self.began, "ends": self.ends, "loss": loss, "updates": updates}
+        told = {"began": self.began, "ends": self.ends, "rounds": self.rounds, "loss": loss, "updates": updates}
         self.given.out.write_text(json.dumps(told))

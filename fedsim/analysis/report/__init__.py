@@ -1,6 +1,6 @@
 """One HTML page about a run, several runs, a sweep or the papers' claims. It needs no network and executes nothing.
 
-`charts` are its plots, `html` its frame, tables and sections, `sections` what is said of one run.
+`charts` are its plots, `html` its frame, tables and sections, `sections` what is said of one run, `claims` of a figure.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedsim.analysis import summary, units
-from fedsim.analysis.report import charts, comparisons, html, sections
+from fedsim.analysis.report import charts, claims, comparisons, html, sections
 from fedsim.results import Result
 
 if TYPE_CHECKING:
@@ -101,32 +101,24 @@ def sweep_page(
     return html.page(name, answer, parts)
 
 
-def claims_page(title: str, verdicts: list[dict[str, Any]], drawn: Mapping[str, bytes]) -> str:
-    """The papers' claims, figure by figure: our figure, the paper's, whether it held, and why not where it did not."""
-    import pandas as pd
+def claims_page(
+    title: str, verdicts: list[dict[str, Any]], drawn: Mapping[str, bytes], told: Mapping[str, Any] | None = None
+) -> str:
+    """The papers' claims, figure by figure: our figure, the paper's, whether it held, and why not where it did not.
 
-    words = {True: "held", False: "not held", None: "not run"}
+    `drawn` are pictures by PAPER/FIGURE/name, `told` the tables.json by PAPER/FIGURE, read as data.
+    """
     can = [v for v in verdicts if v["expected"] == "holds" and v["held"] is not None]
-    count = {word: sum(v["held"] is held for v in verdicts) for held, word in words.items()}
-    told = ", ".join(f"{n} {word}" for word, n in count.items())
+    count = {word: sum(v["held"] is held for v in verdicts) for held, word in claims.WORDS.items()}
     answer = (
         f"Of {len(can)} published claims that can hold and were run, {sum(v['held'] for v in can)} did "
-        f"({units.many(len(verdicts), 'claim')}: {told})."
+        f"({units.many(len(verdicts), 'claim')}: {', '.join(f'{n} {word}' for word, n in count.items())})."
     )
     groups: dict[str, list[dict[str, Any]]] = {}
     for verdict in verdicts:
         groups.setdefault(f"{verdict['paper']}/{verdict['figure']}", []).append(verdict)
-    parts = []
-    for name, own in groups.items():
-        rows = [
-            {"claim": v["claim"], "verdict": words[v["held"]], "expected": v["expected"], "ours": v["ours"],
-             "published": v["published"], "why": v["why"] if v["held"] is not True or v["expected"] != "holds" else ""}
-            for v in own
-        ]  # fmt: skip
-        frame = pd.DataFrame(rows)
-        frame = frame.drop(columns=[c for c in ("ours", "why") if not frame[c].any()])
-        pictures = (html.picture(key, png) for key, png in drawn.items() if key.startswith(f"{name}/"))
-        parts.append(html.section(name, html.table(frame), *pictures))
+    pictures = {name: [png for key, png in drawn.items() if key.startswith(f"{name}/")] for name in groups}
+    parts = [claims.figure(name, own, pictures[name], (told or {}).get(name)) for name, own in groups.items()]
     return html.page(title, answer, parts)
 
 

@@ -17,6 +17,7 @@ from fedsim.errors import InvalidInput
 if TYPE_CHECKING:
     import pandas as pd
 
+PRINT, SCREEN = 150, 96  # dots an inch: of our pictures, and of a page
 Chart = dict[str, Any]  # a plotly figure: {"data": [...], "layout": {...}}
 
 
@@ -55,8 +56,11 @@ def cards(facts: Mapping[str, tuple[str, str]]) -> str:
     return f'<div class="cards">{"".join(shown)}</div>'
 
 
-def table(frame: pd.DataFrame, chosen: Sequence[bool] | None = None, most: int = 500) -> str:
-    """A table that sorts by any column; its first `most` rows. Columns that end in _s or _bits have a unit."""
+def table(frame: pd.DataFrame, chosen: Sequence[bool] | None = None, most: int = 500, tall: bool = True) -> str:
+    """A table that sorts by any column; its first `most` rows. Columns that end in _s or _bits have a unit.
+
+    One that is not `tall` scrolls in a box of its own.
+    """
     if frame.empty:
         return ""
     heads = "".join(f"<th>{escape(str(name))}</th>" for name in frame.columns)
@@ -67,7 +71,7 @@ def table(frame: pd.DataFrame, chosen: Sequence[bool] | None = None, most: int =
     ]
     cut = text(f"the first {most:,} of {len(frame):,} rows", "note") if len(frame) > most else ""
     whole = f'<table class="sorts"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
-    return f'<div class="scroll">{whole}</div>{cut}'
+    return f'<div class="scroll{"" if tall else " low"}">{whole}</div>{cut}'
 
 
 def facts(rows: Mapping[str, str]) -> str:
@@ -88,9 +92,15 @@ def plot(chart: Chart | None, height: int = 0) -> str:
 
 
 def picture(title: str, png: bytes) -> str:
-    """A PNG, inside the page."""
+    """A PNG under its title."""
+    return titled(title, image(title, png))
+
+
+def image(what: str, png: bytes) -> str:
+    """A PNG, inside the page, at the size that it was drawn for; it scrolls where a screen is narrower."""
     data = base64.b64encode(png).decode()
-    return f'<h3>{escape(title)}</h3><img alt="{escape(title)}" src="data:image/png;base64,{data}">'
+    wide = round(int.from_bytes(png[16:20], "big") * SCREEN / PRINT)  # the header of a PNG
+    return f'<div class="picture"><img alt="{escape(what)}" width="{wide}" src="data:image/png;base64,{data}"></div>'
 
 
 def titled(title: str, body: str) -> str:

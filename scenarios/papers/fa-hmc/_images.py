@@ -6,7 +6,7 @@ counts.
 """
 
 import fedsim as fs
-from fedsim.reproduce import Finding, end, pick
+from fedsim.reproduce import Finding, end, pick, pictures, system
 
 METRICS = ("accuracy", "brier", "ece", "nll")
 BETTER = {"accuracy": max, "brier": min, "ece": min, "nll": min}
@@ -32,11 +32,12 @@ def scenario(
         ),
         budget=fs.Budget(rounds=rounds),
         metrics=metrics,
-        evaluate_every=rounds,
+        evaluate_every=max(1, rounds // 6),
         record=fs.Record(warmup=rounds // 3, every=max(1, rounds // 15), rounds_every=rounds),
         dtype="float32",
         replicas=replicas,
         seed=1,
+        **system(10),
     )  # fmt: skip
 
 
@@ -65,3 +66,18 @@ def one_is_worst(table: dict[str, dict[int, float]], letter: str) -> Finding:
 
 def one_is_not_best(table: dict[str, dict[int, float]], letter: str) -> Finding:
     return Finding(all(best(row, m) != 1 for m, row in table.items()), shown(table, letter))
+
+
+def panels(study, axis: str, values, rates, metrics, letter: str = "", **settings) -> dict:
+    """{metric: {K = 5: curve with the best rate}}; without `letter` the values are arms, such as K 5."""
+    runs = {v: [pick(study, **{axis: v}, rate=r, **settings) for r in rates] for v in values}
+    return {
+        m: {(f"{letter} = {v}" if letter else v.replace(" ", " = ")): pictures.best(own, m) for v, own in runs.items()}
+        for m in metrics
+    }
+
+
+def figure(content: dict[str, dict]):
+    """{what: panels}."""
+    named = {f"{what}{pictures.metric_name(m)}": own for what, part in content.items() for m, own in part.items()}
+    return pictures.panels(named, "communication rounds", "")

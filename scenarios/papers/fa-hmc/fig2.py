@@ -7,7 +7,7 @@ linear in (theta, p), so the law of theta after any round follows from scalars. 
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick
+from fedsim.reproduce import Claim, Finding, pick, pictures, system
 
 K, T = 5, 10  # leapfrog steps, local HMC iterations
 MEANS, VARIANCES = np.array([20.0, 1.0]), np.array([1.0, 4.0])
@@ -26,6 +26,7 @@ def scenario(*, dim: int = 2, rounds: int = 200, replicas: int = 2000) -> fs.Sce
         record=fs.Record(every=max(1, rounds // 10), rounds_every=rounds),
         replicas=replicas,
         seed=1,
+        **system(2),
     )
 
 
@@ -61,8 +62,7 @@ def rounds_to(dim: int, level: float = 0.1, most: int = 100_000) -> int:
     a, b, q = affine(step(dim))
     n = np.arange(1, most + 1)
     mean, variance = b * (1 - a**n) / (1 - a), q * (1 - a ** (2 * n)) / (1 - a**2)
-    w2 = dim * ((mean - TARGET[0]) ** 2 + (np.sqrt(variance) - np.sqrt(TARGET[1])) ** 2)
-    below = np.flatnonzero(w2 < level)
+    below = np.flatnonzero(squared_w2(dim, mean, variance) < level)
     return int(below[0]) + 1 if len(below) else 0
 
 
@@ -94,6 +94,34 @@ def printed(study) -> Finding:
         abs(mean - 16.2) < 0.05 and abs(variance - 1.6) < 0.05,
         f"half N(20, 1), half N(1, 2) give N({mean:.2f}, {variance:.2f}); with variance 4: N(16.2, 1.6)",
     )
+
+
+def figure(study):
+    rounds = {d: rounds_to(d) for d in DIMS}
+    slope = np.polyfit(DIMS, [n**2 for n in rounds.values()], 1)
+    squares = {
+        "exact": pictures.of({d: n**2 for d, n in rounds.items()}, "points"),
+        "straight line": pictures.Series([0, DIMS[-1]], np.polyval(slope, [0, DIMS[-1]]), "guide"),
+    }
+    runs = {f"d = {s['dim']}": [followed(s["dim"], result), distances(s["dim"], result)] for s, result in study.runs}
+    x, y = ["dimension d", "communication rounds"], ["(rounds to W2^2 < 0.1)^2", "W2^2"]
+    content = {"rounds against the dimension": squares, "lines: exact; points: 2000 replicas": runs}
+    return pictures.panels(content, x, y, ["", "y"])
+
+
+def followed(dim: int, result) -> pictures.Series:
+    """Exact W2^2, round by round."""
+    return pictures.of({n: squared_w2(dim, *law(step(dim), n)) for n in range(1, int(result.sample_rounds[-1]) + 1)})
+
+
+def distances(dim: int, result) -> pictures.Series:
+    """The same of the replicas."""
+    kept = zip(result.sample_rounds, result.samples[:, :, 0], strict=True)
+    return pictures.of({int(n): squared_w2(dim, own.mean(), own.var(ddof=1)) for n, own in kept}, "points")
+
+
+def squared_w2(dim: int, mean, variance):
+    return dim * ((mean - TARGET[0]) ** 2 + (np.sqrt(variance) - np.sqrt(TARGET[1])) ** 2)
 
 
 claims = [

@@ -17,22 +17,26 @@ def scenario(
     return _images.scenario("fashion-mnist", leapfrog_steps, local_steps, rate, rounds, batch_size)
 
 
-def table(study, metrics=_images.METRICS):
+def scores(study, metrics=_images.METRICS):
     return _images.scores(study, "leapfrog_steps", STEPS, RATES, metrics)
 
 
 def worst(study) -> Finding:
-    return _images.one_is_worst(table(study, ("brier", "nll")), "K")
+    return _images.one_is_worst(scores(study, ("brier", "nll")), "K")
 
 
 def calibration(study) -> Finding:
-    rows = table(study, ("ece",))
+    rows = scores(study, ("ece",))
     found, row = _images.one_is_not_best(rows, "K"), rows["ece"]
     return Finding(found.held, found.ours, undecided=abs(row[1] - min(row[5], row[15])) < 0.01)
 
 
 def accuracy(study) -> Finding:
-    return _images.one_is_not_best(table(study, ("accuracy",)), "K")
+    return _images.one_is_not_best(scores(study, ("accuracy",)), "K")
+
+
+def figure(study):
+    return _images.figure({"": _images.panels(study, "leapfrog_steps", STEPS, RATES, _images.METRICS, "K")})
 
 
 claims = [

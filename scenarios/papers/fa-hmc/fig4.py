@@ -25,6 +25,10 @@ def calibration(study) -> Finding:
     return _images.one_is_worst(_images.scores(study, "local_steps", LOCAL, RATES, ("ece",)), "T")
 
 
+def figure(study):
+    return _images.figure({"": _images.panels(study, "local_steps", LOCAL, RATES, _images.METRICS, "T")})
+
+
 claims = [
     Claim(
         "T = 1 is the worst in accuracy, Brier score and likelihood",

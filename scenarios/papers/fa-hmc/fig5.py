@@ -24,7 +24,7 @@ def scenario(
     return _images.scenario("fashion-mnist", K, T, rate, rounds, batch_size, widths=(width, width), metrics=SCORES)
 
 
-def table(study, letter: str, metrics):
+def scores(study, letter: str, metrics):
     """Scores of the arms of one letter."""
     arms = [arm for arm in ARMS if arm.startswith(letter)]
     found = _images.scores(study, "arm", arms, RATES, metrics)
@@ -32,11 +32,18 @@ def table(study, letter: str, metrics):
 
 
 def leapfrog(study) -> Finding:
-    return _images.one_is_not_best(table(study, "K", ("accuracy",)), "K")
+    return _images.one_is_not_best(scores(study, "K", ("accuracy",)), "K")
 
 
 def local(study) -> Finding:
-    return _images.one_is_worst(table(study, "T", ("accuracy", "brier")), "T")
+    return _images.one_is_worst(scores(study, "T", ("accuracy", "brier")), "T")
+
+
+def figure(study):
+    parts = {letter: [arm for arm in ARMS if arm.startswith(letter)] for letter in "KT"}
+    return _images.figure(
+        {f"{letter}: ": _images.panels(study, "arm", arms, RATES, SCORES) for letter, arms in parts.items()}
+    )
 
 
 claims = [

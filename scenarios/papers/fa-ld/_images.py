@@ -6,7 +6,7 @@ The step size is tuned for each K, as in the paper: of all rates that were run, 
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Finding, end, pick
+from fedsim.reproduce import Finding, end, pick, pictures, system
 
 METRICS = ("accuracy", "brier", "ece")
 BETTER = {"accuracy": max, "brier": min, "ece": min}
@@ -28,10 +28,11 @@ def scenario(data: str, local_steps: int, rate: float, rounds: int, warmup: int,
         record=fs.Record(warmup=warmup, every=every, rounds_every=every),
         dtype="float32",
         seed=1,
+        **system(10),
     )
 
 
-def table(study, data: str) -> dict[str, dict[int, float]]:
+def scores(study, data: str) -> dict[str, dict[int, float]]:
     """{metric: {K: figure at the end with the best rate for it}}, of the settings that were run."""
     ran = study.frame()
     steps, rates = (sorted(ran[name].unique().tolist()) for name in ("local_steps", "rate"))
@@ -52,7 +53,7 @@ def one_is_worst(*names: str):
     """A judge: with K = 1 the metric is worse than with any other K."""
 
     def judge(study, data: str) -> Finding:
-        rows = {name: row for name, row in table(study, data).items() if name in names}
+        rows = {name: row for name, row in scores(study, data).items() if name in names}
         return Finding(all(ranked(row, name)[-1] == 1 for name, row in rows.items()), shown(rows))
 
     return judge
@@ -63,7 +64,7 @@ def best_among(data: str, expected: dict[str, tuple[int, ...]]):
     can tell. It needs all of the paper's K, which only the full form runs."""
 
     def judge(study) -> Finding | None:
-        rows = {name: row for name, row in table(study, data).items() if name in expected}
+        rows = {name: row for name, row in scores(study, data).items() if name in expected}
         if any(list(row) != STEPS for row in rows.values()):
             return None
         best = {name: ranked(row, name) for name, row in rows.items()}
@@ -78,3 +79,17 @@ def noise(row: dict[int, float], name: str, rows: int = 10_000) -> float:
     """Two standard errors of the difference of two figures over the test rows, as if these were drawn apart."""
     p = np.mean(list(row.values())) if name == "accuracy" else 0.8  # right or wrong is the coarsest of the three
     return float(2 * np.sqrt(2 * p * (1 - p) / rows))
+
+
+def figure(study):
+    """Scores by round, with the rate that is best for the score at the end."""
+    steps, rates = (list(dict.fromkeys(s[name] for s, _ in study.runs)) for name in ("local_steps", "rate"))
+    content = {
+        f"{data}: {pictures.metric_name(m)}": {
+            f"K = {k}": pictures.best([pick(study, data=data, local_steps=k, rate=rate) for rate in rates], m)
+            for k in steps
+        }
+        for data in SETS
+        for m in METRICS
+    }
+    return pictures.panels(content, "communication rounds", "")

@@ -11,7 +11,7 @@ import numpy as np
 
 import fedsim as fs
 from fedsim.privacy import fald
-from fedsim.reproduce import Claim, Finding, end, pick
+from fedsim.reproduce import Claim, Finding, end, pick, pictures, system
 from fedsim.reproduce.moments import FALDMoments, Weights
 
 K, CHOSEN, DELTA = 10, 10, 1e-5
@@ -34,6 +34,7 @@ def scenario(
         record=fs.Record(every=rounds, rounds_every=10),
         replicas=replicas,
         seed=1,
+        **system(_toy.CLIENTS),
     )
 
 
@@ -119,6 +120,20 @@ def more(study) -> Finding:
 
 def none(study) -> Finding:
     return Finding(np.isinf(theorem(correlation=1.0).epsilon), f"rho = 1: epsilon {theorem(correlation=1.0).epsilon}")
+
+
+def figure(study):
+    rhos, steps = (list(dict.fromkeys(s[name] for s, _ in study.runs)) for name in ("correlation", "step_size"))
+    content = {
+        f"step {eta:g}": {f"rho = {rho:g}": spent(pick(study, correlation=rho, step_size=eta)) for rho in rhos}
+        for eta in steps
+    }
+    return pictures.panels(content, f"epsilon spent, at delta = {DELTA:g}", "Wasserstein-2 distance", "xy")
+
+
+def spent(result) -> pictures.Series:
+    """W2 against epsilon, round by round."""
+    return pictures.Series(pictures.curve(result, "epsilon").y, pictures.curve(result, "w2").y)
 
 
 claims = [

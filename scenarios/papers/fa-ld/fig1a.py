@@ -9,7 +9,7 @@ import _toy
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick
+from fedsim.reproduce import Claim, Finding, pick, pictures, system
 from fedsim.reproduce.moments import FALDMoments
 
 STEP = 1e-7
@@ -34,6 +34,7 @@ def scenario(
         record=fs.Record(every=max(1, 10 // local_steps), rounds_every=max(1, 10 // local_steps)),
         replicas=replicas,
         seed=1,
+        **system(_toy.CLIENTS),
     )
 
 
@@ -102,6 +103,24 @@ def passages(result) -> np.ndarray:
         part = (w2[i - 1] - LEVELS["unequal"]) / (w2[i - 1] - w2[i]) if i else 1.0
         rounds.append(every * (i + min(part, 1.0)))
     return np.array(rounds)
+
+
+def ran(study, hessians: str) -> dict[int, float]:
+    """K: rounds, as the replicas show them; NaN where they do not get there."""
+    found = {s["local_steps"]: result.metrics for s, result in study.runs if s["hessians"] == hessians}
+    return {K: m["round"].max() if m["w2"].iloc[-1] <= LEVELS[hessians] else np.nan for K, m in found.items()}
+
+
+def figure(study):
+    alpha = study.runs[0][0].get("alpha", 1.0)
+    content = {
+        f"{hessians} Hessians, to W2 <= {level:g}": {
+            "exact moments": pictures.of(exact(hessians, alpha)),
+            "300 replicas": pictures.of(ran(study, hessians), "points"),
+        }
+        for hessians, level in LEVELS.items()
+    }
+    return pictures.panels(content, "local steps K", "communication rounds", "xy")
 
 
 claims = [

@@ -8,7 +8,7 @@ from itertools import pairwise
 import _toy
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, end, pick
+from fedsim.reproduce import Claim, Finding, end, pick, pictures, system
 from fedsim.reproduce.moments import FALDMoments
 
 ALPHAS = [0.0, 1.0, 10.0, 100.0, 1000.0]
@@ -28,6 +28,7 @@ def scenario(
         record=fs.Record(every=rounds, rounds_every=rounds),
         replicas=replicas,
         seed=1,
+        **system(_toy.CLIENTS),
     )
 
 
@@ -51,6 +52,14 @@ def level(study) -> Finding:
     )
     floor = fs.metrics.w2_floor(_toy.problem(0.0).exact()[1], 300)
     return Finding(worst > 5e-4, f"exact stationary W2 {worst:.2e}; 300 perfect samples show {floor:.1e}")
+
+
+def figure(study):
+    w2 = {f"alpha = {a:g}": pictures.curve(pick(study, alpha=a), "w2") for a in ALPHAS}
+    floor = fs.metrics.w2_floor(_toy.problem(0.0).exact()[1], 300)
+    ends = w2["alpha = 0"].x[[0, -1]]
+    w2["300 perfect samples"] = pictures.Series(ends, [floor, floor], "guide")
+    return pictures.panels({"K = 10": w2}, "communication rounds", "Wasserstein-2 distance", "y")
 
 
 claims = [

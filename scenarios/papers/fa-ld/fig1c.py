@@ -8,7 +8,7 @@ import _toy
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, end, pick
+from fedsim.reproduce import Claim, Finding, end, pick, pictures, system
 from fedsim.reproduce.moments import FALDMoments, Weights
 
 RHOS = [0.0, 0.5, 1.0]
@@ -29,6 +29,7 @@ def scenario(
         record=fs.Record(every=rounds),
         replicas=replicas,
         seed=1,
+        **system(_toy.CLIENTS),
     )
 
 
@@ -60,6 +61,18 @@ def partial(study) -> Finding:
         f"W2 for rho {RHOS}: exact {', '.join(f'{w:.2e}' for w in exact)}; 300 replicas "
         f"{', '.join(f'{w:.2e}' for w in ran)}",
     )
+
+
+def figure(study):
+    titles = {"paper": "everybody", "unequal": "everybody, unequal Hessians", "partial": f"{CHOSEN} of 50 devices"}
+    ran = dict.fromkeys(s["setting"] for s, _ in study.runs)
+    content = {
+        titles[setting]: {
+            f"rho = {rho:g}": pictures.curve(pick(study, correlation=rho, setting=setting), "w2") for rho in RHOS
+        }
+        for setting in ran
+    }
+    return pictures.panels(content, "communication rounds", "Wasserstein-2 distance", "y")
 
 
 claims = [

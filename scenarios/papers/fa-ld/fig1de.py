@@ -2,9 +2,10 @@
 
 import _toy
 import numpy as np
+from scipy.stats import gaussian_kde, multivariate_normal
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick
+from fedsim.reproduce import Claim, Finding, pick, pictures, system
 
 quick = {"replicas": 1000, "rounds": 450}
 full = {"replicas": 30_000, "rounds": 1500}
@@ -20,6 +21,7 @@ def scenario(*, replicas: int = 3000, rounds: int = 600) -> fs.Scenario:
         record=fs.Record(every=rounds, rounds_every=rounds),
         replicas=replicas,
         seed=1,
+        **system(_toy.CLIENTS),
     )
 
 
@@ -38,6 +40,16 @@ def matches(study) -> Finding:
         f"mean off by {np.abs(z).max():.1f} standard errors, variances {ratio[0]:.3f} and {ratio[1]:.3f} of the exact, "
         f"{inside:.3f} inside the 50 % ellipse",
     )
+
+
+def figure(study):
+    samples, (mean, covariance) = pick(study).samples[-1], _toy.problem(0.0).exact()
+    exact = multivariate_normal(mean, covariance)
+    content = {
+        "(d) exact": lambda points: exact.pdf(points.T),
+        f"(e) {len(samples):,} samples": gaussian_kde(samples.T),
+    }
+    return pictures.planes(content, mean, 3.2 * np.sqrt(np.diag(covariance)))
 
 
 claims = [

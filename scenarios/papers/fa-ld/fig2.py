@@ -4,7 +4,7 @@ import _toy
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, end, pick
+from fedsim.reproduce import Claim, Finding, end, pick, pictures, system
 from fedsim.reproduce.moments import FALDMoments, Weights
 
 K, P = 100, np.full(_toy.CLIENTS, 1 / _toy.CLIENTS)
@@ -30,6 +30,7 @@ def scenario(
         record=fs.Record(every=rounds),
         replicas=replicas,
         seed=1,
+        **system(_toy.CLIENTS),
     )
 
 
@@ -70,6 +71,25 @@ def fewer(study) -> Finding:
 def second(study) -> Finding:
     gaps = [bias("II", S, 1e-7) / bias("I", S, 1e-7) for S in SIZES]
     return Finding(max(gaps) < 1, f"W2 of II over that of I for S {SIZES}: {', '.join(f'{g:.2f}' for g in gaps)}")
+
+
+def figure(study):
+    schemes, steps = (list(dict.fromkeys(s[name] for s, _ in study.runs)) for name in ("scheme", "step_size"))
+    content = {
+        f"scheme {scheme}, step {eta:g}" if scheme != "full" else f"everybody, step {eta:g}": {
+            f"S = {S}": both(pick(study, scheme=scheme, chosen=S, step_size=eta), bias(scheme, S, eta))
+            for S in dict.fromkeys(s["chosen"] for s, _ in study.runs)
+        }
+        for scheme in schemes
+        for eta in steps
+    }
+    note = "lines: 300 replicas; dashes: exact, in the long run"
+    return pictures.panels(content, "communication rounds", "Wasserstein-2 distance", "y", note)
+
+
+def both(result, level: float) -> list[pictures.Series]:
+    own = pictures.curve(result, "w2")
+    return [own, pictures.Series(own.x[[0, -1]], [level, level], "dashes")]
 
 
 claims = [

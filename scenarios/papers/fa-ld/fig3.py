@@ -32,7 +32,7 @@ def fashion(study) -> Finding:
 
 def more(study) -> Finding:
     """Between 10 and 50 local steps, at the same rounds."""
-    rows = {data: _images.table(study, data) for data in _images.SETS}
+    rows = {data: _images.scores(study, data) for data in _images.SETS}
     return Finding(
         all(row["accuracy"][50] > row["accuracy"][10] for row in rows.values()),
         "; ".join(
@@ -41,6 +41,7 @@ def more(study) -> Finding:
     )
 
 
+figure = _images.figure
 claims = [
     Claim(
         "MNIST: K = 1 is the worst in accuracy, Brier score and calibration",

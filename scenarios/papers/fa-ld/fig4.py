@@ -34,10 +34,11 @@ def fashion(study) -> Finding:
 
 
 def calibration(study) -> Finding:
-    row = _images.table(study, "fashion-mnist")["ece"]
+    row = _images.scores(study, "fashion-mnist")["ece"]
     return Finding(_images.ranked(row, "ece")[0] != 1, _images.shown({"ece": row}))
 
 
+figure = _images.figure
 claims = [
     Claim(
         "MNIST: K = 1 is the worst in accuracy, Brier score and calibration",

@@ -3,6 +3,7 @@
 import numpy as np
 
 import fedsim as fs
+from fedsim.reproduce import pick, pictures, system
 
 SCHEMES = ["full", "I", "II"]
 REGULARISATION = 1000.0  # in rows, as in the NeurIPS 2020 version of the benchmark (D12)
@@ -34,6 +35,7 @@ def scenario(scheme: str, batch_size: int, rounds: int, replicas: int, start: st
         record=fs.Record(every=rounds, rounds_every=every),
         replicas=replicas,
         seed=1,
+        **system(10),
     )
 
 
@@ -54,3 +56,19 @@ def rounds_to(result, level: float) -> float:
 def late(result) -> float:
     """The mean distance over the last tenth."""
     return float(curve(result)[-6:].mean())
+
+
+def figure(study):
+    """Loss and distance by round, the schemes side by side, for every batch size that was run."""
+    batches = list(dict.fromkeys(s.get("batch_size") for s, _ in study.runs))
+    content = {
+        name + (f", batch {batch}" if batch else ""): {
+            {"full": "full participation"}.get(scheme, f"scheme {scheme}"): pictures.curve(
+                pick(study, scheme=scheme, **({"batch_size": batch} if batch else {})), metric
+            )
+            for scheme in SCHEMES
+        }
+        for metric, name in (("loss", "loss"), ("distance_to_ps", "distance to theta_PS"))
+        for batch in batches
+    }
+    return pictures.panels(content, "communication rounds", "", "x")

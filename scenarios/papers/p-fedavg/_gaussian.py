@@ -3,8 +3,12 @@
 import numpy as np
 
 import fedsim as fs
+from fedsim.reproduce import pictures, system
 
 CLIENTS = 25
+SCHEMES = {"full": "full participation", "I": "scheme I", "II": "scheme II"}
+AXES = "iterations", "E |theta - theta_PS|^2", "xy"
+LINES = "lines: exact moments; points: the replicas' mean"
 
 
 def problem(variance_m: float = 0.6, variance_eps: float = 0.1, seed: int = 0) -> fs.problems.PerformativeMean:
@@ -75,6 +79,7 @@ def scenario(
         record=fs.Record(every=every, rounds_every=every),
         replicas=replicas,
         seed=1,
+        **system(CLIENTS),
     )
 
 
@@ -82,3 +87,12 @@ def ran(result) -> np.ndarray:
     """|theta - theta_PS|^2 averaged over replicas, at the rounds kept."""
     table = result.rounds[["round", "distance_to_ps"]].dropna()
     return (table["distance_to_ps"] ** 2).groupby(table["round"]).mean().to_numpy()
+
+
+def series(result, exact, local_steps: int) -> list[pictures.Series]:
+    """Exact moments and the runs, by iteration."""
+    at = local_steps * np.arange(1, len(exact) + 1)
+    return [
+        pictures.Series(at, exact),
+        pictures.curve(result, "distance_to_ps", "points", power=2, steps=local_steps),
+    ]

@@ -35,6 +35,7 @@ def as_fast(study) -> Finding:
     return Finding(most <= 2 * rounds[16]["full"] and rounds[1]["I"] > most, f"rounds to a distance of {LEVEL}, {told}")
 
 
+figure = _credit.figure
 claims = [
     Claim(
         "A larger batch converges faster under all three schemes",

@@ -30,6 +30,7 @@ def further(study) -> Finding:
     )
 
 
+figure = _credit.figure
 claims = [
     Claim(
         "Started at theta_PS with batches above 1, theta leaves and returns",

@@ -3,7 +3,7 @@
 import _gaussian
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick
+from fedsim.reproduce import Claim, Finding, pick, pictures
 
 STEP, T, K = (20.0, 1000.0), 5000, 20
 EVERY = [1, 5, 10, 50]
@@ -36,6 +36,20 @@ def too_large(study) -> Finding:
     held = all(own[50] > 5 * max(own[1], own[5], own[10]) for own in ends.values())
     shown = ", ".join(f"{s} {q:.3g}" for s, q in sampled.items())
     return Finding(held, f"exact after {T} iterations, {told(ends)}; 50 replicas at E=50: {shown}")
+
+
+def figure(study):
+    problem, step = _gaussian.problem(), _gaussian.inverse(*STEP)
+    content = {
+        f"scheme {s}": {
+            f"E = {E}": _gaussian.series(
+                pick(study, local_steps=E, scheme=s), _gaussian.squared(problem, step, E, T // E, s, K), E
+            )
+            for E in EVERY
+        }
+        for s in ("I", "II")
+    }
+    return pictures.panels(content, *_gaussian.AXES, _gaussian.LINES)
 
 
 claims = [

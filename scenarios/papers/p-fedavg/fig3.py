@@ -4,7 +4,7 @@ import _gaussian
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick
+from fedsim.reproduce import Claim, Finding, pick, pictures
 
 STEP, E, SIZES = (20.0, 200.0), 5, [5, 10, 20, 25]
 quick = {"chosen": SIZES, "scheme": ["I", "II"], "rounds": 500, "replicas": 100}
@@ -40,6 +40,20 @@ def rises(study) -> Finding:
 
 def shown(values) -> str:
     return ", ".join(f"K={K} {q:.3g}" for K, q in values.items())
+
+
+def figure(study):
+    problem, step, rounds = _gaussian.problem(), _gaussian.inverse(*STEP), int(study.runs[0][0]["rounds"])
+    content = {
+        f"scheme {s}": {
+            f"K = {K}": _gaussian.series(
+                pick(study, chosen=K, scheme=s), _gaussian.squared(problem, step, E, rounds, s, K), E
+            )
+            for K in SIZES
+        }
+        for s in ("I", "II")
+    }
+    return pictures.panels(content, *_gaussian.AXES, _gaussian.LINES)
 
 
 claims = [

@@ -3,7 +3,7 @@
 import _gaussian
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick
+from fedsim.reproduce import Claim, Finding, pick, pictures
 
 STEP, E, K = (20.0, 200.0), 5, 20
 CASES = {"m 0": (0.0, 0.1), "m 6": (6.0, 0.1), "eps 0.1": (0.6, 0.1), "eps 0.6": (0.6, 0.6)}
@@ -38,6 +38,24 @@ def converges(study) -> Finding:
     return Finding(
         held, "exact after 1000 and 10000 rounds: " + ", ".join(f"{c}: {a:.3g}, {b:.3g}" for c, (a, b) in ends.items())
     )
+
+
+def figure(study):
+    step, rounds = _gaussian.inverse(*STEP), int(study.runs[0][0]["rounds"])
+
+    def panel(*cases: str):
+        return {
+            f"Var {case}, scheme {s}": _gaussian.series(
+                pick(study, case=case, scheme=s),
+                _gaussian.squared(_gaussian.problem(*CASES[case]), step, E, rounds, s, K),
+                E,
+            )
+            for case in cases
+            for s in ("I", "II")
+        }
+
+    content = {"(a) heterogeneous data": panel("m 0", "m 6"), "(b) heterogeneous shifts": panel("eps 0.1", "eps 0.6")}
+    return pictures.panels(content, *_gaussian.AXES, _gaussian.LINES)
 
 
 claims = [

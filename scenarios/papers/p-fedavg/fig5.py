@@ -35,6 +35,7 @@ def converge(study) -> Finding:
     )
 
 
+figure = _credit.figure
 claims = [
     Claim(
         "All three schemes go to the stable score",

@@ -4,7 +4,7 @@ import _gaussian
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick
+from fedsim.reproduce import Claim, Finding, pick, pictures
 
 quick = {"step": ["constant", "decaying"], "rounds": 600, "replicas": 50}
 full = {"step": ["constant", "decaying"], "rounds": 10_000, "replicas": 500}
@@ -36,6 +36,16 @@ def cures(study) -> Finding:
         f"exact root mean square distance {early**0.5:.2f} after 600 rounds, {late**0.5:.3f} after 20000; replicas "
         f"{own:.2f} after 600",
     )
+
+
+def figure(study):
+    problem, rounds = _gaussian.problem(), int(study.runs[0][0]["rounds"])
+    steps = {"constant": lambda t: 0.02, "decaying": _gaussian.inverse(20, 1000)}
+    panel = {
+        f"{name} step": _gaussian.series(pick(study, step=name), _gaussian.squared(problem, step, 10, rounds), 10)
+        for name, step in steps.items()
+    }
+    return pictures.panels({"E = 10": panel}, *_gaussian.AXES, _gaussian.LINES)
 
 
 claims = [

@@ -8,7 +8,7 @@ import _gaussian
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick
+from fedsim.reproduce import Claim, Finding, pick, pictures
 
 N, K, E = _gaussian.CLIENTS, 20, 5
 quick = {"rounds": 3000, "replicas": 40}
@@ -57,6 +57,13 @@ def spreads(study) -> Finding:
     p = weights()
     growth = N / K * ((p**2).sum() + (1 - (p**2).sum()) * (K - 1) / (N - 1))
     return Finding(growth <= 1, f"E (sum of weights)^2 = {growth:.3f} a round: the second moment is multiplied by it")
+
+
+def figure(study):
+    own = pictures.curve(pick(study), "distance_to_ps", power=2, steps=E)
+    theory = pictures.Series(own.x, 100**2 / (1 + own.x / 10_000), "guide")
+    panel = {"replicas' mean": own, "100^2/(1 + t/10000), full participation": theory}
+    return pictures.panels({"scheme II, Var(p) = 0.01": panel}, *_gaussian.AXES)
 
 
 claims = [

@@ -31,6 +31,7 @@ def full_first(study) -> Finding:
     return Finding(ends["full"] < min(ends["I"], ends["II"]), ", ".join(f"{s} {v:.4f}" for s, v in ends.items()))
 
 
+figure = _credit.figure
 claims = [
     Claim(
         f"With batch size {BATCH} all schemes approach theta_PS",

@@ -8,7 +8,7 @@ named there is a label of how much noise there is, not a guarantee.
 from functools import cache
 
 import fedsim as fs
-from fedsim.reproduce import end, pick
+from fedsim.reproduce import end, pick, system
 
 DEVICES, ROWS, DELTA, STEP = 100, 600, 1e-4, 0.1
 
@@ -25,7 +25,7 @@ def scenario(
     fraction: float = 0.2, rounds: int = 20, replicas: int = 2, every: int = 0, noise: str = "mean",
 ) -> fs.Scenario:  # fmt: skip
     """`mode` is "plain" (neither subsampling, clipping nor noise, E13) or "private"; `levels` 0 does not quantise."""
-    every = every or max(1, rounds // 2)
+    every = every or max(1, rounds // 5)
     return fs.Scenario(
         problem=problem(),
         algorithm=algorithm(mode, local_steps, levels, epsilon, clip, fraction, noise),
@@ -37,6 +37,7 @@ def scenario(
         dtype="float32",
         replicas=replicas,
         seed=1,
+        **system(DEVICES),
     )
 
 

@@ -4,7 +4,7 @@ import _het
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding
+from fedsim.reproduce import Claim, Finding, pick, pictures
 
 needs = ("mnist",)
 MODES, HORIZONS = ["plain", "private 0.2", "private 0.8"], ["rounds", "iterations"]
@@ -70,6 +70,31 @@ def sampling(study) -> Finding:
     return Finding(
         bool(extra[2] > extra[0]), f"what gamma = 0.8 adds to the loss over 0.2, E = 1, 10, 40: {shown(extra)}"
     )
+
+
+def figure(study):
+    steps = list(dict.fromkeys(s["local_steps"] for s, _ in study.runs))
+
+    def curves(fixed: str):
+        runs = {E: pick(study, mode="plain", fixed=fixed, local_steps=E) for E in steps}
+        return {
+            f"E = {E}": pictures.curve(run, "loss", steps=E if fixed == "iterations" else 1) for E, run in runs.items()
+        }
+
+    def ends(fixed: str):
+        return {
+            mode.replace(" ", ", gamma = "): pictures.of(
+                dict(zip(steps, losses(study, mode, fixed, steps), strict=True))
+            )
+            for mode in MODES
+        }
+
+    content = {
+        "(a) FedPAQ over rounds": curves("rounds"), "(b) FedPAQ over iterations": curves("iterations"),
+        "(c) after all rounds": ends("rounds"), "(d) after all iterations": ends("iterations"),
+    }  # fmt: skip
+    x = ["communication rounds", "iterations", "local iterations E", "local iterations E"]
+    return pictures.panels(content, x, "training loss", ["", "", "x", "x"])
 
 
 claims = [

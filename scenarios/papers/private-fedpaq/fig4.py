@@ -3,7 +3,7 @@
 import _het
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding
+from fedsim.reproduce import Claim, Finding, pick, pictures
 
 needs = ("mnist",)
 SETTINGS = [
@@ -90,6 +90,20 @@ def proved(study) -> Finding:
         f"epsilon/(2 gamma) = {given[1].base_epsilon:.2f} at epsilon = 1, gamma = 0.2, above 1; "
         f"with epsilon = 0.3 it is {given[0.3].base_epsilon:.2f}, {'valid' if given[0.3].valid else 'not valid'}",
     )
+
+
+def figure(study):
+    def run(noise: str = "mean", eps: float = 1, clip: float = 1, gamma: float = 0.2):
+        return pictures.curve(pick(study, setting=f"noise={noise} eps={eps} C={clip} gamma={gamma}"), "loss")
+
+    content = {
+        "(a) privacy": {f"epsilon = {eps}": run(eps=eps) for eps in (0.1, 1, 10)},
+        "(b) clipping, noise as printed": {f"C = {clip}": run("printed", clip=clip) for clip in (0.5, 1, 2)},
+        "(c) share of the rows": {f"gamma = {gamma}": run(gamma=gamma) for gamma in (0.2, 0.8)},
+        "(d) both": {f"C = {c}, gamma = {g}": run(eps=e, clip=c, gamma=g) for e, g in ((1, 0.2), (0.1, 0.8))
+                     for c in (0.5, 1, 2)},
+    }  # fmt: skip
+    return pictures.panels(content, "communication rounds", "training loss", ["", "y", "", ""])
 
 
 claims = [

@@ -7,7 +7,7 @@ uplink bits a method needs for an iteration, against LSD++.
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import pick
+from fedsim.reproduce import pick, system
 
 BITS = (4, 8, 16)
 COMPRESSED = [f"QLSD++ {b}" for b in BITS]
@@ -44,6 +44,7 @@ def scenario(problem, name: str, step_size: float, iterations: int, initial) -> 
         metrics=(),
         dtype="float32",
         seed=1,
+        **system(problem.clients),
     )
 
 

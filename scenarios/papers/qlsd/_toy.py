@@ -4,6 +4,7 @@ import numpy as np
 
 import fedsim as fs
 from fedsim import rng
+from fedsim.reproduce import pictures, system
 
 CLIENTS, DIM = 20, 50
 STEP = 4.9e-4
@@ -37,6 +38,7 @@ def scenario(name: str, step_size: float, iterations: int, kept: int, replicas: 
         metrics=(),
         replicas=replicas,
         seed=1,
+        **system(CLIENTS, phones=False),
     )
 
 
@@ -67,3 +69,12 @@ def bound(levels: int) -> float:
     """The authors' length of a message in this regime, with natural logarithms as in their code (EXPERIMENTS)."""
     dense = np.log(1 + (levels**2 + min(DIM, levels * np.sqrt(DIM))) / DIM)
     return (0.5 * (dense + 1) + 2) * DIM + 32
+
+
+def mse(result) -> pictures.Series:
+    """Mean squared error of the running average of |theta|, against the bits that all clients have sent for it."""
+    norms = np.linalg.norm(result.samples, axis=2)  # (kept, replicas)
+    kept = np.arange(1, len(norms) + 1)
+    error = (norms.cumsum(axis=0) / kept[:, None] - truth()) ** 2
+    every = int(result.sample_rounds[-1] - result.sample_rounds[-2])
+    return pictures.Series(bits(result) * CLIENTS * every * kept, error.mean(axis=1))

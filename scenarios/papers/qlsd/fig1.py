@@ -3,11 +3,13 @@
 Seven algorithms: LSD*, and QLSD* and QLSD# with 2^4, 2^8 and 2^16 levels. Messages are really Elias-coded.
 """
 
+from itertools import pairwise
+
 import _toy
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, bootstrap, pick
+from fedsim.reproduce import Claim, Finding, bootstrap, pick, pictures
 
 quick = {"algorithm": _toy.ALGORITHMS, "iterations": 6000, "kept": 5000, "replicas": 10}
 full = {"algorithm": _toy.ALGORITHMS, "iterations": 500_000, "kept": 50_000, "replicas": 30}
@@ -82,6 +84,17 @@ def noise(study) -> Finding:
         f"stationary over posterior variance, 4, 8, 16 bits: QLSD* {np.round(stars, 2).tolist()}, QLSD# "
         f"{np.round(sharps, 1).tolist()}",
     )
+
+
+def figure(study):
+    made = _toy.problem()
+    means = [made.x[a:b, :2].mean(axis=0) for a, b in pairwise(made.offsets)]
+    data = {"observations": pictures.Series(*made.x[:, :2].T, "points"),
+            "clients' means": pictures.Series(*np.transpose(means), "points")}  # fmt: skip
+    error = {name: _toy.mse(pick(study, algorithm=name)) for name in _toy.ALGORITHMS}
+    content = {"two of 50 coordinates": data, "E |theta|, estimated": error}
+    x, y = ["y_1", "uplink bits since the warm-up"], ["y_2", "mean squared error"]
+    return pictures.panels(content, x, y, ["", "xy"])
 
 
 claims = [

@@ -4,7 +4,7 @@ import _toy
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick
+from fedsim.reproduce import Claim, Finding, pick, pictures
 
 STEPS = [4.9e-4, 2e-4, 1e-4]
 BITS = ["QLSD* 2", "QLSD* 8", "LSD*"]
@@ -53,6 +53,13 @@ def stepped(study) -> Finding:
         f"gamma sum N_i = {_toy.STEP * n:.2f}: LSD*'s exact variance is {exact[0]:.2f} times the posterior's; at "
         f"gamma = 1e-4 {exact[-1]:.2f}",
     )
+
+
+def figure(study):
+    content = {
+        f"step {eta:g}": {name: _toy.mse(pick(study, algorithm=name, step_size=eta)) for name in BITS} for eta in STEPS
+    }
+    return pictures.panels(content, "uplink bits since the warm-up", "mean squared error of E |theta|", "xy")
 
 
 claims = [

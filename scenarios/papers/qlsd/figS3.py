@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, bootstrap, pick
+from fedsim.reproduce import Claim, Finding, bootstrap, pick, pictures, system
 
 CLIENTS, ROWS, LEVELS, STEP = 50, 50, [2, 4], 1e-4
 MEMORY = ["none", "memory"]
@@ -37,6 +37,7 @@ def scenario(*, levels: int = 2, memory: str = "memory", iterations: int = 20_00
         metrics=(),
         replicas=replicas,
         seed=1,
+        **system(CLIENTS, phones=False),
     )  # fmt: skip
 
 
@@ -85,6 +86,24 @@ def omega(study) -> Finding:
     gains = {s: errors(study, s, "none").mean() - errors(study, s, "memory").mean() for s in LEVELS}
     told = ", ".join(f"s = {s} (omega = {fs.codecs.QSGD(s).omega(2):.2f}): {g:.3f}" for s, g in gains.items())
     return Finding(gains[2] > gains[4], f"what memory takes off the relative error: {told}")
+
+
+def figure(study):
+    content = {
+        f"s = {levels}": {
+            {"none": "without memory"}.get(memory, "with memory"): running(pick(study, levels=levels, memory=memory))
+            for memory in MEMORY
+        }
+        for levels in LEVELS
+    }
+    return pictures.panels(content, "iterations", "error of the variance over the variance", "xy")
+
+
+def running(result) -> pictures.Series:
+    """The relative error of the variance of the samples so far, averaged over runs, at forty iterations."""
+    at = np.unique(np.geomspace(20, len(result.samples), 40).astype(int))
+    so_far = np.array([np.linalg.norm(result.samples[:n].var(axis=0) - posterior()[1], axis=1).mean() for n in at])
+    return pictures.Series(result.sample_rounds[at - 1], so_far / np.linalg.norm(posterior()[1]))
 
 
 claims = [

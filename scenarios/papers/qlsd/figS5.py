@@ -7,7 +7,7 @@ import _nets
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding
+from fedsim.reproduce import Claim, Finding, pictures
 
 needs = ("mnist", "fashion-mnist", "torch")
 METHODS = ["SGLD", "QLSD++", "QLSD++ PP"]
@@ -39,6 +39,16 @@ def told_apart(study) -> Finding:
     return Finding(
         min(found.values()) > 0.6, "share told apart by entropy: " + ", ".join(f"{m} {v:.3f}" for m, v in found.items())
     )
+
+
+def figure(study):
+    at = np.linspace(0, np.log(10), 200)
+    found = {m: entropies(study, m) for m in METHODS}
+    content = {
+        m: {"MNIST": pictures.density(inside, at), "Fashion-MNIST": pictures.density(outside, at)}
+        for m, (inside, outside) in found.items()
+    }
+    return pictures.panels(content, "predictive entropy", "density")
 
 
 claims = [

@@ -4,7 +4,7 @@ import _nets
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding
+from fedsim.reproduce import Claim, Finding, pictures
 
 needs = ("mnist", "torch")
 METHODS = ["SGLD", "QLSD++", "QLSD++ PP"]
@@ -37,18 +37,28 @@ def calibrated(study) -> Finding:
     )
 
 
+def figure(study):
+    found = {m: _nets.probabilities(study, m, ROWS, TESTS) for m in METHODS}
+    bins = {m: fs.metrics.reliability(p, truth(), 10) for m, p in found.items()}
+    gaps = {m: pictures.Series(confidence, right - confidence) for m, (confidence, right, _) in bins.items()}
+    at = np.linspace(0, 0.99, 34)
+    above = {m: pictures.Series(at, fs.metrics.accuracy_curve(p, truth(), at)[0]) for m, p in found.items()}
+    x, y = ["confidence", "confidence threshold"], ["accuracy - confidence", "accuracy above it"]
+    return pictures.panels({"reliability": gaps, "confident predictions": above}, x, y)
+
+
 claims = [
     Claim(
         "Accuracy tends to 100 % for confident predictions, for every method",
         confident,
         published="the accuracy tends to 100% for confident predictions",
-        why="p(y_pred(x)|x) >= tau (C16); 1000 rows in the quick form; 0.98 is reached at a threshold of 0.99, not "
-        "at 0.95, which was asked first",
+        why="p(y_pred(x)|x) >= tau (C16); 1000 rows in the quick form; 0.98 was asked at a threshold of 0.95 "
+        "first and missed; thresholds up to 0.999 were set afterwards",
     ),
     Claim(
         "acc - conf stays near zero, for every method",
         calibrated,
         published="closer the values are to zero better the model is calibrated",
-        why="expected calibration error below 0.15 with 1000 rows and a minute of sampling",
+        why="expected calibration error below 0.15 with 1000 rows and a minute of sampling; the limit is ours",
     ),
 ]

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick
+from fedsim.reproduce import Claim, Finding, pick, system
 
 needs = ("cifar10-2class", "torch")
 METHODS = ["HMC", "SGLD", "QLSD++", "QLSD++ PP"]
@@ -61,6 +61,7 @@ def scenario(*, method: str = "QLSD++", iterations: int = 15, rows: int = 160, s
         record=fs.Record(warmup=iterations // 3, every=max(1, iterations // 12), rounds_every=iterations),
         dtype="float32",
         seed=1,
+        **({} if method in algorithms else system(CLIENTS)),
     )
 
 
@@ -98,6 +99,20 @@ def accuracy(study) -> Finding:
     return Finding(
         found["QLSD++"] > found["SGLD"] - 0.08, "accuracy: " + ", ".join(f"{m} {v:.3f}" for m, v in found.items())
     )
+
+
+PUBLISHED = {"HMC": (0.896, 0.94, 0.07), "SGLD": (0.888, 0.91, 0.11), "QLSD++": (0.881, 0.90, 0.12),
+             "QLSD++ PP": (0.866, 0.90, 0.12)}  # fmt: skip
+
+
+def table(study):
+    found, y = predicted(study), judged(study).test[1]
+    return [
+        {"method": m, "accuracy": fs.metrics.accuracy(found[m], y), "published accuracy": accuracy,
+         "agreement": fs.metrics.agreement(found[m], found["HMC"]), "published agreement": agreement,
+         "total variation": fs.metrics.total_variation(found[m], found["HMC"]), "published variation": variation}
+        for m, (accuracy, agreement, variation) in PUBLISHED.items()
+    ]  # fmt: skip
 
 
 claims = [

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from workloads import Record
 
 import fedsim as fs
+
+
+class Watch:
+    """Notes when rounds are done, as many at a time as the run takes at a go."""
+
+    sparse = True
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+
+    def __call__(self, progress: Any) -> None:
+        self.record.ended(progress.round)
 
 
 def main() -> None:
@@ -34,7 +48,7 @@ def main() -> None:
     )  # fmt: skip
     runtime = fs.Ray(hosts=2) if given.ray else fs.Inline(threads=given.threads)
     record.begin()
-    result = fs.run(scenario, runtime=runtime, observers=[record.end])
+    result = fs.run(scenario, runtime=runtime, observers=[Watch(record)])
     theta = result.samples[-1, 0]
     weights = theta[: w.features * w.classes].reshape(w.features, w.classes)
     record.write([weights, theta[w.features * w.classes :]], int(result.rounds["arrived"].sum()))

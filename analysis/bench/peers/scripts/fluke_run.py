@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+# ruff: noqa: E402 (the operator comes before what asks for it)
 import numpy as np
 import torch
+
+# torchvision from the index is built for CUDA, and asks a torch without it for operators that nobody here uses.
+for name in ("nms", "qnms"):
+    torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
 from fluke import FlukeENV
 from fluke.algorithms import CentralizedFL
 from fluke.client import Client

@@ -1,0 +1,53 @@
+"""FA-LD for several rounds at a go, where its local steps are compiled: no engine between two rounds.
+
+The bits are those of the rounds taken one by one, through `client` and `server`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fedsim.algorithms.rounds import of_round
+from fedsim.arrays import Array, Arrays
+from fedsim.problems import weights_of
+from fedsim.protocols import Answered, Backend, ManyRounds, ProblemLike, RoundKeys
+
+# From theta (jobs, d), clients, their p_c (jobs, 1), keys of private and shared noise and the round to theta (jobs, d).
+Walk = Callable[[Array, Array, Array, tuple[Array, Array], int], Array]
+
+
+def iterations(problem: ProblemLike, backend: Backend, walk: Walk, common: bool) -> ManyRounds:
+    """`go(keys, replicas, first, count, state, memory, answered)`; `common`: some noise is shared."""
+    p = weights_of(problem)
+
+    def go(
+        keys: RoundKeys,
+        replicas: Array,
+        first: int,
+        count: int,
+        state: Arrays,
+        memory: Arrays,
+        answered: Answered | None = None,
+    ) -> tuple[Arrays, Arrays]:
+        theta, n = state["theta"], len(replicas)
+        weight = p.astype(theta.dtype)[:, None]
+        history = np.empty((count, *theta.shape), theta.dtype)
+        for k in range(count):
+            client, weights, starts = of_round(p, answered, k, n)
+            at, private = np.repeat(np.arange(n), np.diff(starts)), np.empty((len(client), 4), np.uint32)
+            who, shared = replicas[at], private
+            keys.noise(who, client, first + k, private)
+            if common:
+                shared = np.empty_like(private)
+                keys.shared(who, first + k, shared)
+            reply = theta[at]
+            if len(client):
+                reply = walk(reply, client, weight[client], (private, shared), first + k)
+            mean = backend.segment_sum(reply, weights, starts)
+            nobody = np.diff(starts) == 0
+            theta = history[k] = np.where(nobody[:, None], theta, mean) if nobody.any() else mean
+        return {"theta": history}, {}
+
+    return go

@@ -1,0 +1,19 @@
+"""What the kernels of many rounds have in common: who answers in each of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedsim.arrays import Array
+from fedsim.protocols import Answered
+
+
+def of_round(everybody: Array, answered: Answered | None, k: int, replicas: int) -> tuple[Array, Array, Array]:
+    """Whose replies the k-th round folds, their weights, and where each replica's begin; `everybody`: under full()."""
+    if answered is None:
+        clients = len(everybody)
+        client, weights = np.tile(np.arange(clients), replicas), np.tile(everybody, replicas)
+        return client, weights, clients * np.arange(replicas + 1)
+    starts = answered.starts[k * replicas : (k + 1) * replicas + 1]
+    own = slice(starts[0], starts[-1])
+    return answered.client[own], answered.weights[own], starts - starts[0]

@@ -1,0 +1,48 @@
+"""What a page says of one published figure: the claims, the figure drawn again, and what its settings spent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from fedsim.analysis.report import html
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WORDS = {True: "held", False: "not held", None: "not run"}
+
+
+def figure(name: str, verdicts: list[dict[str, Any]], pictures: Sequence[bytes], told: dict[str, Any] | None) -> str:
+    """A section; `told` is the figure's tables.json."""
+    told = {} if told is None else told
+    spent = html.table(_frame(told["spent"]), tall=False) if "spent" in told else ""
+    return html.section(
+        name,
+        html.text(told.get("title", "")),
+        *(html.image(told.get("title") or name, png) for png in pictures),
+        html.table(_frame(told["table"])) if "table" in told else "",
+        html.titled("Claims", html.table(_judged(verdicts))),
+        html.titled("What each setting spent", html.text(told.get("note", ""), "note") + spent) if spent else "",
+    )
+
+
+def _judged(verdicts: list[dict[str, Any]]) -> pd.DataFrame:
+    """A row per claim; why only where there is something to explain."""
+    import pandas as pd
+
+    rows = [
+        {"claim": v["claim"], "verdict": WORDS[v["held"]], "expected": v["expected"], "ours": v["ours"],
+         "published": v["published"], "why": v["why"] if v["held"] is not True or v["expected"] != "holds" else ""}
+        for v in verdicts
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows)
+    return frame.drop(columns=[c for c in ("ours", "why") if not frame[c].any()])
+
+
+def _frame(table: dict[str, Any]) -> pd.DataFrame:
+    """A table of tables.json; columns in which nobody has a value are left out."""
+    import pandas as pd
+
+    frame = pd.DataFrame(table["rows"], columns=table["columns"], dtype=object)
+    return frame.loc[:, frame.notna().any()]

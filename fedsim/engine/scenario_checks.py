@@ -1,0 +1,91 @@
+"""What a scenario refuses when it is made: parts that are right by themselves and do not fit together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedsim import metrics as metric_catalogue
+from fedsim.algorithms.activity import check_activity
+from fedsim.errors import InvalidInput, quoted
+from fedsim.exchanges import Gossip
+from fedsim.problems import weights_of
+
+if TYPE_CHECKING:
+    from fedsim.scenario import Scenario
+
+
+def check_population(scenario: Scenario) -> None:
+    """Whether all parts know of the same clients."""
+    parts, clients = scenario.parts, scenario.problem.clients
+    if parts.devices is not None:
+        parts.devices.check(clients)
+    if parts.network is not None and parts.network.clients != clients:
+        raise InvalidInput(f"the network has {parts.network.clients} clients, the problem {clients}; make them agree")
+    if parts.network is not None and not parts.network.has_server and not isinstance(scenario.exchange, Gossip):
+        raise InvalidInput(
+            "the network has no server: mark its node with role='server', name it with fs.Network(server=...), or "
+            "let clients gossip"
+        )
+    parts.policy.check(clients)
+    sizes: Any = parts.algorithm.batch_size
+    if np.ndim(sizes) == 1 and len(sizes) != clients:
+        raise InvalidInput(f"{len(sizes)} batch sizes for {clients} clients; give one number or one per client")
+
+
+def check_participation(scenario: Scenario) -> None:
+    """Whether the algorithm is right under the policy's weights, and under replies that come late."""
+    policy, clients, algorithm = scenario.parts.policy, scenario.problem.clients, type(scenario.algorithm).__name__
+    remembers = bool(scenario.parts.algorithm.memory(scenario.problem))
+    equal = np.ptp(weights_of(scenario.problem)) < 1e-12
+    if scenario.parts.algorithm.weighted and not equal and (why := policy.bias()):
+        raise InvalidInput(why)
+    at_work = policy.size or clients
+    if policy.asynchronous and policy.replies > at_work and remembers:
+        raise InvalidInput(
+            f"participation.buffered({policy.replies}): clients of {algorithm} remember, so each waits "
+            f"until its reply is folded, and only {at_work} are at work; ask for at most {at_work}"
+        )
+    if policy.discount is not None and remembers:
+        raise InvalidInput(
+            f"participation.buffered(discount=...): {algorithm} adds up what its clients remember, which a "
+            "discount would falsify; leave it out"
+        )
+    check_activity(scenario.parts.algorithm, scenario.problem, policy, scenario.parts.devices)
+
+
+def check_reach(scenario: Scenario) -> None:
+    """What is known from an earlier broadcast must have reached everybody; what was so beforehand need not."""
+    heard = set(scenario.parts.algorithm.known) - set(scenario.parts.algorithm.beforehand)
+    if heard and not scenario.reaches_all:
+        raise InvalidInput(
+            f"reach='selected': {type(scenario.algorithm).__name__} does not send {', '.join(sorted(heard))}, which "
+            "clients know from earlier broadcasts, and those not selected would have missed it; set reach='all'"
+        )
+
+
+def check_metrics(scenario: Scenario) -> None:
+    """Whether every column has one metric."""
+    columns = [column for metric in scenario.metrics for column in metric_catalogue.resolve(metric).columns]
+    if twice := [column for column in dict.fromkeys(columns) if columns.count(column) > 1]:
+        raise InvalidInput(
+            f"two metrics fill the column {twice[0]!r}; leave one out, or give it another name= if it has one"
+        )
+
+
+def check_budget(scenario: Scenario) -> None:
+    """Whether what it limits is measured, and something ends the run."""
+    b = scenario.budget
+    columns = {column for m in scenario.metrics for column in metric_catalogue.resolve(m).columns}
+    if b.epsilon is not None and "epsilon" not in columns:
+        raise InvalidInput(
+            "Budget(epsilon=...): add metrics=(fs.privacy.spent(delta=1e-5),) so that it is accounted for"
+        )
+    if b.target is not None and b.target.metric not in columns:
+        name = quoted(b.target.metric)
+        raise InvalidInput(f"Budget(target on {name}): add metrics=({name},) so that it is evaluated")
+    counts_bits = any(x is not None for x in (b.uplink_bits, b.downlink_bits, b.backhaul_bits, b.total_bits))
+    takes_time = scenario.network is not None or scenario.devices is not None
+    if b.rounds is None and not counts_bits and not (takes_time and b.seconds is not None):
+        raise InvalidInput("this scenario could run for ever: rounds take no time; add rounds= to the Budget")

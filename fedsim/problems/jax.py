@@ -1,0 +1,132 @@
+"""Any differentiable JAX loss as a problem: theta is its parameters, flat, in the order of the tree's leaves.
+
+jax is an extra (`pip install fedsim-systems[jax]`), loaded when a problem is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Any
+
+import numpy as np
+
+from fedsim.arrays import Array
+from fedsim.errors import InvalidInput, quoted
+from fedsim.problems import shards
+
+BLOCK = 4096  # rows at once where all are walked through
+ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}  # else sums would depend on the number of cores
+
+
+class Jax:
+    """Clients with rows (X_c, y_c) and a `loss(parameters, X, y)`, the mean over rows, at any tree of arrays.
+
+    A run starts from `parameters`. `outputs(parameters, X)`, scores of classes (rows, classes), are judged on the rows
+    `test=(X, y)`. A prior N(0, I / prior_precision) is spread over the rows. Jobs are computed one after the other,
+    each compiled for its number of rows: a job's bits do not depend on its neighbours.
+    """
+
+    fresh = True
+
+    def __init__(
+        self, loss: Callable[..., Any], data: Sequence[Any], parameters: Any,
+        outputs: Callable[..., Any] | None = None, test: shards.TestRows = None, prior_precision: float = 0.0,
+    ) -> None:  # fmt: skip
+        jax = _jax()
+        if not callable(loss):
+            raise InvalidInput(f"Jax(loss={quoted(loss, 60)}): give a function of (parameters, X, y)")
+        if (test is None) != (outputs is None):
+            raise InvalidInput("Jax(outputs=..., test=...): give both, or neither; one is judged by the other")
+        rows = shards.from_clients("Jax", data, labelled=True, narrow=True)
+        assert rows.y is not None
+        self.x, self.y, self.offsets, self.sizes = rows.x, rows.y, rows.offsets, rows.sizes
+        leaves, self._tree = jax.tree_util.tree_flatten(parameters)
+        arrays = [shards.numbers("Jax(parameters)", np.asarray(leaf)) for leaf in leaves]
+        if not arrays or not all(a.dtype.kind == "f" and np.isfinite(a).all() for a in arrays):
+            raise InvalidInput("Jax(parameters): give a tree of arrays of finite floating-point numbers")
+        self.shapes = [a.shape for a in arrays]
+        self.start = np.concatenate([a.ravel() for a in arrays]).astype(np.float64)
+        self.clients, self.dim = len(self.sizes), len(self.start)
+        self.prior_precision = shards.check_prior("Jax", prior_precision)
+        self.share = self.prior_precision / len(self.x)
+        self.criterion, self.outputs, self.test = loss, outputs, None
+        if test is not None:
+            self.test = shards.from_test("Jax", test, self.x.shape[1])
+        self._compiled: dict[str, Callable[..., Any]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_compiled": {}}  # which no other process can use
+
+    @property
+    def brought(self) -> tuple[Any, ...]:
+        """What the user has written, whose source a host on another machine may need."""
+        return tuple(part for part in (self.criterion, self.outputs) if part is not None)
+
+    def initial(self, seed: int) -> Array:
+        """The parameters that were given, whatever the seed."""
+        return np.array(self.start)
+
+    def shard(self, clients: Array) -> Jax:
+        """The same problem with the rows of these clients alone, for the host that computes for them."""
+        held = np.zeros(self.clients, np.int64)
+        held[clients] = self.sizes[clients]
+        rows = np.concatenate([np.arange(self.offsets[c], self.offsets[c + 1]) for c in sorted(clients)])
+        part = copy(self)
+        part.x, part.y, part.test = self.x[rows], self.y[rows], None
+        part.offsets = np.concatenate([[0], np.cumsum(held)])
+        return part
+
+    def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
+        """The sum over the client's rows, all of them or those given."""
+        own = self.offsets[client] + (np.arange(self.sizes[client]) if rows is None else np.asarray(rows))
+        slope = self._call("slope", theta, self.x[own], self.y[own])
+        return np.asarray(slope + theta.dtype.type(self.share * len(own)) * theta)
+
+    def potential(self, theta: Array) -> Array:
+        """-log posterior up to a constant, for every row of `theta` (replicas, d)."""
+        blocks = [slice(at, at + BLOCK) for at in range(0, len(self.x), BLOCK)]
+        data = [sum(float(self._call("total", t, self.x[b], self.y[b])) for b in blocks) for t in theta]
+        return np.asarray(data + self.prior_precision / 2 * (theta.astype(np.float64) ** 2).sum(axis=1))
+
+    def loss(self, theta: Array) -> Array:
+        """Mean loss over all rows plus the prior's share, for every row of `theta`."""
+        return np.asarray(self.potential(theta) / len(self.x))
+
+    def predict(self, theta: Array) -> Array:
+        """Class probabilities of the test rows under one theta (d,): (rows, classes)."""
+        assert self.test is not None
+        x = self.test[0]
+        return np.concatenate([self._call("classes", theta, x[at : at + BLOCK]) for at in range(0, len(x), BLOCK)])
+
+    def _call(self, name: str, theta: Array, x: Array, *y: Array) -> Array:
+        """One of the compiled functions, in the precision of theta."""
+        jax = _jax()
+        if name not in self._compiled:
+
+            def total(theta: Any, x: Any, y: Any) -> Any:
+                return self.criterion(self._named(theta), x, y) * len(x)
+
+            def classes(theta: Any, x: Any) -> Any:
+                assert self.outputs is not None
+                return jax.nn.softmax(self.outputs(self._named(theta), x))
+
+            made = {"total": total, "classes": classes, "slope": jax.grad(total)}[name]
+            self._compiled[name] = jax.jit(made, compiler_options=ONE_THREAD)
+        with jax.enable_x64(theta.dtype == np.float64):
+            labels = [part if part.dtype.kind in "iu" else part.astype(theta.dtype) for part in y]
+            return np.asarray(self._compiled[name](theta, x.astype(theta.dtype), *labels))
+
+    def _named(self, theta: Any) -> Any:
+        ends = np.cumsum([np.prod(shape, dtype=int) for shape in self.shapes])
+        parts = _jax().numpy.split(theta, ends[:-1])
+        leaves = [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
+        return _jax().tree_util.tree_unflatten(self._tree, leaves)
+
+
+def _jax() -> Any:
+    try:
+        import jax
+    except ModuleNotFoundError:
+        raise InvalidInput("Jax: JAX is not installed; pip install 'fedsim-systems[jax]'") from None
+    return jax
