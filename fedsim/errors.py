@@ -82,7 +82,7 @@ def whole(where: str, value: Any, least: int = 1, remedy: str = "", most: int = 
     return int(value)
 
 
-def positive(where: str, value: Any, zero: bool = False, remedy: str = "") -> float:
+def positive(where: str, value: object, zero: bool = False, remedy: str = "") -> float:
     """`value` as a float, if it is a finite number above zero, or zero where that is allowed."""
     number = as_float(value)
     if not (0 <= number < math.inf and (zero or number > 0)):
@@ -90,7 +90,7 @@ def positive(where: str, value: Any, zero: bool = False, remedy: str = "") -> fl
     return number
 
 
-def number(where: str, value: Any, low: float = -math.inf, high: float = math.inf, remedy: str = "") -> float:
+def number(where: str, value: object, low: float = -math.inf, high: float = math.inf, remedy: str = "") -> float:
     """`value` as a float, if it is a finite number from `low` to `high`."""
     real = as_float(value)
     if not (math.isfinite(real) and low <= real <= high):
@@ -99,7 +99,7 @@ def number(where: str, value: Any, low: float = -math.inf, high: float = math.in
     return real
 
 
-def one_of(where: str, value: Any, options: tuple[Any, ...], remedy: str = "") -> Any:
+def one_of(where: str, value: object, options: tuple[Any, ...], remedy: str = "") -> Any:
     """`value`, if it is one of these words (or None, where that is among them)."""
     if not (value is None or isinstance(value, str)) or value not in options:
         words = [repr(option) for option in options]
@@ -107,14 +107,14 @@ def one_of(where: str, value: Any, options: tuple[Any, ...], remedy: str = "") -
     return value
 
 
-def flag(where: str, value: Any) -> bool:
+def flag(where: str, value: object) -> bool:
     """`value`, if it is True or False, NumPy's included."""
     if type(value).__name__ not in ("bool", "bool_"):
         raise refusal(where, value, "give True or False")
     return bool(value)
 
 
-def refusal(where: str, value: Any, remedy: str) -> InvalidInput:
+def refusal(where: str, value: object, remedy: str) -> InvalidInput:
     """The sentence about a value that will not do."""
     return InvalidInput(f"{shown(where.format(_Quoted(value)))}: {remedy}")
 

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedsim.analysis.units import bits, number, seconds
 from fedsim.budget import Budget
@@ -52,7 +52,7 @@ def followed(budget: Budget, progress: bool) -> Iterator[tuple[Observer, ...]]:
         notebook = "ipykernel" in sys.modules
         ends = "\r" if notebook else "\n"
 
-        def show(description: str, facts: str, **_: Any) -> None:
+        def show(description: str, facts: str, **_: object) -> None:
             line = f"{description}  {facts}"
             sys.stderr.write(f"{line:79}{ends}" if notebook else f"{line}{ends}")
             sys.stderr.flush()

@@ -351,24 +351,6 @@ def test_the_compiled_kernel_gives_the_references_bits(dtype, d):
         assert np.array_equal(fast[1], slow[1])
 
 
-@jit
-def one_row(v, key, levels, lengths, form, words, out):
-    norm = compiled.quantise_row(v, key[0], key[1], key[2], key[3], levels, words, out, True)
-    return norm, 32 + compiled.elias_row(words[: v.shape[0]], lengths, form)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_one_row_inside_another_kernel_does_what_the_batch_does(dtype):
-    v, key, codec = gaussian(1, 21, dtype), keys(1), Elias(9, "gamma", "sparse")
-    out, words = np.empty(21, dtype), np.empty(24, np.uint32)
-    lengths = bitstream.elias_lengths(21, "gamma")
-    norm, bits = one_row(v[0], key[0], 9, lengths, compiled.SPARSE, words, out)
-    assert np.array_equal(out, codec.quantise(v, key)[0][0])
-    assert bits == codec.bits(v[0], key)
-    assert norm == reference.wire_norm(v)[0]
-    assert np.isnan(one_row(np.full(3, np.nan, dtype), key[0], 9, lengths, compiled.SPARSE, words, out)[0])
-
-
 # --- Elias -------------------------------------------------------------------------------------------
 
 

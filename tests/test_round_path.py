@@ -43,9 +43,9 @@ CLOSED_FORM = """
     runtime.jobs runtime.worker kernels.draws kernels.langevin engine.record
 """
 STRETCH = """
-    engine.run engine.closed_form protocols.algorithm engine.learner algorithms.qlsd engine.arrivals engine.round
-    engine.accounts engine.folds runtime.worker runtime.many_rounds algorithms.qlsd_rounds kernels.qlsd kernels.draws
-    kernels.minibatches schedules engine.record
+    engine.run engine.closed_form protocols.algorithm engine.learner algorithms.fald engine.arrivals engine.round
+    engine.accounts runtime.worker runtime.many_rounds algorithms.fald_rounds algorithms.rounds kernels.draws
+    kernels.langevin engine.record
 """
 EVENTS = """
     engine.run engine.events engine.view engine.world kernels.draws rng participation.waiting engine.selection
@@ -79,7 +79,7 @@ def test_a_round_in_closed_form_passes_through_twelve_modules():
 
 def test_a_stretch_of_rounds_passes_through_the_kernel_of_many(monkeypatch):
     monkeypatch.setattr(closed_form, "NUMBERS", 8 * 3 * CLIENTS * 2)  # eight rounds at a go
-    assert path(scenario(algorithm=fs.algorithms.QLSD(step_size=1e-4))) == STRETCH.split()
+    assert path(scenario()) == STRETCH.split()
 
 
 def test_a_round_event_by_event_also_passes_through_clock_and_links():

@@ -107,7 +107,7 @@ def many(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def called(value: Any) -> str:
+def called(value: object) -> str:
     """An object as the call that makes it, with what differs from the defaults: FALD(step_size=0.001)."""
     if not is_dataclass(value) or isinstance(value, type):
         return type(value).__name__
@@ -115,13 +115,13 @@ def called(value: Any) -> str:
     return f"{type(value).__name__}({', '.join(told)})"
 
 
-def policy(value: Any) -> str:
+def policy(value: object) -> str:
     """A policy by the name of its factory: with_replacement(draws=5)."""
     name, bracket, rest = called(value).partition("(")
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() + bracket + rest
 
 
-def recorded(value: Any) -> str:
+def recorded(value: object) -> str:
     """An object as a manifest keeps it, as the call that makes it: FALD(step_size=0.001, local_steps=10)."""
     if isinstance(value, dict):
         if "array" in value:
@@ -135,13 +135,13 @@ def recorded(value: Any) -> str:
     return _short(value)
 
 
-def _differs(value: Any, f: Any) -> bool:
+def _differs(value: object, f: Any) -> bool:
     own, default = getattr(value, f.name), f.default if f.default_factory is MISSING else f.default_factory()
     plain = isinstance(own, bool | int | float | str)  # arrays do not compare to one truth
     return own is not default and not (plain and type(own) is type(default) and own == default)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if is_dataclass(value) and not isinstance(value, type):

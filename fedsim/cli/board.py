@@ -47,7 +47,7 @@ class Board:
             self._live.__enter__()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._live is not None:
             self._live.__exit__(*error)
 

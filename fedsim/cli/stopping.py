@@ -6,7 +6,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 
 @contextmanager
@@ -17,7 +16,7 @@ def stopping() -> Iterator[threading.Event]:
         yield stop
         return
 
-    def ask(*_: Any) -> None:
+    def ask(*_: object) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()

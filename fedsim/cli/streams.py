@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 
 @dataclass
@@ -23,7 +22,7 @@ def warnings_last() -> Iterator[HeldWarnings]:
     """Hold back Python's warnings until the command is done."""
     heard = HeldWarnings()
 
-    def hear(message: object, category: type[Warning], *_: Any, **__: Any) -> None:
+    def hear(message: object, category: type[Warning], *_: object, **__: object) -> None:
         heard.lines.setdefault(f"warning: {' '.join(str(message).split())}", category)
 
     before = warnings.showwarning

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.devices.availability import Availability
 from fedsim.devices.columns import TINY, column, length, number, pick
@@ -47,7 +48,7 @@ def lognormal(
 
 def from_flops(
     flops_per_step: float,
-    flops_per_second: Any,
+    flops_per_second: npt.ArrayLike,
     slowdown: Slowdown | None = None,
     dropout: Any = 0.0,
     availability: Availability | None = None,

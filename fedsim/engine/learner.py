@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array, Arrays
+from fedsim.engine.cloud import average, merge
 from fedsim.engine.folds import Folds, folds_of
 from fedsim.engine.initial_state import first_memory, first_states
 from fedsim.engine.message_sizes import Shape, reply_shape, sum_bits
@@ -18,7 +19,7 @@ from fedsim.engine.world import World
 from fedsim.errors import InvalidInput, NonFinite
 from fedsim.protocols import Answered, Backend, Replies, Rng, SessionLike, Visitors, as_session
 from fedsim.rng import Draws, Stream
-from fedsim.runtime.answers import all_locked, locked, server_of
+from fedsim.runtime.answers import locked, server_of
 from fedsim.runtime.jobs import Batch, Reply
 from fedsim.runtime.worker import advice
 
@@ -134,7 +135,7 @@ class Learner:
             self._check_finite(n, np.asarray(s), replica, round.number)
             self.state[n][rows] = s
         if self._sites.every and self._sites.models > 1 and (round.number + 1) % self._sites.every == 0:
-            self._merge(active)
+            merge(self.state, self._rows(active), self._sites, self._algorithm.merge, backend)
         who = round.arrived
         position = active[who.row]
         for n, m in reply.memory.items():  # clients remember only what the server has folded
@@ -159,22 +160,10 @@ class Learner:
         key = backend.keys(seed, Stream.SERVER, replica=replica, client=site, round=round)
         return Draws(key, single, backend)
 
-    def _merge(self, active: Array) -> None:
-        """The cloud's step: one state out of its edges', which all of them go on with."""
-        rows, weights = self._rows(active), self._sites.weights
-        models, merge = self._sites.models, self._algorithm.merge
-        if merge is None:
-            self.state["theta"][rows] = np.repeat(self._average(rows), models, axis=0)
-            return
-        for of_one in rows.reshape(-1, models):
-            new = merge(all_locked({n: s[of_one] for n, s in self.state.items()}), locked(weights))
-            for n, s in new.items():
-                self.state[n][of_one] = s
-
     def theta(self, active: Array) -> Array:
         """What the run is judged by, (replicas, d): its sites' average."""
-        rows = self._rows(active)
-        return self.state["theta"][rows] if self._sites.models == 1 else self._average(rows)
+        theta = self.state["theta"][self._rows(active)]
+        return theta if self._sites.models == 1 else average(theta, self._sites, self._setting.backend)
 
     def models(self, active: Array) -> Array:
         """Every site's theta, (replicas, sites, d); where a cloud has the only one, its edges have that."""
@@ -185,12 +174,6 @@ class Learner:
     def _rows(self, active: Array) -> Array:
         """Where these replicas' models stand in the state."""
         return active if self._sites.models == 1 else self._sites.rows(active)
-
-    def _average(self, rows: Array) -> Array:
-        models = self._sites.models
-        weights = np.tile(self._sites.weights, len(rows) // models)
-        starts = np.arange(0, len(rows) + 1, models)
-        return np.asarray(self._setting.backend.segment_sum(self.state["theta"][rows], weights, starts))
 
     def _one_by_one(self, state: Arrays, replies: ArrivedReplies, replica: Array, site: Array) -> Arrays:
         rows = []

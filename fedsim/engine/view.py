@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.engine.selection import by_weight
@@ -99,11 +100,11 @@ class ReplicaView:
             return self._lift(np.empty(0, np.int64))
         return np.asarray(on[by_weight(total, self._rng.uniform(draws) * total[-1])])
 
-    def heard(self, ids: Any) -> Array:
+    def heard(self, ids: npt.ArrayLike) -> Array:
         """How many of the clients' replies have arrived in time so far."""
         return np.array([self._count.get(int(c), 0) for c in np.atleast_1d(ids)], np.int64)
 
-    def last(self, ids: Any, column: str = "duration_s") -> Array:
+    def last(self, ids: npt.ArrayLike, column: str = "duration_s") -> Array:
         """Of each client's latest reply: how long its visit took ("duration_s"), when it arrived ("heard_s"), in which
         round, counted as `view.round` ("round"), and the loss that it reported ("loss"). NaN where there is none."""
         if column not in self._last:

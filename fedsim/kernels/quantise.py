@@ -2,8 +2,7 @@
 """QSGD's stochastic rounding, compiled: the same bits as `quantise_reference`, about a hundred times as fast.
 
 `quantise` treats a batch of rows tile by tile: random words, norms, rounding, each in a loop of its own that
-LLVM vectorises. `quantise_row` and `elias_row` do one row inside a fused kernel. What a row yields does not
-depend on the rows beside it.
+LLVM vectorises. What a row yields does not depend on the rows beside it.
 """
 
 from __future__ import annotations
@@ -114,20 +113,6 @@ def round_row(v, scale, unit, levels, words, out, keep):
         out[j] = level * unit + 0.0  # no negative zero
         if keep:
             words[j] = u32(i32(abs(level)))
-
-
-@inline
-def quantise_row(v, k0, k1, k2, k3, levels, words, out, keep):
-    """What arrives of v into `out`, unless the norm, which it returns, is not finite.
-
-    `words` is scratch, d rounded up to a multiple of four; for `keep` see `round_row`.
-    """
-    norm = wire_norm(v)
-    if norm <= LARGEST:
-        fill_row(k0, k1, k2, k3, (v.shape[0] + 3) // 4, words)
-        scale = levels / norm if norm > 0.0 else 0.0
-        round_row(v, scale, norm / levels, levels, words, out, keep)
-    return norm
 
 
 @inline

@@ -32,8 +32,6 @@ class StrategicCredit:
     `intercept` says that the last column of X is constant; `regularisation` None is 1 / rows.
     """
 
-    reactive = True
-
     def __init__(
         self, data: Sequence[Any], sensitivities: npt.ArrayLike | None, strategic: Sequence[int] = STRATEGIC,
         regularisation: float | None = None, intercept: bool = True,

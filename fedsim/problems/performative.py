@@ -21,7 +21,6 @@ from fedsim.protocols import Backend, BatchSize
 class PerformativeMean:
     """Clients with base means m_i, sensitivities eps_i, noise sigma and weights p_i (None: equal)."""
 
-    reactive = True
     dim = 1
 
     def __init__(

@@ -54,7 +54,7 @@ class Checkpoints:
         index = {"format": FORMAT, "number": number, "identity": self.identity, "state": name, "files": files}
         body = json.dumps(index, indent=1).encode()
         write_atomic(self.folder / f"checkpoint-{number:09d}.json", body + _seal(body))
-        self._prune(number)
+        self._prune()
 
     def latest(self) -> Saved | None:
         """The newest checkpoint that is whole; a damaged one is passed over, and said so. None where there is none."""
@@ -108,7 +108,7 @@ class Checkpoints:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             return dict(arrays)
 
-    def _prune(self, newest: int) -> None:
+    def _prune(self) -> None:
         indices = sorted(self.folder.glob("checkpoint-*.json"))
         for index in indices[:-KEEP]:
             number = index.stem.split("-")[1]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import array_of
 from fedsim.errors import InvalidInput, quoted
-from fedsim.protocols import Algorithm, Replies, Rng
+from fedsim.protocols import Algorithm, Arrived, Replies, Rng
 
 
 class ChangedInPlace(InvalidInput):
@@ -111,11 +111,11 @@ def served(algorithm: Algorithm, state: Mapping[str, Array], replies: Replies, r
     return out
 
 
-def weighed(weigh: Any, arrived: Any) -> Array:
+def weighed(weigh: Callable[[Arrived], npt.ArrayLike], arrived: Arrived) -> Array:
     """A policy's or an algorithm's weights: one finite number for every reply that arrived."""
-    policy = type(arrived.policy.own).__name__
+    policy = "" if arrived.policy is None else type(arrived.policy.own).__name__
     owner = type(getattr(weigh, "__self__", weigh)).__name__
-    who, rows = f"{owner}.weigh" + f" (with {policy})" * (owner != policy), len(arrived.p)
+    who, rows = f"{owner}.weigh" + f" (with {policy})" * (policy not in ("", owner)), len(arrived.p)
     try:
         weights = weigh(arrived)
     except ValueError as error:

@@ -47,16 +47,16 @@ def _check_xml(name: str, data: bytes) -> None:
 
     depth = 0
 
-    def declares(*_: Any) -> None:
+    def declares(*_: object) -> None:
         raise InvalidInput(f"{name} has a DOCTYPE, which GraphML does not need: remove it")
 
-    def opens(*_: Any) -> None:
+    def opens(*_: object) -> None:
         nonlocal depth
         depth += 1
         if depth > DEEPEST_FILE:
             raise InvalidInput(f"{name} nests more than {DEEPEST_FILE} elements: give a plain GraphML graph")
 
-    def closes(*_: Any) -> None:
+    def closes(*_: object) -> None:
         nonlocal depth
         depth -= 1
 
