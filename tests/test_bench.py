@@ -52,6 +52,15 @@ def test_a_time_counts_only_with_the_bare_loops_loss_and_all_updates():
     ]  # fmt: skip
 
 
+def test_a_table_is_put_between_the_marks_of_a_page():
+    begin, end = report.MARKS
+    page = report.put_into(f"above\n{begin}\nold\n{end}\nbelow\n", "new")
+    assert page == f"above\n{begin}\nnew\n{end}\nbelow\n"
+    assert report.put_into(page, "new") == page
+    with pytest.raises(SystemExit, match="no place for the table"):
+        report.put_into("nothing", "new")
+
+
 def test_later_turns_take_whom_they_can_afford_the_quickest_first():
     pairs = [("W1", "slow"), ("W1", "quick"), ("W2", "middling"), ("W2", "broken")]
     plan = turns.Plan(pairs, 3, until=100.0)

@@ -8,6 +8,7 @@ import pytest
 import fedsim as fs
 from fedsim.algorithms import FALD, FedAvg, PrivateFedPAQ
 from fedsim.errors import InvalidInput
+from fedsim.kernels.rows import STRIP, gather
 from fedsim.problems import LinearRegression, NeuralNetwork, SoftmaxRegression, weights_of
 from fedsim.runtime.clipping import clipped_gradients
 from fedsim.runtime.jobs import Batch, Setting
@@ -215,3 +216,14 @@ WRONG = {
 def test_what_does_not_fit_is_refused(message):
     with pytest.raises(InvalidInput, match=message):
         WRONG[message]()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("stored", [np.uint8, np.int16, np.float32])
+def test_rows_are_gathered_and_converted_with_numpys_bits(stored, dtype):
+    draw = np.random.default_rng(0)
+    x, scale, shift = (200 * draw.random((60, 13))).astype(stored), draw.random(13), draw.random(13)
+    for count in (1, STRIP - 1, STRIP, 3 * STRIP + 5):
+        rows = draw.integers(0, 60, count)
+        expected = x[rows].astype(dtype) * scale.astype(dtype) + shift.astype(dtype)
+        assert np.array_equal(gather(x, rows, np.dtype(dtype), scale, shift), expected)

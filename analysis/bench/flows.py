@@ -75,7 +75,9 @@ def against_simgrid(python: str, limit_s: float = LIMIT_S) -> dict[str, float]:
                 [python, script], input=json.dumps(told), capture_output=True, text=True, timeout=limit_s, check=True
             )
         except subprocess.TimeoutExpired:
-            print(f"{title:48}{mine:8.3f} s   not done after {limit_s:g} s")
+            print(
+                f"{title:48}{mine:8.3f} s   not done after {limit_s:g} s, more than {limit_s / mine:.0f} x", flush=True
+            )
             continue
         theirs = json.loads(done.stdout)
         apart = float(np.abs(finish / np.array(theirs["finish"]) - 1).max())

@@ -90,8 +90,9 @@ def main() -> int:
         print(f"{'':13}grows as size ** {slopes[name]:.2f}", flush=True)
     pd.DataFrame(rows).to_parquet(given.out / "scaling.parquet")
     growth = {name: 10**slope for name, slope in slopes.items()}  # what ten times the size costs: never negative
+    code = guard.check(growth, given.against)  # before that very file may be written anew
     guard.save(growth, given.out / "exponents.json")
-    return guard.check(growth, given.against)
+    return code
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ class Jax:
     fresh = True
 
     def __init__(
-        self, loss: Callable[..., Any], data: Sequence[Any], parameters: Any,
+        self, loss: Callable[..., Any], data: Sequence[Any], parameters: object,
         outputs: Callable[..., Any] | None = None, test: shards.TestRows = None, prior_precision: float = 0.0,
     ) -> None:  # fmt: skip
         jax = _jax()
@@ -104,10 +104,10 @@ class Jax:
         jax = _jax()
         if name not in self._compiled:
 
-            def total(theta: Any, x: Any, y: Any) -> Any:
+            def total(theta: Array, x: Array, y: Array) -> Any:
                 return self.criterion(self._named(theta), x, y) * len(x)
 
-            def classes(theta: Any, x: Any) -> Any:
+            def classes(theta: Array, x: Array) -> Any:
                 assert self.outputs is not None
                 return jax.nn.softmax(self.outputs(self._named(theta), x))
 
@@ -117,7 +117,7 @@ class Jax:
             labels = [part if part.dtype.kind in "iu" else part.astype(theta.dtype) for part in y]
             return np.asarray(self._compiled[name](theta, x.astype(theta.dtype), *labels))
 
-    def _named(self, theta: Any) -> Any:
+    def _named(self, theta: Array) -> Any:
         ends = np.cumsum([np.prod(shape, dtype=int) for shape in self.shapes])
         parts = _jax().numpy.split(theta, ends[:-1])
         leaves = [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]

@@ -85,7 +85,7 @@ def _columns(rows: object) -> dict[str, Any]:
     return {"columns": columns, "rows": [[_plain(one.get(name)) for name in columns] for one in rows]}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> str | float | None:
     """NumPy's numbers as Python's; None for what JSON has no word for."""
     if value is None or isinstance(value, str | bool):
         return value

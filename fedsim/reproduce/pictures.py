@@ -81,8 +81,10 @@ def panels(
         handles = [_draw(axes, series, number) for number, series in enumerate(panel.values())]
         _label(axes, title, *words)
         if not shared:
-            below = {"loc": "upper center", "bbox_to_anchor": (0.45, -0.16)}
-            axes.legend(handles, list(panel), ncols=_fitting(panel, 4.0), frameon=False, fontsize=8, **below)
+            axes.legend(
+                handles, list(panel), ncols=_fitting(panel, 4.0), frameon=False, fontsize=8, loc="upper center",
+                bbox_to_anchor=(0.45, 0), borderaxespad=4.3,
+            )  # fmt: skip
     if note or (shared and len(handles) > 1):
         names = list(panel) if shared else []
         figure.legend(
@@ -127,7 +129,7 @@ def _draw(axes: Axes, series: Series | Sequence[Series], number: int) -> Any:
         styles: dict[Kind, dict[str, Any]] = {
             "line": {"color": colour, "lw": 1.6, "ls": dash, "marker": "o" if few else "", "ms": 3.5},
             "dashes": {"color": colour, "lw": 1.1, "ls": (0, (2, 2))},
-            "guide": {"color": FAINT, "lw": 1.2, "ls": (0, (4, 3)), "zorder": 1},
+            "guide": {"color": FAINT, "lw": 1.2, "ls": (0, (4, 3)), "zorder": 2.5},
             "points": {"color": colour, "ls": "", "marker": "o", "ms": 1.5 if many else 5.5, "mec": "white",
                        "mew": 0 if many else 0.7, "zorder": 3},
         }  # fmt: skip
@@ -137,24 +139,30 @@ def _draw(axes: Axes, series: Series | Sequence[Series], number: int) -> Any:
 
 def _fitting(names: Collection[str], inches: float) -> int:
     """Columns of a legend."""
-    wide = 0.65 + 0.075 * max(map(len, names), default=0)
+    wide = 0.6 + 0.065 * max(map(len, names), default=0)
     return max(1, min(len(names), int(inches / wide)))
 
 
 def _label(axes: Axes, title: str, x: str, y: str, log: str) -> None:
-    from matplotlib.ticker import LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
         if name in log:
             axes.set(**{f"{name}scale": "log"})
             low, high = axis.get_view_interval()
-            axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 30 * low else (1,)))
+            subs = (1.0, 2.0, 5.0) if high < 30 * low else (1.0,)
+            axis.set_major_locator(MaxNLocator(5) if high < 5 * low else LogLocator(subs=subs))
             axis.set_minor_formatter(NullFormatter())
-        axis.set_major_formatter(lambda value, _: f"{value:,.0f}" if 1e3 <= value < 1e6 else f"{value:.6g}")
+        axis.set_major_formatter(_number)
     axes.set_title(title, loc="left", fontsize=10)
     axes.set_xlabel(x, fontsize=9)
     axes.set_ylabel(y, fontsize=9)
     plain(axes)
+
+
+def _number(value: float, _: object) -> str:
+    """3,000 and 1e6."""
+    return f"{value:,.0f}" if 1e3 <= value < 1e6 else f"{value:.6g}".replace("e+0", "e").replace("e-0", "e-")
 
 
 def _each(words: str | Sequence[str], count: int) -> Sequence[str]:

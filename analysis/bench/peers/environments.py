@@ -17,6 +17,7 @@ class Peer:
     packages: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     own: bool = True  # False: this interpreter, where fedsim is
+    slow: bool = False  # minutes a workload: it comes after all others
 
 
 TORCH = (
@@ -32,7 +33,7 @@ PEERS = {
     "fedjax": Peer("fedjax_run", ("fedjax==0.0.17", "jax==0.10.2")),
     "pfl": Peer("pfl_run", (TORCH, "pfl[pytorch]==0.6.0")),
     "fluke": Peer("fluke_run", (TORCH, "fluke-fl==0.8.1")),
-    "flower": Peer("flower_run", ("flwr[simulation]==1.41.0",)),
+    "flower": Peer("flower_run", ("flwr[simulation]==1.41.0",), slow=True),
     **OURS,
 }
 BARE = {"bare": Peer("bare", own=False), "bare (fresh subsets)": Peer("bare", options=("--fresh", "1"), own=False)}

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 SAME_LOSS = 0.02  # of how far the loss fell: what other draws of clients and rows make of it
+MARKS = "<!-- peers -->", "<!-- end of peers -->"  # the table's place in a page
 START_LOSS = {"softmax": np.log(10.0), "linear": 50.0}  # at zero weights
 SHOWN = ["load", "who", "s_per_round", "updates_per_s", "startup_s", "peak_mib", "loss", "ratio", "counts"]
 
@@ -67,6 +68,15 @@ def small(table: pd.DataFrame) -> str:
     for who in dict.fromkeys(table["who"]):
         own = table[(table["who"] == who) & table["counts"]].set_index("load")
         times = [1e3 * own["s_per_round"][load] if load in own.index else None for load in loads]
-        cells = ["" if t is None else f"{t:,.0f}" if t >= 100 else f"{t:.2g}" for t in times]
+        cells = ["" if t is None else f"{t:,.0f}" if t >= 10 else f"{t:.2g}" for t in times]
         lines.append(f"| {who} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def put_into(page: str, table: str) -> str:
+    """The page with this table between its two marks."""
+    before, mark, rest = page.partition(MARKS[0])
+    _, end, after = rest.partition(MARKS[1])
+    if not (mark and end):
+        raise SystemExit(f"the page has no place for the table; put {MARKS[0]} and {MARKS[1]} on lines of their own")
+    return f"{before}{mark}\n{table}\n{end}{after}"

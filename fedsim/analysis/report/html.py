@@ -100,7 +100,8 @@ def image(what: str, png: bytes) -> str:
     """A PNG, inside the page, at the size that it was drawn for; it scrolls where a screen is narrower."""
     data = base64.b64encode(png).decode()
     wide = round(int.from_bytes(png[16:20], "big") * SCREEN / PRINT)  # the header of a PNG
-    return f'<div class="picture"><img alt="{escape(what)}" width="{wide}" src="data:image/png;base64,{data}"></div>'
+    shown = f'<img alt="{escape(what)}" style="--wide:{wide}px" src="data:image/png;base64,{data}">'
+    return f'<div class="picture">{shown}</div>'
 
 
 def titled(title: str, body: str) -> str:

@@ -120,7 +120,8 @@ def figure(study):
         }
         for hessians, level in LEVELS.items()
     }
-    return pictures.panels(content, "local steps K", "communication rounds", "xy")
+    note = "where the line ends, exact moments never get there; 300 replicas may seem to"
+    return pictures.panels(content, "local steps K", "communication rounds", "xy", note)
 
 
 claims = [

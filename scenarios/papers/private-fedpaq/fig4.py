@@ -100,8 +100,8 @@ def figure(study):
         "(a) privacy": {f"epsilon = {eps}": run(eps=eps) for eps in (0.1, 1, 10)},
         "(b) clipping, noise as printed": {f"C = {clip}": run("printed", clip=clip) for clip in (0.5, 1, 2)},
         "(c) share of the rows": {f"gamma = {gamma}": run(gamma=gamma) for gamma in (0.2, 0.8)},
-        "(d) both": {f"C = {c}, gamma = {g}": run(eps=e, clip=c, gamma=g) for e, g in ((1, 0.2), (0.1, 0.8))
-                     for c in (0.5, 1, 2)},
+        "(d) both": {f"C = {c}, gamma = {g}, epsilon = {e}": run(eps=e, clip=c, gamma=g)
+                     for e, g in ((1, 0.2), (0.1, 0.8)) for c in (0.5, 1, 2)},
     }  # fmt: skip
     return pictures.panels(content, "communication rounds", "training loss", ["", "y", "", ""])
 

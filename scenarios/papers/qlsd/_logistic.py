@@ -4,6 +4,8 @@ Judged by the 99 % region of highest posterior density: the relative error of it
 uplink bits a method needs for an iteration, against LSD++.
 """
 
+from functools import cache
+
 import numpy as np
 
 import fedsim as fs
@@ -48,16 +50,17 @@ def scenario(problem, name: str, step_size: float, iterations: int, initial) -> 
     )
 
 
-def threshold(problem, result, alpha: float = 0.01) -> float:
+@cache
+def threshold(study, problem, name: str, alpha: float = 0.01) -> float:
     """The (1 - alpha) quantile of -log pi over a run's samples; a problem's mean loss is -log pi over its rows."""
-    samples = result.samples.reshape(-1, problem.dim)
+    samples = pick(study, method=name).samples.reshape(-1, problem.dim)
     return float(np.quantile(problem.loss(samples) * problem.sizes.sum(), 1 - alpha))
 
 
 def errors(study, problem, names: list[str], reference: str) -> dict[str, float]:
     """{method: relative error of the threshold}."""
-    true = threshold(problem, pick(study, method=reference))
-    return {n: abs(threshold(problem, pick(study, method=n)) - true) / true for n in names}
+    true = threshold(study, problem, reference)
+    return {n: abs(threshold(study, problem, n) - true) / true for n in names}
 
 
 def bits(study, name: str) -> float:

@@ -85,6 +85,7 @@ def scenario(method: str, rate: float, iterations: int, rows: int, tests: int, m
     )
 
 
+@cache
 def probabilities(study, method: str, rows: int, tests: int, outside: str = "") -> np.ndarray:
     """Averaged class probabilities of the test rows, or of another set's."""
     return fs.metrics.predictions(pick(study, method=method), problem(rows, tests, outside))

@@ -71,6 +71,7 @@ def judged(study) -> fs.problems.Torch:
     return problem(int(settings["rows"]), int(settings["side"]))
 
 
+@cache
 def predicted(study) -> dict[str, np.ndarray]:
     return {m: fs.metrics.predictions(pick(study, method=m), judged(study)) for m in METHODS}
 
