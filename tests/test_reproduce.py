@@ -160,6 +160,13 @@ def test_a_picture_that_fails_is_a_line_and_costs_no_claim(
     assert (tmp_path / "toy" / "fig1" / "tables.json").exists()
 
 
+def test_one_run_of_a_figure_is_not_drawn(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    toy.write_text(FIGURE.replace("def figure(study):\n", "def figure(study):\n    study.runs[1]\n"))
+    assert call(["run", str(toy), "--quiet"]) == 0
+    assert not list(tmp_path.glob("*.png"))
+
+
 def test_a_table_is_kept_as_plain_numbers_and_one_without_rows_is_named(toy: Path, tmp_path: Path) -> None:
     toy.write_text(FIGURE + "table = lambda study: rows\n")
     figure = load_figure("toy", toy)

@@ -18,6 +18,7 @@ from fedsim.cli.stopping import stopping
 from fedsim.cli.summary import table
 from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, shown
 from fedsim.protocols import Runtime
+from fedsim.reproduce.figures import makes_claims
 from fedsim.results import Result, load, write_atomic
 from fedsim.results.atomic import new_folder
 from fedsim.results.state import WHOLE, settle
@@ -113,7 +114,7 @@ def run(
         say("", *(summed_up(result, units.width()) if alone else table(study, units.width())))
         if folder is not None:
             _save(study, folder)
-    picture = draw(study, loaded, out)
+    picture = None if makes_claims(loaded) else draw(study, loaded, out)
     say(*([f"picture {picture}"] if picture else []), _next(study, out))
     return study
 
@@ -138,7 +139,7 @@ def resume(folder: Path, *, quiet: bool, runtime: Runtime) -> None:
             checkpoint_every=every,
         )  # fmt: skip
     say("", *summed_up(result, units.width()), *_resumed(result))
-    picture = draw(Study(loaded.name, ((settings, result),)), loaded, folder)
+    picture = None if makes_claims(loaded) else draw(Study(loaded.name, ((settings, result),)), loaded, folder)
     say(*([f"picture {picture}"] if picture else []), f"next: fedsim report {folder}")
 
 

@@ -54,6 +54,11 @@ def figures(asked: str | None = None) -> list[tuple[str, Path]]:
     return chosen
 
 
+def makes_claims(file: ScenarioFile) -> bool:
+    """Whether it is a figure file: its `figure` is of all its settings, so that one run alone cannot be drawn."""
+    return "claims" in file.function.__globals__
+
+
 def load_figure(paper: str, path: Path) -> Figure:
     """Load a figure file and check what it says beyond a scenario."""
     file = load_file(path)
