@@ -58,7 +58,7 @@ def numbers(where: str, value: object, axes: int | None = None, finite: bool = F
     return array
 
 
-def called(where: str, function: Any, *arguments: Any) -> Any:
+def called(where: str, function: Any, *arguments: object) -> Any:
     """What a user's own function returns; if it raises, one sentence says so, and the cause is chained."""
     try:
         return function(*arguments)

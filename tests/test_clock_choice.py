@@ -76,7 +76,13 @@ def test_a_run_is_resumed_on_the_clock_that_it_began_on(monkeypatch, tmp_path, f
     """What is saved of visits in flight differs; whether code is found may have changed meanwhile."""
     stop = threading.Event()
     with first(), pytest.raises(fs.errors.Interrupted):
-        fs.run(SCENARIO, out=tmp_path, stop=stop, observers=[lambda p: stop.set() if p.round == 7 else None])
+        fs.run(
+            SCENARIO,
+            out=tmp_path,
+            checkpoint_every=7,
+            stop=stop,
+            observers=[lambda p: stop.set() if p.round == 7 else None],
+        )
     now = Found.LOADED if second is always_compiled else Found.NOWHERE
     monkeypatch.setattr("fedsim.engine.compiled_clock.where_compiled", lambda: now)
     resumed = fs.run(SCENARIO, out=tmp_path, resume=True)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import threading
 
 import networkx as nx
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import fedsim as fs
 from fedsim.engine import always_compiled, reference_clock
+from fedsim.engine.clock_arrays import ReplicaClock
 from fedsim.kernels.clock.parts import FOLDS
 
 RATES = (64.0, 1e3, 12345.678, 1e9, math.inf)
@@ -257,3 +259,53 @@ def test_time_made_ahead_is_cut_where_a_target_is_reached():
     compiled, simpy = both(scenario)
     assert len(np.unique(compiled.rounds["round"])) == 1
     assert_same(compiled, simpy)
+
+
+def test_the_trace_of_a_replica_is_its_own_where_another_never_closes_a_round():
+    slow = fs.devices.constant(0.25, slowdown=fs.devices.pareto_slowdown(1.1))
+    budget, record = fs.Budget(rounds=1, seconds=5.0), fs.Record(events=True)
+    compiled, simpy = both(
+        fs.Scenario(
+            problem=fs.problems.Payload(1, parameters=1), algorithm=fs.algorithms.FALD(1e-3, 3), budget=budget,
+            devices=slow, participation=fs.participation.buffered(1), replicas=range(5, 9, 2), record=record,
+        ),
+        compute="skip",
+    )  # fmt: skip
+    assert compiled.stopped_by == ("seconds", "rounds")
+    assert_same(compiled, simpy)
+
+
+@pytest.mark.parametrize("way", ["everybody", "a deadline", "buffered"])
+def test_a_resumed_run_does_not_go_through_the_whole_timeline_again(monkeypatch, tmp_path, way):
+    scenario = dataclasses.replace(LEARNING, **WAYS[way], record=fs.Record(events=True))
+    monkeypatch.setattr("fedsim.engine.compiled_clock.MOST", 4)  # rounds made at a go
+    made, run = [], ReplicaClock.run
+    monkeypatch.setattr(ReplicaClock, "run", lambda k, until: (made.append((k.said("round"), until)), run(k, until))[1])
+    stop = threading.Event()
+    with always_compiled():
+        whole = fs.run(scenario, runtime=ONE)
+        with pytest.raises(fs.errors.Interrupted):
+            fs.run(
+                scenario, runtime=ONE, out=tmp_path, checkpoint_every=18, stop=stop,
+                observers=[lambda p: stop.set() if p.round == 18 else None],
+            )  # fmt: skip
+        made.clear()
+        resumed = fs.run(scenario, runtime=ONE, out=tmp_path, resume=True)
+    assert min(made) == (16, 18)
+    assert_same(resumed, whole)
+    assert resumed.samples.tobytes() == whole.samples.tobytes()
+
+
+def test_clocks_too_large_for_a_checkpoint_are_wound_forward(monkeypatch, tmp_path):
+    monkeypatch.setattr("fedsim.engine.compiled_clock.SAVED", 0.0)
+    stop = threading.Event()
+    with always_compiled():
+        with pytest.raises(fs.errors.Interrupted):
+            fs.run(
+                LEARNING,
+                out=tmp_path,
+                checkpoint_every=7,
+                stop=stop,
+                observers=[lambda p: stop.set() if p.round == 7 else None],
+            )
+        assert fs.run(LEARNING, out=tmp_path, resume=True).fingerprint == fs.run(LEARNING).fingerprint

@@ -173,11 +173,11 @@ def test_hosts_take_many_rounds_at_a_go_and_one_that_dies_is_replaced(cluster, h
     WATCHED.clear()
     asked, whole = [], ray_runtime.RaySession.iterate
 
-    async def iterate(self, replicas, first, count, state, memory):
+    async def iterate(self, replicas, first, count, *rest):
         asked.append((first, count))
         if len(asked) == 2:
             os.kill(ray.get(self.hosts[0].about.remote())["pid"], signal.SIGKILL)
-        return await whole(self, replicas, first, count, state, memory)
+        return await whole(self, replicas, first, count, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ray_runtime.RaySession, "iterate", iterate)
@@ -526,4 +526,5 @@ ON_HOSTS = """
 
 def test_a_round_on_client_hosts_passes_through_the_closed_form_and_the_door_to_the_hosts(cluster):
     asked = replace(scenario(rounds=5), devices=None)
-    assert followed(lambda: fs.run(asked, runtime=Ray(hosts=2))) == ON_HOSTS.split()
+    look = [lambda progress: None]  # so that rounds come one by one
+    assert followed(lambda: fs.run(asked, runtime=Ray(hosts=2), observers=look)) == ON_HOSTS.split()

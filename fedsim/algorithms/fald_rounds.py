@@ -35,16 +35,17 @@ def iterations(problem: ProblemLike, backend: Backend, walk: Walk, common: bool)
         weight = p.astype(theta.dtype)[:, None]
         history = np.empty((count, *theta.shape), theta.dtype)
         for k in range(count):
-            client, weights, starts = of_round(p, answered, k, n)
-            at, private = np.repeat(np.arange(n), np.diff(starts)), np.empty((len(client), 4), np.uint32)
-            who, shared = replicas[at], private
+            if k == 0 or answered is not None:  # everybody is the same in every round
+                client, weights, starts = of_round(p, answered, k, n)
+                at, own = np.repeat(np.arange(n), np.diff(starts)), weight[client]
+                who, private = replicas[at], np.empty((len(client), 4), np.uint32)
+                shared = np.empty_like(private) if common else private
             keys.noise(who, client, first + k, private)
             if common:
-                shared = np.empty_like(private)
                 keys.shared(who, first + k, shared)
             reply = theta[at]
             if len(client):
-                reply = walk(reply, client, weight[client], (private, shared), first + k)
+                reply = walk(reply, client, own, (private, shared), first + k)
             mean = backend.segment_sum(reply, weights, starts)
             nobody = np.diff(starts) == 0
             theta = history[k] = np.where(nobody[:, None], theta, mean) if nobody.any() else mean

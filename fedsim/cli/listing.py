@@ -57,7 +57,7 @@ def _section(title: str, entries: dict[str, str], wide: int) -> list[str]:
     return [*told, ""]
 
 
-def _algorithm(name: str, made: Any, wide: int) -> list[str]:
+def _algorithm(name: str, made: object, wide: int) -> list[str]:
     """The docstring opens with the paper; `Wire:`, `Memory:` and `Participation:` are sentences in it."""
     told = facts(made)
     rows = [told.pop("paper"), *(f"{key}  {value}" for key, value in told.items() if value)]

@@ -41,7 +41,7 @@ class Output:
         print(f"fedsim: standard output cannot be written to ({why}); results are where --out says", file=sys.stderr)
         return code or 1
 
-    def _try(self, name: str, *arguments: Any) -> None:
+    def _try(self, name: str, *arguments: object) -> None:
         if self.error is None:
             try:
                 getattr(self._stream, name)(*arguments)

@@ -110,7 +110,7 @@ class Ahead:
         offsets = np.concatenate([[0], np.cumsum([len(page) for page in pages])])[:-1]
         opening = [r["begun_notes"] + at for r, at in zip(rounds, offsets, strict=True)]
         end = [r["end_notes"] + at for r, at in zip(rounds, offsets, strict=True)]
-        begin = [np.concatenate([[at], e[:-1]]) for e, at in zip(end, offsets, strict=True)]
+        begin = [np.concatenate([[at], e])[:-1] for e, at in zip(end, offsets, strict=True)]
         low = np.concatenate([np.concatenate(begin)[order], np.concatenate(opening)[order]])
         high = np.concatenate([np.concatenate(opening)[order], np.concatenate(end)[order]])
         pairs = np.arange(len(order))

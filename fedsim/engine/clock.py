@@ -89,8 +89,10 @@ class PrivateLinks:
 
     def send(self, visit: Sender, upward: bool, bits: int, done: Callable[[Moment], None], priority: int) -> None:
         latency, stretch, bandwidth = visit.paths[upward]
-        visit.sending_s, visit.sending = self.clock.now, bits
-        self.clock.at(visit.sending_s + latency + bits * stretch / bandwidth, done, priority, visit)
+        clock = self.clock
+        visit.sending_s = now = clock.now
+        visit.sending = bits
+        clock.at(now + latency + bits * stretch / bandwidth, done, priority, visit)
 
     def call_off(self, visits: list[Any]) -> list[int]:
         return [self._left(visit) for visit in visits]

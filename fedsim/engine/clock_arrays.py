@@ -40,6 +40,8 @@ GROWING = {  # columns that a round may fill, and what says how far they are fil
     "events": "events", "ended": "rows", "rounds": "rounds", "notes": "notes",
     "flows": "flows", "nodes": "nodes", "starting": "flows", "done": "flows",
 }  # fmt: skip
+WRITTEN = ("ended", "rounds", "notes")  # what is read off a clock; it does not look at them again
+FIXED = ("clients", "intervals", "route_links")  # the scenario's
 LARGEST = 2e9  # bytes of all replicas' clocks
 Parts = tuple[PolicyArrays, DeviceArrays | None, RouteArrays | None]
 
@@ -227,6 +229,21 @@ class ReplicaClock:
         while (status := run(self.state)) == ROOM:
             self._grow()
         return int(status)
+
+    def saved(self) -> Arrays:
+        """All that a clock goes on from."""
+        own = {name: a for name, a in self.columns.items() if name not in WRITTEN + FIXED}
+        return {name: a.copy() for name, a in (own | {"state": self.state}).items()}
+
+    def restore(self, saved: Arrays) -> bool:
+        """Go on from there; False where clocks were laid out in another way."""
+        mine = self.columns | {"state": self.state}
+        if any(name not in mine or mine[name].dtype != a.dtype for name, a in saved.items()):
+            return False
+        self.columns |= {name: a.copy() for name, a in saved.items() if name != "state"}
+        self.state = saved["state"].copy()
+        self._point()
+        return True
 
     def written(self, column: str, count: str) -> Array:
         """What was written of a column."""

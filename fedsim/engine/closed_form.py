@@ -1,7 +1,7 @@
 """Synchronous rounds in which nobody waits for anybody's link: all replicas at once, as flat arrays.
 
 Arrival times then have a closed form (`arrivals`), and a replica's clock is a number: when its next round opens. Where
-everybody answers at once, always, and nobody looks in between, many rounds are taken at a go. Where copies of a
+the algorithm can and nobody looks in between, many rounds are taken at a go (`rounds_ahead`). Where copies of a
 broadcast outlast a round, the events take over.
 """
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 VISITS = 200_000  # made at a go
 MOST = 4_000  # rounds made at a go
+SAVED = 64e6  # bytes of clocks that go into a checkpoint; larger ones are wound forward anew
 
 
 def compiled(run: Run) -> Compiled | None:
@@ -64,18 +65,22 @@ class Compiled:
         self._started: dict[int, tuple[Array, Arrays]] = {}  # by version: its replicas, and what was sent to them
         self._under_way: dict[int, int] = {}  # by version: visits that have not ended
         self._visit = np.zeros(0, np.int64)  # numbers of the visits of the last round
+        self._saves = run.checkpoints.files is not None and arrays.bytes_each * len(run.world.replicas) <= SAVED
+        self._before: Arrays = {}  # the clocks as they were before the rounds that are ahead
 
     def resume(self, number: int, active: Array, saved: Arrays) -> None:
         if number:
-            self._make(0, number, active)
+            first = self._restored(active, saved)
+            if first < number:
+                self._make(first, number, active)
             self._started = started_from(saved)
             self._under_way = dict.fromkeys(self._started, 2**62)  # nobody has counted them: kept to the end
 
     def state(self, active: Array) -> Arrays:
-        """What the visits in flight started from."""
+        """The clocks, and what the visits in flight started from."""
         if self._reference is not None:
             return self._reference.state(active)
-        out: Arrays = {}
+        out = dict(self._before)
         for version, (replicas, message) in self._started.items():
             own = message | {"replicas": replicas}
             out |= {f"message.{version}.{name}": a for name, a in own.items()}
@@ -143,9 +148,22 @@ class Compiled:
 
     def _make(self, first: int, until: int, active: Array) -> Ahead:
         """Every replica's rounds up to `until`."""
+        if self._saves:
+            saved = {f"clock.{i}.{n}": a for i in active.tolist() for n, a in self._clocks[i].saved().items()}
+            self._before = saved | {"clock.round": np.array(first)}
         status = self._learner.session.each(lambda i: self._clocks[i].run(until), active.tolist())
         clocks = [self._clocks[i] for i in active.tolist()]
         return Ahead(first, active, clocks, np.array(status, np.int64), self._arrays.down_bits)
+
+    def _restored(self, active: Array, saved: Arrays) -> int:
+        """The round that the clocks are at, as far as they were saved."""
+        for i in active.tolist():
+            own = f"clock.{i}."
+            columns = {n.removeprefix(own): a for n, a in saved.items() if n.startswith(own)}
+            if not columns or not self._clocks[i].restore(columns):
+                self._clocks = {i: self._arrays.begin(i) for i in self._clocks}
+                return 0
+        return int(saved["clock.round"])
 
     def _trace(self, number: int, count: int, active: Array) -> None:
         if self._run.trace.kept:

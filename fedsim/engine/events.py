@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, SupportsFloat
 
 import numpy as np
@@ -28,6 +29,7 @@ from fedsim.runtime.jobs import Reply
 if TYPE_CHECKING:
     from fedsim.engine.run import Run
 
+OUTCOME = attrgetter("client", "arrived", "late", "uploading", "sent", "came_down", "ends_s", "started_s")
 JUMPS = (
     10_000  # of the clock in a row, from one time at which clients come on to the next, before nobody believes in it
 )
@@ -278,15 +280,11 @@ class Events:
 
 def ended(visits: list[Visit]) -> Ended:
     """What became of visits, one row each."""
-
-    def column(name: str, dtype: type) -> Array:
-        return np.array([getattr(v, name) for v in visits], dtype)
-
-    arrived, late = column("arrived", bool), column("late", bool)
-    return Ended(
-        column("client", np.int64), arrived, ~arrived & ~late, late, late & ~column("uploading", bool),
-        column("sent", np.int64), column("came_down", np.int64), column("ends_s", float) - column("started_s", float),
-    )  # fmt: skip
+    kinds = (int, bool, bool, bool, int, int, float, float)
+    told = list(zip(*map(OUTCOME, visits), strict=True)) or [()] * len(kinds)
+    made: list[Array] = [np.array(column, kind) for column, kind in zip(told, kinds, strict=True)]
+    client, arrived, late, uploading, sent, came_down, ends_s, started_s = made
+    return Ended(client, arrived, ~arrived & ~late, late, late & ~uploading, sent, came_down, ends_s - started_s)
 
 
 def _joined(cohorts: list[Cohort]) -> Cohort:

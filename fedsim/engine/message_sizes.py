@@ -27,7 +27,7 @@ class DryJob:
     def __init__(self, dim: int, dtype: np.dtype[Any], round: int) -> None:
         self.round, self._zeros = round, np.zeros(dim, dtype)
 
-    def gradient(self, theta: Array, step: int, batch_size: BatchSize = None, **options: Any) -> Array:
+    def gradient(self, theta: Array, step: int, batch_size: BatchSize = None, **options: object) -> Array:
         return self._zeros
 
     def normal(self, step: int) -> Array:

@@ -1,6 +1,6 @@
 """A round of the timeline as a value: who was asked, what arrived when, what was sent. What was learnt is not in it.
 
-A driver yields one `Round` of all active replicas at a time, or, where everybody answers at once, a `Stretch` of many;
+A driver yields one `Round` of all active replicas at a time, or, where nobody looks in between, a `Stretch` of many;
 `accounts.settle` does the rest, the same for every driver.
 """
 

@@ -46,9 +46,10 @@ def stretch(
     who = _select(world, number, numbers, position)
     drawn = world.visit_draws(np.zeros(len(who.client)), position[who.row], who.client, numbers[who.row])
     timed = _all_arrive if world.policy.waits and not drawn.phase.any() else _some_arrive
-    times, ended = timed(world, opened_s, who, count, down, up, drawn)
-    opened, closed = times[:-1].ravel(), times[1:].ravel()
-    made = columns(opened, closed, who.sizes, who.starts, ended, world.copied(who) * down)
+    with np.errstate(over="ignore", invalid="ignore"):  # after a round that never closes: taken singly, it is refused
+        times, ended = timed(world, opened_s, who, count, down, up, drawn)
+        opened, closed = times[:-1].ravel(), times[1:].ravel()
+        made = columns(opened, closed, who.sizes, who.starts, ended, world.copied(who) * down)
     visits = Visits(ended, who.starts[len(active) :: len(active)], None)
     shaped = {name: column.reshape(count, len(active)) for name, column in made.items()}
     whole = Stretch(number, active, shaped, 0, visits=visits, who=who)

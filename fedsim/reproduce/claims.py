@@ -50,7 +50,7 @@ class Claim:
         one_of("Claim(expected={!r})", self.expected, ("holds", "cannot", "undecided"), remedy)
 
 
-def pick(study: Study, **settings: Any) -> Result:
+def pick(study: Study, **settings: object) -> Result:
     """The one run of a study with these settings."""
     rows = study.frame().to_dict("records")  # the settings alone: a folder's runs are read when looked at
     found = [i for i, row in enumerate(rows) if all(row.get(f"set {k}", row.get(k)) == v for k, v in settings.items())]

@@ -80,7 +80,7 @@ def check_seed(seed: int) -> int:
     return int(seed)
 
 
-def check_address(**columns: Any) -> None:
+def check_address(**columns: object) -> None:
     """Refuse numbers that a key has no room for: they would be taken for smaller ones."""
     for name, value in columns.items():
         numbers, bits = array_of(value), 24 if name == "visit" else 32

@@ -65,7 +65,7 @@ def differences(results: Mapping[str, Result]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _fields(value: Any, path: str) -> list[tuple[str, str]]:
+def _fields(value: object, path: str) -> list[tuple[str, str]]:
     """Every leaf of a recorded scenario with its dotted name; an array is told by its shape and digest."""
     if isinstance(value, dict) and "array" not in value and "function" not in value:
         return [leaf for name, own in value.items() for leaf in _fields(own, f"{path}.{name}" if path else str(name))]
