@@ -90,7 +90,7 @@ def test_scenarios_that_differ_in_code_alone_are_different(
 
 def test_what_a_run_leaves_in_its_parts_does_not_make_it_another(tmp_path: Path) -> None:
     """Notes that a class keeps of its use, and annotations that Python makes when asked, are no code."""
-    policy = policy_of("self.__dict__.setdefault('_calls', []).append(self.__annotations__) or [0]")
+    policy = policy_of("self.__dict__.setdefault('_calls', []).append(type(self).__annotations__) or [0]")
     mine = dataclasses.replace(scenario(), participation=policy)
     first = fs.run(mine, out=tmp_path / "a")
     assert fs.run(mine, out=tmp_path / "a", resume=True).fingerprint == first.fingerprint

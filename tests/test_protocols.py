@@ -153,3 +153,18 @@ def test_backends_have_the_same_names_and_arguments():
             asked = list(inspect.signature(getattr(protocols.Backend, name)).parameters)[1:]
             for form in forms:
                 assert list(inspect.signature(form).parameters) == asked, (name, form)
+
+
+def test_a_class_that_overrides_a_client_does_not_inherit_its_compiled_forms():
+    class Still(fs.algorithms.FALD):
+        def client(self, job, message, memory):
+            return {"theta": message["theta"]}, memory
+
+    class Further(fs.algorithms.FALD):
+        def server(self, state, replies, rng):
+            return {"theta": replies.mean("theta") + 1.0}
+
+    problem = fs.problems.GaussianMean.synthetic(clients=3, dim=2, samples=4, seed=1)
+    for kind, end in ((Still, 0.0), (Further, 4.0)):
+        algorithm = kind(step_size=1e-9, local_steps=2, temperature=1e-12)
+        assert np.allclose(fs.run(fs.Scenario(problem, algorithm, fs.Budget(rounds=4))).samples[-1], end, atol=1e-3)

@@ -49,9 +49,14 @@ class Checkpointer:
         own = {n.removeprefix("own."): v for n, v in state.items() if n.startswith("own.")}
         return self.saved.number, state["active"], own
 
+    @property
+    def stopping(self) -> bool:
+        """Whether the run is asked to end."""
+        return self.stop is not None and self.stop.is_set()
+
     def after(self, run: Run, driver: Driver, number: int, active: Array) -> None:
         """A round is closed: checkpoint if it is time to; stop if asked to."""
-        asked = self.stop is not None and self.stop.is_set()
+        asked = self.stopping
         due = self.rounds is not None and number % self.rounds == 0
         due |= self.seconds is not None and time.monotonic() - self._wrote >= self.seconds
         if self.files is not None and len(active) and (due or asked):

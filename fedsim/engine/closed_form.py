@@ -28,6 +28,7 @@ from fedsim.runtime.worker import SMALL
 if TYPE_CHECKING:
     from fedsim.engine.run import Run
 
+FEW = 16  # rounds of a first stretch that a limit may cut short
 NUMBERS = 1_000_000  # updated in one stretch: what it draws stays in the caches, and signals soon get their turn
 
 
@@ -53,6 +54,7 @@ class ClosedForm:
         replicas = len(run.world.replicas)
         self._now, self._before = np.zeros(replicas), np.full(replicas, -np.inf)
         self._many, self._singly_until = _suits_stretches(run), 0
+        self._limited = bool(run.world.budget.limits)
         self._events: Events | None = None  # once they have taken over
         self._message: Arrays = {}
         self._computed: tuple[Reply, Array] | None = None  # the round's replies and whose they are, if known already
@@ -149,7 +151,7 @@ class ClosedForm:
     def _alike(self, number: int, active: Array) -> int:
         """How many rounds from here on need no look in between."""
         world, run = self._world, self._run
-        if len(active) < len(world.replicas):
+        if len(active) < len(world.replicas) or (run.checkpoints.asked and run.checkpoints.stopping):
             return 1
         record, rounds = world.scenario.record, world.budget.rounds
 
@@ -164,6 +166,7 @@ class ClosedForm:
             until(run.checkpoints.rounds),
             world.algorithm.rounds_alike(number),
             number + 1 if run.observers else NUMBERS,  # whoever watches sees soon that it moves
+            number + FEW if self._limited else NUMBERS,  # not much more than half of them are made in vain
         )
 
     async def _stretch(self, number: int, active: Array, count: int) -> Stretch | None:

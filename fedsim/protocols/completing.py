@@ -33,8 +33,27 @@ class Completed:
         self.own = own
 
 
+# Compiled forms of an algorithm, and what each of them was written for.
+COMPILED_FORMS = {
+    "fused": ("client",),
+    "many_rounds": ("client", "fused", "broadcast", "server", "memory", "weigh"),
+}
+
+
 def as_algorithm(own: object) -> Algorithm:
-    return cast(Algorithm, own if isinstance(own, Completed) else Completed(own, Algorithm))
+    """A class that overrides `client` or the like does not inherit the compiled form of what it has replaced."""
+    if isinstance(own, Completed):
+        return cast(Algorithm, own)
+    made, kind = Completed(own, Algorithm), type(own)
+    for form, originals in COMPILED_FORMS.items():
+        if any(_defined_at(kind, name) < _defined_at(kind, form) for name in originals):
+            setattr(made, form, MethodType(members(Algorithm)[form], own))
+    return cast(Algorithm, made)
+
+
+def _defined_at(kind: type, name: str) -> int:
+    """How far up among its base classes a member is defined; past the last where it is not."""
+    return next((i for i, base in enumerate(kind.__mro__) if name in vars(base)), len(kind.__mro__))
 
 
 def as_problem(own: object) -> Problem:
