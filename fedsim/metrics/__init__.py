@@ -17,16 +17,7 @@ from fedsim.checks import called, numbers
 from fedsim.errors import InvalidInput, number, one_of, quoted
 from fedsim.metrics import chains, distances
 from fedsim.metrics.chains import split_rhat
-from fedsim.metrics.comparisons import (
-    accuracy_curve,
-    against,
-    calibration,
-    confident,
-    entropies,
-    hpd,
-    outside_accuracy,
-    predictions,
-)
+from fedsim.metrics.comparisons import against, calibration, confident, entropies, hpd
 from fedsim.metrics.distances import gaussian_w2, hpd_error, marginal_w1, w2_floor
 from fedsim.metrics.evaluate import (
     DistanceTo,
@@ -40,6 +31,7 @@ from fedsim.metrics.evaluate import (
 )
 from fedsim.metrics.laws import COVARIANCE_ERROR, MEAN_ERROR, W2, Distance, MarginalError, Measure, Moments, Over
 from fedsim.metrics.learning import PREDICTIVE, Consensus, Loss, Predictive
+from fedsim.metrics.predicted import accuracy_curve, outside_accuracy, predictions
 from fedsim.metrics.sampling import Accepted, Ess, EssPer, MeanSquaredError, Rhat
 from fedsim.metrics.scores import (
     Reliability,
