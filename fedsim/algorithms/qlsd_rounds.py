@@ -64,20 +64,19 @@ def iterations(
         def weigh(client: Array, counted: Array) -> Array:
             return counted if algorithm.weighting == "count" else 1 / activity[client]
 
-        def jobs(k: int) -> tuple[Array, Array, Array, Array]:
-            """Models and clients of round k's jobs, their weights, and where each replica's begin."""
+        def jobs_of(client: Array, counted: Array, starts: Array) -> tuple[Array, Array, Array, Array, Array]:
+            """Models and clients of a round's jobs, weights, where each replica's begin, their order by client."""
+            at = np.repeat(np.arange(n), np.diff(starts))
+            return at, client, weigh(client, counted).astype(theta.dtype), starts, by_client(client, clients)
+
+        def jobs(k: int) -> tuple[Array, Array, Array, Array, Array]:
             if answered is None:
                 return whole
             starts = answered.starts[k * n : (k + 1) * n + 1]
             own = slice(starts[0], starts[-1])
-            client, at = answered.client[own], np.repeat(np.arange(n), np.diff(starts))
-            return at, client, weigh(client, answered.weights[own]).astype(theta.dtype), starts - starts[0]
+            return jobs_of(answered.client[own], answered.weights[own], starts - starts[0])
 
-        ones = np.ones(len(everybody))
-        whole = (
-            np.repeat(np.arange(n), clients), everybody, weigh(everybody, ones).astype(theta.dtype),
-            clients * np.arange(n + 1),
-        )  # fmt: skip
+        whole = jobs_of(everybody, np.ones(len(everybody)), clients * np.arange(n + 1))
         most = len(everybody)
         size, batch = qlsd.minibatch(problem.offsets, rows, np.empty((most, 4), np.uint32))
         coins = np.empty((most, 4), np.uint32)
@@ -88,19 +87,18 @@ def iterations(
         history, lengths = np.empty((count, n, d), theta.dtype), np.empty((count, n, clients), np.int64)
         alpha = 0.0 if rate is None else rate
         for k in range(count):
-            at, client, weights, starts = jobs(k)
+            at, client, weights, starts, order = jobs(k)
             m, who = len(client), replicas[at]
             keys.codec(who, client, first + k, coins[:m])
             if len(batch):
                 keys.rows(who, client, first + k, batch[:m])
-            place = at * clients + client
-            own = kept if len(kept) == 0 or m == most else kept[place]
+            own = kept if len(kept) == 0 or m == most else kept[at * clients + client]
             messages(
-                theta, at, *tables(theta.dtype), client, by_client(client, clients), size, batch[:m], point, anchor,
+                theta, at, *tables(theta.dtype), client, order, size, batch[:m], point, anchor,
                 own, alpha, coins[:m], *wire, sent[:m], bits[:m], own,
             )  # fmt: skip
             if own is not kept:
-                kept[place] = own
+                kept[at * clients + client] = own
             if m == most:
                 lengths[k] = bits.reshape(n, clients)
             gamma = step_at(algorithm.step_size, first + k, 1, 0)
