@@ -193,3 +193,13 @@ def test_equal_devices_are_all_in_time_equally_often():
 def test_equal_devices_that_drop_out_end_both_ways_alike(phase):
     for policy in (fs.participation.first(3), fs.participation.deadline(0.55), fs.participation.uniform(5)):
         assert_same(*both_ways(equal_devices(policy, replicas=5, dropout={phase: 0.4})))
+
+
+def test_a_limit_below_the_first_round_ends_a_run_whose_copies_would_be_under_way():
+    """No round counts, so none leaves copies behind."""
+    problem = fs.problems.GaussianMean.synthetic(clients=1, dim=1, samples=3, seed=1)
+    algorithm = fs.algorithms.FALD(step_size=1e-3, local_steps=3)
+    network = fs.topologies.star(1, uplink_bps=64.0, downlink_bps=64.0)
+    policy, budget = fs.participation.with_replacement(1), fs.Budget(rounds=2, seconds=0.5)
+    scenario = fs.Scenario(problem, algorithm, budget, network=network, participation=policy, replicas=2, reach="all")
+    assert_same(*both_ways(scenario))

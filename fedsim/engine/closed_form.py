@@ -75,10 +75,12 @@ class ClosedForm:
             self._hand_over(number, active)
         if self._events:
             return await self._events.next(number, active)
-        self._before[active] = self._now[active]
         count = self._alike(number, active) if self._many and number >= self._singly_until else 1
         many = await self._stretch(number, active, count) if count > 1 else None
-        return many or await self._round(number, active)
+        if many is not None:
+            return many
+        self._before[active] = self._now[active]
+        return await self._round(number, active)
 
     async def replies(self, round: Round) -> Reply:
         if self._events:
