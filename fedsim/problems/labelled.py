@@ -29,6 +29,15 @@ class Labelled:
     shift: Array | None
     test: tuple[Array, Array] | None
 
+    def __post_init__(self) -> None:
+        """Read-only, as at a Ray host: kernels are compiled for one kind of array."""
+        for name in ("x", "y", "offsets", "sizes", "scale", "shift"):
+            column = getattr(self, name)
+            if column is not None:
+                column = column.view()
+                column.flags.writeable = False
+                object.__setattr__(self, name, column)
+
     def values(self, x: Array, dtype: npt.DTypeLike) -> Array:
         """Stored rows as the numbers that a model sees."""
         x = x.astype(dtype, copy=False)

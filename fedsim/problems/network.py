@@ -62,7 +62,7 @@ class NeuralNetwork:
         if 0 in given:
             raise refusal("NeuralNetwork(widths={})", widths, "give whole numbers of at least 1, as (64, 32)")
         self.widths, self.features = tuple(given), rows.x.shape[1]
-        self.layers = np.array([self.features, *given, rows.classes], np.int64)
+        self._widths = (self.features, *given, rows.classes)
         self.dim = int(sum((wide + 1) * high for wide, high in pairwise(self.layers.tolist())))
         self.prior_precision = shards.check_prior("NeuralNetwork", prior_precision)
         self.share = self.prior_precision / len(rows.x)
@@ -72,6 +72,11 @@ class NeuralNetwork:
         self._rows = rows
         self.x, self.y, self.offsets, self.sizes, self.test = rows.x, rows.y, rows.offsets, rows.sizes, rows.test
         self.clients, self.classes, self.scale, self.shift = len(rows.sizes), rows.classes, rows.scale, rows.shift
+
+    @property
+    def layers(self) -> Array:
+        """Inputs, hidden units and classes; made anew, for what comes to a Ray host cannot be written to."""
+        return np.array(self._widths, np.int64)
 
     def shard(self, clients: Array) -> NeuralNetwork:
         """The same problem with the rows of these clients alone, for the host that computes for them."""
