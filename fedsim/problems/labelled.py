@@ -33,7 +33,7 @@ class Labelled:
         """Read-only, as at a Ray host: kernels are compiled for one kind of array."""
         for name in ("x", "y", "offsets", "sizes", "scale", "shift"):
             column = getattr(self, name)
-            if column is not None:
+            if column is not None and column.flags.writeable:
                 column = column.view()
                 column.flags.writeable = False
                 object.__setattr__(self, name, column)
