@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.algorithms.qlsd_fused import Quantised, has_kernel, rows_of, tables_of, wire_of
+from fedsim.algorithms.rounds import of_round
 from fedsim.arrays import Array, Arrays
 from fedsim.codecs import QSGD, Elias, Identity
 from fedsim.problems import GaussianMean
@@ -56,7 +57,7 @@ def iterations(
         answered: Answered | None = None,
     ) -> tuple[Arrays, Arrays]:
         theta, n = state["theta"], len(replicas)
-        everybody = np.tile(np.arange(clients), n)
+        ones, most = np.ones(clients), n * clients
 
         def term(arrays: Arrays, name: str) -> Array:
             return np.ascontiguousarray(arrays[name]).reshape(-1, d) if name in arrays else theta[:0]
@@ -70,14 +71,9 @@ def iterations(
             return at, client, weigh(client, counted).astype(theta.dtype), starts, by_client(client, clients)
 
         def jobs(k: int) -> tuple[Array, Array, Array, Array, Array]:
-            if answered is None:
-                return whole
-            starts = answered.starts[k * n : (k + 1) * n + 1]
-            own = slice(starts[0], starts[-1])
-            return jobs_of(answered.client[own], answered.weights[own], starts - starts[0])
+            return whole if answered is None else jobs_of(*of_round(ones, answered, k, n))
 
-        whole = jobs_of(everybody, np.ones(len(everybody)), clients * np.arange(n + 1))
-        most = len(everybody)
+        whole = jobs_of(*of_round(ones, None, 0, n))
         size, batch = qlsd.minibatch(problem.offsets, rows, np.empty((most, 4), np.uint32))
         coins = np.empty((most, 4), np.uint32)
         noise = backend.normal(keys.server(replicas, first, count), d, 0, theta.dtype).reshape(count, n, d)

@@ -70,13 +70,10 @@ class Labelled:
 
     def keep(self, clients: Array) -> Labelled:
         """The same with the rows of these clients alone, and no test rows; the others' sizes stay known."""
-        held = np.zeros(len(self.sizes), np.int64)
-        held[clients] = self.sizes[clients]
-        rows = np.concatenate([np.arange(self.offsets[c], self.offsets[c + 1]) for c in sorted(clients)])
+        rows, offsets = shards.rows_of(self.offsets, clients)
         part: Any = rows
         if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
             part = slice(int(rows[0]), int(rows[-1]) + 1)
-        offsets = np.concatenate([[0], np.cumsum(held)])
         return replace(self, x=self.x[part], y=self.y[part], offsets=offsets, test=None)
 
 

@@ -164,3 +164,11 @@ def numbers(where: str, value: object, axes: int | None = None) -> Array:
 
 def _whole(array: Array) -> bool:
     return bool(np.all(np.isfinite(array) & (array == np.floor(array))))
+
+
+def rows_of(offsets: Array, clients: Array) -> tuple[Array, Array]:
+    """The rows of these clients, in order, and offsets into them under which all other clients have none."""
+    held = np.zeros(len(offsets) - 1, np.int64)
+    held[clients] = np.diff(offsets)[clients]
+    rows = np.concatenate([np.arange(offsets[c], offsets[c + 1]) for c in sorted(clients)])
+    return rows, np.concatenate([[0], np.cumsum(held)])

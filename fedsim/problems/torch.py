@@ -119,12 +119,9 @@ class Torch:
 
     def shard(self, clients: Array) -> Torch:
         """The same problem with the rows of these clients alone, for the host that computes for them."""
-        held = np.zeros(self.clients, np.int64)
-        held[clients] = self.sizes[clients]
-        rows = np.concatenate([np.arange(self.offsets[c], self.offsets[c + 1]) for c in sorted(clients)])
         part = copy(self)
+        rows, part.offsets = shards.rows_of(self.offsets, clients)
         part.x, part.y, part.test = self.x[rows], self.y[rows], None
-        part.offsets = np.concatenate([[0], np.cumsum(held)])
         return part
 
     def pooled(self) -> Torch:
