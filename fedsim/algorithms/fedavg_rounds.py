@@ -18,14 +18,20 @@ from fedsim.protocols import Answered, Backend, ManyRounds, ProblemLike, RoundKe
 
 
 @dataclass(frozen=True)
+class Everybody:
+    """What the objective looks at, of all clients."""
+
+    clients: int
+    weight: Array  # (clients, 1)
+    size: Array  # (clients, 1)
+
+
+@dataclass(frozen=True)
 class JobsOfRound:
     """What the descent looks at of a round's jobs."""
 
     client: Array  # (jobs,)
     round: int
-    clients: int  # of the population
-    weight: Array  # (jobs, 1)
-    size: Array  # (jobs, 1)
     rows_key: Array  # (jobs, 4)
 
 
@@ -49,7 +55,7 @@ def iterations(
         answered: Answered | None = None,
     ) -> tuple[Arrays, Arrays]:
         theta, n = state["theta"], len(replicas)
-        weights = p.astype(theta.dtype)
+        scale = objectives.scale(objective, Everybody(clients, p.astype(theta.dtype), sizes), theta.dtype)
         history = np.empty((count, *theta.shape), theta.dtype)
         for k in range(count):
             client, shares, starts = of_round(everybody, answered, k, n)
@@ -57,8 +63,7 @@ def iterations(
             key, delta = np.empty((len(client), 4), np.uint32), theta[:0]
             if len(client):
                 keys.rows(replicas[at], client, first + k, key)
-                job = JobsOfRound(client, first + k, clients, weights[client], sizes[client], key)
-                delta = descend(job, theta[at], objectives.scale(objective, job, theta.dtype))
+                delta = descend(JobsOfRound(client, first + k, key), theta[at], scale[client])
             mean = backend.segment_sum(delta, shares, starts)
             theta = history[k] = theta + server_step * mean
         return {"theta": history}, {}

@@ -36,17 +36,15 @@ def descent(problem: ProblemLike, backend: Backend, how: Descent) -> Descend | N
     """How far `local.descend` comes by plain steps on small batches; None where there is no kernel for them."""
     if backend.name != "cpu" or how.momentum or how.weight_decay or how.batch_size is None or np.ndim(how.local_steps):
         return None
-    most = rows_per_batch(how.batch_size, problem.sizes, np.arange(problem.clients)).max()
-    kernel = _kernel(problem, int(most))
+    rows = rows_per_batch(how.batch_size, problem.sizes, np.arange(problem.clients))
+    kernel = _kernel(problem, int(rows.max()))
     if kernel is None:
         return None
 
     def run(job: Minibatched, x: Array, scale: Array) -> Array:
-        sizes = problem.sizes[job.client]
-        counts = rows_per_batch(how.batch_size, sizes, job.client)
-        steps = steps_of(how.step_size, job.round, int(how.local_steps))
+        steps = np.array(steps_of(how.step_size, job.round, int(how.local_steps)), scale.dtype)
         delta = np.empty_like(x)
-        kernel(x, job, sizes, counts, np.stack([eta * scale[:, 0] for eta in steps]), delta)
+        kernel(x, job, problem.sizes[job.client], rows[job.client], steps[:, None] * scale[:, 0], delta)
         return delta
 
     return run

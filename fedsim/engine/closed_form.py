@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 FEW = 16  # rounds of a first stretch that a limit may cut short
 NUMBERS = 1_000_000  # updated in one stretch: what it draws stays in the caches, and signals soon get their turn
+SOON = 100_000  # updated in the first stretches, after round 1, of a run that is watched: it is seen to move
 
 
 def suits(world: World) -> bool:
@@ -156,18 +157,19 @@ class ClosedForm:
         if len(active) < len(world.replicas) or (run.checkpoints.asked and run.checkpoints.stopping):
             return 1
         record, rounds = world.scenario.record, world.budget.rounds
+        numbers = int(len(active) * _asked(world) * world.problem.dim)  # updated in a round
 
         def until(every: int | None) -> int:
             return NUMBERS if every is None else every - number % every
 
         return min(
-            max(1, NUMBERS // int(len(active) * _asked(world) * world.problem.dim)),
+            max(1, NUMBERS // numbers),
             NUMBERS if rounds is None else int(rounds) - number,
             until(world.scenario.evaluate_every if run.evaluator.metrics and not run.evaluates_later() else None),
             until(record.rounds_every if record.rounds_every > 1 else None),
             until(run.checkpoints.rounds),
             world.algorithm.rounds_alike(number),
-            number + 1 if run.observers else NUMBERS,  # whoever watches sees soon that it moves
+            (max(number + 1, SOON // numbers) if number else 1) if run.observers else NUMBERS,
             number + FEW if self._limited else NUMBERS,  # not much more than half of them are made in vain
         )
 
