@@ -60,12 +60,12 @@ BUFFERED = """
     participation.early checks engine.record
 """
 COMPILED = """
-    engine.run engine.compiled_clock engine.ahead engine.learner algorithms.fald engine.round engine.accounts
+    engine.run engine.compiled_clock engine.compiled_rounds engine.learner algorithms.fald engine.round engine.accounts
     runtime.jobs runtime.worker kernels.draws kernels.langevin engine.folds runtime.answers protocols.policy
     participation.waiting checks engine.record
 """
 COMPILED_BUFFERED = """
-    engine.run engine.compiled_clock engine.ahead engine.learner algorithms.fald engine.round engine.accounts
+    engine.run engine.compiled_clock engine.compiled_rounds engine.learner algorithms.fald engine.round engine.accounts
     runtime.jobs runtime.worker kernels.draws kernels.langevin engine.asynchronous engine.folds runtime.answers
     protocols.policy participation.early checks engine.record
 """

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.engine.ahead import Ahead
 from fedsim.engine.asynchronous import Asynchronous, rebased
 from fedsim.engine.clock_arrays import LARGEST, ClockArrays, parts_of, where_compiled
 from fedsim.engine.clock_choice import FORCED, expected_visits, is_worth_it, saved_by_compiled
+from fedsim.engine.compiled_rounds import CompiledRounds
 from fedsim.engine.events import Events
 from fedsim.engine.round import Round, Stretch, nobody
 from fedsim.runtime.jobs import Batch, Reply
@@ -58,7 +58,7 @@ class Compiled:
         self._run, self._world, self._learner, self._arrays = run, run.world, run.learner, arrays
         self.path = "compiled, asynchronous" if arrays.asynchronous else "compiled"
         self._clocks = {i: arrays.begin(i) for i in range(len(run.world.replicas))}
-        self._ahead: Ahead | None = None
+        self._ahead: CompiledRounds | None = None
         self._reference: Events | Asynchronous | None = None
         self._message: Arrays = {}
         self._singly_until = 0
@@ -139,21 +139,21 @@ class Compiled:
 
     # --- The clock ----------------------------------------------------------------------------------------
 
-    async def _more(self, number: int, active: Array) -> Ahead:
+    async def _more(self, number: int, active: Array) -> CompiledRounds:
         world = self._world
         count = max(1, min(MOST, VISITS // (len(active) * self._arrays.slots)))
         if world.budget.rounds is not None:
             count = min(count, int(world.budget.rounds) - number)
         return self._make(number, number + count, active)
 
-    def _make(self, first: int, until: int, active: Array) -> Ahead:
+    def _make(self, first: int, until: int, active: Array) -> CompiledRounds:
         """Every replica's rounds up to `until`."""
         if self._saves:
             saved = {f"clock.{i}.{n}": a for i in active.tolist() for n, a in self._clocks[i].saved().items()}
             self._before = saved | {"clock.round": np.array(first)}
         status = self._learner.session.each(lambda i: self._clocks[i].run(until), active.tolist())
         clocks = [self._clocks[i] for i in active.tolist()]
-        return Ahead(first, active, clocks, np.array(status, np.int64), self._arrays.down_bits)
+        return CompiledRounds(first, active, clocks, np.array(status, np.int64), self._arrays.down_bits)
 
     def _restored(self, active: Array, saved: Arrays) -> int:
         """The round that the clocks are at, as far as they were saved."""

@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs
-"""Continuously working clients: a round is what lies between two folds (`fedsim.engine.at_work`)."""
+"""Continuously working clients: a round is what lies between two folds (`fedsim.engine.asynchronous_replica`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedsim.kernels.clock.state import AGGREGATE, COMES_ON, PROGRESS
 from fedsim.kernels.clock.visits import begin, copy, note, set_out
 from fedsim.kernels.inner import jit
 
-PATIENCE = 3_000  # as in `fedsim.engine.at_work`
+PATIENCE = 3_000  # as in `fedsim.engine.asynchronous_replica`
 COARSE = 2.0**40  # how finely ties are told apart here
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 
 import numpy as np
 import toys
@@ -14,19 +15,32 @@ from fedsim.engine import always_compiled
 BOTH = fs.Inline(threads=2)
 
 
-def theta(problem, algorithm, rounds, replicas):
+PHONES = fs.devices.lognormal(median_step_s=0.05, sigma=0.5)
+# Of W5: what a realistic system adds.
+REALISTIC = {
+    "bernoulli": {"participation": fs.participation.bernoulli(0.5)},
+    "uniform": {"participation": fs.participation.uniform(10)},
+    "devices": {"devices": PHONES},
+    "deadline": {"devices": PHONES, "participation": fs.participation.deadline(0.2, of=20)},
+    "Elias": {"codec": fs.codecs.Elias(toys.LEVELS)},
+    "w2 every round": {"metrics": ("w2",), "record": fs.Record(every=1000)},
+}
+
+
+def theta(problem, algorithm, rounds, replicas, **more):
     star = fs.topologies.star(clients=problem.clients, uplink_bps=1e6, downlink_bps=1e7, latency_s=0.02)
+    more = {"record": fs.Record(every=rounds, rounds_every=rounds), **more}
     scenario = fs.Scenario(
         problem=problem, algorithm=algorithm, network=star, budget=fs.Budget(rounds=rounds), replicas=replicas,
-        seed=1, dtype="float32", record=fs.Record(every=rounds, rounds_every=rounds),
+        seed=1, dtype="float32", **more,
     )  # fmt: skip
     return fs.run(scenario, runtime=BOTH).samples[-1]
 
 
-def qlsd(rounds):
+def qlsd(rounds, codec=None, **more):
     problem = fs.problems.GaussianMean(toys.POINTS, np.eye(50))
-    algorithm = fs.algorithms.QLSD(toys.STEP, tuple(map(int, toys.ROWS)), fs.codecs.QSGD(toys.LEVELS))
-    return theta(problem, algorithm, rounds, toys.W5_REPLICAS)
+    algorithm = fs.algorithms.QLSD(toys.STEP, tuple(map(int, toys.ROWS)), codec or fs.codecs.QSGD(toys.LEVELS))
+    return theta(problem, algorithm, rounds, toys.W5_REPLICAS, **more)
 
 
 def fald(rounds):
@@ -72,6 +86,9 @@ def phones(policy):
 
 if __name__ == "__main__":
     told = {"W5": toys.timed(qlsd, 1000, toys.UNITS["W5"]), "W6": toys.timed(fald, 40, toys.UNITS["W6"]), **flows()}
+    told |= {
+        f"W5, {name}": toys.timed(partial(qlsd, **more), 1000, toys.UNITS["W5"]) for name, more in REALISTIC.items()
+    }
     told["W8, buffered(10)"] = phones(fs.participation.buffered(10))
     told["W8, deadline"] = phones(fs.participation.deadline(0.5, of=50))
     print(json.dumps(told))

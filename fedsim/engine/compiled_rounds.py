@@ -12,7 +12,7 @@ from fedsim.engine.round import Cohort, Ended, Round, Stopped, Stretch, Visits, 
 from fedsim.kernels.clock.state import GONE, NOTES, REFER
 
 
-class Ahead:
+class CompiledRounds:
     """What the clocks of some replicas have written: rounds `first` on, each replica as many as it has."""
 
     def __init__(self, first: int, active: Array, clocks: list[ReplicaClock], status: Array, copy_bits: int) -> None:
