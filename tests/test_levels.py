@@ -51,6 +51,16 @@ def assert_fair(capacity, routes, rates):
         assert (full[route] & (rate >= fastest[route] * (1 - 1e-10))).any()
 
 
+@pytest.mark.parametrize("kinds", [3, 10_000], ids=["many end together", "each by itself"])
+@pytest.mark.parametrize("links", [1, 3])
+def test_many_flows_over_few_links_end_as_event_by_event(always, links, kinds):
+    draw = np.random.default_rng(links)
+    routes = [[int(draw.integers(links))] for _ in range(600)]
+    bits, starts = draw.integers(1, 1 + kinds, 600) * 1e3, draw.integers(0, 5, 600) * 0.01
+    case = (np.full(links, 1e7), routes, bits, starts)
+    assert finish_times(*case) == pytest.approx(by_events(*case), rel=1e-12)
+
+
 @pytest.mark.parametrize("alike", [False, True], ids=["different links", "links alike"])
 def test_rates_are_fair_whoever_comes_and_goes(alike):
     capacity, routes, bits, _ = mesh(400, links=30)

@@ -340,6 +340,31 @@ def test_w2_with_fewer_replicas_than_dimensions_uses_the_singular_covariance():
     assert found == pytest.approx(expected, rel=1e-7)
 
 
+@pytest.mark.parametrize("replicas, dim", [(2, 2), (4, 6), (30, 50), (6, 6), (300, 2), (40, 7)])
+def test_w2_of_many_rounds_has_the_bits_of_each(replicas, dim):
+    rng = generator(replicas)
+    theta = rng.normal(size=(9, replicas, dim)).astype(np.float32)
+    theta[4] = theta[4, 0]  # all alike
+    metric = metrics.w2(reference=(np.zeros(dim), random_covariance(dim, rng)))
+    together = metric.evaluate_rounds(view(theta[0]), theta)["w2"]
+    assert together.tolist() == [metric.evaluate(view(t))["w2"] for t in theta]
+    assert (
+        metrics.w2(reference=(np.zeros(dim), np.eye(dim)), over="history").evaluate_rounds(view(theta[0]), theta)
+        is None
+    )
+    theta[3, 1, 0] = np.inf
+    assert metric.evaluate_rounds(view(theta[0]), theta) is None
+
+
+@pytest.mark.parametrize("gap", [1e-2, 1e-6, 1e-9])
+def test_w2_of_fewer_replicas_than_dimensions_keeps_its_digits_where_laws_are_close(gap):
+    """Three replicas of a law on a plane, but for `gap`: the distance to it in closed form."""
+    theta = np.array([[1.0, 0, 0, 0], [-1, 0, 0, 0], [0, 0, 0, 0]])  # variance 1 along the first axis
+    covariance = np.diag([1.0, gap**2, gap**2, 0.0])
+    found = metrics.w2(reference=(np.zeros(4), covariance)).evaluate(view(theta))["w2"]
+    assert found == pytest.approx(np.sqrt(2) * gap, rel=1e-6)
+
+
 def test_a_reference_outranks_the_problems_own_law():
     theta, own = generator(0).normal(size=(10, 2)), metrics.Moments(np.full(2, 9.0), np.eye(2))
     reference = (theta.mean(axis=0), np.cov(theta, rowvar=False))

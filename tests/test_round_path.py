@@ -50,7 +50,7 @@ STRETCH = """
 EVENTS = """
     engine.run engine.events engine.view engine.world kernels.draws rng participation.waiting engine.selection
     engine.round engine.learner algorithms.fald engine.arrivals rng.boxmuller engine.clock engine.visits network.flows
-    network.varying network network.routes network.route_bundles engine.accounts runtime.jobs runtime.worker
+    network network.routes network.route_bundles engine.accounts runtime.jobs runtime.worker
     kernels.langevin engine.folds runtime.answers protocols.policy checks engine.record
 """
 BUFFERED = """

@@ -42,7 +42,7 @@ def iterations(
     descend = local_fused.descent(problem, backend, how)
     if descend is None:
         return None
-    sizes, p, clients = problem.sizes[:, None], weights_of(problem)[:, None], problem.clients
+    clients, p, examples = problem.clients, weights_of(problem)[:, None], problem.sizes[:, None]
     everybody = p[:, 0] if objective == "mean" else np.full(clients, 1.0 / clients)  # weights under full()
 
     def go(
@@ -55,17 +55,22 @@ def iterations(
         answered: Answered | None = None,
     ) -> tuple[Arrays, Arrays]:
         theta, n = state["theta"], len(replicas)
-        scale = objectives.scale(objective, Everybody(clients, p.astype(theta.dtype), sizes), theta.dtype)
+        scale = objectives.scale(objective, Everybody(clients, p.astype(theta.dtype), examples), theta.dtype)
         history = np.empty((count, *theta.shape), theta.dtype)
-        for k in range(count):
-            client, shares, starts = of_round(everybody, answered, k, n)
-            at = np.repeat(np.arange(n), np.diff(starts))
-            key, delta = np.empty((len(client), 4), np.uint32), theta[:0]
+        rounds = [of_round(everybody, answered, k, n) for k in range(count)]
+        sizes = np.concatenate([np.diff(starts) for _, _, starts in rounds])
+        at = np.repeat(np.tile(np.arange(n), count), sizes)
+        key = np.empty((len(at), 4), np.uint32)
+        number = np.repeat(np.repeat(np.arange(first, first + count), n), sizes)
+        keys.rows(replicas[at], np.concatenate([client for client, _, _ in rounds]), number, key)
+        begin = 0
+        for k, (client, shares, starts) in enumerate(rounds):
+            own, delta = slice(begin, begin + len(client)), theta[:0]
             if len(client):
-                keys.rows(replicas[at], client, first + k, key)
-                delta = descend(JobsOfRound(client, first + k, key), theta[at], scale[client])
+                delta = descend(JobsOfRound(client, first + k, key[own]), theta[at[own]], scale[client])
             mean = backend.segment_sum(delta, shares, starts)
             theta = history[k] = theta + server_step * mean
+            begin = own.stop
         return {"theta": history}, {}
 
     return go

@@ -13,7 +13,10 @@ def of_round(everybody: Array, answered: Answered | None, k: int, replicas: int)
     if answered is None:
         clients = len(everybody)
         client, weights = np.tile(np.arange(clients), replicas), np.tile(everybody, replicas)
-        return client, weights, clients * np.arange(replicas + 1)
-    starts = answered.starts[k * replicas : (k + 1) * replicas + 1]
-    own = slice(starts[0], starts[-1])
-    return answered.client[own], answered.weights[own], starts - starts[0]
+        starts = clients * np.arange(replicas + 1)
+    else:
+        starts = answered.starts[k * replicas : (k + 1) * replicas + 1]
+        own = slice(starts[0], starts[-1])
+        client, weights, starts = answered.client[own], answered.weights[own], starts - starts[0]
+    weights.flags.writeable = False  # as where rounds are taken singly: the same compiled sum serves
+    return client, weights, starts

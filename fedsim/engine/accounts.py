@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -55,35 +54,36 @@ class Accounts:
         e, totals = round.visits, self.totals
         for n in SPENT:
             self.spent[n][round.active] += round.columns[n]
-        add = _add_small if len(totals["selected"]) <= len(e.client) else np.add.at
-        add(totals["selected"], e.client, 1)
-        add(totals["uplink_bits"], e.client, e.up_bits)
+        _count(totals["selected"], e.client, 1)
+        _count(totals["uplink_bits"], e.client, e.up_bits)
         if e.site_bits is not None:
-            add(totals["backhaul_bits"], e.client, e.site_bits)
+            _count(totals["backhaul_bits"], e.client, e.site_bits)
         heard = round.arrived.client
         totals["last_round"][heard] = round.number + 1
         if not isinstance(round.started, int):
             np.add.at(totals["staleness"], heard, round.staleness)
         if e.smooth:
-            add(totals["arrived"], e.client, 1)
+            _count(totals["arrived"], e.client, 1)
         else:
             self._enter_losses(e)
 
     def _enter_losses(self, e: Ended) -> None:
-        add = _add_small if len(self.totals["selected"]) <= len(e.client) else np.add.at
-        add(self.totals["arrived"], e.client, e.arrived)
+        _count(self.totals["arrived"], e.client, e.arrived)
         lost = e.lost  # all else is zero for the others, who are mostly the many
         columns = {
             "dropped": lost.dropped, "late": lost.late, "wasted_bits": lost.up_bits, "wasted_down_bits": lost.down_bits,
         }  # fmt: skip
         for name, value in columns.items():
-            add(self.totals[name], lost.client, value)
+            _count(self.totals[name], lost.client, value)
         self._enter_seconds(lost)
 
-    def enter_stretch(self, stretch: Stretch) -> None:
-        """Rounds in which everybody answered."""
+    def spend(self, active: Array, columns: Arrays) -> None:
+        """What rounds of a stretch cost, columns (rounds, replicas)."""
         for n in SPENT:
-            self.spent[n][stretch.active] += stretch.columns[n].sum(axis=0)
+            self.spent[n][active] += columns[n].sum(axis=0)
+
+    def enter_stretch(self, stretch: Stretch) -> None:
+        """The visits of a stretch; what its rounds cost is spent as they are recorded."""
         if stretch.visits is not None:
             self._enter_visits(stretch, stretch.visits)
             return
@@ -95,16 +95,20 @@ class Accounts:
     def _enter_visits(self, stretch: Stretch, visits: Visits) -> None:
         e, totals, lost = visits.ended, self.totals, ~visits.ended.arrived
         counts: dict[str, Array | int] = {
-            "selected": 1, "arrived": e.arrived, "dropped": e.dropped, "late": e.late, "uplink_bits": e.up_bits,
-            "wasted_bits": np.where(lost, e.up_bits, 0), "wasted_down_bits": np.where(lost, e.down_bits, 0),
+            "selected": 1, "arrived": 1 if e.smooth else e.arrived, "uplink_bits": e.up_bits,
         }  # fmt: skip
+        if not e.smooth:
+            counts |= {
+                "dropped": e.dropped, "late": e.late, "wasted_bits": np.where(lost, e.up_bits, 0),
+                "wasted_down_bits": np.where(lost, e.down_bits, 0),
+            }  # fmt: skip
         number = stretch.number + np.repeat(np.arange(stretch.count), np.diff(visits.ends, prepend=0))
         if visits.version is not None:
             counts["staleness"] = np.where(lost, 0, number - visits.version)
         for name, value in counts.items():
-            _add_small(totals[name], e.client, value)
+            _count(totals[name], e.client, value)
         np.maximum.at(totals["last_round"], e.client[e.arrived], number[e.arrived] + 1)
-        if lost.any():  # seconds round after round, so that they round alike
+        if not e.smooth:  # seconds round after round, so that they round alike
             begin = 0
             for end in visits.ends.tolist():
                 own = begin + np.flatnonzero(lost[begin:end])
@@ -157,7 +161,7 @@ async def settle_stretch(run: Run, stretch: Stretch) -> tuple[int, Array]:
     stretch = stretch.first(int(np.argmax(over)) if over.any() else stretch.count)
     if stretch.count < 2 or not np.isfinite(stretch.columns["closed_s"][-1]).all():
         return 0, stretch.active
-    learner, first, count = run.learner, stretch.number, stretch.count
+    learner, count = run.learner, stretch.count
     if run.world.skip:
         run.accounts.enter_stretch(stretch)
         return count, run.close_stretch(stretch, None)
@@ -168,12 +172,8 @@ async def settle_stretch(run: Run, stretch: Stretch) -> tuple[int, Array]:
         learner.state[name][:] = h[-1]
     for name, m in memory.items():
         learner.memory[name][:] = m
-    going = stretch.active
-    for begin, end in _looked_at(run, first, count):
-        part = stretch.between(begin, end)
-        run.accounts.enter_stretch(part)
-        going = run.close_stretch(part, history["theta"][begin:end])
-    return count, going
+    run.accounts.enter_stretch(stretch)
+    return count, run.close_stretch(stretch, history["theta"])
 
 
 async def _learn(run: Run, stretch: Stretch) -> tuple[Arrays, Arrays]:
@@ -183,13 +183,12 @@ async def _learn(run: Run, stretch: Stretch) -> tuple[Arrays, Arrays]:
     return {name: s for name, s in states.items() if name != LENGTHS}, memory
 
 
-def _looked_at(run: Run, first: int, count: int) -> list[tuple[int, int]]:
-    """Where rounds that are evaluated end parts of a stretch, and where it ends itself."""
-    ends = [count]
-    if run.evaluator.metrics:
-        every = run.world.scenario.evaluate_every
-        ends = [*range(every - first % every, count, every), count]
-    return list(itertools.pairwise([0, *ends]))
+def _count(total: Array, client: Array, value: int | Array) -> None:
+    """Add whole numbers, which is exact in any order below 2**53."""
+    if len(total) <= len(client):
+        _add_small(total, client, value)
+    else:
+        np.add.at(total, client, value if isinstance(value, int) else value.astype(total.dtype, copy=False))
 
 
 def _add_small(total: Array, client: Array, value: int | Array) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -109,13 +110,24 @@ class Evaluator:
         if self.ledger is not None:
             self.ledger.restore({n.removeprefix("ledger."): a for n, a in state.items() if n.startswith("ledger.")})
 
+    def of_rounds(self, theta: Array, ends: Sequence[int]) -> Arrays:
+        """Columns of metrics that judge rounds all at once, a row after each of `ends`; theta is (rounds, r, d)."""
+        able = [m for m in self.metrics if isinstance(m, metrics.OfTheta)]
+        found: Arrays = {}
+        if able:
+            seen = theta[np.asarray(ends) - 1]
+            for metric in able:
+                found |= metric.evaluate_rounds(self, seen) or {}
+        return found
+
     def after(
         self, active: Array, theta: Array, sites: Array, spent: Mapping[str, Array], memory: Mapping[str, Array],
-        state: Arrays | None = None,
+        state: Arrays | None = None, known: Mapping[str, Array] = MappingProxyType({}),
     ) -> tuple[Arrays, dict[str, float]]:  # fmt: skip
         """The metrics' columns for `rounds` (one value per active replica) and for `metrics`.
 
         `theta`, `sites` and `spent` are of the active replicas, `memory` and the server's `state` are everybody's.
+        `known` are columns from `of_rounds`.
         """
         self._models = None if self._ensemble is None or state is None else self._ensemble(state)
         self.theta[:] = np.nan
@@ -128,9 +140,10 @@ class Evaluator:
         per_replica: Arrays = {}
         overall: dict[str, float] = {}
         for metric in self.metrics:
-            for name, value in metric.evaluate(self).items():
+            early = {name: known[name] for name in metric.columns if name in known}
+            for name, value in (early or metric.evaluate(self)).items():
                 if metric.per_replica:
-                    per_replica[name] = np.asarray(value, np.float64)[active]
+                    per_replica[name] = np.asarray(value, np.float64)[... if early else active]
                 else:
                     overall[name] = float(np.asarray(value))
                     if not math.isnan(overall[name]):

@@ -172,13 +172,9 @@ class Visits:
 
     def first(self, count: int) -> Visits:
         """Those of the first so many rounds."""
-        return self.between(0, count)
-
-    def between(self, begin: int, end: int) -> Visits:
-        """Those of the rounds from `begin` to `end`."""
-        a, b = (self.ends[k - 1] if k else 0 for k in (begin, end))
-        version = None if self.version is None else self.version[a:b]
-        return Visits(self.ended.part(slice(a, b)), self.ends[begin:end] - a, version)
+        end = self.ends[count - 1] if count else 0
+        version = None if self.version is None else self.version[:end]
+        return Visits(self.ended.part(slice(0, end)), self.ends[:count], version)
 
 
 @dataclass(frozen=True)
@@ -197,14 +193,6 @@ class Stretch:
     @property
     def count(self) -> int:
         return len(self.columns["closed_s"])
-
-    def between(self, begin: int, end: int) -> Stretch:
-        """Its rounds from `begin` to `end`, as far as accounts and records go: without `who`."""
-        if (begin, end) == (0, self.count):
-            return self
-        visits = None if self.visits is None else self.visits.between(begin, end)
-        columns = {name: column[begin:end] for name, column in self.columns.items()}
-        return replace(self, number=self.number + begin, columns=columns, visits=visits, who=None)
 
     def first(self, count: int) -> Stretch:
         """The first so many rounds of it."""

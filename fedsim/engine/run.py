@@ -6,6 +6,7 @@ yields rounds; it touches nothing else of a run.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -125,10 +126,13 @@ class Run:
 
     # --- Closing ------------------------------------------------------------------------------------
 
-    def close(self, active: Array, number: int, columns: Arrays, theta: Array | None = None) -> Array:
+    def close(
+        self, active: Array, number: int, columns: Arrays, theta: Array | None = None, known: Arrays | None = None
+    ) -> Array:
         """Record round `number` (from 1) of these replicas; returns those that go on.
 
-        `theta` (replicas, d) is what it was then, if more has been learnt since; there is one site.
+        `theta` (replicas, d) is what it was then, if more has been learnt since; there is one site. `known` are
+        columns of metrics that have been evaluated already.
         """
         world = self.world
         if not np.isfinite(columns["closed_s"]).all():
@@ -150,7 +154,7 @@ class Run:
             spent = {n: s[active] for n, s in self.accounts.spent.items()} | {"seconds": columns["closed_s"]}
             models = self.learner.models(active) if models is None else models
             per_replica, overall = self.evaluator.after(
-                active, theta, models, spent, self.learner.memory, self.learner.state
+                active, theta, models, spent, self.learner.memory, self.learner.state, known or {}
             )
         self.recorder.round(number, active, columns, per_replica)
         if overall:
@@ -161,18 +165,34 @@ class Run:
         return going
 
     def close_stretch(self, stretch: Stretch, theta: Array | None) -> Array:
-        """Record the rounds of a stretch, theta (count, replicas, d), of which only the last is evaluated."""
-        first, count, active = stretch.number, stretch.count, stretch.active
-        before = stretch.first(count - 1).columns
-        for k in range(count - 1):
-            if self.accounts.idle_rounds is not None:
-                self.accounts.idle_rounds.after(active, {n: c[k] for n, c in before.items()})
-            if theta is not None:
-                self.recorder.sample(first + k + 1, active, theta[k])
-        if count > 1:
-            self.recorder.rounds(first + count - 1, active, before)
-        last = None if theta is None else theta[-1]
-        return self.close(active, first + count, {n: c[count - 1] for n, c in stretch.columns.items()}, last)
+        """Record the rounds of a stretch, theta (count, replicas, d); returns who goes on.
+
+        Metrics that look at theta alone judge all its rounds in one call.
+        """
+        first, active, going = stretch.number, stretch.active, stretch.active
+        ends = self._looked_at(stretch) if theta is not None else [stretch.count]
+        known = self.evaluator.of_rounds(theta, ends) if theta is not None and self.evaluator.metrics else {}
+        for k, (begin, end) in enumerate(itertools.pairwise([0, *ends])):
+            columns = {n: c[begin:end] for n, c in stretch.columns.items()}
+            self.accounts.spend(active, columns)
+            for i in range(begin, end - 1):
+                if self.accounts.idle_rounds is not None:
+                    self.accounts.idle_rounds.after(active, {n: c[i - begin] for n, c in columns.items()})
+                if theta is not None:
+                    self.recorder.sample(first + i + 1, active, theta[i])
+            if end - begin > 1:
+                self.recorder.rounds(first + end - 1, active, {n: c[:-1] for n, c in columns.items()})
+            last = None if theta is None else theta[end - 1]
+            values = {n: v[k] for n, v in known.items()}
+            going = self.close(active, first + end, {n: c[-1] for n, c in columns.items()}, last, values)
+        return going
+
+    def _looked_at(self, stretch: Stretch) -> list[int]:
+        """After how many of its rounds metrics look at a stretch; and its end."""
+        if not self.evaluator.metrics:
+            return [stretch.count]
+        every = self.world.scenario.evaluate_every
+        return [*range(every - stretch.number % every, stretch.count, every), stretch.count]
 
     def evaluates_later(self) -> bool:
         """Whether metrics may look at a round when more have been learnt: at theta, and nothing stops for them."""

@@ -228,9 +228,9 @@ def _column(numbers: Numbers) -> Array:
     return np.ascontiguousarray(np.atleast_1d(np.asarray(numbers, np.int64)))
 
 
-def keys_into(out: Array, seed: int, stream: int, replica: Array, client: Array, round: int) -> Array:
+def keys_into(out: Array, seed: int, stream: int, replica: Array, client: Array, round: Numbers) -> Array:
     """Keys of addresses that have been checked, int64 columns as long as `out`, without an array made for them."""
-    _keys(u64(seed), u64(int(stream)), replica, client, np.array([round]), _FIRST_VISIT, out)
+    _keys(u64(seed), u64(int(stream)), replica, client, _column(round), _FIRST_VISIT, out)
     return out
 
 

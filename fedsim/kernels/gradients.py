@@ -64,43 +64,47 @@ def _logistic32(z, n):
 
 
 @jit
+def linear_rows(t, x, y, begin, rows, first, last, logistic, scale, share, z, g):
+    """The gradient g of one job over rows[first:last] of those from `begin` on; without `rows`, all. z is scratch."""
+    d, whole = len(t), len(rows) == 0
+    count = t.dtype.type(last - first)
+    for i in range(d):
+        g[i] = share * count * t[i]
+    for tile in range(first, last, TILE):
+        n = min(TILE, last - tile)
+        for r in range(n):
+            row = x[begin + (tile + r if whole else rows[tile + r])]
+            # Four partial sums, in a fixed order, so that the dot product need not wait for itself.
+            a0, a1, a2, a3 = z.dtype.type(0), z.dtype.type(0), z.dtype.type(0), z.dtype.type(0)
+            for i in range(0, d - 3, 4):
+                a0 += row[i] * t[i]
+                a1 += row[i + 1] * t[i + 1]
+                a2 += row[i + 2] * t[i + 2]
+                a3 += row[i + 3] * t[i + 3]
+            for i in range(d - d % 4, d):
+                a0 += row[i] * t[i]
+            z[r] = (a0 + a1) + (a2 + a3)
+        if logistic:
+            if t.itemsize == 4:
+                _logistic32(z.view(np.float32), n)
+            else:
+                _logistic64(z.view(np.float64), n)
+        for r in range(n):
+            at = begin + (tile + r if whole else rows[tile + r])
+            row = x[at]
+            residual = scale * (z[r] - z.dtype.type(y[at]))
+            for i in range(d):
+                g[i] += residual * row[i]
+
+
+@jit
 def linear_model(theta, x, y, offsets, client, rows, start, logistic, scale, share, out):
     """sum over rows of scale (mu(x theta) - y) x + share theta; mu is the identity or the logistic function."""
-    jobs, d = theta.shape
-    whole = len(rows) == 0
     z = np.empty(TILE, theta.dtype)
-    for job in range(jobs):
+    for job in range(len(theta)):
         begin = offsets[client[job]]
-        first, last = (0, offsets[client[job] + 1] - begin) if whole else (start[job], start[job + 1])
-        t, g = theta[job], out[job]
-        count = theta.dtype.type(last - first)
-        for i in range(d):
-            g[i] = share * count * t[i]
-        for tile in range(first, last, TILE):
-            n = min(TILE, last - tile)
-            for r in range(n):
-                row = x[begin + (tile + r if whole else rows[tile + r])]
-                # Four partial sums, in a fixed order, so that the dot product need not wait for itself.
-                a0, a1, a2, a3 = z.dtype.type(0), z.dtype.type(0), z.dtype.type(0), z.dtype.type(0)
-                for i in range(0, d - 3, 4):
-                    a0 += row[i] * t[i]
-                    a1 += row[i + 1] * t[i + 1]
-                    a2 += row[i + 2] * t[i + 2]
-                    a3 += row[i + 3] * t[i + 3]
-                for i in range(d - d % 4, d):
-                    a0 += row[i] * t[i]
-                z[r] = (a0 + a1) + (a2 + a3)
-            if logistic:
-                if theta.itemsize == 4:
-                    _logistic32(z.view(np.float32), n)
-                else:
-                    _logistic64(z.view(np.float64), n)
-            for r in range(n):
-                at = begin + (tile + r if whole else rows[tile + r])
-                row = x[at]
-                residual = scale * (z[r] - z.dtype.type(y[at]))
-                for i in range(d):
-                    g[i] += residual * row[i]
+        first, last = (0, offsets[client[job] + 1] - begin) if len(rows) == 0 else (start[job], start[job + 1])
+        linear_rows(theta[job], x, y, begin, rows, first, last, logistic, scale, share, z, out[job])
 
 
 NO_ROWS = np.empty(0, np.int64)

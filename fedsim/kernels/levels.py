@@ -46,9 +46,8 @@ class Levels(NamedTuple):
     level: Array  # by link: the rate of each flow that it limits
     spare: Array  # by link: capacity less what all its flows have; 0 if it limits any, once levels are up to date
     served: Array  # by link: what its clock says
-    least: Array  # by link: the least mark of its flows
     first: Array  # by link: one of its flows, -1: none
-    soonest: Array  # by link: the flow with the least mark, -1: not known
+    soonest: Array  # by link: that of its flows with the least mark, -1: none
     order: Array  # links by rising level, those that limit nobody at the end
     place: Array  # by link: where it is in the order
     counts: Array  # (links, links) flows of the row's link that cross the column's
@@ -58,6 +57,10 @@ class Levels(NamedTuple):
     owner: Array  # by flow: the link that limits it, -1: not under way
     after: Array  # by flow: the next of its link's flows
     before: Array
+    # A link's flows are also a pairing heap by their marks, `soonest` at its top.
+    child: Array  # by flow: the first of those below it
+    sibling: Array  # by flow: the next of those below the same one
+    above: Array  # by flow: the sibling before it or, for the first, the one that it is below
 
 
 def made(capacity: Array, starts: Array, route: Array) -> Levels:
@@ -65,9 +68,9 @@ def made(capacity: Array, starts: Array, route: Array) -> Levels:
     links, flows = len(capacity), len(starts) - 1
     numbers, none = np.arange(links), np.full(flows, -1)
     return Levels(
-        capacity, np.zeros(links), capacity.copy(), np.zeros(links), np.full(links, np.inf), np.full(links, -1),
+        capacity, np.zeros(links), capacity.copy(), np.zeros(links), np.full(links, -1),
         np.full(links, -1), numbers, numbers.copy(), np.zeros((links, links)), starts, route,
-        np.zeros(flows), none, none.copy(), none.copy(),
+        np.zeros(flows), none, none.copy(), none.copy(), none.copy(), none.copy(), none.copy(),
     )  # fmt: skip
 
 
@@ -88,18 +91,18 @@ def missing(s, flow):
 @jit
 def next_end(s):
     """In how many seconds the next flow ends if nothing else happens, and which it is."""
-    order, first, least, served, level = s.order, s.first, s.least, s.served, s.level
+    order, soonest, mark, served, level = s.order, s.soonest, s.mark, s.served, s.level
     wait, link = np.inf, -1
     for k in range(len(order)):
         here = order[k]
-        if first[here] < 0:  # so has everything after it
+        if soonest[here] < 0:  # so has everything after it
             break
-        then = (least[here] - served[here]) / level[here]
+        then = (mark[soonest[here]] - served[here]) / level[here]
         if then < wait:
             wait, link = then, here
     if link < 0:
         return np.inf, -1
-    return max(wait, 0.0), s.soonest[link]
+    return max(wait, 0.0), soonest[link]
 
 
 @jit
@@ -199,21 +202,19 @@ def _enlist(s, flow, link, bits):
     """Among a link's flows."""
     head = s.first[link]
     if head < 0:
-        s.served[link], s.least[link] = 0.0, np.inf
-    mark = s.served[link] + bits
-    s.mark[flow], s.owner[flow] = mark, link
+        s.served[link] = 0.0
+    s.mark[flow], s.owner[flow] = s.served[link] + bits, link
     s.before[flow], s.after[flow] = -1, head
     if head >= 0:
         s.before[head] = flow
     s.first[link] = flow
-    if mark < s.least[link]:
-        s.least[link], s.soonest[link] = mark, flow
+    s.soonest[link] = _meld(s.mark, s.child, s.sibling, s.above, s.soonest[link], flow)
 
 
 @jit
 def _strike(s, flow):
     """No longer among its link's flows."""
-    before, after, first, mark = s.before, s.after, s.first, s.mark
+    before, after, first = s.before, s.after, s.first
     link = s.owner[flow]
     s.owner[flow] = -1
     if before[flow] >= 0:
@@ -222,13 +223,56 @@ def _strike(s, flow):
         first[link] = after[flow]
     if after[flow] >= 0:
         before[after[flow]] = before[flow]
-    if s.soonest[link] == flow:
-        least, soonest, other = np.inf, -1, first[link]
-        while other >= 0:
-            if mark[other] < least:
-                least, soonest = mark[other], other
-            other = after[other]
-        s.least[link], s.soonest[link] = least, soonest
+    mark, child, sibling, above, soonest = s.mark, s.child, s.sibling, s.above, s.soonest
+    below = _merged(mark, child, sibling, above, child[flow])
+    if soonest[link] == flow:
+        soonest[link] = below
+    else:
+        up, following = above[flow], sibling[flow]
+        if child[up] == flow:
+            child[up] = following
+        else:
+            sibling[up] = following
+        if following >= 0:
+            above[following] = up
+        soonest[link] = _meld(mark, child, sibling, above, soonest[link], below)
+    child[flow] = sibling[flow] = above[flow] = -1
+
+
+@jit
+def _meld(mark, child, sibling, above, a, b):
+    """One heap of two, by the flows at their tops."""
+    if a < 0 or b < 0:
+        return max(a, b)
+    if mark[b] < mark[a]:
+        a, b = b, a
+    head = child[a]
+    sibling[b], above[b], child[a] = head, a, b
+    if head >= 0:
+        above[head] = b
+    return a
+
+
+@jit
+def _merged(mark, child, sibling, above, first):
+    """One heap of a flow and its siblings: pairs, then the pairs from the last to the first."""
+    pairs = -1
+    while first >= 0:
+        a, b = first, sibling[first]
+        first = sibling[b] if b >= 0 else -1
+        sibling[a] = above[a] = -1
+        if b >= 0:
+            sibling[b] = above[b] = -1
+        top = _meld(mark, child, sibling, above, a, b)
+        sibling[top] = pairs
+        pairs = top
+    top = -1
+    while pairs >= 0:
+        following = sibling[pairs]
+        sibling[pairs] = -1
+        top = _meld(mark, child, sibling, above, top, pairs)
+        pairs = following
+    return top
 
 
 @jit

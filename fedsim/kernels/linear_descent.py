@@ -14,7 +14,7 @@ import numpy as np
 
 from fedsim.kernels.draws import choose_rows
 from fedsim.kernels.elementary import jit
-from fedsim.kernels.gradients import linear_model
+from fedsim.kernels.gradients import TILE, linear_rows
 from fedsim.kernels.llvm import Builder, Context, Signature, Type, Typing, Value, cgutils, intrinsic, ir, types
 
 LINE = 64  # bytes of the memory's lines
@@ -40,9 +40,9 @@ def _prefetch(typing: Typing, x: Type, row: Type, column: Type) -> Any:
 
 
 @jit
-def _ask_for(x, first, rows):
+def _ask_for(x, first, rows, begin, end):
     line = LINE // x.itemsize
-    for r in range(len(rows)):
+    for r in range(begin, end):
         for column in range(0, x.shape[1] + line - 1, line):
             _prefetch(x, first + rows[r], min(column, x.shape[1] - 1))
 
@@ -54,23 +54,24 @@ def descend(theta, x, y, offsets, client, key, sizes, counts, scale, share, up, 
     start = np.zeros(jobs + 1, np.int64)
     for j in range(jobs):
         start[j + 1] = start[j] + counts[j]
-    rows, both = np.empty(start[jobs], np.int64), np.empty((2, d), theta.dtype)
-    t, gradient = both[:1], both[1:]
+    rows, t, gradient = np.empty(start[jobs], np.int64), np.empty(d, theta.dtype), np.empty(d, theta.dtype)
+    z = np.empty(TILE, theta.dtype)
     choose_rows(key, sizes, start, 0, rows)
     begin = np.zeros(2, np.int64)
     for j in range(min(AHEAD, jobs)):
-        _ask_for(x, offsets[client[j]], rows[start[j] : start[j + 1]])
+        _ask_for(x, offsets[client[j]], rows, start[j], start[j + 1])
     for j in range(jobs):
         if j + AHEAD < jobs:
-            _ask_for(x, offsets[client[j + AHEAD]], rows[start[j + AHEAD] : start[j + AHEAD + 1]])
-        own = rows[start[j] : start[j + 1]]
-        t[0] = theta[j]
-        begin[1] = len(own)
+            _ask_for(x, offsets[client[j + AHEAD]], rows, start[j + AHEAD], start[j + AHEAD + 1])
+        first, last = start[j], start[j + 1]
+        for i in range(d):
+            t[i] = theta[j, i]
         for k in range(len(eta)):
             if k > 0:
-                choose_rows(key[j : j + 1], sizes[j : j + 1], begin, k, own)
-            linear_model(t, x, y, offsets, client[j : j + 1], own, begin, False, scale, share, gradient)
+                begin[1] = last - first
+                choose_rows(key[j : j + 1], sizes[j : j + 1], begin, k, rows[first:last])
+            linear_rows(t, x, y, offsets[client[j]], rows, first, last, False, scale, share, z, gradient)
             for i in range(d):
-                t[0, i] -= up[j] * gradient[0, i] * eta[k, j]
+                t[i] -= up[j] * gradient[i] * eta[k, j]
         for i in range(d):
-            delta[j, i] = t[0, i] - theta[j, i]
+            delta[j, i] = t[i] - theta[j, i]

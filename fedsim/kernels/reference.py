@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedsim import rng
-from fedsim.arrays import Array
+from fedsim.arrays import Array, Numbers
 from fedsim.kernels import leapfrog_reference, qlsd_reference
 from fedsim.kernels.elementary_reference import exp
 from fedsim.protocols import ProblemLike, Rows, StepSizes, as_problem
@@ -68,7 +68,7 @@ def choose_rows(key: Array, population: Array, start: Array, step: int) -> Array
     return out
 
 
-def keys_into(out: Array, seed: int, stream: int, replica: Array, client: Array, round: int) -> Array:
+def keys_into(out: Array, seed: int, stream: int, replica: Array, client: Array, round: Numbers) -> Array:
     """Keys of addresses that are known to be right, written into `out`."""
     out[:] = rng.keys(seed, stream, replica=replica, client=client, round=round)
     return out

@@ -27,6 +27,7 @@ from fedsim.metrics.evaluate import (
     Law,
     Metric,
     MetricView,
+    OfTheta,
     Warns,
 )
 from fedsim.metrics.laws import COVARIANCE_ERROR, MEAN_ERROR, W2, Distance, MarginalError, Measure, Moments, Over
@@ -51,6 +52,7 @@ __all__ = [
     "Metric",
     "MetricView",
     "Moments",
+    "OfTheta",
     "Reliability",
     "Warns",
     "accepted",

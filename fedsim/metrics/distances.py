@@ -29,33 +29,37 @@ def factor(covariance: npt.ArrayLike) -> Array:
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
-def sample_factor(samples: Array) -> tuple[Array, Array]:
-    """Mean (d,) and A (d, min(d, n)) with A A' the ddof-1 covariance of `samples` (n, d)."""
-    count, dim = samples.shape
-    mean = samples.sum(axis=0) / count
-    centred = (samples - mean) / np.sqrt(count - 1)
+def sample_factors(samples: Array) -> tuple[Array, Array]:
+    """Means (k, d) and A (k, d, min(d, n)) with A A' the ddof-1 covariances of `samples` (k, n, d)."""
+    count, dim = samples.shape[1:]
+    mean = samples.sum(axis=1) / count
+    centred = (samples - mean[:, None]) / np.sqrt(count - 1)
     if count <= dim:
-        return mean, centred.T
-    values, vectors = np.linalg.eigh(centred.T @ centred)
-    return mean, vectors * np.sqrt(np.maximum(values, 0.0))
+        return mean, centred.swapaxes(1, 2)
+    values, vectors = np.linalg.eigh(centred.swapaxes(1, 2) @ centred)
+    return mean, vectors * np.sqrt(np.maximum(values, 0.0))[:, None]
 
 
-def w2_of_factors(shift: Array, left: Array, right: Array) -> float:
-    """W2 of two Gaussians whose means differ by `shift`; covariances are left left' and right right' (d, d).
+def w2_of_factors(shift: Array, left: Array, right: Array) -> Array:
+    """W2 (k,) of Gaussians whose means differ by `shift` (k, d); covariances are left left' and right right' (d, d).
 
     tr(C1 + C2 - 2 (C2^{1/2} C1 C2^{1/2})^{1/2}) is the least |left O - right|^2 over rotations O. Subtracting
     before squaring keeps the digits that the trace loses to cancellation when the laws are close; where covariances
     are of different rank they seldom are, and singular values alone do.
     """
-    apart = np.vdot(shift, shift)
-    if left.shape[1] < right.shape[1]:
-        whole = np.vdot(left, left) + np.vdot(right, right)
-        squared = whole - 2 * np.linalg.svd(left.T @ right, compute_uv=False).sum()
-        if squared > _CLOSE * whole:
-            return float(np.sqrt(apart + squared))
-    u, _, vt = np.linalg.svd(left.T @ right, full_matrices=False)
-    gap = left @ (u @ vt) - right
-    return float(np.sqrt(apart + np.vdot(gap, gap)))
+    crossed = left.swapaxes(1, 2) @ right
+    if left.shape[2] < right.shape[1]:
+        whole = _squared(left) + _squared(right[None])
+        apart = whole - 2 * np.linalg.svd(crossed, compute_uv=False).sum(axis=1)
+        if (apart > _CLOSE * whole).all():
+            return np.sqrt(_squared(shift) + apart)
+    u, _, vt = np.linalg.svd(crossed, full_matrices=False)
+    return np.asarray(np.sqrt(_squared(shift) + _squared(left @ (u @ vt) - right)))
+
+
+def _squared(rows: Array) -> Array:
+    """|row|^2 of each, summed alike however many there are."""
+    return np.array([np.vdot(row, row) for row in rows])
 
 
 def gaussian_w2(mean1: npt.ArrayLike, cov1: npt.ArrayLike, mean2: npt.ArrayLike, cov2: npt.ArrayLike) -> float:
@@ -69,7 +73,7 @@ def gaussian_w2(mean1: npt.ArrayLike, cov1: npt.ArrayLike, mean2: npt.ArrayLike,
             f"gaussian_w2 got means of shape {shift.shape} and covariances {left.shape} and {right.shape}; "
             "all must have one dimension d"
         )
-    return w2_of_factors(shift, left, right)
+    return float(w2_of_factors(shift[None], left[None], right)[0])
 
 
 def w2_floor(covariance: npt.ArrayLike, replicas: float) -> float:

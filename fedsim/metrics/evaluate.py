@@ -59,6 +59,14 @@ class Explained(Protocol):
 
 
 @runtime_checkable
+class OfTheta(Protocol):
+    """A metric that looks at theta alone and judges many rounds in one call."""
+
+    def evaluate_rounds(self, view: MetricView, theta: Array) -> Arrays | None:
+        """Its columns, (rounds,) or (rounds, replicas), of theta (rounds, replicas, d); None: ask round by round."""
+
+
+@runtime_checkable
 class Warns(Protocol):
     """A metric that knows when a figure says less than it seems.
 

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedsim.arrays import Array
+from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
 from fedsim.metrics import chains, distances
 from fedsim.metrics.evaluate import MetricView
@@ -67,6 +67,7 @@ class Measure:
     least: int  # samples that it takes
     distance: Callable[[Array, Moments], float]
     floor: Callable[[Array, float], float]  # of the exact covariance and n
+    of_rounds: Callable[[Array, Moments], Array] | None = None  # many distances (k,) in one call, of samples (k, n, d)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +93,18 @@ class Distance:
                 f"fs.metrics.{kind}(over='history')"
             )
         return {self.name: self.measure.distance(samples, target) if len(samples) >= least else NAN}
+
+    def evaluate_rounds(self, view: MetricView, theta: Array) -> Arrays | None:
+        many = self.measure.of_rounds
+        if (
+            many is None
+            or self.over != "replicas"
+            or theta.shape[1] < self.measure.least
+            or not np.isfinite(theta).all()
+        ):
+            return None
+        target = _target(self.measure.name, self.reference, view)
+        return {self.name: many(np.ascontiguousarray(theta, np.float64), target)}
 
     def about(self, view: MetricView) -> str:
         return {"replicas": "the replicas now", "history": "all kept samples"}[self.over]
@@ -120,7 +133,11 @@ class Distance:
 def _w2(samples: Array, target: Moments) -> float:
     if not np.isfinite(samples).all():
         return NAN
-    mean, left = distances.sample_factor(samples)
+    return float(_w2_of_rounds(samples[None], target)[0])
+
+
+def _w2_of_rounds(samples: Array, target: Moments) -> Array:
+    mean, left = distances.sample_factors(samples)
     return distances.w2_of_factors(mean - target.mean, left, target.factor)
 
 
@@ -134,7 +151,7 @@ def _covariance_error(samples: Array, target: Moments) -> float:
     return float(np.linalg.norm(gap) / np.linalg.norm(target.covariance))
 
 
-W2 = Measure("w2", 2, _w2, distances.w2_floor)
+W2 = Measure("w2", 2, _w2, distances.w2_floor, _w2_of_rounds)
 MEAN_ERROR = Measure("mean_error", 1, _mean_error, distances.mean_floor)
 COVARIANCE_ERROR = Measure("covariance_error", 2, _covariance_error, distances.covariance_floor)
 

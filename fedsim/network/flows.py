@@ -33,6 +33,7 @@ class Flows:
     ) -> None:
         capacities, among = means_of(capacities_bps)
         self._steps = RateSteps(among if varying is None else varying)
+        self._varies = self._steps.any
         self._tables = Tables(capacities)
         links = self._tables.links
         self._capacity, self._load = _view(links["capacity"]), _view(links["load"])
@@ -66,8 +67,9 @@ class Flows:
             self._instant[flow] = bits
         else:
             self._arrivals[flow] = (known if known >= 0 else self._learn(links), bits)
-            for link, bps in self._steps.take(now_s, links):
-                self._set(link, bps)
+            if self._varies:
+                for link, bps in self._steps.take(now_s, links):
+                    self._set(link, bps)
         return flow
 
     def cancel(self, now_s: float, flow: int) -> float:
@@ -97,13 +99,14 @@ class Flows:
         events = self._events
         while events and self._stamp[events[0][3][0]] != events[0][2]:  # overtaken by a later event
             heappop(events)
-        return min(events[0][0] if events else math.inf, self._steps.next_s())
+        end = events[0][0] if events else math.inf
+        return min(end, self._steps.next_s()) if self._varies else end
 
     def finish(self, now_s: float) -> list[int]:
         """The flows that end at this time, in the order of their numbers."""
         self._advance(now_s)
         done = []
-        if self._steps.next_s() <= now_s:  # who is through by then need not wait for what comes
+        if self._varies and self._steps.next_s() <= now_s:  # who is through by then need not wait for what comes
             done = self._over()
             for link, bps in self._steps.due(now_s):
                 self._set(link, bps)
@@ -211,7 +214,8 @@ class Flows:
 
     def _release(self, route: int) -> None:
         """A flow over this route is over: nobody need follow its links' bandwidths for its sake."""
-        self._steps.release(self._tables.links_of[route])
+        if self._varies:
+            self._steps.release(self._tables.links_of[route])
 
     def _learn(self, links: tuple[int, ...]) -> int:
         self._moved |= self._tables.add(links)

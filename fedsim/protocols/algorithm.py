@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from fedsim.arrays import Array, Arrays
+from fedsim.arrays import Array, Arrays, Numbers
 from fedsim.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -171,8 +171,8 @@ class RoundKeys(Protocol):
     def codec(self, replica: Array, client: Array, round: int, out: Array) -> None:
         """Of what `job.encode` draws in one round, a row of `out` each."""
 
-    def rows(self, replica: Array, client: Array, round: int, out: Array) -> None:
-        """Of minibatches."""
+    def rows(self, replica: Array, client: Array, round: Numbers, out: Array) -> None:
+        """Of minibatches, in one round or in a round each."""
 
     def noise(self, replica: Array, client: Array, round: int, out: Array) -> None:
         """Of `job.normal`."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsim.arrays import Array, Arrays
+from fedsim.arrays import Array, Arrays, Numbers
 from fedsim.protocols import Answered, Backend
 from fedsim.rng import Stream
 
@@ -25,7 +25,7 @@ class SeededKeys:
     def codec(self, replica: Array, client: Array, round: int, out: Array) -> None:
         self.backend.keys_into(out, self.seed, Stream.CODEC, replica, client, round)
 
-    def rows(self, replica: Array, client: Array, round: int, out: Array) -> None:
+    def rows(self, replica: Array, client: Array, round: Numbers, out: Array) -> None:
         self.backend.keys_into(out, self.seed, Stream.BATCH, replica, client, round)
 
     def noise(self, replica: Array, client: Array, round: int, out: Array) -> None:
