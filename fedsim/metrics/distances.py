@@ -52,7 +52,7 @@ def w2_of_factors(shift: Array, left: Array, right: Array) -> Array:
         whole = _squared(left) + _squared(right[None])
         apart = whole - 2 * np.linalg.svd(crossed, compute_uv=False).sum(axis=1)
         if (apart > _CLOSE * whole).all():
-            return np.sqrt(_squared(shift) + apart)
+            return np.asarray(np.sqrt(_squared(shift) + apart))
     u, _, vt = np.linalg.svd(crossed, full_matrices=False)
     return np.asarray(np.sqrt(_squared(shift) + _squared(left @ (u @ vt) - right)))
 

@@ -111,7 +111,7 @@ class Result:
         """
         if self._is_over_replicas(metric):
             table = self.metrics[self.metrics[metric].notna()].sort_values("round")
-            x = self._median_spent(table, against)
+            x = median_spent(self, table, against)
             return table[[metric]].assign(**{against: x})[[against, metric]].reset_index(drop=True)
         by_round = self._evaluated(metric, against).groupby("round")
         values = by_round["value"]
@@ -236,12 +236,16 @@ class Result:
         frame = rounds[["replica", "round"]].assign(x=_spent(rounds, against), value=rounds[metric])
         return frame[frame["value"].notna()]
 
-    def _median_spent(self, table: pd.DataFrame, against: Axis) -> Array:
-        """The x axis of `metrics`. A sum of medians is no median, so total bits come from `rounds`."""
-        if against in ("rounds", *METRICS[1:]):
-            return np.asarray(table["round" if against == "rounds" else against])
-        rounds = self.rounds.sort_values(["replica", "round"], ignore_index=True)
-        return np.asarray(_spent(rounds, against).groupby(rounds["round"]).median().reindex(table["round"]))
+
+def median_spent(result: Result, table: pd.DataFrame, against: Axis) -> Array:
+    """What had been spent at each row of `table`, some of `result.metrics`.
+
+    A sum of medians is no median, so total bits come from `rounds`.
+    """
+    if against in ("rounds", *METRICS[1:]):
+        return np.asarray(table["round" if against == "rounds" else against])
+    rounds = result.rounds.sort_values(["replica", "round"], ignore_index=True)
+    return np.asarray(_spent(rounds, against).groupby(rounds["round"]).median().reindex(table["round"]))
 
 
 def _spent(rounds: pd.DataFrame, against: Axis) -> pd.Series:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from fedsim import results
 from fedsim.checks import path_of
 from fedsim.engine import Interrupted
-from fedsim.errors import InvalidInput, is_whole
+from fedsim.errors import FedsimError, InvalidInput, is_whole
 from fedsim.protocols import Runtime
 from fedsim.results import Result
 from fedsim.results.state import tidy
@@ -62,7 +62,7 @@ def carry_out(
     orders: tuple[Order, ...] | None = None,
 ) -> Study:  # fmt: skip
     """`sweep` for those who have made the plan already; `orders` are some of its runs, instead of a shard."""
-    from fedsim.sweeps.merge import merge, outcomes
+    from fedsim.sweeps.merge import Lines, lines, merge, outcomes
     from fedsim.sweeps.status import look
     from fedsim.sweeps.work import clean
 
@@ -86,11 +86,15 @@ def carry_out(
         if failure.run not in again:
             tell(Event(Order(failure.run, failure.settings), "failed", {}, f"{failure.kind}: {failure.message}"))
     ahead = [order for order in mine if order.run in todo]
+    fresh: dict[str, Lines] = {}
     with closing(_reports(what, ahead, out, jobs, runtime, stop)) as reports:
         for order, report in reports:
+            if report["state"] == "whole":
+                with suppress(FedsimError, OSError):  # the merge says what is wrong with it
+                    fresh[order.run] = lines(order, out)
             reason = f"{report['error']}: {report['message']}" if report["state"] == "failed" else ""
             tell(Event(order, report["state"], report.get("ends", {}), reason))
-    merge(what, out)
+    merge(what, out, fresh)
     if stop.is_set() and (left := look(what, mine, out).todo):
         raise Interrupted(
             f"stopped with {len(left)} of {len(mine)} runs to do; go on with the same command and --resume"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from fedsim.errors import FedsimError, InUse
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 RUNS, CURVES, MERGED = "runs.parquet", "curves.parquet", "merged.json"  # the last holds digests of the others
 FORMAT = "fedsim-merged-1"
 MERGING, WAIT_S = ".merging", 60.0
+Lines = tuple[dict[str, Any], "pd.DataFrame"]
 
 
 def whole(plan: Plan, out: Path) -> list[Order]:
@@ -28,20 +30,26 @@ def whole(plan: Plan, out: Path) -> list[Order]:
     return [order for order in plan.orders if (out / order.run / "manifest.json").exists()]
 
 
-def tables(orders: list[Order], out: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The two tables of these runs; rows of an earlier merge are kept, for a whole run never changes."""
+def lines(order: Order, out: Path) -> Lines:
+    """A whole run in the two tables: its row, and its curves."""
+    result, settings = load(out / order.run), {"run": order.run, **order.settings}
+    return row(settings, result), curves(settings, result)
+
+
+def tables(
+    orders: list[Order], out: Path, fresh: Mapping[str, Lines] = MappingProxyType({})
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The two tables of these runs, of which some have been read already.
+
+    Rows of an earlier merge are kept, for a whole run never changes.
+    """
     import pandas as pd
 
     known = _earlier(out)
     have = set(known[0]["run"]) if known else set()
-    rows, lines = [], []
-    for order in orders:
-        if order.run not in have:
-            result = load(out / order.run)
-            rows.append(row({"run": order.run, **order.settings}, result))
-            lines.append(curves({"run": order.run, **order.settings}, result))
-    parts = ([known[0]] if known else []) + ([pd.DataFrame(rows)] if rows else [])
-    long = [part for part in ([known[1]] if known else []) + lines if len(part)]
+    new = [fresh.get(order.run) or lines(order, out) for order in orders if order.run not in have]
+    parts = ([known[0]] if known else []) + ([pd.DataFrame([first for first, _ in new])] if new else [])
+    long = [part for part in ([known[1]] if known else []) + [second for _, second in new] if len(part)]
     place = {order.run: i for i, order in enumerate(orders)}
     return _ordered(parts, place), _ordered(long, place)
 
@@ -58,7 +66,7 @@ def outcomes(orders: Sequence[Order], out: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-def merge(plan: Plan, out: Path) -> None:
+def merge(plan: Plan, out: Path, fresh: Mapping[str, Lines] = MappingProxyType({})) -> None:
     """Write both tables, each whole or not at all, then what vouches for them."""
     try:
         held = lock.take(out, MERGING, wait_s=WAIT_S)
@@ -66,7 +74,7 @@ def merge(plan: Plan, out: Path) -> None:
         held = None  # tables that do not fit together are made again by whoever reads them
     try:
         sums = {}
-        for name, table in zip((RUNS, CURVES), tables(whole(plan, out), out), strict=True):
+        for name, table in zip((RUNS, CURVES), tables(whole(plan, out), out, fresh), strict=True):
             buffer = io.BytesIO()
             write_table(buffer, table)
             write_atomic(out / name, buffer.getvalue())

@@ -114,9 +114,10 @@ def pool(
                     if report is not None:
                         if report["state"] == "interrupted":  # the worker itself was told to end: so is all else
                             stop.set()
-                        yield order, report
-                        if waiting and not stop.is_set():
-                            yield worker.give(waiting.popleft()), {"state": "started"}
+                        following = worker.give(waiting.popleft()) if waiting and not stop.is_set() else None
+                        yield order, report  # whoever looks at it may take a while
+                        if following is not None:
+                            yield following, {"state": "started"}
                             continue
                     watch.unregister(worker.output)
                     how = worker.end()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedsim.analysis.summary import final_metrics
 from fedsim.errors import NotRecorded, quoted
-from fedsim.results import Axis, Result, sent_bits, total_bits
+from fedsim.results import Axis, Result, median_spent, sent_bits, total_bits
 from fedsim.scenario_file import ScenarioFile
 
 if TYPE_CHECKING:
@@ -107,10 +107,13 @@ def curves(settings: Mapping[str, Any], result: Result) -> pd.DataFrame:
     taken = {*AXES, "metric", "value", "low", "high"}
     known = {f"set {n}" if n in taken else n: v for n, v in settings.items()}
     parts = []
+    if over:
+        table = result.metrics.sort_values("round")
+        spent_then = {axis: np.asarray(median_spent(result, table, axis), np.float64) for axis in AXES}
     for name in over:
-        curve = result.curve(name, "rounds")
-        columns: dict[str, Any] = {axis: result.curve(name, axis)[axis].to_numpy(np.float64) for axis in AXES}
-        parts.append(columns | {"metric": name, "value": curve[name], "low": np.nan, "high": np.nan})
+        there = table[name].notna().to_numpy()
+        columns: dict[str, Any] = {axis: spent_then[axis][there] for axis in AXES}
+        parts.append(columns | {"metric": name, "value": table[name].to_numpy()[there], "low": np.nan, "high": np.nan})
     spent = _spent(result) if each else None
     for name in each:
         curve = result.curve(name, "rounds")
@@ -118,7 +121,7 @@ def curves(settings: Mapping[str, Any], result: Result) -> pd.DataFrame:
         columns = {axis: medians[axis].to_numpy(np.float64) for axis in AXES}
         parts.append(columns | {"metric": name, "value": curve[name], "low": curve["low"], "high": curve["high"]})
     order = [*known, "metric", *AXES, "value", "low", "high"]
-    frames = [pd.DataFrame(part).assign(**known)[order] for part in parts]
+    frames = [pd.DataFrame({name: (part | known)[name] for name in order}) for part in parts]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=order)
 
 
@@ -134,14 +137,23 @@ def _spent(result: Result) -> pd.DataFrame:
 
 def outcome(result: Result) -> dict[str, Any]:
     """What a run spent, medians over replicas, and its metrics at the end."""
-    replicas = result.rounds.groupby("replica")
-    last = replicas[["round", "closed_s"]].max().median()
+    import numpy as np
+
+    rounds = result.rounds
+    of, place = np.unique(rounds["replica"].to_numpy(), return_inverse=True)
+
+    def median(name: str, whole: bool) -> float:
+        """Over replicas, of the sum of a column or of its largest."""
+        values = rounds[name].to_numpy()
+        each = np.zeros(len(of), values.dtype) if whole else np.full(len(of), values.min(initial=0), values.dtype)
+        (np.add if whole else np.maximum).at(each, place, values)
+        return float(np.median(each)) if len(of) else float("nan")
+
     bits = ("uplink_bits", "downlink_bits", "backhaul_bits", "wasted_bits")
-    spent = replicas[[name for name in bits if name in result.rounds]].sum().median()
     return {
-        "rounds": float(last["round"]),
-        "seconds": float(last["closed_s"]),
-        **{name: float(value) for name, value in spent.items()},
+        "rounds": median("round", whole=False),
+        "seconds": median("closed_s", whole=False),
+        **{name: median(name, whole=True) for name in bits if name in rounds},
         **final_metrics(result),
         "real_s": result.manifest.get("real_s"),
         "fingerprint": result.fingerprint,

@@ -85,7 +85,7 @@ def phones(policy):
 
 
 if __name__ == "__main__":
-    told = {"W5": toys.timed(qlsd, 1000, toys.UNITS["W5"]), "W6": toys.timed(fald, 40, toys.UNITS["W6"]), **flows()}
+    told = {"W5": toys.timed(qlsd, 1000, toys.UNITS["W5"]), "W6": toys.timed(fald, 100, toys.UNITS["W6"]), **flows()}
     told |= {
         f"W5, {name}": toys.timed(partial(qlsd, **more), 1000, toys.UNITS["W5"]) for name, more in REALISTIC.items()
     }

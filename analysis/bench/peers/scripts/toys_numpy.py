@@ -7,4 +7,4 @@ import json
 from toys import UNITS, numpy_fald, numpy_qlsd, timed
 
 if __name__ == "__main__":
-    print(json.dumps({"W5": timed(numpy_qlsd, 200, 1.0, 0), "W6": timed(numpy_fald, 40, UNITS["W6"], 0)}))
+    print(json.dumps({"W5": timed(numpy_qlsd, 200, 1.0, 0), "W6": timed(numpy_fald, 100, UNITS["W6"], 0)}))
