@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import fedsim as fs
 from fedsim.engine import always_compiled, reference_clock
-from fedsim.engine.clock_arrays import ReplicaClock
+from fedsim.engine.replica_clock import ReplicaClock
 from fedsim.kernels.clock.parts import FOLDS
 
 RATES = (64.0, 1e3, 12345.678, 1e9, math.inf)

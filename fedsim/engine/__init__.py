@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from fedsim.engine import tiers_closed_form
+from fedsim.engine import gossip, tiers_closed_form
 from fedsim.engine.asynchronous import Asynchronous
 from fedsim.engine.checkpoint import Checkpointer
 from fedsim.engine.clock_choice import always_compiled, reference_clock
 from fedsim.engine.closed_form import ClosedForm, suits
 from fedsim.engine.collect import collect, describes, identities
 from fedsim.engine.compiled_clock import compiled
+from fedsim.engine.compiled_gossip import gossip_by_events
 from fedsim.engine.events import Events
 from fedsim.engine.gossip import Gossiping
 from fedsim.engine.record import Record
@@ -51,7 +52,7 @@ async def simulate(
 def _driver(run: Run) -> Driver:
     """How to keep time: the closed form where it gives the same timeline, else event by event."""
     if isinstance(run.world.scenario.exchange, Gossip):
-        return Gossiping(run)
+        return Gossiping(run) if gossip.suits(run.world) else gossip_by_events(run)
     if run.world.sites.every:
         return ClosedFormTiers(run) if tiers_closed_form.suits(run.world, run.learner) else Tiers(run)
     if not run.world.policy.asynchronous and suits(run.world):

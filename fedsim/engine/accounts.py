@@ -102,12 +102,15 @@ class Accounts:
                 "dropped": e.dropped, "late": e.late, "wasted_bits": np.where(lost, e.up_bits, 0),
                 "wasted_down_bits": np.where(lost, e.down_bits, 0),
             }  # fmt: skip
+        if e.site_bits is not None:
+            counts["backhaul_bits"] = e.site_bits
         number = stretch.number + np.repeat(np.arange(stretch.count), np.diff(visits.ends, prepend=0))
         if visits.version is not None:
             counts["staleness"] = np.where(lost, 0, number - visits.version)
         for name, value in counts.items():
             _count(totals[name], e.client, value)
-        np.maximum.at(totals["last_round"], e.client[e.arrived], number[e.arrived] + 1)
+        replied = e.arrived if visits.replied is None else visits.replied
+        np.maximum.at(totals["last_round"], e.client[replied], number[replied] + 1)
         if not e.smooth:  # seconds round after round, so that they round alike
             begin = 0
             for end in visits.ends.tolist():

@@ -16,7 +16,8 @@ from fedsim.arrays import Arrays
 from fedsim.budget import Budget
 from fedsim.kernels.found import Found
 
-VISIT_S = {"alone": 20e-6, "asynchronous": 90e-6, "shared": 150e-6}  # of a visit on SimPy, by the kind of run
+# Of a visit on SimPy, by the kind of run; where sites gossip, of a message.
+VISIT_S = {"alone": 20e-6, "asynchronous": 90e-6, "shared": 150e-6, "gossip": 40e-6}
 # What a run may be asked to pay for the compiled code, by where it is found. Compiling takes 17 s of one core, once.
 GETTING_S = {Found.LOADED: 0.0, Found.KEPT: 0.2, Found.NOWHERE: 4.0}
 FORCED: ContextVar[bool | None] = ContextVar("FORCED", default=None)
@@ -28,11 +29,17 @@ def is_worth_it(visits: float, kind: str, found: Callable[[], Found]) -> bool:
     return seconds > GETTING_S[Found.NOWHERE] or seconds > GETTING_S[found()]
 
 
-def expected_visits(budget: Budget, each: int, replicas: int, up_bits: int, down_bits: int) -> float:
-    """Of a run with so many visits a round and bits a visit; infinitely many where nobody can tell beforehand."""
+def expected_visits(
+    budget: Budget, each: int, replicas: int, up_bits: int, down_bits: int, site_bits: int = 0
+) -> float:  # fmt: skip
+    """Of a run with so many visits a round and bits a visit; infinitely many where nobody can tell beforehand.
+
+    Where sites gossip a visit is a message, and its bits are `site_bits`.
+    """
     rounds = math.inf if budget.rounds is None else float(budget.rounds)
     for limit, bits in (
-        (budget.uplink_bits, up_bits), (budget.downlink_bits, down_bits), (budget.total_bits, up_bits + down_bits),
+        (budget.uplink_bits, up_bits), (budget.downlink_bits, down_bits), (budget.backhaul_bits, site_bits),
+        (budget.total_bits, up_bits + down_bits + site_bits),
     ):  # fmt: skip
         if limit is not None and bits:
             rounds = min(rounds, limit / (bits * each) + 1)

@@ -15,17 +15,15 @@ from fedsim.arrays import Array, Arrays
 from fedsim.engine.asynchronous import Asynchronous, rebased
 from fedsim.engine.clock_arrays import LARGEST, ClockArrays, parts_of, where_compiled
 from fedsim.engine.clock_choice import FORCED, expected_visits, is_worth_it, saved_by_compiled
+from fedsim.engine.clocks_ahead import ClocksAhead
 from fedsim.engine.compiled_rounds import CompiledRounds
 from fedsim.engine.events import Events
+from fedsim.engine.replica_clock import ReplicaClock
 from fedsim.engine.round import Round, Stretch, nobody
 from fedsim.runtime.jobs import Batch, Reply
 
 if TYPE_CHECKING:
     from fedsim.engine.run import Run
-
-VISITS = 200_000  # made at a go
-MOST = 4_000  # rounds made at a go
-SAVED = 64e6  # bytes of clocks that go into a checkpoint; larger ones are wound forward anew
 
 
 def compiled(run: Run) -> Compiled | None:
@@ -57,7 +55,7 @@ class Compiled:
     def __init__(self, run: Run, arrays: ClockArrays) -> None:
         self._run, self._world, self._learner, self._arrays = run, run.world, run.learner, arrays
         self.path = "compiled, asynchronous" if arrays.asynchronous else "compiled"
-        self._clocks = {i: arrays.begin(i) for i in range(len(run.world.replicas))}
+        self._clocks: ClocksAhead[ReplicaClock] = ClocksAhead(run, arrays.begin, arrays.bytes_each)
         self._ahead: CompiledRounds | None = None
         self._reference: Events | Asynchronous | None = None
         self._message: Arrays = {}
@@ -65,14 +63,10 @@ class Compiled:
         self._started: dict[int, tuple[Array, Arrays]] = {}  # by version: its replicas, and what was sent to them
         self._under_way: dict[int, int] = {}  # by version: visits that have not ended
         self._visit = np.zeros(0, np.int64)  # numbers of the visits of the last round
-        self._saves = run.checkpoints.files is not None and arrays.bytes_each * len(run.world.replicas) <= SAVED
-        self._before: Arrays = {}  # the clocks as they were before the rounds that are ahead
 
     def resume(self, number: int, active: Array, saved: Arrays) -> None:
         if number:
-            first = self._restored(active, saved)
-            if first < number:
-                self._make(first, number, active)
+            self._clocks.resume(number, active, saved)
             self._started = started_from(saved)
             self._under_way = dict.fromkeys(self._started, 2**62)  # nobody has counted them: kept to the end
 
@@ -80,7 +74,7 @@ class Compiled:
         """The clocks, and what the visits in flight started from."""
         if self._reference is not None:
             return self._reference.state(active)
-        out = dict(self._before)
+        out = dict(self._clocks.before)
         for version, (replicas, message) in self._started.items():
             own = message | {"replicas": replicas}
             out |= {f"message.{version}.{name}": a for name, a in own.items()}
@@ -90,16 +84,17 @@ class Compiled:
         if self._reference is not None:
             return await self._reference.next(number, active)
         if self._ahead is None or not self._ahead.has(number, active):
-            self._ahead = await self._more(number, active)
+            status, clocks = self._clocks.more(number, active, self._arrays.slots)
+            self._ahead = CompiledRounds(number, active, clocks, status, self._arrays.down_bits)
         ahead = self._ahead
         gone, referred = ahead.over(number, active)
         if len(referred):
             return await self._refer(number, active)
         if not len(gone) and self._world.skip and number >= self._singly_until:
-            count = self._until(number, ahead.common - (number - ahead.first))
+            count = self._clocks.until(number, ahead.common - (number - ahead.first))
             if count > 1:
                 return ahead.stretch(number, active, count)
-        late = np.array([self._now(i) > self._world.limit_s for i in gone], bool)
+        late = np.array([self._clocks.of(i).said("now") > self._world.limit_s for i in gone], bool)
         stopped = (("seconds", gone[late]), ("no clients", gone[~late]))
         going = active[~np.isin(active, gone)]
         self._message = self._learner.broadcast(active)
@@ -139,39 +134,10 @@ class Compiled:
 
     # --- The clock ----------------------------------------------------------------------------------------
 
-    async def _more(self, number: int, active: Array) -> CompiledRounds:
-        world = self._world
-        count = max(1, min(MOST, VISITS // (len(active) * self._arrays.slots)))
-        if world.budget.rounds is not None:
-            count = min(count, int(world.budget.rounds) - number)
-        return self._make(number, number + count, active)
-
-    def _make(self, first: int, until: int, active: Array) -> CompiledRounds:
-        """Every replica's rounds up to `until`."""
-        if self._saves:
-            saved = {f"clock.{i}.{n}": a for i in active.tolist() for n, a in self._clocks[i].saved().items()}
-            self._before = saved | {"clock.round": np.array(first)}
-        status = self._learner.session.each(lambda i: self._clocks[i].run(until), active.tolist())
-        clocks = [self._clocks[i] for i in active.tolist()]
-        return CompiledRounds(first, active, clocks, np.array(status, np.int64), self._arrays.down_bits)
-
-    def _restored(self, active: Array, saved: Arrays) -> int:
-        """The round that the clocks are at, as far as they were saved."""
-        for i in active.tolist():
-            own = f"clock.{i}."
-            columns = {n.removeprefix(own): a for n, a in saved.items() if n.startswith(own)}
-            if not columns or not self._clocks[i].restore(columns):
-                self._clocks = {i: self._arrays.begin(i) for i in self._clocks}
-                return 0
-        return int(saved["clock.round"])
-
     def _trace(self, number: int, count: int, active: Array) -> None:
         if self._run.trace.kept:
             assert self._ahead is not None
             self._run.trace.extend(self._ahead.trace(number, count, active, self._world.replicas))
-
-    def _now(self, position: int) -> float:
-        return self._clocks[position].said("now")
 
     async def _refer(self, number: int, active: Array) -> Round:
         """From here on by SimPy, which knows how to say what is wrong."""
@@ -180,13 +146,6 @@ class Compiled:
         self._reference.resume(number, active, {})
         self.path = f"compiled, then {kind.path}"
         return await self._reference.next(number, active)
-
-    def _until(self, number: int, count: int) -> int:
-        """How many of so many rounds may be taken at a go."""
-        every = self._run.checkpoints.rounds
-        thin = self._world.scenario.record.rounds_every
-        limits = [count] if every is None else [count, every - number % every]
-        return min(limits if thin == 1 else [*limits, thin - number % thin])
 
     # --- Folds ------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.engine.clock_arrays import ReplicaClock
+from fedsim.engine.replica_clock import ReplicaClock
 from fedsim.engine.round import Cohort, Ended, Round, Stopped, Stretch, Visits, columns
 from fedsim.kernels.clock.state import GONE, NOTES, REFER
 

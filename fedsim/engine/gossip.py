@@ -1,8 +1,8 @@
-"""Sites that gossip: a closed form where nobody waits for anybody's link and nothing is lost, else event by event.
+"""Sites that gossip in closed form, where nobody waits for anybody's link and nothing is lost.
 
-In closed form a site's fold is the latest of its own work and of its neighbours' messages, for all replicas at once:
-the cost of a round follows the number of messages. It looks a round ahead: where a sender's next message would find its
-last one still under way the two share their links, so events take over, wound forward to where the closed form was.
+A site's fold is the latest of its own work and of its neighbours' messages, for all replicas at once: the cost of a
+round follows the number of messages. It looks a round ahead: where a sender's next message would find its last one
+still under way the two share their links, so events take over, wound forward to where the closed form was.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.engine.gossip_replica import GossipReplica
+from fedsim.engine.compiled_gossip import CompiledGossip, gossip_by_events
+from fedsim.engine.gossip_events import GossipEvents
 from fedsim.engine.gossip_rows import SitesRow, round_of
-from fedsim.engine.round import Round, Stretch, nobody
+from fedsim.engine.round import Round, Stretch
 from fedsim.engine.world import World
 from fedsim.exchanges import Gossip, Mixing
 from fedsim.runtime.jobs import Reply
@@ -40,58 +41,40 @@ class Gossiping:
         exchange = run.world.scenario.exchange
         assert isinstance(exchange, Gossip)
         self._run, self._world, self._learner, self._exchange = run, run.world, run.learner, exchange
-        self._replicas: dict[int, GossipReplica] = {}  # where events keep time
+        self._by_events: CompiledGossip | GossipEvents | None = None  # once they keep time
         shape = len(run.world.replicas), exchange.sites
         self._opened, self._done = np.zeros(shape), np.zeros(shape)  # of every site's next round
-        self._events = not suits(run.world)
         self._message: Arrays = {}
 
     def resume(self, number: int, active: Array, saved: Arrays) -> None:
         if "opened" in saved:
             self._opened, self._done = saved["opened"], saved["done"]
-        elif self._events or number:
-            self._wind(number, active)
+        elif number:
+            self._wind(number, active, saved)
 
     def state(self, active: Array) -> Arrays:
-        return {} if self._events else {"opened": self._opened, "done": self._done}
+        if self._by_events is not None:
+            return self._by_events.state(active)
+        return {"opened": self._opened, "done": self._done}
 
-    async def next(self, number: int, active: Array) -> Round:
+    async def next(self, number: int, active: Array) -> Round | Stretch:
+        if self._by_events is not None:
+            return await self._by_events.next(number, active)
+        if (closed := self._closed_form(number, active)) is None:
+            return await self._wind(number, active, {}).next(number, active)
         self._message = self._learner.broadcast(active)
-        if not self._events and (closed := self._closed_form(number, active)) is not None:
-            return closed
-        if not self._events:
-            self._wind(number, active)
-        replicas = [self._replicas[i] for i in active.tolist()]
-        gone = np.array([not replica.run_to(number) for replica in replicas], bool)
-        late = np.array([math.isfinite(replica.hopeless.get(number, math.inf)) for replica in replicas], bool)
-        stopped = (("seconds", active[gone & late]), ("no clients", active[gone & ~late]))
-        keep = np.flatnonzero(~gone)
-        if not len(keep):
-            return nobody(number, stopped)
-        if gone.any():
-            self._message = self._learner.broadcast(active[keep])
-        rows = [replicas[r].take(number) for r in keep]
-        return round_of(self._world, number, active[keep], rows, stopped, self._ends)
+        return closed
 
     @property
     def _ends(self) -> tuple[Array, Array]:
         return self._exchange.receiver, self._exchange.sender
 
-    def _wind(self, number: int, active: Array) -> None:
+    def _wind(self, number: int, active: Array, saved: Arrays) -> CompiledGossip | GossipEvents:
         """Go on event by event, from clocks at which so many rounds are closed."""
-        if not self._events:
-            self.path = "closed form, then event, gossip"
-        else:
-            self.path = "event, gossip"
-        self._events = True
-        for i in active.tolist():
-            replica = self._replicas[i] = GossipReplica(self._run, i)
-            replica.mute(number > 0)
-            replica.start()
-            for round in range(number):
-                replica.run_to(round)
-                replica.take(round)
-            replica.mute(False)
+        self._by_events = gossip_by_events(self._run)
+        self.path = f"closed form, then {self._by_events.path}"
+        self._by_events.resume(number, active, saved)
+        return self._by_events
 
     def _closed_form(self, number: int, active: Array) -> Round | None:
         """The round of all replicas at once; None where a sender's next message would find this one under way."""
@@ -129,6 +112,8 @@ class Gossiping:
         return self._world.visit_draws(opened.ravel(), position, client, number).compute_s.reshape(opened.shape)
 
     async def replies(self, round: Round) -> Reply:
+        if self._by_events is not None:
+            return await self._by_events.replies(round)
         who = round.arrived
         return await self._learner.replies(round.active, round.number, who, self._message, round.rows[who.row])
 
@@ -136,7 +121,8 @@ class Gossiping:
         """Nobody is selected, so nobody asks."""
 
     def rounds_counted(self, stretch: Stretch, count: int) -> None:
-        raise AssertionError("rounds come one at a time")
+        assert self._by_events is not None  # in closed form rounds come one at a time
+        self._by_events.rounds_counted(stretch, count)
 
     async def close(self) -> None:
         """Nothing is sent early."""

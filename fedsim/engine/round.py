@@ -169,12 +169,13 @@ class Visits:
     ended: Ended
     ends: Array  # (count,) where each round's visits end
     version: Array | None  # the round whose broadcast each set out from; None: its own
+    replied: Array | None = None  # bool: whose replies were folded, by whomever; None: of those that arrived
 
     def first(self, count: int) -> Visits:
         """Those of the first so many rounds."""
         end = self.ends[count - 1] if count else 0
-        version = None if self.version is None else self.version[:end]
-        return Visits(self.ended.part(slice(0, end)), self.ends[:count], version)
+        version, replied = (None if a is None else a[:end] for a in (self.version, self.replied))
+        return Visits(self.ended.part(slice(0, end)), self.ends[:count], version, replied)
 
 
 @dataclass(frozen=True)

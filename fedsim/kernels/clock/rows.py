@@ -17,9 +17,9 @@ from fedsim.kernels.sharing_columns import BUNDLE, LINK
 WORD = ir.IntType(64)
 
 
-def _rows(column, dtype):
-    """A function of (s, i): row i of the column, whose address is in the state s."""
-    record, offset = from_dtype(dtype), state.STATE.fields[f"at_{column}"][1]
+def rows_of(column, dtype, layout=state.STATE):
+    """A function of (s, i): row i of the column, whose address is in the state s, which is laid out so."""
+    record, offset = from_dtype(dtype), layout.fields[f"at_{column}"][1]
 
     @intrinsic
     def row(typing, s, i):
@@ -34,21 +34,21 @@ def _rows(column, dtype):
     return row
 
 
-event_at, visit_at = _rows("events", state.EVENT), _rows("visits", state.VISIT)
-client_at, place_at = _rows("clients", state.CLIENT), _rows("places", state.PLACE)
-ended_at, round_at = _rows("ended", state.ENDED), _rows("rounds", state.ROUND)
-note_at, interval_at = _rows("notes", state.NOTE), _rows("intervals", state.INTERVAL)
-flow_at, node_at = _rows("flows", state.FLOW), _rows("nodes", state.NODE)
-finish_at, route_at = _rows("finishes", state.FINISH), _rows("routes", state.ROUTE)
-link_at, bundle_at = _rows("links", LINK), _rows("bundles", BUNDLE)
-user_at, more_at = _rows("users", state.USER), _rows("more", state.MORE)
+event_at, visit_at = rows_of("events", state.EVENT), rows_of("visits", state.VISIT)
+client_at, place_at = rows_of("clients", state.CLIENT), rows_of("places", state.PLACE)
+ended_at, round_at = rows_of("ended", state.ENDED), rows_of("rounds", state.ROUND)
+note_at, interval_at = rows_of("notes", state.NOTE), rows_of("intervals", state.INTERVAL)
+flow_at, node_at = rows_of("flows", state.FLOW), rows_of("nodes", state.NODE)
+finish_at, route_at = rows_of("finishes", state.FINISH), rows_of("routes", state.ROUTE)
+link_at, bundle_at = rows_of("links", LINK), rows_of("bundles", BUNDLE)
+user_at, more_at = rows_of("users", state.USER), rows_of("more", state.MORE)
 
-chosen_at, times_at, waiting_at = (_rows(name, state.NUMBER) for name in ("chosen", "times", "waiting"))
-route_link_at, private_at = _rows("route_links", state.NUMBER), _rows("privates", state.NUMBER)
-bucket_at, starting_at = _rows("table", state.NUMBER), _rows("starting", state.NUMBER)
-dirty_at, group_at = _rows("dirty", state.NUMBER), _rows("group", state.NUMBER)
-due_at, done_at = _rows("due", state.NUMBER), _rows("done", state.NUMBER)
-hop_at, listed_at = _rows("hops", state.SHORT), _rows("lists", state.SHORT)
+chosen_at, times_at, waiting_at = (rows_of(name, state.NUMBER) for name in ("chosen", "times", "waiting"))
+route_link_at, private_at = rows_of("route_links", state.NUMBER), rows_of("privates", state.NUMBER)
+bucket_at, starting_at = rows_of("table", state.NUMBER), rows_of("starting", state.NUMBER)
+dirty_at, group_at = rows_of("dirty", state.NUMBER), rows_of("group", state.NUMBER)
+due_at, done_at = rows_of("due", state.NUMBER), rows_of("done", state.NUMBER)
+hop_at, listed_at = rows_of("hops", state.SHORT), rows_of("lists", state.SHORT)
 
 
 # --- Whole columns, for kernels that take arrays ------------------------------------------------------------

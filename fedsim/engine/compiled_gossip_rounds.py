@@ -1,0 +1,131 @@
+"""Rounds of sites that gossip, which the compiled clock has made ahead, of all replicas, in the order of rounds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedsim.arrays import Array, Arrays
+from fedsim.engine.copies import Copies
+from fedsim.engine.gossip_arrays import GossipClock
+from fedsim.engine.round import Cohort, Ended, Round, Stopped, Stretch, Visits, columns
+from fedsim.exchanges import Gossip
+from fedsim.kernels.clock.gossip_state import NOTES
+from fedsim.kernels.clock.state import GONE, REFER
+
+
+class CompiledGossipRounds:
+    """What the clocks of some replicas have written: rounds `first` on, each replica as many as it has."""
+
+    def __init__(
+        self, first: int, active: Array, clocks: list[GossipClock], status: Array, exchange: Gossip
+    ) -> None:  # fmt: skip
+        self.first, self.replicas, self._status, self._exchange = first, active, status, exchange
+        made = [clock.made() for clock in clocks]
+        self._made = np.array([len(headers) for headers, _, _ in made], np.int64)
+        self.common = int(self._made.min()) if len(active) else 0  # so many, every replica has
+        number = np.concatenate([np.arange(n) for n in self._made])
+        order = np.argsort(number, kind="stable")  # by round, then replica
+        self._pairs = np.searchsorted(number[order], np.arange(self._made.max(initial=0) + 1))
+        self._position = np.repeat(active, self._made)[order]
+        self._sites = np.concatenate([sites for _, sites, _ in made])[order]  # (pairs, sites)
+        self._messages = np.concatenate([messages for _, _, messages in made])[order]  # (pairs, messages)
+        self._ended, self._columns = self._accounts()
+        self._notes, self._note_ends = {}, {}
+        for i, clock, (headers, _, _) in zip(active.tolist(), clocks, made, strict=True):
+            if clock.said("traced"):
+                self._notes[i] = notes = clock.written("notes", "notes").copy()
+                opening = int(clock.said("begun_notes")) if first == 0 else 0
+                self._note_ends[i] = [0, opening, *headers["end_notes"].tolist(), len(notes)]
+
+    def over(self, number: int, active: Array) -> tuple[Array, Array]:
+        """The active replicas that have no such round, and those of which the reference has to be asked."""
+        here = np.searchsorted(self.replicas, active)
+        ends = self._made[here] == number - self.first
+        return active[ends & (self._status[here] == GONE)], active[ends & (self._status[here] == REFER)]
+
+    def has(self, number: int, active: Array) -> bool:
+        """Whether the round of all these replicas is here, or known not to be."""
+        if not self.first <= number or not np.isin(active, self.replicas).all():
+            return False
+        here = np.searchsorted(self.replicas, active)
+        return bool(((self._made[here] > number - self.first) | (self._status[here] >= GONE)).all())
+
+    def round(self, number: int, active: Array, stopped: Stopped) -> Round:
+        """Round `number` of these replicas."""
+        own = self._own(number, 1, active)
+        replicas, sites = len(own), self._exchange.sites
+        visits = self._ended.part(self._visits(own))
+        row = np.repeat(np.arange(replicas), sites)
+        who = Cohort(row, visits.client, np.ones(len(row), np.int64), sites * np.arange(replicas + 1))
+        made = {name: column[own] for name, column in self._columns.items()}
+        return Round(number, active, who, visits, made, number, stopped, self._copies(number, own))
+
+    def stretch(self, number: int, active: Array, count: int) -> Stretch:
+        """So many rounds, which all these replicas have."""
+        own, shape = self._own(number, count, active), (count, len(active))
+        made = {name: column[own].reshape(shape) for name, column in self._columns.items()}
+        ends = len(active) * self._exchange.sites * np.arange(1, count + 1)
+        replied = self._replied(own).ravel()
+        visits = Visits(self._ended.part(self._visits(own)), ends, None, replied)
+        return Stretch(number, active, made, 0, visits=visits)
+
+    def trace(self, number: int, count: int, active: Array, replicas: Array) -> Arrays:
+        """The events of so many rounds: all openings of the first, then every replica's up to the close of each."""
+        parts = []
+        for k in range(number - self.first, number - self.first + count):
+            halves = ([0] if k == 0 else []) + [k + 1]
+            parts += [(i, self._note_ends[i][h], self._note_ends[i][h + 1]) for h in halves for i in active.tolist()]
+        replica = np.repeat([replicas[i] for i, _, _ in parts], [b - a for _, a, b in parts])
+        n = np.concatenate([self._notes[i][a:b] for i, a, b in parts])
+        return {
+            "replica": replica, "round": n["round"] + 1, "time_s": np.ascontiguousarray(n["time"]),
+            "client": np.ascontiguousarray(n["client"]), "event": np.array(NOTES, object)[n["what"]],
+            "bits": np.ascontiguousarray(n["bits"]),
+        }  # fmt: skip
+
+    def _own(self, number: int, count: int, active: Array) -> Array:
+        """The rows of these replicas in so many rounds."""
+        low, high = self._pairs[number - self.first], self._pairs[number - self.first + count]
+        return low + np.flatnonzero(np.isin(self._position[low:high], active))
+
+    def _visits(self, own: Array) -> Array:
+        sites = self._exchange.sites
+        return np.asarray((own[:, None] * sites + np.arange(sites)).ravel())
+
+    def _accounts(self) -> tuple[Ended, Arrays]:
+        s, m, sites = self._sites, self._messages, self._exchange.sites
+        client = np.tile(np.arange(sites), len(s))
+        dropped, none, never = s["dropped"].ravel(), np.zeros(len(client), np.int64), np.zeros(len(client), bool)
+        spent_s, bits = s["spent_s"].ravel(), s["bits"].ravel()
+        ended = Ended(client, ~dropped, dropped, never, never, none, none, spent_s, bits)
+        selected, starts = np.full(len(s), sites), sites * np.arange(len(s) + 1)
+        opened, closed, sent = s["opened"].min(axis=1), s["closed"].max(axis=1), m["sent"]
+        made = columns(opened, closed, selected, starts, ended, 0, sent.sum(axis=1))
+        made["late"] = (m["used"] & ~m["folded"] & ~m["lost"]).sum(axis=1)
+        made["wasted_bits"] = np.where(self._folded(slice(None)), 0, sent).sum(axis=1)
+        return ended, made
+
+    def _folded(self, own: Array | slice) -> Array:
+        """Which messages were folded, by a site that folds."""
+        folds = self._sites["folds"][own]
+        return np.asarray(self._messages["folded"][own] & folds[:, self._exchange.receiver])
+
+    def _replied(self, own: Array) -> Array:
+        """Whose replies are folded, by whomever (`Round.replied`)."""
+        needed = self._sites["folds"][own].copy()
+        row, message = np.nonzero(self._folded(own))
+        needed[row, self._exchange.sender[message]] = True
+        return needed
+
+    def _copies(self, number: int, own: Array) -> Copies:
+        exchange, m = self._exchange, self._messages[own]
+        row, message = np.nonzero(m["used"])
+        receiver, sender = exchange.receiver[message], exchange.sender[message]
+        if exchange.drawn:
+            weight, matched = np.full(len(row), 0.5), np.zeros((len(own), exchange.sites), bool)
+            matched[row, receiver] = True
+            alone = np.where(matched, 0.5, 1.0)
+        else:
+            mixing = exchange.at(0, 0, number)
+            weight, alone = np.tile(mixing.weight, len(own)), np.tile(mixing.own, (len(own), 1))
+        return Copies(row, receiver, sender, weight, m["folded"][row, message], alone, self._sites["folds"][own])
