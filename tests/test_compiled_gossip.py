@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_compiled_clock import DELAYS, ONE, RATES, agree, assert_same, both, column, devices, outcome
+from test_compiled_clock import DELAYS, ONE, RATES, agree, assert_same, both, devices, outcome
 
 import fedsim as fs
 from fedsim.engine import always_compiled, reference_clock
 from fedsim.engine.gossip_arrays import GossipClock
+from fedsim.kernels.found import Found
 
 
 @st.composite
@@ -109,3 +110,143 @@ def test_gossip_on_the_compiled_clock_gives_the_bits_of_simpy(scenario):
 @given(scenarios())
 def test_gossip_on_the_compiled_clock_gives_the_bits_of_simpy_ten_thousand_times(scenario):
     agree(scenario)
+
+
+RING = nx.cycle_graph(6)
+LEARNING = fs.Scenario(
+    problem=fs.problems.GaussianMean.synthetic(6, dim=2, samples=5, seed=3),
+    algorithm=fs.algorithms.FALD(1e-3, 3),
+    network=fs.topologies.multiple_access(6, 4e3, latency_s=0.02),
+    devices=fs.devices.lognormal(0.05, 0.5, dropout=0.1, availability=fs.devices.markov(2.0, 0.5)),
+    exchange=fs.exchanges.gossip(RING),
+    budget=fs.Budget(rounds=25),
+    record=fs.Record(sites="all"),
+    replicas=3,
+)
+WAYS = {
+    "everybody": {},
+    "the first": {"participation": fs.participation.first(1)},
+    "a deadline": {"participation": fs.participation.deadline(0.3)},
+    "matchings": {"exchange": fs.exchanges.gossip(RING, "matching")},
+    "matrices in turn": {"exchange": fs.exchanges.gossip(RING, [fs_weights(RING), np.eye(6)])},
+    "no links": {"network": None},
+    "an optimiser": {"algorithm": fs.algorithms.FedAvg(1e-2, 2)},
+    "replicas stop separately": {"budget": fs.Budget(rounds=25, seconds=12.0)},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_every_site_learns_is_the_same(way):
+    compiled, simpy = both(dataclasses.replace(LEARNING, **WAYS[way]))
+    assert compiled.manifest["clock"]["path"] == "compiled, gossip"
+    assert simpy.manifest["clock"]["path"] == "event, gossip"
+    assert_same(compiled, simpy)
+    assert compiled.samples.tobytes() == simpy.samples.tobytes()
+
+
+def test_threads_do_not_change_the_time():
+    with always_compiled():
+        assert fs.run(LEARNING, runtime=fs.Inline(threads=3)).fingerprint == fs.run(LEARNING, runtime=ONE).fingerprint
+
+
+def test_the_closed_form_goes_on_on_the_compiled_clock_where_messages_of_one_sender_meet(tmp_path):
+    """Site 0 hears site 1 fast and is heard slowly: its next message finds the last one still under way."""
+    links = nx.DiGraph()
+    links.add_nodes_from((c, {"client": c}) for c in range(2))
+    links.add_edge(0, 1, bandwidth_bps=100.0, latency_s=0.0)
+    links.add_edge(1, 0, bandwidth_bps=1e6, latency_s=0.0)
+    scenario = dataclasses.replace(
+        LEARNING, problem=fs.problems.GaussianMean.synthetic(2, dim=2, samples=5, seed=3), network=fs.Network(links),
+        devices=fs.devices.lognormal(0.3, 1.0), exchange=fs.exchanges.gossip(nx.path_graph(2)),
+    )  # fmt: skip
+    compiled, simpy = both(scenario)
+    assert compiled.manifest["clock"]["path"] == "closed form, then compiled, gossip"
+    assert simpy.manifest["clock"]["path"] == "closed form, then event, gossip"
+    assert_same(compiled, simpy)
+    with always_compiled():
+        assert stopped_and_resumed(scenario, tmp_path, 18).fingerprint == compiled.fingerprint
+
+
+def stopped_and_resumed(scenario, folder, round):
+    stop = threading.Event()
+    with pytest.raises(fs.errors.Interrupted):
+        fs.run(
+            scenario, runtime=ONE, out=folder, checkpoint_every=round, stop=stop,
+            observers=[lambda p: stop.set() if p.round == round else None],
+        )  # fmt: skip
+    return fs.run(scenario, runtime=ONE, out=folder, resume=True)
+
+
+@pytest.mark.parametrize("way", ["everybody", "a deadline", "matchings"])
+def test_a_resumed_run_does_not_go_through_the_whole_timeline_again(monkeypatch, tmp_path, way):
+    scenario = dataclasses.replace(LEARNING, **WAYS[way], record=fs.Record(events=True))
+    monkeypatch.setattr("fedsim.engine.clocks_ahead.MOST", 4)  # rounds made at a go
+    made, run = [], GossipClock.run
+    with always_compiled():
+        whole = fs.run(scenario, runtime=ONE)
+        monkeypatch.setattr(
+            GossipClock, "run", lambda k, until: (made.append((k.said("round"), until)), run(k, until))[1]
+        )
+        resumed = stopped_and_resumed(scenario, tmp_path, 18)
+    again = made[made.index((16, 20)) + 3 :]  # what was run once more: three replicas were at round 16
+    assert min(again) == (16, 18)
+    assert_same(resumed, whole)
+    assert resumed.samples.tobytes() == whole.samples.tobytes()
+
+
+@pytest.mark.parametrize("first, second", [(always_compiled, reference_clock), (reference_clock, always_compiled)])
+def test_a_run_may_be_resumed_on_the_other_clock(tmp_path, first, second):
+    stop = threading.Event()
+    with first(), pytest.raises(fs.errors.Interrupted):
+        fs.run(LEARNING, out=tmp_path, stop=stop, observers=[lambda p: stop.set() if p.round == 9 else None])
+    with second():
+        assert fs.run(LEARNING, out=tmp_path, resume=True).fingerprint == fs.run(LEARNING).fingerprint
+
+
+def test_a_round_that_never_closes_is_refused_in_the_words_of_simpy():
+    scenario = dataclasses.replace(LEARNING, devices=fs.devices.constant(1e308), algorithm=fs.algorithms.FALD(1e-3, 1))
+    with always_compiled():
+        assert "never" in outcome(scenario)
+    agree(scenario)
+
+
+@pytest.mark.slow
+def test_a_site_that_is_left_behind_for_good_is_refused_in_the_words_of_simpy():
+    """A site does not fold before its own work is done, however impatient; its neighbours do not wait for it."""
+    uneven = fs.devices.constant([0.0, 1e9], dropout=0.1)
+    scenario = dataclasses.replace(
+        LEARNING, problem=fs.problems.Payload(2), devices=uneven, network=None, record=fs.Record(),
+        exchange=fs.exchanges.gossip(nx.path_graph(2)), participation=fs.participation.deadline(1e-3),
+    )  # fmt: skip
+    with always_compiled():
+        assert "10,000 rounds ahead of another" in outcome(scenario)
+
+
+class Own(fs.devices.Devices):
+    """Somebody's own devices: they say nothing of themselves in numbers."""
+
+    def as_arrays(self, clients, work):
+        return None
+
+
+def test_parts_of_ones_own_are_asked_on_simpy():
+    with always_compiled():
+        result = fs.run(dataclasses.replace(LEARNING, devices=Own(1e-3)), compute="skip")
+    assert result.manifest["clock"]["path"] == "event, gossip"
+
+
+@pytest.mark.parametrize("found, clock", [(Found.LOADED, "compiled"), (Found.KEPT, "event"), (Found.NOWHERE, "event")])
+def test_a_small_run_takes_the_compiled_clock_only_where_it_is_loaded(monkeypatch, found, clock):
+    monkeypatch.setattr("fedsim.engine.compiled_gossip.where_compiled", lambda: found)
+    assert fs.run(LEARNING, compute="skip").manifest["clock"]["path"] == f"{clock}, gossip"
+
+
+def test_far_off_ends_of_presence_do_not_pile_up():
+    """Every round of a site has an event for the end of its on-period; most of them are overtaken by the next round."""
+    devices = fs.devices.constant(1e-3, availability=fs.devices.markov(1e6, 1e-3))
+    scenario = dataclasses.replace(LEARNING, devices=devices, network=None, budget=fs.Budget(rounds=3000), replicas=1)
+    sizes, run = [], GossipClock.run
+    with pytest.MonkeyPatch.context() as patched, always_compiled():
+        patched.setattr(GossipClock, "run", lambda k, until: (run(k, until), sizes.append(len(k.columns["events"])))[0])
+        fs.run(scenario, compute="skip")
+    assert max(sizes) < 2000

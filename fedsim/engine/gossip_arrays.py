@@ -173,7 +173,7 @@ class GossipClock(ClockColumns):
         self._forget()
         live = max(1, int(self.state["newest"][0]) + 1 - self.first)
         rows = {"headers": self.columns["headers"][:live].copy()}
-        rows |= {name: self._by_round(name)[:live].ravel() for name in ("site_rows", "message_rows")}
+        rows |= {name: self._by_round(name)[:live].flatten() for name in ("site_rows", "message_rows")}
         return super().saved() | rows
 
     def _forget(self) -> None:
