@@ -38,10 +38,10 @@ def mixings(draw, graph):
             if i != j and matrix[i, j] == 0:
                 matrix[[i, j, i, j], [j, i, i, j]] += [0.1, 0.1, -0.1, -0.1]
         matrices.append(matrix)
-    return [np.full((1, 1), 1.0)] if sites == 1 else [fs_weights(graph), *matrices]
+    return [np.full((1, 1), 1.0)] if sites == 1 else [metropolis(graph), *matrices]
 
 
-def fs_weights(graph):
+def metropolis(graph):
     """Metropolis weights as a matrix: with it in the list every site counts."""
     exchange = fs.exchanges.gossip(graph)
     mixing = exchange.at(0, 0, 0)
@@ -128,7 +128,7 @@ WAYS = {
     "the first": {"participation": fs.participation.first(1)},
     "a deadline": {"participation": fs.participation.deadline(0.3)},
     "matchings": {"exchange": fs.exchanges.gossip(RING, "matching")},
-    "matrices in turn": {"exchange": fs.exchanges.gossip(RING, [fs_weights(RING), np.eye(6)])},
+    "matrices in turn": {"exchange": fs.exchanges.gossip(RING, [metropolis(RING), np.eye(6)])},
     "no links": {"network": None},
     "an optimiser": {"algorithm": fs.algorithms.FedAvg(1e-2, 2)},
     "replicas stop separately": {"budget": fs.Budget(rounds=25, seconds=12.0)},
@@ -157,7 +157,8 @@ def test_the_closed_form_goes_on_on_the_compiled_clock_where_messages_of_one_sen
     links.add_edge(1, 0, bandwidth_bps=1e6, latency_s=0.0)
     scenario = dataclasses.replace(
         LEARNING, problem=fs.problems.GaussianMean.synthetic(2, dim=2, samples=5, seed=3), network=fs.Network(links),
-        devices=fs.devices.lognormal(0.3, 1.0), exchange=fs.exchanges.gossip(nx.path_graph(2)),
+        devices=fs.devices.constant(0.1, slowdown=fs.devices.lognormal_slowdown(0.5)),
+        exchange=fs.exchanges.gossip(nx.path_graph(2)),
     )  # fmt: skip
     compiled, simpy = both(scenario)
     assert compiled.manifest["clock"]["path"] == "closed form, then compiled, gossip"

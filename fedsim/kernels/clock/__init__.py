@@ -12,4 +12,6 @@ It does what `fedsim.engine` does on SimPy, in the same order and with the same 
     visits.py     a client's way through a round
     rounds.py     synchronous rounds;  folds.py  continuously working clients
     loop.py       events one after another: the one function that is called from outside
+    gossip.py     a site's round among its neighbours, with columns of its own (gossip_state.py, gossip_rows.py) and a
+                  function of its own to call (gossip_loop.py): who does not gossip need not compile it
 """
