@@ -86,7 +86,7 @@ class CompiledGossipRounds:
     def _own(self, number: int, count: int, active: Array) -> Array:
         """The rows of these replicas in so many rounds."""
         low, high = self._pairs[number - self.first], self._pairs[number - self.first + count]
-        return low + np.flatnonzero(np.isin(self._position[low:high], active))
+        return np.asarray(low + np.flatnonzero(np.isin(self._position[low:high], active)))
 
     def _visits(self, own: Array) -> Array:
         sites = self._exchange.sites
