@@ -238,7 +238,7 @@ def test_parts_of_ones_own_are_asked_on_simpy():
 
 @pytest.mark.parametrize("found, clock", [(Found.LOADED, "compiled"), (Found.KEPT, "event"), (Found.NOWHERE, "event")])
 def test_a_small_run_takes_the_compiled_clock_only_where_it_is_loaded(monkeypatch, found, clock):
-    monkeypatch.setattr("fedsim.engine.compiled_gossip.where_compiled", lambda: found)
+    monkeypatch.setattr("fedsim.engine.compiled_sites.where_gossip_is_compiled", lambda: found)
     assert fs.run(LEARNING, compute="skip").manifest["clock"]["path"] == f"{clock}, gossip"
 
 

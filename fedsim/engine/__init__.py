@@ -12,12 +12,11 @@ from fedsim.engine.clock_choice import always_compiled, reference_clock
 from fedsim.engine.closed_form import ClosedForm, suits
 from fedsim.engine.collect import collect, describes, identities
 from fedsim.engine.compiled_clock import compiled
-from fedsim.engine.compiled_gossip import gossip_by_events
+from fedsim.engine.compiled_sites import gossip_by_events, tiers_by_events
 from fedsim.engine.events import Events
 from fedsim.engine.gossip import Gossiping
 from fedsim.engine.record import Record
 from fedsim.engine.run import Driver, Progress, Run
-from fedsim.engine.tiers import Tiers
 from fedsim.engine.tiers_closed_form import ClosedFormTiers
 from fedsim.engine.world import World, setting_of
 from fedsim.errors import Interrupted
@@ -54,7 +53,7 @@ def _driver(run: Run) -> Driver:
     if isinstance(run.world.scenario.exchange, Gossip):
         return Gossiping(run) if gossip.suits(run.world) else gossip_by_events(run)
     if run.world.sites.every:
-        return ClosedFormTiers(run) if tiers_closed_form.suits(run.world, run.learner) else Tiers(run)
+        return ClosedFormTiers(run) if tiers_closed_form.suits(run.world, run.learner) else tiers_by_events(run)
     if not run.world.policy.asynchronous and suits(run.world):
         return ClosedForm(run)
     made = compiled(run)

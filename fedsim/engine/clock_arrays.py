@@ -66,7 +66,7 @@ def where_compiled() -> Found:
 def _own_links(world: World) -> RouteArrays:
     """Everybody's own links as a network whose flows can meet: see `clock.OwnLinks`."""
     assert world.paths is not None
-    n = world.population
+    n = len(world.paths[0].bandwidth_bps)
     capacities = np.concatenate([way.bandwidth_bps for way in world.paths])
     return RouteArrays(capacities, np.arange(n), np.arange(n + 1), np.arange(n, 2 * n), np.arange(n + 1))
 
@@ -74,7 +74,8 @@ def _own_links(world: World) -> RouteArrays:
 class ClockArrays:
     """What all replicas' clocks have in common, and how one of them begins."""
 
-    def __init__(self, run: Run, parts: Parts) -> None:
+    def __init__(self, run: Run, parts: Parts, layout: np.dtype[np.void] = STATE) -> None:
+        self._layout = layout
         self.world, (self.policy, self.devices, self.routes) = run.world, parts
         learner, world = run.learner, run.world
         self.down_bits = learner.down_bits(learner.broadcast(np.arange(1)))
@@ -97,8 +98,13 @@ class ClockArrays:
 
     def begin(self, position: int) -> ReplicaClock:
         """A replica's clock at time 0."""
+        state, columns = self.begun(position)
+        return ReplicaClock(state, columns | self.flows.columns(8 * self.slots + 128))
+
+    def begun(self, position: int) -> tuple[Array, Arrays]:
+        """A replica's state and columns at time 0, without flows."""
         world, policy, devices = self.world, self.policy, self.devices
-        state = begun(STATE, world, position, devices)
+        state = begun(self._layout, world, position, devices)
         s = state[0]
         s["selects"], s["draws"], s["closes"] = policy.selects, policy.draws, policy.closes
         s["replies"], s["seconds"], s["at_least"] = policy.replies, policy.seconds, world.policy.at_least or 0
@@ -106,7 +112,7 @@ class ClockArrays:
         s["shared"], s["copies"], s["reaches"] = self.routes is not None, world.copies, world.reaches_all
         s["remembers"], s["asynchronous"], s["traced"] = self.remembers, self.asynchronous, self.traced
         s["places"] = self.slots if policy.draws else world.population
-        return ReplicaClock(state, self._own_columns() | self.flows.columns(8 * self.slots + 128))
+        return state, self._own_columns()
 
     def _own_columns(self) -> Arrays:
         slots, population = self.slots, self.world.population
@@ -126,13 +132,16 @@ class ClockArrays:
     # --- Columns ------------------------------------------------------------------------------------------
 
     def _client_columns(self) -> Array:
+        """A row per way: of all clients, and, behind them, of edges to their cloud."""
         world = self.world
-        out = device_columns(world.population, world.population, self.devices)
+        ways = world.population + (world.sites.count if world.sites.every else 0)
+        out = device_columns(ways, world.population, self.devices)
         if world.paths is not None:
             for way, name in zip(world.paths, ("down", "up"), strict=True):
                 out[f"latency_{name}"], out[f"stretch_{name}"], out[f"bandwidth_{name}"] = way
         out["route_down"], out["route_up"] = self.flows.down, self.flows.up
-        out["coin"], out["weight"] = self.policy.coin, world.weights
+        clients = out[: world.population]
+        clients["coin"], clients["weight"] = self.policy.coin, world.sites.share(world.weights)
         return out
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.copies import Copies
 from fedsim.engine.gossip_arrays import GossipClock
+from fedsim.engine.notes_ahead import NotesAhead
 from fedsim.engine.round import Cohort, Ended, Round, Stopped, Stretch, Visits, columns
 from fedsim.exchanges import Gossip
 from fedsim.kernels.clock.gossip_state import NOTES
@@ -17,7 +18,7 @@ class CompiledGossipRounds:
     """What the clocks of some replicas have written: rounds `first` on, each replica as many as it has."""
 
     def __init__(
-        self, first: int, active: Array, clocks: list[GossipClock], status: Array, exchange: Gossip
+        self, exchange: Gossip, first: int, active: Array, clocks: list[GossipClock], status: Array
     ) -> None:  # fmt: skip
         self.first, self.replicas, self._status, self._exchange = first, active, status, exchange
         made = [clock.made() for clock in clocks]
@@ -30,12 +31,8 @@ class CompiledGossipRounds:
         self._sites = np.concatenate([sites for _, sites, _ in made])[order]  # (pairs, sites)
         self._messages = np.concatenate([messages for _, _, messages in made])[order]  # (pairs, messages)
         self._ended, self._columns = self._accounts()
-        self._notes, self._note_ends = {}, {}
-        for i, clock, (headers, _, _) in zip(active.tolist(), clocks, made, strict=True):
-            if clock.said("traced"):
-                self._notes[i] = notes = clock.written("notes", "notes").copy()
-                opening = int(clock.said("begun_notes")) if first == 0 else 0
-                self._note_ends[i] = [0, opening, *headers["end_notes"].tolist(), len(notes)]
+        headers = [headers for headers, _, _ in made]
+        self._notes = NotesAhead(first, active, clocks, headers, NOTES) if clocks[0].said("traced") else None
 
     def over(self, number: int, active: Array) -> tuple[Array, Array]:
         """The active replicas that have no such round, and those of which the reference has to be asked."""
@@ -70,18 +67,8 @@ class CompiledGossipRounds:
         return Stretch(number, active, made, 0, visits=visits)
 
     def trace(self, number: int, count: int, active: Array, replicas: Array) -> Arrays:
-        """The events of so many rounds: all openings of the first, then every replica's up to the close of each."""
-        parts = []
-        for k in range(number - self.first, number - self.first + count):
-            halves = ([0] if k == 0 else []) + [k + 1]
-            parts += [(i, self._note_ends[i][h], self._note_ends[i][h + 1]) for h in halves for i in active.tolist()]
-        replica = np.repeat([replicas[i] for i, _, _ in parts], [b - a for _, a, b in parts])
-        n = np.concatenate([self._notes[i][a:b] for i, a, b in parts])
-        return {
-            "replica": replica, "round": n["round"] + 1, "time_s": np.ascontiguousarray(n["time"]),
-            "client": np.ascontiguousarray(n["client"]), "event": np.array(NOTES, object)[n["what"]],
-            "bits": np.ascontiguousarray(n["bits"]),
-        }  # fmt: skip
+        assert self._notes is not None
+        return self._notes.trace(number, count, active, replicas)
 
     def _own(self, number: int, count: int, active: Array) -> Array:
         """The rows of these replicas in so many rounds."""

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.engine.replica_clock import ReplicaClock
+from fedsim.engine.replica_clock import ClockColumns, ReplicaClock
 from fedsim.engine.round import Cohort, Ended, Round, Stopped, Stretch, Visits, columns
 from fedsim.kernels.clock.state import GONE, NOTES, REFER
+
+if TYPE_CHECKING:
+    from fedsim.engine.tiers_arrays import TiersClock
 
 
 class CompiledRounds:
     """What the clocks of some replicas have written: rounds `first` on, each replica as many as it has."""
 
-    def __init__(self, first: int, active: Array, clocks: list[ReplicaClock], status: Array, copy_bits: int) -> None:
+    def __init__(
+        self,
+        first: int,
+        active: Array,
+        clocks: Sequence[ReplicaClock | TiersClock],
+        status: Array,
+        copy_bits: int,
+        between: Callable[[Array], Array] | None = None,
+    ) -> None:
+        """`between`: bits between sites, of rounds by number; where there are several sites their notes are apart."""
         self.first, self.replicas, self._status = first, active, status
         asynchronous = bool(clocks[0].said("asynchronous"))
-        rounds = [k.written("rounds", "rounds") for k in clocks]
+        rounds, ended = zip(*(k.made() for k in clocks), strict=True)
         self._made = np.array([len(r) for r in rounds], np.int64)  # rounds of each replica
         self.count = int(self._made.max(initial=0))
         self.common = int(self._made.min()) if len(active) else 0  # so many, every replica has
@@ -32,9 +46,7 @@ class CompiledRounds:
         self._position = np.repeat(active, self._made)[order]
         self._starts = np.concatenate([[0], np.cumsum(sizes)])
         rows = np.repeat(begins - self._starts[:-1], sizes) + np.arange(self._starts[-1])
-        v = np.concatenate(
-            [k.columns["ended"][: r["end"][-1] if len(r) else 0] for k, r in zip(clocks, rounds, strict=True)]
-        )[rows]
+        v = np.concatenate(ended)[rows]
         arrived, late = v["arrived"], v["late"]
         self._times, self._version, self.number = v["times"], v["version"], v["number"]
         if not asynchronous:
@@ -45,10 +57,11 @@ class CompiledRounds:
         )  # fmt: skip
         copies = every["copied"] * copy_bits
         opened, closed, selected = (np.ascontiguousarray(every[n]) for n in ("opened", "closed", "selected"))
-        self._columns = columns(opened, closed, selected, self._starts, self._ended, copies)
+        backhaul = 0 if between is None else between(number[order] + first)
+        self._columns = columns(opened, closed, selected, self._starts, self._ended, copies, backhaul)
         if asynchronous:  # a download counts when it ends, in which round ever its visit does
             self._columns["downlink_bits"] = every["came_down"] + copies
-        if clocks[0].said("traced"):
+        if clocks[0].said("traced") and between is None:
             self._ordered_notes(clocks, rounds, order)
 
     def over(self, number: int, active: Array) -> tuple[Array, Array]:
@@ -105,7 +118,7 @@ class CompiledRounds:
         out = {name: column[kept] for name, column in self._notes.items()}
         return out | {"replica": replicas[out["replica"]]}
 
-    def _ordered_notes(self, clocks: list[ReplicaClock], rounds: list[Array], order: Array) -> None:
+    def _ordered_notes(self, clocks: Sequence[ClockColumns], rounds: Sequence[Array], order: Array) -> None:
         pages = [k.written("notes", "notes") for k in clocks]
         offsets = np.concatenate([[0], np.cumsum([len(page) for page in pages])])[:-1]
         opening = [r["begun_notes"] + at for r, at in zip(rounds, offsets, strict=True)]
@@ -121,7 +134,7 @@ class CompiledRounds:
         n = np.concatenate(pages)[np.repeat(low - (ends - sizes), sizes) + np.arange(ends[-1] if len(ends) else 0)]
         self._note_ends = np.concatenate([[0], ends])[2 * self._pairs]
         self._notes = {
-            "replica": np.repeat(self._position[pair], sizes), "round": np.repeat(number[pair], sizes) + self.first + 1,
+            "replica": np.repeat(self._position[pair], sizes), "round": n["round"] + 1,
             "time_s": np.ascontiguousarray(n["time"]), "client": np.ascontiguousarray(n["client"]),
             "event": np.array(NOTES, object)[n["what"]], "bits": np.ascontiguousarray(n["bits"]),
         }  # fmt: skip

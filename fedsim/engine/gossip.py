@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.engine.compiled_gossip import CompiledGossip, gossip_by_events
+from fedsim.engine.compiled_sites import CompiledSites, gossip_by_events
+from fedsim.engine.gossip_arrays import GossipClock
 from fedsim.engine.gossip_events import GossipEvents
 from fedsim.engine.gossip_rows import SitesRow, round_of
 from fedsim.engine.round import Round, Stretch
@@ -41,7 +42,7 @@ class Gossiping:
         exchange = run.world.scenario.exchange
         assert isinstance(exchange, Gossip)
         self._run, self._world, self._learner, self._exchange = run, run.world, run.learner, exchange
-        self._by_events: CompiledGossip | GossipEvents | None = None  # once they keep time
+        self._by_events: CompiledSites[GossipClock] | GossipEvents | None = None  # once they keep time
         shape = len(run.world.replicas), exchange.sites
         self._opened, self._done = np.zeros(shape), np.zeros(shape)  # of every site's next round
         self._message: Arrays = {}
@@ -69,7 +70,7 @@ class Gossiping:
     def _ends(self) -> tuple[Array, Array]:
         return self._exchange.receiver, self._exchange.sender
 
-    def _wind(self, number: int, active: Array, saved: Arrays) -> CompiledGossip | GossipEvents:
+    def _wind(self, number: int, active: Array, saved: Arrays) -> CompiledSites[GossipClock] | GossipEvents:
         """Go on event by event, from clocks at which so many rounds are closed."""
         self._by_events = gossip_by_events(self._run)
         self.path = f"closed form, then {self._by_events.path}"

@@ -18,12 +18,11 @@ from fedsim.kernels.clock.gossip_state import (
     MESSAGE,
     MESSAGE_ROW,
     MIXED,
-    NOTE,
     SITE,
     SITE_ROW,
 )  # fmt: skip
 from fedsim.kernels.clock.parts import DeviceArrays, RouteArrays
-from fedsim.kernels.clock.state import EVENT, ROOM, VISIT
+from fedsim.kernels.clock.state import EVENT, NOTE, ROOM, VISIT
 from fedsim.kernels.found import Found
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ GROWING = {
 Parts = tuple[DeviceArrays | None, RouteArrays | None]
 
 
-def parts_of(run: Run) -> Parts | None:
+def gossip_parts(run: Run) -> Parts | None:
     """The scenario's parts in arrays; None if one of them is somebody's own. Of a policy only its patience is asked."""
     world, network = run.world, run.world.network
     if world.setting.backend.name != "cpu" or (network is not None and network.varying):
@@ -49,7 +48,7 @@ def parts_of(run: Run) -> Parts | None:
     return devices, _routes(world)
 
 
-def where_compiled() -> Found:
+def where_gossip_is_compiled() -> Found:
     """Where the compiled loop is found."""
     from fedsim.kernels.cache import find
     from fedsim.kernels.clock.gossip_loop import run

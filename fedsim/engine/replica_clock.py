@@ -83,6 +83,11 @@ class ReplicaClock(ClockColumns):
             self.grow(GROWING, 4 * slots + 64 + copies)
         return int(status)
 
+    def made(self) -> tuple[Array, Array]:
+        """The rounds that were written, and their visits."""
+        rounds = self.written("rounds", "rounds")
+        return rounds, self.columns["ended"][: rounds["end"][-1] if len(rounds) else 0]
+
 
 def doubled(a: Array) -> Array:
     return np.concatenate([a, np.zeros_like(a)])

@@ -52,7 +52,7 @@ class TiersReplica:
         self.edges = [
             SiteRounds(run, position, self.clock, self.links, e, self._closed, self.blocked.append) for e in edges
         ]
-        self._note = self.edges[0].trace
+        self._notes = [site.trace for site in self.edges]  # each knows its edge's round
         self.down_bits = self.learner.down_bits(self.learner.broadcast(np.arange(1)))
         self.to_cloud, self.from_cloud = self.learner.backhaul_bits()
 
@@ -157,9 +157,9 @@ class TiersReplica:
 
     def mute(self, silent: bool) -> None:
         """While the clock is wound forward its events were traced already."""
-        for site in self.edges:
+        for site, note in zip(self.edges, self._notes, strict=True):
             site.visit_events.mute(silent)
-            site.trace = None if silent else self._note
+            site.trace = None if silent else note
 
 
 class Tiers:

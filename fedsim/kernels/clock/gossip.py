@@ -11,7 +11,6 @@ from fedsim.kernels.clock.gossip_rows import (
     header_at,
     message_at,
     message_row_at,
-    note_at,
     outgoing_at,
     site_at,
     site_row_at,
@@ -19,7 +18,7 @@ from fedsim.kernels.clock.gossip_rows import (
 from fedsim.kernels.clock.gossip_state import AHEAD, HEAR, OPENS
 from fedsim.kernels.clock.heap import push
 from fedsim.kernels.clock.presence import next_on, on_until
-from fedsim.kernels.clock.rows import client_at, visit_at
+from fedsim.kernels.clock.rows import client_at, note_at, visit_at
 from fedsim.kernels.clock.state import (
     AGGREGATE,
     BEFORE,

@@ -20,7 +20,6 @@ message_at = rows_of("messages", gossip_state.MESSAGE, gossip_state.GOSSIP)
 outgoing_at = rows_of("outgoing", NUMBER, gossip_state.GOSSIP)
 mixed_at = rows_of("mixed", gossip_state.MIXED, gossip_state.GOSSIP)
 header_at = rows_of("headers", gossip_state.HEADER, gossip_state.GOSSIP)
-note_at = rows_of("notes", gossip_state.NOTE, gossip_state.GOSSIP)
 _site_row = rows_of("site_rows", gossip_state.SITE_ROW, gossip_state.GOSSIP)
 _message_row = rows_of("message_rows", gossip_state.MESSAGE_ROW, gossip_state.GOSSIP)
 

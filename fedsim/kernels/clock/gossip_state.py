@@ -40,4 +40,3 @@ SITE_ROW = np.dtype([  # a site in a round; `outstanding` and `heard` count its 
     ("outstanding", "i8"), ("heard", "i8"), ("dropped", "?"), ("folds", "?"),
 ])  # fmt: skip
 MESSAGE_ROW = np.dtype([("sent", "i8"), ("used", "?"), ("folded", "?"), ("lost", "?")])
-NOTE = np.dtype([*state.NOTE.descr, ("round", "i8")])

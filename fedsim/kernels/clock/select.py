@@ -31,6 +31,12 @@ def select(s):
     if s.selects == COINS:
         return _toss(s, key, chosen, times)
     n = _by_weight(s, key, chosen) if s.selects == WEIGHTED else _sample(s, key, chosen)
+    return counted(chosen, times, n)
+
+
+@jit
+def counted(chosen, times, n):
+    """The first n draws in order, each client once, and how often it was drawn; how many are left."""
     sort(chosen, times, n)
     different = 0
     for i in range(n):

@@ -77,7 +77,7 @@ ROUND = np.dtype([
 
 INTERVAL = np.dtype([("start", "f8"), ("end", "f8")])
 NUMBER, SHORT = np.dtype([("it", "i8")]), np.dtype([("it", "u4")])
-NOTE = np.dtype([("time", "f8"), ("client", "i8"), ("what", "i8"), ("bits", "i8")])
+NOTE = np.dtype([("time", "f8"), ("client", "i8"), ("what", "i8"), ("bits", "i8"), ("round", "i8")])
 
 FLOW = np.dtype([  # a message on shared links; a dead one waits for its node to be taken off its bundle's heap
     ("number", "i8"), ("bundle", "i8"), ("mark", "f8"), ("bits", "f8"), ("route", "i8"), ("node", "i8"),

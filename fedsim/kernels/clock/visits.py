@@ -41,7 +41,7 @@ def note(s, client, what, bits):
     if s.traced:
         row = note_at(s, s.notes)
         s.notes += 1
-        row.time, row.client, row.what, row.bits = s.now, client, what, bits
+        row.time, row.client, row.what, row.bits, row.round = s.now, client, what, bits, s.round
 
 
 @jit
@@ -79,7 +79,7 @@ def begin(s, slot):
             place.until_slot, place.until_serial = slot, v.serial
             if before != off or off == s.now:  # one event for each of a client's on-periods
                 push(s, off, PROGRESS, GOES_OFF, v.client, 0)
-    _send(s, v, slot, s.down_bits, DOWNLOADED, PROGRESS)
+    send(s, v, slot, s.down_bits, DOWNLOADED, PROGRESS)
 
 
 @jit
@@ -100,13 +100,13 @@ def upload(s, v, slot):
     v.uploading = 1
     if v.phase == UPLOAD:
         v.bits = np.int64(np.floor(v.fraction * v.bits))
-        _send(s, v, slot, v.bits, BREAKS, PROGRESS)
+        send(s, v, slot, v.bits, BREAKS, PROGRESS)
     else:
-        _send(s, v, slot, v.bits, ARRIVES, 1 + v.rank)
+        send(s, v, slot, v.bits, ARRIVES, 1 + v.rank)
 
 
 @jit
-def _send(s, v, slot, bits, kind, priority):
+def send(s, v, slot, bits, kind, priority):
     c = client_at(s, v.client)
     latency = c.latency_up if v.uploading else c.latency_down
     stretch = c.stretch_up if v.uploading else c.stretch_down
