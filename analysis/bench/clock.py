@@ -31,6 +31,8 @@ def main() -> None:
     per_second("compiled, buffer of 10 of 100", 300_000, lambda: visits_compiled(fs.participation.buffered(10), "star"))
     per_second("compiled, one shared channel", 200_000, lambda: visits_compiled(fs.participation.full(), "channel"))
     per_second("compiled, wide-area network", 100_000, lambda: visits_compiled(fs.participation.full(), "wan"))
+    per_second("SimPy, edges under a cloud", None, lambda: visits_in_tiers(reference_clock, "event", 10))
+    per_second("compiled, edges under a cloud", None, lambda: visits_in_tiers(always_compiled, "compiled", 500))
     per_second("closed form, everybody", 3_000_000, lambda: visits_in_closed_form(fs.participation.full(), 1000))
     per_second(
         "closed form, 500 of 1,000", 3_000_000, lambda: visits_in_closed_form(fs.participation.uniform(500), 500)
@@ -148,6 +150,17 @@ def visits_compiled(policy: Any, where: str) -> tuple[int, float]:
         result = fs.run(scenario, runtime=fs.Inline(threads=1), compute="skip")
     assert result.manifest["clock"]["path"].startswith("compiled")
     return int(result.rounds["selected"].sum()), time.process_time() - begin
+
+
+def visits_in_tiers(clock: Any, kind: str, rounds: int) -> tuple[int, float]:
+    """100 clients behind ten edges, whose links to the cloud their own messages fill."""
+    scenario = replace(
+        star(100, fs.participation.full(), rounds), network=fs.topologies.tree(100, 10, 1e5, 1e6, latency_s=0.01),
+        devices=fs.devices.lognormal(0.1, 0.5, dropout=0.01, availability=ALL_DAY),
+        exchange=fs.exchanges.tiers(every=5),
+    )  # fmt: skip
+    with clock():
+        return rounds * 100, timed(scenario, f"{kind}, edges under a cloud")
 
 
 # --- Flows ------------------------------------------------------------------------------------------------

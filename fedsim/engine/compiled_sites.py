@@ -52,7 +52,8 @@ def tiers_by_events(run: Run) -> CompiledSites[TiersClock] | Tiers:
         return Tiers(run)
     arrays, replicas = TiersArrays(run, parts), len(run.world.replicas)
     visits = expected_visits(run.world.budget, arrays.slots, replicas, int(arrays.bits[1] or 0), arrays.down_bits)
-    if not _chosen(wanted, arrays.bytes_each * replicas, visits, "shared", where_tiers_are_compiled):
+    kind = "alone" if parts[-1] is None else "shared"
+    if not _chosen(wanted, arrays.bytes_each * replicas, visits, kind, where_tiers_are_compiled):
         return Tiers(run)
     clocks = ClocksAhead(run, arrays.begin, arrays.bytes_each)
     return CompiledSites(run, clocks, arrays.slots, partial(CompiledTiersRounds, arrays), Tiers)

@@ -12,6 +12,9 @@ It does what `fedsim.engine` does on SimPy, in the same order and with the same 
     visits.py     a client's way through a round
     rounds.py     synchronous rounds;  folds.py  continuously working clients
     loop.py       events one after another: the one function that is called from outside
-    gossip.py     a site's round among its neighbours, with columns of its own (gossip_state.py, gossip_rows.py) and a
-                  function of its own to call (gossip_loop.py): who does not gossip need not compile it
+
+Several sites have columns of their own and a function of their own to call, so that nobody else compiles them:
+
+    gossip.py     a site's round among its neighbours (gossip_state.py, gossip_rows.py, gossip_loop.py)
+    tiers.py      an edge's round, and the cloud (tiers_state.py, tiers_select.py, tiers_loop.py)
 """
