@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +35,29 @@ class Shards:
     def sizes(self) -> Array:
         return np.diff(self.offsets)
 
-    def rows(self, client: int) -> slice:
-        return slice(int(self.offsets[client]), int(self.offsets[client + 1]))
+
+class LabelledRows(Protocol):
+    """Whatever holds the clients' rows and labels."""
+
+    @property
+    def x(self) -> Array: ...
+    @property
+    def y(self) -> Array: ...
+    @property
+    def offsets(self) -> Array: ...
+
+
+def client_rows(held: LabelledRows, client: int, rows: Array | None) -> tuple[Array, Array]:
+    """A client's rows and labels, all of them or those given."""
+    own = slice(*held.offsets[client : client + 2])
+    x, y = held.x[own], held.y[own]
+    return (x, y) if rows is None else (x[rows], y[rows])
+
+
+def labels_of(name: str, data: Shards) -> Array:
+    if data.y is None:
+        raise InvalidInput(f"{name}: y is None; give a label for every row")
+    return data.y
 
 
 def from_clients(name: str, data: Sequence[Any], labelled: bool, narrow: bool = False) -> Shards:
