@@ -16,7 +16,7 @@ from fedsim.engine.record import Record
 from fedsim.errors import InvalidInput, NotRecorded, is_whole, shown
 from fedsim.protocols import AlgorithmLike
 from fedsim.results import load
-from fedsim.run_folder import told
+from fedsim.run_folder import facts_of
 from fedsim.running import run
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.jobs import Batch, Reply, Setting
@@ -50,7 +50,7 @@ def replay(
     the folder is executed, so replay only folders that you trust.
     """
     folder = path_of("replay(path)", path)
-    facts, _ = told(folder)
+    facts, _ = facts_of(folder)
     if scenario is None:
         file, settings = from_origin(facts.get("source") or {})
         scenario = file.build(settings)

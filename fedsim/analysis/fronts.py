@@ -25,15 +25,15 @@ def costs(result: Result) -> dict[str, float]:
     replicas = result.rounds.groupby("replica")
     sent = replicas[["uplink_bits", "selected"]].sum()
     everything = total_bits(result.rounds).groupby(result.rounds["replica"]).sum()
-    told = {
+    spent = {
         "uplink_bits": float(sent["uplink_bits"].median()),
         "total_bits": float(everything.median()),
         "seconds": float(replicas["closed_s"].max().median()),
         "participation": float((sent["selected"] / replicas["round"].max()).median()),
     }
     if "wasted_s" in result.rounds:
-        told["wasted_s"] = float(replicas["wasted_s"].sum().median())
-    return told
+        spent["wasted_s"] = float(replicas["wasted_s"].sum().median())
+    return spent
 
 
 def undominated(points: Array) -> Array:

@@ -41,8 +41,8 @@ class One:
 
     @property
     def seed(self) -> int:
-        told = self.settings.get("seed", (self.result.manifest.get("scenario") or {}).get("seed", 0))
-        return int(told)
+        seed = self.settings.get("seed", (self.result.manifest.get("scenario") or {}).get("seed", 0))
+        return int(seed)
 
 
 @runtime_checkable
@@ -109,8 +109,8 @@ def _is_run(folder: Path) -> bool:
 
 def _settings(result: Result) -> Mapping[str, Any]:
     source = result.manifest.get("source")
-    told = source.get("settings") if isinstance(source, Mapping) else None
-    return told if isinstance(told, Mapping) else {}
+    settings = source.get("settings") if isinstance(source, Mapping) else None
+    return settings if isinstance(settings, Mapping) else {}
 
 
 def _differing(settings: list[dict[str, Any]]) -> list[str]:
