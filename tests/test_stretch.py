@@ -150,6 +150,7 @@ PARTIAL = {
     "fald": ("full precision", fs.algorithms.FALD(1e-3, 3, correlation=0.4)),
     "fald, alone": ("gaussian", fs.algorithms.FALD(fs.schedules.inverse_time(0.1, 100.0), 2)),
     "fedavg": ("linear", fs.algorithms.FedAvg(0.01, 2, 5)),
+    "fedavg, logistic": ("logistic", fs.algorithms.FedAvg(0.02, 3, 0.3)),
     "fedavg, softmax": ("softmax", fs.algorithms.FedAvg(fs.schedules.inverse_time(0.1, 10.0), 2, 5, server_step=0.7)),
 }
 
@@ -163,7 +164,7 @@ def test_rounds_that_only_some_answer_have_the_same_bits_in_stretches(kind, chan
     same(result, one_by_one(s, runtime=fs.Inline(threads=1)))
 
 
-@pytest.mark.parametrize("kind", ["fald", "fald, alone", "fedavg", "fedavg, softmax"])
+@pytest.mark.parametrize("kind", ["fald", "fald, alone", "fedavg", "fedavg, logistic", "fedavg, softmax"])
 def test_models_that_are_averaged_have_the_same_bits_in_stretches_when_everybody_answers(kind, monkeypatch):
     s = scenario(*PARTIAL[kind])
     result, taken = stretches_of(s, monkeypatch)
