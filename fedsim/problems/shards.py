@@ -15,8 +15,7 @@ from fedsim.checks import array_of, refuse_beyond_memory
 from fedsim.errors import InvalidInput, positive, shown, whole
 from fedsim.protocols import BatchSize
 
-NARROW = (np.uint8, np.int8, np.uint16, np.int16)  # kept as they are where rows are converted batch by batch
-
+NARROW = (np.uint8, np.int8, np.uint16, np.int16)  # kept as they are where rows are converted as they are used
 
 DRAWN = 45  # bytes, as measured, of a number while it is drawn; it takes 8 in the end
 
