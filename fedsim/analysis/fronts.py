@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.analysis import figures
-from fedsim.analysis.runs import HIGHER, Answer, One, facts, gather
+from fedsim.analysis.runs import HIGHER, Answer, LabelledRun, facts, gather
 from fedsim.analysis.summary import final_metrics
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, NotRecorded, flag, quoted
@@ -77,7 +77,7 @@ def pareto(
     return Answer(frame, _drawn(frame, among, metric, up))
 
 
-def outcomes(runs: list[One], metric: str) -> pd.DataFrame:
+def outcomes(runs: list[LabelledRun], metric: str) -> pd.DataFrame:
     """One row per setting: the settings, medians over seeds of costs and of the metric at the end, `seeds` of them."""
     import pandas as pd
 
