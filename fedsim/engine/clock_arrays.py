@@ -74,8 +74,7 @@ def _own_links(world: World) -> RouteArrays:
 class ClockArrays:
     """What all replicas' clocks have in common, and how one of them begins."""
 
-    def __init__(self, run: Run, parts: Parts, layout: np.dtype[np.void] = STATE) -> None:
-        self._layout = layout
+    def __init__(self, run: Run, parts: Parts) -> None:
         self.world, (self.policy, self.devices, self.routes) = run.world, parts
         learner, world = run.learner, run.world
         self.down_bits = learner.down_bits(learner.broadcast(np.arange(1)))
@@ -104,7 +103,7 @@ class ClockArrays:
     def begun(self, position: int) -> tuple[Array, Arrays]:
         """A replica's state and columns at time 0, without flows."""
         world, policy, devices = self.world, self.policy, self.devices
-        state = begun(self._layout, world, position, devices)
+        state = begun(world, position, devices)
         s = state[0]
         s["selects"], s["draws"], s["closes"] = policy.selects, policy.draws, policy.closes
         s["replies"], s["seconds"], s["at_least"] = policy.replies, policy.seconds, world.policy.at_least or 0
@@ -145,9 +144,9 @@ class ClockArrays:
         return out
 
 
-def begun(layout: np.dtype[np.void], world: World, position: int, devices: DeviceArrays | None) -> Array:
+def begun(world: World, position: int, devices: DeviceArrays | None) -> Array:
     """The state of a replica's clock at time 0, as far as all clocks have it in common."""
-    state = np.zeros(1, layout)
+    state = np.zeros(1, STATE)
     s, seed = state[0], int(world.setting.seed)
     s["low"], s["high"], s["replica"] = seed & 0xFFFFFFFF, seed >> 32, world.replicas[position]
     s["population"], s["limit"] = world.population, world.limit_s

@@ -12,17 +12,9 @@ from fedsim.engine.flow_columns import FlowColumns
 from fedsim.engine.replica_clock import FIXED, ClockColumns, doubled
 from fedsim.engine.world import World
 from fedsim.exchanges import Gossip
-from fedsim.kernels.clock.gossip_state import (
-    GOSSIP,
-    HEADER,
-    MESSAGE,
-    MESSAGE_ROW,
-    MIXED,
-    SITE,
-    SITE_ROW,
-)  # fmt: skip
+from fedsim.kernels.clock.gossip_state import HEADER, MESSAGE, MESSAGE_ROW, MIXED, SITE, SITE_ROW
 from fedsim.kernels.clock.parts import DeviceArrays, RouteArrays
-from fedsim.kernels.clock.state import EVENT, NOTE, ROOM, VISIT
+from fedsim.kernels.clock.state import EVENT, NOTE, ROOM, STATE, VISIT
 from fedsim.kernels.found import Found
 
 if TYPE_CHECKING:
@@ -53,7 +45,7 @@ def where_gossip_is_compiled() -> Found:
     from fedsim.kernels.cache import find
     from fedsim.kernels.clock.gossip_loop import run
 
-    return find(run, np.zeros(1, GOSSIP))
+    return find(run, np.zeros(1, STATE))
 
 
 def _routes(world: World) -> RouteArrays | None:
@@ -95,7 +87,7 @@ class GossipArrays:
 
     def begin(self, position: int) -> GossipClock:
         """A replica's clock at time 0."""
-        state = begun(GOSSIP, self._world, position, self._devices)
+        state = begun(self._world, position, self._devices)
         s = state[0]
         s["first_bits"], s["later_bits"] = self.bits
         s["shared"], s["traced"], s["tables"] = self._shared, self._traced, len(self._mixed) // max(1, self.messages)

@@ -9,8 +9,8 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.clock_arrays import ClockArrays, Parts
 from fedsim.engine.replica_clock import FIXED, GROWING, ClockColumns, doubled
-from fedsim.kernels.clock.state import ENDED, EVENT, NOTE, ROOM, ROUND, VISIT
-from fedsim.kernels.clock.tiers_state import EDGE, HEADER, TIERS
+from fedsim.kernels.clock.state import ENDED, EVENT, NOTE, ROOM, ROUND, STATE, VISIT
+from fedsim.kernels.clock.tiers_state import EDGE, HEADER
 from fedsim.kernels.found import Found
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ def where_tiers_are_compiled() -> Found:
     from fedsim.kernels.cache import find
     from fedsim.kernels.clock.tiers_loop import run
 
-    return find(run, np.zeros(1, TIERS))
+    return find(run, np.zeros(1, STATE))
 
 
 class TiersArrays:
     """What all replicas' clocks have in common, and how one of them begins."""
 
     def __init__(self, run: Run, parts: Parts) -> None:
-        self._star, sites = ClockArrays(run, parts, TIERS), run.world.sites
+        self._star, sites = ClockArrays(run, parts), run.world.sites
         self.edges, self.every, self.between_bits = sites.count, sites.every, run.learner.backhaul_bits()
         self.bits, self.down_bits, self.traced = self._star.bits, self._star.down_bits, self._star.traced
         self._clients, self._copied = run.world.population, run.world.reaches_all

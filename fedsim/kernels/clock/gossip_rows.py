@@ -15,13 +15,13 @@ from fedsim.rng import Stream
 
 MATCHING = int(Stream.MATCHING)
 
-site_at = rows_of("sites", gossip_state.SITE, gossip_state.GOSSIP)
-message_at = rows_of("messages", gossip_state.MESSAGE, gossip_state.GOSSIP)
-outgoing_at = rows_of("outgoing", NUMBER, gossip_state.GOSSIP)
-mixed_at = rows_of("mixed", gossip_state.MIXED, gossip_state.GOSSIP)
-header_at = rows_of("headers", gossip_state.HEADER, gossip_state.GOSSIP)
-_site_row = rows_of("site_rows", gossip_state.SITE_ROW, gossip_state.GOSSIP)
-_message_row = rows_of("message_rows", gossip_state.MESSAGE_ROW, gossip_state.GOSSIP)
+site_at = rows_of("sites", gossip_state.SITE)
+message_at = rows_of("messages", gossip_state.MESSAGE)
+outgoing_at = rows_of("outgoing", NUMBER)
+mixed_at = rows_of("mixed", gossip_state.MIXED)
+header_at = rows_of("headers", gossip_state.HEADER)
+_site_row = rows_of("site_rows", gossip_state.SITE_ROW)
+_message_row = rows_of("message_rows", gossip_state.MESSAGE_ROW)
 
 
 @inline

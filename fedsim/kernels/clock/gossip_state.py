@@ -15,18 +15,6 @@ NOTES = (*state.NOTES, "hear")
 HEAR = len(state.NOTES)
 AHEAD = 10_000  # as in `fedsim.engine.gossip_replica`
 
-OWN = ("sites", "messages", "outgoing", "mixed", "headers", "site_rows", "message_rows")
-GOSSIP = np.dtype([
-    *state.STATE.descr,
-    *((f"at_{name}", "i8") for name in OWN), *((f"room_{name}", "i8") for name in OWN),
-    # --- what never changes: replies that are enough, the most neighbours of a site, mixings used in turn (0: drawn)
-    ("enough", "f8"), ("degree", "i8"), ("tables", "i8"),
-    # --- rounds: the first and the last that have rows, and the first that a site can never open
-    ("begun", "i8"), ("base", "i8"), ("newest", "i8"), ("hopeless", "i8"), ("hopeless_s", "f8"),
-    # --- messages: how many are under way, and how many places they have ever taken
-    ("under_way", "i8"), ("slots", "i8"),
-])  # fmt: skip
-
 SITE = np.dtype([  # where a site stands; `latest` is the last round that it opened
     ("round", "i8"), ("latest", "i8"), ("open", "i1"), ("done", "i1"), ("overdue", "i1"), ("phase", "i1"),
     ("fraction", "f8"), ("begin", "i8"), ("end", "i8"),  # of its messages in `outgoing`

@@ -17,9 +17,9 @@ from fedsim.kernels.sharing_columns import BUNDLE, LINK
 WORD = ir.IntType(64)
 
 
-def rows_of(column, dtype, layout=state.STATE):
-    """A function of (s, i): row i of the column, whose address is in the state s, which is laid out so."""
-    record, offset = from_dtype(dtype), layout.fields[f"at_{column}"][1]
+def rows_of(column, dtype):
+    """A function of (s, i): row i of the column, whose address is in the state s."""
+    record, offset = from_dtype(dtype), state.STATE.fields[f"at_{column}"][1]
 
     @intrinsic
     def row(typing, s, i):

@@ -15,6 +15,8 @@ COLUMNS = (
     "events", "visits", "clients", "places", "ended", "rounds", "notes", "intervals", "chosen", "times", "waiting",
     "flows", "nodes", "finishes", "routes", "route_links", "links", "bundles", "users", "more", "privates", "table",
     "starting", "dirty", "group", "due", "done", "hops", "lists",
+    "headers", "sites", "messages", "outgoing", "mixed", "site_rows", "message_rows",  # see `gossip_state`
+    "edges", "members", "asked", "sites_of",  # see `tiers_state`
 )  # fmt: skip
 STATE = np.dtype([
     # --- what never changes
@@ -39,6 +41,13 @@ STATE = np.dtype([
     ("starting", "i8"), ("dirty", "i8"), ("moved", "i8"), ("planned", "i8"), ("settling", "i8"), ("bundles", "i8"),
     ("hops", "i8"), ("privates", "i8"), ("flows", "i8"), ("flow_free", "i8"), ("flow_top", "i8"),
     ("nodes", "i8"), ("node_free", "i8"), ("node_top", "i8"), ("coming", "i8"),
+    # --- several sites: rounds that have headers, from the first to the last, and the first that can never be opened
+    ("begun", "i8"), ("base", "i8"), ("newest", "i8"), ("hopeless", "i8"), ("hopeless_s", "f8"),
+    # --- gossip: replies that are enough, the most neighbours of a site, mixings used in turn (0: drawn); messages
+    # under way, and places they have ever taken
+    ("enough", "f8"), ("degree", "i8"), ("tables", "i8"), ("under_way", "i8"), ("slots", "i8"),
+    # --- tiers: rounds between two merges, bits to the cloud and back, the first round that some edge has not closed
+    ("every", "i8"), ("to_cloud", "i8"), ("from_cloud", "i8"), ("first", "i8"),
 ])  # fmt: skip
 
 CLIENT = np.dtype([

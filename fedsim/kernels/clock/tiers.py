@@ -29,9 +29,9 @@ from fedsim.kernels.clock.tiers_state import AHEAD, FROM_CLOUD, MERGE, OPENS, TO
 from fedsim.kernels.clock.visits import begin, call_off, copy, note, note_cut, send, set_out
 from fedsim.kernels.inner import inline, jit
 
-header_at = rows_of("headers", tiers_state.HEADER, tiers_state.TIERS)
-asked_at = rows_of("asked", NUMBER, tiers_state.TIERS)
-site_of = rows_of("sites_of", NUMBER, tiers_state.TIERS)
+header_at = rows_of("headers", tiers_state.HEADER)
+asked_at = rows_of("asked", NUMBER)
+site_of = rows_of("sites_of", NUMBER)
 
 
 @jit

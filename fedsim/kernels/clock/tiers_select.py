@@ -16,8 +16,8 @@ from fedsim.kernels.elementary import u32, unit64
 from fedsim.kernels.inner import inline, jit
 from fedsim.kernels.lanes import philox
 
-edge_at = rows_of("edges", tiers_state.EDGE, tiers_state.TIERS)
-member_at = rows_of("members", NUMBER, tiers_state.TIERS)
+edge_at = rows_of("edges", tiers_state.EDGE)
+member_at = rows_of("members", NUMBER)
 
 
 @jit

@@ -16,16 +16,6 @@ NOTES = (*state.NOTES, "to cloud", "merge", "from cloud")
 TO_CLOUD, MERGE, FROM_CLOUD = range(len(state.NOTES), len(NOTES))
 AHEAD = 10_000  # as in `fedsim.engine.tiers`
 
-OWN = ("edges", "members", "asked", "sites_of", "headers")
-TIERS = np.dtype([
-    *state.STATE.descr,
-    *((f"at_{name}", "i8") for name in OWN), *((f"room_{name}", "i8") for name in OWN),
-    # --- what never changes: rounds between two merges, bits of a message to the cloud and back
-    ("every", "i8"), ("to_cloud", "i8"), ("from_cloud", "i8"),
-    # --- rounds: the first that is not closed, the first and the last that have headers, one that nobody can open
-    ("begun", "i8"), ("first", "i8"), ("base", "i8"), ("newest", "i8"), ("hopeless", "i8"), ("hopeless_s", "f8"),
-])  # fmt: skip
-
 EDGE = np.dtype([  # its latest round and the next; `begin` to `end` are its clients in `members`, and who is in `asked`
     ("round", "i8"), ("next", "i8"), ("open", "i8"), ("opened", "f8"), ("selected", "i8"), ("in_flight", "i8"),
     ("arrived", "i8"), ("begin", "i8"), ("end", "i8"),
