@@ -65,6 +65,11 @@ def test_visits_are_foretold_from_the_budget(budget, visits):
     assert expected_visits(budget, 5, 3, 64, 32) == visits
 
 
+@pytest.mark.parametrize("limit", ["backhaul_bits", "total_bits"])
+def test_messages_between_sites_are_foretold_from_what_they_may_cost(limit):
+    assert expected_visits(fs.Budget(**{limit: 960}), 5, 3, 0, 0, site_bits=32) == (960 / (32 * 5) + 1) * 5 * 3
+
+
 @pytest.mark.parametrize("found, clock", [(Found.LOADED, "compiled"), (Found.KEPT, "event"), (Found.NOWHERE, "event")])
 def test_a_small_run_takes_the_compiled_clock_only_where_it_is_loaded(monkeypatch, found, clock):
     monkeypatch.setattr("fedsim.engine.compiled_clock.where_compiled", lambda: found)

@@ -209,12 +209,11 @@ def test_a_round_that_never_closes_is_refused_in_the_words_of_simpy():
     agree(scenario)
 
 
-@pytest.mark.slow
 def test_a_site_that_is_left_behind_for_good_is_refused_in_the_words_of_simpy():
     """A site does not fold before its own work is done, however impatient; its neighbours do not wait for it."""
     uneven = fs.devices.constant([0.0, 1e9], dropout=0.1)
     scenario = dataclasses.replace(
-        LEARNING, problem=fs.problems.Payload(2), devices=uneven, network=None, record=fs.Record(),
+        LEARNING, problem=fs.problems.Payload(2, parameters=1), devices=uneven, network=None, record=fs.Record(), replicas=1,
         exchange=fs.exchanges.gossip(nx.path_graph(2)), participation=fs.participation.deadline(1e-3),
     )  # fmt: skip
     with always_compiled():
