@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fedsim.engine.run import Run
 
 GROWING = {
-    "events": "events", "notes": "notes", "visits": "under_way", "flows": "flows", "nodes": "flows",
+    "events": "events", "notes": "notes", "visits": "under_way", "flows": "flows", "nodes": "nodes",
     "starting": "flows", "done": "flows",
 }  # fmt: skip
 Parts = tuple[DeviceArrays | None, RouteArrays | None]
