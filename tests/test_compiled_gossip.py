@@ -144,6 +144,40 @@ def test_what_every_site_learns_is_the_same(way):
     assert compiled.samples.tobytes() == simpy.samples.tobytes()
 
 
+def crowd(sites):
+    """Many clients behind a few edge servers, on links that their messages fill."""
+    graph, draw = nx.Graph(), np.random.default_rng(0)
+    graph.add_node("server", role="server")
+    for e in range(5):
+        graph.add_node(f"e{e}", role="edge")
+        graph.add_edge(f"e{e}", "server", bandwidth_bps=draw.uniform(2e3, 2e4), latency_s=0.01, shared=bool(e % 2))
+    for c in range(sites):
+        graph.add_node(c, client=c)
+        graph.add_edge(c, f"e{c % 5}", bandwidth_bps=draw.uniform(1e3, 1e4), latency_s=0.05, shared=bool(c % 2))
+    return fs.Network(graph)
+
+
+LOSSES = {"before": 0.02, "compute": 0.05, "upload": 0.1}
+CROWD = fs.Scenario(
+    problem=fs.problems.Payload(40, parameters=8),
+    algorithm=fs.algorithms.FALD(1e-3, 2),
+    network=crowd(40),
+    devices=fs.devices.lognormal(0.05, 0.8, dropout=LOSSES, availability=fs.devices.markov(1.5, 0.4)),
+    exchange=fs.exchanges.gossip(nx.random_regular_graph(4, 40, seed=1)),
+    budget=fs.Budget(rounds=12),
+    record=fs.Record(events=True),
+    replicas=2,
+)
+
+
+@pytest.mark.parametrize("policy", [fs.participation.first(2), fs.participation.deadline(0.4)])
+@pytest.mark.parametrize("exchange", [CROWD.exchange, fs.exchanges.tiers(every=3)], ids=["gossip", "tiers"])
+def test_what_needs_more_room_than_at_first_is_the_same(policy, exchange):
+    compiled, simpy = both(dataclasses.replace(CROWD, participation=policy, exchange=exchange), compute="skip")
+    assert compiled.manifest["clock"]["path"].startswith("compiled, ")
+    assert_same(compiled, simpy)
+
+
 def test_threads_do_not_change_the_time():
     with always_compiled():
         assert fs.run(LEARNING, runtime=fs.Inline(threads=3)).fingerprint == fs.run(LEARNING, runtime=ONE).fingerprint
