@@ -164,9 +164,15 @@ def test_a_host_killed_over_several_sites_is_replaced_and_the_bits_stay(cluster,
     assert result.fingerprint == fs.run(what, runtime=fs.Inline(threads=2)).fingerprint
 
 
-@pytest.mark.parametrize("hosts", [1, 2])
-def test_hosts_take_many_rounds_at_a_go_and_one_that_dies_is_replaced(cluster, hosts):
-    algorithm = fs.algorithms.QLSDPlusPlus(1e-3, refresh_every=10, batch_size=5, codec=fs.codecs.QSGD(4))
+@pytest.mark.parametrize(
+    ("hosts", "algorithm"),
+    [
+        (1, fs.algorithms.QLSDPlusPlus(1e-3, refresh_every=10, batch_size=5, codec=fs.codecs.QSGD(4))),
+        (2, fs.algorithms.QLSDPlusPlus(1e-3, refresh_every=10, batch_size=5, codec=fs.codecs.QSGD(4))),
+        (2, fs.algorithms.FAHMC(1e-2, 3, debias="stale")),
+    ],
+)
+def test_hosts_take_many_rounds_at_a_go_and_one_that_dies_is_replaced(cluster, hosts, algorithm):
     what = dataclasses.replace(
         scenario(algorithm=algorithm, rounds=40, evaluate_every=20, metrics=("mean_error",)), devices=None
     )

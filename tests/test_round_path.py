@@ -44,7 +44,7 @@ CLOSED_FORM = """
 """
 STRETCH = """
     engine.run engine.closed_form protocols.algorithm engine.learner algorithms.fald engine.arrivals engine.round
-    engine.accounts runtime.worker runtime.many_rounds algorithms.fald_rounds algorithms.rounds kernels.draws
+    engine.accounts runtime.worker runtime.many_rounds algorithms.averaged_rounds algorithms.rounds kernels.draws
     kernels.langevin engine.record
 """
 EVENTS = """

@@ -118,6 +118,7 @@ def test_threads_and_an_ideal_network_change_no_bit():
         {"metrics": ["w2", "mean_error"], "record": fs.Record(warmup=10)},
         {"metrics": ["w2"], "evaluate_every": 3, "participation": fs.participation.uniform(2), "devices": SLOW},
         {"metrics": ["w2"], "evaluate_every": 9, "record": fs.Record(rounds_every=6)},
+        {"metrics": ["w2"], "evaluate_every": 9, "algorithm": fs.algorithms.FAHMC(0.02, 3, debias="stale")},
         {"budget": fs.Budget(seconds=2.0)},
         {"budget": fs.Budget(rounds=50, uplink_bits=6_000)},
         {"budget": fs.Budget(total_bits=20_000)},
@@ -149,6 +150,9 @@ PARTIAL = {
     "plus plus": ("gaussian", fs.algorithms.QLSDPlusPlus(1e-3, 60, None, None, fs.codecs.QSGD(8))),
     "fald": ("full precision", fs.algorithms.FALD(1e-3, 3, correlation=0.4)),
     "fald, alone": ("gaussian", fs.algorithms.FALD(fs.schedules.inverse_time(0.1, 100.0), 2)),
+    "fahmc": ("full precision", fs.algorithms.FAHMC(0.02, 3, 2, correlation=0.4)),
+    "fahmc, minibatches": ("logistic", fs.algorithms.FAHMC(fs.schedules.inverse_time(1.0, 100.0), 2, batch_size=0.3)),
+    "fahmc, de-biased": ("linear", fs.algorithms.FAHMC(0.01, 3, 2, correlation=0.4, debias="stale")),
     "fedavg": ("linear", fs.algorithms.FedAvg(0.01, 2, 5)),
     "fedavg, softmax": ("softmax", fs.algorithms.FedAvg(fs.schedules.inverse_time(0.1, 10.0), 2, 5, server_step=0.7)),
 }
@@ -163,7 +167,7 @@ def test_rounds_that_only_some_answer_have_the_same_bits_in_stretches(kind, chan
     same(result, one_by_one(s, runtime=fs.Inline(threads=1)))
 
 
-@pytest.mark.parametrize("kind", ["fald", "fald, alone", "fedavg", "fedavg, softmax"])
+@pytest.mark.parametrize("kind", [kind for kind in PARTIAL if kind.startswith(("fa", "fed"))])
 def test_models_that_are_averaged_have_the_same_bits_in_stretches_when_everybody_answers(kind, monkeypatch):
     s = scenario(*PARTIAL[kind])
     result, taken = stretches_of(s, monkeypatch)
@@ -225,8 +229,9 @@ class Stumble:
             raise KeyboardInterrupt
 
 
-def test_a_run_killed_between_stretches_resumes_to_the_same_bits(tmp_path):
-    s, stumble = scenario(record=fs.Record(rounds_every=4)), Stumble()
+@pytest.mark.parametrize("kind", ["qlsd", "fahmc, de-biased"])
+def test_a_run_killed_between_stretches_resumes_to_the_same_bits(kind, tmp_path):
+    s, stumble = scenario(*PARTIAL[kind], record=fs.Record(rounds_every=4)), Stumble()
     with pytest.raises(KeyboardInterrupt):
         fs.run(s, out=tmp_path / "run", checkpoint_every=13, observers=[stumble])
     assert {13, 26} < set(stumble.seen)

@@ -51,7 +51,8 @@ class Worker:
     def iterate(self, rounds: RoundsToTake) -> tuple[Arrays, Arrays]:
         """Many rounds at a go: states (rounds or 1, replicas, ...), last one last, and memory."""
         assert self.rounds is not None
-        return self.rounds(rounds, SeededKeys(self.setting.seed, self.setting.backend))
+        with np.errstate(over="ignore", invalid="ignore"):  # what diverges is taken again one by one
+            return self.rounds(rounds, SeededKeys(self.setting.seed, self.setting.backend))
 
     def _stacked(self, batch: Batch) -> Reply:
         job = JobsAtHand(self.setting, batch, single=False)
