@@ -18,6 +18,7 @@ from fedsim.protocols import AlgorithmLike
 from fedsim.results import load
 from fedsim.run_folder import told
 from fedsim.running import run
+from fedsim.runtime.blas import one_blas_thread
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.worker import Worker
@@ -118,9 +119,7 @@ class _Tap:
 
 
 def _again(scenario: Scenario, setting: Setting, job: Batch) -> Replayed:
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
+    with one_blas_thread():
         reply = Worker(scenario.parts.algorithm.own, setting).compute(job)
     at = int(job.version[0])
     return Replayed(

@@ -16,6 +16,7 @@ from fedsim.errors import InvalidInput, ResultWarning, flag, one_of, quoted
 from fedsim.progress import followed
 from fedsim.results import Result
 from fedsim.run_folder import RunFolder
+from fedsim.runtime.blas import one_blas_thread
 from fedsim.runtime.inline import Inline
 from fedsim.scenario import Scenario
 
@@ -65,8 +66,6 @@ async def arun(
     finishes the round, writes a checkpoint and raises Interrupted. `source` says where the scenario came from,
     for the manifest. `progress=True` shows how far it is.
     """
-    from threadpoolctl import threadpool_limits
-
     from fedsim import engine
 
     if not isinstance(scenario, Scenario):
@@ -88,8 +87,7 @@ async def arun(
         return place.whole
     try:
         runtime.kernels()  # loads every BLAS there is, before they are held to one thread
-        # One BLAS thread: its bits must not depend on how many cores there are.
-        with threadpool_limits(1), followed(scenario.budget, progress) as watch:
+        with one_blas_thread(), followed(scenario.budget, progress) as watch:
             finished = await engine.simulate(
                 scenario, runtime, (*watching, *watch), compute == "skip", place.checkpoints
             )

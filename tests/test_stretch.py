@@ -154,6 +154,7 @@ PARTIAL = {
     "fahmc, minibatches": ("logistic", fs.algorithms.FAHMC(fs.schedules.inverse_time(1.0, 100.0), 2, batch_size=0.3)),
     "fahmc, de-biased": ("linear", fs.algorithms.FAHMC(0.01, 3, 2, correlation=0.4, debias="stale")),
     "fedavg": ("linear", fs.algorithms.FedAvg(0.01, 2, 5)),
+    "fedavg, logistic": ("logistic", fs.algorithms.FedAvg(0.02, 3, 0.3)),
     "fedavg, softmax": ("softmax", fs.algorithms.FedAvg(fs.schedules.inverse_time(0.1, 10.0), 2, 5, server_step=0.7)),
 }
 

@@ -11,6 +11,7 @@ from fedsim.algorithms.arguments import rows_per_batch
 from fedsim.algorithms.local import Descent
 from fedsim.arrays import Array
 from fedsim.problems.linear import LinearRegression
+from fedsim.problems.logistic import LogisticRegression
 from fedsim.problems.network import NeuralNetwork
 from fedsim.problems.softmax import SoftmaxRegression
 from fedsim.protocols import Backend, ProblemLike
@@ -53,7 +54,9 @@ def descent(problem: ProblemLike, backend: Backend, how: Descent) -> Descend | N
 def _kernel(problem: ProblemLike, most: int) -> Kernel | None:
     """Of steps `eta` (steps, jobs) on batches of at most `most` rows."""
     if type(problem) is LinearRegression:
-        return _linear(problem)
+        return _linear(problem, False, 1 / problem.noise_variance)
+    if type(problem) is LogisticRegression:
+        return _linear(problem, True, 1.0)
     if type(problem) is SoftmaxRegression and problem.bias:  # a network without hidden layers
         return _network(problem, np.array([problem.features, problem.classes]), most)
     if type(problem) is NeuralNetwork:
@@ -61,14 +64,14 @@ def _kernel(problem: ProblemLike, most: int) -> Kernel | None:
     return None
 
 
-def _linear(problem: LinearRegression) -> Kernel:
+def _linear(problem: LinearRegression | LogisticRegression, logistic: bool, precision: float) -> Kernel:
     from fedsim.kernels import linear_descent
 
     def run(x: Array, job: Minibatched, sizes: Array, counts: Array, eta: Array, delta: Array) -> None:
         cast = x.dtype.type
         linear_descent.descend(
             x, problem.x, problem.y, problem.offsets, job.client, job.rows_key, sizes, counts,
-            cast(1 / problem.noise_variance), cast(problem.share), (sizes / counts).astype(x.dtype), eta, delta,
+            logistic, cast(precision), cast(problem.share), (sizes / counts).astype(x.dtype), eta, delta,
         )  # fmt: skip
 
     return run

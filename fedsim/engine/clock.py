@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from heapq import heappush
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -43,6 +44,8 @@ class Clock(simpy.Environment):  # type: ignore[misc]
     to the last bit only if an event happens at the very number that was computed. SimPy has no public way to schedule
     at an instant, so `at` writes to its queue as its own `schedule` does, and `tests/test_private_doors.py` watches.
     """
+
+    now = property(attrgetter("_now"))  # SimPy's own, without a call of Python's
 
     def at(
         self, time_s: float, callback: Callable[[Any], None], priority: int = 0, visit: Sender | None = None

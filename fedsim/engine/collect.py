@@ -41,7 +41,7 @@ def collect(run: Run, runtime: Runtime, real_s: float, more: dict[str, Any] | No
         stopped_by=tuple(run.accounts.stopped_by),
         rounds=rounds,
         metrics=overall,
-        clients=pd.DataFrame({"client": np.arange(world.population)} | run.accounts.totals),
+        clients=pd.DataFrame({"client": np.arange(world.population)} | run.accounts.totals, copy=False),
         events=_events(run),
         manifest=manifest(run, runtime, real_s) | _privacy(run, rounds) | _judged(run) | (more or {}),
         replicas=tuple(int(r) for r in world.replicas),

@@ -14,6 +14,7 @@ from fedsim.errors import InvalidInput, whole
 from fedsim.rng import Draws, Stream
 
 LAST = ("duration_s", "heard_s", "round", "loss")
+NONE = (np.nan, np.nan, np.nan, 0)  # of a client that was never heard
 
 
 class ReplicaView:
@@ -30,8 +31,8 @@ class ReplicaView:
         self.selected: list[int] = []
         self.arrived: list[int] = []
         self.in_flight: dict[int, Any] = {}  # client to visit; its length and its keys are what a policy needs
-        self._count: dict[int, int] = {}  # by client: how often it was heard
-        self._last: dict[str, dict[int, float]] = {name: {} for name in LAST}  # by column and client
+        self._replies: dict[int, tuple[float, float, int, int]] = {}  # by client: three of LAST, and how many so far
+        self._losses: dict[int, float] = {}  # by client: of its latest reply
         self._rng: Draws | None = None
         self._lifted, self._always = False, world.always_on
 
@@ -102,28 +103,29 @@ class ReplicaView:
 
     def heard(self, ids: npt.ArrayLike) -> Array:
         """How many of the clients' replies have arrived in time so far."""
-        return np.array([self._count.get(int(c), 0) for c in np.atleast_1d(ids)], np.int64)
+        return np.array([self._replies.get(int(c), NONE)[3] for c in np.atleast_1d(ids)], np.int64)
 
     def last(self, ids: npt.ArrayLike, column: str = "duration_s") -> Array:
         """Of each client's latest reply: how long its visit took ("duration_s"), when it arrived ("heard_s"), in which
         round, counted as `view.round` ("round"), and the loss that it reported ("loss"). NaN where there is none."""
-        if column not in self._last:
+        if column not in LAST:
             raise AttributeError(f"view.last(ids, {column!r}): kept are {', '.join(map(repr, LAST))}")
-        return np.array([self._last[column].get(int(c), np.nan) for c in np.atleast_1d(ids)])
+        if column == "loss":
+            return np.array([self._losses.get(int(c), np.nan) for c in np.atleast_1d(ids)])
+        at = LAST.index(column)
+        return np.array([self._replies.get(int(c), NONE)[at] for c in np.atleast_1d(ids)], np.float64)
 
     # --- For the engine -----------------------------------------------------------------------------
 
     def heard_of(self, visit: Any) -> None:
         """A reply has arrived."""
-        c = visit.client
+        c, ends = visit.client, visit.ends_s
         self.arrived.append(c)
-        self._count[c] = self._count.get(c, 0) + 1
-        self._last["duration_s"][c] = visit.ends_s - visit.started_s
-        self._last["heard_s"][c], self._last["round"][c] = visit.ends_s, self.round
+        self._replies[c] = (ends - visit.started_s, ends, self.round, self._replies.get(c, NONE)[3] + 1)
 
     def note_losses(self, clients: list[int], losses: list[float]) -> None:
         """What these clients' replies say of their loss."""
-        self._last["loss"].update(zip(clients, losses, strict=True))
+        self._losses.update(zip(clients, losses, strict=True))
 
     def anybody(self) -> bool:
         """Whether somebody is on now."""

@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs
-"""Local gradient descent on linear regression: all steps of a job before the next job.
+"""Local gradient descent on linear and logistic regression: all steps of a job before the next job.
 
 Few clients' rows are in the cache when a round begins, and fetching a row takes longer than using it. So the rows of
 the job after next are asked for while a job computes. The bits are those of the same steps taken one at a time.
@@ -48,7 +48,7 @@ def _ask_for(x, first, rows, begin, end):
 
 
 @jit
-def descend(theta, x, y, offsets, client, key, sizes, counts, scale, share, up, eta, delta):
+def descend(theta, x, y, offsets, client, key, sizes, counts, logistic, scale, share, up, eta, delta):
     """delta (jobs, d): how far theta comes in len(eta) steps; `eta` (steps, jobs) multiplies gradients scaled `up`."""
     jobs, d = theta.shape
     start = np.zeros(jobs + 1, np.int64)
@@ -70,7 +70,7 @@ def descend(theta, x, y, offsets, client, key, sizes, counts, scale, share, up, 
             if k > 0:
                 begin[1] = last - first
                 choose_rows(key[j : j + 1], sizes[j : j + 1], begin, k, rows[first:last])
-            linear_rows(t, x, y, offsets[client[j]], rows, first, last, False, scale, share, z, gradient)
+            linear_rows(t, x, y, offsets[client[j]], rows, first, last, logistic, scale, share, z, gradient)
             for i in range(d):
                 t[i] -= up[j] * gradient[i] * eta[k, j]
         for i in range(d):

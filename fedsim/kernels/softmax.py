@@ -86,6 +86,8 @@ def softmax_gradient(
     features = x.shape[1]
     split = features * classes
     whole = len(rows) == 0
+    # One buffer for the rows of all jobs: fresh memory would cost more than the copy.
+    held = np.empty((0 if whole else min(TILE, int(np.diff(start).max(initial=0))), features), theta.dtype)
     for job, c in enumerate(client.tolist()):
         first, last = int(offsets[c]), int(offsets[c + 1])
         chosen = None if whole else rows[start[job] : start[job + 1]] + first
@@ -96,7 +98,9 @@ def softmax_gradient(
         for tile in range(0, count, TILE):
             part: Any = slice(first + tile, min(first + tile + TILE, last))
             part = part if chosen is None else chosen[tile : tile + TILE]
-            if scale is None:
+            if scale is None and not whole and x.dtype == theta.dtype:
+                xb = np.take(x, part, axis=0, out=held[: len(part)], mode="clip")  # the only mode that copies once
+            elif scale is None:
                 xb = x[part].astype(theta.dtype, copy=False)
             else:
                 xb = gather(x, _numbers(part), theta.dtype, scale, shift)

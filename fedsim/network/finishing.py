@@ -16,6 +16,7 @@ from fedsim.network.route_bundles import Tables
 from fedsim.network.varying import Varying, means_of
 
 MANY_FLOWS, FEW_LINKS = 1000, 512  # where one method is worth its start, and has room for a number per pair of links
+FEW_ROUTES = 10  # on which events are cheap, so that it takes four times as many flows
 
 
 def finish_times(
@@ -38,7 +39,7 @@ def finish_times(
     sizes, starts = _column("bits", bits, len(listed)), _column("starts_s", starts_s, len(listed))
     for route in listed:
         tables.check(route)
-    if not varying and len(listed) >= MANY_FLOWS:
+    if not varying and len(listed) >= MANY_FLOWS * (4 if len(set(listed)) <= FEW_ROUTES else 1):
         finish = _by_levels(tables.links["capacity"], listed, sizes, starts)
         if finish is not None:
             return finish
