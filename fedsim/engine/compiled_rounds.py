@@ -83,20 +83,25 @@ class CompiledRounds:
             round = replace(round, replica=..., visit=...)
         return round, visit
 
-    def stretch(self, number: int, active: Array, count: int) -> Stretch:
-        """So many rounds, which all these replicas have."""
+    def stretch(self, number: int, active: Array, count: int, learnt: bool) -> Stretch:
+        """So many rounds, which all these replicas have; where they are learnt, with whose visits they were."""
         k = number - self.first
         low, high = self._pairs[k], self._pairs[k + count]
         a, b = self._starts[low], self._starts[high]
         kept = np.isin(self._position[low:high], active)
         shape = count, len(active)
         made = {name: column[low:high][kept].reshape(shape) for name, column in self._columns.items()}
-        starts = self._starts[low : high + 1] - a
-        rows = np.repeat(kept, np.diff(starts))
+        sizes = np.diff(self._starts[low : high + 1])
+        rows = np.repeat(kept, sizes)
         version = None if self._version is None else self._version[a:b][rows]
-        ends = np.cumsum(np.add.reduceat(np.where(kept, np.diff(starts), 0), self._pairs[k : k + count] - low))
+        ends = np.cumsum(np.add.reduceat(np.where(kept, sizes, 0), self._pairs[k : k + count] - low))
         visits = Visits(self._ended.part(slice(a, b)).part(rows), ends, version)
-        return Stretch(number, active, made, 0, visits=visits)
+        who = None
+        if learnt:
+            sizes = sizes[kept]
+            row, starts = np.repeat(np.arange(len(sizes)), sizes), np.concatenate([[0], np.cumsum(sizes)])
+            who = Cohort(row, visits.ended.client, self._times[a:b][rows], starts)
+        return Stretch(number, active, made, 0, visits=visits, who=who)
 
     def trace(self, number: int, count: int, active: Array, replicas: Array) -> Arrays:
         """The events of so many rounds of these replicas: in each, of all openings, then of everybody's further way."""
