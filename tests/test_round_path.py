@@ -70,9 +70,8 @@ COMPILED = """
 """
 COMPILED_STRETCH = """
     engine.run engine.compiled_clock engine.compiled_rounds engine.stretches protocols.algorithm engine.round
-    engine.accounts engine.folds runtime.answers protocols.policy participation.waiting checks engine.learner
-    runtime.worker runtime.many_rounds algorithms.averaged_rounds algorithms.rounds algorithms.fald kernels.draws
-    kernels.langevin engine.record
+    engine.accounts engine.learner runtime.worker runtime.many_rounds algorithms.averaged_rounds algorithms.rounds
+    algorithms.fald kernels.draws kernels.langevin engine.record
 """
 COMPILED_BUFFERED = """
     engine.run engine.compiled_clock engine.compiled_rounds engine.learner algorithms.fald engine.round engine.accounts

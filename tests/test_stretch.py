@@ -236,6 +236,15 @@ def test_events_of_rounds_in_a_stretch_are_those_of_the_rounds_one_by_one(monkey
     assert stretched.events.equals(singly.events)
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_on_the_compiled_clock_anchors_need_everybody(lost, monkeypatch):
+    algorithm = fs.algorithms.QLSDPlusPlus(1e-3, 12, None, 0.3, fs.codecs.QSGD(8))
+    s = scenario(algorithm=algorithm, network=CHANNEL, devices=SLOW if lost else fs.devices.constant(0.1))
+    stretched, singly, taken = on_the_compiled_clock_and_on_simpy(s, monkeypatch)
+    assert taken == ([] if lost else [11, 11, 11, 11])
+    same(stretched, singly)
+
+
 def test_asynchronous_rounds_are_learnt_one_by_one(monkeypatch):
     with always_compiled():
         _, taken = stretches_of(scenario(devices=SLOW, participation=fs.participation.buffered(2)), monkeypatch)

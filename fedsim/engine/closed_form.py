@@ -200,7 +200,7 @@ def _suits_stretches(run: Run) -> bool:
     return (
         stretches.learns_many(run)
         and (_at_once(world) or (world.algorithm.partial_rounds and rounds_ahead.suits(world)))
-        and (run.learner.reply_shape(0).bits is not None or rounds_ahead.all_answer(world))
+        and (run.learner.reply_shape(0).bits is not None or stretches.all_answer(world))
     )
 
 
