@@ -19,8 +19,8 @@ from fedsim.protocols import Backend, JobOfKernel, Kernel, ManyRounds, ProblemLi
 
 
 @dataclass(frozen=True)
-class JobsOfRound:
-    """What the kernels look at of a round's jobs."""
+class KeyedJobs:
+    """What the kernels look at of a round's jobs; keys are made for those who ask."""
 
     problem: ProblemLike
     backend: Backend
@@ -74,7 +74,7 @@ def iterations(
             message = {name: s[at] for name, s in state.items()}
             reply: Arrays = {"theta": message["theta"]} | {said: message[name] for name, said in sums.items()}
             if len(client):
-                job = JobsOfRound(problem, backend, keys, who, client, weight, rounds.first + k)
+                job = KeyedJobs(problem, backend, keys, who, client, weight, rounds.first + k)
                 recalled = {name: m[at, client] for name, m in memory.items()}
                 reply, recalled = kernel(cast(JobOfKernel, job), message, recalled)
                 for name, m in recalled.items():
