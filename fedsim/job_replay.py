@@ -16,7 +16,7 @@ from fedsim.engine.record import Record
 from fedsim.errors import InvalidInput, NotRecorded, is_whole, shown
 from fedsim.protocols import AlgorithmLike
 from fedsim.results import load
-from fedsim.run_folder import told
+from fedsim.run_folder import facts_of
 from fedsim.running import run
 from fedsim.runtime.blas import one_blas_thread
 from fedsim.runtime.inline import Inline
@@ -51,7 +51,7 @@ def replay(
     the folder is executed, so replay only folders that you trust.
     """
     folder = path_of("replay(path)", path)
-    facts, _ = told(folder)
+    facts, _ = facts_of(folder)
     if scenario is None:
         file, settings = from_origin(facts.get("source") or {})
         scenario = file.build(settings)
@@ -62,7 +62,7 @@ def replay(
         rounds = load(folder).rounds
         if not (rounds.loc[rounds["replica"] == replica, "round"] >= round).any():
             raise NotRecorded(f"replica {replica} ended before round {round}; ask for an earlier one")
-    tap = _Tap(round - 1, client)
+    catcher = _JobCatcher(round - 1, client)
     # Alone, the replica must not stop for reasons that concern all of them, nor spend time on anything else. Where
     # clients work at their own pace, a job that starts in a round may be computed many rounds later.
     own_pace = scenario.parts.policy.asynchronous
@@ -72,9 +72,9 @@ def replay(
         initial=_start(scenario, replica),
     )  # fmt: skip
     try:
-        run(alone, runtime=tap)
-    except _Found as found:
-        return _again(scenario, tap.setting, found.job)
+        run(alone, runtime=catcher)
+    except _JobReached as found:
+        return _again(scenario, catcher.setting, found.job)
     raise NotRecorded(f"client {client} took no part in round {round} of replica {replica}; its events say when it did")
 
 
@@ -86,7 +86,7 @@ def _start(scenario: Scenario, replica: int) -> Array:
     return np.asarray(scenario.site_starts.reshape(-1, models, scenario.problem.dim)[at : at + 1])
 
 
-class _Found(BaseException):
+class _JobReached(BaseException):
     """The job is there: nothing after it matters. No Exception, so that nobody takes it for a mistake."""
 
     def __init__(self, job: Batch) -> None:
@@ -94,7 +94,7 @@ class _Found(BaseException):
 
 
 @dataclass
-class _Tap:
+class _JobCatcher:
     """A runtime, and its session, that computes like Inline until the wanted job comes by."""
 
     round: int  # from 0
@@ -104,14 +104,14 @@ class _Tap:
     def kernels(self) -> Any:
         return Inline().kernels()
 
-    def open(self, algorithm: AlgorithmLike, setting: Setting) -> _Tap:
+    def open(self, algorithm: AlgorithmLike, setting: Setting) -> _JobCatcher:
         self.setting, self._session = setting, Inline().open(algorithm, setting)
         return self
 
     async def submit(self, batch: Batch, work: float = 1.0) -> Reply:
         here = np.flatnonzero(batch.client == self.client)
         if batch.round == self.round and len(here):
-            raise _Found(batch.part(here[:1]))
+            raise _JobReached(batch.part(here[:1]))
         return await self._session.submit(batch, work)
 
     def close(self) -> None:

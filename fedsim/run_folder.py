@@ -188,7 +188,7 @@ def leave_nothing(out: Path) -> None:
         give_up(folder, held, made)
 
 
-def told(folder: Path) -> tuple[dict[str, Any], bool]:
+def facts_of(folder: Path) -> tuple[dict[str, Any], bool]:
     """What a run's folder says about itself, and whether it is whole; leftovers of a killed run are put right."""
     if not folder.is_dir():
         raise InvalidInput(f"{folder} is no folder; give one that fedsim run --out DIR has made")

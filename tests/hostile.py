@@ -92,10 +92,6 @@ def graph():
     return out
 
 
-def stable(_theta):
-    return 1.0
-
-
 @dataclass
 class Maker:
     name: str

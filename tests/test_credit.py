@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
+from real_data import needs
 from scipy.optimize import minimize
 
 import fedsim as fs
@@ -17,10 +15,6 @@ from fedsim.data import credit
 from fedsim.errors import CorruptData, InvalidInput
 from fedsim.problems import PerformativeMean, StrategicCredit
 
-REAL = os.environ.get("FEDSIM_DATA", "")
-needs_credit = pytest.mark.skipif(
-    not (REAL and (Path(REAL) / "credit").is_dir()), reason="FEDSIM_DATA names no folder with credit"
-)
 SCHEMES = {
     "full": participation.full(),
     "I": participation.with_replacement(10),
@@ -135,7 +129,7 @@ def test_credit_rows_can_be_dealt_by_any_partitioner():
     assert problem.dim == 11
 
 
-@needs_credit
+@needs("credit")
 def test_the_risk_minimiser_has_the_published_accuracy_and_loss(tmp_path, monkeypatch):
     """Regularisation 1000/n: accuracy 0.6643 and loss 0.65044 in the public notebooks of the authors."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -146,7 +140,7 @@ def test_the_risk_minimiser_has_the_published_accuracy_and_loss(tmp_path, monkey
     assert abs(((d.x @ theta > 0) == d.y).mean() - 0.6643) < 1e-4
 
 
-@needs_credit
+@needs("credit")
 @pytest.mark.parametrize("scheme", ["full", "I", "II"])
 def test_pfedavg_on_credit_reaches_the_stable_point(scheme, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -14,23 +14,15 @@ import zipfile
 from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from real_data import needs
 
 import fedsim as fs
 from fedsim.data import catalogue, files, formats
 from fedsim.errors import CorruptData, InvalidInput, RuntimeFailed
-
-REAL = os.environ.get("FEDSIM_DATA", "")
-
-
-def needs(name):
-    return pytest.mark.skipif(
-        not (REAL and (Path(REAL) / name).is_dir()), reason=f"FEDSIM_DATA names no folder with {name}"
-    )
 
 
 @pytest.fixture(autouse=True)

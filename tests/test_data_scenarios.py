@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
+from real_data import needs
 
 import fedsim as fs
 from fedsim.scenario_file import load_file
 from fedsim.sweeps.study import Study
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
-REAL = os.environ.get("FEDSIM_DATA", "")
-
-
-def needs(name):
-    return pytest.mark.skipif(
-        not (REAL and (Path(REAL) / name).is_dir()), reason=f"FEDSIM_DATA names no folder with {name}"
-    )
 
 
 @pytest.fixture(autouse=True)

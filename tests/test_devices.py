@@ -311,7 +311,7 @@ def test_markov_calls_agree_with_gaps_summed_one_by_one():
     assert len(points) == pytest.approx(202, abs=4 * math.sqrt(202))
     now = np.linspace(0.0, horizon - 30.0, 2000)
     rows = len(now)
-    calls = onoff.Calls(rng, onoff.ON, np.repeat(key, rows, axis=0), np.full(rows, 2.0 * mean_s), now)
+    calls = onoff.PoissonRows(rng, onoff.ON, np.repeat(key, rows, axis=0), np.full(rows, 2.0 * mean_s), now)
     following = points[np.searchsorted(points, now, side="right")]
     assert calls.following() == pytest.approx(following, rel=1e-12)
     last = np.concatenate([[-math.inf], points])[np.searchsorted(points, now, side="right")]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
+from real_data import needs
 
 import fedsim as fs
 from fedsim.scenario_file import load_file
@@ -14,8 +12,6 @@ from fedsim.sweeps.study import Study
 
 pytest.importorskip("torch", reason="torch is not installed; pip install torch==2.13.0 for these tests")
 
-
-REAL = os.environ.get("FEDSIM_DATA", "")
 DIGITS = {"data": "digits", "clients": "30"}
 
 
@@ -35,7 +31,7 @@ def test_lenet_builds_runs_and_draws():
     assert len(file.figure(Study(file.name, (({}, result),))).axes) == 2
 
 
-@pytest.mark.skipif(not (REAL and (Path(REAL) / "mnist").is_dir()), reason="FEDSIM_DATA names no folder with mnist")
+@needs("mnist")
 @pytest.mark.slow
 def test_lenet_passes_97_percent_on_mnist():
     result = fs.run(load_file("lenet").build({}))

@@ -7,27 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from test_fedavg_family import DIM, START, client_data
 
 import fedsim as fs
 from fedsim import participation
 from fedsim.algorithms import FedAdagrad, FedAdam, FedAvg, FedDyn, FedNova, FedProx, FedYogi
 from fedsim.errors import InvalidInput
 
-ETA, DIM, ROUNDS = 0.1, 3, 12
+ETA, ROUNDS = 0.1, 12
 SIZES, STEPS = (6, 9, 12, 15, 18), (1, 2, 5, 9, 3)
-START = np.array([1.0, -1.0, 0.5])
-
-
-def client_data(seed=4):
-    rng = np.random.default_rng(seed)
-    data = []
-    for n in SIZES:
-        x = rng.normal(size=(n, DIM)) * rng.uniform(0.4, 1.6, DIM)
-        data.append((x, x @ rng.normal(size=DIM) + 0.3 * rng.normal(size=n)))
-    return data
-
-
-DATA = client_data()
+DATA = client_data(SIZES)
 HESSIAN = np.array([x.T @ x / len(y) for x, y in DATA])
 LINEAR = np.array([x.T @ y / len(y) for x, y in DATA])
 P = np.array(SIZES) / sum(SIZES)

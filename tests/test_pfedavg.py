@@ -10,6 +10,7 @@ import moments
 import numpy as np
 import pytest
 from scipy.optimize import minimize, minimize_scalar
+from test_credit import applicants
 
 import fedsim as fs
 from fedsim import kernels, participation, rng
@@ -184,15 +185,6 @@ def test_the_distance_to_the_stable_point_is_a_metric():
 
 
 # --- Strategic credit scoring ---------------------------------------------------------------------------
-
-
-def applicants(clients=4, dim=5):
-    generator = np.random.default_rng(2)
-    truth, data = generator.normal(size=dim), []
-    for n in (30, 40, 50, 60)[:clients]:
-        x = np.column_stack([generator.normal(size=(n, dim - 1)), np.ones(n)])
-        data.append((x, (generator.uniform(size=n) < 1 / (1 + np.exp(-x @ truth))).astype(float)))
-    return data
 
 
 EPS = np.array([0.2, 0.5, 0.8, 0.3])

@@ -16,7 +16,7 @@ from fedsim.devices import files, traces
 from fedsim.errors import CorruptData, FedsimError, InvalidInput
 
 DATA = Path(os.environ.get("FEDSIM_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")) / "traces"
-HOUR, DAY = 3600.0, 86400.0
+DAY = 86400.0
 
 
 def recorded(name):

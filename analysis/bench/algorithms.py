@@ -1,6 +1,6 @@
 """How fast the QLSD toy problem runs, whole runs through `fs.run` against scripts for this problem alone.
 
-    python analysis/bench/algorithms.py [ROUNDS] [--profile]
+    python -m analysis.bench.algorithms [ROUNDS] [--profile]
 
 20 clients, d = 50, 10 to 199 points each, minibatches of a tenth, QSGD with 16 levels, 30 replicas, one core. fedsim
 also keeps every replica's clock on a star network and counts the bits both ways, which the scripts do not. All are
@@ -13,7 +13,6 @@ from __future__ import annotations
 import cProfile
 import pstats
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +20,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import fedsim as fs
+from analysis.bench.timing import best
 from fedsim.algorithms import QLSD, QLSDPlusPlus, QLSDStar
 from fedsim.codecs import QSGD, Identity
 
@@ -87,19 +87,6 @@ def jax_script(rounds: int) -> Callable[[], Any]:
     return lambda: run(jnp.zeros((REPLICAS, DIM)), key).block_until_ready()
 
 
-def best(functions: dict[str, Callable[[], Any]], repeats: int = 5) -> dict[str, float]:
-    """The least seconds of each, called in turn so that all see the same machine."""
-    least = dict.fromkeys(functions, np.inf)
-    for f in functions.values():
-        f()
-    for _ in range(repeats):
-        for name, f in functions.items():
-            began = time.perf_counter()
-            f()
-            least[name] = min(least[name], time.perf_counter() - began)
-    return least
-
-
 def main() -> None:
     given = [a for a in sys.argv[1:] if not a.startswith("--")]
     rounds, few = int(given[0]) if given else 1000, 20
@@ -123,7 +110,7 @@ def main() -> None:
     except ImportError:
         print("JAX is not installed: its script is left out")
     with threadpool_limits(1):
-        seconds = best(functions)
+        seconds = dict(zip(functions, best(*functions.values(), rounds=5), strict=True))
     micro = {n: 1e6 * s / (few if n == "NumPy script" else rounds * REPLICAS) for n, s in seconds.items()}
     for name, each in micro.items():
         print(f"{name:20}{each:9.1f} us per iteration and replica{micro['NumPy script'] / each:8.1f} x NumPy")

@@ -59,7 +59,7 @@ def against_simgrid(python: str, limit_s: float = LIMIT_S) -> dict[str, float]:
     print(f"{'W7':48}{'fedsim':>10}{'SimGrid':>10}{'ratio':>8}{'differ by':>12}")
     for name, case in chosen.items():
         capacities, routes, bits, starts = case
-        told = {
+        question = {
             "capacities": np.asarray(capacities, float).tolist(), "routes": routes,
             "bytes": np.asarray(bits, np.int64).tolist(), "starts": np.asarray(starts, float).tolist(),
         }  # fmt: skip
@@ -72,7 +72,12 @@ def against_simgrid(python: str, limit_s: float = LIMIT_S) -> dict[str, float]:
         mine, title = float(np.median(ours[1:])), f"{len(routes):,} flows, {name}"  # type: ignore[arg-type]
         try:
             done = subprocess.run(
-                [python, script], input=json.dumps(told), capture_output=True, text=True, timeout=limit_s, check=True
+                [python, script],
+                input=json.dumps(question),
+                capture_output=True,
+                text=True,
+                timeout=limit_s,
+                check=True,
             )
         except subprocess.TimeoutExpired:
             print(

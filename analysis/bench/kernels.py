@@ -1,37 +1,23 @@
 """How fast the kernels are, as ratios taken in one run.
 
-    python analysis/bench/kernels.py
+    python -m analysis.bench.kernels
 
 Everything is timed side by side, best of several, so that a slow or busy machine slows both sides of a ratio.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from analysis.bench.timing import best
 from fedsim import problems, rng
 from fedsim.kernels import cpu, draws, reference
 from fedsim.kernels.noise import fill_blocks_32
 
 ROUNDS = 40
-
-
-def best(*functions: Callable[[], object], rounds: int = ROUNDS) -> list[float]:
-    """The least seconds of each, called in turn so that all see the same machine."""
-    least = [np.inf] * len(functions)
-    for f in functions:
-        f()
-    for _ in range(rounds):
-        for i, f in enumerate(functions):
-            began = time.perf_counter()
-            f()
-            least[i] = min(least[i], time.perf_counter() - began)
-    return least
 
 
 def normals() -> None:
@@ -60,6 +46,7 @@ def normals() -> None:
             lambda: draws.normal(key, blocks * lanes, 0, np.float32),
             lambda: draws.normal(key, blocks * lanes, 0, np.float64),
             lambda: generator.standard_normal((blocks * lanes, rows)),
+            rounds=ROUNDS,
         )
     )
     print(f"normals float32   kernel {ours:5.2f} ns   numpy {numpys:5.2f} ns   {numpys / ours:5.1f} x  (at least 6)")
@@ -98,7 +85,7 @@ def fald(dtype: type) -> None:
         reference.langevin_quadratic(theta, hessian, linear, client, private, shared, scale, 0.0, eta[:few], 1.0)
 
     with ThreadPoolExecutor(2) as pool:
-        one, two, batched, slow = best(kernel, threads, batched_numpy, oracle)
+        one, two, batched, slow = best(kernel, threads, batched_numpy, oracle, rounds=ROUNDS)
     n = len(client)
     one, two, batched, slow = one / n / steps, two / n / steps, batched / n / 10, slow / n / 2
     print(
@@ -126,7 +113,7 @@ def softmax() -> None:
     def ours() -> None:
         cpu.gradients(problem, theta, clients, (cpu.choose_rows(key, problem.sizes, start, 0), start))
 
-    full, plain = best(ours, bare, rounds=40)
+    full, plain = best(ours, bare, rounds=ROUNDS)
     print(
         f"softmax 784x10    gradient {full / 10 * 1e6:5.0f} us   gather + two products {plain / 10 * 1e6:5.0f} us   {full / plain:5.2f} x  (at most 1.3)"
     )

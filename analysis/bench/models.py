@@ -1,7 +1,7 @@
 """How fast models learn, as ratios taken in one run, and what a Ray host holds.
 
-    python analysis/bench/models.py         # the ratios
-    python analysis/bench/models.py --ray   # what hosts hold
+    python -m analysis.bench.models         # the ratios
+    python -m analysis.bench.models --ray   # what hosts hold
 
 Local steps are those of FedAvg as runs take them: rows drawn, gathered, gradient, update. Bare is what no program could
 leave out: the rows' gather, from bytes to floats, and the BLAS products. All on one thread, timed in turn, best of
@@ -21,6 +21,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import fedsim as fs
+from analysis.bench.timing import best
 from fedsim.algorithms import FedAvg
 from fedsim.kernels import cpu  # loads every BLAS there is, so that all of them can be held to one thread
 from fedsim.problems import weights_of
@@ -33,19 +34,6 @@ FEATURES, CLASSES, WIDTHS = 784, 10, (64, 32)
 ROUNDS, STEPS = 12, 10
 
 
-def best(*functions: Callable[[], object], rounds: int = ROUNDS) -> list[float]:
-    """The least processor seconds of each, called in turn so that all see the same machine."""
-    least = [np.inf] * len(functions)
-    for f in functions:
-        f()
-    for _ in range(rounds):
-        for i, f in enumerate(functions):
-            began = time.thread_time()
-            f()
-            least[i] = min(least[i], time.thread_time() - began)
-    return least
-
-
 def images(rows: int) -> fs.data.Dataset:
     """Random bytes in the shape of Fashion-MNIST: speed does not depend on what is in the pictures."""
     x = np.random.default_rng(1).integers(0, 256, (rows, FEATURES), np.uint8)
@@ -53,9 +41,9 @@ def images(rows: int) -> fs.data.Dataset:
 
 
 def sums(groups: int, *contenders: Callable[[int], Callable[[], object]]) -> list[float]:
-    """Each contender's seconds over all groups of clients; short calls, so that some see the machine idle."""
+    """Each contender's processor seconds over all groups of clients; short calls, so that some see the machine idle."""
     calls = [make(g) for g in range(groups) for make in contenders]
-    least = np.array(best(*calls)).reshape(groups, len(contenders))
+    least = np.array(best(*calls, rounds=ROUNDS, clock=time.thread_time)).reshape(groups, len(contenders))
     return least.sum(axis=0).tolist()
 
 

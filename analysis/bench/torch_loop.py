@@ -1,6 +1,6 @@
 """How fast `fs.problems.Torch` computes the clients' gradients, against a plain PyTorch loop over the clients.
 
-    python analysis/bench/torch_loop.py
+    python -m analysis.bench.torch_loop
 
 The same batches of 20 rows for both, float32, one core; an MLP of 64-32 hidden units over 100 clients and over 10,
 LeNet-5 over 10. Timed in turn, best of several, so that a busy machine slows both sides of a ratio.
@@ -8,13 +8,12 @@ LeNet-5 over 10. Timed in turn, best of several, so that a busy machine slows bo
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
+from analysis.bench.timing import best
 from fedsim.problems import Torch
 from fedsim.problems.torch_models import lenet5, mlp
 
@@ -35,17 +34,6 @@ def plain(module: Any, x: Any, y: Any, theta: Any) -> Any:
     return torch.stack(out)
 
 
-def best(*candidates: Callable[[], Any]) -> list[float]:
-    """Milliseconds of each, taken in turn."""
-    times: list[list[float]] = [[] for _ in candidates]
-    for _ in range(TRIES):
-        for own, run in zip(times, candidates, strict=True):
-            began = time.perf_counter()
-            run()
-            own.append(1e3 * (time.perf_counter() - began))
-    return [min(own) for own in times]
-
-
 def main() -> None:
     torch.set_num_threads(1)
     for name, module, features, clients in (
@@ -56,19 +44,19 @@ def main() -> None:
         problem = Torch(module, torch.nn.functional.cross_entropy, list(zip(x, y, strict=True)))
         theta = (problem.start + 0.01 * GENERATOR.normal(size=(clients, problem.dim))).astype(np.float32)
         rows = np.stack([GENERATOR.permutation(OWN)[:ROWS] for _ in range(clients)])
-        who, batch = np.arange(clients), (rows.ravel(), ROWS * np.arange(clients + 1))
+        who, drawn = np.arange(clients), (rows.ravel(), ROWS * np.arange(clients + 1))
 
         def loop(x: Any = x, y: Any = y, module: Any = module, rows: Any = rows, theta: Any = theta) -> Any:
             at = np.arange(len(x))[:, None]
             return plain(module, torch.tensor(x[at, rows]), torch.tensor(y[at, rows]), torch.tensor(theta))
 
-        def ours(problem: Any = problem, theta: Any = theta, who: Any = who, batch: Any = batch) -> Any:
-            return problem.gradients(theta, who, batch)
+        def ours(problem: Any = problem, theta: Any = theta, who: Any = who, drawn: Any = drawn) -> Any:
+            return problem.gradients(theta, who, drawn)
 
         for _ in range(WARM):
             ours()  # so that what comes often is recorded
         gap = float(np.abs(ours() - loop().numpy()).max())
-        fast, slow = best(ours, loop)
+        fast, slow = (1e3 * seconds for seconds in best(ours, loop, rounds=TRIES))
         print(
             f"{name:10} {clients:4} clients   Torch {fast:7.2f} ms   plain loop {slow:7.2f} ms   "
             f"{slow / fast:5.2f}x   largest difference {gap:.1g}"

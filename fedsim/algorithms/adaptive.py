@@ -7,29 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from fedsim.algorithms import local, objectives
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
-from fedsim.protocols import BatchSize, Job, Replies
+from fedsim.protocols import Job, Replies
 
 
-class Adaptive(Protocol):
+class Adaptive(local.Descending, Protocol):
     """What FedAdagrad, FedAdam and FedYogi have in common."""
 
-    @property
-    def step_size(self) -> Any: ...
-    @property
-    def local_steps(self) -> int: ...
-    @property
-    def batch_size(self) -> BatchSize: ...
-    @property
-    def momentum(self) -> float: ...
-    @property
-    def weight_decay(self) -> float: ...
     @property
     def objective(self) -> str: ...
     @property
@@ -48,10 +38,7 @@ def start(initial: Array, tau: float) -> Arrays:
 def update(job: Job, x: Array, algorithm: Adaptive) -> Array:
     """Delta_i: FedAvg's local steps from x."""
     scale = objectives.scale(algorithm.objective, job, x.dtype)
-    how = local.Descent(
-        algorithm.step_size, algorithm.local_steps, algorithm.batch_size, algorithm.momentum, algorithm.weight_decay
-    )
-    return local.descend(job, x, scale, how) - x
+    return local.descend(job, x, scale, local.descent_of(algorithm)) - x
 
 
 def step(

@@ -71,8 +71,8 @@ def _settle(algorithm: object, name: str, value: float) -> None:
         object.__setattr__(algorithm, name, value)
 
 
-def check_batch_size(where: str, batch_size: BatchSize, clients: int | None = None) -> None:
-    """Refuse a batch size that is no positive count, fraction, or list of counts."""
+def check_batch_size(where: str, batch_size: BatchSize) -> None:
+    """Refuse what is no positive count, fraction, or list of counts; how long the list is, the scenario checks."""
     if batch_size is None:
         return
     sizes = array_of(batch_size)
@@ -82,8 +82,4 @@ def check_batch_size(where: str, batch_size: BatchSize, clients: int | None = No
     if sizes.dtype.kind == "f" and (sizes.ndim == 1 or (sizes >= 1 and sizes != np.floor(sizes))):
         raise InvalidInput(
             f"{where}: batch_size={shown(batch_size)}: a fraction must be below 1, a count a whole number"
-        )
-    if clients is not None and sizes.ndim == 1 and len(sizes) != clients:
-        raise InvalidInput(
-            f"{where}: {len(sizes)} batch sizes for {clients} clients; give one number or one per client"
         )

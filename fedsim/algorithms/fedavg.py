@@ -84,14 +84,14 @@ class FedAvg:
     def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x = message["theta"]
         scale = objectives.scale(self.objective, job, x.dtype)
-        return {"delta": local.descend(job, x, scale, self._how) - x}, memory
+        return {"delta": local.descend(job, x, scale, local.descent_of(self)) - x}, memory
 
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": state["theta"] + self.server_step * replies.mean("delta")}
 
     def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
         """All local steps in one kernel where there is one for the problem."""
-        descend = local_fused.descent(problem, backend, self._how)
+        descend = local_fused.descent(problem, backend, local.descent_of(self))
         if descend is None:
             return None
 
@@ -102,11 +102,7 @@ class FedAvg:
         return kernel
 
     def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
-        return iterations(problem, backend, self._how, self.objective, self.server_step)
-
-    @property
-    def _how(self) -> local.Descent:
-        return local.Descent(self.step_size, self.local_steps, self.batch_size, self.momentum, self.weight_decay)
+        return iterations(problem, backend, local.descent_of(self), self.objective, self.server_step)
 
     def weigh(self, arrived: Arrived) -> Array:
         return objectives.weigh("FedAvg", self.objective, arrived)
@@ -151,8 +147,8 @@ class GossipFedAvg:
 
     def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         s, x = self.settings, message["theta"]
-        how = local.Descent(s.step_size, s.local_steps, s.batch_size, s.momentum, s.weight_decay)
-        return {"theta": local.descend(job, x, objectives.scale(s.objective, job, x.dtype), how)}, memory
+        scale = objectives.scale(s.objective, job, x.dtype)
+        return {"theta": local.descend(job, x, scale, local.descent_of(s))}, memory
 
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         x = state["theta"]

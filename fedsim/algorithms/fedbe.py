@@ -86,7 +86,7 @@ class FedBE:
 
     def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x = message["theta"]
-        how = local.Descent(self.step_size, self.local_steps, self.batch_size, self.momentum, self.weight_decay)
+        how = local.descent_of(self)
         return {"theta": local.descend(job, x, objectives.scale("mean", job, x.dtype), how)}, memory
 
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:

@@ -73,7 +73,7 @@ class FedNova:
     def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x = message["theta"]
         scale = objectives.scale(self.objective, job, x.dtype)
-        how = local.Descent(self.step_size, self.local_steps, self.batch_size, self.momentum, self.weight_decay)
+        how = local.descent_of(self)
         reach = local.reach(job, x, how)
         return {"direction": (local.descend(job, x, scale, how) - x) / reach, "reach": reach}, memory
 

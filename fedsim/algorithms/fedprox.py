@@ -70,7 +70,7 @@ class FedProx:
     def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x = message["theta"]
         scale = objectives.scale(self.objective, job, x.dtype)
-        how = local.Descent(self.step_size, self.local_steps, self.batch_size, self.momentum, self.weight_decay)
+        how = local.descent_of(self)
         return {"delta": local.descend(job, x, scale, how, lambda y: self.proximal * (y - x)) - x}, memory
 
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:

@@ -14,7 +14,7 @@ import numpy as np
 from fedsim.algorithms.arguments import check_count, check_number
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, whole
-from fedsim.protocols import Job, ProblemLike, Visitors
+from fedsim.protocols import BatchSize, Job, ProblemLike, Visitors
 from fedsim.schedules import StepSize, steps_of
 
 
@@ -27,6 +27,27 @@ class Descent:
     batch_size: Any = None
     momentum: float = 0.0
     weight_decay: float = 0.0
+
+
+class Descending(Protocol):
+    """An algorithm whose clients descend so."""
+
+    @property
+    def step_size(self) -> StepSize: ...
+    @property
+    def local_steps(self) -> Any: ...
+    @property
+    def batch_size(self) -> BatchSize: ...
+    @property
+    def momentum(self) -> float: ...
+    @property
+    def weight_decay(self) -> float: ...
+
+
+def descent_of(algorithm: Descending) -> Descent:
+    """How its clients descend."""
+    a = algorithm
+    return Descent(a.step_size, a.local_steps, a.batch_size, a.momentum, a.weight_decay)
 
 
 def descend(job: Job, x: Array, scale: Array, how: Descent, extra: Callable[[Array], Array] | None = None) -> Array:

@@ -34,7 +34,7 @@ Kernel = Callable[[Array, Minibatched, Array, Array, Array, Array], None]  # x, 
 
 
 def descent(problem: ProblemLike, backend: Backend, how: Descent) -> Descend | None:
-    """How far `local.descend` comes by plain steps on small batches; None where there is no kernel for them."""
+    """How far `local.descend` comes by plain steps on small minibatches; None where there is no kernel for them."""
     if backend.name != "cpu" or how.momentum or how.weight_decay or how.batch_size is None or np.ndim(how.local_steps):
         return None
     rows = rows_per_batch(how.batch_size, problem.sizes, np.arange(problem.clients))
@@ -52,7 +52,7 @@ def descent(problem: ProblemLike, backend: Backend, how: Descent) -> Descend | N
 
 
 def _kernel(problem: ProblemLike, most: int) -> Kernel | None:
-    """Of steps `eta` (steps, jobs) on batches of at most `most` rows."""
+    """Of steps `eta` (steps, jobs) on minibatches of at most `most` rows."""
     if type(problem) is LinearRegression:
         return _linear(problem, False, 1 / problem.noise_variance)
     if type(problem) is LogisticRegression:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.analysis import figures
-from fedsim.analysis.runs import HIGHER, Answer, One, facts, gather
+from fedsim.analysis.runs import HIGHER, Answer, LabelledRun, facts, gather
 from fedsim.analysis.summary import final_metrics
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, NotRecorded, flag, quoted
@@ -25,15 +25,15 @@ def costs(result: Result) -> dict[str, float]:
     replicas = result.rounds.groupby("replica")
     sent = replicas[["uplink_bits", "selected"]].sum()
     everything = total_bits(result.rounds).groupby(result.rounds["replica"]).sum()
-    told = {
+    spent = {
         "uplink_bits": float(sent["uplink_bits"].median()),
         "total_bits": float(everything.median()),
         "seconds": float(replicas["closed_s"].max().median()),
         "participation": float((sent["selected"] / replicas["round"].max()).median()),
     }
     if "wasted_s" in result.rounds:
-        told["wasted_s"] = float(replicas["wasted_s"].sum().median())
-    return told
+        spent["wasted_s"] = float(replicas["wasted_s"].sum().median())
+    return spent
 
 
 def undominated(points: Array) -> Array:
@@ -77,7 +77,7 @@ def pareto(
     return Answer(frame, _drawn(frame, among, metric, up))
 
 
-def outcomes(runs: list[One], metric: str) -> pd.DataFrame:
+def outcomes(runs: list[LabelledRun], metric: str) -> pd.DataFrame:
     """One row per setting: the settings, medians over seeds of costs and of the metric at the end, `seeds` of them."""
     import pandas as pd
 

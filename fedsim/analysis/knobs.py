@@ -9,7 +9,7 @@ import numpy as np
 
 from fedsim.analysis import figures
 from fedsim.analysis.intervals import RESAMPLES, mean_interval, median_interval, medians, middle
-from fedsim.analysis.runs import Answer, One, gather
+from fedsim.analysis.runs import Answer, LabelledRun, gather
 from fedsim.analysis.spending import AXES, table
 from fedsim.budget import Target
 from fedsim.errors import InvalidInput, NotRecorded, one_of, quoted
@@ -67,7 +67,7 @@ def u_curve(
     return Answer(out, _u_figure(out, knob, against, Target(metric, above, below)))
 
 
-def _with_knob(one: One, knob: str) -> One:
+def _with_knob(one: LabelledRun, knob: str) -> LabelledRun:
     """The run with the knob's value among its settings: as it was set, or as the manifest has it of the algorithm."""
     if knob in one.settings:
         return one
@@ -75,7 +75,7 @@ def _with_knob(one: One, knob: str) -> One:
     algorithm = scenario.get("algorithm")
     if not isinstance(algorithm, dict) or knob not in algorithm:
         raise NotRecorded(f"run {one.label!r} says nothing of {knob}; sweep it, or name a field of the algorithm")
-    return One(one.label, one.settings | {knob: algorithm[knob]}, one.result)
+    return LabelledRun(one.label, one.settings | {knob: algorithm[knob]}, one.result)
 
 
 def _u_figure(frame: pd.DataFrame, knob: str, against: str, goal: Target) -> Any:

@@ -32,7 +32,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class One:
+class LabelledRun:
     """A run: what it is called, which is the same for runs that differ in their seed alone, and what was set."""
 
     label: str
@@ -41,8 +41,8 @@ class One:
 
     @property
     def seed(self) -> int:
-        told = self.settings.get("seed", (self.result.manifest.get("scenario") or {}).get("seed", 0))
-        return int(told)
+        seed = self.settings.get("seed", (self.result.manifest.get("scenario") or {}).get("seed", 0))
+        return int(seed)
 
 
 @runtime_checkable
@@ -52,7 +52,7 @@ class Studied(Protocol):
     runs: Any
 
 
-def gather(results: object) -> list[One]:
+def gather(results: object) -> list[LabelledRun]:
     """All runs that `results` stands for: a Result, a run's or a sweep's folder, a study, or several."""
     found = list(_gather(results, ""))
     if not found:
@@ -61,26 +61,26 @@ def gather(results: object) -> list[One]:
         return found
     names = _differing([one.settings for one in found])
     words = [" ".join(f"{n}={one.settings.get(n)}" for n in names) or "run" for one in found]
-    return [One(one.label or word, one.settings, one.result) for one, word in zip(found, words, strict=True)]
+    return [LabelledRun(one.label or word, one.settings, one.result) for one, word in zip(found, words, strict=True)]
 
 
-def facts(one: One) -> dict[str, Any]:
+def facts(one: LabelledRun) -> dict[str, Any]:
     """The columns that say which run a row is about."""
     return {"run": one.label, **{n: v for n, v in one.settings.items() if n not in ("seed", "run")}, "seed": one.seed}
 
 
-def _gather(results: object, label: str) -> Iterator[One]:
+def _gather(results: object, label: str) -> Iterator[LabelledRun]:
     if isinstance(results, Result):
-        yield One(label, dict(_settings(results)), results)
+        yield LabelledRun(label, dict(_settings(results)), results)
     elif isinstance(results, str | Path):
         yield from _folder(path_of("results", results), label)
     elif isinstance(results, Mapping):
         for name, own in results.items():
             for one in _gather(own, str(name)):
-                yield One(str(name), one.settings, one.result)
+                yield LabelledRun(str(name), one.settings, one.result)
     elif isinstance(results, Studied):
         for settings, result in results.runs:
-            yield One(label, dict(settings), result)
+            yield LabelledRun(label, dict(settings), result)
     elif isinstance(results, Iterable):
         for own in called(f"results={quoted(results)}", list, results):
             folder = path_of("results", own) if isinstance(own, str | Path) else None
@@ -89,18 +89,18 @@ def _gather(results: object, label: str) -> Iterator[One]:
         raise InvalidInput(f"results={quoted(results)}: give a result, a folder, a study, or a list or mapping of them")
 
 
-def _folder(folder: Path, label: str) -> Iterator[One]:
+def _folder(folder: Path, label: str) -> Iterator[LabelledRun]:
     """One run, or every whole run in the folders below; nothing that they hold is executed."""
     if _is_run(folder) or not folder.is_dir():
         result = load(folder)
-        yield One(label, dict(_settings(result)), result)
+        yield LabelledRun(label, dict(_settings(result)), result)
         return
     below = [path for path in sorted(folder.iterdir()) if path.is_dir() and _is_run(path)]
     if not below:
         load(folder)  # says what is wrong with it
     for path in below:
         result = load(path)
-        yield One(label, dict(_settings(result)), result)
+        yield LabelledRun(label, dict(_settings(result)), result)
 
 
 def _is_run(folder: Path) -> bool:
@@ -109,8 +109,8 @@ def _is_run(folder: Path) -> bool:
 
 def _settings(result: Result) -> Mapping[str, Any]:
     source = result.manifest.get("source")
-    told = source.get("settings") if isinstance(source, Mapping) else None
-    return told if isinstance(told, Mapping) else {}
+    settings = source.get("settings") if isinstance(source, Mapping) else None
+    return settings if isinstance(settings, Mapping) else {}
 
 
 def _differing(settings: list[dict[str, Any]]) -> list[str]:

@@ -34,21 +34,21 @@ def chrome_events(result: Result) -> list[dict[str, Any]]:
     if count(result) == 1 or result.events is None:
         return []
     own = result.events[result.events["client"] < 0]
-    told: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
     for replica, client in sorted(set(zip(own["replica"], own["client"], strict=True))):
         site = -1 - int(client)
-        told.append({
+        events.append({
             "name": "thread_name", "ph": "M", "pid": int(replica), "tid": THREADS + site,
             "args": {"name": name(result, site)},
         })  # fmt: skip
-    told += [
+    events += [
         {
             "name": row.event, "ph": "i", "s": "t", "ts": 1e6 * row.time_s, "pid": int(row.replica), "cat": "site",
             "tid": THREADS - 1 - int(row.client), "args": {"round": int(row.round), "bits": int(row.bits)},
         }
         for row in own.itertuples()
     ]  # fmt: skip
-    return told
+    return events
 
 
 def draw(axes: Axes, result: Result, replica: int, lanes: list[int], begin_s: float, until_s: float) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedsim.analysis import figures
 from fedsim.analysis.intervals import wilson
-from fedsim.analysis.runs import Answer, One, facts, gather
+from fedsim.analysis.runs import Answer, LabelledRun, facts, gather
 from fedsim.budget import Target
 from fedsim.errors import InvalidInput, one_of, positive, quoted
 from fedsim.results import Axis, Result, sent_bits, total_bits
@@ -77,7 +77,7 @@ def _evaluations(result: Result, metric: str) -> tuple[pd.DataFrame, list[int]]:
     return frame[frame["value"].notna()], list(result.replicas)
 
 
-def table(runs: list[One], goal: Target) -> pd.DataFrame:
+def table(runs: list[LabelledRun], goal: Target) -> pd.DataFrame:
     """`spent_at` of all runs, one below the other, with what was set in front."""
     import pandas as pd
 

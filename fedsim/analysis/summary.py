@@ -20,7 +20,7 @@ def lines(result: Result, wide: int = units.NARROW) -> list[str]:
     rounds = result.rounds.groupby("replica")
     last = rounds[["round", "closed_s"]].max()
     titles = ("median", "5%", "95%") if len(result.replicas) > 1 else ()
-    told = [
+    rows = [
         _stopped(result),
         *([" " * LABEL + "".join(f"{name:>{COLUMN}}" for name in titles)] if titles else []),
         _row("rounds", last["round"], units.number),
@@ -40,7 +40,7 @@ def lines(result: Result, wide: int = units.NARROW) -> list[str]:
         *_unheard(result),
         _end(result),
     ]
-    return [piece for line in told for piece in units.wrapped(line, wide, indent=2)]
+    return [piece for line in rows for piece in units.wrapped(line, wide, indent=2)]
 
 
 def heading(result: Result, wide: int = units.NARROW) -> list[str]:
@@ -73,16 +73,19 @@ def reasons(result: Result) -> str:
 
 def clock(result: Result) -> str:
     """What the clock counts and what it leaves out, so that nobody takes zero for fast."""
-    told = result.manifest.get("clock")
-    if not told:
+    recorded = result.manifest.get("clock")
+    if not recorded:
         return "what the clock counts is not recorded"
-    counted = [text for part, text in {"network": "transfers", "compute": "computing"}.items() if told[part]]
+    counted = [text for part, text in {"network": "transfers", "compute": "computing"}.items() if recorded[part]]
     still = {
         "network": "network is None: messages take no time",
         "compute": "devices is None: computing takes no time",
     }
-    facts = [f"clock counts {' and '.join(counted) or 'nothing'}", *(still[part] for part in still if not told[part])]
-    return f"{'; '.join(facts)} ({told['path']})"
+    facts = [
+        f"clock counts {' and '.join(counted) or 'nothing'}",
+        *(still[part] for part in still if not recorded[part]),
+    ]
+    return f"{'; '.join(facts)} ({recorded['path']})"
 
 
 def _budget(result: Result) -> tuple[dict[str, Any], Target | None]:
@@ -94,14 +97,14 @@ def _budget(result: Result) -> tuple[dict[str, Any], Target | None]:
 
 def _stopped(result: Result) -> str:
     limits, goal = _budget(result)
-    told = []
+    by_reason = []
     for reason, count in Counter(result.stopped_by).most_common():
         limit = limits.get(reason)
         text = _level(goal) if reason == "target" and goal else None if limit is None else units.number(limit)
-        told.append((reason if text is None else f"{reason}={text}", count))
-    if len(told) == 1:
-        return f"stopped by {told[0][0]}"
-    return "stopped by " + ", ".join(f"{what} ({count} of {len(result.replicas)})" for what, count in told)
+        by_reason.append((reason if text is None else f"{reason}={text}", count))
+    if len(by_reason) == 1:
+        return f"stopped by {by_reason[0][0]}"
+    return "stopped by " + ", ".join(f"{what} ({count} of {len(result.replicas)})" for what, count in by_reason)
 
 
 def _between_sites(result: Result) -> list[str]:
@@ -140,16 +143,16 @@ def _where(result: Result) -> list[str]:
 def _visits(result: Result, rounds: int) -> list[str]:
     totals = result.rounds[["selected", "arrived", "late", "dropped"]].sum() / max(rounds, 1)
     names = {"selected": "asked"}
-    told = [f"{names.get(name, name)} {units.number(round(value, 1))}" for name, value in totals.items()]
-    return ["each round: " + "   ".join(told)]
+    counts = [f"{names.get(name, name)} {units.number(round(value, 1))}" for name, value in totals.items()]
+    return ["each round: " + "   ".join(counts)]
 
 
 def _metrics(result: Result) -> list[str]:
     ends = final_metrics(result)
-    told = ["   ".join(f"{name} {units.number(value)}" for name, value in ends.items())] if ends else []
+    values = ["   ".join(f"{name} {units.number(value)}" for name, value in ends.items())] if ends else []
     judged = result.manifest.get("judged", {})
     names = {text: ", ".join(name for name in judged if judged[name] == text) for text in judged.values()}
-    return told + [f"  {columns}: of {text}" for text, columns in names.items()]
+    return values + [f"  {columns}: of {text}" for text, columns in names.items()]
 
 
 def _doubts(result: Result) -> list[str]:
@@ -159,8 +162,8 @@ def _doubts(result: Result) -> list[str]:
 
 def _privacy(result: Result) -> list[str]:
     """What was promised to whom, what of it the proof covers, and what was really spent."""
-    told = result.manifest.get("privacy", {})
-    lines, promise, spent = [], told.get("guarantee"), told.get("spent")
+    privacy = result.manifest.get("privacy", {})
+    lines, promise, spent = [], privacy.get("guarantee"), privacy.get("spent")
     if promise:
         mark = "" if promise["valid"] else "! "
         level = f"epsilon {units.number(promise['epsilon'])}, delta {promise['delta']:g}"
@@ -207,8 +210,8 @@ def _unheard(result: Result) -> list[str]:
     if not len(heard) or heard.min() > 0.25 * heard.median():
         return []
     worst = asked.loc[heard.idxmin()]
-    told = f"client {worst['client']:.0f} heard in {worst['arrived']:,.0f} of {worst['selected']:,.0f} visits"
-    return [f"! {told}: the result leans to the others"]
+    heard_in = f"client {worst['client']:.0f} heard in {worst['arrived']:,.0f} of {worst['selected']:,.0f} visits"
+    return [f"! {heard_in}: the result leans to the others"]
 
 
 def _end(result: Result) -> str:

@@ -111,8 +111,8 @@ def called(value: object) -> str:
     """An object as the call that makes it, with what differs from the defaults: FALD(step_size=0.001)."""
     if not is_dataclass(value) or isinstance(value, type):
         return type(value).__name__
-    told = [f"{f.name}={_short(getattr(value, f.name))}" for f in fields(value) if f.init and _differs(value, f)]
-    return f"{type(value).__name__}({', '.join(told)})"
+    arguments = [f"{f.name}={_short(getattr(value, f.name))}" for f in fields(value) if f.init and _differs(value, f)]
+    return f"{type(value).__name__}({', '.join(arguments)})"
 
 
 def policy(value: object) -> str:
@@ -128,8 +128,8 @@ def recorded(value: object) -> str:
             return f"array{tuple(value['array'])}"
         if "function" in value:
             return str(value["function"])
-        told = [f"{n}={recorded(v)}" for n, v in value.items() if n != "type" and v is not None]
-        return f"{value.get('type', '')}({', '.join(told)})"
+        arguments = [f"{n}={recorded(v)}" for n, v in value.items() if n != "type" and v is not None]
+        return f"{value.get('type', '')}({', '.join(arguments)})"
     if isinstance(value, list):
         return f"({', '.join(map(recorded, value))})"
     return _short(value)

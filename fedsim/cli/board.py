@@ -73,9 +73,9 @@ class Board:
         axis = next((name for name, values in self.plan.grid.items() if len(values) > 1), None)
         if axis is None or len(self.plan.grid[axis]) > ROWS:
             return []
-        told = [end for ends in self._ends.values() for end in ends]
-        names = [n for n in dict.fromkeys(n for end in told for n in end) if n not in HIDDEN]
-        if not any(end.get("backhaul_bits") for end in told):  # over a star there is none
+        every_end = [end for ends in self._ends.values() for end in ends]
+        names = [n for n in dict.fromkeys(n for end in every_end for n in end) if n not in HIDDEN]
+        if not any(end.get("backhaul_bits") for end in every_end):  # over a star there is none
             names = [n for n in names if n != "backhaul_bits"]
         rows = [[axis, "done", "failed", *(COSTS[n][0] if n in COSTS else n for n in names)]]
         for value in map(str, self.plan.grid[axis]):

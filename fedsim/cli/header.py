@@ -28,8 +28,8 @@ def lines(name: str, scenario: Scenario, runtime: Runtime, runs: list[dict[str, 
         "budget": called(scenario.budget),
         **_settings(runs),
     }
-    told = [title, *(f"{key:{WIDTH}}{text}" for key, text in facts.items())]
-    return [piece for line in told for piece in wrapped(line, width(), indent=WIDTH)]
+    lines = [title, *(f"{key:{WIDTH}}{text}" for key, text in facts.items())]
+    return [piece for line in lines for piece in wrapped(line, width(), indent=WIDTH)]
 
 
 def _settings(runs: list[dict[str, Any]]) -> dict[str, str]:
@@ -37,8 +37,8 @@ def _settings(runs: list[dict[str, Any]]) -> dict[str, str]:
     values = {name: list(dict.fromkeys(str(settings[name]) for settings in runs)) for name in runs[0]}
     fixed = [f"{name}={texts[0]}" for name, texts in values.items() if len(texts) == 1]
     axes = [f"{name} = {', '.join(texts)}" for name, texts in values.items() if len(texts) > 1]
-    told = {"set": ", ".join(fixed)} if fixed else {}
-    return told | ({"runs": f"{len(runs)}: {'; '.join(axes)} (the first is shown above)"} if axes else {})
+    rows = {"set": ", ".join(fixed)} if fixed else {}
+    return rows | ({"runs": f"{len(runs)}: {'; '.join(axes)} (the first is shown above)"} if axes else {})
 
 
 def _described(part: object, nothing: str) -> str:

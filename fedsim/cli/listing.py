@@ -47,20 +47,20 @@ def lines(wide: int = units.NARROW) -> list[str]:
 
 def _section(title: str, entries: dict[str, str], wide: int) -> list[str]:
     """Name and sentence side by side, or one below the other where the name is long."""
-    told = [title] if title else []
+    lines = [title] if title else []
     column = min(max(map(len, entries), default=0), SHORT) + 4
     for name, text in entries.items():
         if len(name) <= SHORT:
-            told += units.wrapped(f"  {name:{column - 2}}{text}", wide, indent=column)
+            lines += units.wrapped(f"  {name:{column - 2}}{text}", wide, indent=column)
         else:
-            told += [*units.wrapped(f"  {name}", wide, indent=4), *units.wrapped(f"      {text}", wide, indent=6)]
-    return [*told, ""]
+            lines += [*units.wrapped(f"  {name}", wide, indent=4), *units.wrapped(f"      {text}", wide, indent=6)]
+    return [*lines, ""]
 
 
 def _algorithm(name: str, made: object, wide: int) -> list[str]:
     """The docstring opens with the paper; `Wire:`, `Memory:` and `Participation:` are sentences in it."""
-    told = facts(made)
-    rows = [told.pop("paper"), *(f"{key}  {value}" for key, value in told.items() if value)]
+    described = facts(made)
+    rows = [described.pop("paper"), *(f"{key}  {value}" for key, value in described.items() if value)]
     return [f"  {name}", *(piece for row in rows for piece in units.wrapped(f"    {row}", wide, indent=6))]
 
 
@@ -134,8 +134,8 @@ def _calls(functions: list[Callable[..., Any]]) -> dict[str, str]:
 
 def _call(function: Callable[..., Any]) -> str:
     given = inspect.signature(function).parameters.values()
-    told = [p.name if p.default is p.empty else f"{p.name}={p.default}" for p in given]
-    return f"{function.__name__}({', '.join(told)})"
+    arguments = [p.name if p.default is p.empty else f"{p.name}={p.default}" for p in given]
+    return f"{function.__name__}({', '.join(arguments)})"
 
 
 def _docstring(path: Any) -> str | None:

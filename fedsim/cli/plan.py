@@ -35,8 +35,8 @@ def plan(
             runtime=runtime if isinstance(runtime, Ray) else None, observers=(failed,), stop=stop,
             say=lambda line: say(f"try     {line}"),
         )  # fmt: skip
-    told = [piece for line in advice.lines() for piece in units.wrapped(line, units.width(), indent=8)]
-    say("", *told)
+    lines = [piece for line in advice.lines() for piece in units.wrapped(line, units.width(), indent=8)]
+    say("", *lines)
     if out is not None:
         say(f"kept    {out}", f"next    fedsim report {out}")
     return 0 if advice.met else 1

@@ -39,8 +39,8 @@ def report(folders: Sequence[Path], figure: str | None = None, out: Path | None 
     except FedsimError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError) as error:  # only a folder that says odd things
-        told = ", ".join(map(str, folders))
-        raise CorruptData(f"{told} cannot be reported on ({type(error).__name__}: {error})") from error
+        named = ", ".join(map(str, folders))
+        raise CorruptData(f"{named} cannot be reported on ({type(error).__name__}: {error})") from error
     write_atomic(path, html.encode("utf-8", "replace"))
     return path
 
@@ -81,11 +81,13 @@ def claims(folder: Path) -> str:
         verdicts: Any = json.loads((folder / CLAIMS).read_text())
     except (OSError, ValueError) as error:
         raise CorruptData(f"{folder / CLAIMS} cannot be read ({error}); run fedsim reproduce again") from error
-    told = {path.parent.relative_to(folder).as_posix(): _told(path) for path in sorted(folder.glob(f"*/*/{TABLES}"))}
-    return pages.claims_page("Published claims, run again", verdicts, _pictures(folder, "*/*/*.png"), told)
+    tables = {
+        path.parent.relative_to(folder).as_posix(): _tables_of(path) for path in sorted(folder.glob(f"*/*/{TABLES}"))
+    }
+    return pages.claims_page("Published claims, run again", verdicts, _pictures(folder, "*/*/*.png"), tables)
 
 
-def _told(path: Path) -> Any:
+def _tables_of(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError) as error:

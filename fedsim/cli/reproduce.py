@@ -9,7 +9,7 @@ from fedsim.cli.report import report
 from fedsim.cli.run import voices
 from fedsim.cli.stopping import stopping
 from fedsim.errors import InvalidInput
-from fedsim.reproduce.run import CLAIMS, Told, Verdict
+from fedsim.reproduce.run import CLAIMS, FigureProgress, Verdict
 from fedsim.reproduce.run import reproduce as carry_out
 
 WORDS = {True: "held", False: "not held", None: "not run"}
@@ -25,15 +25,17 @@ def reproduce(asked: str | None, *, quick: bool, full: bool, jobs: int | None, o
     say, _ = voices(quiet)
     wide = units.width()
 
-    def tell(told: Told) -> None:
-        if told.verdicts is None:
-            say(f"{told.figure.paper}/{told.figure.name}  {units.many(told.runs, 'run')}")
+    def tell(progress: FigureProgress) -> None:
+        if progress.verdicts is None:
+            say(f"{progress.figure.paper}/{progress.figure.name}  {units.many(progress.runs, 'run')}")
             return
-        lines = [line for verdict in told.verdicts for line in claim_lines(verdict, wide)]
-        title = units.wrapped(f"{told.figure.paper}/{told.figure.name}  {told.figure.title}", wide, indent=2)
-        if told.not_drawn:
-            lines += units.wrapped(f"  not drawn: {told.not_drawn}", wide, indent=4)
-        say(*title, *lines, f"  {units.seconds(told.real_s)}", "")
+        lines = [line for verdict in progress.verdicts for line in claim_lines(verdict, wide)]
+        title = units.wrapped(
+            f"{progress.figure.paper}/{progress.figure.name}  {progress.figure.title}", wide, indent=2
+        )
+        if progress.not_drawn:
+            lines += units.wrapped(f"  not drawn: {progress.not_drawn}", wide, indent=4)
+        say(*title, *lines, f"  {units.seconds(progress.real_s)}", "")
 
     with stopping() as stop:
         verdicts, failures = carry_out(asked, out=out, form=form, jobs=jobs, observer=tell, stop=stop)
@@ -54,8 +56,8 @@ def _page(out: Path) -> str:
 def claim_lines(verdict: Verdict, wide: int) -> list[str]:
     """A row of the table: verdict and claim, then our figure, the paper's, and why where they differ."""
     word = WORDS[verdict["held"]]
-    told = "" if verdict["expected"] == "holds" else f" [{verdict['expected']}]"
-    rows = [f"  {word:{COLUMN}}{verdict['claim']}{told}"]
+    expected = "" if verdict["expected"] == "holds" else f" [{verdict['expected']}]"
+    rows = [f"  {word:{COLUMN}}{verdict['claim']}{expected}"]
     pad = " " * (COLUMN + 2)
     if verdict["ours"]:
         rows.append(f"{pad}ours       {verdict['ours']}")

@@ -22,7 +22,7 @@ from fedsim.reproduce.figures import makes_claims
 from fedsim.results import Result, load, write_atomic
 from fedsim.results.atomic import new_folder
 from fedsim.results.state import WHOLE, settle
-from fedsim.run_folder import check_free, claimed, leave_nothing, told
+from fedsim.run_folder import check_free, claimed, facts_of, leave_nothing
 from fedsim.running import run as simulate
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.ray import Ray
@@ -121,7 +121,7 @@ def run(
 
 def resume(folder: Path, *, quiet: bool, runtime: Runtime) -> None:
     """Go on with the run in a folder, from its own copy of the file; one that is whole is only summed up."""
-    facts, whole = told(folder)
+    facts, whole = facts_of(folder)
     say, bar = voices(quiet)
     if whole:
         result = load(folder)

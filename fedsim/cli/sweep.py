@@ -74,12 +74,12 @@ def status(out: Path) -> tuple[list[str], int]:
     there = read_status(out)
     total = len(there.plan.orders)
     counts = {"failed": there.failed, "running": there.running, "to do": there.todo}
-    told = [
+    parts = [
         f"{len(there.whole):,} of {total:,} whole",
         *(f"{len(runs):,} {name}" for name, runs in counts.items()),
     ]
     again = [f"again   fedsim sweep ... --out {out} --retry-failed"] if there.failed else []
-    return [f"{there.plan.name}: {', '.join(told)}", *failures(out, there.plan, there.failed), *again], int(
+    return [f"{there.plan.name}: {', '.join(parts)}", *failures(out, there.plan, there.failed), *again], int(
         bool(there.failed)
     )
 
@@ -89,8 +89,8 @@ def failures(out: Path, what: Plan, failed: Sequence[Failure]) -> list[str]:
     lines = []
     for one in failed[:SHOWN]:
         swept = " ".join(f"{name}={one.settings[name]}" for name in what.grid)
-        told = one.message if f"{one.kind}: " in one.message else f"{one.kind}: {one.message}"
-        lines += [f"failed  {one.run} {swept}", f"        {told}", f"        log {out / one.run}/run.log"]
+        reason = one.message if f"{one.kind}: " in one.message else f"{one.kind}: {one.message}"
+        lines += [f"failed  {one.run} {swept}", f"        {reason}", f"        log {out / one.run}/run.log"]
     return lines + ([f"failed  and {len(failed) - SHOWN:,} more"] if len(failed) > SHOWN else [])
 
 

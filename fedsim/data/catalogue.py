@@ -18,7 +18,7 @@ TEST_SHARE = 0.2  # of sets that come without test rows of their own
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """Files, in the folder `folder` of FEDSIM_DATA, and how arrays x, y, test_x, test_y come out of them."""
 
     folder: str
@@ -148,18 +148,18 @@ _FASHION_AT = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/m
 _MNIST_AT = "https://storage.googleapis.com/cvdf-datasets/mnist/"
 _KMNIST_AT = "https://codh.rois.ac.jp/kmnist/dataset/kmnist/"
 ENTRIES = {
-    "fashion-mnist": Entry(
+    "fashion-mnist": CatalogueEntry(
         "fashion-mnist", _idx_files(*FASHION, url=_FASHION_AT), _mnist, 10, (28, 28), 1 / 255
     ),
-    "mnist": Entry("mnist", _idx_files(*MNIST, url=_MNIST_AT), _mnist, 10, (28, 28), 1 / 255),
-    "kmnist": Entry("kmnist", _idx_files(*KMNIST, url=_KMNIST_AT), _mnist, 10, (28, 28), 1 / 255),
-    "cifar10": Entry("cifar10", (CIFAR10,), _cifar10, 10, (32, 32, 3), 1 / 255),
-    "cifar10-2class": Entry("cifar10-2class", (CIFAR10_TWO,), _cifar10_two, 2, (32, 32, 3), 1 / 255),
-    "covtype": Entry(
+    "mnist": CatalogueEntry("mnist", _idx_files(*MNIST, url=_MNIST_AT), _mnist, 10, (28, 28), 1 / 255),
+    "kmnist": CatalogueEntry("kmnist", _idx_files(*KMNIST, url=_KMNIST_AT), _mnist, 10, (28, 28), 1 / 255),
+    "cifar10": CatalogueEntry("cifar10", (CIFAR10,), _cifar10, 10, (32, 32, 3), 1 / 255),
+    "cifar10-2class": CatalogueEntry("cifar10-2class", (CIFAR10_TWO,), _cifar10_two, 2, (32, 32, 3), 1 / 255),
+    "covtype": CatalogueEntry(
         "covtype", (COVTYPE,), _covtype, 7, None, 1.0,
         "or UCI's covtype.data.gz, which data.load fetches with download=True", (COVTYPE_TABLE,),
     ),
-    "credit": Entry(
+    "credit": CatalogueEntry(
         "credit", (CREDIT,), _credit, 2, None, 1.0,
         "GiveMeSomeCredit's cs-training.csv, gzipped; Kaggle's terms do not let us pass it on",
     ),

@@ -20,7 +20,7 @@ BRACES = str.maketrans("{}", "()")  # which mean something in a refusal's text
 class Dataset:
     """Rows `x` (n, features) with labels `y` 0 ... classes - 1, and test rows, where the set has any.
 
-    Rows may be small integers, memory-mapped: what a model sees is `scale * x + shift`, made batch by batch.
+    Rows may be small integers, memory-mapped: what a model sees is `scale * x + shift`, made as rows are used.
     `shape` is that of one row as an image, `ids` says who a row came from, where that is known.
     """
 

@@ -6,7 +6,7 @@
     availability   when the client is on at all
 
 Nothing here knows networks or algorithms, nothing here remembers: every answer is a function of the client, the
-time and the keys in `rng`, for whole batches of visits at once.
+time and the keys in `rng`, for many visits at once.
 """
 
 from __future__ import annotations

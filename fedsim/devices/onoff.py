@@ -73,13 +73,13 @@ class Markov:
         on_s, off_s = (np.broadcast_to(pick(column, clients), clients.shape) for column in (self.on_s, self.off_s))
         return presence(rng.key, on_s, off_s, np.broadcast_to(now_s, clients.shape), until)
 
-    def _look(self, clients: Array, now_s: Array, rng: Draws) -> tuple[Array, Calls, Calls]:
+    def _look(self, clients: Array, now_s: Array, rng: Draws) -> tuple[Array, PoissonRows, PoissonRows]:
         """Whether each client is on, and the calls to go off and to come on."""
         source = rng.source or numpy_draws
         on_s = np.broadcast_to(pick(self.on_s, clients), clients.shape)
         off_s = np.broadcast_to(pick(self.off_s, clients), clients.shape)
-        going = Calls(source, OFF, rng.key, GAPS_PER_CELL * on_s, now_s)
-        coming = Calls(source, ON, rng.key, GAPS_PER_CELL * off_s, now_s)
+        going = PoissonRows(source, OFF, rng.key, GAPS_PER_CELL * on_s, now_s)
+        coming = PoissonRows(source, ON, rng.key, GAPS_PER_CELL * off_s, now_s)
         last_off, last_on = going.last(), coming.last()
         start = source.uniform(_cell_key(rng.key, START, np.zeros(len(clients))), 1)[:, 0]
         uncalled = np.maximum(last_off, last_on) == -np.inf
@@ -98,7 +98,7 @@ def markov(on_s: Column, off_s: Column) -> Markov:
     return Markov(on_s, off_s)
 
 
-class Calls(NamedTuple):
+class PoissonRows(NamedTuple):
     """One Poisson process per row, and the time it is looked at."""
 
     source: Any  # `fedsim.rng` or its compiled twin
@@ -107,8 +107,8 @@ class Calls(NamedTuple):
     cell_s: Array
     now_s: Array
 
-    def take(self, rows: Array) -> Calls:
-        return Calls(self.source, self.kind, self.key[rows], self.cell_s[rows], self.now_s[rows])
+    def take(self, rows: Array) -> PoissonRows:
+        return PoissonRows(self.source, self.kind, self.key[rows], self.cell_s[rows], self.now_s[rows])
 
     def last(self) -> Array:
         """The last call at or before now, -inf if there was none since time 0."""

@@ -2,7 +2,7 @@
 
 A *speed* belongs to the client: it is the same in every round and every replica. A *slow-down* belongs to the
 visit: other programs, heat and weak batteries multiply the time of one round. Logarithm and exponential are our
-own, so that a client's seconds have the same bits on every machine and in batches of every size.
+own, so that a client's seconds have the same bits on every machine and however many are asked at once.
 """
 
 from __future__ import annotations

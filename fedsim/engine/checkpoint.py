@@ -17,7 +17,7 @@ import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import Interrupted, InvalidInput, is_whole, quoted
-from fedsim.results.checkpoints import Checkpoints, Saved
+from fedsim.results.checkpoints import Checkpoints, SavedCheckpoint
 
 if TYPE_CHECKING:
     from fedsim.engine.run import Driver, Run
@@ -33,7 +33,7 @@ class Checkpointer:
         self.rounds, self.seconds = _interval(every)
         self.stop, self._wrote = stop, time.monotonic()
         self.asked = stop is not None or self.files is not None  # whether there is anything to do after a round
-        self.saved: Saved | None = None
+        self.saved: SavedCheckpoint | None = None
 
     def find(self) -> str:
         """Look for a checkpoint to take up from; returns what is to be said about damaged ones."""

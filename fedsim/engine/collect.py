@@ -94,21 +94,21 @@ def _privacy(run: Run, rounds: pd.DataFrame) -> dict[str, Any]:
 
     `spent.epsilon` is the worst client's, one for each replica, as of the last round in which it was evaluated.
     """
-    told: dict[str, Any] = {}
+    privacy: dict[str, Any] = {}
     scenario = run.world.scenario
     if isinstance(scenario.algorithm, PrivacyGuarantee):
-        told["guarantee"] = described(scenario.algorithm.guarantee(scenario.problem))
+        privacy["guarantee"] = described(scenario.algorithm.guarantee(scenario.problem))
     if run.evaluator.ledger is not None and "epsilon" in rounds:
         last = rounds.groupby("replica")["epsilon"].max()  # it never falls
-        told["spent"] = {
+        privacy["spent"] = {
             "accountant": "Renyi divergences of the uploads that began, substitution of one row",
             "delta": run.evaluator.ledger.delta,
             "seen_by": "every neighbour" if isinstance(scenario.exchange, Gossip) else "the server",
             "epsilon": last.reindex(run.world.replicas).tolist(),
         }
-    elif told:
-        told["spent"] = None  # nobody kept accounts: metrics=(fs.privacy.spent(delta),) does
-    return {"privacy": told} if told else {}
+    elif privacy:
+        privacy["spent"] = None  # nobody kept accounts: metrics=(fs.privacy.spent(delta),) does
+    return {"privacy": privacy} if privacy else {}
 
 
 def described(value: object) -> Any:
@@ -146,6 +146,6 @@ def identities(scenario: Scenario, compute: str) -> tuple[str, str]:
     return work, blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
 
 
-def describes(told: object, scenario: Scenario) -> bool:
+def describes(recorded: object, scenario: Scenario) -> bool:
     """Whether a manifest's `scenario` is this one."""
-    return bool(json.loads(to_json(described(scenario))) == told)
+    return bool(json.loads(to_json(described(scenario))) == recorded)

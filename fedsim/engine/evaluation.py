@@ -152,8 +152,8 @@ class Evaluator:
 
     def about(self) -> dict[str, str]:
         """What each column is of, where its metric says so."""
-        told = [(m, m.about(self)) for m in self.metrics if isinstance(m, metrics.Explained)]
-        return {column: text for m, text in told for column in m.columns}
+        explained = [(m, m.about(self)) for m in self.metrics if isinstance(m, metrics.Explained)]
+        return {column: text for m, text in explained for column in m.columns}
 
     def doubts(self) -> list[str]:
         """Where a figure of the finished run says less than it seems, a sentence each."""

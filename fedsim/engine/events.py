@@ -281,8 +281,8 @@ class Events:
 def ended(visits: list[Visit]) -> Ended:
     """What became of visits, one row each."""
     kinds = (int, bool, bool, bool, int, int, float, float)
-    told = list(zip(*map(OUTCOME, visits), strict=True)) or [()] * len(kinds)
-    made: list[Array] = [np.array(column, kind) for column, kind in zip(told, kinds, strict=True)]
+    outcomes = list(zip(*map(OUTCOME, visits), strict=True)) or [()] * len(kinds)
+    made: list[Array] = [np.array(column, kind) for column, kind in zip(outcomes, kinds, strict=True)]
     client, arrived, late, uploading, sent, came_down, ends_s, started_s = made
     return Ended(client, arrived, ~arrived & ~late, late, late & ~uploading, sent, came_down, ends_s - started_s)
 

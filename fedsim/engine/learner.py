@@ -13,7 +13,7 @@ from fedsim.arrays import Array, Arrays
 from fedsim.engine.cloud import average, merge
 from fedsim.engine.folds import Folds, folds_of
 from fedsim.engine.initial_state import first_memory, first_states
-from fedsim.engine.message_sizes import Shape, reply_shape, sum_bits
+from fedsim.engine.message_sizes import ReplyShape, reply_shape, sum_bits
 from fedsim.engine.round import Cohort, Round
 from fedsim.engine.world import World
 from fedsim.errors import InvalidInput, NonFinite
@@ -36,7 +36,7 @@ class Learner:
         self._sites, starts = world.sites, world.scenario.site_starts
         self._first, self.state = first_states(self._algorithm, world.problem.own, starts, self.skip)
         self.memory = first_memory(self._algorithm, world.problem, len(world.replicas), self._setting.dtype)
-        self._shapes: dict[int, Shape] = {}
+        self._shapes: dict[int, ReplyShape] = {}
         self._heard: tuple[Cohort, Folds] | None = None  # the cohort that was heard last, and how it was folded
 
     # --- Down ---------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ class Learner:
 
     # --- Up -----------------------------------------------------------------------------------------
 
-    def reply_shape(self, round: int) -> Shape:
+    def reply_shape(self, round: int) -> ReplyShape:
         """What a reply consists of; the first round may differ from all later ones (a message without history)."""
         at = min(round, 1)
         if at not in self._shapes:

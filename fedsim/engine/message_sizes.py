@@ -49,19 +49,19 @@ class DryJob:
 
 
 @dataclass(frozen=True)
-class Shape:
+class ReplyShape:
     """What one reply consists of: an empty array per name, and its bits, None where they depend on the values."""
 
     values: dict[str, Array]  # (0, ...)
     bits: int | None
 
 
-def sum_bits(shape: Shape, dtype: np.dtype[Any]) -> int:
+def sum_bits(shape: ReplyShape, dtype: np.dtype[Any]) -> int:
     """Bits of a sum of such replies, uncompressed, and of their count."""
     return 8 * dtype.itemsize * (sum(math.prod(v.shape[1:]) for v in shape.values.values()) + 1)
 
 
-def reply_shape(algorithm: Algorithm, problem: Problem, state: Arrays, dtype: np.dtype[Any], round: int) -> Shape:
+def reply_shape(algorithm: Algorithm, problem: Problem, state: Arrays, dtype: np.dtype[Any], round: int) -> ReplyShape:
     """The shape of a reply in this round."""
     who = f"{type(algorithm.own).__name__}.client"
     memory = {n: np.asarray(m, dtype) for n, m in algorithm.memory(problem.own).items()}
@@ -89,4 +89,4 @@ def reply_shape(algorithm: Algorithm, problem: Problem, state: Arrays, dtype: np
             continue
         length = v.bits if isinstance(v, Encoded) else array.size * dtype.itemsize * 8
         bits = None if bits is None or length is None else bits + int(length)
-    return Shape(empty, bits)
+    return ReplyShape(empty, bits)

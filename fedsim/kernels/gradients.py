@@ -107,5 +107,4 @@ def linear_model(theta, x, y, offsets, client, rows, start, logistic, scale, sha
         linear_rows(theta[job], x, y, begin, rows, first, last, logistic, scale, share, z, out[job])
 
 
-NO_ROWS = np.empty(0, np.int64)
-NO_START = np.zeros(1, np.int64)
+ALL_ROWS = (np.empty(0, np.int64), np.zeros(1, np.int64))  # in place of a minibatch's rows: every client's all

@@ -40,7 +40,8 @@ def _step(theta, gradient, pull, up, eta):
 def descend(theta, x, y, offsets, client, key, sizes, counts, widths, scale, shift, pull, up, eta, delta):
     """delta (jobs, d): how far theta comes in len(eta) steps; `eta` (steps, jobs) multiplies gradients scaled `up`."""
     most = counts.max()
-    rows, batch, labels = np.empty(most, np.int64), np.empty((most, x.shape[1]), theta.dtype), np.empty(most, np.int64)
+    rows, labels = np.empty(most, np.int64), np.empty(most, np.int64)
+    fetched = np.empty((most, x.shape[1]), theta.dtype)
     both = np.empty((2, theta.shape[1]), theta.dtype)
     own, gradient = both[:1], both[1:]
     job, begin, fresh = np.zeros(1, np.int64), np.zeros(2, np.int64), np.ones(1, np.bool_)
@@ -50,10 +51,10 @@ def descend(theta, x, y, offsets, client, key, sizes, counts, widths, scale, shi
         own[0] = theta[j]
         for k in range(len(eta)):
             choose_rows(key[j : j + 1], sizes[j : j + 1], begin, k, rows[:n])
-            _fetch(x, rows[:n], first, scale, shift, batch)
+            _fetch(x, rows[:n], first, scale, shift, fetched)
             for r in range(n):
                 labels[r] = y[first + rows[r]]
-            _backpropagate(own, batch[:n], labels[:n], job, begin, fresh, widths, gradient)
+            _backpropagate(own, fetched[:n], labels[:n], job, begin, fresh, widths, gradient)
             _step(own[0], gradient[0], pull[j], up[j], eta[k, j])
         for i in range(theta.shape[1]):
             delta[j, i] = own[0, i] - theta[j, i]

@@ -1,7 +1,7 @@
 # mypy: allow-untyped-defs, disable-error-code="import-untyped,attr-defined,untyped-decorator"
 """QSGD's stochastic rounding, compiled: the same bits as `quantise_reference`, about a hundred times as fast.
 
-`quantise` treats a batch of rows tile by tile: random words, norms, rounding, each in a loop of its own that
+`quantise` treats many rows tile by tile: random words, norms, rounding, each in a loop of its own that
 LLVM vectorises. What a row yields does not depend on the rows beside it.
 """
 
@@ -136,7 +136,7 @@ def elias_row(sizes, lengths, form):
     return dense if form == DENSE else sparse
 
 
-# --- A batch of rows -------------------------------------------------------------------------------
+# --- Many rows at once -------------------------------------------------------------------------------
 
 
 @jit

@@ -41,8 +41,8 @@ def _imported(file: Path) -> frozenset[Path]:
     """The files that this one imports of those that count, wherever in it that happens."""
     text = _bytes(file).decode()
     found = {_file(module) for module in WHOLE.findall(text)}
-    for module, told in FROM.findall(text):
-        names = {_file(f"{module}.{name}") or _file(module) for name in re.findall(r"\w+", told)}
+    for module, imports in FROM.findall(text):
+        names = {_file(f"{module}.{name}") or _file(module) for name in re.findall(r"\w+", imports)}
         found |= names  # a package's own file only for what is no module of it
     return frozenset(path for path in found if path is not None)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Of = Literal["current", "average"] | None
 
 
-class Kept:
+class SampleArrays:
     """An array for each sample of a run after a first one, or their running sum; brought up to date when asked for."""
 
     def __init__(self, first: Callable[[Any], Array], each: Callable[[Any, Array], Array], summed: bool) -> None:
@@ -91,10 +91,12 @@ class Entropies:
     of: Of = None
     columns: ClassVar[tuple[str, ...]] = ("entropy", "entropy_outside", "outside_accuracy")
     per_replica: ClassVar[bool] = True
-    _sums: Kept = field(init=False, repr=False)
+    _sums: SampleArrays = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        each = Kept(lambda view: np.array(0.0), lambda view, sample: predicted(self.outside, sample), summed=True)
+        each = SampleArrays(
+            lambda view: np.array(0.0), lambda view, sample: predicted(self.outside, sample), summed=True
+        )
         object.__setattr__(self, "_sums", each)
 
     def about(self, view: MetricView) -> str:
@@ -126,10 +128,10 @@ class HpdError:
     alpha: float = 0.01
     columns: ClassVar[tuple[str, ...]] = ("hpd_error",)
     per_replica: ClassVar[bool] = True
-    _levels: Kept = field(init=False, repr=False)
+    _levels: SampleArrays = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        each = Kept(self._threshold, lambda view, sample: levels(view.problem, sample), summed=False)
+        each = SampleArrays(self._threshold, lambda view, sample: levels(view.problem, sample), summed=False)
         object.__setattr__(self, "_levels", each)
 
     def evaluate(self, view: MetricView) -> Arrays:

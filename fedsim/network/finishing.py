@@ -12,7 +12,7 @@ from fedsim.arrays import Array
 from fedsim.checks import numbers
 from fedsim.errors import InvalidInput, quoted
 from fedsim.network.flows import Flows
-from fedsim.network.route_bundles import Tables
+from fedsim.network.route_bundles import FlowTables
 from fedsim.network.varying import Varying, means_of
 
 MANY_FLOWS, FEW_LINKS = 1000, 512  # where one method is worth its start, and has room for a number per pair of links
@@ -31,7 +31,7 @@ def finish_times(
     more on few links, the same up to rounding.
     """
     means, varying = means_of(capacities_bps)
-    tables = Tables(means)
+    tables = FlowTables(means)
     try:
         listed = [tuple(route) for route in routes]
     except TypeError:

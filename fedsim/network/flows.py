@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import InvalidInput
-from fedsim.network.route_bundles import Group, Tables
+from fedsim.network.route_bundles import FlowTables, Group
 from fedsim.network.varying import RateSteps, Varying, means_of
 
 
@@ -34,7 +34,7 @@ class Flows:
         capacities, among = means_of(capacities_bps)
         self._steps = RateSteps(among if varying is None else varying)
         self._varies = self._steps.any
-        self._tables = Tables(capacities)
+        self._tables = FlowTables(capacities)
         links = self._tables.links
         self._capacity, self._load = _view(links["capacity"]), _view(links["load"])
         self._flows: dict[int, tuple[int, float, float, int]] = {}  # flow: bundle, mark, bits, route

@@ -41,7 +41,7 @@ class Group:
         return self._array
 
 
-class Tables:
+class FlowTables:
     """Links, routes, bundles and groups of one set of flows."""
 
     def __init__(self, capacities_bps: npt.ArrayLike) -> None:

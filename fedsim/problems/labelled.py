@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,8 @@ from fedsim.errors import InvalidInput, quoted, whole
 from fedsim.problems import shards
 
 BLOCK = 4096  # rows converted at once where all are walked through
+
+Probabilities = Callable[[Array, Array], Array]  # theta (d,) and rows (n, features) to (n, classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,17 +55,27 @@ class Labelled:
 
     def own(self, client: int, rows: Array | None, dtype: npt.DTypeLike) -> tuple[Array, Array]:
         """A client's rows and labels, all of them or those given."""
-        mine = slice(*self.offsets[client : client + 2])
-        x, y = self.x[mine], self.y[mine]
-        x, y = (x, y) if rows is None else (x[rows], y[rows])
+        x, y = shards.client_rows(self, client, rows)
         return self.values(x, dtype), y
 
-    def blocks(self, dtype: npt.DTypeLike) -> Iterator[tuple[Array, Array]]:
+    def loss(self, theta: Array, probabilities: Probabilities, share: float) -> Array:
+        """Mean cross-entropy over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
+        out = np.empty(len(theta))
+        for r, t in enumerate(theta):
+            total = sum(_cross_entropy(probabilities(t, x), y) for x, y in self._blocks(t.dtype))
+            out[r] = total / len(self.x) + share / 2 * (t**2).sum()
+        return out
+
+    def predict(self, theta: Array, probabilities: Probabilities) -> Array:
+        """Class probabilities of the test rows under one theta (d,): (rows, classes)."""
+        return np.concatenate([probabilities(theta, x) for x in self._test_blocks(theta.dtype)])
+
+    def _blocks(self, dtype: npt.DTypeLike) -> Iterator[tuple[Array, Array]]:
         """All rows with their labels, some at a time."""
         for at in range(0, len(self.x), BLOCK):
             yield self.values(self.x[at : at + BLOCK], dtype), self.y[at : at + BLOCK]
 
-    def test_blocks(self, dtype: npt.DTypeLike) -> Iterator[Array]:
+    def _test_blocks(self, dtype: npt.DTypeLike) -> Iterator[Array]:
         assert self.test is not None
         for at in range(0, len(self.test[0]), BLOCK):
             yield self.values(self.test[0][at : at + BLOCK], dtype)
@@ -86,11 +98,10 @@ def check(
     shift: npt.ArrayLike | None = None,
 ) -> Labelled:
     """Rows, labels and scale, each refused in one sentence if it does not fit."""
-    if data.y is None:
-        raise InvalidInput(f"{name}: y is None; give a label for every row")
+    labels = shards.labels_of(name, data)
     remedy = "needs at least 2, a whole number, and at most a million"
     classes = whole(f"{name}(classes={{}})", classes, 2, remedy, 10**6)
-    y = _labels(name, data.y, classes)
+    y = _labels(name, labels, classes)
     features = data.x.shape[1]
     tested = None
     if test is not None:
@@ -130,6 +141,12 @@ def _column(where: str, value: npt.ArrayLike | None, features: int) -> Array:
             f"{where}: shape {column.shape}; give one finite number, or one for each of {features} columns"
         )
     return np.broadcast_to(column.astype(np.float64), (features,)).copy()
+
+
+def _cross_entropy(p: Array, y: Array) -> float:
+    """-sum log p(y), with no logarithm of zero."""
+    picked = p[np.arange(len(p)), y].astype(np.float64)
+    return float(-np.log(np.maximum(picked, np.finfo(p.dtype).tiny)).sum())
 
 
 def _labels(name: str, y: Array, classes: int) -> Array:

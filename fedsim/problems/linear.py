@@ -58,10 +58,9 @@ class LinearRegression:
         return cls.from_arrays(x, y, offsets, noise_variance)
 
     def _build(self, data: shards.Shards, noise_variance: float, prior_precision: float) -> None:
-        if data.y is None:
-            raise InvalidInput("LinearRegression: y is None; give a label for every row")
+        labels = shards.labels_of("LinearRegression", data)
         self.x, self.offsets, self.sizes = data.x, data.offsets, data.sizes
-        self.y = data.y.astype(data.x.dtype, copy=False)
+        self.y = labels.astype(data.x.dtype, copy=False)
         self.clients, self.dim = len(self.sizes), self.x.shape[1]
         self.noise_variance = positive("LinearRegression(noise_variance={})", noise_variance)
         self.prior_precision = shards.check_prior("LinearRegression", prior_precision)
@@ -70,9 +69,7 @@ class LinearRegression:
 
     def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
         """The NumPy reference: the sum over the client's rows, all of them or those given."""
-        own = slice(*self.offsets[client : client + 2])
-        x, y = self.x[own], self.y[own]
-        x, y = (x, y) if rows is None else (x[rows], y[rows])
+        x, y = shards.client_rows(self, client, rows)
         out = x.T @ (x @ theta - y) / self.noise_variance + self.share * len(x) * theta
         return np.asarray(out, theta.dtype)
 
@@ -86,17 +83,16 @@ class LinearRegression:
         self, kernels: GradientKernels, theta: Array, clients: Array, rows: tuple[Array, Array] | None
     ) -> Array:
         """`gradients` by a backend's own kernels."""
-        from fedsim.kernels.gradients import NO_ROWS, NO_START
+        from fedsim.kernels.gradients import ALL_ROWS
 
         out = np.empty_like(theta)
         if rows is None and self.tabulated:
             hessian, linear = self.quadratic(theta.dtype)
             kernels.quadratic_full(theta, hessian, linear, clients, out)
             return out
-        flat, start = rows if rows is not None else (NO_ROWS, NO_START)
         cast = theta.dtype.type
         kernels.linear_model(
-            theta, self.x, self.y, self.offsets, clients, flat, start, False,
+            theta, self.x, self.y, self.offsets, clients, *(rows or ALL_ROWS), False,
             cast(1 / self.noise_variance), cast(self.share), out,
         )  # fmt: skip
         return out

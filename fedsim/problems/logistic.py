@@ -56,10 +56,9 @@ class LogisticRegression:
         return cls.from_arrays(x, (u < 1 / (1 + reference.exp(-score))).astype(float), offsets, prior_precision)
 
     def _build(self, data: shards.Shards, prior_precision: float, test: shards.TestRows) -> None:
-        if data.y is None:
-            raise InvalidInput("LogisticRegression: y is None; give a label for every row")
+        labels = shards.labels_of("LogisticRegression", data)
         self.x, self.offsets, self.sizes = data.x, data.offsets, data.sizes
-        self.y = _binary("LogisticRegression", data.y).astype(data.x.dtype, copy=False)
+        self.y = _binary("LogisticRegression", labels).astype(data.x.dtype, copy=False)
         self.clients, self.dim = len(self.sizes), self.x.shape[1]
         self.prior_precision = shards.check_prior("LogisticRegression", prior_precision)
         self.share = self.prior_precision / len(self.x)
@@ -70,9 +69,7 @@ class LogisticRegression:
 
     def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
         """The NumPy reference: the sum over the client's rows, all of them or those given."""
-        own = slice(*self.offsets[client : client + 2])
-        x, y = self.x[own], self.y[own]
-        x, y = (x, y) if rows is None else (x[rows], y[rows])
+        x, y = shards.client_rows(self, client, rows)
         score = np.asarray(x @ theta, theta.dtype)
         out = x.T @ (1 / (1 + reference.exp(-score)) - y) + self.share * len(x) * theta
         return np.asarray(out, theta.dtype)
@@ -87,13 +84,12 @@ class LogisticRegression:
         self, kernels: GradientKernels, theta: Array, clients: Array, rows: tuple[Array, Array] | None
     ) -> Array:
         """`gradients` by a backend's own kernels."""
-        from fedsim.kernels.gradients import NO_ROWS, NO_START
+        from fedsim.kernels.gradients import ALL_ROWS
 
         out = np.empty_like(theta)
-        flat, start = rows if rows is not None else (NO_ROWS, NO_START)
         cast = theta.dtype.type
         kernels.linear_model(
-            theta, self.x, self.y, self.offsets, clients, flat, start, True, cast(1), cast(self.share), out
+            theta, self.x, self.y, self.offsets, clients, *(rows or ALL_ROWS), True, cast(1), cast(self.share), out
         )
         return out
 

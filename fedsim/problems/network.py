@@ -17,7 +17,7 @@ from fedsim import rng
 from fedsim.arrays import Array
 from fedsim.errors import is_whole, refusal
 from fedsim.problems import labelled, shards
-from fedsim.problems.softmax import cross_entropy, softmax
+from fedsim.problems.softmax import softmax
 from fedsim.protocols import GradientKernels
 
 
@@ -116,27 +116,22 @@ class NeuralNetwork:
         self, kernels: GradientKernels, theta: Array, clients: Array, rows: tuple[Array, Array] | None
     ) -> Array:
         """`gradients` by a backend's own kernels."""
-        from fedsim.kernels.gradients import NO_ROWS, NO_START
+        from fedsim.kernels.gradients import ALL_ROWS
 
         out = np.empty_like(theta)
-        flat, start = rows if rows is not None else (NO_ROWS, NO_START)
         kernels.network_gradient(
-            theta, self.x, self.y, self.offsets, clients, flat, start, self.layers, theta.dtype.type(self.share), out,
-            self.scale, self.shift,
+            theta, self.x, self.y, self.offsets, clients, *(rows or ALL_ROWS), self.layers,
+            theta.dtype.type(self.share), out, self.scale, self.shift,
         )  # fmt: skip
         return out
 
     def loss(self, theta: Array) -> Array:
         """Mean cross-entropy over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
-        out = np.empty(len(theta))
-        for r, t in enumerate(theta):
-            total = sum(cross_entropy(self._probabilities(t, x), y) for x, y in self._rows.blocks(t.dtype))
-            out[r] = total / len(self.x) + self.share / 2 * (t**2).sum()
-        return out
+        return self._rows.loss(theta, self._probabilities, self.share)
 
     def predict(self, theta: Array) -> Array:
         """Class probabilities of the test rows under one theta (d,): (rows, classes)."""
-        return np.concatenate([self._probabilities(theta, x) for x in self._rows.test_blocks(theta.dtype)])
+        return self._rows.predict(theta, self._probabilities)
 
     def _probabilities(self, theta: Array, x: Array) -> Array:
         *hidden, (weights, bias) = self._split(theta)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,7 @@ from fedsim.checks import array_of, refuse_beyond_memory
 from fedsim.errors import InvalidInput, positive, shown, whole
 from fedsim.protocols import BatchSize
 
-NARROW = (np.uint8, np.int8, np.uint16, np.int16)  # kept as they are where rows are converted batch by batch
-
+NARROW = (np.uint8, np.int8, np.uint16, np.int16)  # kept as they are where rows are converted as they are used
 
 DRAWN = 45  # bytes, as measured, of a number while it is drawn; it takes 8 in the end
 
@@ -35,8 +34,29 @@ class Shards:
     def sizes(self) -> Array:
         return np.diff(self.offsets)
 
-    def rows(self, client: int) -> slice:
-        return slice(int(self.offsets[client]), int(self.offsets[client + 1]))
+
+class LabelledRows(Protocol):
+    """Whatever holds the clients' rows and labels."""
+
+    @property
+    def x(self) -> Array: ...
+    @property
+    def y(self) -> Array: ...
+    @property
+    def offsets(self) -> Array: ...
+
+
+def client_rows(held: LabelledRows, client: int, rows: Array | None) -> tuple[Array, Array]:
+    """A client's rows and labels, all of them or those given."""
+    own = slice(*held.offsets[client : client + 2])
+    x, y = held.x[own], held.y[own]
+    return (x, y) if rows is None else (x[rows], y[rows])
+
+
+def labels_of(name: str, data: Shards) -> Array:
+    if data.y is None:
+        raise InvalidInput(f"{name}: y is None; give a label for every row")
+    return data.y
 
 
 def from_clients(name: str, data: Sequence[Any], labelled: bool, narrow: bool = False) -> Shards:

@@ -107,27 +107,22 @@ class SoftmaxRegression:
         self, kernels: GradientKernels, theta: Array, clients: Array, rows: tuple[Array, Array] | None
     ) -> Array:
         """`gradients` by a backend's own kernels."""
-        from fedsim.kernels.gradients import NO_ROWS, NO_START
+        from fedsim.kernels.gradients import ALL_ROWS
 
         out = np.empty_like(theta)
-        flat, start = rows if rows is not None else (NO_ROWS, NO_START)
         kernels.softmax_gradient(
-            theta, self.x, self.y, self.offsets, clients, flat, start, self.classes, self.bias,
+            theta, self.x, self.y, self.offsets, clients, *(rows or ALL_ROWS), self.classes, self.bias,
             theta.dtype.type(self.share), out, *self._rows.columns(theta.dtype),
         )  # fmt: skip
         return out
 
     def loss(self, theta: Array) -> Array:
         """Mean cross-entropy over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
-        out = np.empty(len(theta))
-        for r, t in enumerate(theta):
-            total = sum(cross_entropy(self._probabilities(t, x), y) for x, y in self._rows.blocks(t.dtype))
-            out[r] = total / len(self.x) + self.share / 2 * (t**2).sum()
-        return out
+        return self._rows.loss(theta, self._probabilities, self.share)
 
     def predict(self, theta: Array) -> Array:
         """Class probabilities of the test rows under one theta (d,): (rows, classes)."""
-        return np.concatenate([self._probabilities(theta, x) for x in self._rows.test_blocks(theta.dtype)])
+        return self._rows.predict(theta, self._probabilities)
 
     def _probabilities(self, theta: Array, x: Array) -> Array:
         split = self.features * self.classes
@@ -141,9 +136,3 @@ def softmax(scores: Array) -> Array:
     """Class probabilities of every row of scores."""
     e = reference.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(e / e.sum(axis=1, keepdims=True))
-
-
-def cross_entropy(p: Array, y: Array) -> float:
-    """-sum log p(y), with no logarithm of zero."""
-    picked = p[np.arange(len(p)), y].astype(np.float64)
-    return float(-np.log(np.maximum(picked, np.finfo(p.dtype).tiny)).sum())

@@ -22,19 +22,19 @@ Row = Mapping[str, Any]
 
 def draw(figure: Figure, study: Study, varied: Sequence[str], folder: Path) -> str:
     """Write figure.png and tables.json into the figure's folder; what could not be drawn, or ""."""
-    told: dict[str, Any] = {"title": figure.title, "note": clock_note(study), "spent": _columns(spent(study, varied))}
+    tables: dict[str, Any] = {"title": figure.title, "note": clock_note(study), "spent": _columns(spent(study, varied))}
     problem, png = "", None
     try:
         png = figure.file.picture(study)
         if figure.table is not None:
-            told["table"] = _columns(figure.table(study))
+            tables["table"] = _columns(figure.table(study))
     except Exception as error:  # it is for the eye: whatever it is, the claims stand
         problem = f"{type(error).__name__}: {error}"
     if png is None:
         (folder / PICTURE).unlink(missing_ok=True)  # one of an earlier time would be another's
     else:
         write_atomic(folder / PICTURE, png)
-    write_atomic(folder / TABLES, (json.dumps(told, indent=1, allow_nan=False) + "\n").encode())
+    write_atomic(folder / TABLES, (json.dumps(tables, indent=1, allow_nan=False) + "\n").encode())
     return problem
 
 
@@ -68,8 +68,8 @@ def clock_note(study: Study) -> str:
 
 def _clock(result: Result) -> tuple[bool, bool]:
     """Whether transfers and computing take time."""
-    told = result.manifest["clock"]
-    return bool(told["network"]), bool(told["compute"])
+    clock = result.manifest["clock"]
+    return bool(clock["network"]), bool(clock["compute"])
 
 
 def _alone(result: Result) -> bool:

@@ -25,7 +25,7 @@ Verdict = dict[str, Any]  # paper, figure, claim, held, expected, ours, publishe
 
 
 @dataclass(frozen=True)
-class Told:
+class FigureProgress:
     """What an observer sees: a figure begins, or is done with these verdicts."""
 
     figure: Figure
@@ -38,7 +38,7 @@ class Told:
 
 def reproduce(
     asked: str | None = None, *, out: str | Path, form: str = "quick", jobs: int | None = None,
-    observer: Callable[[Told], None] | None = None, stop: threading.Event | None = None,
+    observer: Callable[[FigureProgress], None] | None = None, stop: threading.Event | None = None,
 ) -> tuple[list[Verdict], list[str]]:  # fmt: skip
     """Verdicts on all claims of what is asked (None: everything), and what failed; `out`/claims.json has the former.
 
@@ -63,7 +63,7 @@ def reproduce(
         varied = list(figure.plan(form)[0])
         not_drawn = draw(figure, study, varied, folder / paper / figure.name) if study else ""
         runs = len(study.runs) if study else 0
-        tell(Told(figure, runs, own, time.perf_counter() - began, "; ".join(failed), not_drawn))
+        tell(FigureProgress(figure, runs, own, time.perf_counter() - began, "; ".join(failed), not_drawn))
     return verdicts, failures
 
 
@@ -81,14 +81,19 @@ def _keep(file: Path, own: list[Verdict]) -> None:
 
 
 def _figure(
-    figure: Figure, form: str, folder: Path, jobs: int | None, stop: threading.Event, tell: Callable[[Told], None]
+    figure: Figure,
+    form: str,
+    folder: Path,
+    jobs: int | None,
+    stop: threading.Event,
+    tell: Callable[[FigureProgress], None],
 ) -> tuple[list[Verdict], list[str], Study | None]:
     """Verdicts, failures, and the study where all its runs are whole."""
     name = f"{figure.paper}/{figure.name}"
     if lacking := figure.missing():
         return [_not_run(figure, claim, lacking) for claim in figure.claims], [], None
     what = plan(figure.file, *figure.plan(form))
-    tell(Told(figure, len(what.orders)))
+    tell(FigureProgress(figure, len(what.orders)))
     study = carry_out(what, folder, jobs=jobs, resume=True, retry_failed=True, stop=stop)
     if study.failed:
         reason = f"{name}: {study.failed[0].message}"

@@ -25,7 +25,7 @@ KEEP = 2
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedCheckpoint:
     """A checkpoint that was read back."""
 
     number: int
@@ -56,7 +56,7 @@ class Checkpoints:
         write_atomic(self.folder / f"checkpoint-{number:09d}.json", body + _seal(body))
         self._prune()
 
-    def latest(self) -> Saved | None:
+    def latest(self) -> SavedCheckpoint | None:
         """The newest checkpoint that is whole; a damaged one is passed over, and said so. None where there is none."""
         notes: list[str] = []
         for index in sorted(self.folder.glob("checkpoint-*.json"), reverse=True):
@@ -73,7 +73,7 @@ class Checkpoints:
             )
         return None
 
-    def _read(self, path: Path, note: str) -> Saved:
+    def _read(self, path: Path, note: str) -> SavedCheckpoint:
         try:
             body, seal = path.read_bytes().rsplit(b"\n", 1)
             index = json.loads(body)
@@ -89,7 +89,7 @@ class Checkpoints:
                 "give it another --out"
             )
         self._segments = {name: c for name, c in index["files"].items() if name != index["state"]}
-        return Saved(number, arrays[index["state"]], [arrays[n] for n in self._segments], note)
+        return SavedCheckpoint(number, arrays[index["state"]], [arrays[n] for n in self._segments], note)
 
     def _write(self, name: str, arrays: Arrays, copy: str = "") -> str:
         buffer = io.BytesIO()

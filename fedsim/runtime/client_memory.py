@@ -39,52 +39,52 @@ class HeldMemory:
     """A host's part: the rows that its clients' latest jobs left behind."""
 
     def __init__(self) -> None:
-        self._shelf = _Shelf()
+        self._table = _MemoryTable()
 
     def complete(self, light: SentBatch) -> Batch | None:
         """The batch with everybody's memory, or None where a row is not here."""
         batch, travels = light.batch, light.travels
         if travels.all():
             return batch
-        place = self._shelf.places(batch)[~travels]
-        if (self._shelf.call[place] != light.left_by).any():
+        place = self._table.places(batch)[~travels]
+        if (self._table.call[place] != light.left_by).any():
             return None
         memory = {}
         for n, m in batch.memory.items():
             memory[n] = np.empty((len(batch), *m.shape[1:]), m.dtype)
-            memory[n][travels], memory[n][~travels] = m, self._shelf.columns[n][place]
+            memory[n][travels], memory[n][~travels] = m, self._table.columns[n][place]
         return replace(batch, memory=memory)
 
     def keep(self, batch: Batch, call: int, reply: Reply) -> None:
         """Hold what the jobs left behind."""
         if batch.memory:
-            self._shelf.put(self._shelf.places(batch), call, _left(batch, reply))
+            self._table.put(self._table.places(batch), call, _left(batch, reply))
 
 
 class MemoryAtHost:
     """The driver's part: which rows a host holds."""
 
     def __init__(self) -> None:
-        self._shelf = _Shelf()
+        self._table = _MemoryTable()
 
     def to_send(self, batch: Batch) -> SentBatch:
         """The batch without the rows that the host holds."""
         if not batch.memory:
             return SentBatch.full(batch)
-        place = self._shelf.places(batch)
-        left_by = self._shelf.call[place]
-        travels = (left_by == NOBODY) | ~self._shelf.holds(place, batch.memory)
-        self._shelf.call[place] = NOBODY  # until these jobs are heard of, what they leave behind is not known
+        place = self._table.places(batch)
+        left_by = self._table.call[place]
+        travels = (left_by == NOBODY) | ~self._table.holds(place, batch.memory)
+        self._table.call[place] = NOBODY  # until these jobs are heard of, what they leave behind is not known
         rows = {n: m[travels] for n, m in batch.memory.items()}
         return SentBatch(replace(batch, memory=rows), travels, left_by[~travels])
 
     def note(self, batch: Batch, call: int, reply: Reply) -> None:
         """The host holds what this call left behind."""
         if batch.memory:
-            self._shelf.put(self._shelf.places(batch), call, _left(batch, reply))
+            self._table.put(self._table.places(batch), call, _left(batch, reply))
 
 
-class _Shelf:
+class _MemoryTable:
     """A place for each replica's client: the call that left the row there, and the row itself in columns."""
 
     def __init__(self) -> None:

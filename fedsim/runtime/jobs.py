@@ -151,7 +151,7 @@ class JobsAtHand:
     ) -> Array:  # fmt: skip
         """The gradient of the client's summed loss at `theta`: all its rows, or a fresh minibatch scaled up.
 
-        Two calls with the same `step` use the same rows, as control variates need. `split=E` takes batch number `step`
+        Two calls with the same `step` use the same rows, as control variates need. `split=E` takes minibatch `step`
         of E disjoint ones drawn at the round's start; `clip` bounds the norm of every row's own gradient;
         `prior=False` leaves the prior's share out, for servers that add it themselves. The array is the caller's own.
         """

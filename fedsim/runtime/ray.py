@@ -81,7 +81,7 @@ class Ray:
 
 
 @dataclass(frozen=True)
-class Call:
+class HostCall:
     """Jobs that were handed to a host, and where its answer will be."""
 
     index: int
@@ -179,12 +179,12 @@ class RaySession:
         back[np.concatenate(picks)] = np.arange(len(order))
         return joined.part(back)
 
-    def _call(self, index: int, part: Batch, message: object, in_full: bool = False) -> Call:
+    def _call(self, index: int, part: Batch, message: object, in_full: bool = False) -> HostCall:
         """Hand jobs to a host; without their message where that is an object of its own."""
         bare = part if message is None else replace(part, message={})
         light = SentBatch.full(bare) if in_full else self._at_hosts[index].to_send(bare)
         host = self.hosts[index]
-        return Call(index, host, light.call, part, message, host.compute.remote(pack(light), message))
+        return HostCall(index, host, light.call, part, message, host.compute.remote(pack(light), message))
 
     def _get(self, answers: list[Any]) -> list[Any]:
         """What hosts answered. Those of a Ray that has died would never do so, and say nothing of it."""
@@ -198,7 +198,7 @@ class RaySession:
         if self._own is not None:
             self._own.check(REMEDY)
 
-    def _opened(self, call: Call, answer: bytes) -> Reply | None:
+    def _opened(self, call: HostCall, answer: bytes) -> Reply | None:
         """The jobs' replies, or None where the host lacked somebody's memory."""
         if not answer:
             return None
@@ -206,7 +206,7 @@ class RaySession:
         self._at_hosts[call.index].note(call.part, call.number, reply)
         return reply
 
-    async def _insist(self, call: Call) -> Reply:
+    async def _insist(self, call: HostCall) -> Reply:
         """The replies of a call that may have failed: again, with everybody's memory, at a new host if need be."""
         for attempt in range(TRIES):
             if attempt > 0:

@@ -54,8 +54,8 @@ class Advice:
         best = ", ".join(f"{name}={value}" for name, value in self.best.items())
         of = f"{units.many(self.runs, 'run')} of the full grid's {self.grid_runs:,}"
         if not self.met:
-            told = [f"no setting that was tried reaches {self.goal}{self._limits()}; nearest: {best} ({of})"]
-            return told + self._binding()
+            answer = [f"no setting that was tried reaches {self.goal}{self._limits()}; nearest: {best} ({of})"]
+            return answer + self._binding()
         interval = f"[{self.show(self.low)}, {self.show(self.high)}]"
         reached = self.settings["reached"].iloc[0]
         return [
@@ -91,30 +91,30 @@ class Advice:
         return f"<pre>{escape(str(self))}</pre>{self.settings.head(10).to_html(index=False, border=0)}"
 
     def _limits(self) -> str:
-        told = [f"{name} <= {show(name, limit)}" for name, limit in self.within.items()]
-        return f" within {', '.join(told)}" if told else ""
+        limits = [f"{name} <= {show(name, limit)}" for name, limit in self.within.items()]
+        return f" within {', '.join(limits)}" if limits else ""
 
     def _worth(self) -> list[str]:
-        told = []
+        lines = []
         for knob, own in self.knobs.groupby("knob", sort=False):
             cells = [f"{row['value']}: {_factor(row['factor'])}" for row in own.to_dict("records") if not row["chosen"]]
             if cells:
-                told.append(f"  {knob}={self.best[str(knob)]} against {', '.join(cells)}")
-        return ["what each knob is worth around it (its cost, relative to the best's):", *told] if told else []
+                lines.append(f"  {knob}={self.best[str(knob)]} against {', '.join(cells)}")
+        return ["what each knob is worth around it (its cost, relative to the best's):", *lines] if lines else []
 
     def _binding(self) -> list[str]:
-        told = []
+        lines = []
         for row in self.limits.to_dict("records"):
             name, limit = row["limit"], show(row["limit"], row["at_most"])
             if row["binds"]:
-                told.append(
+                lines.append(
                     f"{name} <= {limit} binds: without it {row['without']} would do for {row['saving']:.0%} less"
                 )
             elif row["used"] > 1:
-                told.append(f"{name} <= {limit} is exceeded {row['used']:.3g} times over")
+                lines.append(f"{name} <= {limit} is exceeded {row['used']:.3g} times over")
             else:
-                told.append(f"{name} <= {limit} does not bind: {row['used']:.0%} of it is used")
-        return told
+                lines.append(f"{name} <= {limit} does not bind: {row['used']:.0%} of it is used")
+        return lines
 
 
 def read_plan(folder: Path) -> dict[str, Any] | None:
@@ -129,8 +129,8 @@ def show(name: str, value: float) -> str:
     """An amount in its unit."""
     if math.isinf(value):
         return "never"
-    told = units.amount(name, value)
-    return told if name == "seconds" or name.endswith("_bits") else f"{told} {name}"
+    amount = units.amount(name, value)
+    return amount if name == "seconds" or name.endswith("_bits") else f"{amount} {name}"
 
 
 def advise(race: Race, best: Setting, runs: int, folder: Path | None) -> Advice:
@@ -152,12 +152,12 @@ def _settings(race: Race, best: Setting) -> pd.DataFrame:
     for setting in sorted(tried, key=lambda s: (s != best, -len(race.seen(s)), race.standing(s))):
         trials = race.trials(setting)
         spent, low, high = race.interval(setting)
-        told = {name: race.cost(setting, name) for name in race.within if name != race.spend}
+        costs = {name: race.cost(setting, name) for name in race.within if name != race.spend}
         rows.append(
             race.values(setting)
             | {"seeds": len(race.seen(setting)), "reached": float(trials["reached"].mean())}
             | {race.spend: spent, "low": low, "high": high}
-            | told
+            | costs
             | {"verdict": STATES[int(race.standing(setting)[0])]}
         )
     return pd.DataFrame(rows)

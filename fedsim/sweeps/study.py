@@ -131,8 +131,8 @@ def _spent(result: Result) -> pd.DataFrame:
     sent = {name: sent_bits(rounds, name) for name in ("uplink_bits", "downlink_bits", "backhaul_bits")}
     sent["total_bits"] = total_bits(rounds)
     spent = {name: bits.groupby(rounds["replica"]).cumsum() for name, bits in sent.items()}
-    told = rounds[["round"]].assign(rounds=rounds["round"], seconds=rounds["closed_s"], **spent)
-    return told.loc[result.rounds.index]
+    table = rounds[["round"]].assign(rounds=rounds["round"], seconds=rounds["closed_s"], **spent)
+    return table.loc[result.rounds.index]
 
 
 def outcome(result: Result) -> dict[str, Any]:

@@ -113,11 +113,11 @@ def _difference(
     ends = points[:, None, None] + h * np.array([1.0, -1.0])[:, None] * ways[:, :, None]  # (points, 4, 2, d)
     values = np.asarray(function(ends.reshape(-1, dim)), np.float64).reshape(count, 4, 2)
     rise = (values[..., 0] - values[..., 1]) / (2 * h)
-    told = np.einsum("pwd,pd->pw", ways, slope)
-    times = float((rise * told).sum() / (told**2).sum()) if factor is None else factor
+    predicted = np.einsum("pwd,pd->pw", ways, slope)
+    times = float((rise * predicted).sum() / (predicted**2).sum()) if factor is None else factor
     if not times > 0:
         return np.inf, times
-    gap = float((np.abs(rise - times * told) / (times * size[:, None])).max())
+    gap = float((np.abs(rise - times * predicted) / (times * size[:, None])).max())
     return (gap if np.isfinite(gap) else np.inf), times
 
 

@@ -89,21 +89,24 @@ def rounds(given: argparse.Namespace, ready: dict[str, Any], data: Path, until: 
                 print(f"{load} {name} is left out: the time is up", flush=True)
                 plan.drop(load, name)
                 continue
-            told = run(python, peer, load, data, min(given.timeout, max(10.0, until - began)))
-            if "failed" in told:
-                print(f"{load} {name} failed: {told['failed']}", flush=True)
+            measured = run(python, peer, load, data, min(given.timeout, max(10.0, until - began)))
+            if "failed" in measured:
+                print(f"{load} {name} failed: {measured['failed']}", flush=True)
                 plan.drop(load, name)
                 continue
             plan.took(load, name, time.monotonic() - began)
-            rows.append({"load": load, "who": name, "turn": turn, **told})
-            print(f"{load} {name:18} {1e3 * told['s_per_round']:10.3f} ms a round  loss {told['loss']:.4f}", flush=True)
+            rows.append({"load": load, "who": name, "turn": turn, **measured})
+            print(
+                f"{load} {name:18} {1e3 * measured['s_per_round']:10.3f} ms a round  loss {measured['loss']:.4f}",
+                flush=True,
+            )
     return pd.DataFrame(rows)
 
 
 def toys(folder: Path) -> dict[str, dict[str, Any]]:
-    """What each form of W5 to W8 told, by script."""
+    """Seconds of each form of W5 to W8, by script."""
     jax = folder / "fedjax" / "bin" / "python"
-    told = {}
+    timings = {}
     for name, python in (("numpy", sys.executable), ("jax", str(jax)), ("fedsim", sys.executable)):
         if not Path(python).exists():
             continue
@@ -113,17 +116,17 @@ def toys(folder: Path) -> dict[str, dict[str, Any]]:
         if done.returncode:
             print(f"{name}'s toys failed: {done.stderr.strip()[-300:]}")
             continue
-        told[name] = json.loads(done.stdout.splitlines()[-1])
-    return told
+        timings[name] = json.loads(done.stdout.splitlines()[-1])
+    return timings
 
 
-def compare_toys(told: dict[str, dict[str, Any]]) -> dict[str, float]:
+def compare_toys(timings: dict[str, dict[str, Any]]) -> dict[str, float]:
     """Print times and return ours over the others', where the replicas ended up in the same place."""
-    found, ours = {}, told.get("fedsim", {})
+    found, ours = {}, timings.get("fedsim", {})
     for load, mine in ours.items():
         print(f"{load:18} fedsim {mine['seconds'] * 1e9:12.2f} ns a unit")
         for name in ("numpy", "jax"):
-            other = told.get(name, {}).get(load)
+            other = timings.get(name, {}).get(load)
             if other is None:
                 continue
             apart = float(np.sqrt(np.mean(np.subtract(mine["mean"], other["mean"]) ** 2)))
@@ -139,9 +142,9 @@ def compare_toys(told: dict[str, dict[str, Any]]) -> dict[str, float]:
 
 def all_toys(out: Path, environments: Path) -> dict[str, float]:
     """W5 to W8, and their ratios."""
-    told = toys(environments)
-    (out / "toys.json").write_text(json.dumps(told, indent=1) + "\n")
-    found = compare_toys(told)
+    timings = toys(environments)
+    (out / "toys.json").write_text(json.dumps(timings, indent=1) + "\n")
+    found = compare_toys(timings)
     if flows.has_simgrid(SIMGRID):
         found |= flows.against_simgrid(SIMGRID, SIMGRID_LIMIT_S)
     else:

@@ -47,16 +47,16 @@ def run(python: str, peer: Peer, workload: str, data: Path, timeout_s: float) ->
             memory.stop()
         if child.returncode or not out.exists():
             return {"failed": log.read_text(errors="replace").strip()[-300:]}
-        told = json.loads(out.read_text())
-    ends = told["ends"]
-    seconds = statistics.median(lengths(ends, told["rounds"])[WARMUP - 1 :])
+        report = json.loads(out.read_text())
+    ends = report["ends"]
+    seconds = statistics.median(lengths(ends, report["rounds"])[WARMUP - 1 :])
     return {
         "s_per_round": seconds,
         "updates_per_s": WORKLOADS[workload].cohort / seconds,
         "startup_s": ends[0] - began,
         "peak_mib": memory.peak / 2**20,
-        "loss": told["loss"],
-        "updates": told["updates"],
+        "loss": report["loss"],
+        "updates": report["updates"],
     }
 
 

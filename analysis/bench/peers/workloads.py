@@ -145,5 +145,5 @@ class Record:
 
     def write(self, parameters: Arrays, updates: int) -> None:
         loss = final_loss(self.workload, parameters, *self.load(mapped=True))
-        told = {"began": self.began, "ends": self.ends, "rounds": self.rounds, "loss": loss, "updates": updates}
-        self.given.out.write_text(json.dumps(told))
+        report = {"began": self.began, "ends": self.ends, "rounds": self.rounds, "loss": loss, "updates": updates}
+        self.given.out.write_text(json.dumps(report))

@@ -21,7 +21,7 @@ WIDE = 110  # columns of text
 
 def run_page(name: str, result: Result, drawn: Mapping[str, bytes] | None = None) -> str:
     """A page about one run, from what it left behind alone; `drawn` are pictures of its own as PNG."""
-    told = [*summary.heading(result, WIDE), "", *summary.lines(result, WIDE)]
+    terminal = [*summary.heading(result, WIDE), "", *summary.lines(result, WIDE)]
     source = (result.manifest.get("source") or {}).get("text", "")
     whole = json.dumps({k: v for k, v in result.manifest.items() if k != "source"}, indent=1, default=str)
     warnings = [line for line in summary.lines(result, 10_000) if line.startswith("! ")]
@@ -37,7 +37,7 @@ def run_page(name: str, result: Result, drawn: Mapping[str, bytes] | None = None
         sections.posterior(result),
         html.section(
             "All of it",
-            html.folded("as the terminal shows it", "\n".join(told)),
+            html.folded("as the terminal shows it", "\n".join(terminal)),
             html.folded("scenario file", source if isinstance(source, str) else ""),
             html.folded("manifest", whole),
         ),
@@ -102,11 +102,11 @@ def sweep_page(
 
 
 def claims_page(
-    title: str, verdicts: list[dict[str, Any]], drawn: Mapping[str, bytes], told: Mapping[str, Any] | None = None
+    title: str, verdicts: list[dict[str, Any]], drawn: Mapping[str, bytes], tables: Mapping[str, Any] | None = None
 ) -> str:
     """The papers' claims, figure by figure: our figure, the paper's, whether it held, and why not where it did not.
 
-    `drawn` are pictures by PAPER/FIGURE/name, `told` the tables.json by PAPER/FIGURE, read as data.
+    `drawn` are pictures by PAPER/FIGURE/name, `tables` the tables.json by PAPER/FIGURE, read as data.
     """
     can = [v for v in verdicts if v["expected"] == "holds" and v["held"] is not None]
     count = {word: sum(v["held"] is held for v in verdicts) for held, word in claims.WORDS.items()}
@@ -118,7 +118,7 @@ def claims_page(
     for verdict in verdicts:
         groups.setdefault(f"{verdict['paper']}/{verdict['figure']}", []).append(verdict)
     pictures = {name: [png for key, png in drawn.items() if key.startswith(f"{name}/")] for name in groups}
-    parts = [claims.figure(name, own, pictures[name], (told or {}).get(name)) for name, own in groups.items()]
+    parts = [claims.figure(name, own, pictures[name], (tables or {}).get(name)) for name, own in groups.items()]
     return html.page(title, answer, parts)
 
 

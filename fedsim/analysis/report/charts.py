@@ -189,13 +189,14 @@ def network(
             {"type": "scatter", "mode": "lines", "x": x, "y": y, "line": line, "name": name, "hoverinfo": "skip"}
         )
     middles = [(at[a] + at[b]) / 2 for a, b, *_ in links]
-    told = [
+    labels = [
         f"{nodes[a][0]} - {nodes[b][0]}: {units.bits(bps)}/s, {units.many(count, 'client')}"
         for a, b, bps, count in links
     ]
     data.append({
-        "type": "scatter", "mode": "markers", "x": [m[0] for m in middles], "y": [m[1] for m in middles], "text": told,
-        "marker": {"size": 10, "opacity": 0}, "hovertemplate": "%{text}<extra></extra>", "showlegend": False,
+        "type": "scatter", "mode": "markers", "x": [m[0] for m in middles], "y": [m[1] for m in middles],
+        "text": labels, "marker": {"size": 10, "opacity": 0}, "hovertemplate": "%{text}<extra></extra>",
+        "showlegend": False,
     })  # fmt: skip
     for kind, (colour, size, symbol) in NODES.items():
         here = [i for i, (_, own_kind) in enumerate(nodes) if own_kind == kind]

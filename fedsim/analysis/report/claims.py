@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 WORDS = {True: "held", False: "not held", None: "not run"}
 
 
-def figure(name: str, verdicts: list[dict[str, Any]], pictures: Sequence[bytes], told: dict[str, Any] | None) -> str:
-    """A section; `told` is the figure's tables.json."""
-    told = {} if told is None else told
-    spent = html.table(_frame(told["spent"]), tall=False) if "spent" in told else ""
+def figure(name: str, verdicts: list[dict[str, Any]], pictures: Sequence[bytes], tables: dict[str, Any] | None) -> str:
+    """A section; `tables` is the figure's tables.json."""
+    tables = {} if tables is None else tables
+    spent = html.table(_frame(tables["spent"]), tall=False) if "spent" in tables else ""
     return html.section(
         name,
-        html.text(told.get("title", "")),
-        *(html.image(told.get("title") or name, png) for png in pictures),
-        html.table(_frame(told["table"])) if "table" in told else "",
+        html.text(tables.get("title", "")),
+        *(html.image(tables.get("title") or name, png) for png in pictures),
+        html.table(_frame(tables["table"])) if "table" in tables else "",
         html.titled("Claims", html.table(_judged(verdicts))),
-        html.titled("What each setting spent", html.text(told.get("note", ""), "note") + spent) if spent else "",
+        html.titled("What each setting spent", html.text(tables.get("note", ""), "note") + spent) if spent else "",
     )
 
 

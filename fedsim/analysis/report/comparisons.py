@@ -28,9 +28,9 @@ def sentence(result: Result) -> str:
     what = f"{units.number(rounds)} rounds, {time} of virtual time and {sent} up"
     ends = summary.final_metrics(result)
     reached = ", ".join(f"{name} {units.number(value)}" for name, value in list(ends.items())[:3])
-    told = f"{what} came to {reached}." if reached else f"{what}; no metric was evaluated."
+    outcome = f"{what} came to {reached}." if reached else f"{what}; no metric was evaluated."
     goal = summary.target_lines(result)
-    return told + (f" {goal[0]}." if goal else "")
+    return outcome + (f" {goal[0]}." if goal else "")
 
 
 def outcomes(results: Mapping[str, Result]) -> pd.DataFrame:
@@ -66,15 +66,15 @@ def differences(results: Mapping[str, Result]) -> pd.DataFrame:
 
 
 def _fields(value: object, path: str) -> list[tuple[str, str]]:
-    """Every leaf of a recorded scenario with its dotted name; an array is told by its shape and digest."""
+    """Every leaf of a recorded scenario with its dotted name; an array by its shape and digest."""
     if isinstance(value, dict) and "array" not in value and "function" not in value:
         return [leaf for name, own in value.items() for leaf in _fields(own, f"{path}.{name}" if path else str(name))]
-    told = (
+    text = (
         f"{units.recorded(value)} {value.get('digest', '')}".strip()
         if isinstance(value, dict)
         else units.recorded(value)
     )
-    return [(path, told)]
+    return [(path, text)]
 
 
 def best(table: pd.DataFrame, metrics: Sequence[str]) -> str:
@@ -84,14 +84,14 @@ def best(table: pd.DataFrame, metrics: Sequence[str]) -> str:
     metric, up = metrics[0], metrics[0] in HIGHER
     order = table.sort_values(metric, ascending=not up)
     first = order.iloc[0]
-    told = f"{first['run']} ends with the best {metric}, {units.number(first[metric])}"
+    winner = f"{first['run']} ends with the best {metric}, {units.number(first[metric])}"
     others = [f"{row['run']} {units.number(row[metric])}" for row in order.iloc[1:4].to_dict("records")]
     quickest = table.loc[table["seconds"].idxmin()] if table["seconds"].max() > 0 else None
     more = ""
     if quickest is not None and quickest["run"] != first["run"]:
         saved = f"{units.seconds(quickest['seconds'])} instead of {units.seconds(first['seconds'])}"
         more = f" The quickest is {quickest['run']}: {saved}."
-    return f"{told} ({', '.join(others)}).{more}"
+    return f"{winner} ({', '.join(others)}).{more}"
 
 
 def by_setting(frame: pd.DataFrame, varied: Sequence[str]) -> pd.DataFrame:
@@ -150,16 +150,16 @@ def trade_off(table: pd.DataFrame, metric: str, chosen: str = "") -> tuple[str, 
 def _reason(table: pd.DataFrame, own: Any, costs: Sequence[str], metric: str, up: bool) -> str:
     """Why that point: what the best in the metric would cost instead, and what the cheapest gives away."""
     top = table.loc[table[metric].idxmax() if up else table[metric].idxmin()]
-    told = f"{own['run']}: {metric} {units.number(own[metric])} for " + " and ".join(
+    sentence = f"{own['run']}: {metric} {units.number(own[metric])} for " + " and ".join(
         units.amount(cost, own[cost]) + (" up" if cost == "uplink_bits" else "") for cost in costs
     )
     if top["run"] != own["run"]:
         factors = [f"{top[cost] / own[cost]:.2g} times the {_noun(cost)}" for cost in costs if own[cost] > 0]
-        told += f". {top['run']} has the best {metric}, {units.number(top[metric])}, for {' and '.join(factors)}"
+        sentence += f". {top['run']} has the best {metric}, {units.number(top[metric])}, for {' and '.join(factors)}"
     cheap = table.loc[table[costs[0]].idxmin()]
     if cheap["run"] not in (own["run"], top["run"]):
-        told += f". The quickest, {cheap['run']}, ends at {units.number(cheap[metric])}"
-    return f"{told}."
+        sentence += f". The quickest, {cheap['run']}, ends at {units.number(cheap[metric])}"
+    return f"{sentence}."
 
 
 def effects(table: pd.DataFrame, varied: Sequence[str], metrics: Sequence[str]) -> str:

@@ -76,10 +76,10 @@ def table(frame: pd.DataFrame, chosen: Sequence[bool] | None = None, most: int =
 
 def facts(rows: Mapping[str, str]) -> str:
     """Names and words, one below the other."""
-    told = "".join(
+    body = "".join(
         f'<tr><td>{escape(name)}</td><td class="words">{escape(words)}</td></tr>' for name, words in rows.items()
     )
-    return f'<div class="scroll"><table>{told}</table></div>' if told else ""
+    return f'<div class="scroll"><table>{body}</table></div>' if body else ""
 
 
 def plot(chart: Chart | None, height: int = 0) -> str:

@@ -46,8 +46,8 @@ def numbers(result: Result) -> str:
 
 def scenario(result: Result) -> str:
     """The parts of the scenario, each as the call that makes it."""
-    told = result.manifest.get("scenario")
-    if not isinstance(told, dict):
+    recorded = result.manifest.get("scenario")
+    if not isinstance(recorded, dict):
         return ""
     names = (
         "problem",
@@ -61,7 +61,7 @@ def scenario(result: Result) -> str:
         "seed",
         "dtype",
     )
-    rows = {name: units.recorded(told[name]) for name in names if told.get(name) is not None}
+    rows = {name: units.recorded(recorded[name]) for name in names if recorded.get(name) is not None}
     clock = html.text(summary.clock(result), "note")
     return html.section("The scenario", html.facts(rows), clock)
 
@@ -113,30 +113,30 @@ def rounds(result: Result) -> str:
         return ""
     chart = charts.lanes(spans, own["closed_s"].tolist(), [str(client) for client in lanes])
     shares = timeline.shares(result)
-    told = f"The first {len(own)} rounds of replica {replica}; a line where the server closed one."
+    note = f"The first {len(own)} rounds of replica {replica}; a line where the server closed one."
     if shares:
-        told += (
+        note += (
             " Of all clients' time: "
             + ", ".join(f"{name} {units.share(max(s, 0.0))}" for name, s in shares.items())
             + "."
         )
-    return html.section("A few rounds", html.text(told, "note"), html.plot(chart, 140 + 22 * len(lanes)))
+    return html.section("A few rounds", html.text(note, "note"), html.plot(chart, 140 + 22 * len(lanes)))
 
 
 def network(result: Result) -> str:
     """The network as the manifest sketches it, its bottleneck marked."""
     import networkx
 
-    told = result.manifest.get("network")
-    if not isinstance(told, dict) or not told.get("links"):
+    sketch = result.manifest.get("network")
+    if not isinstance(sketch, dict) or not sketch.get("links"):
         return ""
-    nodes, links = told["nodes"], told["links"]
+    nodes, links = sketch["nodes"], sketch["links"]
     graph = networkx.Graph((a, b) for a, b, *_ in links)
     graph.add_nodes_from(range(len(nodes)))
     server = next((i for i, (_, kind) in enumerate(nodes) if kind == "server"), None)
     share = [float(bps) / max(count, 1) for _, _, bps, count in links]
     chart = charts.network(nodes, links, positions(graph, server), int(np.argmin(share)))
-    return html.section("The network", html.text(str(told.get("title", "")), "note"), html.plot(chart, 480))
+    return html.section("The network", html.text(str(sketch.get("title", "")), "note"), html.plot(chart, 480))
 
 
 def people(result: Result) -> str:
@@ -153,10 +153,10 @@ def people(result: Result) -> str:
         for row in few.itertuples()
     }
     cut = f" The {charts.BARS} heard least are drawn." if len(frame) > len(few) else ""
-    told = f"Jain's index of how evenly clients are heard is {jain:.2f} (1: all equally often).{cut}"
+    note = f"Jain's index of how evenly clients are heard is {jain:.2f} (1: all equally often).{cut}"
     chart = charts.bars(parts, "visits, over all replicas", HEARD)
     return html.section(
-        "Clients", html.text(told, "note"), html.plot(chart, 130 + 20 * len(few)), _wasted(result), html.table(frame)
+        "Clients", html.text(note, "note"), html.plot(chart, 130 + 20 * len(few)), _wasted(result), html.table(frame)
     )
 
 
@@ -165,8 +165,8 @@ def _wasted(result: Result) -> str:
     spent = {cause: float(result.rounds[name].sum()) / len(result.replicas) for name, cause in names.items()}
     if not any(spent.values()):
         return ""
-    told = ", ".join(f"{cause} {units.seconds(value)}" for cause, value in spent.items())
-    return html.text(f"Device-seconds per replica that were for nothing: {told}.", "note")
+    by_cause = ", ".join(f"{cause} {units.seconds(value)}" for cause, value in spent.items())
+    return html.text(f"Device-seconds per replica that were for nothing: {by_cause}.", "note")
 
 
 def posterior(result: Result) -> str:
@@ -206,8 +206,8 @@ def _diagnostics(kept: Array) -> str:
         }
     ).sort_values("R-hat", ascending=False, kind="stable")  # fmt: skip
     cut = f" The first {COORDINATES} of {d:,} coordinates." if d > COORDINATES else ""
-    told = f"Convergence, second half of the kept rounds, replicas as chains: R-hat near 1 is good.{cut}"
-    return html.text(told, "note") + html.table(frame)
+    note = f"Convergence, second half of the kept rounds, replicas as chains: R-hat near 1 is good.{cut}"
+    return html.text(note, "note") + html.table(frame)
 
 
 def _flat(samples: Array) -> Array:
@@ -221,5 +221,5 @@ def _metrics(result: Result) -> tuple[str, ...]:
 
 def _judged(result: Result, metric: str) -> str:
     judged = result.manifest.get("judged")
-    told = judged.get(metric) if isinstance(judged, dict) else None
-    return f"of {told}" if told else figures.METRIC_NAMES.get(metric, "")
+    what = judged.get(metric) if isinstance(judged, dict) else None
+    return f"of {what}" if what else figures.METRIC_NAMES.get(metric, "")

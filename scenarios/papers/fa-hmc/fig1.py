@@ -138,16 +138,16 @@ def needed(study) -> tuple[float, dict[str, float]]:
 
 def local_steps(study) -> Finding:
     level, rounds = needed(study)
-    told = ", ".join(f"{a.replace(' ', ' = ')}: {n:g}" for a, n in rounds.items())
-    return Finding(rounds[LOCAL[1]] < rounds[LOCAL[0]], f"rounds to a marginal error of {level:.3f}: {told}")
+    by_arm = ", ".join(f"{a.replace(' ', ' = ')}: {n:g}" for a, n in rounds.items())
+    return Finding(rounds[LOCAL[1]] < rounds[LOCAL[0]], f"rounds to a marginal error of {level:.3f}: {by_arm}")
 
 
 def turning(study) -> Finding:
     ends = {arm: error(pick(study, arm=arm)) for arm in LOCAL}
-    told = ", ".join(f"{a.replace(' ', ' = ')}: {e:.4f}" for a, e in ends.items())
+    by_arm = ", ".join(f"{a.replace(' ', ' = ')}: {e:.4f}" for a, e in ends.items())
     return Finding(
         ends[LOCAL[-1]] > min(ends.values()),
-        f"marginal error after all rounds: {told}: a target between them is reached by the smaller T alone",
+        f"marginal error after all rounds: {by_arm}: a target between them is reached by the smaller T alone",
     )
 
 

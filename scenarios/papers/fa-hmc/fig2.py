@@ -69,8 +69,12 @@ def rounds_to(dim: int, level: float = 0.1, most: int = 100_000) -> int:
 def linear(study) -> Finding:
     rounds = np.array([rounds_to(d) for d in DIMS], float)
     r2 = np.corrcoef(DIMS, rounds**2)[0, 1] ** 2
-    told = ", ".join(f"d={d}: {int(n)}" for d, n in zip(DIMS, rounds, strict=True) if d in (2, 50, 100, 200, 500, 1000))
-    return Finding(bool(r2 > 0.97 and (rounds > 0).all()), f"R^2 of rounds^2 against d = {r2:.4f}; exact rounds {told}")
+    listed = ", ".join(
+        f"d={d}: {int(n)}" for d, n in zip(DIMS, rounds, strict=True) if d in (2, 50, 100, 200, 500, 1000)
+    )
+    return Finding(
+        bool(r2 > 0.97 and (rounds > 0).all()), f"R^2 of rounds^2 against d = {r2:.4f}; exact rounds {listed}"
+    )
 
 
 def exact(study) -> Finding:

@@ -4,41 +4,32 @@ Where KMNIST is not at hand, MNIST stands in for it, and without that the 8 x 8 
 """
 
 import _images
+import _two_sets
+from _two_sets import LETTERS, PLANES, scores
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, available
+from fedsim.reproduce import Claim, Finding
 
-needs = ("cifar10-2class",)
-LETTERS = available("kmnist", "mnist", "digits")
-VALUES, RATES = [1, 4, 12], [0.003, 0.03]
-quick = {"data": ["cifar10-2class", LETTERS], "value": VALUES, "rate": RATES, "rounds": 10, "batch_size": 50}
-full = {"data": ["cifar10-2class", LETTERS], "value": VALUES, "rate": RATES, "rounds": 60, "batch_size": 500}
-SCORES = ("accuracy", "brier", "ece")
+needs = (PLANES,)
+quick, full = _two_sets.QUICK, _two_sets.FULL
 
 
 def scenario(
     *, data: str = "cifar10-2class", value: int = 4, rate: float = 0.03, rounds: int = 10, batch_size: int = 50
 ) -> fs.Scenario:
-    return _images.scenario(data, 4, value, rate, rounds, batch_size, metrics=SCORES)
-
-
-def scores(study, data: str, metrics):
-    return _images.scores(study, "value", VALUES, RATES, metrics, data=data)
+    return _images.scenario(data, 4, value, rate, rounds, batch_size, metrics=_two_sets.SCORES)
 
 
 def planes(study) -> Finding:
-    return _images.one_is_worst(scores(study, "cifar10-2class", ("brier",)), "T")
+    return _images.one_is_worst(scores(study, PLANES, ("brier",)), "T")
 
 
 def letters(study) -> Finding:
-    found = _images.one_is_worst(scores(study, LETTERS, ("accuracy", "brier")), "T")
-    return Finding(found.held, f"on {LETTERS}: {found.ours}")
+    return _two_sets.on_letters(_images.one_is_worst(scores(study, LETTERS, ("accuracy", "brier")), "T"))
 
 
 def figure(study):
-    return _images.figure(
-        {f"{data}: ": _images.panels(study, "value", VALUES, RATES, SCORES, "T", data=data) for data in quick["data"]}
-    )
+    return _two_sets.figure(study, "T")
 
 
 claims = [

@@ -60,25 +60,25 @@ def error(step_size: float, rounds: int, chosen: int = CHOSEN, correlation: floa
 
 
 def grows(study) -> Finding:
-    told, held = [], True
+    parts, held = [], True
     for name, values in {
         "step_size": (1e-9, 1e-8, 3e-8), "correlation": (0.0, 0.7, 0.95), "chosen": (5, 20, 50),
         "rounds": (10, 100, 1000),
     }.items():  # fmt: skip
         found = [theorem(**{name: v}).epsilon for v in values]
         held = held and bool(np.all(np.diff(found) > 0))
-        told.append(f"{name} {values}: {', '.join(f'{e:.3g}' for e in found)}")
+        parts.append(f"{name} {values}: {', '.join(f'{e:.3g}' for e in found)}")
     hot, cold = theorem(temperature=2.0).epsilon, theorem(temperature=1.0).epsilon
-    return Finding(held and hot < cold, f"epsilon at {'; '.join(told)}; temperature 2 and 1: {hot:.3g}, {cold:.3g}")
+    return Finding(held and hot < cold, f"epsilon at {'; '.join(parts)}; temperature 2 and 1: {hot:.3g}, {cold:.3g}")
 
 
 def slack(study) -> Finding:
-    told, held = [], True
+    parts, held = [], True
     for name, values in {"chosen": (5, 20, 50), "fraction": (0.1, 0.5, 1.0), "rounds": (10, 100, 1000)}.items():
         found = [theorem(**{name: v}).delta for v in values]
         held = held and bool(np.all(np.diff(found) > 0))
-        told.append(f"{name} {values}: {', '.join(f'{d:.2e}' for d in found)}")
-    return Finding(held, f"delta at {'; '.join(told)}")
+        parts.append(f"{name} {values}: {', '.join(f'{d:.2e}' for d in found)}")
+    return Finding(held, f"delta at {'; '.join(parts)}")
 
 
 def small(study) -> Finding:

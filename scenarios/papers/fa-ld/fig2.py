@@ -47,13 +47,13 @@ def full_bias(study) -> Finding:
 
 
 def partial_bias(study) -> Finding:
-    told, held = [], True
+    parts, held = [], True
     for scheme in ("I", "II"):
         biases = [bias(scheme, 10, eta) for eta in STEPS]
         held = held and biases[0] < 4 * biases[-1]
-        told.append(f"scheme {scheme}, S=10: {', '.join(f'{b:.1e}' for b in biases)}")
+        parts.append(f"scheme {scheme}, S=10: {', '.join(f'{b:.1e}' for b in biases)}")
     ratio = bias("full", 50, STEPS[0]) / bias("full", 50, STEPS[-1])
-    return Finding(held, f"step {STEPS}: {'; '.join(told)} (full: {ratio:.0f}-fold)")
+    return Finding(held, f"step {STEPS}: {'; '.join(parts)} (full: {ratio:.0f}-fold)")
 
 
 def fewer(study) -> Finding:
@@ -62,8 +62,8 @@ def fewer(study) -> Finding:
         s: [end(pick(study, scheme=s, chosen=S, step_size=1e-7), "w2", rows=30) for S in (5, 20)] for s in ("I", "II")
     }
     held = all(np.all(np.diff(b) < 0) for b in exact.values()) and all(b[0] > b[1] for b in ran.values())
-    told = "; ".join(f"{s}: {', '.join(f'{b:.1e}' for b in exact[s])}" for s in exact)
-    return Finding(held, f"exact for S {SIZES}: {told}; 300 replicas, S=5 and 20: I {ran['I'][0]:.1e}, "
+    by_scheme = "; ".join(f"{s}: {', '.join(f'{b:.1e}' for b in exact[s])}" for s in exact)
+    return Finding(held, f"exact for S {SIZES}: {by_scheme}; 300 replicas, S=5 and 20: I {ran['I'][0]:.1e}, "
                          f"{ran['I'][1]:.1e}, "
                          f"II {ran['II'][0]:.1e}, {ran['II'][1]:.1e}")  # fmt: skip
 

@@ -96,3 +96,9 @@ def series(result, exact, local_steps: int) -> list[pictures.Series]:
         pictures.Series(at, exact),
         pictures.curve(result, "distance_to_ps", "points", power=2, steps=local_steps),
     ]
+
+
+def figure(letter: str, values: list[int], series_of):
+    """A panel for each scheme of sampling, with `series_of(value, scheme)` for every value of E or K."""
+    content = {f"scheme {s}": {f"{letter} = {v}": series_of(v, s) for v in values} for s in ("I", "II")}
+    return pictures.panels(content, *AXES, LINES)

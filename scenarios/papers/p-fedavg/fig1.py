@@ -35,24 +35,25 @@ def rate(study) -> Finding:
 
 
 def means(study) -> Finding:
-    problem, told, worst = _gaussian.problem(), [], 0.0
+    problem, ends, worst = _gaussian.problem(), [], 0.0
     for scheme in SCHEMES:
         result = pick(study, scheme=scheme)
         mean, variance = _gaussian.moments(problem, _gaussian.inverse(*STEP), E, result.sample_rounds[-1], scheme, K)
         own = result.samples[:, :, 0]  # (kept rounds, replicas)
         at = result.sample_rounds - 1
         worst = max(worst, np.abs((own.mean(axis=1) - mean[at]) / np.sqrt(variance[at] / own.shape[1])).max())
-        told.append(f"{scheme} {own[-1].mean():.3f}")
+        ends.append(f"{scheme} {own[-1].mean():.3f}")
     return Finding(
-        worst < 4.5, f"exact mean {mean[-1]:.3f} for all three; replicas {', '.join(told)}; largest z {worst:.1f}"
+        worst < 4.5, f"exact mean {mean[-1]:.3f} for all three; replicas {', '.join(ends)}; largest z {worst:.1f}"
     )
 
 
 def fastest(study) -> Finding:
     ends = {s: exact(s)[[99, 999, 7999]] for s in SCHEMES}
-    told = "; ".join(f"{s} {', '.join(f'{q:.3g}' for q in ends[s])}" for s in SCHEMES)
+    by_scheme = "; ".join(f"{s} {', '.join(f'{q:.3g}' for q in ends[s])}" for s in SCHEMES)
     return Finding(
-        bool((ends["II"] < ends["full"]).all()), f"exact E|theta - theta_PS|^2 after 100, 1000, 8000 rounds: {told}"
+        bool((ends["II"] < ends["full"]).all()),
+        f"exact E|theta - theta_PS|^2 after 100, 1000, 8000 rounds: {by_scheme}",
     )
 
 

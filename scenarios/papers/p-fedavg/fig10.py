@@ -31,8 +31,12 @@ def as_fast(study) -> Finding:
         b: {s: _credit.rounds_to(pick(study, scheme=s, batch_size=b), LEVEL) for s in _credit.SCHEMES} for b in (1, 16)
     }
     most = max(rounds[16].values())
-    told = "; ".join(f"batch {b}: " + ", ".join(f"{s} {n:.0f}" for s, n in own.items()) for b, own in rounds.items())
-    return Finding(most <= 2 * rounds[16]["full"] and rounds[1]["I"] > most, f"rounds to a distance of {LEVEL}, {told}")
+    by_batch_size = "; ".join(
+        f"batch {b}: " + ", ".join(f"{s} {n:.0f}" for s, n in own.items()) for b, own in rounds.items()
+    )
+    return Finding(
+        most <= 2 * rounds[16]["full"] and rounds[1]["I"] > most, f"rounds to a distance of {LEVEL}, {by_batch_size}"
+    )
 
 
 figure = _credit.figure

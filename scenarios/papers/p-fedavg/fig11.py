@@ -15,12 +15,12 @@ def scenario(*, scheme: str = "full", batch_size: int = 16, rounds: int = 600, r
 
 
 def returns(study) -> Finding:
-    told, held = [], True
+    parts, held = [], True
     for s in _credit.SCHEMES:
         curve = _credit.curve(pick(study, scheme=s, batch_size=16))
         held = held and curve[-6:].mean() < 0.7 * curve.max()
-        told.append(f"{s} up to {curve.max():.3f}, back to {curve[-6:].mean():.3f}")
-    return Finding(held, "; ".join(told))
+        parts.append(f"{s} up to {curve.max():.3f}, back to {curve[-6:].mean():.3f}")
+    return Finding(held, "; ".join(parts))
 
 
 def further(study) -> Finding:

@@ -3,7 +3,7 @@
 import _gaussian
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick, pictures
+from fedsim.reproduce import Claim, Finding, pick
 
 STEP, T, K = (20.0, 1000.0), 5000, 20
 EVERY = [1, 5, 10, 50]
@@ -20,36 +20,32 @@ def after(E: int, scheme: str, iterations: int = T) -> float:
     return _gaussian.squared(_gaussian.problem(), _gaussian.inverse(*STEP), E, iterations // E, scheme, K)[-1]
 
 
-def told(ends) -> str:
+def shown(ends) -> str:
     return "; ".join(f"scheme {s}: " + ", ".join(f"E={E} {q:.3g}" for E, q in own.items()) for s, own in ends.items())
 
 
 def larger(study) -> Finding:
     ends = {s: {E: after(E, s, T // 4) for E in (1, 5, 10)} for s in ("I", "II")}
     held = all(own[1] > own[5] > own[10] for own in ends.values())
-    return Finding(held, f"exact E|theta - theta_PS|^2 after {T // 4} iterations, {told(ends)}")
+    return Finding(held, f"exact E|theta - theta_PS|^2 after {T // 4} iterations, {shown(ends)}")
 
 
 def too_large(study) -> Finding:
     ends = {s: {E: after(E, s) for E in EVERY} for s in ("I", "II")}
     sampled = {s: _gaussian.ran(pick(study, local_steps=50, scheme=s))[-1] for s in ("I", "II")}
     held = all(own[50] > 5 * max(own[1], own[5], own[10]) for own in ends.values())
-    shown = ", ".join(f"{s} {q:.3g}" for s, q in sampled.items())
-    return Finding(held, f"exact after {T} iterations, {told(ends)}; 50 replicas at E=50: {shown}")
+    at_50 = ", ".join(f"{s} {q:.3g}" for s, q in sampled.items())
+    return Finding(held, f"exact after {T} iterations, {shown(ends)}; 50 replicas at E=50: {at_50}")
 
 
 def figure(study):
     problem, step = _gaussian.problem(), _gaussian.inverse(*STEP)
-    content = {
-        f"scheme {s}": {
-            f"E = {E}": _gaussian.series(
-                pick(study, local_steps=E, scheme=s), _gaussian.squared(problem, step, E, T // E, s, K), E
-            )
-            for E in EVERY
-        }
-        for s in ("I", "II")
-    }
-    return pictures.panels(content, *_gaussian.AXES, _gaussian.LINES)
+
+    def series(E: int, scheme: str):
+        exact = _gaussian.squared(problem, step, E, T // E, scheme, K)
+        return _gaussian.series(pick(study, local_steps=E, scheme=scheme), exact, E)
+
+    return _gaussian.figure("E", EVERY, series)
 
 
 claims = [

@@ -4,7 +4,7 @@ import _gaussian
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick, pictures
+from fedsim.reproduce import Claim, Finding, pick
 
 STEP, E, SIZES = (20.0, 200.0), 5, [5, 10, 20, 25]
 quick = {"chosen": SIZES, "scheme": ["I", "II"], "rounds": 500, "replicas": 100}
@@ -44,16 +44,12 @@ def shown(values) -> str:
 
 def figure(study):
     problem, step, rounds = _gaussian.problem(), _gaussian.inverse(*STEP), int(study.runs[0][0]["rounds"])
-    content = {
-        f"scheme {s}": {
-            f"K = {K}": _gaussian.series(
-                pick(study, chosen=K, scheme=s), _gaussian.squared(problem, step, E, rounds, s, K), E
-            )
-            for K in SIZES
-        }
-        for s in ("I", "II")
-    }
-    return pictures.panels(content, *_gaussian.AXES, _gaussian.LINES)
+
+    def series(K: int, scheme: str):
+        exact = _gaussian.squared(problem, step, E, rounds, scheme, K)
+        return _gaussian.series(pick(study, chosen=K, scheme=scheme), exact, E)
+
+    return _gaussian.figure("K", SIZES, series)
 
 
 claims = [

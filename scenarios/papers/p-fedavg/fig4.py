@@ -21,13 +21,13 @@ def exact(case: str, scheme: str, rounds: int = 1000) -> float:
 
 
 def matters(study) -> Finding:
-    told, held = [], True
+    parts, held = [], True
     for s in ("I", "II"):
         data, shift = exact("m 6", s) / exact("m 0", s), exact("eps 0.6", s) / exact("eps 0.1", s)
         held = held and shift > 5 * max(data, 1 / data)
-        told.append(f"scheme {s}: Var m {data:.2f}-fold, Var eps {shift:.0f}-fold")
+        parts.append(f"scheme {s}: Var m {data:.2f}-fold, Var eps {shift:.0f}-fold")
     sampled = [_gaussian.ran(pick(study, case=case, scheme="I"))[-1] for case in CASES]
-    return Finding(held, f"E|theta - theta_PS|^2 after 1000 rounds, more over less heterogeneous: {'; '.join(told)} "
+    return Finding(held, f"E|theta - theta_PS|^2 after 1000 rounds, more over less heterogeneous: {'; '.join(parts)} "
                          f"(50 replicas under I, {', '.join(CASES)}: "
                          f"{', '.join(f'{q:.3g}' for q in sampled)})")  # fmt: skip
 

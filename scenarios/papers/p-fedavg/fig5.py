@@ -27,11 +27,11 @@ def similar(study) -> Finding:
 
 
 def converge(study) -> Finding:
-    told = {s: (_credit.curve(pick(study, scheme=s))[0], _credit.late(pick(study, scheme=s))) for s in _credit.SCHEMES}
+    ends = {s: (_credit.curve(pick(study, scheme=s))[0], _credit.late(pick(study, scheme=s))) for s in _credit.SCHEMES}
     return Finding(
-        all(b < a / 2 for a, b in told.values()),
+        all(b < a / 2 for a, b in ends.values()),
         "distance to theta_PS, first row and end: "
-        + ", ".join(f"{s} {a:.3f} to {b:.3f}" for s, (a, b) in told.items()),
+        + ", ".join(f"{s} {a:.3f} to {b:.3f}" for s, (a, b) in ends.items()),
     )
 
 

@@ -56,12 +56,12 @@ def diminishing(study) -> Finding:
 
 
 def iterations(study) -> Finding:
-    told, held = [], True
+    parts, held = [], True
     for mode in ("plain", "private 0.2"):
         found = losses(study, mode, "iterations")
         held = held and bool(np.all(np.diff(found) > 0))
-        told.append(f"{mode}: {shown(found)}")
-    return Finding(held, f"training loss after as many iterations, E = 1, 10, 40: {'; '.join(told)}")
+        parts.append(f"{mode}: {shown(found)}")
+    return Finding(held, f"training loss after as many iterations, E = 1, 10, 40: {'; '.join(parts)}")
 
 
 def sampling(study) -> Finding:

@@ -35,8 +35,10 @@ def outperforms(study) -> Finding:
 def flat(study) -> Finding:
     ratios = {b: _toy.variance_ratio(pick(study, algorithm=f"QLSD* {b}")) for b in (4, 8, 16)}
     plain = _toy.variance_ratio(pick(study, algorithm="LSD*"))
-    told = ", ".join(f"{b} bits {r:.3f}" for b, r in ratios.items())
-    return Finding(max(ratios.values()) < 1.1 * plain, f"stationary over posterior variance: {told}, LSD* {plain:.3f}")
+    by_bits = ", ".join(f"{b} bits {r:.3f}" for b, r in ratios.items())
+    return Finding(
+        max(ratios.values()) < 1.1 * plain, f"stationary over posterior variance: {by_bits}, LSD* {plain:.3f}"
+    )
 
 
 def matches(study) -> Finding:

@@ -84,8 +84,8 @@ def finer(study) -> Finding:
 
 def omega(study) -> Finding:
     gains = {s: errors(study, s, "none").mean() - errors(study, s, "memory").mean() for s in LEVELS}
-    told = ", ".join(f"s = {s} (omega = {fs.codecs.QSGD(s).omega(2):.2f}): {g:.3f}" for s, g in gains.items())
-    return Finding(gains[2] > gains[4], f"what memory takes off the relative error: {told}")
+    by_levels = ", ".join(f"s = {s} (omega = {fs.codecs.QSGD(s).omega(2):.2f}): {g:.3f}" for s, g in gains.items())
+    return Finding(gains[2] > gains[4], f"what memory takes off the relative error: {by_levels}")
 
 
 def figure(study):

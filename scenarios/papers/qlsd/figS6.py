@@ -22,12 +22,12 @@ def truth() -> np.ndarray:
 
 
 def confident(study) -> Finding:
-    told, held = [], True
+    parts, held = [], True
     for method in METHODS:
         right, share = fs.metrics.accuracy_curve(_nets.probabilities(study, method, ROWS, TESTS), truth(), THRESHOLDS)
         held = held and bool(right[-1] > 0.98 and np.all(np.diff(right[:4]) > 0))
-        told.append(f"{method} {', '.join(f'{r:.3f}' for r in right)} (of {share[-1]:.0%} of the rows at the last)")
-    return Finding(held, f"accuracy above confidence {THRESHOLDS}: {'; '.join(told)}")
+        parts.append(f"{method} {', '.join(f'{r:.3f}' for r in right)} (of {share[-1]:.0%} of the rows at the last)")
+    return Finding(held, f"accuracy above confidence {THRESHOLDS}: {'; '.join(parts)}")
 
 
 def calibrated(study) -> Finding:

@@ -34,9 +34,9 @@ def main() -> None:
     state, updates = algorithm.init([jnp.asarray(p) for p in w.start()]), 0
     record.begin()
     for _ in range(w.rounds):
-        state, told = algorithm.apply(state, sampler.sample())
+        state, diagnostics = algorithm.apply(state, sampler.sample())
         jax.block_until_ready(state.params)
-        updates += len(told)
+        updates += len(diagnostics)
         record.end()
     record.write([np.asarray(p) for p in state.params], updates)
 

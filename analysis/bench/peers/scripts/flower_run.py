@@ -28,8 +28,8 @@ def main() -> None:
         seed = [number, int(message.content["config"]["server-round"])]
         start, rows = message.content["arrays"].to_numpy_ndarrays(), w.rows(number)
         new = local_sgd(w, start, x[rows], y[rows], np.random.default_rng(seed))
-        told = {"arrays": ArrayRecord(new), "metrics": MetricRecord({"num-examples": w.samples})}
-        return Message(RecordDict(told), reply_to=message)
+        content = {"arrays": ArrayRecord(new), "metrics": MetricRecord({"num-examples": w.samples})}
+        return Message(RecordDict(content), reply_to=message)
 
     class Timed(FedAvg):
         def configure_train(self, *arguments, **named):

@@ -85,10 +85,10 @@ def phones(policy):
 
 
 if __name__ == "__main__":
-    told = {"W5": toys.timed(qlsd, 1000, toys.UNITS["W5"]), "W6": toys.timed(fald, 100, toys.UNITS["W6"]), **flows()}
-    told |= {
+    timings = {"W5": toys.timed(qlsd, 1000, toys.UNITS["W5"]), "W6": toys.timed(fald, 100, toys.UNITS["W6"]), **flows()}
+    timings |= {
         f"W5, {name}": toys.timed(partial(qlsd, **more), 1000, toys.UNITS["W5"]) for name, more in REALISTIC.items()
     }
-    told["W8, buffered(10)"] = phones(fs.participation.buffered(10))
-    told["W8, deadline"] = phones(fs.participation.deadline(0.5, of=50))
-    print(json.dumps(told))
+    timings["W8, buffered(10)"] = phones(fs.participation.buffered(10))
+    timings["W8, deadline"] = phones(fs.participation.deadline(0.5, of=50))
+    print(json.dumps(timings))

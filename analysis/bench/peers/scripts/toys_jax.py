@@ -57,5 +57,5 @@ def fald(rounds):
 
 
 if __name__ == "__main__":
-    told = {"W5": toys.timed(qlsd(200), 200, toys.UNITS["W5"]), "W6": toys.timed(fald(100), 100, toys.UNITS["W6"])}
-    print(json.dumps(told))
+    timings = {"W5": toys.timed(qlsd(200), 200, toys.UNITS["W5"]), "W6": toys.timed(fald(100), 100, toys.UNITS["W6"])}
+    print(json.dumps(timings))
