@@ -67,7 +67,7 @@ def iterations(
             return opening if k == 0 or rounds.answered is None else jobs_of(*of_round(ones, rounds, k))
 
         opening = jobs_of(*of_round(ones, rounds, 0))
-        size, batch = qlsd.minibatch(problem.offsets, rows, np.empty((most, 4), np.uint32))
+        size, row_keys = qlsd.minibatch(problem.offsets, rows, np.empty((most, 4), np.uint32))
         coins = np.empty((most, 4), np.uint32)
         noise = backend.normal(keys.server(replicas, first, count), d, 0, theta.dtype).reshape(count, n, d)
         point, origin = term(state, control), term(state, centre)
@@ -79,11 +79,11 @@ def iterations(
             at, client, weights, starts, order = jobs(k)
             m, who = len(client), replicas[at]
             keys.codec(who, client, first + k, coins[:m])
-            if len(batch):
-                keys.rows(who, client, first + k, batch[:m])
+            if len(row_keys):
+                keys.rows(who, client, first + k, row_keys[:m])
             own = kept if len(kept) == 0 or m == most else kept[at * clients + client]
             messages(
-                theta, at, *tables(theta.dtype), client, order, size, batch[:m], point, anchor,
+                theta, at, *tables(theta.dtype), client, order, size, row_keys[:m], point, anchor,
                 own, alpha, coins[:m], *wire, sent[:m], bits[:m], own,
             )  # fmt: skip
             if own is not kept:
