@@ -20,7 +20,7 @@ import pytest
 from follow import followed
 
 import fedsim as fs
-from fedsim.engine import Interrupted, reference_clock
+from fedsim.engine import Interrupted, always_compiled, reference_clock
 from fedsim.errors import ClientFailed, InvalidInput, RuntimeFailed
 from fedsim.runtime import ray as ray_runtime
 from fedsim.runtime import ray_cluster, ray_folder
@@ -164,27 +164,51 @@ def test_a_host_killed_over_several_sites_is_replaced_and_the_bits_stay(cluster,
     assert result.fingerprint == fs.run(what, runtime=fs.Inline(threads=2)).fingerprint
 
 
-@pytest.mark.parametrize("hosts", [1, 2])
-def test_hosts_take_many_rounds_at_a_go_and_one_that_dies_is_replaced(cluster, hosts):
-    algorithm = fs.algorithms.QLSDPlusPlus(1e-3, refresh_every=10, batch_size=5, codec=fs.codecs.QSGD(4))
+@pytest.mark.parametrize(
+    ("hosts", "algorithm"),
+    [
+        (1, fs.algorithms.QLSDPlusPlus(1e-3, refresh_every=10, batch_size=5, codec=fs.codecs.QSGD(4))),
+        (2, fs.algorithms.QLSDPlusPlus(1e-3, refresh_every=10, batch_size=5, codec=fs.codecs.QSGD(4))),
+        (2, fs.algorithms.FAHMC(1e-2, 3, debias="stale")),
+    ],
+)
+def test_hosts_take_many_rounds_at_a_go_and_one_that_dies_is_replaced(cluster, hosts, algorithm):
     what = dataclasses.replace(
         scenario(algorithm=algorithm, rounds=40, evaluate_every=20, metrics=("mean_error",)), devices=None
     )
     WATCHED.clear()
     asked, whole = [], ray_runtime.RaySession.iterate
 
-    async def iterate(self, replicas, first, count, *rest):
-        asked.append((first, count))
+    async def iterate(self, rounds):
+        asked.append(rounds.count)
         if len(asked) == 2:
             os.kill(ray.get(self.hosts[0].about.remote())["pid"], signal.SIGKILL)
-        return await whole(self, replicas, first, count, *rest)
+        return await whole(self, rounds)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ray_runtime.RaySession, "iterate", iterate)
         result = fs.run(what, runtime=Watched(hosts=hosts))
-    assert sum(count for _, count in asked) >= 30
+    assert sum(asked) >= 30
     assert result.fingerprint == fs.run(what).fingerprint
     assert result.fingerprint == fs.run(what, observers=[lambda progress: None]).fingerprint  # one by one
+
+
+def test_hosts_learn_many_of_the_rounds_that_the_compiled_clock_made_ahead(cluster):
+    channel = fs.topologies.multiple_access(CLIENTS, 1e6, latency_s=0.02)
+    what = replace(scenario(fs.participation.deadline(0.1), rounds=30), network=channel)
+    asked, whole = [], ray_runtime.RaySession.iterate
+
+    async def iterate(self, rounds):
+        asked.append(rounds.count)
+        return await whole(self, rounds)
+
+    with pytest.MonkeyPatch.context() as patch, always_compiled():
+        patch.setattr(ray_runtime.RaySession, "iterate", iterate)
+        result = fs.run(what, runtime=Ray(hosts=2))
+    assert asked == [30]
+    assert 0 < result.rounds["arrived"].sum() < result.rounds["selected"].sum()
+    with reference_clock():
+        assert result.fingerprint == fs.run(what).fingerprint
 
 
 REMEMBERING = {

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from follow import followed
 
 import fedsim as fs
-from fedsim.engine import closed_form, reference_clock
+from fedsim.engine import reference_clock, stretches
 from fedsim.engine.clock_choice import always_compiled
 
 CLIENTS = 10
@@ -25,6 +25,10 @@ def scenario(**parts):
         "network": fs.topologies.star(CLIENTS, uplink_bps=1e6, downlink_bps=1e7, latency_s=0.02),
     }
     return fs.Scenario(budget=fs.Budget(rounds=40), replicas=3, seed=1, **(given | parts))
+
+
+def look(progress):
+    """Somebody who looks at every round, so that rounds come one by one."""
 
 
 def path(part, clock=nullcontext, observers=()):
@@ -43,9 +47,9 @@ CLOSED_FORM = """
     runtime.jobs runtime.worker kernels.draws kernels.langevin engine.record
 """
 STRETCH = """
-    engine.run engine.closed_form protocols.algorithm engine.learner algorithms.fald engine.arrivals engine.round
-    engine.accounts runtime.worker runtime.many_rounds algorithms.fald_rounds algorithms.rounds kernels.draws
-    kernels.langevin engine.record
+    engine.run engine.closed_form engine.stretches protocols.algorithm engine.learner algorithms.fald engine.arrivals
+    engine.round engine.accounts runtime.worker runtime.many_rounds algorithms.averaged_rounds algorithms.rounds
+    kernels.draws kernels.langevin engine.record
 """
 EVENTS = """
     engine.run engine.events engine.view engine.world kernels.draws rng participation.waiting engine.selection
@@ -64,6 +68,11 @@ COMPILED = """
     runtime.jobs runtime.worker kernels.draws kernels.langevin engine.folds runtime.answers protocols.policy
     participation.waiting checks engine.record
 """
+COMPILED_STRETCH = """
+    engine.run engine.compiled_clock engine.compiled_rounds engine.stretches protocols.algorithm engine.round
+    engine.accounts engine.learner runtime.worker runtime.many_rounds algorithms.averaged_rounds algorithms.rounds
+    algorithms.fald kernels.draws kernels.langevin engine.record
+"""
 COMPILED_BUFFERED = """
     engine.run engine.compiled_clock engine.compiled_rounds engine.learner algorithms.fald engine.round engine.accounts
     runtime.jobs runtime.worker kernels.draws kernels.langevin engine.asynchronous engine.folds runtime.answers
@@ -72,13 +81,13 @@ COMPILED_BUFFERED = """
 
 
 def test_a_round_in_closed_form_passes_through_twelve_modules():
-    way = path(scenario(), observers=[lambda progress: None])  # somebody looks, so rounds come one by one
+    way = path(scenario(), observers=[look])
     assert way == CLOSED_FORM.split()
     assert len(way) == 12
 
 
 def test_a_stretch_of_rounds_passes_through_the_kernel_of_many(monkeypatch):
-    monkeypatch.setattr(closed_form, "NUMBERS", 8 * 3 * CLIENTS * 2)  # eight rounds at a go
+    monkeypatch.setattr(stretches, "NUMBERS", 8 * 3 * CLIENTS * 2)  # eight rounds at a go
     assert path(scenario()) == STRETCH.split()
 
 
@@ -91,5 +100,10 @@ def test_a_buffered_round_also_passes_through_the_visits_of_its_replicas():
 
 
 def test_on_the_compiled_clock_a_round_is_read_off_what_was_run_ahead():
-    assert path(scenario(network=SHARED), always_compiled) == COMPILED.split()
+    assert path(scenario(network=SHARED), always_compiled, [look]) == COMPILED.split()
     assert path(scenario(participation=fs.participation.buffered(4)), always_compiled) == COMPILED_BUFFERED.split()
+
+
+def test_on_the_compiled_clock_a_stretch_is_learnt_by_the_kernel_of_many(monkeypatch):
+    monkeypatch.setattr(stretches, "NUMBERS", 8 * 3 * CLIENTS * 2)
+    assert path(scenario(network=SHARED), always_compiled) == COMPILED_STRETCH.split()

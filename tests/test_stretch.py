@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fedsim as fs
+from fedsim.engine import always_compiled, reference_clock
 from fedsim.engine import run as engine_run
 
 GENERATOR = np.random.default_rng(7)
@@ -51,7 +52,7 @@ def stretches_of(s, monkeypatch, **options):
 
 
 def same(a, b):
-    assert np.array_equal(a.samples, b.samples)
+    assert np.array_equal(a.samples, b.samples, equal_nan=True)  # NaN: a replica has stopped
     assert a.rounds.equals(b.rounds)
     assert a.clients.equals(b.clients)
     assert a.metrics.equals(b.metrics)
@@ -118,6 +119,7 @@ def test_threads_and_an_ideal_network_change_no_bit():
         {"metrics": ["w2", "mean_error"], "record": fs.Record(warmup=10)},
         {"metrics": ["w2"], "evaluate_every": 3, "participation": fs.participation.uniform(2), "devices": SLOW},
         {"metrics": ["w2"], "evaluate_every": 9, "record": fs.Record(rounds_every=6)},
+        {"metrics": ["w2"], "evaluate_every": 9, "algorithm": fs.algorithms.FAHMC(0.02, 3, debias="stale")},
         {"budget": fs.Budget(seconds=2.0)},
         {"budget": fs.Budget(rounds=50, uplink_bits=6_000)},
         {"budget": fs.Budget(total_bits=20_000)},
@@ -149,6 +151,9 @@ PARTIAL = {
     "plus plus": ("gaussian", fs.algorithms.QLSDPlusPlus(1e-3, 60, None, None, fs.codecs.QSGD(8))),
     "fald": ("full precision", fs.algorithms.FALD(1e-3, 3, correlation=0.4)),
     "fald, alone": ("gaussian", fs.algorithms.FALD(fs.schedules.inverse_time(0.1, 100.0), 2)),
+    "fahmc": ("full precision", fs.algorithms.FAHMC(0.02, 3, 2, correlation=0.4)),
+    "fahmc, minibatches": ("logistic", fs.algorithms.FAHMC(fs.schedules.inverse_time(1.0, 100.0), 2, batch_size=0.3)),
+    "fahmc, de-biased": ("linear", fs.algorithms.FAHMC(0.01, 3, 2, correlation=0.4, debias="stale")),
     "fedavg": ("linear", fs.algorithms.FedAvg(0.01, 2, 5)),
     "fedavg, logistic": ("logistic", fs.algorithms.FedAvg(0.02, 3, 0.3)),
     "fedavg, softmax": ("softmax", fs.algorithms.FedAvg(fs.schedules.inverse_time(0.1, 10.0), 2, 5, server_step=0.7)),
@@ -164,7 +169,7 @@ def test_rounds_that_only_some_answer_have_the_same_bits_in_stretches(kind, chan
     same(result, one_by_one(s, runtime=fs.Inline(threads=1)))
 
 
-@pytest.mark.parametrize("kind", ["fald", "fald, alone", "fedavg", "fedavg, logistic", "fedavg, softmax"])
+@pytest.mark.parametrize("kind", [kind for kind in PARTIAL if kind.startswith(("fa", "fed"))])
 def test_models_that_are_averaged_have_the_same_bits_in_stretches_when_everybody_answers(kind, monkeypatch):
     s = scenario(*PARTIAL[kind])
     result, taken = stretches_of(s, monkeypatch)
@@ -178,6 +183,83 @@ def test_a_round_that_meets_the_copies_of_the_one_before_is_left_to_the_events(m
     assert 1 < sum(taken) < 50
     assert result.manifest["clock"]["path"] == "closed form, then event"
     same(result, one_by_one(s))
+
+
+CHANNEL = fs.topologies.multiple_access(4, 2e5, latency_s=0.01)
+ON_CHANNEL = {
+    "everybody": {},
+    "with replacement": {"participation": fs.participation.with_replacement(3)},
+    "losses": {"devices": SLOW, "participation": fs.participation.bernoulli(0.5)},
+    "deadline": {"devices": SLOW, "participation": fs.participation.deadline(0.12)},
+}
+
+
+def on_the_compiled_clock_and_on_simpy(s, monkeypatch):
+    """Both results, of which SimPy's is made round by round, and how long the stretches of the other were."""
+    with always_compiled():
+        result, taken = stretches_of(s, monkeypatch, runtime=fs.Inline(threads=2))
+    assert result.manifest["clock"]["path"] == "compiled"
+    with reference_clock():
+        return result, one_by_one(s, runtime=fs.Inline(threads=1)), taken
+
+
+@pytest.mark.parametrize("changes", ON_CHANNEL.values(), ids=ON_CHANNEL)
+@pytest.mark.parametrize("kind", PARTIAL.values(), ids=PARTIAL)
+def test_on_the_compiled_clock_rounds_are_learnt_in_stretches_with_the_bits_of_simpy(kind, changes, monkeypatch):
+    s = scenario(*kind, network=CHANNEL, **changes)
+    stretched, singly, taken = on_the_compiled_clock_and_on_simpy(s, monkeypatch)
+    assert taken == [50]
+    same(stretched, singly)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"budget": fs.Budget(seconds=2.0), "devices": SLOW},
+        {"budget": fs.Budget(rounds=50, uplink_bits=6_000)},
+        {"metrics": ["w2"], "evaluate_every": 5, "budget": fs.Budget(rounds=50, target=fs.Target("w2", below=1.5))},
+        {"metrics": ["w2"], "evaluate_every": 9, "record": fs.Record(rounds_every=6)},
+    ],
+    ids=["seconds", "bits", "target", "thinned"],
+)  # fmt: skip
+def test_on_the_compiled_clock_what_ran_ahead_is_cut_where_the_run_ends(changes, monkeypatch):
+    s = scenario(network=CHANNEL, **changes)
+    stretched, singly, taken = on_the_compiled_clock_and_on_simpy(s, monkeypatch)
+    assert max(n or 0 for n in taken) > 1
+    same(stretched, singly)
+
+
+def test_events_of_rounds_in_a_stretch_are_those_of_the_rounds_one_by_one(monkeypatch):
+    s = scenario(network=CHANNEL, devices=SLOW, record=fs.Record(events=True))
+    stretched, singly, taken = on_the_compiled_clock_and_on_simpy(s, monkeypatch)
+    assert taken == [50]
+    assert stretched.events.equals(singly.events)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_on_the_compiled_clock_anchors_need_everybody(lost, monkeypatch):
+    algorithm = fs.algorithms.QLSDPlusPlus(1e-3, 12, None, 0.3, fs.codecs.QSGD(8))
+    s = scenario(algorithm=algorithm, network=CHANNEL, devices=SLOW if lost else fs.devices.constant(0.1))
+    stretched, singly, taken = on_the_compiled_clock_and_on_simpy(s, monkeypatch)
+    assert taken == ([] if lost else [11, 11, 11, 11])
+    same(stretched, singly)
+
+
+def test_asynchronous_rounds_are_learnt_one_by_one(monkeypatch):
+    with always_compiled():
+        _, taken = stretches_of(scenario(devices=SLOW, participation=fs.participation.buffered(2)), monkeypatch)
+    assert taken == []
+
+
+def test_a_run_on_the_compiled_clock_killed_between_stretches_resumes_to_the_same_bits(tmp_path):
+    s, stumble = scenario(*PARTIAL["fahmc, de-biased"], network=CHANNEL, devices=SLOW), Stumble()
+    with always_compiled(), pytest.raises(KeyboardInterrupt):
+        fs.run(s, out=tmp_path / "run", checkpoint_every=13, observers=[stumble])
+    assert len(stumble.seen) < 13
+    resumed = fs.run(s, out=tmp_path / "run", resume=True)
+    assert resumed.manifest["clock"]["path"] == "compiled"
+    with reference_clock():
+        same(resumed, one_by_one(s))
 
 
 @pytest.mark.parametrize("problem", ["gaussian", "logistic"])
@@ -226,8 +308,9 @@ class Stumble:
             raise KeyboardInterrupt
 
 
-def test_a_run_killed_between_stretches_resumes_to_the_same_bits(tmp_path):
-    s, stumble = scenario(record=fs.Record(rounds_every=4)), Stumble()
+@pytest.mark.parametrize("kind", ["qlsd", "fahmc, de-biased"])
+def test_a_run_killed_between_stretches_resumes_to_the_same_bits(kind, tmp_path):
+    s, stumble = scenario(*PARTIAL[kind], record=fs.Record(rounds_every=4)), Stumble()
     with pytest.raises(KeyboardInterrupt):
         fs.run(s, out=tmp_path / "run", checkpoint_every=13, observers=[stumble])
     assert {13, 26} < set(stumble.seen)

@@ -20,6 +20,7 @@ from fedsim.algorithms.arguments import (
     check_word,
     rows_per_batch,
 )
+from fedsim.algorithms.averaged_rounds import iterations
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput, positive, whole
 from fedsim.problems import LogisticRegression, weights_of
@@ -28,6 +29,7 @@ from fedsim.protocols import (
     Job,
     JobOfKernel,
     Kernel,
+    ManyRounds,
     ProblemLike,
     Quadratic,
     Replies,
@@ -99,6 +101,7 @@ class FAHMC:
     batched = True
     sampler = True  # its iterates are samples of a law
     weighted = True  # its law is right only under weights that average to p_c
+    partial_rounds = True
 
     def __post_init__(self) -> None:
         check_step_size("FAHMC", self)
@@ -183,6 +186,12 @@ class FAHMC:
 
         return kernel
 
+    def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
+        kernel = self.fused(problem, backend)
+        if kernel is None or backend.name != "cpu" or self.codec is not None:
+            return None
+        return iterations(problem, backend, kernel, {"gradient": "change"} if self.debias else None)
+
     def _fused_logistic(self, problem: LogisticRegression, backend: Backend) -> Kernel | None:
         """The same, with all rows or with minibatches."""
         trajectories = backend.leapfrog_logistic
@@ -209,8 +218,9 @@ class FAHMC:
 
     def _momenta_and_steps(self, job: JobOfKernel) -> tuple[Any, ...]:
         """The last arguments of both kernels."""
+        rho, private = self.correlation, job.noise_key
         return (
-            job.noise_key, job.shared_key, np.sqrt((1 - self.correlation) / job.weight[:, 0]), sqrt(self.correlation),
+            private, job.shared_key if rho else private, np.sqrt((1 - rho) / job.weight[:, 0]), sqrt(rho),
             steps_of(self.step_size, job.round, self.local_steps), self.leapfrog_steps,
         )  # fmt: skip
 

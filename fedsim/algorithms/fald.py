@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.algorithms import fald_rounds
 from fedsim.algorithms.arguments import (
     check_batch_size,
     check_count,
@@ -18,6 +17,7 @@ from fedsim.algorithms.arguments import (
     check_step_size,
     rows_per_batch,
 )
+from fedsim.algorithms.averaged_rounds import iterations
 from fedsim.arrays import Array, Arrays
 from fedsim.privacy import Mechanism
 from fedsim.privacy import fald as accounting
@@ -119,23 +119,6 @@ class FALD:
 
     def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
         """All K steps in one kernel where the full gradient is H_c theta - b_c."""
-        walk = self._compiled(problem, backend)
-        if walk is None:
-            return None
-
-        def kernel(job: JobOfKernel, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
-            theta = walk(message["theta"], job.client, job.weight, (job.noise_key, job.shared_key), job.round)
-            return {"theta": theta}, memory
-
-        return kernel
-
-    def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
-        walk = self._compiled(problem, backend)
-        if walk is None or backend.name != "cpu":
-            return None
-        return fald_rounds.iterations(problem, backend, walk, common=self.correlation > 0)
-
-    def _compiled(self, problem: ProblemLike, backend: Backend) -> fald_rounds.Walk | None:
         if self.batch_size is not None or not isinstance(problem, Quadratic) or not as_problem(problem).tabulated:
             return None
 
@@ -147,11 +130,17 @@ class FALD:
             p = weights_of(problem)
             return (hessian / p[:, None, None]).astype(dtype), (linear / p[:, None]).astype(dtype)
 
-        def walk(theta: Array, client: Array, weight: Array, keys: tuple[Array, Array], round: int) -> Array:
-            scale = np.sqrt((1 - self.correlation**2) / weight[:, 0])
-            return backend.langevin_quadratic(
-                theta, *tables(theta.dtype), client, *keys, scale, self.correlation,
-                constant or steps_of(self.step_size, round, self.local_steps), self.temperature,
+        def kernel(job: JobOfKernel, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+            scale, private = np.sqrt((1 - self.correlation**2) / job.weight[:, 0]), job.noise_key
+            theta = backend.langevin_quadratic(
+                message["theta"], *tables(message["theta"].dtype), job.client, private,
+                job.shared_key if self.correlation else private, scale, self.correlation,
+                constant or steps_of(self.step_size, job.round, self.local_steps), self.temperature,
             )  # fmt: skip
+            return {"theta": theta}, memory
 
-        return walk
+        return kernel
+
+    def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
+        kernel = self.fused(problem, backend)
+        return None if kernel is None or backend.name != "cpu" else iterations(problem, backend, kernel)

@@ -15,7 +15,6 @@ from fedsim.arrays import Array, Arrays
 from fedsim.codecs import Identity
 from fedsim.participation import Arrived
 from fedsim.protocols import (
-    Answered,
     Backend,
     Job,
     Kernel,
@@ -24,6 +23,7 @@ from fedsim.protocols import (
     Replies,
     Rng,
     RoundKeys,
+    RoundsToTake,
     Visitors,
 )
 from fedsim.schedules import StepSize
@@ -161,17 +161,9 @@ class QLSDPlusPlus:
         if go is None:
             return None
 
-        def kernel(
-            keys: RoundKeys,
-            replicas: Array,
-            first: int,
-            count: int,
-            state: Arrays,
-            memory: Arrays,
-            answered: Answered | None = None,
-        ) -> tuple[Arrays, Arrays]:
-            after, kept = go(keys, replicas, first, count, state, memory, answered)
-            refresh = (first + count) % self.refresh_every == 0
+        def kernel(rounds: RoundsToTake, keys: RoundKeys) -> tuple[Arrays, Arrays]:
+            after, kept = go(rounds, keys)
+            refresh = (rounds.first + rounds.count) % self.refresh_every == 0
             return after | ({"zeta": after["theta"][-1:]} if refresh else {}), kept
 
         return kernel

@@ -17,7 +17,7 @@ from fedsim.algorithms.rounds import of_round
 from fedsim.arrays import Array, Arrays
 from fedsim.codecs import QSGD, Elias, Identity
 from fedsim.problems import GaussianMean
-from fedsim.protocols import LENGTHS, Answered, Backend, ManyRounds, ProblemLike, RoundKeys
+from fedsim.protocols import LENGTHS, Backend, ManyRounds, ProblemLike, RoundKeys, RoundsToTake
 from fedsim.schedules import step_at
 
 
@@ -29,7 +29,7 @@ def iterations(
     centre: str = "",
     rate: float | None = None,
 ) -> ManyRounds | None:
-    """`go(keys, replicas, first, count, state, memory, answered)`; None where no kernel serves.
+    """`go(rounds, keys)`; None where no kernel serves.
 
     It gives theta after each of `count` rounds and, with a memory `rate`, what e and the clients' e_i are at the end.
     `control` names the state's control point, `centre` what its prior is relative to; "" is none.
@@ -47,15 +47,8 @@ def iterations(
     rows = None if gaussian and control else rows_of(algorithm, problem)
     activity = np.ones(clients) if algorithm.weighting == "count" else np.broadcast_to(algorithm.activity, (clients,))
 
-    def go(
-        keys: RoundKeys,
-        replicas: Array,
-        first: int,
-        count: int,
-        state: Arrays,
-        memory: Arrays,
-        answered: Answered | None = None,
-    ) -> tuple[Arrays, Arrays]:
+    def go(rounds: RoundsToTake, keys: RoundKeys) -> tuple[Arrays, Arrays]:
+        replicas, first, count, state, memory = rounds.replicas, rounds.first, rounds.count, rounds.state, rounds.memory
         theta, n = state["theta"], len(replicas)
         ones, most = np.ones(clients), n * clients
 
@@ -71,10 +64,10 @@ def iterations(
             return at, client, weigh(client, counted).astype(theta.dtype), starts, by_client(client, clients)
 
         def jobs(k: int) -> tuple[Array, Array, Array, Array, Array]:
-            return whole if answered is None else jobs_of(*of_round(ones, answered, k, n))
+            return opening if k == 0 or rounds.answered is None else jobs_of(*of_round(ones, rounds, k))
 
-        whole = jobs_of(*of_round(ones, None, 0, n))
-        size, batch = qlsd.minibatch(problem.offsets, rows, np.empty((most, 4), np.uint32))
+        opening = jobs_of(*of_round(ones, rounds, 0))
+        size, row_keys = qlsd.minibatch(problem.offsets, rows, np.empty((most, 4), np.uint32))
         coins = np.empty((most, 4), np.uint32)
         noise = backend.normal(keys.server(replicas, first, count), d, 0, theta.dtype).reshape(count, n, d)
         point, origin = term(state, control), term(state, centre)
@@ -86,11 +79,11 @@ def iterations(
             at, client, weights, starts, order = jobs(k)
             m, who = len(client), replicas[at]
             keys.codec(who, client, first + k, coins[:m])
-            if len(batch):
-                keys.rows(who, client, first + k, batch[:m])
+            if len(row_keys):
+                keys.rows(who, client, first + k, row_keys[:m])
             own = kept if len(kept) == 0 or m == most else kept[at * clients + client]
             messages(
-                theta, at, *tables(theta.dtype), client, order, size, batch[:m], point, anchor,
+                theta, at, *tables(theta.dtype), client, order, size, row_keys[:m], point, anchor,
                 own, alpha, coins[:m], *wire, sent[:m], bits[:m], own,
             )  # fmt: skip
             if own is not kept:

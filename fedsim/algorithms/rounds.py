@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.protocols import Answered
+from fedsim.protocols import RoundsToTake
 
 
-def of_round(everybody: Array, answered: Answered | None, k: int, replicas: int) -> tuple[Array, Array, Array]:
+def of_round(everybody: Array, rounds: RoundsToTake, k: int) -> tuple[Array, Array, Array]:
     """Whose replies the k-th round folds, their weights, and where each replica's begin; `everybody`: under full()."""
+    answered, replicas = rounds.answered, len(rounds.replicas)
     if answered is None:
         clients = len(everybody)
         client, weights = np.tile(np.arange(clients), replicas), np.tile(everybody, replicas)

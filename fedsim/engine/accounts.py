@@ -11,6 +11,7 @@ from fedsim.arrays import Array, Arrays
 from fedsim.engine.folds import answered
 from fedsim.engine.round import CAUSES, Ended, Round, Stretch, Visits
 from fedsim.engine.run_checks import IdleRounds
+from fedsim.engine.stretches import all_answer
 from fedsim.engine.world import World
 from fedsim.protocols import LENGTHS
 
@@ -181,7 +182,7 @@ async def settle_stretch(run: Run, stretch: Stretch) -> tuple[int, Array]:
 
 async def _learn(run: Run, stretch: Stretch) -> tuple[Arrays, Arrays]:
     """The states of these rounds and the memory after the last."""
-    who = None if stretch.who is None else answered(run.world, stretch)
+    who = None if stretch.who is None or all_answer(run.world) else answered(run.world, stretch)
     states, memory = await run.learner.iterate(stretch.number, stretch.count, who)
     return {name: s for name, s in states.items() if name != LENGTHS}, memory
 

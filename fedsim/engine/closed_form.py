@@ -14,23 +14,20 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.engine import arrivals, rounds_ahead
+from fedsim.engine import arrivals, rounds_ahead, stretches
 from fedsim.engine.arrivals import UPLOAD
 from fedsim.engine.events import Events
 from fedsim.engine.round import Cohort, Round, Stretch, columns, smooth_columns
 from fedsim.engine.selection import Roster, cohort
 from fedsim.engine.world import World
-from fedsim.protocols import LENGTHS, ClosesInClosedForm, Policy, View, Visitors
+from fedsim.protocols import LENGTHS, ClosesInClosedForm, Policy, View
 from fedsim.rng import Stream
 from fedsim.runtime.jobs import Reply
-from fedsim.runtime.worker import SMALL
 
 if TYPE_CHECKING:
     from fedsim.engine.run import Run
 
 FEW = 16  # rounds of a first stretch that a limit may cut short
-NUMBERS = 1_000_000  # updated in one stretch: what it draws stays in the caches, and signals soon get their turn
-SOON = 100_000  # updated in the first stretches, after round 1, of a run that is watched: it is seen to move
 
 
 def suits(world: World) -> bool:
@@ -76,7 +73,9 @@ class ClosedForm:
             self._hand_over(number, active)
         if self._events:
             return await self._events.next(number, active)
-        count = self._alike(number, active) if self._many and number >= self._singly_until else 1
+        count = stretches.alike(self._run, number, active) if self._many and number >= self._singly_until else 1
+        if self._limited:
+            count = min(count, number + FEW)  # not much more than half of them are made in vain
         many = await self._stretch(number, active, count) if count > 1 else None
         if many is not None:
             return many
@@ -151,28 +150,6 @@ class ClosedForm:
 
     # --- Many at a go ---------------------------------------------------------------------------------------
 
-    def _alike(self, number: int, active: Array) -> int:
-        """How many rounds from here on need no look in between."""
-        world, run = self._world, self._run
-        if len(active) < len(world.replicas) or (run.checkpoints.asked and run.checkpoints.stopping):
-            return 1
-        record, rounds = world.scenario.record, world.budget.rounds
-        numbers = int(len(active) * _asked(world) * world.problem.dim)  # updated in a round
-
-        def until(every: int | None) -> int:
-            return NUMBERS if every is None else every - number % every
-
-        return min(
-            max(1, NUMBERS // numbers),
-            NUMBERS if rounds is None else int(rounds) - number,
-            until(world.scenario.evaluate_every if run.evaluator.metrics and not run.evaluates_later() else None),
-            until(record.rounds_every if record.rounds_every > 1 else None),
-            until(run.checkpoints.rounds),
-            world.algorithm.rounds_alike(number),
-            (max(number + 1, SOON // numbers) if number else 1) if run.observers else NUMBERS,
-            number + FEW if self._limited else NUMBERS,  # not much more than half of them are made in vain
-        )
-
     async def _stretch(self, number: int, active: Array, count: int) -> Stretch | None:
         world, opened = self._world, self._now[active]
         up, down = self._learner.reply_shape(0).bits, self._learner.down_bits(self._learner.broadcast(active))
@@ -219,33 +196,17 @@ class ClosedForm:
 
 def _suits_stretches(run: Run) -> bool:
     """Whether this run's rounds may be taken several at a go."""
-    world, learner = run.world, run.learner
+    world = run.world
     return (
-        learner.session.can_iterate
-        and not world.skip
+        stretches.learns_many(run)
         and (_at_once(world) or (world.algorithm.partial_rounds and rounds_ahead.suits(world)))
-        and not _better_on_threads(world)
-        and run.evaluator.ledger is None
-        and learner.reply_shape(0).bits == learner.reply_shape(1).bits
-        and (learner.reply_shape(0).bits is not None or rounds_ahead.all_answer(world))
-        and not run.watched
+        and (run.learner.reply_shape(0).bits is not None or stretches.all_answer(world))
     )
 
 
 def _at_once(world: World) -> bool:
     """Whether everybody answers in every round, and as soon as the links allow."""
     return world.policy.always and world.devices is None
-
-
-def _asked(world: World) -> int:
-    """How many clients are asked in a round, at the most."""
-    return world.population if world.policy.size is None else min(world.policy.size, world.population)
-
-
-def _better_on_threads(world: World) -> bool:
-    """Whether a round has work for several threads that replicas do not give them: a stretch is one task a replica."""
-    work = float(np.max(world.algorithm.work(Visitors(np.arange(1)))))
-    return len(world.replicas) == 1 and _asked(world) * world.problem.dim * work >= SMALL
 
 
 @lru_cache(maxsize=2)

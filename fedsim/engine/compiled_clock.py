@@ -1,8 +1,9 @@
 """The compiled clock as a driver: where every part of a scenario is plain numbers, time runs ahead of the learning.
 
 Which replies arrive, and when, is then a function of the seed alone. Many rounds are made at a go, a replica a task on
-the runtime's threads, and handed out one by one, or, where nothing is computed, as a stretch. What the compiled loop
-cannot finish (a round that never closes) is left to the SimPy drivers, which say why.
+the runtime's threads, and handed out one by one, or as a stretch, where nothing is computed or the algorithm takes many
+rounds at a go. What the compiled loop cannot finish (a round that never closes) is left to the SimPy drivers, which say
+why.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
+from fedsim.engine import stretches
 from fedsim.engine.asynchronous import Asynchronous, rebased
 from fedsim.engine.clock_arrays import LARGEST, ClockArrays, parts_of, where_compiled
 from fedsim.engine.clock_choice import FORCED, expected_visits, is_worth_it, saved_by_compiled
@@ -60,6 +62,11 @@ class Compiled:
         self._reference: Events | Asynchronous | None = None
         self._message: Arrays = {}
         self._singly_until = 0
+        self._many = (
+            stretches.learns_many(run)
+            and (run.world.algorithm.partial_rounds or stretches.all_answer(run.world))
+            and not (arrays.asynchronous or run.world.reports_loss)
+        )
         self._started: dict[int, tuple[Array, Arrays]] = {}  # by version: its replicas, and what was sent to them
         self._under_way: dict[int, int] = {}  # by version: visits that have not ended
         self._visit = np.zeros(0, np.int64)  # numbers of the visits of the last round
@@ -90,10 +97,10 @@ class Compiled:
         gone, referred = ahead.over(number, active)
         if len(referred):
             return await self._refer(number, active)
-        if not len(gone) and self._world.skip and number >= self._singly_until:
-            count = self._clocks.until(number, ahead.common - (number - ahead.first))
+        if not len(gone) and number >= self._singly_until:
+            count = self._alike(number, active, ahead.common - (number - ahead.first))
             if count > 1:
-                return ahead.stretch(number, active, count)
+                return ahead.stretch(number, active, count, learnt=self._many)
         late = np.array([self._clocks.of(i).said("now") > self._world.limit_s for i in gone], bool)
         stopped = (("seconds", gone[late]), ("no clients", gone[~late]))
         going = active[~np.isin(active, gone)]
@@ -146,6 +153,12 @@ class Compiled:
         self._reference.resume(number, active, {})
         self.path = f"compiled, then {kind.path}"
         return await self._reference.next(number, active)
+
+    def _alike(self, number: int, active: Array, most: int) -> int:
+        """How many of so many rounds may be taken at a go."""
+        if self._many:
+            return min(most, stretches.alike(self._run, number, active))
+        return self._clocks.until(number, most) if self._world.skip else 1
 
     # --- Folds ------------------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ class CompiledRounds:
         self.common = int(self._made.min()) if len(active) else 0  # so many, every replica has
         number = np.concatenate([np.arange(n) for n in self._made])
         order = np.argsort(number, kind="stable")  # by round, then replica
-        every = np.concatenate(rounds)[order]
+        every = _rows(rounds, order)
         sizes = np.concatenate([np.diff(r["end"], prepend=0) for r in rounds])
         begins = np.concatenate([[0], np.cumsum(sizes)])[:-1][order]
         sizes = sizes[order]
@@ -46,11 +46,10 @@ class CompiledRounds:
         self._position = np.repeat(active, self._made)[order]
         self._starts = np.concatenate([[0], np.cumsum(sizes)])
         rows = np.repeat(begins - self._starts[:-1], sizes) + np.arange(self._starts[-1])
-        v = np.concatenate(ended)[rows]
+        v = _rows(ended, rows)
         arrived, late = v["arrived"], v["late"]
-        self._times, self._version, self.number = v["times"], v["version"], v["number"]
-        if not asynchronous:
-            self._version = None
+        self._times, self.number = v["times"], v["number"]
+        self._version = v["version"] if asynchronous else None
         self._ended = Ended(
             np.ascontiguousarray(v["client"]), arrived, ~arrived & ~late, late, late & ~v["uploading"],
             np.ascontiguousarray(v["sent"]), np.ascontiguousarray(v["came_down"]), np.ascontiguousarray(v["spent_s"]),
@@ -96,20 +95,25 @@ class CompiledRounds:
             round = replace(round, replica=..., visit=...)
         return round, visit
 
-    def stretch(self, number: int, active: Array, count: int) -> Stretch:
-        """So many rounds, which all these replicas have."""
+    def stretch(self, number: int, active: Array, count: int, learnt: bool) -> Stretch:
+        """So many rounds, which all these replicas have; where they are learnt, with whose visits they were."""
         k = number - self.first
         low, high = self._pairs[k], self._pairs[k + count]
         a, b = self._starts[low], self._starts[high]
         kept = np.isin(self._position[low:high], active)
         shape = count, len(active)
         made = {name: column[low:high][kept].reshape(shape) for name, column in self._columns.items()}
-        starts = self._starts[low : high + 1] - a
-        rows = np.repeat(kept, np.diff(starts))
+        sizes = np.diff(self._starts[low : high + 1])
+        rows = np.repeat(kept, sizes)
         version = None if self._version is None else self._version[a:b][rows]
-        ends = np.cumsum(np.add.reduceat(np.where(kept, np.diff(starts), 0), self._pairs[k : k + count] - low))
+        ends = np.cumsum(np.add.reduceat(np.where(kept, sizes, 0), self._pairs[k : k + count] - low))
         visits = Visits(self._ended.part(slice(a, b)).part(rows), ends, version)
-        return Stretch(number, active, made, 0, visits=visits)
+        who = None
+        if learnt:
+            sizes = sizes[kept]
+            row, starts = np.repeat(np.arange(len(sizes)), sizes), np.concatenate([[0], np.cumsum(sizes)])
+            who = Cohort(row, visits.ended.client, self._times[a:b][rows], starts)
+        return Stretch(number, active, made, 0, visits=visits, who=who)
 
     def trace(self, number: int, count: int, active: Array, replicas: Array) -> Arrays:
         """The events of so many rounds of these replicas: in each, of all openings, then of everybody's further way."""
@@ -131,10 +135,17 @@ class CompiledRounds:
         halves = np.lexsort((np.tile(pairs, 2), np.repeat([0, 1], len(pairs)), np.tile(number, 2)))
         low, sizes, pair = low[halves], (high - low)[halves], np.tile(pairs, 2)[halves]
         ends = np.cumsum(sizes)
-        n = np.concatenate(pages)[np.repeat(low - (ends - sizes), sizes) + np.arange(ends[-1] if len(ends) else 0)]
+        n = _rows(pages, np.repeat(low - (ends - sizes), sizes) + np.arange(ends[-1] if len(ends) else 0))
         self._note_ends = np.concatenate([[0], ends])[2 * self._pairs]
         self._notes = {
             "replica": np.repeat(self._position[pair], sizes), "round": n["round"] + 1,
             "time_s": np.ascontiguousarray(n["time"]), "client": np.ascontiguousarray(n["client"]),
             "event": np.array(NOTES, object)[n["what"]], "bits": np.ascontiguousarray(n["bits"]),
         }  # fmt: skip
+
+
+def _rows(pages: Sequence[Array], rows: Array) -> Array:
+    """These rows of all pages together; as plain bytes, which NumPy moves faster than records."""
+    kind = pages[0].dtype
+    whole = np.concatenate([page.view(np.uint8) for page in pages]).view(np.dtype((np.void, kind.itemsize)))
+    return np.asarray(whole[rows].view(kind))

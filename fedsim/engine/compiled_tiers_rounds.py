@@ -7,7 +7,7 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.compiled_rounds import CompiledRounds
 from fedsim.engine.notes_ahead import NotesAhead
-from fedsim.engine.round import Round, Stopped
+from fedsim.engine.round import Round, Stopped, Stretch
 from fedsim.engine.tiers_arrays import TiersArrays, TiersClock
 from fedsim.kernels.clock.tiers_state import NOTES
 
@@ -21,7 +21,6 @@ class CompiledTiersRounds:
         self._arrays = arrays
         self._rounds = CompiledRounds(first, active, clocks, status, arrays.down_bits, self._between)
         self.first, self.common, self.over, self.has = first, self._rounds.common, self._rounds.over, self._rounds.has
-        self.stretch = self._rounds.stretch
         headers = [clock.headers() for clock in clocks]
         self._notes = NotesAhead(first, active, clocks, headers, NOTES) if arrays.traced else None
 
@@ -32,6 +31,9 @@ class CompiledTiersRounds:
 
     def round(self, number: int, active: Array, stopped: Stopped) -> Round:
         return self._rounds.round(number, active, stopped)[0]
+
+    def stretch(self, number: int, active: Array, count: int) -> Stretch:
+        return self._rounds.stretch(number, active, count, learnt=False)
 
     def trace(self, number: int, count: int, active: Array, replicas: Array) -> Arrays:
         assert self._notes is not None

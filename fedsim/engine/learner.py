@@ -17,7 +17,7 @@ from fedsim.engine.message_sizes import ReplyShape, reply_shape, sum_bits
 from fedsim.engine.round import Cohort, Round
 from fedsim.engine.world import World
 from fedsim.errors import InvalidInput, NonFinite
-from fedsim.protocols import Answered, Backend, Replies, Rng, SessionLike, Visitors, as_session
+from fedsim.protocols import Answered, Backend, Replies, Rng, RoundsToTake, SessionLike, Visitors, as_session
 from fedsim.rng import Draws, Stream
 from fedsim.runtime.answers import locked, server_of
 from fedsim.runtime.jobs import Batch, Reply
@@ -112,7 +112,8 @@ class Learner:
 
     async def iterate(self, first: int, count: int, answered: Answered | None = None) -> tuple[Arrays, Arrays]:
         """So many rounds of all replicas at a go, from the present state, which stays as it is."""
-        return await self.session.iterate(self._world.replicas, first, count, self.state, self.memory, answered)
+        rounds = RoundsToTake(self._world.replicas, first, count, self.state, self.memory, answered)
+        return await self.session.iterate(rounds)
 
     # --- The server's step ------------------------------------------------------------------------------
 

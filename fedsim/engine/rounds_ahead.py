@@ -28,12 +28,6 @@ def suits(world: World) -> bool:
     return timeless and world.policy.batched and world.policy.as_arrays() is not None and not world.reports_loss
 
 
-def all_answer(world: World) -> bool:
-    """Whether everybody is asked and answers in every round, so that what is learnt may be ahead of the clock."""
-    sure = world.devices is None or (world.devices.timeless and world.devices.reliable)
-    return sure and world.policy.always and world.policy.waits
-
-
 def stretch(
     world: World, number: int, active: Array, opened_s: Array, count: int, bits: tuple[int, Numbers], copy_s: float
 ) -> Stretch | None:

@@ -34,6 +34,7 @@ from fedsim.protocols.algorithm import (
     Quantise,
     Replies,
     RoundKeys,
+    RoundsToTake,
     Visitors,
 )
 from fedsim.protocols.completing import (
@@ -89,7 +90,7 @@ __all__ = [
     "InNumbers", "Job",
     "JobOfKernel", "KeepsLedger", "Kernel", "ManyRounds", "Metric", "NetworkLike", "NetworkModel", "Observer",
     "Policy", "PolicyLike", "PortableGradients", "Predicts", "PrivacyGuarantee", "PrivacyMechanism", "Problem",
-    "ProblemLike", "Quadratic", "Quantise", "Reacts", "Replies", "Rng", "RoundKeys", "Rows", "Runtime",
+    "ProblemLike", "Quadratic", "Quantise", "Reacts", "Replies", "Rng", "RoundKeys", "RoundsToTake", "Rows", "Runtime",
     "Session", "SessionLike", "Stable", "StepSizes", "Terms", "View", "VisitEnds", "Visitors", "Watching", "Wire",
     "as_algorithm", "as_devices", "as_network", "as_policy", "as_problem", "as_session", "is_sparse", "members",
     "missing",

@@ -21,9 +21,7 @@ LENGTHS = "bits of replies"  # among the states that `many_rounds` returns
 BatchSize = int | float | Sequence[int] | None  # rows a gradient: a count, a fraction, one per client; None: all
 Quantise = Callable[[Array, Array], tuple[Array, Array]]  # values and keys: what arrives, and its bits
 Kernel = Callable[["JobOfKernel", Arrays, Arrays], tuple[dict[str, Any], Arrays]]  # a compiled `client`
-ManyRounds = Callable[
-    ["RoundKeys", Array, int, int, Arrays, Arrays, "Answered | None"], tuple[Arrays, Arrays]
-]  # see Algorithm.many_rounds
+ManyRounds = Callable[["RoundsToTake", "RoundKeys"], tuple[Arrays, Arrays]]  # see Algorithm.many_rounds
 
 
 @dataclass(frozen=True)
@@ -40,6 +38,18 @@ class Answered:
     client: Array  # (k,)
     weights: Array  # (k,) of `replies.mean`
     starts: Array  # (rounds * replicas + 1,)
+
+
+@dataclass(frozen=True)
+class RoundsToTake:
+    """Rounds first ... first + count - 1 of some replicas, to be taken at a go."""
+
+    replicas: Array  # their numbers
+    first: int
+    count: int
+    state: Arrays  # (replicas, ...) before them; it stays as it is
+    memory: Arrays  # (replicas, clients, ...) before them; it stays as it is
+    answered: Answered | None = None  # None: everybody answers
 
 
 class AlgorithmLike(Protocol):
@@ -95,11 +105,11 @@ class Algorithm(AlgorithmLike, Protocol):
         return None
 
     def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
-        """`go(keys, replicas, first, count, state, memory, answered)`: several rounds, compiled.
+        """`go(rounds, keys)`: several rounds, compiled.
 
         It returns the states after each round, (count, replicas, ...), and the memory after the last; where lengths
-        of replies depend on values, also these under LENGTHS, (count, replicas, clients). `answered` is None where
-        everybody answers, and always None unless `partial_rounds`.
+        of replies depend on values, also these under LENGTHS, (count, replicas, clients). Everybody answers unless
+        `partial_rounds`.
         """
         return None
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from fedsim.arrays import Array, Arrays, Numbers
 
 if TYPE_CHECKING:
-    from fedsim.protocols.algorithm import AlgorithmLike, Answered
+    from fedsim.protocols.algorithm import AlgorithmLike, RoundsToTake
     from fedsim.protocols.problem import ProblemLike, Rows
     from fedsim.runtime.jobs import Batch, Reply, Setting
 
@@ -130,9 +130,7 @@ class Session(SessionLike, Protocol):
         """`function` of each, on the threads that this process has for the run."""
         return [function(item) for item in items]
 
-    async def iterate(
-        self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays, answered: Answered | None = None
-    ) -> tuple[Arrays, Arrays]:
+    async def iterate(self, rounds: RoundsToTake) -> tuple[Arrays, Arrays]:
         """`many_rounds` of the algorithm, on this runtime."""
         raise NotImplementedError("asked only of sessions that `can_iterate`")
 

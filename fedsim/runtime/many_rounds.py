@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fedsim.arrays import Array, Arrays, Numbers
-from fedsim.protocols import Answered, Backend
+from fedsim.protocols import Answered, Backend, RoundsToTake
 from fedsim.rng import Stream
 
 
@@ -35,28 +35,22 @@ class SeededKeys:
         self.backend.keys_into(out, self.seed, Stream.SHARED, replica, np.zeros_like(replica), round)
 
 
-# replicas, first, count, state, memory, answered
-Part = tuple[Array, int, int, Arrays, Arrays, Answered | None]
-
-
-def split(
-    parts: int, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays, answered: Answered | None
-) -> list[Part]:
+def split(rounds: RoundsToTake, parts: int) -> list[RoundsToTake]:
     """The same rounds of consecutive replicas, in at most so many parts."""
-    pieces = [slice(p[0], p[-1] + 1) for p in np.array_split(np.arange(len(replicas)), parts) if len(p)]
-    if len(pieces) == 1:
-        return [(replicas, first, count, state, memory, answered)]
-    own = [None if answered is None else _among(answered, count, len(replicas), p) for p in pieces]
-    return [
-        (replicas[p], first, count, {n: a[p] for n, a in state.items()}, {n: a[p] for n, a in memory.items()}, who)
-        for p, who in zip(pieces, own, strict=True)
-    ]
+    pieces = [slice(p[0], p[-1] + 1) for p in np.array_split(np.arange(len(rounds.replicas)), parts) if len(p)]
+    return [rounds] if len(pieces) == 1 else [_part(rounds, piece) for piece in pieces]
 
 
-def _among(answered: Answered, count: int, replicas: int, piece: slice) -> Answered:
-    """The answers to these replicas."""
-    sizes = np.diff(answered.starts).reshape(count, replicas)
-    kept = np.zeros((count, replicas), bool)
+def _part(rounds: RoundsToTake, piece: slice) -> RoundsToTake:
+    """Those of some replicas."""
+    state, memory = ({n: a[piece] for n, a in arrays.items()} for arrays in (rounds.state, rounds.memory))
+    answered = None if rounds.answered is None else _answers(rounds, rounds.answered, piece)
+    return replace(rounds, replicas=rounds.replicas[piece], state=state, memory=memory, answered=answered)
+
+
+def _answers(rounds: RoundsToTake, answered: Answered, piece: slice) -> Answered:
+    sizes = np.diff(answered.starts).reshape(rounds.count, len(rounds.replicas))
+    kept = np.zeros(sizes.shape, bool)
     kept[:, piece] = True
     rows = np.repeat(kept.ravel(), sizes.ravel())
     starts = np.concatenate([[0], np.cumsum(sizes[:, piece].ravel())])

@@ -20,7 +20,7 @@ import numpy as np
 from fedsim import kernels
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, positive, whole
-from fedsim.protocols import AlgorithmLike, Answered
+from fedsim.protocols import AlgorithmLike, RoundsToTake
 from fedsim.runtime.client_memory import MemoryAtHost, SentBatch
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.many_rounds import joined, split
@@ -223,12 +223,10 @@ class RaySession:
             "look at its memory, then resume from the last checkpoint"
         )
 
-    async def iterate(
-        self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays, answered: Answered | None = None
-    ) -> tuple[Arrays, Arrays]:
-        """`count` rounds at a go, some replicas at each host."""
+    async def iterate(self, rounds: RoundsToTake) -> tuple[Arrays, Arrays]:
+        """Many rounds at a go, some replicas at each host."""
         self._look()
-        parts = split(len(self.hosts), replicas, first, count, state, memory, answered)
+        parts = split(rounds, len(self.hosts))
         return joined(await asyncio.gather(*(self._rounds(i, pack(part)) for i, part in enumerate(parts))))
 
     async def _rounds(self, index: int, packed: bytes) -> tuple[Arrays, Arrays]:

@@ -48,7 +48,7 @@ class Host:
         if self._whole is None:
             own = self.worker.setting
             self._whole = Worker(self.worker.algorithm, replace(own, problem=problem))
-        return pack(self._whole.iterate(*pickle.loads(packed)))
+        return pack(self._whole.iterate(pickle.loads(packed)))
 
     async def about(self) -> dict[str, Any]:
         """Whom it models, and what their links and devices are like."""

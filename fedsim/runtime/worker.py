@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.arrays import Array, Arrays
+from fedsim.arrays import Arrays
 from fedsim.errors import ClientFailed, FedsimError, InvalidInput, NonFinite, shown
-from fedsim.protocols import AlgorithmLike, Answered, Quadratic, as_algorithm
+from fedsim.protocols import AlgorithmLike, Quadratic, RoundsToTake, as_algorithm
 from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
 from fedsim.runtime.jobs import Batch, Encoded, JobsAtHand, Reply, Setting
 from fedsim.runtime.many_rounds import SeededKeys, joined, split
@@ -48,13 +48,11 @@ class Worker:
         self._check_finite(batch, reply)
         return reply
 
-    def iterate(
-        self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays, answered: Answered | None = None
-    ) -> tuple[Arrays, Arrays]:
-        """`count` rounds at a go: states (rounds or 1, replicas, ...), last one last, and memory."""
+    def iterate(self, rounds: RoundsToTake) -> tuple[Arrays, Arrays]:
+        """Many rounds at a go: states (rounds or 1, replicas, ...), last one last, and memory."""
         assert self.rounds is not None
-        keys = SeededKeys(self.setting.seed, self.setting.backend)
-        return self.rounds(keys, replicas, first, count, state, memory, answered)
+        with np.errstate(over="ignore", invalid="ignore"):  # what diverges is taken again one by one
+            return self.rounds(rounds, SeededKeys(self.setting.seed, self.setting.backend))
 
     def _stacked(self, batch: Batch) -> Reply:
         job = JobsAtHand(self.setting, batch, single=False)
@@ -167,15 +165,13 @@ class InlineSession:
             return [function(item) for item in items]
         return list(self._pool.map(function, items))
 
-    async def iterate(
-        self, replicas: Array, first: int, count: int, state: Arrays, memory: Arrays, answered: Answered | None = None
-    ) -> tuple[Arrays, Arrays]:
+    async def iterate(self, rounds: RoundsToTake) -> tuple[Arrays, Arrays]:
         """`Worker.iterate`, some replicas on each thread."""
-        parts = split(self.threads, replicas, first, count, state, memory, answered)
+        parts = split(rounds, self.threads)
         if self._pool is None or len(parts) == 1:
-            return self.worker.iterate(replicas, first, count, state, memory, answered)
+            return self.worker.iterate(rounds)
         loop = asyncio.get_running_loop()
-        running = [loop.run_in_executor(self._pool, self.worker.iterate, *part) for part in parts]
+        running = [loop.run_in_executor(self._pool, self.worker.iterate, part) for part in parts]
         return joined(list(await asyncio.gather(*running)))
 
     def close(self) -> None:
