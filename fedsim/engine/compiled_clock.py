@@ -203,6 +203,6 @@ def started_from(saved: Arrays) -> dict[int, tuple[Array, Arrays]]:
     out: dict[int, tuple[Array, Arrays]] = {}
     for version in sorted({int(name.split(".")[1]) for name in saved if name.startswith("message.")}):
         own = f"message.{version}."
-        told = {n.removeprefix(own): a for n, a in saved.items() if n.startswith(own)}
-        out[version] = told.pop("replicas"), told
+        message = {n.removeprefix(own): a for n, a in saved.items() if n.startswith(own)}
+        out[version] = message.pop("replicas"), message
     return out
