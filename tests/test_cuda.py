@@ -190,7 +190,7 @@ def test_gaussian_minibatch_gradients_equal_numbas(on_host, dtype, copies):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_linear_model_gradients_equal_numbas(on_host, monkeypatch, dtype, whole, logistic):
     theta, x, y, client = data(dtype, 7)
-    rows, start = (gradients.NO_ROWS, gradients.NO_START) if whole else minibatches(client)
+    rows, start = gradients.ALL_ROWS if whole else minibatches(client)
     scale, share = np.array([2.5, 0.3], dtype)
     arguments = x, y, OFFSETS, client, rows, start, logistic, scale, share
     for scores in (cuda.SCORES, 64, 1):  # all jobs at once, a few, one at a time
@@ -217,7 +217,7 @@ def test_a_nan_in_theta_comes_out_as_a_nan(on_host, dtype):
     theta[4, 2] = np.nan
     out = np.empty_like(theta)
     one = np.dtype(dtype).type(1)
-    cuda.linear_model(theta, x, y, OFFSETS, client, gradients.NO_ROWS, gradients.NO_START, True, one, one, out)
+    cuda.linear_model(theta, x, y, OFFSETS, client, *gradients.ALL_ROWS, True, one, one, out)
     assert np.isnan(out[4]).all()
     assert np.isfinite(np.delete(out, 4, axis=0)).all()
 
