@@ -5,47 +5,29 @@ from __future__ import annotations
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
+from fedsim.engine.compiled_rounds import MadeRounds
 from fedsim.engine.copies import Copies
 from fedsim.engine.gossip_arrays import GossipClock
 from fedsim.engine.notes_ahead import NotesAhead
 from fedsim.engine.round import Cohort, Ended, Round, Stopped, Stretch, Visits, columns
 from fedsim.exchanges import Gossip
 from fedsim.kernels.clock.gossip_state import NOTES
-from fedsim.kernels.clock.state import GONE, REFER
 
 
-class CompiledGossipRounds:
+class CompiledGossipRounds(MadeRounds):
     """What the clocks of some replicas have written: rounds `first` on, each replica as many as it has."""
 
     def __init__(
         self, exchange: Gossip, first: int, active: Array, clocks: list[GossipClock], status: Array
     ) -> None:  # fmt: skip
-        self.first, self.replicas, self._status, self._exchange = first, active, status, exchange
         made = [clock.made() for clock in clocks]
-        self._made = np.array([len(headers) for headers, _, _ in made], np.int64)
-        self.common = int(self._made.min()) if len(active) else 0  # so many, every replica has
-        number = np.concatenate([np.arange(n) for n in self._made])
-        order = np.argsort(number, kind="stable")  # by round, then replica
-        self._pairs = np.searchsorted(number[order], np.arange(self._made.max(initial=0) + 1))
-        self._position = np.repeat(active, self._made)[order]
-        self._sites = np.concatenate([sites for _, sites, _ in made])[order]  # (pairs, sites)
-        self._messages = np.concatenate([messages for _, _, messages in made])[order]  # (pairs, messages)
+        super().__init__(first, active, np.array([len(headers) for headers, _, _ in made], np.int64), status)
+        self._exchange = exchange
+        self._sites = np.concatenate([sites for _, sites, _ in made])[self._order]  # (pairs, sites)
+        self._messages = np.concatenate([messages for _, _, messages in made])[self._order]  # (pairs, messages)
         self._ended, self._columns = self._accounts()
         headers = [headers for headers, _, _ in made]
         self._notes = NotesAhead(first, active, clocks, headers, NOTES) if clocks[0].said("traced") else None
-
-    def over(self, number: int, active: Array) -> tuple[Array, Array]:
-        """The active replicas that have no such round, and those of which the reference has to be asked."""
-        here = np.searchsorted(self.replicas, active)
-        ends = self._made[here] == number - self.first
-        return active[ends & (self._status[here] == GONE)], active[ends & (self._status[here] == REFER)]
-
-    def has(self, number: int, active: Array) -> bool:
-        """Whether the round of all these replicas is here, or known not to be."""
-        if not self.first <= number or not np.isin(active, self.replicas).all():
-            return False
-        here = np.searchsorted(self.replicas, active)
-        return bool(((self._made[here] > number - self.first) | (self._status[here] >= GONE)).all())
 
     def round(self, number: int, active: Array, stopped: Stopped) -> Round:
         """Round `number` of these replicas."""

@@ -17,51 +17,18 @@ if TYPE_CHECKING:
     from fedsim.engine.tiers_arrays import TiersClock
 
 
-class CompiledRounds:
-    """What the clocks of some replicas have written: rounds `first` on, each replica as many as it has."""
+class MadeRounds:
+    """Rounds `first` on of some replicas, of each as many as its clock has made, in the order of rounds."""
 
-    def __init__(
-        self,
-        first: int,
-        active: Array,
-        clocks: Sequence[ReplicaClock | TiersClock],
-        status: Array,
-        copy_bits: int,
-        between: Callable[[Array], Array] | None = None,
-    ) -> None:
-        """`between`: bits between sites, of rounds by number; where there are several sites their notes are apart."""
-        self.first, self.replicas, self._status = first, active, status
-        asynchronous = bool(clocks[0].said("asynchronous"))
-        rounds, ended = zip(*(k.made() for k in clocks), strict=True)
-        self._made = np.array([len(r) for r in rounds], np.int64)  # rounds of each replica
-        self.count = int(self._made.max(initial=0))
-        self.common = int(self._made.min()) if len(active) else 0  # so many, every replica has
-        number = np.concatenate([np.arange(n) for n in self._made])
-        order = np.argsort(number, kind="stable")  # by round, then replica
-        every = _rows(rounds, order)
-        sizes = np.concatenate([np.diff(r["end"], prepend=0) for r in rounds])
-        begins = np.concatenate([[0], np.cumsum(sizes)])[:-1][order]
-        sizes = sizes[order]
-        self._pairs = np.searchsorted(number[order], np.arange(self.count + 1))  # where each round's replicas begin
-        self._position = np.repeat(active, self._made)[order]
-        self._starts = np.concatenate([[0], np.cumsum(sizes)])
-        rows = np.repeat(begins - self._starts[:-1], sizes) + np.arange(self._starts[-1])
-        v = _rows(ended, rows)
-        arrived, late = v["arrived"], v["late"]
-        self._times, self.number = v["times"], v["number"]
-        self._version = v["version"] if asynchronous else None
-        self._ended = Ended(
-            np.ascontiguousarray(v["client"]), arrived, ~arrived & ~late, late, late & ~v["uploading"],
-            np.ascontiguousarray(v["sent"]), np.ascontiguousarray(v["came_down"]), np.ascontiguousarray(v["spent_s"]),
-        )  # fmt: skip
-        copies = every["copied"] * copy_bits
-        opened, closed, selected = (np.ascontiguousarray(every[n]) for n in ("opened", "closed", "selected"))
-        backhaul = 0 if between is None else between(number[order] + first)
-        self._columns = columns(opened, closed, selected, self._starts, self._ended, copies, backhaul)
-        if asynchronous:  # a download counts when it ends, in which round ever its visit does
-            self._columns["downlink_bits"] = every["came_down"] + copies
-        if clocks[0].said("traced") and between is None:
-            self._ordered_notes(clocks, rounds, order)
+    def __init__(self, first: int, replicas: Array, made: Array, status: Array) -> None:
+        self.first, self.replicas, self._made, self._status = first, replicas, made, status
+        self.count = int(made.max(initial=0))
+        self.common = int(made.min()) if len(replicas) else 0  # so many, every replica has
+        rounds = np.concatenate([np.arange(n) for n in made])
+        self._order = np.argsort(rounds, kind="stable")  # by round, then replica
+        self._round_of = rounds[self._order]
+        self._pairs = np.searchsorted(self._round_of, np.arange(self.count + 1))  # where each round's replicas begin
+        self._position = np.repeat(replicas, made)[self._order]
 
     def over(self, number: int, active: Array) -> tuple[Array, Array]:
         """The active replicas that have no such round, and those of which the reference has to be asked."""
@@ -75,6 +42,47 @@ class CompiledRounds:
             return False
         here = np.searchsorted(self.replicas, active)
         return bool(((self._made[here] > number - self.first) | (self._status[here] >= GONE)).all())
+
+
+class CompiledRounds(MadeRounds):
+    """What the clocks of some replicas have written: rounds `first` on, each replica as many as it has."""
+
+    def __init__(
+        self,
+        first: int,
+        active: Array,
+        clocks: Sequence[ReplicaClock | TiersClock],
+        status: Array,
+        copy_bits: int,
+        between: Callable[[Array], Array] | None = None,
+    ) -> None:
+        """`between`: bits between sites, of rounds by number; where there are several sites their notes are apart."""
+        asynchronous = bool(clocks[0].said("asynchronous"))
+        rounds, ended = zip(*(k.made() for k in clocks), strict=True)
+        super().__init__(first, active, np.array([len(r) for r in rounds], np.int64), status)
+        order = self._order
+        every = _rows(rounds, order)
+        sizes = np.concatenate([np.diff(r["end"], prepend=0) for r in rounds])
+        begins = np.concatenate([[0], np.cumsum(sizes)])[:-1][order]
+        sizes = sizes[order]
+        self._starts = np.concatenate([[0], np.cumsum(sizes)])
+        rows = np.repeat(begins - self._starts[:-1], sizes) + np.arange(self._starts[-1])
+        v = _rows(ended, rows)
+        arrived, late = v["arrived"], v["late"]
+        self._times, self.number = v["times"], v["number"]
+        self._version = v["version"] if asynchronous else None
+        self._ended = Ended(
+            np.ascontiguousarray(v["client"]), arrived, ~arrived & ~late, late, late & ~v["uploading"],
+            np.ascontiguousarray(v["sent"]), np.ascontiguousarray(v["came_down"]), np.ascontiguousarray(v["spent_s"]),
+        )  # fmt: skip
+        copies = every["copied"] * copy_bits
+        opened, closed, selected = (np.ascontiguousarray(every[n]) for n in ("opened", "closed", "selected"))
+        backhaul = 0 if between is None else between(self._round_of + first)
+        self._columns = columns(opened, closed, selected, self._starts, self._ended, copies, backhaul)
+        if asynchronous:  # a download counts when it ends, in which round ever its visit does
+            self._columns["downlink_bits"] = every["came_down"] + copies
+        if clocks[0].said("traced") and between is None:
+            self._ordered_notes(clocks, rounds, order)
 
     def round(self, number: int, active: Array, stopped: Stopped) -> tuple[Round, Array]:
         """Round `number` of these replicas, and the visit numbers of its rows."""
@@ -131,7 +139,7 @@ class CompiledRounds:
         low = np.concatenate([np.concatenate(begin)[order], np.concatenate(opening)[order]])
         high = np.concatenate([np.concatenate(opening)[order], np.concatenate(end)[order]])
         pairs = np.arange(len(order))
-        number = np.repeat(np.arange(self.count), np.diff(self._pairs))
+        number = self._round_of
         halves = np.lexsort((np.tile(pairs, 2), np.repeat([0, 1], len(pairs)), np.tile(number, 2)))
         low, sizes, pair = low[halves], (high - low)[halves], np.tile(pairs, 2)[halves]
         ends = np.cumsum(sizes)
