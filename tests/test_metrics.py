@@ -340,7 +340,7 @@ def test_w2_with_fewer_replicas_than_dimensions_uses_the_singular_covariance():
     assert found == pytest.approx(expected, rel=1e-7)
 
 
-@pytest.mark.parametrize("replicas, dim", [(2, 2), (4, 6), (30, 50), (6, 6), (300, 2), (40, 7)])
+@pytest.mark.parametrize("replicas, dim", [(2, 2), (4, 6), (30, 50), (16, 16), (300, 2), (40, 17)])
 def test_w2_of_many_rounds_has_the_bits_of_each(replicas, dim):
     rng = generator(replicas)
     theta = rng.normal(size=(9, replicas, dim)).astype(np.float32)
@@ -358,10 +358,11 @@ def test_w2_of_many_rounds_has_the_bits_of_each(replicas, dim):
 
 @pytest.mark.parametrize("gap", [1e-2, 1e-6, 1e-9])
 def test_w2_of_fewer_replicas_than_dimensions_keeps_its_digits_where_laws_are_close(gap):
-    """Three replicas of a law on a plane, but for `gap`: the distance to it in closed form."""
-    theta = np.array([[1.0, 0, 0, 0], [-1, 0, 0, 0], [0, 0, 0, 0]])  # variance 1 along the first axis
-    covariance = np.diag([1.0, gap**2, gap**2, 0.0])
-    found = metrics.w2(reference=(np.zeros(4), covariance)).evaluate(view(theta))["w2"]
+    """Three replicas of a law along one axis of 20, but for `gap` along two others: the distance in closed form."""
+    theta = np.zeros((3, 20))
+    theta[:2, 0] = 1, -1  # variance 1
+    covariance = np.diag([1.0, gap**2, gap**2, *np.zeros(17)])
+    found = metrics.w2(reference=(np.zeros(20), covariance)).evaluate(view(theta))["w2"]
     assert found == pytest.approx(np.sqrt(2) * gap, rel=1e-6)
 
 

@@ -11,6 +11,7 @@ from fedsim.errors import InvalidInput, as_float, number, shown
 
 _ASYMMETRY = 1e-8  # relative; what repeated rounding leaves behind stays far below
 _CLOSE = 1e-4  # squared and relative: beyond it a difference of traces has twelve digits
+_WIDE = 16  # dimensions
 
 
 def factor(covariance: npt.ArrayLike) -> Array:
@@ -45,10 +46,10 @@ def w2_of_factors(shift: Array, left: Array, right: Array) -> Array:
 
     tr(C1 + C2 - 2 (C2^{1/2} C1 C2^{1/2})^{1/2}) is the least |left O - right|^2 over rotations O. Subtracting
     before squaring keeps the digits that the trace loses to cancellation when the laws are close; where covariances
-    are of different rank they seldom are, and singular values alone do.
+    are of different rank they seldom are, and singular values alone do; in few dimensions nothing is saved by that.
     """
     crossed = left.swapaxes(1, 2) @ right
-    if left.shape[2] < right.shape[1]:
+    if left.shape[2] < right.shape[1] >= _WIDE:
         whole = _squared(left) + _squared(right[None])
         apart = whole - 2 * np.linalg.svd(crossed, compute_uv=False).sum(axis=1)
         if (apart > _CLOSE * whole).all():
