@@ -139,9 +139,10 @@ async def settle(run: Run, driver: Driver, round: Round) -> Array:
             run.stop(positions, reason)
     if not len(round.active):
         return round.active
-    said = round.visits.said  # whoever has sent a bit has given something away, whether or not it counts
-    started = round.started if isinstance(round.started, int) else round.started[said]
-    run.uploaded(round.active[round.who.row[said]], round.who.client[said], started)
+    if run.evaluator.ledger is not None:
+        said = round.visits.said  # whoever has sent a bit has given something away, whether or not it counts
+        started = round.started if isinstance(round.started, int) else round.started[said]
+        run.evaluator.ledger.add(round.active[round.who.row[said]], round.who.client[said], started)
     within = np.ones(len(round.active), bool)
     for name, over in run.accounts.over(round.active, round.columns, run.epsilon()):
         run.stop(round.active[over & within], name)

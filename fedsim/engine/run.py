@@ -115,11 +115,6 @@ class Run:
 
     # --- Privacy ------------------------------------------------------------------------------------
 
-    def uploaded(self, position: Array, client: Array, started: int | Array) -> None:
-        """Visits of which something was heard, before it is known whether their round counts."""
-        if self.evaluator.ledger is not None:
-            self.evaluator.ledger.add(position, client, started)
-
     def epsilon(self) -> Array | None:
         """What was given away so far, where a metric accounts for it."""
         return None if self.evaluator.ledger is None else self.evaluator.ledger.epsilon()
