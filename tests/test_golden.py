@@ -9,6 +9,7 @@ import pytest
 from golden_scenarios import FILE, ON_RAY, RESUMED, SCENARIOS, digest, environment, resumed
 
 import fedsim as fs
+from fedsim.engine import always_compiled
 
 PINNED = json.loads(FILE.read_text())
 SAME_MACHINE = PINNED["environment"] == environment()
@@ -46,3 +47,9 @@ def test_threads_and_chunks_have_the_pinned_bits():
 @pytest.mark.parametrize("name", ON_RAY)
 def test_hosts_have_the_pinned_bits(name):
     agrees(fs.run(SCENARIOS[name], runtime=fs.Ray(hosts=2)), name)
+
+
+@pytest.mark.parametrize("name", [n for n, s in SCENARIOS.items() if s.devices is not None and not s.record.events])
+def test_the_compiled_clock_has_the_pinned_bits(name):
+    with always_compiled():
+        agrees(fs.run(SCENARIOS[name]), name)

@@ -34,7 +34,7 @@ def learns_many(run: Run) -> bool:
 def all_answer(world: World) -> bool:
     """Whether everybody is asked and answers in every round, so that what is learnt may be ahead of the clock."""
     sure = world.devices is None or (world.devices.timeless and world.devices.reliable)
-    return sure and world.policy.always and world.policy.waits
+    return sure and world.always_on and world.policy.always and world.policy.waits
 
 
 def alike(run: Run, number: int, active: Array) -> int:
