@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsim.kernels import levels
+from fedsim.kernels import levels, pairing_heap
 from fedsim.network import Flows, finish_times, finishing
 
 REFERENCE = Path(os.environ.get("FEDSIM_REFERENCE", Path(__file__).parents[2] / "shared" / "reference"))
@@ -33,6 +33,17 @@ def mesh(flows, links=40, hops=4, seed=0, seconds=1.0):
     routes = [draw.choice(links, draw.integers(1, hops + 1), replace=False).tolist() for _ in range(flows)]
     bits = draw.integers(1_000, 1_000_000, flows).astype(float)
     return draw.uniform(1e7, 5e7, links), routes, bits, seconds * draw.random(flows)
+
+
+def test_a_pairing_heap_gives_the_least_whatever_is_taken_out():
+    draw, there, top = np.random.default_rng(5), set(), -1
+    mark = draw.integers(0, 40, 200).astype(float)  # many alike
+    heap = mark, *(np.full(200, -1) for _ in range(3))
+    for step in range(3000):
+        item = int(draw.integers(200)) if step % 5 else max(top, 0)
+        top = pairing_heap.without(*heap, top, item) if item in there else pairing_heap.meld(*heap, top, item)
+        there ^= {item}
+        assert (top in there and mark[top] == min(mark[i] for i in there)) if there else top == -1
 
 
 def flat(routes):

@@ -11,7 +11,6 @@ from fedsim.arrays import Array, Arrays
 from fedsim.engine.folds import answered
 from fedsim.engine.round import CAUSES, Ended, Round, Stretch, Visits
 from fedsim.engine.run_checks import IdleRounds
-from fedsim.engine.stretches import all_answer
 from fedsim.engine.world import World
 from fedsim.protocols import LENGTHS
 
@@ -183,9 +182,18 @@ async def settle_stretch(run: Run, stretch: Stretch) -> tuple[int, Array]:
 
 async def _learn(run: Run, stretch: Stretch) -> tuple[Arrays, Arrays]:
     """The states of these rounds and the memory after the last."""
-    who = None if stretch.who is None or all_answer(run.world) else answered(run.world, stretch)
+    listed = stretch.who is not None and not _all_answered(run.world, stretch)
+    assert run.world.algorithm.partial_rounds or not listed, "this algorithm learns only from everybody at a go"
+    who = answered(run.world, stretch) if listed else None
     states, memory = await run.learner.iterate(stretch.number, stretch.count, who)
     return {name: s for name, s in states.items() if name != LENGTHS}, memory
+
+
+def _all_answered(world: World, stretch: Stretch) -> bool:
+    """Whether everybody was asked and answered in all its rounds, as where nobody else can be chosen."""
+    assert stretch.visits is not None
+    each, ended = len(stretch.active) * world.population, stretch.visits.ended
+    return world.policy.always and ended.smooth and len(ended.client) == stretch.count * each
 
 
 def _count(total: Array, client: Array, value: int | Array) -> None:

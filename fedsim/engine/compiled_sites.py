@@ -18,6 +18,7 @@ from fedsim.engine.compiled_tiers_rounds import CompiledTiersRounds
 from fedsim.engine.gossip_arrays import GossipArrays, GossipClock, gossip_parts, where_gossip_is_compiled
 from fedsim.engine.gossip_events import GossipEvents
 from fedsim.engine.round import Round, Stopped, Stretch, nobody
+from fedsim.engine.round_by_round import RoundByRound
 from fedsim.engine.tiers import Tiers
 from fedsim.engine.tiers_arrays import TiersArrays, TiersClock, where_tiers_are_compiled
 from fedsim.exchanges import Gossip
@@ -76,7 +77,7 @@ class RoundsAhead(Protocol):
     def trace(self, number: int, count: int, active: Array, replicas: Array) -> Arrays: ...
 
 
-class CompiledSites(Generic[Kind]):
+class CompiledSites(RoundByRound, Generic[Kind]):
     """A `Driver`: a round is every site's. `each` is about how many visits or messages it has."""
 
     def __init__(
@@ -128,20 +129,13 @@ class CompiledSites(Generic[Kind]):
     async def replies(self, round: Round) -> Reply:
         if self._reference is not None:
             return await self._reference.replies(round)
-        who = round.arrived
-        return await self._learner.replies(round.active, round.number, who, self._message, round.rows[who.row])
-
-    def report_losses(self, round: Round, losses: Array) -> None:
-        """Policies that look at them are asked on SimPy."""
+        return await super().replies(round)
 
     def rounds_counted(self, stretch: Stretch, count: int) -> None:
         if count:
             self._trace(stretch.number, count, stretch.active)
         else:
             self._singly_until = stretch.number + stretch.count
-
-    async def close(self) -> None:
-        """Nothing is sent early."""
 
     def _trace(self, number: int, count: int, active: Array) -> None:
         if self._run.trace.kept:

@@ -18,6 +18,7 @@ from fedsim.engine.gossip_arrays import GossipClock
 from fedsim.engine.gossip_events import GossipEvents
 from fedsim.engine.gossip_rows import SitesRow, round_of
 from fedsim.engine.round import Round, Stretch
+from fedsim.engine.round_by_round import RoundByRound
 from fedsim.engine.world import World
 from fedsim.exchanges import Gossip, Mixing
 from fedsim.runtime.jobs import Reply
@@ -33,7 +34,7 @@ def suits(world: World) -> bool:
     return alone and steady and world.policy.patience() == (math.inf, math.inf) and not world.scenario.record.events
 
 
-class Gossiping:
+class Gossiping(RoundByRound):
     """A `Driver`: a round is every site's."""
 
     path = "closed form, gossip"
@@ -115,18 +116,11 @@ class Gossiping:
     async def replies(self, round: Round) -> Reply:
         if self._by_events is not None:
             return await self._by_events.replies(round)
-        who = round.arrived
-        return await self._learner.replies(round.active, round.number, who, self._message, round.rows[who.row])
-
-    def report_losses(self, round: Round, losses: Array) -> None:
-        """Nobody is selected, so nobody asks."""
+        return await super().replies(round)
 
     def rounds_counted(self, stretch: Stretch, count: int) -> None:
         assert self._by_events is not None  # in closed form rounds come one at a time
         self._by_events.rounds_counted(stretch, count)
-
-    async def close(self) -> None:
-        """Nothing is sent early."""
 
 
 def _smooth(mixed: list[tuple[Mixing, Array]], opened: Array, done: Array, closed: Array, bits: int) -> list[SitesRow]:

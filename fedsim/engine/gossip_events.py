@@ -10,15 +10,15 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.gossip_replica import GossipReplica
 from fedsim.engine.gossip_rows import round_of
-from fedsim.engine.round import Round, Stretch, nobody
+from fedsim.engine.round import Round, nobody
+from fedsim.engine.round_by_round import RoundByRound
 from fedsim.exchanges import Gossip
-from fedsim.runtime.jobs import Reply
 
 if TYPE_CHECKING:
     from fedsim.engine.run import Run
 
 
-class GossipEvents:
+class GossipEvents(RoundByRound):
     """A `Driver`: a round is every site's."""
 
     path = "event, gossip"
@@ -55,16 +55,3 @@ class GossipEvents:
         self._message = self._learner.broadcast(active[keep])
         rows = [replicas[r].take(number) for r in keep]
         return round_of(self._world, number, active[keep], rows, stopped, self._ends)
-
-    async def replies(self, round: Round) -> Reply:
-        who = round.arrived
-        return await self._learner.replies(round.active, round.number, who, self._message, round.rows[who.row])
-
-    def report_losses(self, round: Round, losses: Array) -> None:
-        """Nobody is selected, so nobody asks."""
-
-    def rounds_counted(self, stretch: Stretch, count: int) -> None:
-        raise AssertionError("rounds come one at a time")
-
-    async def close(self) -> None:
-        """Nothing is sent early."""

@@ -15,9 +15,9 @@ from fedsim.arrays import Array, Arrays
 from fedsim.engine import arrivals
 from fedsim.engine.closed_form import closes_in_closed_form
 from fedsim.engine.learner import Learner
-from fedsim.engine.round import Cohort, Round, Stretch, columns
+from fedsim.engine.round import Cohort, Round, columns
+from fedsim.engine.round_by_round import RoundByRound
 from fedsim.engine.world import World
-from fedsim.runtime.jobs import Reply
 
 if TYPE_CHECKING:
     from fedsim.engine.run import Run
@@ -32,7 +32,7 @@ def suits(world: World, learner: Learner) -> bool:
     return alone and known and everybody and not followed
 
 
-class ClosedFormTiers:
+class ClosedFormTiers(RoundByRound):
     """A `Driver`; `now` is when every edge's next round opens."""
 
     path = "closed form, edges under a cloud"
@@ -84,19 +84,6 @@ class ClosedFormTiers:
             return begun
         way = self._world.paths[upward].of(self._world.population + np.arange(begun.shape[1]))
         return np.asarray(begun + way.latency_s + way.transfer_s(bits))
-
-    async def replies(self, round: Round) -> Reply:
-        who = round.arrived
-        return await self._learner.replies(round.active, round.number, who, self._message, round.rows[who.row])
-
-    def report_losses(self, round: Round, losses: Array) -> None:
-        """Nobody is chosen by them."""
-
-    def rounds_counted(self, stretch: Stretch, count: int) -> None:
-        raise AssertionError("rounds come one at a time")
-
-    async def close(self) -> None:
-        """Nothing is sent early."""
 
 
 @lru_cache(maxsize=2)

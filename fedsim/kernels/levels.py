@@ -34,6 +34,7 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.kernels.cache import jit
+from fedsim.kernels.pairing_heap import meld, without
 
 LOOSE = 1e-12  # of a level: what counts as equal
 FULL = 1e-11  # of a capacity: by how much the flows of others may exceed it before a link limits them
@@ -208,7 +209,7 @@ def _enlist(s, flow, link, bits):
     if head >= 0:
         s.before[head] = flow
     s.first[link] = flow
-    s.soonest[link] = _meld(s.mark, s.child, s.sibling, s.above, s.soonest[link], flow)
+    s.soonest[link] = meld(s.mark, s.child, s.sibling, s.above, s.soonest[link], flow)
 
 
 @jit
@@ -223,56 +224,7 @@ def _strike(s, flow):
         first[link] = after[flow]
     if after[flow] >= 0:
         before[after[flow]] = before[flow]
-    mark, child, sibling, above, soonest = s.mark, s.child, s.sibling, s.above, s.soonest
-    below = _merged(mark, child, sibling, above, child[flow])
-    if soonest[link] == flow:
-        soonest[link] = below
-    else:
-        up, following = above[flow], sibling[flow]
-        if child[up] == flow:
-            child[up] = following
-        else:
-            sibling[up] = following
-        if following >= 0:
-            above[following] = up
-        soonest[link] = _meld(mark, child, sibling, above, soonest[link], below)
-    child[flow] = sibling[flow] = above[flow] = -1
-
-
-@jit
-def _meld(mark, child, sibling, above, a, b):
-    """One heap of two, by the flows at their tops."""
-    if a < 0 or b < 0:
-        return max(a, b)
-    if mark[b] < mark[a]:
-        a, b = b, a
-    head = child[a]
-    sibling[b], above[b], child[a] = head, a, b
-    if head >= 0:
-        above[head] = b
-    return a
-
-
-@jit
-def _merged(mark, child, sibling, above, first):
-    """One heap of a flow and its siblings: pairs, then the pairs from the last to the first."""
-    pairs = -1
-    while first >= 0:
-        a, b = first, sibling[first]
-        first = sibling[b] if b >= 0 else -1
-        sibling[a] = above[a] = -1
-        if b >= 0:
-            sibling[b] = above[b] = -1
-        top = _meld(mark, child, sibling, above, a, b)
-        sibling[top] = pairs
-        pairs = top
-    top = -1
-    while pairs >= 0:
-        following = sibling[pairs]
-        sibling[pairs] = -1
-        top = _meld(mark, child, sibling, above, top, pairs)
-        pairs = following
-    return top
+    s.soonest[link] = without(s.mark, s.child, s.sibling, s.above, s.soonest[link], flow)
 
 
 @jit

@@ -32,11 +32,10 @@ class Flows:
         self, capacities_bps: npt.ArrayLike | Sequence[float | Varying], varying: Mapping[int, Varying] | None = None
     ) -> None:
         capacities, among = means_of(capacities_bps)
-        self._steps = RateSteps(among if varying is None else varying)
-        self._varies = self._steps.any
+        varying = among if varying is None else varying
+        self._steps, self._varies = RateSteps(varying), bool(varying)
         self._tables = FlowTables(capacities)
-        links = self._tables.links
-        self._capacity, self._load = _view(links["capacity"]), _view(links["load"])
+        self._capacity, self._load = (_view(self._tables.links[name]) for name in ("capacity", "load"))
         self._flows: dict[int, tuple[int, float, float, int]] = {}  # flow: bundle, mark, bits, route
         self._marks: list[list[tuple[float, int]]] = []  # per bundle a heap of (mark, flow)
         self._instant: dict[int, float] = {}  # flows that need no time: bits

@@ -117,11 +117,6 @@ class RateSteps:
         self._to_come: dict[int, Iterator[tuple[float, float]]] = {}
         self._queue: list[tuple[float, int, float, int]] = []  # heap of (time, link, bandwidth, taken)
 
-    @property
-    def any(self) -> bool:
-        """Whether there are such links; without, nobody need ask."""
-        return bool(self._varying)
-
     def take(self, now_s: float, links: Iterable[int]) -> list[tuple[int, float]]:
         """A flow sets out over these links: those that come into use, and their bandwidths now."""
         fresh = []
