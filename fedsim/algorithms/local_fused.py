@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -57,8 +57,8 @@ def _kernel(problem: ProblemLike, most: int) -> Kernel | None:
         return _linear(problem, False, 1 / problem.noise_variance)
     if type(problem) is LogisticRegression:
         return _linear(problem, True, 1.0)
-    if type(problem) is SoftmaxRegression and problem.bias:  # a network without hidden layers
-        return _network(problem, np.array([problem.features, problem.classes]), most)
+    if type(problem) is SoftmaxRegression and problem.bias:
+        return _softmax(problem, most)
     if type(problem) is NeuralNetwork:
         return _network(problem, problem.layers, most)
     return None
@@ -77,19 +77,46 @@ def _linear(problem: LinearRegression | LogisticRegression, logistic: bool, prec
     return run
 
 
-def _network(problem: Any, layers: Array, most: int) -> Kernel | None:
+def _softmax(problem: SoftmaxRegression, most: int) -> Kernel | None:
+    """A network without hidden layers; float32 has a kernel of its own."""
+    from fedsim.kernels import softmax_float32
+
+    network = _network(problem, np.array([problem.features, problem.classes]), most)
+    if network is None:
+        return None
+
+    def run(x: Array, job: Minibatched, sizes: Array, counts: Array, eta: Array, delta: Array) -> None:
+        if x.dtype != np.float32:
+            network(x, job, sizes, counts, eta, delta)
+        else:
+            softmax_float32.descend(
+                x, problem.x, problem.y, problem.offsets, job.client, job.rows_key, sizes, counts, problem.classes,
+                problem.bias, *_columns(problem, x), *_factors(problem, x, sizes, counts), eta, delta,
+            )  # fmt: skip
+
+    return run
+
+
+def _network(problem: SoftmaxRegression | NeuralNetwork, layers: Array, most: int) -> Kernel | None:
     from fedsim.kernels import network_descent
 
     if most > network_descent.TILE:
         return None
 
     def run(x: Array, job: Minibatched, sizes: Array, counts: Array, eta: Array, delta: Array) -> None:
-        dtype = x.dtype
-        columns = [np.zeros(0, dtype) if c is None else c.astype(dtype) for c in (problem.scale, problem.shift)]
         network_descent.descend(
             x, problem.x, problem.y, problem.offsets, job.client, job.rows_key, sizes, counts, layers,
-            *columns, (dtype.type(problem.share) * counts).astype(dtype), (sizes / counts).astype(dtype), eta,
-            delta,
+            *_columns(problem, x), *_factors(problem, x, sizes, counts), eta, delta,
         )  # fmt: skip
 
     return run
+
+
+def _columns(problem: SoftmaxRegression | NeuralNetwork, x: Array) -> list[Array]:
+    """Scale and shift of the rows; empty where there are none."""
+    return [np.zeros(0, x.dtype) if c is None else c.astype(x.dtype) for c in (problem.scale, problem.shift)]
+
+
+def _factors(problem: SoftmaxRegression | NeuralNetwork, x: Array, sizes: Array, counts: Array) -> tuple[Array, Array]:
+    """By job: what multiplies theta in the prior's slope of a minibatch, and the minibatch's slope."""
+    return (x.dtype.type(problem.share) * counts).astype(x.dtype), (sizes / counts).astype(x.dtype)

@@ -67,10 +67,16 @@ def logistic_messages(
     return qlsd_logistic.logistic_messages(theta, x, y, offsets, client, rows, key, terms, wire)
 
 
-def softmax_gradient(*arguments: Any) -> None:
-    from fedsim.kernels import softmax
+def softmax_gradient(theta: Array, *arguments: Any) -> None:
+    from fedsim.kernels import softmax, softmax_float32
 
-    softmax.softmax_gradient(*arguments)
+    if theta.dtype != np.float32:
+        softmax.softmax_gradient(theta, *arguments)
+    else:
+        *jobs, scale, shift = arguments
+        nothing = np.zeros(0, np.float32)
+        columns = (nothing, nothing) if scale is None else (scale, shift)
+        softmax_float32.softmax_gradient(theta, *jobs, *columns)
 
 
 def network_gradient(*arguments: Any) -> None:

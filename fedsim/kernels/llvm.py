@@ -12,13 +12,15 @@ from __future__ import annotations
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.base import BaseContext as Context
+from numba.core.datamodel.models import PrimitiveModel
 from numba.core.types import Type
 from numba.core.typing.context import BaseContext as Typing
 from numba.core.typing.templates import Signature
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic, overload, register_model
 
 Builder, Value = ir.IRBuilder, ir.Value
 
 __all__ = [
-    "Builder", "Context", "Signature", "Type", "Typing", "Value", "cgutils", "intrinsic", "ir", "overload", "types",
+    "Builder", "Context", "PrimitiveModel", "Signature", "Type", "Typing", "Value", "cgutils", "intrinsic", "ir",
+    "overload", "register_model", "types",
 ]  # fmt: skip

@@ -11,23 +11,13 @@ import numpy as np
 from fedsim.kernels.draws import choose_rows
 from fedsim.kernels.elementary import jit
 from fedsim.kernels.network import TILE, _backpropagate
+from fedsim.kernels.rows import fetch
 
-__all__ = ["TILE", "descend"]
-
-
-@jit
-def _fetch(x, rows, first, scale, shift, out):
-    """Rows as numbers of the run's precision, then scaled, as `rows.gather` does; no scale: as they are."""
-    for r in range(len(rows)):
-        source, row = x[first + rows[r]], out[r]
-        for i in range(x.shape[1]):
-            row[i] = source[i]
-        for i in range(len(scale)):
-            row[i] = row[i] * scale[i] + shift[i]
+__all__ = ["TILE", "descend", "step"]
 
 
 @jit
-def _step(theta, gradient, pull, up, eta):
+def step(theta, gradient, pull, up, eta):
     """theta -= eta (up (gradient + pull theta)), each product rounded by itself."""
     if pull != 0:
         for i in range(len(theta)):
@@ -51,10 +41,8 @@ def descend(theta, x, y, offsets, client, key, sizes, counts, widths, scale, shi
         own[0] = theta[j]
         for k in range(len(eta)):
             choose_rows(key[j : j + 1], sizes[j : j + 1], begin, k, rows[:n])
-            _fetch(x, rows[:n], first, scale, shift, fetched)
-            for r in range(n):
-                labels[r] = y[first + rows[r]]
+            fetch(x, y, first, rows, 0, n, scale, shift, fetched, labels)
             _backpropagate(own, fetched[:n], labels[:n], job, begin, fresh, widths, gradient)
-            _step(own[0], gradient[0], pull[j], up[j], eta[k, j])
+            step(own[0], gradient[0], pull[j], up[j], eta[k, j])
         for i in range(theta.shape[1]):
             delta[j, i] = own[0, i] - theta[j, i]

@@ -31,6 +31,22 @@ def _convert(x, rows, scale, shift, strip, out):
                 row[i] = row[i] * scale[i] + shift[i]
 
 
+@jit
+def fetch(x, y, first, rows, begin, n, scale, shift, out, labels):
+    """n of a client's rows and labels, from rows[begin] on or, where none are chosen, from its row `begin` on.
+
+    They become numbers of the precision of `out` and are scaled then, as by `gather`; an empty scale: as they are.
+    """
+    for r in range(n):
+        at = first + (rows[begin + r] if len(rows) else begin + r)
+        labels[r] = y[at]
+        source, row = x[at], out[r]
+        for i in range(x.shape[1]):
+            row[i] = source[i]
+        for i in range(len(scale)):
+            row[i] = row[i] * scale[i] + shift[i]
+
+
 def gather(x: Array, rows: Array, dtype: np.dtype[Any], scale: Array | None, shift: Array | None) -> Array:
     """scale * x[rows] + shift, column by column; without a scale the rows themselves.
 

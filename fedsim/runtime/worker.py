@@ -21,6 +21,7 @@ from fedsim.protocols import AlgorithmLike, Quadratic, RoundsToTake, as_algorith
 from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
 from fedsim.runtime.jobs import Batch, Encoded, JobsAtHand, Reply, Setting
 from fedsim.runtime.many_rounds import SeededKeys, joined, split
+from fedsim.runtime.memory import keep_freed_memory
 
 SMALL = 50_000  # numbers to update below which a hop to another thread costs more than it saves
 CACHED = 2**19  # numbers in a stack of parameters: larger ones would leave the cache between two operations
@@ -30,6 +31,7 @@ class Worker:
     """Holds an algorithm and a setting; `compute` is a pure function of the batch."""
 
     def __init__(self, algorithm: AlgorithmLike, setting: Setting) -> None:
+        keep_freed_memory()
         self.algorithm, self.role, self.setting = algorithm, as_algorithm(algorithm), setting
         self.kernel = self.role.fused(setting.problem, setting.backend)
         self.rounds = self.role.many_rounds(setting.problem, setting.backend)

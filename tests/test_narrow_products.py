@@ -1,0 +1,87 @@
+"""The float32 products in registers have the bits of the same sums spelled out in NumPy."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedsim import problems
+from fedsim.kernels import cpu
+from fedsim.kernels.elementary_reference import exp
+from fedsim.kernels.gradients import ALL_ROWS
+from fedsim.kernels.narrow_products import add_slopes, scores
+from fedsim.kernels.vectors import LANES, aligned
+from fedsim.rng.boxmuller import fma32
+
+
+def spelled_out_scores(x, weights):
+    """Lane l adds up features l, l + 16, ... with one rounding a term; then the upper half is added to the lower."""
+    sums = np.zeros((len(x), len(weights), 16), np.float32)
+    for k in range(0, x.shape[1], 16):
+        sums = fma32(x[:, None, k : k + 16], weights[None, :, k : k + 16], sums)
+    for half in (8, 4, 2, 1):
+        sums = sums[..., :half] + sums[..., half : 2 * half]
+    return sums[..., 0]
+
+
+def spelled_out_slopes(x, z, slopes):
+    for row, scored in zip(x, z, strict=True):
+        slopes = fma32(scored[:, None], row[None], slopes)
+    return slopes
+
+
+def numbers(generator, *shape):
+    """Of many magnitudes, so that the order of a sum shows."""
+    return (generator.normal(size=shape) * 2.0 ** generator.integers(-8, 8, shape)).astype(np.float32)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 11), st.integers(1, 13), st.integers(1, 7), st.integers(0, 2**32))
+def test_products_are_the_sums_spelled_out(rows, classes, vectors, seed):
+    generator = np.random.default_rng(seed)
+    x, weights, z = aligned(rows, vectors * LANES), aligned(classes, vectors * LANES), numbers(generator, rows, classes)
+    x[:], weights[:] = numbers(generator, *x.shape), numbers(generator, *weights.shape)
+    slopes = numbers(generator, *weights.shape)
+    expected = spelled_out_slopes(x, z, slopes)
+    add_slopes(x, rows, z, slopes)
+    np.testing.assert_array_equal(slopes, expected)
+    scores(x, rows, weights, z)
+    np.testing.assert_array_equal(z, spelled_out_scores(x, weights))
+
+
+def test_rows_lie_on_lines_of_memory_and_the_columns_beyond_the_last_are_zero():
+    for _ in range(20):
+        room = aligned(3, 50)
+        assert room.shape == (3, 64)
+        assert room.ctypes.data % (4 * LANES) == 0
+        assert not room.any()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("features", [5, 16, 37])
+def test_gradients_of_softmax_regression_are_the_steps_spelled_out_whatever_the_tile(bias, features):
+    generator, classes, sizes = np.random.default_rng(7), 6, np.array([150, 3])  # 150: two tiles and a part
+    x = generator.normal(size=(153, features)).astype(np.float32)
+    y = generator.integers(0, classes, 153)
+    problem = problems.SoftmaxRegression.from_arrays(
+        x, y, np.concatenate([[0], np.cumsum(sizes)]), classes=classes, bias=bias, prior_precision=2.0
+    )
+    theta = generator.normal(size=(2, problem.dim)).astype(np.float32)
+    found = np.empty_like(theta)
+    cpu.softmax_gradient(
+        theta, problem.x, problem.y, problem.offsets, np.arange(2), *ALL_ROWS, classes, bias,
+        np.float32(problem.share), found, None, None,
+    )  # fmt: skip
+    split = features * classes
+    for job, own in enumerate((slice(0, 150), slice(150, 153))):
+        rows, weights = aligned(sizes[job], features), aligned(classes, features)
+        rows[:, :features] = x[own]
+        weights[:, :features] = theta[job, :split].reshape(features, classes).T
+        z = spelled_out_scores(rows, weights) + (theta[job, split:] if bias else np.float32(0))
+        z = exp(z - z.max(axis=1, keepdims=True))
+        z /= np.add.accumulate(z, axis=1)[:, -1:]
+        z[np.arange(len(z)), y[own]] -= np.float32(1)
+        slopes = spelled_out_slopes(rows, z, np.zeros_like(weights))[:, :features].T.ravel()
+        sums = np.add.accumulate(z, axis=0)[-1] if bias else np.zeros(0, np.float32)
+        pull = np.float32(problem.share * sizes[job]) * theta[job]
+        np.testing.assert_array_equal(found[job], np.concatenate([slopes, sums]) + pull)
