@@ -17,7 +17,7 @@ import numpy as np
 
 from fedsim.arrays import Arrays
 from fedsim.errors import ClientFailed, FedsimError, InvalidInput, NonFinite, shown
-from fedsim.protocols import AlgorithmLike, Quadratic, RoundsToTake, as_algorithm
+from fedsim.protocols import AlgorithmLike, Quadratic, RoundsToTake, Visitors, as_algorithm
 from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
 from fedsim.runtime.jobs import Batch, Encoded, JobsAtHand, Reply, Setting
 from fedsim.runtime.many_rounds import SeededKeys, joined, split
@@ -168,8 +168,12 @@ class InlineSession:
         return list(self._pool.map(function, items))
 
     async def iterate(self, rounds: RoundsToTake) -> tuple[Arrays, Arrays]:
-        """`Worker.iterate`, some replicas on each thread."""
-        parts = split(rounds, self.threads)
+        """`Worker.iterate`, some replicas on each thread; of small rounds all on one: threads would wait for Python."""
+        answered, replicas = rounds.answered, len(rounds.replicas)
+        jobs = self.worker.setting.problem.clients * replicas
+        jobs = jobs if answered is None else len(answered.client) // rounds.count
+        work = float(np.max(self.worker.algorithm.work(Visitors(np.arange(1)))))
+        parts = split(rounds, self.threads) if self._numbers(jobs, work) >= SMALL else [rounds]
         if self._pool is None or len(parts) == 1:
             return self.worker.iterate(rounds)
         loop = asyncio.get_running_loop()
