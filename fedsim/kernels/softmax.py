@@ -1,6 +1,7 @@
 """Softmax regression for a flat batch of jobs: NumPy's gather, then two BLAS products a job and the rest, compiled.
 
-Both let go of Python's lock, so threads overlap. The products are those of `network_descent`, by the same BLAS.
+Both let go of Python's lock, so threads overlap. The products are those of `network_descent`, by the same BLAS. Runs
+in float32 have `softmax_float32` instead.
 
 A BLAS call never sees two jobs: what one job gets cannot depend on its neighbours.
 """
@@ -55,7 +56,7 @@ def softmax_rows(z):
 
 
 @jit
-def _residuals(z, bias, y, total):
+def residuals(z, bias, y, total):
     """In place: scores to probabilities less the labels' ones; their sum over rows is added to `total`."""
     for r in range(z.shape[0]):
         for k in range(len(bias)):
@@ -71,7 +72,7 @@ def _residuals(z, bias, y, total):
 def _tile(x, y, weights, bias, z, product, total):
     """The gradient of a tile of rows: into `product`, and added to `total`; `z` (rows, classes) is scratch."""
     np.dot(x, weights, z)
-    _residuals(z, bias, y, total)
+    residuals(z, bias, y, total)
     np.dot(x.T, z, product)
 
 

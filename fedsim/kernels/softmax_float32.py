@@ -13,25 +13,10 @@ from fedsim.kernels.elementary import f32, jit
 from fedsim.kernels.narrow_products import add_slopes, scores
 from fedsim.kernels.network_descent import step
 from fedsim.kernels.rows import fetch
-from fedsim.kernels.softmax import softmax_rows
+from fedsim.kernels.softmax import residuals
 from fedsim.kernels.vectors import aligned
 
 TILE = 64  # rows at a time: they stay in the cache, and bits do not depend on it
-
-
-@jit
-def _add_gradient(fetched, labels, n, weights, bias, z, slopes, total):
-    """The gradient of a tile is added to `slopes` (classes, features) and `total` (classes,)."""
-    scores(fetched, n, weights, z)
-    for r in range(n):
-        for c in range(len(bias)):
-            z[r, c] += bias[c]
-    softmax_rows(z)
-    for r in range(n):
-        z[r, labels[r]] -= f32(1)
-        for c in range(len(total)):
-            total[c] += z[r, c]
-    add_slopes(fetched, n, z, slopes)
 
 
 @jit
@@ -43,7 +28,10 @@ def _gradient(x, y, first, rows, n, weights, bias, scale, shift, fetched, labels
     for begin in range(0, n, TILE):
         size = min(TILE, n - begin)
         fetch(x, y, first, rows, begin, size, scale, shift, fetched, labels)
-        _add_gradient(fetched, labels, size, weights, bias, z[: size * classes].reshape(size, classes), slopes, total)
+        tile = z[: size * classes].reshape(size, classes)
+        scores(fetched, size, weights, tile)
+        residuals(tile, bias, labels, total)
+        add_slopes(fetched, size, tile, slopes)
 
 
 @jit

@@ -98,7 +98,7 @@ class SoftmaxRegression:
         return np.asarray(np.concatenate(parts) + theta.dtype.type(self.share * len(x)) * theta)
 
     def gradients(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
-        """The same for a flat batch of jobs, compiled around one pair of BLAS products a job."""
+        """The same for a flat batch of jobs, compiled."""
         from fedsim.kernels import cpu
 
         return self.gradients_by(cpu, theta, clients, rows)
