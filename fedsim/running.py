@@ -18,6 +18,7 @@ from fedsim.results import Result
 from fedsim.run_folder import RunFolder
 from fedsim.runtime.blas import one_blas_thread
 from fedsim.runtime.inline import Inline
+from fedsim.runtime.memory import rare_collections
 from fedsim.scenario import Scenario
 
 
@@ -87,7 +88,7 @@ async def arun(
         return place.whole
     try:
         runtime.kernels()  # loads every BLAS there is, before they are held to one thread
-        with one_blas_thread(), followed(scenario.budget, progress) as watch:
+        with one_blas_thread(), rare_collections(), followed(scenario.budget, progress) as watch:
             finished = await engine.simulate(
                 scenario, runtime, (*watching, *watch), compute == "skip", place.checkpoints
             )

@@ -1,0 +1,77 @@
+"""What a run sets of Python's and of the C library's memory, and sets back."""
+
+import gc
+import platform
+import subprocess
+import sys
+from contextlib import ExitStack
+
+import pytest
+
+import fedsim as fs
+from fedsim.runtime.memory import NEW_OBJECTS, rare_collections
+
+SMALL = fs.Scenario(
+    problem=fs.problems.GaussianMean.synthetic(3, dim=2, samples=5, seed=1),
+    algorithm=fs.algorithms.FALD(1e-3, 2),
+    budget=fs.Budget(rounds=2),
+)
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was():
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+
+
+def test_python_looks_for_cycles_less_often_during_a_run_and_as_before_after_it():
+    gc.set_threshold(300, 7, 5)
+    seen = []
+    fs.run(SMALL, observers=[lambda progress: seen.append(gc.get_threshold())])
+    assert set(seen) == {(NEW_OBJECTS, 7, 5)}
+    assert gc.get_threshold() == (300, 7, 5)
+
+
+@pytest.mark.parametrize("first", [0, 10**6])
+def test_whoever_has_switched_the_collector_off_or_made_it_rarer_still_is_left_alone(first):
+    gc.set_threshold(first, 7, 5)
+    with rare_collections():
+        assert gc.get_threshold() == (first, 7, 5)
+    assert gc.get_threshold() == (first, 7, 5)
+
+
+def test_runs_that_overlap_leave_what_the_first_has_found():
+    gc.set_threshold(300, 7, 5)
+    first, second = ExitStack(), ExitStack()
+    first.enter_context(rare_collections())
+    second.enter_context(rare_collections())
+    first.close()
+    assert gc.get_threshold() == (NEW_OBJECTS, 7, 5)
+    second.close()
+    assert gc.get_threshold() == (300, 7, 5)
+
+
+FAULTS = """
+import resource, sys
+import numpy as np
+from fedsim.runtime.memory import keep_freed_memory
+if sys.argv[1] == "kept":
+    keep_freed_memory()
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(3):
+    begin = faults()
+    several = [np.ones(10**6) for _ in range(6)]
+    del several
+print(faults() - begin)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc's")
+def test_memory_that_arrays_give_back_is_there_for_the_next():
+    fresh, kept = (
+        int(subprocess.run([sys.executable, "-c", FAULTS, how], capture_output=True, check=True).stdout)
+        for how in ("fresh", "kept")
+    )
+    assert kept * 10 < fresh
