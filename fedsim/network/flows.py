@@ -110,8 +110,10 @@ class Flows:
             for link, bps in self._steps.due(now_s):
                 self._set(link, bps)
         self._settle()
-        done += [*self._instant, *self._over()]
-        self._instant.clear()
+        done += self._over()
+        if self._instant:
+            done += self._instant
+            self._instant.clear()
         return sorted(done)
 
     def _over(self) -> list[int]:
@@ -237,9 +239,10 @@ class Flows:
             for flow in [flow for flow, it in self._flows.items() if it[3] in self._moved]:
                 self._move(flow)
             self._moved.clear()
-        for flow, (route, bits) in self._arrivals.items():
-            self._enter(flow, route, bits, bits)
-        self._arrivals.clear()
+        if self._arrivals:
+            for flow, (route, bits) in self._arrivals.items():
+                self._enter(flow, route, bits, bits)
+            self._arrivals.clear()
         if self._dirty:
             self._serve()
 
