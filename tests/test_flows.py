@@ -367,6 +367,7 @@ def test_a_busy_link_serves_a_long_queue_at_full_speed():
         ),
         (lambda: finish_times([1.0], [[-1]], [1.0], [0.0]), "route over link -1"),
         (lambda: finish_times([1.0], [[0.5]], [1.0], [0.0]), "route over link 0.5"),
+        (lambda: finish_times([1.0], [[0], [0.0]], 1.0, 0.0), "route over link 0.0"),  # though it equals the one before
         (lambda: finish_times([1.0], [["a"]], [0.0], [0.0]), "route over link 'a'"),
         (lambda: finish_times([1.0], [["a", 0]], [1.0], [0.0]), "route over link 'a'"),
         (lambda: finish_times([1.0], [[[0, 0], [0, 0]]], [1.0], [0.0]), r"route over link \[0, 0\]"),

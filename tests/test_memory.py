@@ -1,4 +1,4 @@
-"""What a run sets of Python's and of the C library's memory, and sets back."""
+"""What a run changes in Python's collector, and sets back, and in the C library's allocator."""
 
 import gc
 import platform
@@ -50,6 +50,12 @@ def test_runs_that_overlap_leave_what_the_first_has_found():
     assert gc.get_threshold() == (NEW_OBJECTS, 7, 5)
     second.close()
     assert gc.get_threshold() == (300, 7, 5)
+
+
+def test_what_is_set_during_a_run_stands():
+    with rare_collections():
+        gc.set_threshold(0)
+    assert gc.get_threshold()[0] == 0
 
 
 FAULTS = """

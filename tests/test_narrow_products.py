@@ -5,13 +5,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fedsim as fs
 from fedsim import problems
+from fedsim.algorithms import FedAvg
 from fedsim.kernels import cpu
 from fedsim.kernels.elementary_reference import exp
 from fedsim.kernels.gradients import ALL_ROWS
 from fedsim.kernels.narrow_products import add_slopes, scores
 from fedsim.kernels.vectors import LANES, aligned
+from fedsim.problems import weights_of
 from fedsim.rng.boxmuller import fma32
+from fedsim.runtime.jobs import Batch, JobsAtHand, Setting
+from fedsim.runtime.worker import Worker
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """Two clients of 20 rows; the last vector of five features is mostly padding."""
+    generator = np.random.default_rng(3)
+    x, y = generator.normal(size=(40, 5)).astype(np.float32), generator.integers(0, 3, 40)
+    return problems.SoftmaxRegression.from_arrays(x, y, np.array([0, 20, 40]), classes=3)
 
 
 def spelled_out_scores(x, weights):
@@ -85,3 +98,25 @@ def test_gradients_of_softmax_regression_are_the_steps_spelled_out_whatever_the_
         sums = np.add.accumulate(z, axis=0)[-1] if bias else np.zeros(0, np.float32)
         pull = np.float32(problem.share * sizes[job]) * theta[job]
         np.testing.assert_array_equal(found[job], np.concatenate([slopes, sums]) + pull)
+
+
+def test_a_job_that_went_astray_does_not_touch_the_next(problem):
+    worker = Worker(
+        FedAvg(0.1, 2, 4), Setting(problem, weights_of(problem), 1, np.dtype("float32"), fs.Inline().kernels())
+    )
+    clients = np.zeros(3, np.int64)
+    theta = np.zeros((3, problem.dim), np.float32)
+    theta[1] = np.nan
+    batch = Batch(0, 0 * clients, clients, 0 * clients, {"theta": theta}, np.arange(3))
+    assert worker.kernel is not None
+    delta = worker.kernel(JobsAtHand(worker.setting, batch, single=False), {"theta": theta}, {})[0]["delta"]
+    assert np.isnan(delta[1]).all()
+    np.testing.assert_array_equal(delta[2], delta[0])
+    assert delta[0].any()
+
+
+def test_a_row_that_a_client_does_not_have_is_refused(problem):
+    theta = np.zeros((1, problem.dim), np.float32)
+    for row in (-1, 20, 10**9):
+        with pytest.raises(IndexError, match="row"):
+            problem.gradients(theta, np.array([0]), (np.array([row]), np.array([0, 1])))

@@ -78,7 +78,7 @@ def _linear(problem: LinearRegression | LogisticRegression, logistic: bool, prec
 
 
 def _softmax(problem: SoftmaxRegression, most: int) -> Kernel | None:
-    """A network without hidden layers; float32 has a kernel of its own."""
+    """A network without hidden layers; float32 has a kernel of its own (which runs have it is not known yet here)."""
     from fedsim.kernels import softmax_float32
 
     network = _network(problem, np.array([problem.features, problem.classes]), most)
@@ -118,5 +118,5 @@ def _columns(problem: SoftmaxRegression | NeuralNetwork, x: Array) -> list[Array
 
 
 def _factors(problem: SoftmaxRegression | NeuralNetwork, x: Array, sizes: Array, counts: Array) -> tuple[Array, Array]:
-    """By job: what multiplies theta in the prior's slope of a minibatch, and the minibatch's slope."""
+    """By job: what multiplies theta in the prior's slope of a minibatch, and what multiplies the minibatch's slope."""
     return (x.dtype.type(problem.share) * counts).astype(x.dtype), (sizes / counts).astype(x.dtype)

@@ -67,16 +67,23 @@ def logistic_messages(
     return qlsd_logistic.logistic_messages(theta, x, y, offsets, client, rows, key, terms, wire)
 
 
-def softmax_gradient(theta: Array, *arguments: Any) -> None:
+def softmax_gradient(
+    theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array, start: Array, classes: int,
+    bias: bool, share: float, out: Array, scale: Array | None = None, shift: Array | None = None,
+) -> None:  # fmt: skip
     from fedsim.kernels import softmax, softmax_float32
 
+    jobs, model = (theta, x, y, offsets, client, rows, start), (classes, bias, share, out)
     if theta.dtype != np.float32:
-        softmax.softmax_gradient(theta, *arguments)
-    else:
-        *jobs, scale, shift = arguments
-        nothing = np.zeros(0, np.float32)
-        columns = (nothing, nothing) if scale is None else (scale, shift)
-        softmax_float32.softmax_gradient(theta, *jobs, *columns)
+        softmax.softmax_gradient(*jobs, *model, scale, shift)
+        return
+    if len(rows) and (
+        rows.min() < 0 or (rows >= np.repeat(offsets[client + 1] - offsets[client], np.diff(start))).any()
+    ):
+        raise IndexError("a minibatch names a row that its client does not have")
+    nothing = np.zeros(0, np.float32)
+    columns = (nothing, nothing) if scale is None or shift is None else (scale, shift)
+    softmax_float32.softmax_gradient(*jobs, *model, *columns)
 
 
 def network_gradient(*arguments: Any) -> None:

@@ -21,7 +21,7 @@ TILE = 64  # rows at a time: they stay in the cache, and bits do not depend on i
 
 @jit
 def _gradient(x, y, first, rows, n, weights, bias, scale, shift, fetched, labels, z, slopes, total):
-    """Of the rows chosen, or of the first n where none are: into `slopes` and `total`."""
+    """Of the rows chosen, or of the client's first n where none are: into `slopes` and `total`."""
     slopes[:] = 0
     total[:] = 0
     classes = len(weights)
@@ -39,6 +39,7 @@ def _class_by_class(theta, weights, bias):
     """theta, the weights (features, classes) and then the biases, as the descent holds it."""
     classes = len(weights)
     split = len(theta) - len(bias)
+    weights[:, split // classes :] = 0  # a job before that went astray may have left NaN there
     for k in range(split // classes):
         for c in range(classes):
             weights[c, k] = theta[k * classes + c]
@@ -60,10 +61,10 @@ def _feature_by_feature(weights, bias, out):
 @jit
 def _rooms(classes, bias, features, most):
     """Weights, biases, slopes and their sums, and what a tile of at most `most` rows needs."""
-    n = min(TILE, most)
-    ones = classes if bias else 0
+    n, biases = min(TILE, most), classes if bias else 0
     return (
-        aligned(classes, features), np.empty(ones, np.float32), aligned(classes, features), np.empty(ones, np.float32),
+        aligned(classes, features), np.empty(biases, np.float32),
+        aligned(classes, features), np.empty(biases, np.float32),
         aligned(n, features), np.empty(n, np.int64), np.empty(n * classes, np.float32),
     )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -37,21 +37,14 @@ def finish_times(
     except TypeError:
         raise InvalidInput(f"routes={quoted(routes)}: give a list of routes, each a list of link numbers") from None
     sizes, starts = _column("bits", bits, len(listed)), _column("starts_s", starts_s, len(listed))
-    different = _different(listed)
-    for route in different:
+    plain = all(type(link) is int for route in listed for link in route)
+    for route in dict.fromkeys(listed) if plain else listed:  # 1.0 is no link, though it equals 1
         tables.check(route)
-    if not varying and len(listed) >= MANY_FLOWS * (4 if len(different) <= FEW_ROUTES else 1):
+    if not varying and len(listed) >= MANY_FLOWS * (4 if len(set(listed)) <= FEW_ROUTES else 1):
         finish = _by_levels(tables.links["capacity"], listed, sizes, starts)
         if finish is not None:
             return finish
     return _by_events(Flows(capacities_bps), listed, sizes.tolist(), starts.tolist())
-
-
-def _different(routes: list[tuple[int, ...]]) -> Collection[tuple[int, ...]]:
-    try:
-        return dict.fromkeys(routes)
-    except TypeError:  # a route of things that are no numbers: whoever checks them all finds it
-        return routes
 
 
 def _by_events(flows: Flows, routes: list[tuple[int, ...]], bits: list[float], starts: list[float]) -> Array:

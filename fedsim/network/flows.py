@@ -20,6 +20,8 @@ from fedsim.errors import InvalidInput
 from fedsim.network.route_bundles import FlowTables, Group
 from fedsim.network.varying import RateSteps, Varying, means_of
 
+VIEW: Any = memoryview  # of a column: plain numbers, one by one, come faster out of it than elements of an array
+
 
 class Flows:
     """The flows under way over links of these capacities, numbers or `Varying`.
@@ -35,7 +37,7 @@ class Flows:
         varying = among if varying is None else varying
         self._steps, self._varies = RateSteps(varying), bool(varying)
         self._tables = FlowTables(capacities)
-        self._capacity, self._load = (_view(self._tables.links[name]) for name in ("capacity", "load"))
+        self._capacity, self._load = (VIEW(self._tables.links[name]) for name in ("capacity", "load"))
         self._flows: dict[int, tuple[int, float, float, int]] = {}  # flow: bundle, mark, bits, route
         self._marks: list[list[tuple[float, int]]] = []  # per bundle a heap of (mark, flow)
         self._instant: dict[int, float] = {}  # flows that need no time: bits
@@ -294,10 +296,5 @@ class Flows:
         if self._tables.bundles is not self._bundles:
             self._bundles = self._tables.bundles
             self._count, self._stamp, self._cap, self._rate, self._since, self._served, self._mark = (
-                _view(self._bundles[name]) for name in ("flows", "stamp", "cap", "rate", "since", "served", "mark")
+                VIEW(self._bundles[name]) for name in ("flows", "stamp", "cap", "rate", "since", "served", "mark")
             )
-
-
-def _view(column: Any) -> Any:
-    """Plain Python numbers in and out of a column, one by one: faster than elements of an array."""
-    return memoryview(column)

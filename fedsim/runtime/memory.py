@@ -1,4 +1,4 @@
-"""Memory during a run: what arrays give back stays with the process, and Python looks for cycles less often."""
+"""Memory: what arrays give back stays with the process, and during a run Python looks for cycles less often."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ MMAP_THRESHOLD = (-3, "MALLOC_MMAP_THRESHOLD_", 2**25)  # arrays above it come a
 def keep_freed_memory() -> None:
     """Fresh pages cost as much as the work on them: a sixth of the time of FedAvg on 100 models of 8,000 parameters.
 
-    The user's own variables stand; with another C library nothing is done.
+    From the first run on. The user's own variables stand; with another C library nothing is done.
     """
+    if "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", ""):
+        return
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError, TypeError):
@@ -31,7 +33,7 @@ def keep_freed_memory() -> None:
 
 
 NEW_OBJECTS = 20_000  # between two looks for cycles; Python's own is 700 or 2,000
-_lock = threading.Lock()
+_lock = threading.RLock()  # a collection may end a run that was left, inside another's beginning
 _thresholds: list[tuple[int, int, int]] = []  # those that each run under way has found
 
 
@@ -41,14 +43,15 @@ def rare_collections() -> Iterator[None]:
 
     A user who has switched it off, or made it still rarer, is left alone.
     """
+    first, *others = found = gc.get_threshold()
+    ours = (max(first, NEW_OBJECTS) if first else 0, *others)
     with _lock:
-        _thresholds.append(gc.get_threshold())
-        first, *others = _thresholds[-1]
-        gc.set_threshold(max(first, NEW_OBJECTS) if first else 0, *others)
+        _thresholds.append(found)
+        gc.set_threshold(*ours)
     try:
         yield
     finally:
         with _lock:
             found = _thresholds.pop()
-            if not _thresholds:
+            if not _thresholds and gc.get_threshold() == ours:  # else somebody has set it meanwhile
                 gc.set_threshold(*found)

@@ -9,6 +9,7 @@ import asyncio
 import math
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,12 +18,13 @@ import numpy as np
 
 from fedsim.arrays import Arrays
 from fedsim.errors import ClientFailed, FedsimError, InvalidInput, NonFinite, shown
-from fedsim.protocols import AlgorithmLike, Quadratic, RoundsToTake, Visitors, as_algorithm
+from fedsim.protocols import AlgorithmLike, Quadratic, RoundsToTake, as_algorithm
 from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
 from fedsim.runtime.jobs import Batch, Encoded, JobsAtHand, Reply, Setting
 from fedsim.runtime.many_rounds import SeededKeys, joined, split
 from fedsim.runtime.memory import keep_freed_memory
 
+QUICK_S = 1e-3  # a round below it is mostly Python, which threads can only wait for by turns
 SMALL = 50_000  # numbers to update below which a hop to another thread costs more than it saves
 CACHED = 2**19  # numbers in a stack of parameters: larger ones would leave the cache between two operations
 
@@ -144,6 +146,7 @@ class InlineSession:
         self.worker, self.chunk, self.threads = worker, chunk, threads or os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(self.threads, "fedsim") if self.threads > 1 else None
         self.can_iterate = worker.rounds is not None
+        self._round_s = math.inf  # on one thread, of the rounds last taken many at a go
 
     async def submit(self, batch: Batch, work: float = 1.0) -> Reply:
         """All replies of the batch; `work` is local steps per job, to judge whether a hop pays."""
@@ -168,17 +171,17 @@ class InlineSession:
         return list(self._pool.map(function, items))
 
     async def iterate(self, rounds: RoundsToTake) -> tuple[Arrays, Arrays]:
-        """`Worker.iterate`, some replicas on each thread; of small rounds all on one: threads would wait for Python."""
-        answered, replicas = rounds.answered, len(rounds.replicas)
-        jobs = self.worker.setting.problem.clients * replicas
-        jobs = jobs if answered is None else len(answered.client) // rounds.count
-        work = float(np.max(self.worker.algorithm.work(Visitors(np.arange(1)))))
-        parts = split(rounds, self.threads) if self._numbers(jobs, work) >= SMALL else [rounds]
+        """`Worker.iterate`, some replicas on each thread; all on one where the rounds before were over quickly."""
+        parts = split(rounds, 1 if self._round_s < QUICK_S else self.threads)
+        began = time.perf_counter()
         if self._pool is None or len(parts) == 1:
-            return self.worker.iterate(rounds)
-        loop = asyncio.get_running_loop()
-        running = [loop.run_in_executor(self._pool, self.worker.iterate, part) for part in parts]
-        return joined(list(await asyncio.gather(*running)))
+            done = [self.worker.iterate(rounds)]
+        else:
+            loop = asyncio.get_running_loop()
+            running = [loop.run_in_executor(self._pool, self.worker.iterate, part) for part in parts]
+            done = list(await asyncio.gather(*running))
+        self._round_s = (time.perf_counter() - began) * len(parts) / rounds.count
+        return joined(done)
 
     def close(self) -> None:
         if self._pool is not None:
