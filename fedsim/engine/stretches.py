@@ -9,12 +9,12 @@ import numpy as np
 from fedsim.arrays import Array
 from fedsim.engine.world import World
 from fedsim.protocols import Visitors
-from fedsim.runtime.worker import SMALL
 
 if TYPE_CHECKING:
     from fedsim.engine.run import Run
 
 NUMBERS = 1_000_000  # updated in one stretch: what it draws stays in the caches, and signals soon get their turn
+LARGE = 200_000  # updated in a round: threads gain more there than rounds taken one by one cost
 SOON = 100_000  # updated in the first stretches, after round 1, of a run that is watched: it is seen to move
 
 
@@ -67,4 +67,4 @@ def _asked(world: World) -> int:
 def _better_on_threads(world: World) -> bool:
     """Whether a round has work for several threads that replicas do not give them: a stretch is one task a replica."""
     work = float(np.max(world.algorithm.work(Visitors(np.arange(1)))))
-    return len(world.replicas) == 1 and _asked(world) * world.problem.dim * work >= SMALL
+    return len(world.replicas) == 1 and _asked(world) * world.problem.dim * work >= LARGE
