@@ -6,6 +6,7 @@ import pytest
 import fedsim as fs
 from fedsim.engine import always_compiled, reference_clock
 from fedsim.engine import run as engine_run
+from fedsim.runtime.worker import Worker
 
 GENERATOR = np.random.default_rng(7)
 POINTS = [GENERATOR.normal(size=(n, 5)) + GENERATOR.normal(size=5) for n in (7, 20, 11, 34)]
@@ -103,6 +104,22 @@ def test_qlsd_plus_plus_in_stretches_of_any_length_keeps_its_memory():
     algorithm = fs.algorithms.QLSDPlusPlus(1e-3, 20, 0.2, 0.3, fs.codecs.QSGD(8), weighting="inverse", activity=1.0)
     s = scenario(algorithm=algorithm, metrics=["w2"], evaluate_every=7)
     same(fs.run(s, runtime=fs.Inline(threads=2)), one_by_one(s, runtime=fs.Inline(threads=1)))
+
+
+@pytest.mark.parametrize(("quick_s", "most"), [(0.0, 2), (np.inf, 5)])
+def test_replicas_are_dealt_out_to_threads_only_where_rounds_take_their_time(quick_s, most, monkeypatch):
+    seen, iterate = [], Worker.iterate
+
+    def watched(worker, rounds):
+        seen.append(len(rounds.replicas))
+        return iterate(worker, rounds)
+
+    monkeypatch.setattr("fedsim.runtime.worker.QUICK_S", quick_s)
+    monkeypatch.setattr(Worker, "iterate", watched)
+    s = scenario(replicas=5, record=fs.Record(rounds_every=10))
+    result = fs.run(s, runtime=fs.Inline(threads=3))
+    assert max(seen) == most  # the first stretch is dealt out: nobody knows yet how long it takes
+    same(result, one_by_one(s))
 
 
 def test_threads_and_an_ideal_network_change_no_bit():
