@@ -186,6 +186,7 @@ class Scenario:
                 raise InvalidInput(f"{role}={kind} is a class; give an object of it, {role}={kind}(...)")
             if name := protocols.missing(part, required):
                 raise InvalidInput(f"{role}={quoted(part)}: {lacks.format(name)}")
+        protocols.check_potential(self.problem)
         if not isinstance(self.exchange, Exchange):
             raise InvalidInput(
                 f"exchange={quoted(self.exchange)}: write fs.exchanges.star(), tiers(groups) or gossip(graph)"

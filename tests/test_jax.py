@@ -51,6 +51,7 @@ def test_it_equals_the_librarys_own_softmax_regression(dtype):
             found = mine.gradient(theta[c], c, rows)
             assert found.dtype == dtype
             assert np.allclose(np.r_[found[4:], found[:4]], own.gradient(swapped[c], c, rows), **near)
+            assert np.isclose(mine.potential(theta[c], c, rows), own.potential(swapped[c], c, rows), rtol=1e-10)
     assert np.allclose(mine.loss(theta), own.loss(swapped), **near)
     assert np.allclose(mine.predict(theta[0]), own.predict(swapped[0]), **near)
 
@@ -75,6 +76,7 @@ def test_threads_do_not_change_a_run_and_a_shard_has_its_clients_bits():
     whole, part = problem(), problem().shard(np.array([0, 2]))
     assert len(part.x) == SIZES[0] + SIZES[2]
     assert np.array_equal(part.gradient(whole.initial(0), 2), whole.gradient(whole.initial(0), 2))
+    assert part.potential(whole.initial(0), 2) == whole.potential(whole.initial(0), 2)
 
 
 @pytest.mark.usefixtures("there")

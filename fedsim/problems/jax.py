@@ -80,21 +80,26 @@ class Jax:
         slope = self._call("slope", theta, self.x[own], self.y[own])
         return np.asarray(slope + theta.dtype.type(self.share * len(own)) * theta)
 
-    def potential(self, theta: Array) -> Array:
-        """-log posterior up to a constant, for every row of `theta` (replicas, d)."""
-        blocks = [slice(at, at + BLOCK) for at in range(0, len(self.x), BLOCK)]
-        data = [sum(float(self._call("total", t, self.x[b], self.y[b])) for b in blocks) for t in theta]
-        return np.asarray(data + self.prior_precision / 2 * (theta.astype(np.float64) ** 2).sum(axis=1))
+    def potential(self, theta: Array, client: int, rows: Array | None = None) -> float:
+        """The loss summed over the client's rows, all of them or those given, and their share of the prior."""
+        own = self.offsets[client] + (np.arange(self.sizes[client]) if rows is None else np.asarray(rows))
+        return self._total(np.asarray(theta, np.float64), own) + shards.prior_part(self.share, len(own), theta)
 
     def loss(self, theta: Array) -> Array:
-        """Mean loss over all rows plus the prior's share, for every row of `theta`."""
-        return np.asarray(self.potential(theta) / len(self.x))
+        """Mean loss over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
+        data = [self._total(t, np.arange(len(self.x))) for t in theta]
+        return np.asarray((data + self.prior_precision / 2 * (theta.astype(np.float64) ** 2).sum(axis=1)) / len(self.x))
 
     def predict(self, theta: Array) -> Array:
         """Class probabilities of the test rows under one theta (d,): (rows, classes)."""
         assert self.test is not None
         x = self.test[0]
         return np.concatenate([self._call("classes", theta, x[at : at + BLOCK]) for at in range(0, len(x), BLOCK)])
+
+    def _total(self, theta: Array, rows: Array) -> float:
+        """The summed loss over these rows, in the precision of theta."""
+        blocks = [rows[at : at + BLOCK] for at in range(0, len(rows), BLOCK)]
+        return sum(float(self._call("total", theta, self.x[b], self.y[b])) for b in blocks)
 
     def _call(self, name: str, theta: Array, x: Array, *y: Array) -> Array:
         """One of the compiled functions, in the precision of theta."""

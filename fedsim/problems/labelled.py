@@ -16,6 +16,7 @@ from fedsim.problems import shards
 BLOCK = 4096  # rows converted at once where all are walked through
 
 Probabilities = Callable[[Array, Array], Array]  # theta (d,) and rows (n, features) to (n, classes)
+Scores = Callable[[Array, Array], Array]  # the same before the softmax
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +58,18 @@ class Labelled:
         """A client's rows and labels, all of them or those given."""
         x, y = shards.client_rows(self, client, rows)
         return self.values(x, dtype), y
+
+    def potential(self, theta: Array, client: int, rows: Array | None, scores: Scores, share: float) -> float:
+        """Cross-entropy summed over a client's rows, all of them or those given, and their share of the prior."""
+        theta = np.asarray(theta, np.float64)
+        x, y = shards.client_rows(self, client, rows)
+        total = 0.0
+        for at in range(0, len(x), BLOCK):
+            z = scores(theta, self.values(x[at : at + BLOCK], np.float64))
+            z -= z[np.arange(len(z)), y[at : at + BLOCK]][:, None]
+            top = z.max(axis=1, keepdims=True)
+            total += float(np.log(np.exp(z - top).sum(axis=1)).sum() + top.sum())
+        return total + shards.prior_part(share, len(x), theta)
 
     def loss(self, theta: Array, probabilities: Probabilities, share: float) -> Array:
         """Mean cross-entropy over all rows plus the prior's share, for every row of `theta` (replicas, d)."""

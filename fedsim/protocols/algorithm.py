@@ -151,7 +151,10 @@ class Job(Protocol):
         """A coin in (0, 1), shape (1,)."""
 
     def potential(self, theta: Array) -> Array:
-        """The client's summed loss up to a constant, float64, shape (1,)."""
+        """The client's own summed loss with its share of the prior, whose slope `gradient` is; float64, shape (1,)."""
+
+    def loss(self, theta: Array) -> Array:
+        """The mean loss over the client's own rows, without the prior; float64, shape (1,)."""
 
     def encode(self, codec: Codec | tuple[Codec, ...], value: Array, lane: int = 0) -> Any:
         """`value` through a codec, or one per client: `.value` as the server decodes it, `.bits` on the wire."""
