@@ -12,7 +12,7 @@ from fedsim.analysis.runs import HIGHER, Answer, LabelledRun, facts, gather
 from fedsim.analysis.summary import final_metrics
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, NotRecorded, flag, quoted
-from fedsim.results import Result, total_bits
+from fedsim.results import Result, sent_bits, total_bits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,9 +111,10 @@ def _drawn(frame: pd.DataFrame, among: Sequence[str], metric: str, up: bool) -> 
 
 
 def ess_rates(results: object) -> Answer:
-    """Effective sample size per million bits up and per virtual second, warm-up and all replicas counted.
+    """Effective sample size per million bits sent up or between sites, and per virtual second.
 
-    One row per run: `ess` (bulk, of the worst coordinate, replicas as chains), `ess_per_megabit`, `ess_per_second`.
+    One row per run: `ess` (bulk, of the worst coordinate, replicas as chains), `ess_tail`, `sent_bits`, `seconds`,
+    `ess_per_megabit`, `ess_per_second`. Warm-up and all replicas are counted.
     """
     import pandas as pd
 
@@ -129,19 +130,20 @@ def ess_rates(results: object) -> Answer:
                 f"{chains.MIN_DRAWS}: set Scenario(record=fs.Record(every=1))"
             )
         ess = float(np.min(chains.ess(theta[:draws])))
-        bits = float(result.rounds["uplink_bits"].sum())
+        bits = float((result.rounds["uplink_bits"] + sent_bits(result.rounds, "backhaul_bits")).sum())
         seconds = float(result.rounds.groupby("replica")["closed_s"].max().sum())
         rates = {
             "ess_per_megabit": ess / (bits / 1e6) if bits else np.nan,
             "ess_per_second": ess / seconds if seconds else np.nan,
         }
-        rows.append(facts(one) | {"ess": ess, "uplink_bits": bits, "seconds": seconds, **rates})
+        sizes = {"ess": ess, "ess_tail": float(np.min(chains.ess_tail(theta[:draws])))}
+        rows.append(facts(one) | sizes | {"sent_bits": bits, "seconds": seconds, **rates})
     frame = pd.DataFrame(rows)
     figure = figures.blank(10, 1.6 + 0.32 * frame["run"].nunique())
     for axes, name in zip(figure.subplots(1, 2, sharey=True), rates, strict=True):
         means = frame.groupby("run", sort=False)[name].median()
         axes.barh([str(label) for label in means.index], means, color=figures.COLOURS[0], height=0.6)
-        axes.set_xlabel({"ess_per_megabit": "ESS per Mbit up", "ess_per_second": "ESS per virtual second"}[name])
+        axes.set_xlabel({"ess_per_megabit": "ESS per Mbit sent", "ess_per_second": "ESS per virtual second"}[name])
         figures.plain(axes)
     axes.invert_yaxis()
     return Answer(frame, figure)

@@ -73,7 +73,7 @@ def size(value: float) -> str:
 
 def number(value: float) -> str:
     """Three digits are enough."""
-    return f"{value:,.0f}" if value == round(value) and abs(value) < 1e9 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) < 1e9 and value == round(value) else f"{value:.3g}"
 
 
 def amount(name: str, value: float) -> str:

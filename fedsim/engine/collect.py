@@ -12,6 +12,7 @@ import numpy as np
 from fedsim.engine.own_code import code_digest
 from fedsim.engine.run import Run
 from fedsim.exchanges import Gossip
+from fedsim.metrics.sampling import common_start
 from fedsim.protocols import PrivacyGuarantee, Runtime
 from fedsim.results import Result, cpu_features, versions
 from fedsim.results.sealed import to_json
@@ -86,7 +87,9 @@ def _judged(run: Run) -> dict[str, Any]:
     """What the metrics' columns are of (`judged`), and where a figure says less than it seems (`warnings`)."""
     if run.world.skip:
         return {"judged": {}, "warnings": []}
-    return {"judged": run.evaluator.about(), "warnings": run.evaluator.doubts()}
+    columns = [name for metric in run.evaluator.metrics for name in metric.columns]
+    doubts = run.evaluator.doubts() + (common_start(run.world.scenario.starts) if "rhat" in columns else [])
+    return {"judged": run.evaluator.about(), "warnings": doubts}
 
 
 def _privacy(run: Run, rounds: pd.DataFrame) -> dict[str, Any]:
