@@ -231,7 +231,7 @@ def digest(result: Any) -> dict[str, Any]:
     for name, frame in frames.items():
         if frame is not None:
             one_site = [
-                n for n in ("backhaul_bits",) if n in frame and not frame[n].any()
+                n for n in ("backhaul_bits", "dropped_bits") if n in frame and not frame[n].any()
             ]  # as when there was no other
             frame = frame.drop(columns=one_site)
             text = frame.reindex(columns=sorted(frame.columns)).to_csv(index=False, float_format="%.17g")

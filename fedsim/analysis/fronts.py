@@ -9,7 +9,7 @@ import numpy as np
 
 from fedsim.analysis import figures
 from fedsim.analysis.runs import HIGHER, Answer, LabelledRun, facts, gather
-from fedsim.analysis.summary import final_metrics
+from fedsim.analysis.summary import final_metrics, warnings, warnings_of
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, NotRecorded, flag, quoted
 from fedsim.results import Result, sent_bits, total_bits
@@ -55,13 +55,13 @@ def knee(points: Array) -> int:
 
 
 def pareto(
-    results: object, metric: str, among: Sequence[str] = ("uplink_bits", "seconds"),
+    results: object, metric: str, among: Sequence[str] = ("total_bits", "seconds"),
     higher_is_better: bool | None = None,
 ) -> Answer:  # fmt: skip
     """One row per setting (medians over its seeds): its costs, the metric at the end, and whether it is on the `front`.
 
     The front is over `among` (of uplink_bits, total_bits, seconds, participation, epsilon, wasted_s) and the metric,
-    of which less is better unless it is accuracy or the like.
+    of which less is better unless it is accuracy or the like. `warnings` are those of the setting's runs, "" for none.
     """
     if not isinstance(among, list | tuple) or not among or any(name not in COSTS for name in among):
         raise InvalidInput(f"pareto(among={quoted(among)}): choose among {', '.join(COSTS)}")
@@ -87,12 +87,13 @@ def outcomes(runs: list[LabelledRun], metric: str) -> pd.DataFrame:
         if metric not in ends:
             one.result.curve(metric)  # refuses it with those that there are
         known = costs(one.result) | {name: ends[name] for name in (metric, "epsilon") if name in ends}
-        rows.append(facts(one) | known)
+        rows.append(facts(one) | known | {"warnings": "; ".join(warnings(one.result))})
     frame = pd.DataFrame(rows)
     numbers = [name for name in (*COSTS, metric) if name in frame]
     groups = frame.groupby("run", sort=False)
-    settings = groups[[n for n in frame.columns if n not in ("run", "seed", *numbers)]].first()
-    return settings.join(groups[numbers].median()).assign(seeds=groups.size()).reset_index()
+    settings = groups[[n for n in frame.columns if n not in ("run", "seed", "warnings", *numbers)]].first()
+    told = groups["warnings"].agg(lambda own: warnings_of(own.tolist()))
+    return settings.join(groups[numbers].median()).assign(seeds=groups.size(), warnings=told).reset_index()
 
 
 def _drawn(frame: pd.DataFrame, among: Sequence[str], metric: str, up: bool) -> Any:
