@@ -293,7 +293,7 @@ def test_of_runs_stopped_by_the_same_seconds_the_first_to_stop_is_not_recommende
     assert comparisons.comparable(table) == ["total_bits"]
     assert "quickest" not in comparisons.best(table, ["mean_error"])
     section, _, why = comparisons.trade_off(table, "mean_error")
-    assert "Not compared: time, since the limit on it stopped the runs." in section
+    assert "Not compared: time, since a limit on it stopped the runs." in section
     assert " s " not in why
     equal = table.assign(total_bits=1000.0)
     assert comparisons.trade_off(equal, "mean_error")[1] == "often"

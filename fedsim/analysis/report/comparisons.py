@@ -203,7 +203,7 @@ def _left_out(table: pd.DataFrame) -> str:
         never = table[~np.isfinite(table[costs].to_numpy(np.float64)).all(axis=1)]["run"]
         return f"{', '.join(never)}: never at {table['target'].iloc[0]}." if len(never) else ""
     left = [name for name in SPENT if name in table and table[name].max() > 0 and name not in costs]
-    return f"Not compared: {' and '.join(map(_noun, left))}, since the limit on it stopped the runs." if left else ""
+    return f"Not compared: {' and '.join(map(_noun, left))}, since a limit on it stopped the runs." if left else ""
 
 
 def _reason(table: pd.DataFrame, own: Any, costs: Sequence[str], metric: str, up: bool) -> str:
@@ -214,7 +214,7 @@ def _reason(table: pd.DataFrame, own: Any, costs: Sequence[str], metric: str, up
         for cost in costs:
             least = table.loc[table[cost].idxmin()]
             if least["run"] != own["run"]:
-                sentence += f". The least {_noun(cost)} to the target has {least['run']}: {_amount(cost, least[cost])}"
+                sentence += f". {least['run']} takes the {_least(cost)}, {_amount(cost, least[cost])}"
         return f"{sentence}."
     top = table.loc[table[metric].idxmax() if up else table[metric].idxmin()]
     sentence = f"{own['run']}: {metric} {units.number(own[metric])} for {spent}"
@@ -223,7 +223,7 @@ def _reason(table: pd.DataFrame, own: Any, costs: Sequence[str], metric: str, up
         sentence += f". {top['run']} has the best {metric}, {units.number(top[metric])}, for {' and '.join(factors)}"
     cheap = table.loc[table[costs[0]].idxmin()]
     if cheap["run"] not in (own["run"], top["run"]):
-        sentence += f". The least {_noun(costs[0])} has {cheap['run']}, which ends at {units.number(cheap[metric])}"
+        sentence += f". {cheap['run']} takes the {_least(costs[0])} and ends at {units.number(cheap[metric])}"
     return f"{sentence}."
 
 
@@ -252,6 +252,10 @@ def waste(results: Mapping[str, Result]) -> str:
 
 def _noun(cost: str) -> str:
     return "time" if cost.startswith("seconds") else "bits"
+
+
+def _least(cost: str) -> str:
+    return "least time" if cost.startswith("seconds") else "fewest bits"
 
 
 def _amount(cost: str, value: float) -> str:
