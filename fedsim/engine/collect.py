@@ -11,10 +11,14 @@ import numpy as np
 
 from fedsim.engine.own_code import code_digest
 from fedsim.engine.run import Run
+from fedsim.engine.sites import SiteNetwork
 from fedsim.exchanges import Gossip
+from fedsim.metrics.sampling import common_start
+from fedsim.network import Network
 from fedsim.protocols import PrivacyGuarantee, Runtime
 from fedsim.results import Result, cpu_features, versions
 from fedsim.results.sealed import to_json
+from fedsim.topologies.star import Star
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,18 +66,28 @@ def _events(run: Run) -> Any:
 
 def manifest(run: Run, runtime: Runtime, real_s: float) -> dict[str, Any]:
     """What was run. Real times live here and in the progress bar, never in a result."""
-    world, network = run.world, run.world.scenario.parts.network
+    world = run.world
     return {
         "format": 1,
         "scenario": described(world.scenario),
         "runtime": described(runtime),
-        "network": None if network is None else network.sketch(),
+        "network": _sketch(run),
         "clock": {"network": world.network is not None, "compute": world.devices is not None, "path": run.path},
         "versions": versions(),
         "cpu_features": cpu_features(),
         "real_s": real_s,
         "sites": {"count": world.sites.count, "weights": _site_weights(run)},
     }
+
+
+def _sketch(run: Run) -> Any:
+    """The network, with the transfers that the exchange sends over each link."""
+    network, sites = run.world.scenario.parts.network, run.world.sites.network
+    if network is None:
+        return None
+    if isinstance(sites, SiteNetwork) and isinstance(network.own, Network | Star):
+        return network.own.sketch(sites.passing())
+    return network.sketch()
 
 
 def _site_weights(run: Run) -> list[float]:
@@ -86,7 +100,9 @@ def _judged(run: Run) -> dict[str, Any]:
     """What the metrics' columns are of (`judged`), and where a figure says less than it seems (`warnings`)."""
     if run.world.skip:
         return {"judged": {}, "warnings": []}
-    return {"judged": run.evaluator.about(), "warnings": run.evaluator.doubts()}
+    columns = [name for metric in run.evaluator.metrics for name in metric.columns]
+    doubts = run.evaluator.doubts() + (common_start(run.world.scenario.starts) if "rhat" in columns else [])
+    return {"judged": run.evaluator.about(), "warnings": doubts}
 
 
 def _privacy(run: Run, rounds: pd.DataFrame) -> dict[str, Any]:

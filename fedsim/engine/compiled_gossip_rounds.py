@@ -72,6 +72,7 @@ class CompiledGossipRounds(MadeRounds):
         made = columns(opened, closed, selected, starts, ended, 0, sent.sum(axis=1))
         made["late"] = (m["used"] & ~m["folded"] & ~m["lost"]).sum(axis=1)
         made["wasted_bits"] = np.where(self._folded(slice(None)), 0, sent).sum(axis=1)
+        made["dropped_bits"] = made["wasted_bits"] - np.where(m["folded"] | m["lost"], 0, sent).sum(axis=1)
         return ended, made
 
     def _folded(self, own: Array | slice) -> Array:

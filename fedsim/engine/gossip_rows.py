@@ -58,6 +58,8 @@ def round_of(
     made = columns(opened, closed, who.sizes, starts, visits, 0, bits)
     made["late"] = np.array([(~row.folded & ~row.lost).sum() for row in rows], np.int64)
     made["wasted_bits"] = np.array([row.sent[~_used(row, ends[0])].sum() for row in rows], np.int64)
+    late = np.array([row.sent[~row.folded & ~row.lost].sum() for row in rows], np.int64)
+    made["dropped_bits"] = made["wasted_bits"] - late
     message = [row.mixing.message for row in rows]
     flat = np.concatenate(message)
     copies = Copies(

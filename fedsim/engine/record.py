@@ -14,7 +14,7 @@ LIMIT_BYTES = 1_000_000_000
 COLUMNS = (
     "opened_s", "closed_s", "selected", "arrived", "dropped", "late",
     "uplink_bits", "downlink_bits", "wasted_bits",
-    "wasted_down_bits", "wasted_s", "late_s", "dropped_s", "called_off_s", "backhaul_bits",
+    "dropped_bits", "wasted_down_bits", "wasted_s", "late_s", "dropped_s", "called_off_s", "backhaul_bits",
 )  # fmt: skip
 
 

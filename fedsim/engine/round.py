@@ -245,6 +245,7 @@ def columns(
         "opened_s": opened, "closed_s": closed, "selected": selected, "arrived": arrived,
         "dropped": dropped, "late": late + called_off, "uplink_bits": up,
         "downlink_bits": down, "wasted_bits": _counts(lost.up_bits, begin),
+        "dropped_bits": _counts(np.where(lost.dropped, lost.up_bits, 0), begin),
         "wasted_down_bits": _counts(lost.down_bits, begin),
         "wasted_s": seconds["late_s"] + seconds["dropped_s"] + seconds["called_off_s"],
         **seconds, "backhaul_bits": np.zeros(len(opened), np.int64) + backhaul,
@@ -269,7 +270,8 @@ def smooth_columns(
     return {
         "opened_s": opened, "closed_s": closed, "selected": arrived if selected is None else selected,
         "arrived": arrived, "dropped": none, "late": none, "uplink_bits": up, "downlink_bits": down,
-        "wasted_bits": none, "wasted_down_bits": none, "wasted_s": no_time, **dict.fromkeys(CAUSES, no_time),
+        "wasted_bits": none, "dropped_bits": none, "wasted_down_bits": none, "wasted_s": no_time,
+        **dict.fromkeys(CAUSES, no_time),
         "backhaul_bits": none if isinstance(backhaul, int) and not backhaul
         else np.broadcast_to(np.asarray(backhaul, np.int64), opened.shape),
     }  # fmt: skip

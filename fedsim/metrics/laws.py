@@ -110,9 +110,9 @@ class Distance:
         return {"replicas": "the replicas now", "history": "all kept samples"}[self.over]
 
     def doubts(self, view: MetricView, value: float, replicas: int) -> list[str]:
-        """Whether more than half of the squared figure is what perfect samples would show as well."""
-        if math.isnan(value):
-            return []
+        """Why the figure is NaN or infinite, or that perfect samples would show more than half of its square."""
+        if not math.isfinite(value):
+            return self._undefined(view)
         count, worth, remedy = float(replicas), "", "more replicas"
         if self.over == "history":
             draws = chains.running(view.history)
@@ -128,6 +128,16 @@ class Distance:
             f"{self.name} {value:.3g} is mostly noise: the {count:.0f} samples{worth}, were they perfect, would show "
             f"{floor:.3g}; run {remedy}"
         ]
+
+    def _undefined(self, view: MetricView) -> list[str]:
+        found, least = len(_samples(view, self.over)), self.measure.least
+        if found < least:
+            remedy = "run more rounds or set record=fs.Record(every=1)" if self.over == "history" else "ask for more"
+            kind = "kept samples" if self.over == "history" else "running replicas"
+            return [f"{self.name} is not defined: it needs {least} {kind}, and there are {found}; {remedy}"]
+        if not _target(self.measure.name, self.reference, view).covariance.any():
+            return [f"{self.name} is not defined: the exact covariance is zero; use mean_error, or temperature > 0"]
+        return []
 
 
 def _w2(samples: Array, target: Moments) -> float:
@@ -147,8 +157,8 @@ def _mean_error(samples: Array, target: Moments) -> float:
 
 def _covariance_error(samples: Array, target: Moments) -> float:
     centred = samples - samples.mean(axis=0)
-    gap = centred.T @ centred / (len(samples) - 1) - target.covariance
-    return float(np.linalg.norm(gap) / np.linalg.norm(target.covariance))
+    gap, size = centred.T @ centred / (len(samples) - 1) - target.covariance, float(np.linalg.norm(target.covariance))
+    return float(np.linalg.norm(gap)) / size if size > 0 else NAN
 
 
 W2 = Measure("w2", 2, _w2, distances.w2_floor, _w2_of_rounds)
