@@ -10,7 +10,9 @@ from fedsim import metrics as metric_catalogue
 from fedsim.algorithms.activity import check_activity
 from fedsim.errors import InvalidInput, quoted
 from fedsim.exchanges import Gossip
+from fedsim.participation import Arrived
 from fedsim.problems import weights_of
+from fedsim.runtime.answers import weighed
 
 if TYPE_CHECKING:
     from fedsim.scenario import Scenario
@@ -41,6 +43,9 @@ def check_participation(scenario: Scenario) -> None:
     equal = np.ptp(weights_of(scenario.problem)) < 1e-12
     if scenario.parts.algorithm.weighted and not equal and (why := policy.bias()):
         raise InvalidInput(why)
+    if scenario.parts.algorithm.weigh is not None:  # on all clients: refuses a policy that its weights do not fit
+        p, ones = weights_of(scenario.problem), np.ones(clients, np.int64)
+        weighed(scenario.parts.algorithm.weigh, Arrived(p, ones, np.array([0, clients]), clients, policy))
     at_work = policy.size or clients
     if policy.asynchronous and policy.replies > at_work and remembers:
         raise InvalidInput(

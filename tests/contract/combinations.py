@@ -1,13 +1,9 @@
-"""Every algorithm under every policy over every exchange: refused in one sentence, or run and compared.
-
-`python tests/contract/combinations.py` writes fedsim/docs/combinations.md.
-"""
+"""Every algorithm under every policy over every exchange: refused in one sentence, or run and compared."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -48,7 +44,6 @@ from oracles.draws import Numbers
 from oracles.optimisers import Descent, constant
 from oracles.world import World
 
-PAGE = Path(__file__).parents[2] / "fedsim" / "docs" / "combinations.md"
 ROUNDS, SEED, PRIOR, START = 3, 11, 0.7, np.array([0.5, -1.0])
 
 # --- Problems ---------------------------------------------------------------------------------------------------------
@@ -150,7 +145,10 @@ REFERENCES = ("PSGLD", "SGLD", "HMC", "MALA")
 
 # --- Policies and exchanges -------------------------------------------------------------------------------------------
 
-POLICIES = ("full", "with_replacement", "uniform", "uniform normalised", "bernoulli", "first", "deadline", "buffered")
+POLICIES = (
+    "full", "with_replacement", "uniform", "uniform normalised", "uniform scaled", "bernoulli", "first", "deadline",
+    "buffered",
+)  # fmt: skip
 GRAPH = nx.Graph([(0, 1), (1, 2), (2, 3), (1, 3)])
 LAZY = (nx.to_numpy_array(GRAPH, nodelist=range(4)) + np.eye(4)) / (1 + np.array([[1], [3], [2], [2]]))  # pi = (2, 4, 3, 3) / 12
 MIXINGS = {"gossip metropolis": "metropolis", "gossip unequal pi": LAZY}
@@ -173,6 +171,7 @@ def policy_of(name: str, asked: dict[str, int], work: int) -> Any:
         "full": p.full, "with_replacement": lambda: p.with_replacement(asked["with_replacement"]),
         "uniform": lambda: p.uniform(asked["uniform"]),
         "uniform normalised": lambda: p.uniform(asked["uniform"], weighting="normalised"),
+        "uniform scaled": lambda: p.uniform(asked["uniform"], weighting="scaled"),
         "bernoulli": lambda: p.bernoulli(0.6), "first": lambda: p.first(asked["first"]),
         "deadline": lambda: p.deadline(1.5 * work), "buffered": lambda: p.buffered(asked["buffered"]),
     }[name]()  # fmt: skip
@@ -193,6 +192,16 @@ def devices_of(losses: str, clients: int, work: int) -> Any:
     }[losses]  # fmt: skip
     return d.constant(SECONDS[:clients], slowdown=d.pareto_slowdown(3.0), **more)
 
+
+PAIRS = (  # losses with some policies and exchanges, not with all of them
+    ("dropout", "full", "star"), ("dropout", "with_replacement", "star"), ("dropout", "uniform normalised", "star"),
+    ("dropout", "buffered", "star"), ("dropout", "first", "tiers every=1"), ("dropout", "full", "tiers every=2"),
+    ("dropout", "full", "gossip metropolis"), ("dropout", "deadline", "gossip unequal pi"),
+    ("availability", "full", "star"), ("availability", "uniform normalised", "star"),
+    ("availability", "deadline", "star"), ("availability", "buffered", "star"),
+    ("availability", "full", "tiers every=1"), ("availability", "bernoulli", "tiers every=2"),
+    ("availability", "deadline", "gossip metropolis"), ("availability", "full", "gossip unequal pi"),
+)  # fmt: skip
 
 # --- One cell ---------------------------------------------------------------------------------------------------------
 
@@ -244,9 +253,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The sentence of a refusal, or the largest difference from the oracle."""
+    """The sentence of a refusal and whether it came before the run, or the largest difference from the oracle."""
 
     refusal: str = ""
+    at_construction: bool = False
     difference: float = np.nan
 
 
@@ -254,6 +264,9 @@ class Outcome:
 def outcome(cell: Cell) -> Outcome:
     try:
         scenario = cell.scenario()
+    except InvalidInput as refused:
+        return Outcome(str(refused), at_construction=True)
+    try:
         result = fs.run(scenario, runtime=fs.Inline(threads=1))
     except InvalidInput as refused:
         return Outcome(str(refused))

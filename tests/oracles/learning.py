@@ -27,7 +27,7 @@ def star(w: World, oracle: Any, events: Any, rounds: int, start: np.ndarray, pol
             reply, memory[at.client] = oracle.client(w, at, started, memory[at.client])
             moved = {n: state[n] + v - started[n] if n in oracle.models else v for n, v in reply.items()}
             replies.append((at, moved))
-        drawn = w.numbers.drawn_clients(0, round, max(draws, 1), w.p)
+        drawn = w.numbers.drawn_clients(0, round, max(draws, 1), tuple(w.p))
         a = _weights(oracle, policy, received, w.p, drawn)
         state = state | oracle.server(w, state, replies, a, round, 0)
         versions.append(state)
@@ -59,7 +59,7 @@ def tiers(
             for edge in edges:
                 own = [(at, reply) for at, reply in replies if groups[at.client] == edge]
                 p = weights.in_group(w.p, groups, edge)
-                drawn = w.numbers.drawn_clients(edge, round, max(draws, 1), p)
+                drawn = w.numbers.drawn_clients(edge, round, max(draws, 1), tuple(p))
                 a = _weights(oracle, policy, [at for at, _ in own], p, drawn)
                 states[edge] = states[edge] | oracle.server(w, states[edge], own, a, round, edge)
             if (round + 1) % every == 0:

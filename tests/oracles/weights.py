@@ -28,6 +28,11 @@ def by_draws(multiplicity: np.ndarray) -> np.ndarray:
     return multiplicity / multiplicity.sum()
 
 
+def scaled(p: np.ndarray, n: int) -> np.ndarray:
+    """uniform scaled: p_c N / received, unbiased though its sum is not 1."""
+    return p * n / len(p)
+
+
 def policy_weights(
     rule: str, policy: str, received: list[Address], p: np.ndarray, multiplicity: np.ndarray
 ) -> np.ndarray:
@@ -43,8 +48,8 @@ def policy_weights(
         return by_draws(multiplicity[who])
     if policy == "uniform" and rule == "policy":
         return by_count(len(who))
-    if policy == "uniform" and rule == "scheme":
-        return p[who] * n / len(who)
+    if policy == "uniform scaled" or (policy == "uniform" and rule == "scheme"):
+        return scaled(p[who], n)
     return by_p(p[who])
 
 
