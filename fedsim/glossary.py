@@ -12,7 +12,7 @@ CODE = re.compile(r"[A-E]\d+")
 
 
 def explain(topic: str | None = None) -> Summary:
-    """The page about a topic: job, replies, view, combinations or decisions; or one decision by its code, such as A5."""
+    """The page about a topic, such as job, replies, view or combinations; or one decision by its code, such as A5."""
     pages = _pages()
     if topic is None:
         topics = [f"  {name:14}{text.splitlines()[0].partition(': ')[2]}" for name, text in pages.items()]

@@ -8,6 +8,10 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+from oracles import learning, optimisers, references, samplers, weights
+from oracles.draws import Numbers
+from oracles.optimisers import Descent, constant
+from oracles.world import World
 
 import fedsim as fs
 from fedsim.algorithms import (
@@ -39,10 +43,6 @@ from fedsim.algorithms import (
 )
 from fedsim.codecs import QSGD, Identity
 from fedsim.errors import InvalidInput
-from oracles import learning, optimisers, references, samplers, weights
-from oracles.draws import Numbers
-from oracles.optimisers import Descent, constant
-from oracles.world import World
 
 ROUNDS, SEED, PRIOR, START = 3, 11, 0.7, np.array([0.5, -1.0])
 
@@ -94,9 +94,7 @@ avg, avg_eta = decaying(2.0, 10.0)
 ROWS = {
     "FALD": Row(FALD(fald, 2, temperature=0.5, correlation=0.5), samplers.FALD(fald_eta, 2, 0.5, 0.5)),
     "FAHMC": Row(FAHMC(0.05, 2, 2, 0.5), samplers.FAHMC(constant(0.05), 2, 2, 0.5), work=4),
-    "FAHMC, de-biased": Row(
-        FAHMC(0.05, 2, 2, 0.5, "stale"), samplers.DebiasedFAHMC(constant(0.05), 2, 2, 0.5), work=5
-    ),
+    "FAHMC, de-biased": Row(FAHMC(0.05, 2, 2, 0.5, "stale"), samplers.DebiasedFAHMC(constant(0.05), 2, 2, 0.5), work=5),
     "QLSD": Row(QLSD(0.01, codec=QSGD(4)), samplers.QLSD(constant(0.01), 4), work=1),
     "QLSDStar": Row(QLSDStar(0.01, codec=Identity()), samplers.QLSDStar(constant(0.01)), work=1),
     "QLSDPlusPlus": Row(QLSDPlusPlus(0.01, 2, codec=QSGD(4)), samplers.QLSDPlusPlus(constant(0.01), 4), work=1),
@@ -131,9 +129,7 @@ ROWS = {
     "FedDyn": Row(FedDyn(0.1, 2, 0.5), optimisers.FedDyn(two, alpha=0.5)),
     "FedBE": Row(FedBE(0.1, 2, 3), optimisers.FedBE(two)),
     "DGSGLD": Row(DGSGLD(0.01, COUPLING, 2), samplers.DGSGLD(constant(0.01), COUPLING, 2)),
-    "FSGLD": Row(
-        FSGLD(0.01, 2, MEANS, PRECISIONS, 0.5), samplers.FSGLD(constant(0.01), MEANS, PRECISIONS, 2, 0.5)
-    ),
+    "FSGLD": Row(FSGLD(0.01, 2, MEANS, PRECISIONS, 0.5), samplers.FSGLD(constant(0.01), MEANS, PRECISIONS, 2, 0.5)),
     "PSGLD": Row(PSGLD(0.01, 2, damping=1e-2), references.PSGLD(constant(0.01), 2), machine),
     "DESGLD": Row(DESGLD(0.01), samplers.DESGLD(constant(0.01)), work=1),
     "DIGingSGLD": Row(DIGingSGLD(0.01), samplers.DIGingSGLD(constant(0.01)), work=1),
@@ -150,7 +146,9 @@ POLICIES = (
     "buffered",
 )  # fmt: skip
 GRAPH = nx.Graph([(0, 1), (1, 2), (2, 3), (1, 3)])
-LAZY = (nx.to_numpy_array(GRAPH, nodelist=range(4)) + np.eye(4)) / (1 + np.array([[1], [3], [2], [2]]))  # pi = (2, 4, 3, 3) / 12
+LAZY = (nx.to_numpy_array(GRAPH, nodelist=range(4)) + np.eye(4)) / (
+    1 + np.array([[1], [3], [2], [2]])
+)  # pi = (2, 4, 3, 3) / 12
 MIXINGS = {"gossip metropolis": "metropolis", "gossip unequal pi": LAZY}
 EXCHANGES = ("star", "tiers every=1", "tiers every=2", *MIXINGS)
 GROUPS = (0, 1, 1, 0)
@@ -217,7 +215,9 @@ class Cell:
     @property
     def problem(self) -> Any:
         row = ROWS[self.algorithm]
-        return regression(self.sizes) if row.problem is machine and self.exchange in MIXINGS else row.problem(self.sizes)
+        return (
+            regression(self.sizes) if row.problem is machine and self.exchange in MIXINGS else row.problem(self.sizes)
+        )
 
     def scenario(self) -> fs.Scenario:
         row, problem = ROWS[self.algorithm], self.problem

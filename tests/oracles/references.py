@@ -27,9 +27,7 @@ class SGLD(Sampler):
             theta, memory = self.step(w, at, k, theta, memory)
         return {"theta": theta}, memory
 
-    def step(
-        self, w: World, at: Address, k: int, theta: np.ndarray, memory: Values
-    ) -> tuple[np.ndarray, Values]:
+    def step(self, w: World, at: Address, k: int, theta: np.ndarray, memory: Values) -> tuple[np.ndarray, Values]:
         eta = self.eta(at.version * self.steps + k)
         noise = math.sqrt(2 * eta * self.tau) * w.numbers.private(at, k, len(theta))
         return theta - eta * w.gradient(theta, 0) + noise, memory
@@ -45,9 +43,7 @@ class PSGLD(SGLD):
     def memory(self, dim: int) -> Values:
         return {"v": np.zeros(dim)}
 
-    def step(
-        self, w: World, at: Address, k: int, theta: np.ndarray, memory: Values
-    ) -> tuple[np.ndarray, Values]:
+    def step(self, w: World, at: Address, k: int, theta: np.ndarray, memory: Values) -> tuple[np.ndarray, Values]:
         eta, g = self.eta(at.version * self.steps + k), w.gradient(theta, 0)
         v = self.decay * memory["v"] + (1 - self.decay) * (g / w.size(0)) ** 2
         scale = 1 / (self.damping + np.sqrt(v))
@@ -59,9 +55,7 @@ class PSGLD(SGLD):
 class MALA(SGLD):
     """SGLD's step as a proposal, accepted by Metropolis-Hastings."""
 
-    def step(
-        self, w: World, at: Address, k: int, theta: np.ndarray, memory: Values
-    ) -> tuple[np.ndarray, Values]:
+    def step(self, w: World, at: Address, k: int, theta: np.ndarray, memory: Values) -> tuple[np.ndarray, Values]:
         eta = self.eta(at.version * self.steps + k)
         there, _ = super().step(w, at, k, theta, memory)
 
@@ -80,9 +74,7 @@ class HMC(SGLD):
 
     leapfrog: int = 10
 
-    def step(
-        self, w: World, at: Address, k: int, theta: np.ndarray, memory: Values
-    ) -> tuple[np.ndarray, Values]:
+    def step(self, w: World, at: Address, k: int, theta: np.ndarray, memory: Values) -> tuple[np.ndarray, Values]:
         eta, p = self.eta(at.version * self.steps + k), w.numbers.private(at, k, len(theta))
         there, q = trajectory(lambda x: w.gradient(x, 0) / self.tau, theta, p, eta, self.leapfrog)
         before = w.potential(theta) / self.tau + float(p @ p) / 2
