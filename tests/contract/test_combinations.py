@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 from contract.combinations import EXCHANGES, PAIRS, POLICIES, ROWS, SIZES, Cell, outcome
 from contract.combinations_page import PAGE, page
@@ -25,6 +28,18 @@ def verdict(cell: Cell) -> str:
 def test_every_shipped_algorithm_has_a_row() -> None:
     shipped = set(algorithms.__all__) - {"distributed_sgd", "halving"}
     assert {type(row.algorithm).__name__ for row in ROWS.values()} == shipped
+
+
+def test_oracles_share_no_code_with_what_they_check() -> None:
+    found = set()
+    for path in (Path(__file__).parents[1] / "oracles").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {name.name for name in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                found |= {f"{node.module}.{name.name}" for name in node.names}
+    ours = {name for name in found if name.split(".")[0] in ("fedsim", "contract")}
+    assert ours == {"fedsim.rng", "fedsim.rng.Stream"}
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES)

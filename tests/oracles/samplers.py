@@ -228,7 +228,10 @@ class FSGLD(Sampler):
 
 @dataclass(frozen=True)
 class DESGLD(Sampler):
-    """x_i <- sum_j W_ij x_j - eta drift_i + sqrt(2 eta) xi_i, the drift scaled so that the target is exp(-sum U_i)."""
+    """x_i <- sum_j W_ij x_j - eta_i grad U_i(x_i) + sqrt(2 eta_i) xi_i, eta_i = eta / (N pi_i).
+
+    The average by pi then moves by -(eta / N) grad U + sqrt(2 eta / N) xi, whose target is exp(-U) for every pi.
+    """
 
     eta: Step
 
@@ -245,7 +248,8 @@ class DESGLD(Sampler):
         return {"theta": mean(replies, a, "theta") - eta * own + self.noise(w, site, round, len(x))}
 
     def noise(self, w: World, site: int, round: int, dim: int) -> np.ndarray:
-        return math.sqrt(2 * self.eta(round)) * w.numbers.server_normal(site, round, dim)
+        eta = self.eta(round) / (w.clients * w.weight[site])
+        return math.sqrt(2 * eta) * w.numbers.server_normal(site, round, dim)
 
 
 @dataclass(frozen=True)
