@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def check_participation(scenario: Scenario) -> None:
     equal = bool(np.ptp(p) < 1e-12)
     if scenario.parts.algorithm.sampler and policy.unnormalised:
         raise InvalidInput(
-            f"{_written(policy)} with {algorithm}: its weights do not sum to one, so that they multiply a sample by a "
+            f"{written(policy)} with {algorithm}: its weights do not sum to one, so that they multiply a sample by a "
             "random factor; choose weighting='normalised', or with_replacement()"
         )
     if scenario.parts.algorithm.visits_by_weight:
@@ -81,7 +82,7 @@ def check_visits(scenario: Scenario, equal: bool) -> None:
     policy, devices, name = scenario.parts.policy, scenario.parts.devices, type(scenario.algorithm).__name__
     rule = f"{name} must visit client c with probability p_c"
     if not policy.waits or not (policy.always or policy.draws_by_weight or (equal and policy.undecided)):
-        raise InvalidInput(f"{rule}, and {_written(policy)} visits others; use with_replacement(1)")
+        raise InvalidInput(f"{rule}, and {written(policy)} visits others; use with_replacement(1)")
     if devices is None or (devices.reliable and devices.always_available):
         return
     lost = devices.dropout_of(np.arange(scenario.problem.clients))
@@ -93,12 +94,13 @@ def check_visits(scenario: Scenario, equal: bool) -> None:
         )
 
 
-def _written(policy: Policy) -> str:
-    """A policy as a user writes it, without fields left at None."""
+def written(policy: Policy) -> str:
+    """A policy as its factory is called, without arguments left at None."""
     own = policy.own
-    fields = getattr(own, "__dataclass_fields__", {})
-    said = ", ".join(f"{n}={shown(v)}" for n in fields if (v := getattr(own, n)) is not None)
-    return f"participation.{type(own).__name__.lower()}({said})"
+    name = re.sub("(?<=[a-z])(?=[A-Z])", "_", type(own).__name__).lower()
+    given = [(n, v) for n in getattr(own, "__dataclass_fields__", {}) if (v := getattr(own, n)) is not None]
+    said = [shown(v) if i == 0 else f"{'of' if n == 'size' else n}={quoted(v)}" for i, (n, v) in enumerate(given)]
+    return f"participation.{name}({', '.join(said)})"
 
 
 def check_reach(scenario: Scenario) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedsim.engine.scenario_checks import written
 from fedsim.errors import InvalidInput
 from fedsim.exchanges import Gossip, TiersExchange
 
@@ -49,7 +50,7 @@ def _check_tiers(scenario: Scenario, exchange: TiersExchange, name: str) -> None
     for asked in (size, policy.at_least, policy.replies if policy.replies > 1 else None):
         if asked is not None and asked > least:
             raise InvalidInput(
-                f"{type(policy.own).__name__.lower()} asks for {asked} clients, and an edge has only {least}: every "
+                f"{written(policy)} asks for {asked} clients, and an edge has only {least}: every "
                 f"edge asks its own; ask for at most {least}"
             )
     if algorithm.sums:
@@ -88,7 +89,7 @@ def _check_tiers(scenario: Scenario, exchange: TiersExchange, name: str) -> None
 
 def _check_gossip(scenario: Scenario, exchange: Gossip) -> None:
     policy = scenario.parts.policy
-    own, name = policy.own, type(scenario.algorithm).__name__
+    name = type(scenario.algorithm).__name__
     if not scenario.parts.algorithm.any_mixing and np.ptp(exchange.weights) > 1e-12:
         raise InvalidInput(
             f"{name} over gossip: the mixing counts client {int(np.argmax(exchange.weights))} more than others, and "
@@ -97,12 +98,12 @@ def _check_gossip(scenario: Scenario, exchange: Gossip) -> None:
         )
     if policy.patience() is None:
         raise InvalidInput(
-            f"participation.{type(own).__name__.lower()} over gossip: nobody is selected there; take full(), first(K) "
+            f"{written(policy)} over gossip: nobody is selected there; take full(), first(K) "
             "or deadline(seconds), which close a site's round over its neighbours"
         )
     if policy.size is not None or policy.at_least is not None:
         raise InvalidInput(
-            f"participation.{type(own).__name__.lower()} over gossip: a site hears its neighbours; leave of= and "
+            f"{written(policy)} over gossip: a site hears its neighbours; leave of= and "
             "at_least= out"
         )
     if scenario.reach is not None:
