@@ -44,7 +44,7 @@ from fedsim.algorithms import (
 from fedsim.codecs import QSGD, Identity
 from fedsim.errors import InvalidInput
 
-ROUNDS, SEED, PRIOR, START = 3, 11, 0.7, np.array([0.5, -1.0])
+ROUNDS, SEED, PRIOR, START = 3, 23, 0.7, np.array([0.5, -1.0])
 
 # --- Problems ---------------------------------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ def exchange_of(name: str, clients: int) -> Any:
 def devices_of(losses: str, clients: int, work: int) -> Any:
     d = fs.devices
     more = {
-        "": {}, "dropout": {"dropout": 0.3}, "availability": {"availability": d.markov(6.0 * work, 3.0 * work)},
+        "": {}, "dropout": {"dropout": 0.45}, "availability": {"availability": d.markov(8.0 * work, 3.0 * work)},
     }[losses]  # fmt: skip
     return d.constant(SECONDS[:clients], slowdown=d.pareto_slowdown(3.0), **more)
 

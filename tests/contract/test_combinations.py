@@ -6,9 +6,11 @@ import ast
 from pathlib import Path
 
 import pytest
-from contract.combinations import EXCHANGES, PAIRS, POLICIES, ROWS, SIZES, Cell, outcome
+from contract.combinations import EXCHANGES, PAIRS, POLICIES, ROUNDS, ROWS, SIZES, Cell, outcome
 from contract.combinations_page import PAGE, page
+from oracles import timeline
 
+import fedsim as fs
 from fedsim import algorithms
 
 NEAR = 1e-10
@@ -40,6 +42,21 @@ def test_oracles_share_no_code_with_what_they_check() -> None:
                 found |= {f"{node.module}.{name.name}" for name in node.names}
     ours = {name for name in found if name.split(".")[0] in ("fedsim", "contract")}
     assert ours == {"fedsim.rng", "fedsim.rng.Stream"}
+
+
+def test_the_cells_have_empty_partial_and_stale_rounds_and_losses() -> None:
+    def run(policy: str, exchange: str = "star", losses: str = "") -> fs.results.Result:
+        return fs.run(Cell("FALD", policy, exchange, "unequal", losses).scenario(), runtime=fs.Inline(threads=1))
+
+    assert run("bernoulli").rounds.arrived.tolist() == [4, 3, 0]
+    assert run("deadline").rounds.arrived.tolist() == [4, 2, 3]
+    assert run("with_replacement").rounds.selected.tolist() == [2, 3, 2]  # of three draws
+    stale = timeline.asynchronous(run("buffered").events, ROUNDS)
+    assert any(at.version < round for round, received in enumerate(stale) for at in received)
+    for losses, policy, exchange in PAIRS:
+        rounds = run(policy, exchange, losses).rounds
+        assert rounds.dropped.sum() >= 1
+        assert rounds.arrived.sum() >= 3
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES)
