@@ -8,7 +8,7 @@ import numpy as np
 
 from fedsim import metrics as metric_catalogue
 from fedsim.algorithms.activity import check_activity
-from fedsim.errors import InvalidInput, quoted, shown
+from fedsim.errors import InvalidInput, quoted
 from fedsim.exchanges import Gossip
 from fedsim.problems import weights_of
 
@@ -92,7 +92,7 @@ def _written(policy: Policy) -> str:
     """A policy as a user writes it, without fields left at None."""
     own = policy.own
     fields = getattr(own, "__dataclass_fields__", {})
-    said = ", ".join(f"{n}={shown(v)}" for n in fields if (v := getattr(own, n)) is not None)
+    said = ", ".join(f"{n}={quoted(v)}" for n in fields if (v := getattr(own, n)) is not None)
     return f"participation.{type(own).__name__.lower()}({said})"
 
 
