@@ -242,14 +242,14 @@ def _stationary(matrix: Array) -> Array:
     order = np.argsort(-np.abs(values), kind="stable")
     if len(matrix) > 1 and (second := np.abs(values[order[1]])) > 1 - EXACT:
         raise InvalidInput(
-            f"exchanges.gossip(mixing): the sites never come together (the second eigenvalue's modulus is {second:.6g}, "
-            "and must be below 1); connect all sites, each with a weight of its own"
+            f"exchanges.gossip(mixing): the sites never come together (their second eigenvalue has modulus {second:.6g}, "
+            "and needs one below 1); connect all sites, each with a weight of its own"
         )
     pi = np.real(vectors[:, order[0]])
     pi = pi / pi.sum()
     if not (pi > EXACT).all():
         raise InvalidInput(
-            f"exchanges.gossip(mixing): site {int(np.argmin(pi))} does not count in the long run (its stationary weight "
-            "is 0); give every site a weight somewhere"
+            f"exchanges.gossip(mixing): site {int(np.argmin(pi))} does not count in the long run (its stationary "
+            "weight is 0); give every site a weight somewhere"
         )
     return np.asarray(pi)

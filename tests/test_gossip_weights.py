@@ -184,7 +184,7 @@ REFUSED = {
         lambda: scenario(
             fs.algorithms.FedAvg(0.1), 2, [[0.5, 0.5, 0, 0], [0.02, 0.5, 0.48, 0], [0, 0.2, 0.5, 0.3], [0, 0, 0.6, 0.4]]
         ),
-        "client 0's steps would be 25 times step_size",
+        "client 0's steps would be 29 times step_size",
     ),
     "SGLD": (lambda: fs.Scenario(
         problem=fs.problems.pooled(PROBLEM), algorithm=fs.algorithms.SGLD(0.1), budget=fs.Budget(rounds=1),

@@ -148,7 +148,7 @@ def test_generalised_qlsd_refuses_draws_among_those_online(policy):
     """The chance of a client that is always online is above S / N, and depends on who else is."""
     asleep = fs.devices.constant(1e-3, availability=fs.devices.markov(on_s=1.0, off_s=1.0))
     for exchange in (fs.exchanges.star(), fs.exchanges.tiers(GROUPS, every=1)):
-        with pytest.raises(InvalidInput, match="devices that go offline.*weighting='count'"):
+        with pytest.raises(InvalidInput, match=r"devices that go offline.*weighting='count'"):
             scenario(
                 "QLSD", exchange, participation=policy, devices=asleep,
                 algorithm=algorithms.QLSD(1e-3, weighting="inverse", activity=0.05),

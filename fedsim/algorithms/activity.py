@@ -19,7 +19,12 @@ NEAR = 1e-6  # relative
 
 
 def check_activity(
-    algorithm: Algorithm, problem: ProblemLike, policy: Policy, devices: DeviceModel | None, weights: Array, count: Array
+    algorithm: Algorithm,
+    problem: ProblemLike,
+    policy: Policy,
+    devices: DeviceModel | None,
+    weights: Array,
+    count: Array,
 ) -> None:
     """Refuse an `activity` that is surely not the chance of arrival.
 
@@ -33,8 +38,8 @@ def check_activity(
     clients = problem.clients
     if policy.size is not None and devices is not None and not devices.always_available:
         raise InvalidInput(
-            f"{name}(weighting='inverse') with devices that go offline: a client's chance to be drawn depends on who else "
-            "is online; choose weighting='count' without activity, or bernoulli(p)"
+            f"{name}(weighting='inverse') with devices that go offline: a client's chance to be drawn depends on who "
+            "else is online; choose weighting='count' without activity, or bernoulli(p)"
         )
     asked = policy.chance(weights, count)
     if asked is None:

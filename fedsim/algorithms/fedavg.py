@@ -30,6 +30,7 @@ from fedsim.schedules import StepSize
 
 FASTEST = 10  # times the step size that a client takes over gossip, where it has more data than weight
 
+
 @dataclass(frozen=True)
 class FedAvg:
     """FedAvg (McMahan, Moore, Ramage, Hampson and Aguera y Arcas, AISTATS 2017).

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedsim import metrics as metric_catalogue
 from fedsim.algorithms.activity import check_activity
-from fedsim.errors import InvalidInput, quoted, shown
+from fedsim.errors import InvalidInput, quoted
 from fedsim.exchanges import Gossip
 from fedsim.participation import Arrived
 from fedsim.problems import weights_of
@@ -99,7 +99,7 @@ def written(policy: Policy) -> str:
     own = policy.own
     name = re.sub("(?<=[a-z])(?=[A-Z])", "_", type(own).__name__).lower()
     given = [(n, v) for n in getattr(own, "__dataclass_fields__", {}) if (v := getattr(own, n)) is not None]
-    said = [shown(v) if i == 0 else f"{'of' if n == 'size' else n}={quoted(v)}" for i, (n, v) in enumerate(given)]
+    said = [quoted(v) if i == 0 else f"{'of' if n == 'size' else n}={quoted(v)}" for i, (n, v) in enumerate(given)]
     return f"participation.{name}({', '.join(said)})"
 
 
