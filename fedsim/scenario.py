@@ -20,7 +20,7 @@ from fedsim.engine.scenario_checks import (
     check_population,
     check_reach,
 )
-from fedsim.engine.site_checks import check_exchange
+from fedsim.engine.site_checks import check_exchange, check_graph
 from fedsim.engine.sites import Sites, sites_of
 from fedsim.errors import InvalidInput, is_whole, one_of, quoted, shown, whole
 from fedsim.exchanges import Exchange, Gossip, StarExchange
@@ -99,6 +99,7 @@ class Scenario:
 
     def __post_init__(self) -> None:
         self._check_parts()
+        check_graph(self)
         object.__setattr__(self, "_parts", Parts.of(self))
         self._check_numbers()
         check_population(self)
@@ -231,4 +232,4 @@ def _algorithm_of(scenario: Scenario) -> protocols.Algorithm:
     algorithm = protocols.as_algorithm(scenario.algorithm)
     if not isinstance(scenario.exchange, Gossip) or algorithm.needs_gossip:
         return algorithm
-    return protocols.as_algorithm(algorithm.for_gossip())
+    return protocols.as_algorithm(algorithm.for_gossip(scenario.problem, scenario.exchange.weights))

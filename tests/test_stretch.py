@@ -153,7 +153,7 @@ def test_whoever_looks_sees_what_there_was_round_by_round(changes, monkeypatch):
 
 SOME = {
     "bernoulli": {"participation": fs.participation.bernoulli(0.7)},
-    "uniform": {"participation": fs.participation.uniform(2, weighting="scaled")},
+    "uniform": {"participation": fs.participation.uniform(2, weighting="normalised")},
     "with replacement": {"participation": fs.participation.with_replacement(3)},
     "devices": {"devices": fs.devices.constant(0.1)},
     "losses": {"devices": SLOW},

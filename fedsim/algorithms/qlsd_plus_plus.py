@@ -127,7 +127,7 @@ class QLSDPlusPlus:
         }
 
     def weigh(self, arrived: Arrived) -> Array:
-        return qlsd.by_count(arrived)
+        return qlsd.by_count(self, arrived)
 
     def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
         send = compiled(self, problem, backend)

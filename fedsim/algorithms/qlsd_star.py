@@ -91,7 +91,7 @@ class QLSDStar:
         return {"theta": qlsd.langevin(self, state["theta"], gradient, replies, rng)}
 
     def weigh(self, arrived: Arrived) -> Array:
-        return qlsd.by_count(arrived)
+        return qlsd.by_count(self, arrived)
 
     def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
         send = compiled(self, problem, backend)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from fedsim.protocols import LENGTHS
 if TYPE_CHECKING:
     from fedsim.engine.run import Driver, Run
 
+Rows = TypeVar("Rows", Round, Stretch)
 SPENT = ("uplink_bits", "downlink_bits", "backhaul_bits")
 COUNTS = (
     "selected", "arrived", "dropped", "late", "uplink_bits", "wasted_bits", "wasted_down_bits",
@@ -35,6 +37,8 @@ class Accounts:
         self.totals: Arrays = {name: np.zeros(population, np.int64) for name in COUNTS}
         self.totals |= {name: np.zeros(population) for name in ("wasted_s", *CAUSES)}
         self._limits = world.budget.limits
+        # What every client sends once, before the first round, which counts it.
+        self._once = 8 * world.setting.dtype.itemsize * world.algorithm.surrogate_numbers(world.problem.dim)
         self.idle_rounds = IdleRounds(world.budget, replicas) if world.budget.rounds is None else None
 
     def over(self, active: Array, columns: Arrays, epsilon: Array | None) -> list[tuple[str, Array]]:
@@ -49,11 +53,24 @@ class Accounts:
         over = [(name, spent[name] > self._limits[name]) for name in spent if name in self._limits]
         return [(name, where) for name, where in over if where.any()]
 
+    def with_once(self, rows: Rows) -> Rows:
+        """A round, or a block of rounds, with what the run's first round counts besides."""
+        if rows.number or not self._once:
+            return rows
+        up = rows.columns["uplink_bits"].copy()
+        up[... if up.ndim == 1 else 0] += self._once * len(self.totals["uplink_bits"])
+        return replace(rows, columns=rows.columns | {"uplink_bits": up})
+
+    def _enter_once(self, number: int, active: Array) -> None:
+        if number == 0:
+            self.totals["uplink_bits"] += self._once * len(active)
+
     def enter(self, round: Round) -> None:
         """A round that counts."""
         e, totals = round.visits, self.totals
         for n in SPENT:
             self.spent[n][round.active] += round.columns[n]
+        self._enter_once(round.number, round.active)
         _count(totals["selected"], e.client, 1)
         _count(totals["uplink_bits"], e.client, e.up_bits)
         if e.site_bits is not None:
@@ -84,6 +101,7 @@ class Accounts:
 
     def enter_stretch(self, stretch: Stretch) -> None:
         """The visits of a stretch; what its rounds cost is spent as they are recorded."""
+        self._enter_once(stretch.number, stretch.active)
         if stretch.visits is not None:
             self._enter_visits(stretch, stretch.visits)
             return
@@ -142,6 +160,7 @@ async def settle(run: Run, driver: Driver, round: Round) -> Array:
         said = round.visits.said  # whoever has sent a bit has given something away, whether or not it counts
         started = round.started if isinstance(round.started, int) else round.started[said]
         run.evaluator.ledger.add(round.active[round.who.row[said]], round.who.client[said], started)
+    round = run.accounts.with_once(round)
     within = np.ones(len(round.active), bool)
     for name, over in run.accounts.over(round.active, round.columns, run.epsilon()):
         run.stop(round.active[over & within], name)
@@ -159,6 +178,7 @@ async def settle(run: Run, driver: Driver, round: Round) -> Array:
 
 async def settle_stretch(run: Run, stretch: Stretch) -> tuple[int, Array]:
     """The same for many rounds: how many were taken, and who goes on; none if they had better be taken one by one."""
+    stretch = run.accounts.with_once(stretch)
     over = np.zeros(stretch.count, bool)
     for _, where in run.accounts.over(stretch.active, stretch.columns, None):
         over |= where.any(axis=1)
