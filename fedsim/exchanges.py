@@ -238,12 +238,13 @@ def _edges_of(graph: nx.Graph) -> Array:
 
 def _stationary(matrix: Array) -> Array:
     """pi with pi W = pi, positive and unique, of a matrix whose powers bring the sites together."""
-    values, vectors = np.linalg.eig(matrix.T)
+    symmetric = np.array_equal(matrix, matrix.T)
+    values, vectors = np.linalg.eigh(matrix) if symmetric else np.linalg.eig(matrix.T)
     order = np.argsort(-np.abs(values), kind="stable")
     if len(matrix) > 1 and (second := np.abs(values[order[1]])) > 1 - EXACT:
         raise InvalidInput(
-            f"exchanges.gossip(mixing): the sites never come together (their second eigenvalue has modulus {second:.6g}, "
-            "and needs one below 1); connect all sites, each with a weight of its own"
+            f"exchanges.gossip(mixing): the sites never come together (the second eigenvalue has modulus {second:.6g}"
+            ", and needs one below 1); connect all sites, each with a weight of its own"
         )
     pi = np.real(vectors[:, order[0]])
     pi = pi / pi.sum()
