@@ -1,4 +1,4 @@
-"""Small problems on which algorithms are tried: clients of unequal sizes, and priors."""
+"""Small problems on which policies and algorithms are tried."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ SIZES = (12, 8, 19, 10, 7, 15, 13)  # rows of the clients
 
 
 def small_problem() -> GaussianMean:
-    """Seven clients of unequal sizes in three dimensions, exact posterior known."""
-    return _gaussian(*_data())
+    """Seven balanced clients in three dimensions, exact posterior known."""
+    return GaussianMean.synthetic(clients=7, dim=3, heterogeneity=2.0, samples=12, seed=5)
 
 
 def small_problems(own: int | None = None) -> list[ProblemLike]:
-    """A Gaussian, a logistic and a softmax problem; with `own`, all rows but this client's are different ones."""
+    """A Gaussian, a logistic and a softmax problem, each with a prior and seven clients of unequal sizes.
+
+    With `own`, all rows but this client's are different ones.
+    """
     x, y = _data(own)
     offsets = np.cumsum([0, *SIZES])
     return [
-        _gaussian(x, y),
+        GaussianMean.from_arrays(x, offsets, np.eye(3), prior_precision=2.0),
         LogisticRegression.from_arrays(x, y % 2, offsets, prior_precision=2.0),
         SoftmaxRegression.from_arrays(x[:, :2], y, offsets, classes=3, prior_precision=2.0),
     ]
-
-
-def _gaussian(x: Array, y: Array) -> GaussianMean:
-    return GaussianMean.from_arrays(x, np.cumsum([0, *SIZES]), np.eye(3), prior_precision=2.0)
 
 
 def _data(own: int | None = None) -> tuple[Array, Array]:
