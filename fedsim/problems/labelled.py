@@ -120,13 +120,19 @@ def check(
     if test is not None:
         test_x, test_y = shards.from_test(name, test, features, narrow=True)
         tested = (test_x, _labels(f"{name}(test)", test_y, classes))
-    columns: list[Array | None] = [None, None]
-    if scale is not None or shift is not None:
-        columns = [
-            _column(f"{name}({word}=...)", value, features)
-            for word, value in (("scale", 1.0 if scale is None else scale), ("shift", 0.0 if shift is None else shift))
-        ]
-    return Labelled(data.x, y, data.offsets, data.sizes, classes, columns[0], columns[1], tested)
+    return Labelled(data.x, y, data.offsets, data.sizes, classes, *columns(name, scale, shift, (features,)), tested)
+
+
+def columns(
+    name: str, scale: npt.ArrayLike | None, shift: npt.ArrayLike | None, shape: tuple[int, ...]
+) -> tuple[Array | None, Array | None]:
+    """Scale and shift of every number of a row, flat; None for both where rows count as they are."""
+    if scale is None and shift is None:
+        return None, None
+    return (
+        _column(f"{name}(scale=...)", 1.0 if scale is None else scale, shape),
+        _column(f"{name}(shift=...)", 0.0 if shift is None else shift, shape),
+    )
 
 
 def arguments(dataset: object, parts: Sequence[Any]) -> dict[str, Any]:
@@ -147,13 +153,15 @@ def arguments(dataset: object, parts: Sequence[Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _column(where: str, value: npt.ArrayLike | None, features: int) -> Array:
+def _column(where: str, value: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
     column = shards.numbers(where, value)
-    if column.shape not in ((), (features,)) or not np.isfinite(column).all():
-        raise InvalidInput(
-            f"{where}: shape {column.shape}; give one finite number, or one for each of {features} columns"
-        )
-    return np.broadcast_to(column.astype(np.float64), (features,)).copy()
+    remedy = f"give one finite number, or one for each of {' x '.join(map(str, shape))} columns"
+    if not np.isfinite(column).all():
+        raise InvalidInput(f"{where}: it contains a NaN or an infinity; {remedy}")
+    try:
+        return np.broadcast_to(column.astype(np.float64), shape).ravel()
+    except ValueError:
+        raise InvalidInput(f"{where}: shape {column.shape}; {remedy}") from None
 
 
 def _cross_entropy(p: Array, y: Array) -> float:
