@@ -102,10 +102,7 @@ def _check_gossip(scenario: Scenario, exchange: Gossip) -> None:
             "or deadline(seconds), which close a site's round over its neighbours"
         )
     if policy.size is not None or policy.at_least is not None:
-        raise InvalidInput(
-            f"{written(policy)} over gossip: a site hears its neighbours; leave of= and "
-            "at_least= out"
-        )
+        raise InvalidInput(f"{written(policy)} over gossip: a site hears its neighbours; leave of= and at_least= out")
     if scenario.reach is not None:
         raise InvalidInput(f"reach={scenario.reach!r} over gossip: nothing is broadcast there; leave it out")
     devices = scenario.parts.devices
