@@ -56,8 +56,8 @@ class Accounts:
             self.spent[n][round.active] += round.columns[n]
         _count(totals["selected"], e.client, 1)
         _count(totals["uplink_bits"], e.client, e.up_bits)
-        if e.site_bits is not None:
-            _count(totals["backhaul_bits"], e.client, e.site_bits)
+        for name, value in e.between.items():
+            _count(totals[name], e.client, value)
         heard = round.arrived.client
         totals["last_round"][heard] = round.number + 1
         if not isinstance(round.started, int):
@@ -102,8 +102,7 @@ class Accounts:
                 "dropped": e.dropped, "late": e.late, "wasted_bits": np.where(lost, e.up_bits, 0),
                 "wasted_down_bits": np.where(lost, e.down_bits, 0),
             }  # fmt: skip
-        if e.site_bits is not None:
-            counts["backhaul_bits"] = e.site_bits
+        counts |= e.between
         number = stretch.number + np.repeat(np.arange(stretch.count), np.diff(visits.ends, prepend=0))
         if visits.version is not None:
             counts["staleness"] = np.where(lost, 0, number - visits.version)

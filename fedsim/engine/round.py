@@ -6,7 +6,7 @@ A driver yields one `Round` of all active replicas at a time, or, where nobody l
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,8 @@ class Ended:
     down_bits: Array  # int64 (m,) that left the server
     spent_s: Array  # (m,) of the device, from the beginning of its download to its end
     site_bits: Array | None = None  # int64 (m,) that left it for other sites; None: it is no site
+    late_messages: Array | None = None  # int64 (m,) to other sites that came too late
+    unused_bits: Array | None = None  # int64 (m,) of messages to other sites that were not aggregated
 
     @cached_property
     def smooth(self) -> bool:
@@ -81,14 +83,21 @@ class Ended:
         return Ended(
             self.client[chosen], self.arrived[chosen], self.dropped[chosen], self.late[chosen],
             self.called_off[chosen], self.up_bits[chosen], self.down_bits[chosen], self.spent_s[chosen],
-            None if self.site_bits is None else self.site_bits[chosen],
+            *(None if a is None else a[chosen] for a in (self.site_bits, self.late_messages, self.unused_bits)),
         )  # fmt: skip
 
     @staticmethod
     def join(parts: list[Ended]) -> Ended:
         """Visits of consecutive rounds, of clients that are no sites."""
-        names = [f.name for f in fields(Ended) if f.name != "site_bits"]
+        names = [f.name for f in fields(Ended) if f.default is MISSING]
         return Ended(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+
+    @property
+    def between(self) -> Arrays:
+        """What became of messages to other sites, by column of `rounds` and `clients`; no visit is late there."""
+        if self.site_bits is None or self.late_messages is None or self.unused_bits is None:
+            return {}
+        return {"late": self.late_messages, "wasted_bits": self.unused_bits, "backhaul_bits": self.site_bits}
 
     @property
     def said(self) -> Array:
@@ -227,13 +236,13 @@ def columns(
 ) -> Arrays:
     """The row of `rounds` of every replica, which owns the visits starts[r]:starts[r + 1].
 
-    `copies` are bits to clients that were not selected, `backhaul` are those between sites.
+    `copies` are bits to clients that were not selected, `backhaul` are those between an edge and the cloud.
     """
-
     sizes, up = np.diff(starts), _counts(e.up_bits, starts)
     down = _counts(e.down_bits, starts) + copies
+    between = {name: _counts(x, starts) for name, x in e.between.items()}
     if e.smooth:
-        return smooth_columns(opened, closed, sizes, up, down, selected, backhaul)
+        return smooth_columns(opened, closed, sizes, up, down, selected, backhaul) | between
     arrived = _counts(e.arrived, starts)
     lost, sizes = e.lost, sizes - arrived  # the others have wasted nothing
     begin, bins = np.concatenate([[0], np.cumsum(sizes)]), len(CAUSES) * len(sizes)
@@ -247,7 +256,7 @@ def columns(
         "downlink_bits": down, "wasted_bits": _counts(lost.up_bits, begin),
         "wasted_down_bits": _counts(lost.down_bits, begin),
         "wasted_s": seconds["late_s"] + seconds["dropped_s"] + seconds["called_off_s"],
-        **seconds, "backhaul_bits": np.zeros(len(opened), np.int64) + backhaul,
+        **seconds, "backhaul_bits": np.zeros(len(opened), np.int64) + backhaul, **between,
     }  # fmt: skip
 
 
