@@ -54,7 +54,7 @@ class Accounts:
         e, totals = round.visits, self.totals
         for n in SPENT:
             self.spent[n][round.active] += round.columns[n]
-        _count(totals["selected"], e.client, 1)
+        _count(totals["selected"], e.client if round.selected is None else round.selected.client, 1)
         _count(totals["uplink_bits"], e.client, e.up_bits)
         for name, value in e.between.items():
             _count(totals[name], e.client, value)
@@ -95,8 +95,9 @@ class Accounts:
     def _enter_visits(self, stretch: Stretch, visits: Visits) -> None:
         e, totals, lost = visits.ended, self.totals, ~visits.ended.arrived
         counts: dict[str, Array | int] = {
-            "selected": 1, "arrived": 1 if e.smooth else e.arrived, "uplink_bits": e.up_bits,
+            "arrived": 1 if e.smooth else e.arrived, "uplink_bits": e.up_bits,
         }  # fmt: skip
+        _count(totals["selected"], e.client if visits.selected is None else visits.selected[0], 1)
         if not e.smooth:
             counts |= {
                 "dropped": e.dropped, "late": e.late, "wasted_bits": np.where(lost, e.up_bits, 0),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedsim.arrays import Arrays
 from fedsim.engine.own_code import code_digest
 from fedsim.engine.run import Run
 from fedsim.exchanges import Gossip
@@ -41,11 +42,17 @@ def collect(run: Run, runtime: Runtime, real_s: float, more: dict[str, Any] | No
         stopped_by=tuple(run.accounts.stopped_by),
         rounds=rounds,
         metrics=overall,
-        clients=pd.DataFrame({"client": np.arange(world.population)} | run.accounts.totals, copy=False),
+        clients=pd.DataFrame({"client": np.arange(world.population)} | _totals(run), copy=False),
         events=_events(run),
         manifest=manifest(run, runtime, real_s) | _privacy(run, rounds) | _judged(run) | (more or {}),
         replicas=tuple(int(r) for r in world.replicas),
     )
+
+
+def _totals(run: Run) -> Arrays:
+    """What every client's visits came to; bits between an edge and the cloud are no client's."""
+    between = run.world.sites.every > 0
+    return {name: total for name, total in run.accounts.totals.items() if not (between and name == "backhaul_bits")}
 
 
 def _events(run: Run) -> Any:

@@ -127,6 +127,7 @@ class Round:
     started: Any  # the round whose broadcast a visit set out from: one, or (m,)
     stopped: Stopped = ()
     copies: Copies | None = None  # where sites gossip
+    selected: Cohort | None = None  # the visits that set out in it; None: those that ended in it
     replica: Any = ...  # where its replicas and visits stand in the round as the driver made it
     visit: Any = ...
 
@@ -167,6 +168,7 @@ class Round:
             columns={name: column[kept] for name, column in self.columns.items()},
             started=self.started if isinstance(self.started, int) else self.started[own],
             copies=None if self.copies is None else self.copies.among(kept),
+            selected=None if self.selected is None else self.selected.among(kept),
             replica=np.flatnonzero(kept), visit=np.flatnonzero(own),
         )  # fmt: skip
 
@@ -179,12 +181,17 @@ class Visits:
     ends: Array  # (count,) where each round's visits end
     version: Array | None  # the round whose broadcast each set out from; None: its own
     replied: Array | None = None  # bool: whose replies were folded, by whomever; None: of those that arrived
+    selected: tuple[Array, Array] | None = None  # clients whose visits set out, and where each round's end; as `Round`
 
     def first(self, count: int) -> Visits:
         """Those of the first so many rounds."""
         end = self.ends[count - 1] if count else 0
         version, replied = (None if a is None else a[:end] for a in (self.version, self.replied))
-        return Visits(self.ended.part(slice(0, end)), self.ends[:count], version, replied)
+        selected = None
+        if self.selected is not None:
+            client, ends = self.selected
+            selected = client[: ends[count - 1] if count else 0], ends[:count]
+        return Visits(self.ended.part(slice(0, end)), self.ends[:count], version, replied, selected)
 
 
 @dataclass(frozen=True)
