@@ -133,20 +133,12 @@ class Accounts:
 
 async def settle(run: Run, driver: Driver, round: Round) -> Array:
     """One round of the timeline: does it count, what do its replies make of the model, who goes on."""
-    for reason, positions in round.stopped:
-        if len(positions):
-            run.stop(positions, reason)
-    if not len(round.active):
-        return round.active
-    if run.evaluator.ledger is not None:
-        said = round.visits.said  # whoever has sent a bit has given something away, whether or not it counts
-        started = round.started if isinstance(round.started, int) else round.started[said]
-        run.evaluator.ledger.add(round.active[round.who.row[said]], round.who.client[said], started)
-    within = np.ones(len(round.active), bool)
-    for name, over in run.accounts.over(round.active, round.columns, run.epsilon()):
-        run.stop(round.active[over & within], name)
-        within &= ~over
-    round = round.among(within)  # a round that crosses a budget is discarded whole
+    stopped = list(round.stopped)
+    if len(round.active):
+        within, crossed = _within(run, round)
+        round = round.among(within)  # a round that crosses a budget is discarded whole
+        stopped += crossed
+    run.end(stopped)
     if not len(round.active):
         return round.active
     reply = await driver.replies(round)
@@ -155,6 +147,22 @@ async def settle(run: Run, driver: Driver, round: Round) -> Array:
         driver.report_losses(round, reply.values["loss"].reshape(len(reply.bits)).astype(np.float64))
     run.learner.fold(round, reply)
     return run.close(round.active, round.number + 1, round.columns)
+
+
+def _within(run: Run, round: Round) -> tuple[Array, list[tuple[str, Array]]]:
+    """Which replicas this round keeps within their budgets, and the others by what it would cross."""
+    ledger, before = run.evaluator.ledger, run.epsilon()
+    if ledger is not None:
+        said = round.visits.said  # a client that has sent a bit has given something away, whether or not it is used
+        started = round.started if isinstance(round.started, int) else round.started[said]
+        ledger.add(round.active[round.who.row[said]], round.who.client[said], started)
+    within, crossed = np.ones(len(round.active), bool), []
+    for name, over in run.accounts.over(round.active, round.columns, run.epsilon()):
+        crossed.append((name, round.active[over & within]))
+        within &= ~over
+    if ledger is not None and before is not None:
+        ledger.discard(round.active[~within], before)
+    return within, crossed
 
 
 async def settle_stretch(run: Run, stretch: Stretch) -> tuple[int, Array]:

@@ -105,13 +105,14 @@ def _privacy(run: Run, rounds: pd.DataFrame) -> dict[str, Any]:
     scenario = run.world.scenario
     if isinstance(scenario.algorithm, PrivacyGuarantee):
         privacy["guarantee"] = described(scenario.algorithm.guarantee(scenario.problem))
-    if run.evaluator.ledger is not None and "epsilon" in rounds:
-        last = rounds.groupby("replica")["epsilon"].max()  # it never falls
+    if run.evaluator.ledger is not None and not run.world.skip:
+        none = np.full(len(rounds), np.nan)  # no round has counted
+        last = rounds.assign(epsilon=rounds.get("epsilon", none)).groupby("replica")["epsilon"].max()  # it never falls
         privacy["spent"] = {
             "accountant": "Renyi divergences of the uploads that began, substitution of one row",
             "delta": run.evaluator.ledger.delta,
             "seen_by": "every neighbour" if isinstance(scenario.exchange, Gossip) else "the server",
-            "epsilon": last.reindex(run.world.replicas).tolist(),
+            "epsilon": last.reindex(run.world.replicas).fillna(0.0).tolist(),
         }
     elif privacy:
         privacy["spent"] = None  # nobody kept accounts: metrics=(fs.privacy.spent(delta),) does

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,10 +13,14 @@ import numpy as np
 from fedsim import metrics
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.record import Recorder
+from fedsim.errors import FedsimError, InvalidInput, NonFinite
+from fedsim.exchanges import Gossip
 from fedsim.protocols import Exact, KeepsLedger, ProblemLike
 
 if TYPE_CHECKING:
     from fedsim.scenario import Scenario
+
+LARGEST = 1e75  # of a coordinate: beyond it the norm of a covariance leaves float64
 
 
 class Evaluator:
@@ -25,9 +29,12 @@ class Evaluator:
     `problem` is the one that jobs compute with: over gossip its clients weigh otherwise.
     """
 
-    def __init__(self, scenario: Scenario, recorder: Recorder, problem: ProblemLike) -> None:
+    def __init__(
+        self, scenario: Scenario, recorder: Recorder, problem: ProblemLike, remedy: Callable[[], str]
+    ) -> None:  # fmt: skip
         self.metrics = [metrics.resolve(m, scenario.starts) for m in scenario.metrics]
-        self.problem, self.recorder = scenario.problem, recorder
+        self.problem, self.recorder, self._seed, self._remedy = scenario.problem, recorder, scenario.seed, remedy
+        self._site = "client" if isinstance(scenario.exchange, Gossip) else "site"
         replicas = len(recorder.replicas)
         accountants = [m for m in self.metrics if isinstance(m, KeepsLedger)]
         role = scenario.parts.algorithm
@@ -49,7 +56,7 @@ class Evaluator:
 
     def check(self, start: Array, sites: Array, memory: Mapping[str, Array]) -> None:
         """Evaluate everything once on the initial states: a metric that cannot work is refused before the run."""
-        self.after(np.arange(len(self.theta)), start, sites, {}, memory)
+        self.after(0, np.arange(len(self.theta)), start, sites, {}, memory)
         self._latest = {}
 
     @property
@@ -97,6 +104,8 @@ class Evaluator:
         out[running[0]] = first
         for r in running[1:]:
             out[r] = self.problem.predict(theta[r])
+        if not np.isfinite(out[running]).all():
+            raise FloatingPointError("predictions are not finite where theta is")
         return out
 
     def state(self) -> Arrays:
@@ -114,21 +123,27 @@ class Evaluator:
         """Columns of metrics that judge rounds all at once, a row after each of `ends`; theta is (rounds, r, d)."""
         able = [m for m in self.metrics if isinstance(m, metrics.OfTheta)]
         found: Arrays = {}
-        if able:
-            seen = theta[np.asarray(ends) - 1]
+        seen = theta[np.asarray(ends) - 1]
+        if able and _largest(seen) <= LARGEST:  # else `after` finds the round
             for metric in able:
                 found |= metric.evaluate_rounds(self, seen) or {}
         return found
 
     def after(
-        self, active: Array, theta: Array, sites: Array, spent: Mapping[str, Array], memory: Mapping[str, Array],
-        state: Arrays | None = None, known: Mapping[str, Array] = MappingProxyType({}),
+        self, number: int, active: Array, theta: Array, sites: Array, spent: Mapping[str, Array],
+        memory: Mapping[str, Array], state: Arrays | None = None, known: Mapping[str, Array] = MappingProxyType({}),
+        per_replica: bool | None = None,
     ) -> tuple[Arrays, dict[str, float]]:  # fmt: skip
-        """The metrics' columns for `rounds` (one value per active replica) and for `metrics`.
+        """The metrics' columns for `rounds` (one value per active replica) and for `metrics`, after round `number`.
 
         `theta`, `sites` and `spent` are of the active replicas, `memory` and the server's `state` are everybody's.
-        `known` are columns from `of_rounds`.
+        `known` are columns from `of_rounds`. `per_replica` asks for one of the two kinds of metrics alone.
         """
+        asked = [m for m in self.metrics if per_replica in (None, m.per_replica)]
+        if not asked:
+            return {}, {}
+        if _largest(sites) > LARGEST:
+            raise self._diverged(number, active, sites, "its moments leave float64")
         self._models = None if self._ensemble is None or state is None else self._ensemble(state)
         self.theta[:] = np.nan
         self.theta[active] = theta
@@ -137,18 +152,35 @@ class Evaluator:
         for name, so_far in spent.items():
             self.spent[name][active] = so_far
         self.memory, self._current = memory, None
-        per_replica: Arrays = {}
+        columns: Arrays = {}
         overall: dict[str, float] = {}
-        for metric in self.metrics:
+        for metric in asked:
             early = {name: known[name] for name in metric.columns if name in known}
-            for name, value in (early or metric.evaluate(self)).items():
+            try:
+                with np.errstate(over="ignore", invalid="ignore"):
+                    found = early or metric.evaluate(self)
+            except (OverflowError, FloatingPointError, np.linalg.LinAlgError) as error:
+                raise self._diverged(number, active, sites, f"{metric.columns[0]} cannot be computed") from error
+            for name, value in found.items():
                 if metric.per_replica:
-                    per_replica[name] = np.asarray(value, np.float64)[... if early else active]
+                    columns[name] = np.asarray(value, np.float64)[... if early else active]
                 else:
                     overall[name] = float(np.asarray(value))
                     if not math.isnan(overall[name]):
                         self._latest[name] = overall[name], len(active)
-        return per_replica, overall
+        return columns, overall
+
+    def _diverged(self, number: int, active: Array, sites: Array, what: str) -> FedsimError:
+        """The error about states (active, sites, d) that are finite and too large for metrics."""
+        row, site = np.unravel_index(int(np.argmax(np.abs(sites).max(axis=2))), sites.shape[:2])
+        whose = f" of {self._site} {site}" if sites.shape[1] > 1 else ""
+        reached = f"theta{whose} reaches {_largest(sites[row, site]):.3g}"
+        if not number:
+            return InvalidInput(f"initial: {reached} and {what}; start nearer to 0")
+        return NonFinite(
+            f"{reached} in round {number} and {what} (replica {self.recorder.replicas[active[row]]}, "
+            f"seed {self._seed}); {self._remedy()}"
+        )
 
     def about(self) -> dict[str, str]:
         """What each column is of, where its metric says so."""
@@ -163,3 +195,7 @@ class Evaluator:
             if isinstance(m, metrics.Warns)
             for text in m.doubts(self, *self._latest.get(m.columns[0], (math.nan, 0)))
         ]
+
+
+def _largest(theta: Array) -> float:
+    return float(np.abs(theta).max(initial=0.0))

@@ -122,7 +122,7 @@ class Distance:
                 return [f"{self.name} {value:.3g}: some coordinate of the history never moved; look at `ess`"]
         count = max(count, 2.0)
         floor = self.measure.floor(_target(self.measure.name, self.reference, view).covariance, count)
-        if value**2 > 2 * floor**2:
+        if value * value > 2 * floor**2:  # value**2 would raise where it leaves float64
             return []
         return [
             f"{self.name} {value:.3g} is mostly noise: the {count:.0f} samples{worth}, were they perfect, would show "

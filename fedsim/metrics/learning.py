@@ -78,4 +78,6 @@ class Loss:
         out = np.full(len(view.theta), np.nan)
         running = np.isfinite(view.theta).all(axis=1)
         out[running] = view.problem.loss(view.theta[running])
+        if np.isnan(out[running]).any():
+            raise FloatingPointError("the loss is NaN where theta is finite")
         return {"loss": out}
