@@ -133,12 +133,13 @@ class Accounts:
 
 async def settle(run: Run, driver: Driver, round: Round) -> Array:
     """One round of the timeline: does it count, what do its replies make of the model, who goes on."""
-    stopped = list(round.stopped)
+    stopped = [(reason, positions) for reason, positions in round.stopped if len(positions)]
     if len(round.active):
         within, crossed = _within(run, round)
         round = round.among(within)  # a round that crosses a budget is discarded whole
         stopped += crossed
-    run.end(stopped)
+    if stopped:
+        run.end(stopped)
     if not len(round.active):
         return round.active
     reply = await driver.replies(round)
@@ -158,7 +159,8 @@ def _within(run: Run, round: Round) -> tuple[Array, list[tuple[str, Array]]]:
         ledger.add(round.active[round.who.row[said]], round.who.client[said], started)
     within, crossed = np.ones(len(round.active), bool), []
     for name, over in run.accounts.over(round.active, round.columns, run.epsilon()):
-        crossed.append((name, round.active[over & within]))
+        if (first := over & within).any():
+            crossed.append((name, round.active[first]))
         within &= ~over
     if ledger is not None and before is not None:
         ledger.discard(round.active[~within], before)

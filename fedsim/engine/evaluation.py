@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,7 +21,7 @@ from fedsim.protocols import Exact, KeepsLedger, ProblemLike
 if TYPE_CHECKING:
     from fedsim.scenario import Scenario
 
-LARGEST = 1e75  # of a coordinate: beyond it the norm of a covariance leaves float64
+DIVERGED = (OverflowError, FloatingPointError, np.linalg.LinAlgError)  # what a metric raises of a run that diverges
 
 
 class Evaluator:
@@ -123,10 +124,11 @@ class Evaluator:
         """Columns of metrics that judge rounds all at once, a row after each of `ends`; theta is (rounds, r, d)."""
         able = [m for m in self.metrics if isinstance(m, metrics.OfTheta)]
         found: Arrays = {}
-        seen = theta[np.asarray(ends) - 1]
-        if able and _largest(seen) <= LARGEST:  # else `after` finds the round
+        if able:
+            seen = theta[np.asarray(ends) - 1]
             for metric in able:
-                found |= metric.evaluate_rounds(self, seen) or {}
+                with suppress(*DIVERGED):  # `after` finds the round
+                    found |= metric.evaluate_rounds(self, seen) or {}
         return found
 
     def after(
@@ -142,8 +144,6 @@ class Evaluator:
         asked = [m for m in self.metrics if per_replica in (None, m.per_replica)]
         if not asked:
             return {}, {}
-        if _largest(sites) > LARGEST:
-            raise self._diverged(number, active, sites, "its moments leave float64")
         self._models = None if self._ensemble is None or state is None else self._ensemble(state)
         self.theta[:] = np.nan
         self.theta[active] = theta
@@ -159,8 +159,8 @@ class Evaluator:
             try:
                 with np.errstate(over="ignore", invalid="ignore"):
                     found = early or metric.evaluate(self)
-            except (OverflowError, FloatingPointError, np.linalg.LinAlgError) as error:
-                raise self._diverged(number, active, sites, f"{metric.columns[0]} cannot be computed") from error
+            except DIVERGED as error:
+                raise self._diverged(number, active, sites, metric.columns[0]) from error
             for name, value in found.items():
                 if metric.per_replica:
                     columns[name] = np.asarray(value, np.float64)[... if early else active]
@@ -170,17 +170,15 @@ class Evaluator:
                         self._latest[name] = overall[name], len(active)
         return columns, overall
 
-    def _diverged(self, number: int, active: Array, sites: Array, what: str) -> FedsimError:
-        """The error about states (active, sites, d) that are finite and too large for metrics."""
+    def _diverged(self, number: int, active: Array, sites: Array, column: str) -> FedsimError:
+        """The error about states (active, sites, d) that are finite and too large for a metric."""
         row, site = np.unravel_index(int(np.argmax(np.abs(sites).max(axis=2))), sites.shape[:2])
         whose = f" of {self._site} {site}" if sites.shape[1] > 1 else ""
-        reached = f"theta{whose} reaches {_largest(sites[row, site]):.3g}"
+        reached = f"theta{whose} reaches {np.abs(sites[row, site]).max():.3g}"
         if not number:
-            return InvalidInput(f"initial: {reached} and {what}; start nearer to 0")
-        return NonFinite(
-            f"{reached} in round {number} and {what} (replica {self.recorder.replicas[active[row]]}, "
-            f"seed {self._seed}); {self._remedy()}"
-        )
+            return InvalidInput(f"initial: {reached} and {column} cannot be computed; start nearer to 0")
+        where = f"replica {self.recorder.replicas[active[row]]}, seed {self._seed}"
+        return NonFinite(f"{reached} in round {number} and {column} cannot be computed ({where}); {self._remedy()}")
 
     def about(self) -> dict[str, str]:
         """What each column is of, where its metric says so."""
@@ -195,7 +193,3 @@ class Evaluator:
             if isinstance(m, metrics.Warns)
             for text in m.doubts(self, *self._latest.get(m.columns[0], (math.nan, 0)))
         ]
-
-
-def _largest(theta: Array) -> float:
-    return float(np.abs(theta).max(initial=0.0))

@@ -198,13 +198,13 @@ class Run:
 
     def end(self, stopped: Sequence[tuple[str, Array]]) -> None:
         """These replicas are over before the next round counts, by reason; their last one is evaluated."""
-        self._evaluate_last(np.sort(np.concatenate([positions for _, positions in stopped] or [np.empty(0, np.int64)])))
+        self._evaluate_last(np.sort(np.concatenate([positions for _, positions in stopped])))
         for reason, positions in stopped:
             self.stop(positions, reason)
 
     def _evaluate_last(self, stopped: Array) -> None:
         """Evaluate the last round of these replicas, unless it was: for `rounds` theirs, for `metrics` that of all."""
-        number = int(self.recorder.closed[stopped[0]]) if len(stopped) else 0
+        number = int(self.recorder.closed[stopped[0]])
         if not self._judges or number % self.world.scenario.evaluate_every == 0:
             return
         together = np.flatnonzero(self.recorder.closed == number)  # who closed that round

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -138,17 +138,24 @@ def _w2(samples: Array, target: Moments) -> float:
 
 def _w2_of_rounds(samples: Array, target: Moments) -> Array:
     mean, left = distances.sample_factors(samples)
-    return distances.w2_of_factors(mean - target.mean, left, target.factor)
+    return _within_float64(distances.w2_of_factors(mean - target.mean, left, target.factor), samples)
 
 
 def _mean_error(samples: Array, target: Moments) -> float:
-    return float(np.linalg.norm(samples.mean(axis=0) - target.mean))
+    return float(_within_float64(np.linalg.norm(samples.mean(axis=0) - target.mean), samples))
 
 
 def _covariance_error(samples: Array, target: Moments) -> float:
     centred = samples - samples.mean(axis=0)
     gap = centred.T @ centred / (len(samples) - 1) - target.covariance
-    return float(np.linalg.norm(gap) / np.linalg.norm(target.covariance))
+    return float(_within_float64(np.linalg.norm(gap), samples) / np.linalg.norm(target.covariance))
+
+
+def _within_float64(figure: Array | np.floating[Any], samples: Array) -> Array:
+    """The figure, unless squares of finite samples have made it infinite."""
+    if not np.isfinite(figure).all() and np.isfinite(samples).all():
+        raise FloatingPointError("the square of a sample is not finite")
+    return np.asarray(figure)
 
 
 W2 = Measure("w2", 2, _w2, distances.w2_floor, _w2_of_rounds)
@@ -163,6 +170,7 @@ class MarginalError:
     columns: ClassVar[tuple[str, ...]] = ("marginal_error",)
     per_replica: ClassVar[bool] = False
 
+    @np.errstate(over="raise")
     def evaluate(self, view: MetricView) -> dict[str, float]:
         samples = view.history if self.over == "history" else view.theta
         samples = np.asarray(samples, np.float64)
