@@ -71,10 +71,10 @@ class Accounts:
         for n in SPENT:
             self.spent[n][round.active] += round.columns[n]
         self._enter_once(round.number, round.active)
-        _count(totals["selected"], e.client, 1)
+        _count(totals["selected"], e.client if round.selected is None else round.selected.client, 1)
         _count(totals["uplink_bits"], e.client, e.up_bits)
-        if e.site_bits is not None:
-            _count(totals["backhaul_bits"], e.client, e.site_bits)
+        for name, value in e.between.items():
+            _count(totals[name], e.client, value)
         heard = round.arrived.client
         totals["last_round"][heard] = round.number + 1
         if not isinstance(round.started, int):
@@ -113,15 +113,15 @@ class Accounts:
     def _enter_visits(self, stretch: Stretch, visits: Visits) -> None:
         e, totals, lost = visits.ended, self.totals, ~visits.ended.arrived
         counts: dict[str, Array | int] = {
-            "selected": 1, "arrived": 1 if e.smooth else e.arrived, "uplink_bits": e.up_bits,
+            "arrived": 1 if e.smooth else e.arrived, "uplink_bits": e.up_bits,
         }  # fmt: skip
+        _count(totals["selected"], e.client if visits.selected is None else visits.selected[0], 1)
         if not e.smooth:
             counts |= {
                 "dropped": e.dropped, "late": e.late, "wasted_bits": np.where(lost, e.up_bits, 0),
                 "wasted_down_bits": np.where(lost, e.down_bits, 0),
             }  # fmt: skip
-        if e.site_bits is not None:
-            counts["backhaul_bits"] = e.site_bits
+        counts |= e.between
         number = stretch.number + np.repeat(np.arange(stretch.count), np.diff(visits.ends, prepend=0))
         if visits.version is not None:
             counts["staleness"] = np.where(lost, 0, number - visits.version)
@@ -151,21 +151,14 @@ class Accounts:
 
 async def settle(run: Run, driver: Driver, round: Round) -> Array:
     """One round of the timeline: does it count, what do its replies make of the model, who goes on."""
-    for reason, positions in round.stopped:
-        if len(positions):
-            run.stop(positions, reason)
-    if not len(round.active):
-        return round.active
-    if run.evaluator.ledger is not None:
-        said = round.visits.said  # whoever has sent a bit has given something away, whether or not it counts
-        started = round.started if isinstance(round.started, int) else round.started[said]
-        run.evaluator.ledger.add(round.active[round.who.row[said]], round.who.client[said], started)
-    round = run.accounts.with_once(round)
-    within = np.ones(len(round.active), bool)
-    for name, over in run.accounts.over(round.active, round.columns, run.epsilon()):
-        run.stop(round.active[over & within], name)
-        within &= ~over
-    round = round.among(within)  # a round that crosses a budget is discarded whole
+    stopped = [(reason, positions) for reason, positions in round.stopped if len(positions)]
+    if len(round.active):
+        round = run.accounts.with_once(round)
+        within, crossed = _within(run, round)
+        round = round.among(within)  # a round that crosses a budget is discarded whole
+        stopped += crossed
+    if stopped:
+        run.end(stopped)
     if not len(round.active):
         return round.active
     reply = await driver.replies(round)
@@ -174,6 +167,23 @@ async def settle(run: Run, driver: Driver, round: Round) -> Array:
         driver.report_losses(round, reply.values["loss"].reshape(len(reply.bits)).astype(np.float64))
     run.learner.fold(round, reply)
     return run.close(round.active, round.number + 1, round.columns)
+
+
+def _within(run: Run, round: Round) -> tuple[Array, list[tuple[str, Array]]]:
+    """Which replicas this round keeps within their budgets, and the others by what it would cross."""
+    ledger, before = run.evaluator.ledger, run.epsilon()
+    if ledger is not None:
+        said = round.visits.said  # a client that has sent a bit has given something away, whether or not it is used
+        started = round.started if isinstance(round.started, int) else round.started[said]
+        ledger.add(round.active[round.who.row[said]], round.who.client[said], started)
+    within, crossed = np.ones(len(round.active), bool), []
+    for name, over in run.accounts.over(round.active, round.columns, run.epsilon()):
+        if (first := over & within).any():
+            crossed.append((name, round.active[first]))
+        within &= ~over
+    if ledger is not None and before is not None:
+        ledger.discard(round.active[~within], before)
+    return within, crossed
 
 
 async def settle_stretch(run: Run, stretch: Stretch) -> tuple[int, Array]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedsim.arrays import Arrays
 from fedsim.engine.own_code import code_digest
 from fedsim.engine.run import Run
 from fedsim.engine.sites import SiteNetwork
@@ -45,11 +46,17 @@ def collect(run: Run, runtime: Runtime, real_s: float, more: dict[str, Any] | No
         stopped_by=tuple(run.accounts.stopped_by),
         rounds=rounds,
         metrics=overall,
-        clients=pd.DataFrame({"client": np.arange(world.population)} | run.accounts.totals, copy=False),
+        clients=pd.DataFrame({"client": np.arange(world.population)} | _totals(run), copy=False),
         events=_events(run),
         manifest=manifest(run, runtime, real_s) | _privacy(run, rounds) | _judged(run) | (more or {}),
         replicas=tuple(int(r) for r in world.replicas),
     )
+
+
+def _totals(run: Run) -> Arrays:
+    """What every client's visits came to; bits between an edge and the cloud are no client's."""
+    between = run.world.sites.every > 0
+    return {name: total for name, total in run.accounts.totals.items() if not (between and name == "backhaul_bits")}
 
 
 def _events(run: Run) -> Any:
@@ -114,13 +121,14 @@ def _privacy(run: Run, rounds: pd.DataFrame) -> dict[str, Any]:
     scenario = run.world.scenario
     if isinstance(scenario.algorithm, PrivacyGuarantee):
         privacy["guarantee"] = described(scenario.algorithm.guarantee(scenario.problem))
-    if run.evaluator.ledger is not None and "epsilon" in rounds:
-        last = rounds.groupby("replica")["epsilon"].max()  # it never falls
+    if run.evaluator.ledger is not None and not run.world.skip:
+        none = np.full(len(rounds), np.nan)  # no round has counted
+        last = rounds.assign(epsilon=rounds.get("epsilon", none)).groupby("replica")["epsilon"].max()  # it never falls
         privacy["spent"] = {
             "accountant": "Renyi divergences of the uploads that began, substitution of one row",
             "delta": run.evaluator.ledger.delta,
             "seen_by": "every neighbour" if isinstance(scenario.exchange, Gossip) else "the server",
-            "epsilon": last.reindex(run.world.replicas).tolist(),
+            "epsilon": last.reindex(run.world.replicas).fillna(0.0).tolist(),
         }
     elif privacy:
         privacy["spent"] = None  # nobody kept accounts: metrics=(fs.privacy.spent(delta),) does

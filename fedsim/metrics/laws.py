@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -122,7 +122,7 @@ class Distance:
                 return [f"{self.name} {value:.3g}: some coordinate of the history never moved; look at `ess`"]
         count = max(count, 2.0)
         floor = self.measure.floor(_target(self.measure.name, self.reference, view).covariance, count)
-        if value**2 > 2 * floor**2:
+        if value * value > 2 * floor**2:  # value**2 would raise where it leaves float64
             return []
         return [
             f"{self.name} {value:.3g} is mostly noise: the {count:.0f} samples{worth}, were they perfect, would show "
@@ -148,17 +148,24 @@ def _w2(samples: Array, target: Moments) -> float:
 
 def _w2_of_rounds(samples: Array, target: Moments) -> Array:
     mean, left = distances.sample_factors(samples)
-    return distances.w2_of_factors(mean - target.mean, left, target.factor)
+    return _within_float64(distances.w2_of_factors(mean - target.mean, left, target.factor), samples)
 
 
 def _mean_error(samples: Array, target: Moments) -> float:
-    return float(np.linalg.norm(samples.mean(axis=0) - target.mean))
+    return float(_within_float64(np.linalg.norm(samples.mean(axis=0) - target.mean), samples))
 
 
 def _covariance_error(samples: Array, target: Moments) -> float:
     centred = samples - samples.mean(axis=0)
     gap, size = centred.T @ centred / (len(samples) - 1) - target.covariance, float(np.linalg.norm(target.covariance))
-    return float(np.linalg.norm(gap)) / size if size > 0 else NAN
+    return float(_within_float64(np.linalg.norm(gap), samples)) / size if size > 0 else NAN
+
+
+def _within_float64(figure: Array | np.floating[Any], samples: Array) -> Array:
+    """The figure, unless squares of finite samples have made it infinite."""
+    if not np.isfinite(figure).all() and np.isfinite(samples).all():
+        raise FloatingPointError("the square of a sample is not finite")
+    return np.asarray(figure)
 
 
 W2 = Measure("w2", 2, _w2, distances.w2_floor, _w2_of_rounds)
@@ -173,6 +180,7 @@ class MarginalError:
     columns: ClassVar[tuple[str, ...]] = ("marginal_error",)
     per_replica: ClassVar[bool] = False
 
+    @np.errstate(over="raise")
     def evaluate(self, view: MetricView) -> dict[str, float]:
         samples = view.history if self.over == "history" else view.theta
         samples = np.asarray(samples, np.float64)

@@ -47,8 +47,9 @@ class MeanSquaredError:
         if found.shape not in ((), (len(samples),)):
             raise InvalidInput(f"{self.name}: function returned shape {found.shape}; give one number for every sample")
         values[kept] = found
-        estimates = values.sum(axis=0)[runs] / kept.sum(axis=0)[runs]
-        return {self.name: float(((estimates - self.truth) ** 2).mean())}
+        with np.errstate(over="raise"):
+            estimates = values.sum(axis=0)[runs] / kept.sum(axis=0)[runs]
+            return {self.name: float(((estimates - self.truth) ** 2).mean())}
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Rhat:
     columns: ClassVar[tuple[str, ...]] = ("rhat",)
     per_replica: ClassVar[bool] = False
 
+    @np.errstate(over="raise")
     def evaluate(self, view: MetricView) -> dict[str, float]:
         draws = chains.running(view.history)
         return {"rhat": NAN if draws is None else float(chains.split_rhat(draws).max())}
