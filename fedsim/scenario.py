@@ -75,7 +75,7 @@ class Scenario:
     | `initial`        | theta before the first round, one per coordinate; None: zeros, or the problem's own      |
     | `dtype`          | of theta and of uncompressed messages: "float64" or "float32"                            |
     | `metrics`        | a tuple of names and metrics to judge by, `("w2", fs.metrics.ess())`; see fs.metrics     |
-    | `evaluate_every` | rounds between two evaluations of the metrics                                            |
+    | `evaluate_every` | rounds between two evaluations of the metrics; the last round that counts is always one  |
     | `record`         | what is kept: `fs.Record(every=10, warmup=100, events=True)`                             |
     | `reach`          | who receives the broadcast: "selected" or "all"; None: as the algorithm says             |
     | `exchange`       | where models live: `fs.exchanges.star()`, `tiers(groups, every)` or `gossip(graph)`      |

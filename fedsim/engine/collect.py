@@ -115,7 +115,7 @@ def _judged(run: Run) -> dict[str, Any]:
 def _privacy(run: Run, rounds: pd.DataFrame) -> dict[str, Any]:
     """What the algorithm promises its clients, and what the accountant says was spent; nothing where there is neither.
 
-    `spent.epsilon` is the worst client's, one for each replica, as of the last round in which it was evaluated.
+    `spent.epsilon` is the worst client's, one for each replica, of the rounds that count; 0 where none does.
     """
     privacy: dict[str, Any] = {}
     scenario = run.world.scenario
