@@ -8,6 +8,8 @@ Simpson, Carpenter and Buerkner, Bayesian Analysis 2021): ArviZ's `ess(method="b
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -70,7 +72,7 @@ def _ess_of_coordinate(x: Array) -> float:  # x: (2 chains, half the draws)
     var_plus = within[0] + means.var(ddof=1)
     rho = 1.0 - (mean_var - within) / var_plus
     rho[0] = 1.0
-    return float(x.size / max(_autocorrelation_time(rho), 1.0 / np.log10(x.size)))
+    return float(x.size / max(_autocorrelation_time(rho), 1.0 / math.log10(x.size)))
 
 
 def _normal_scores(x: Array) -> Array:

@@ -12,6 +12,12 @@ def one_blas_thread() -> Any:
     return _libraries(len(sys.modules)).limit(limits=1)
 
 
+def blas_kernels() -> list[str]:
+    """Return the names of the kernels that every loaded BLAS has chosen for this CPU, such as Haswell."""
+    loaded = [library for library in _libraries(len(sys.modules)).info() if library["user_api"] == "blas"]
+    return sorted({str(library.get("architecture", library["internal_api"])) for library in loaded})
+
+
 @lru_cache(maxsize=1)
 def _libraries(modules: int) -> Any:
     """Those that are loaded; looked for again when so many modules are no longer all."""
