@@ -42,7 +42,7 @@ METRICS = {
 SENTENCE = (
     r"^theta reaches (\S+) in round (\d+) and \S+ cannot be computed \(replica \d+, seed 1\); try step_size <= \S+$"
 )
-SQUARES = ("w2", "w2 of the history", "mean_error", "covariance_error", "rhat", "distance_to", "mse")
+SQUARES = ("w2", "w2 of the history", "mean_error", "covariance_error", "distance_to", "mse")
 
 
 @pytest.mark.filterwarnings("error")

@@ -129,20 +129,15 @@ class Accounts:
             _count(totals[name], e.client, value)
         replied = e.arrived if visits.replied is None else visits.replied
         np.maximum.at(totals["last_round"], e.client[replied], number[replied] + 1)
-        if not e.smooth:  # seconds round after round, so that they round alike
-            begin = 0
-            for end in visits.ends.tolist():
-                own = begin + np.flatnonzero(lost[begin:end])
-                if len(own):
-                    self._enter_seconds(e.part(own))
-                begin = end
+        if not e.smooth:
+            self._enter_seconds(e.lost)
 
     def _enter_seconds(self, lost: Ended) -> None:
-        add = _add_small if len(self.totals["selected"]) <= len(lost.client) else np.add.at
-        add(self.totals["wasted_s"], lost.client, lost.spent_s)
+        """Add visit after visit, so that the sums round alike however many rounds come together."""
+        np.add.at(self.totals["wasted_s"], lost.client, lost.spent_s)
         for number, name in enumerate(CAUSES):
             mine = lost.cause == number
-            add(self.totals[name], lost.client[mine], lost.spent_s[mine])
+            np.add.at(self.totals[name], lost.client[mine], lost.spent_s[mine])
 
     def stop(self, positions: Sequence[int] | Array, reason: str) -> None:
         for i in positions:
@@ -227,14 +222,9 @@ def _all_answered(world: World, stretch: Stretch) -> bool:
 
 
 def _count(total: Array, client: Array, value: int | Array) -> None:
-    """Add whole numbers, which is exact in any order below 2**53."""
+    """Add whole numbers, which is exact in any order below 2**53: in one pass where clients are fewer than visits."""
     if len(total) <= len(client):
-        _add_small(total, client, value)
+        weights = None if isinstance(value, int) else value
+        total += np.bincount(client, weights, minlength=len(total)).astype(total.dtype)
     else:
         np.add.at(total, client, value if isinstance(value, int) else value.astype(total.dtype, copy=False))
-
-
-def _add_small(total: Array, client: Array, value: int | Array) -> None:
-    """np.add.at for a population smaller than the round: one pass instead of one step each. Exact below 2**53."""
-    weights = None if isinstance(value, int) else value
-    total += np.bincount(client, weights, minlength=len(total)).astype(total.dtype)

@@ -19,6 +19,7 @@ from fedsim.network import Network
 from fedsim.protocols import PrivacyGuarantee, Runtime
 from fedsim.results import Result, cpu_features, versions
 from fedsim.results.sealed import to_json
+from fedsim.runtime.blas import blas_kernels
 from fedsim.topologies.star import Star
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def manifest(run: Run, runtime: Runtime, real_s: float) -> dict[str, Any]:
         "clock": {"network": world.network is not None, "compute": world.devices is not None, "path": run.path},
         "versions": versions(),
         "cpu_features": cpu_features(),
+        "blas_kernels": blas_kernels(),
         "real_s": real_s,
         "sites": {"count": world.sites.count, "weights": _site_weights(run)},
     }

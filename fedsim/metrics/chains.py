@@ -10,6 +10,8 @@ Unlike ArviZ, R-hat of a single chain compares its halves, and draws that never 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -109,7 +111,7 @@ def _ess_of(x: Array) -> float:
     var_plus = within[0] + means.var(ddof=1)
     rho = 1.0 - (mean_var - within) / var_plus
     rho[0] = 1.0
-    return float(x.size / max(_autocorrelation_time(rho), 1.0 / np.log10(x.size)))
+    return float(x.size / max(_autocorrelation_time(rho), 1.0 / math.log10(x.size)))
 
 
 def _normal_scores(x: Array) -> Array:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, quoted, whole
 from fedsim.problems import shards
+from fedsim.rng.boxmuller import log64
 
 BLOCK = 4096  # rows converted at once where all are walked through
 
@@ -167,7 +168,7 @@ def _column(where: str, value: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
 def _cross_entropy(p: Array, y: Array) -> float:
     """-sum log p(y), with no logarithm of zero."""
     picked = p[np.arange(len(p)), y].astype(np.float64)
-    return float(-np.log(np.maximum(picked, np.finfo(p.dtype).tiny)).sum())
+    return float(-log64(np.maximum(picked, np.finfo(p.dtype).tiny)).sum())
 
 
 def _labels(name: str, y: Array, classes: int) -> Array:

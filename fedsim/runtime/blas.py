@@ -21,6 +21,12 @@ def one_blas_thread() -> Iterator[None]:
         yield
 
 
+def blas_kernels() -> list[str]:
+    """Return the names of the kernels that every loaded BLAS has chosen for this CPU, such as Haswell."""
+    loaded = [library for library in _libraries(len(sys.modules)).info() if library["user_api"] == "blas"]
+    return sorted({str(library.get("architecture", library["internal_api"])) for library in loaded})
+
+
 @lru_cache(maxsize=1)
 def _libraries(modules: int) -> Any:
     """Those that are loaded; looked for again when so many modules are no longer all."""
