@@ -59,6 +59,14 @@ def _check_tiers(scenario: Scenario, exchange: TiersExchange, name: str) -> None
                 f"exchanges.tiers(every={exchange.every}): {name} keeps its model at the cloud and needs every "
                 "message there; set every=1"
             )
+        most = int(scenario.sites.size.max())
+        per_edge = policy.size is not None or (policy.patience() or (math.inf,))[0] < math.inf
+        if algorithm.activity is None and per_edge and most > least:
+            raise InvalidInput(
+                f"{written(policy)} over tiers with {name}: each edge asks for the same number of its {least} to "
+                f"{most} clients, so that those of small edges are received more often and count more; make edges of "
+                "equal size, use full() or bernoulli(p), or QLSD(weighting='inverse', activity=...)"
+            )
         return
     if not algorithm.averages and algorithm.merge is None:
         raise InvalidInput(
@@ -102,10 +110,7 @@ def _check_gossip(scenario: Scenario, exchange: Gossip) -> None:
             "or deadline(seconds), which close a site's round over its neighbours"
         )
     if policy.size is not None or policy.at_least is not None:
-        raise InvalidInput(
-            f"{written(policy)} over gossip: a site hears its neighbours; leave of= and "
-            "at_least= out"
-        )
+        raise InvalidInput(f"{written(policy)} over gossip: a site hears its neighbours; leave of= and at_least= out")
     if scenario.reach is not None:
         raise InvalidInput(f"reach={scenario.reach!r} over gossip: nothing is broadcast there; leave it out")
     devices = scenario.parts.devices
