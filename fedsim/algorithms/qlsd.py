@@ -67,6 +67,7 @@ class QLSD:
     batched = True
     sampler = True  # its iterates are samples of a law
     reach = "all"
+    own_weights = True  # b / |A| or 1 / p_i, whatever the policy's
     local_steps = 1
     sums = True  # its server needs no more than sums of messages: over tiers the edges add them up
     partial_rounds = True

@@ -44,6 +44,8 @@ def check_participation(scenario: Scenario) -> None:
     remembers = bool(scenario.parts.algorithm.memory(scenario.problem))
     p = weights_of(scenario.problem)
     equal = bool(np.ptp(p) < 1e-12)
+    if policy.weighting is not None:
+        check_weighting(scenario)
     if scenario.parts.algorithm.sampler and policy.unnormalised:
         raise InvalidInput(
             f"{written(policy)} with {algorithm}: its weights do not sum to one, so that they multiply a sample by a "
@@ -71,6 +73,19 @@ def check_participation(scenario: Scenario) -> None:
     check_activity(
         scenario.parts.algorithm, scenario.problem, policy, scenario.parts.devices, sites.share(p), sites.size
     )
+
+
+def check_weighting(scenario: Scenario) -> None:
+    """Whether the server uses the weights that the policy was asked for."""
+    algorithm, name = scenario.parts.algorithm, type(scenario.algorithm).__name__
+    asked = written(scenario.parts.policy)
+    if algorithm.own_weights:
+        raise InvalidInput(f"{asked} with {name}: its server does not use the policy's weights; leave weighting out")
+    if algorithm.objective == "scaled":
+        raise InvalidInput(
+            f"{asked} with {name}(objective='scaled'): its server averages with 1/M and does not use the policy's "
+            "weights; leave weighting out, or choose objective='mean'"
+        )
 
 
 def check_visits(scenario: Scenario, equal: bool) -> None:

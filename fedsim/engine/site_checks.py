@@ -59,6 +59,14 @@ def _check_tiers(scenario: Scenario, exchange: TiersExchange, name: str) -> None
                 f"exchanges.tiers(every={exchange.every}): {name} keeps its model at the cloud and needs every "
                 "message there; set every=1"
             )
+        most = int(scenario.sites.size.max())
+        per_edge = policy.size is not None or (policy.patience() or (math.inf,))[0] < math.inf
+        if algorithm.activity is None and per_edge and most > least:
+            raise InvalidInput(
+                f"{written(policy)} over tiers with {name}: each edge asks for the same number of its {least} to "
+                f"{most} clients, so that those of small edges are received more often and count more; make edges of "
+                "equal size, use full() or bernoulli(p), or QLSD(weighting='inverse', activity=...)"
+            )
         return
     if not algorithm.averages and algorithm.merge is None:
         raise InvalidInput(

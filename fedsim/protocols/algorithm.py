@@ -90,6 +90,7 @@ class Algorithm(AlgorithmLike, Protocol):
     activity: Any = None  # the chances of arrival that the server divides by, if it does
     codec: Any = None
     weigh: Callable[[Arrived], Array] | None = None  # weights of `replies.mean`; None: the policy's
+    own_weights: bool = False  # its server weighs replies by itself and does not use the policy's weights
     merge: Callable[[Arrays, Array], Arrays] | None = None  # a cloud's state out of its edges' (edges, ...) and weights
     sums: bool = False  # its server needs sums of messages alone: over tiers it is the cloud, and edges add up
     averages: bool = True  # its server's step averages replies, so that a cloud may average what its edges made

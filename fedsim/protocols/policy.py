@@ -71,6 +71,7 @@ class Policy(PolicyLike, Protocol):
     size: int | None = None  # how many are asked, or at work; None: all, or not known
     discount: Callable[[int], float] | None = None  # of a reply's staleness
     draws_by_weight: bool = False  # p_c decides who is asked, so that the weights do not
+    weighting: Any = None  # the weights of replies that its caller asked for; None: not asked
     undecided: bool = False  # it averages the arrived alike, and leaves it to algorithms that know better
     unnormalised: bool = False  # its weights do not sum to one: for optimisers alone
     at_least: int | None = None  # so many must be on before a round opens

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -96,6 +96,9 @@ ROWS = {
     "FAHMC": Row(FAHMC(0.05, 2, 2, 0.5), samplers.FAHMC(constant(0.05), 2, 2, 0.5), work=4),
     "FAHMC, de-biased": Row(FAHMC(0.05, 2, 2, 0.5, "stale"), samplers.DebiasedFAHMC(constant(0.05), 2, 2, 0.5), work=5),
     "QLSD": Row(QLSD(0.01, codec=QSGD(4)), samplers.QLSD(constant(0.01), 4), work=1),
+    "QLSD, inverse": Row(
+        QLSD(0.01, codec=QSGD(4), weighting="inverse", activity=1.0), samplers.QLSD(constant(0.01), 4, 1.0), work=1
+    ),
     "QLSDStar": Row(QLSDStar(0.01, codec=Identity()), samplers.QLSDStar(constant(0.01)), work=1),
     "QLSDPlusPlus": Row(QLSDPlusPlus(0.01, 2, codec=QSGD(4)), samplers.QLSDPlusPlus(constant(0.01), 4), work=1),
     "FedAvg": Row(
@@ -150,8 +153,8 @@ LAZY = (nx.to_numpy_array(GRAPH, nodelist=range(4)) + np.eye(4)) / (
     1 + np.array([[1], [3], [2], [2]])
 )  # pi = (2, 4, 3, 3) / 12
 MIXINGS = {"gossip metropolis": "metropolis", "gossip unequal pi": LAZY}
-EXCHANGES = ("star", "tiers every=1", "tiers every=2", *MIXINGS)
-GROUPS = (0, 1, 1, 0)
+GROUPS = {"tiers every=1": (0, 1, 1, 0), "tiers every=2": (0, 1, 1, 0), "tiers of 3 and 1, every=1": (0, 0, 1, 0)}
+EXCHANGES = ("star", *GROUPS, *MIXINGS)
 SECONDS = (1.0, 1.07, 1.15, 1.24)  # a step of each client
 
 
@@ -180,7 +183,7 @@ def exchange_of(name: str, clients: int) -> Any:
         return fs.exchanges.star()
     if name in MIXINGS:
         return fs.exchanges.gossip(GRAPH, MIXINGS[name])
-    return fs.exchanges.tiers(GROUPS[:clients], every=int(name[-1]))
+    return fs.exchanges.tiers(GROUPS[name][:clients], every=int(name[-1]))
 
 
 def devices_of(losses: str, clients: int, work: int) -> Any:
@@ -213,6 +216,18 @@ class Cell:
     losses: str = ""
 
     @property
+    def row(self) -> Row:
+        """The algorithm and its oracle; those that divide by chances of arrival have those of this cell."""
+        row = ROWS[self.algorithm]
+        if getattr(row.algorithm, "activity", None) is None:
+            return row
+        sizes, dropout = np.array(SIZES[self.sizes]), 0.45 if self.losses == "dropout" else 0.0
+        groups = np.array(GROUPS.get(self.exchange, (0, 0, 0, 0)))
+        chances = weights.chances(self.policy, counts(self.exchange, len(sizes)), sizes, groups) * (1 - dropout)
+        algorithm = replace(row.algorithm, activity=tuple(chances))
+        return replace(row, algorithm=algorithm, oracle=replace(row.oracle, activity=chances))
+
+    @property
     def problem(self) -> Any:
         row = ROWS[self.algorithm]
         return (
@@ -220,7 +235,7 @@ class Cell:
         )
 
     def scenario(self) -> fs.Scenario:
-        row, problem = ROWS[self.algorithm], self.problem
+        row, problem = self.row, self.problem
         clients = problem.clients
         return fs.Scenario(
             problem=problem, algorithm=row.algorithm, budget=fs.Budget(rounds=ROUNDS), seed=SEED,
@@ -231,7 +246,7 @@ class Cell:
 
     def expected(self, events: Any) -> np.ndarray:
         """theta of every site after every round, by the oracle: (rounds, sites, d)."""
-        row, problem = ROWS[self.algorithm], self.problem
+        row, problem = self.row, self.problem
         p = np.asarray(getattr(problem, "weights", problem.sizes / problem.sizes.sum()))
         prior = 0.0 if row.problem is reacting else PRIOR
         start, numbers, ones = START[: problem.dim], Numbers(SEED), np.ones(problem.clients)
@@ -247,7 +262,7 @@ class Cell:
         world = World(problem, p, p, ones, numbers, prior)
         if self.exchange == "star":
             return learning.star(world, row.oracle, events, ROUNDS, start, self.policy, draws)
-        groups, every = np.array(GROUPS[: problem.clients]), int(self.exchange[-1])
+        groups, every = np.array(GROUPS[self.exchange][: problem.clients]), int(self.exchange[-1])
         return learning.tiers(world, row.oracle, events, ROUNDS, start, self.policy, groups, every, draws)
 
 

@@ -17,7 +17,8 @@ HEAD = """# combinations: which algorithms run under which policies and over whi
 Every cell is executed in fedsim's tests: with 4 clients of equal and of unequal sizes, over the exchange and under the
 policy named, for 3 rounds. `=` is accepted, and every site's theta equals independent arithmetic. A number is refused
 when the scenario is made, with that sentence of the list at the end, where X is the algorithm. Two marks, such as `= 3`,
-are those of equal and of unequal sizes. SGLD, PSGLD, HMC and MALA run on one machine that holds all rows.
+are those of equal and of unequal sizes. "QLSD, inverse" divides by the chances of arrival of its cell. SGLD, PSGLD,
+HMC and MALA run on one machine that holds all rows.
 """
 
 LOSSES = """
@@ -38,7 +39,7 @@ class Sentences:
         if not refusal:
             return "="
         name = type(ROWS[cell.algorithm].algorithm).__name__
-        general = re.sub(rf"^{name}\b|(?<=: ){name}(?= )|(?<= with ){name}(?=:)", "X", refusal)
+        general = re.sub(rf"^{name}\b|(?<=: ){name}(?= )|(?<= with ){name}(?=[:(])", "X", refusal)
         return str(self.found.setdefault(general, len(self.found) + 1))
 
 

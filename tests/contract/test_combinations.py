@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
-from contract.combinations import EXCHANGES, PAIRS, POLICIES, ROUNDS, ROWS, SIZES, Cell, outcome
+from contract.combinations import (
+    EXCHANGES,
+    GROUPS,
+    PAIRS,
+    POLICIES,
+    REFERENCES,
+    ROUNDS,
+    ROWS,
+    SIZES,
+    Cell,
+    counts,
+    outcome,
+)
 from contract.combinations_page import PAGE, page
-from oracles import timeline
+from oracles import timeline, weights
 
 import fedsim as fs
 from fedsim import algorithms
+from fedsim.errors import InvalidInput
+from fedsim.participation import Arrived, Uniform
 
 NEAR = 1e-10
 
@@ -72,6 +89,44 @@ def test_a_combination_with_losses_is_refused_in_one_sentence_or_equals_the_orac
 ) -> None:
     cells = [Cell(algorithm, policy, exchange, "unequal", losses) for algorithm in ROWS]
     assert [wrong for cell in cells if (wrong := verdict(cell))] == []
+
+
+@pytest.mark.parametrize("exchange", ["star", *GROUPS])
+@pytest.mark.parametrize("algorithm", [name for name in ROWS if name.startswith("QLSD")])
+def test_an_accepted_draw_gives_every_message_of_qlsd_a_mean_weight_of_one(algorithm: str, exchange: str) -> None:
+    groups, accepted = np.array(GROUPS.get(exchange, (0, 0, 0, 0))), {}
+    for policy, sizes in product(("uniform", "with_replacement"), SIZES):
+        cell = Cell(algorithm, policy, exchange, sizes)
+        if outcome(cell).refusal:
+            continue
+        chances, mean = cell.row.oracle.activity, np.zeros(4)
+        for chance, cohort in weights.cohorts(policy, counts(exchange, 4), np.array(SIZES[sizes]), groups):
+            mean += chance * cohort * (4 / cohort.sum() if chances is None else 1 / chances)
+        accepted[policy, sizes] = mean
+    for cell, mean in accepted.items():
+        np.testing.assert_allclose(mean, 1.0, atol=1e-12, err_msg=str(cell))
+    if algorithm == "QLSD, inverse" and exchange != "tiers every=2":
+        assert len(accepted) == 4
+
+
+@dataclass(frozen=True)
+class Otherwise(Uniform):
+    """uniform() with other weights."""
+
+    def weigh(self, arrived: Arrived) -> np.ndarray:
+        return arrived.normalised(1 / arrived.p)
+
+
+@pytest.mark.parametrize("weighting", ["normalised", "scaled"])
+@pytest.mark.parametrize("algorithm", [name for name in ROWS if name not in REFERENCES])
+def test_an_accepted_weighting_is_the_one_that_the_server_uses(algorithm: str, weighting: str) -> None:
+    try:
+        scenario = Cell(algorithm, f"uniform {weighting}", "star", "unequal").scenario()
+    except InvalidInput:
+        return
+    other = replace(scenario, participation=Otherwise(2, weighting))
+    found, changed = (fs.run(s, runtime=fs.Inline(threads=1)).samples for s in (scenario, other))
+    assert np.abs(found - changed).max() > 1e-6
 
 
 def test_the_page_of_combinations_is_up_to_date() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -110,6 +111,7 @@ class QLSD(Sampler):
 
     eta: Step
     levels: int | None = None
+    activity: Any = None  # chances of arrival by client, to divide by in place of b / |A|
     rule = "total"
     models = ()
 
@@ -124,6 +126,8 @@ class QLSD(Sampler):
 
     def server(self, w: World, state: Values, replies: list[Reply], a: np.ndarray, round: int, site: int) -> Values:
         theta, gamma = state["theta"], self.eta(round)
+        if self.activity is not None:
+            a = np.array([1 / self.activity[at.client] for at, _ in replies])
         g = mean(replies, a, "gradient") + self.prior(w, theta)
         noise = math.sqrt(2 * gamma) * w.numbers.server_normal(site, round, len(theta))
         return {"theta": theta - gamma * g + noise}

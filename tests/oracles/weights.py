@@ -5,6 +5,9 @@ p are the clients' weights among those of the site (n_c over the site's rows), n
 
 from __future__ import annotations
 
+import math
+from itertools import combinations, product
+
 import networkx as nx
 import numpy as np
 
@@ -51,6 +54,36 @@ def policy_weights(
     if policy == "uniform scaled" or (policy == "uniform" and rule == "scheme"):
         return scaled(p[who], n)
     return by_p(p[who])
+
+
+def chances(policy: str, asked: dict[str, int], sizes: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """A client's chance to be selected by its own edge, which has n_e clients and rows; 1 where all are asked."""
+    n_e = np.bincount(groups)[groups]
+    share = sizes / np.bincount(groups, sizes)[groups]
+    if policy == "with_replacement":
+        return 1 - (1 - share) ** asked["with_replacement"]
+    if policy == "uniform":
+        return asked["uniform"] / n_e
+    return np.full(len(sizes), 0.6 if policy == "bernoulli" else 1.0)
+
+
+def cohorts(
+    policy: str, asked: dict[str, int], sizes: np.ndarray, groups: np.ndarray
+) -> list[tuple[float, np.ndarray]]:
+    """Every cohort that the edges may select in a round under uniform or with_replacement: its chance, a mask."""
+    found = [(1.0, np.zeros(len(sizes), bool))]
+    for edge in range(groups.max() + 1):
+        own = np.flatnonzero(groups == edge).tolist()
+        share = dict(zip(own, sizes[own] / sizes[own].sum(), strict=True))
+        if policy == "uniform":
+            subsets = list(combinations(own, asked["uniform"]))
+            drawn = [(1 / len(subsets), subset) for subset in subsets]
+        else:
+            draws = product(own, repeat=asked["with_replacement"])
+            drawn = [(math.prod(share[c] for c in draw), draw) for draw in draws]
+        clients = np.arange(len(sizes))
+        found = [(p * q, mask | np.isin(clients, some)) for p, mask in found for q, some in drawn]
+    return found
 
 
 # --- Exchanges -------------------------------------------------------------------------------------------------------
