@@ -286,6 +286,11 @@ def computed(name: str, way: str = "one thread") -> dict[str, Any]:
     return digest(WAYS[way](SCENARIOS[name]))
 
 
+def manifest(name: str) -> Any:
+    """Run a scenario and return its manifest."""
+    return fs.run(SCENARIOS[name]).manifest
+
+
 def environment() -> dict[str, Any]:
     """Return what bits depend on besides the code."""
     own = {n: v for n, v in versions().items() if n in ("python", "numpy", "numba", "llvmlite", "scipy", "simpy")}

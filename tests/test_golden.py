@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from golden_scenarios import FILE, KERNELS, ON_RAY, RESUMED, SCENARIOS, computed, environment, process_with
+from golden_scenarios import FILE, KERNELS, ON_RAY, RESUMED, SCENARIOS, computed, environment, manifest, process_with
 from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 
 PINNED = json.loads(FILE.read_text())
@@ -42,6 +42,10 @@ def test_at_least_sixty_scenarios_are_pinned():
 def test_digests_are_compared_on_every_cpu_with_avx2_and_fma():
     assert PINNED["environment"]["cpu"] == ["AVX2", "FMA3"]
     assert PINNED["environment"]["blas_kernels"] == [KERNELS]
+
+
+def test_the_manifest_names_the_blas_kernels(call):
+    assert call(manifest, "FALD")["blas_kernels"] == call(environment)["blas_kernels"] != []
 
 
 def test_bits_do_not_depend_on_wider_vectors(call):
