@@ -126,8 +126,9 @@ SAMPLERS = {
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_weights_that_do_not_sum_to_one_are_refused_for_samplers(name):
-    """theta would be multiplied by a random factor every round."""
-    with pytest.raises(fs.errors.InvalidInput, match=r"uniform\(size=3, weighting='scaled'\) with .*'normalised'"):
+    """theta would be multiplied by a random factor every round; QLSD and DG-SGLD would not use the weights at all."""
+    why = "leave weighting out" if name in ("QLSD", "DGSGLD") else "choose weighting='normalised'"
+    with pytest.raises(fs.errors.InvalidInput, match=rf"uniform\(3, weighting='scaled'\) with {name}: .*{why}"):
         fs.Scenario(
             problem=problem_of("unbalanced"), algorithm=SAMPLERS[name], budget=fs.Budget(rounds=2),
             participation=fs.participation.uniform(3, "scaled"),
