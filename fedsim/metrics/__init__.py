@@ -251,8 +251,7 @@ def resolve(metric: Metric | str | Function, probe: npt.ArrayLike | None = None)
             raise InvalidInput("metric 'epsilon' needs arguments; write fs.privacy.spent(delta=1e-5)")
         if metric not in _FACTORIES:
             raise InvalidInput(
-                f"metric {quoted(metric)} is unknown; choose among {', '.join([*_FACTORIES, *PREDICTIVE])}, "
-                "or pass a function"
+                f"metric {quoted(metric)} is unknown; choose among {', '.join([*_FACTORIES, *PREDICTIVE])}"
             )
         if metric in _NEED_ARGUMENTS:
             raise InvalidInput(f"metric {quoted(metric)} needs arguments; write fs.metrics.{metric}(...)")

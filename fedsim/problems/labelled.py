@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, quoted, whole
+from fedsim.kernels.reference import exp
 from fedsim.problems import shards
 from fedsim.rng.boxmuller import log64
 
@@ -69,7 +70,7 @@ class Labelled:
             z = scores(theta, self.values(x[at : at + BLOCK], np.float64))
             z -= z[np.arange(len(z)), y[at : at + BLOCK]][:, None]
             top = z.max(axis=1, keepdims=True)
-            total += float(np.log(np.exp(z - top).sum(axis=1)).sum() + top.sum())
+            total += float(log64(exp(z - top).sum(axis=1)).sum() + top.sum())
         return total + shards.prior_part(share, len(x), theta)
 
     def loss(self, theta: Array, probabilities: Probabilities, share: float) -> Array:
