@@ -177,6 +177,12 @@ PARTIAL = {
 }
 
 
+def test_a_star_that_records_all_sites_has_one_in_stretches_too(monkeypatch):
+    result, taken = stretches_of(scenario(record=fs.Record(sites="all")), monkeypatch)
+    assert taken == [50]
+    assert np.array_equal(result.samples[:, :, 0], one_by_one(scenario()).samples)
+
+
 def cases(parts):
     """Every algorithm with every part that it accepts: QLSD has weights of its own and counts equally likely clients."""
     for name, (problem, algorithm) in PARTIAL.items():
@@ -189,7 +195,7 @@ def cases(parts):
             yield pytest.param((problem, algorithm), changes, id=f"{name}-{part}")
 
 
-@pytest.mark.parametrize(("kind", "changes"), cases(SOME))
+@pytest.mark.parametrize(("kind", "changes"), list(cases(SOME)))
 def test_rounds_that_only_some_answer_have_the_same_bits_in_stretches(kind, changes, monkeypatch):
     s = scenario(*kind, **changes)
     result, taken = stretches_of(s, monkeypatch, runtime=fs.Inline(threads=2))
@@ -231,7 +237,7 @@ def on_the_compiled_clock_and_on_simpy(s, monkeypatch):
         return result, one_by_one(s, runtime=fs.Inline(threads=1)), taken
 
 
-@pytest.mark.parametrize(("kind", "changes"), cases(ON_CHANNEL))
+@pytest.mark.parametrize(("kind", "changes"), list(cases(ON_CHANNEL)))
 def test_on_the_compiled_clock_rounds_are_learnt_in_stretches_with_the_bits_of_simpy(kind, changes, monkeypatch):
     s = scenario(*kind, network=CHANNEL, **changes)
     stretched, singly, taken = on_the_compiled_clock_and_on_simpy(s, monkeypatch)
