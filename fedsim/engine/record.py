@@ -129,7 +129,7 @@ class Recorder:
             self._last.setdefault(name, np.full(len(self.replicas), np.nan))[stopped] = value
 
     def sample(self, number: int, active: Array, theta: Array, sites: Array | None = None) -> None:
-        """theta after round `number`, where the record keeps it; `sites` (replicas, sites, d) where there are several."""
+        """theta after round `number`, where the record keeps it; `sites` (replicas, sites, d) if there are several."""
         if not self.record.keeps(number):
             return
         if sites is None and self.record.sites == "all":
