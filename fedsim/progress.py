@@ -14,7 +14,7 @@ from fedsim.budget import Budget
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fedsim.engine import Observer, Progress
+    from fedsim.old_engine import Observer, Progress
 
 EVERY_S = 0.1  # a glance this often is enough, and costs nothing beside a round
 LOGGED_S = 10.0  # in a log, where nothing can be drawn over

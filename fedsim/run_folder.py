@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedsim import engine
+from fedsim import old_engine as engine
 from fedsim.errors import CorruptData, InUse, InvalidInput
 from fedsim.results import Result, load, lock
 from fedsim.results.atomic import check_writable, explained, write_atomic

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fedsim import protocols
-from fedsim.engine.memory_needed import check_memory
 from fedsim.errors import InvalidInput, ResultWarning, flag, one_of, quoted
+from fedsim.old_engine.memory_needed import check_memory
 from fedsim.progress import followed
 from fedsim.results import Result
 from fedsim.run_folder import RunFolder
@@ -67,7 +67,7 @@ async def arun(
     finishes the round, writes a checkpoint and raises Interrupted. `source` says where the scenario came from,
     for the manifest. `progress=True` shows how far it is.
     """
-    from fedsim import engine
+    from fedsim import old_engine as engine
 
     if not isinstance(scenario, Scenario):
         raise InvalidInput(f"run({quoted(scenario)}): give it a fs.Scenario")

@@ -19,7 +19,7 @@ import numpy as np
 import fedsim as fs
 from fedsim import algorithms as alg
 from fedsim import codecs, devices, exchanges, participation, problems, topologies
-from fedsim.engine import Interrupted
+from fedsim.old_engine import Interrupted
 from fedsim.results import cpu_features, versions
 
 FILE = Path(__file__).parent / "golden" / "fingerprints.json"

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import fedsim as fs
-from fedsim.engine import Interrupted
 from fedsim.errors import CorruptData, InvalidInput
+from fedsim.old_engine import Interrupted
 
 POLICIES = {
     "lockstep": fs.participation.uniform(4),

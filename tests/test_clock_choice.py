@@ -6,9 +6,9 @@ import threading
 import pytest
 
 import fedsim as fs
-from fedsim.engine import always_compiled, reference_clock
-from fedsim.engine.clock_choice import expected_visits, is_worth_it
 from fedsim.kernels.found import Found
+from fedsim.old_engine import always_compiled, reference_clock
+from fedsim.old_engine.clock_choice import expected_visits, is_worth_it
 
 SCENARIO = fs.Scenario(
     problem=fs.problems.GaussianMean.synthetic(6, dim=2, samples=5, seed=3),
@@ -72,7 +72,7 @@ def test_messages_between_sites_are_foretold_from_what_they_may_cost(limit):
 
 @pytest.mark.parametrize("found, clock", [(Found.LOADED, "compiled"), (Found.KEPT, "event"), (Found.NOWHERE, "event")])
 def test_a_small_run_takes_the_compiled_clock_only_where_it_is_loaded(monkeypatch, found, clock):
-    monkeypatch.setattr("fedsim.engine.compiled_clock.where_compiled", lambda: found)
+    monkeypatch.setattr("fedsim.old_engine.compiled_clock.where_compiled", lambda: found)
     assert path(SCENARIO) == f"{clock}, asynchronous"
 
 
@@ -89,7 +89,7 @@ def test_a_run_is_resumed_on_the_clock_that_it_began_on(monkeypatch, tmp_path, f
             observers=[lambda p: stop.set() if p.round == 7 else None],
         )
     now = Found.LOADED if second is always_compiled else Found.NOWHERE
-    monkeypatch.setattr("fedsim.engine.compiled_clock.where_compiled", lambda: now)
+    monkeypatch.setattr("fedsim.old_engine.compiled_clock.where_compiled", lambda: now)
     resumed = fs.run(SCENARIO, out=tmp_path, resume=True)
     with second():
         assert resumed.fingerprint == fs.run(SCENARIO).fingerprint

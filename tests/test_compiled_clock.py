@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedsim as fs
-from fedsim.engine import always_compiled, reference_clock
-from fedsim.engine.replica_clock import ReplicaClock
-from fedsim.kernels.clock.parts import FOLDS
+from fedsim.kernels.old_clock.parts import FOLDS
+from fedsim.old_engine import always_compiled, reference_clock
+from fedsim.old_engine.replica_clock import ReplicaClock
 
 RATES = (64.0, 1e3, 12345.678, 1e9, math.inf)
 DELAYS = (0.0, 0.01, 0.3, 1 / 3)
@@ -278,7 +278,7 @@ def test_the_trace_of_a_replica_is_its_own_where_another_never_closes_a_round():
 @pytest.mark.parametrize("way", ["everybody", "a deadline", "buffered"])
 def test_a_resumed_run_does_not_go_through_the_whole_timeline_again(monkeypatch, tmp_path, way):
     scenario = dataclasses.replace(LEARNING, **WAYS[way], record=fs.Record(events=True))
-    monkeypatch.setattr("fedsim.engine.clocks_ahead.MOST", 4)  # rounds made at a go
+    monkeypatch.setattr("fedsim.old_engine.clocks_ahead.MOST", 4)  # rounds made at a go
     made, run = [], ReplicaClock.run
     monkeypatch.setattr(ReplicaClock, "run", lambda k, until: (made.append((k.said("round"), until)), run(k, until))[1])
     stop = threading.Event()
@@ -297,7 +297,7 @@ def test_a_resumed_run_does_not_go_through_the_whole_timeline_again(monkeypatch,
 
 
 def test_clocks_too_large_for_a_checkpoint_are_wound_forward(monkeypatch, tmp_path):
-    monkeypatch.setattr("fedsim.engine.clocks_ahead.SAVED", 0.0)
+    monkeypatch.setattr("fedsim.old_engine.clocks_ahead.SAVED", 0.0)
     stop = threading.Event()
     with always_compiled():
         with pytest.raises(fs.errors.Interrupted):

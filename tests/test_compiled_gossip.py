@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from test_compiled_clock import DELAYS, ONE, RATES, agree, assert_same, both, devices, outcome
 
 import fedsim as fs
-from fedsim.engine import always_compiled, reference_clock
-from fedsim.engine.gossip_arrays import GossipClock
 from fedsim.kernels.found import Found
+from fedsim.old_engine import always_compiled, reference_clock
+from fedsim.old_engine.gossip_arrays import GossipClock
 
 
 @st.composite
@@ -215,7 +215,7 @@ def stop_at(scenario, folder, round):
 @pytest.mark.parametrize("way", ["everybody", "a deadline", "matchings"])
 def test_a_resumed_run_does_not_go_through_the_whole_timeline_again(monkeypatch, tmp_path, way):
     scenario = dataclasses.replace(LEARNING, **WAYS[way], record=fs.Record(events=True))
-    monkeypatch.setattr("fedsim.engine.clocks_ahead.MOST", 4)  # rounds made at a go
+    monkeypatch.setattr("fedsim.old_engine.clocks_ahead.MOST", 4)  # rounds made at a go
     made, run = [], GossipClock.run
     monkeypatch.setattr(GossipClock, "run", lambda k, until: (made.append((k.said("round"), until)), run(k, until))[1])
     with always_compiled():
@@ -269,7 +269,7 @@ def test_parts_of_ones_own_are_asked_on_simpy():
 
 @pytest.mark.parametrize("found, clock", [(Found.LOADED, "compiled"), (Found.KEPT, "event"), (Found.NOWHERE, "event")])
 def test_a_small_run_takes_the_compiled_clock_only_where_it_is_loaded(monkeypatch, found, clock):
-    monkeypatch.setattr("fedsim.engine.compiled_sites.where_gossip_is_compiled", lambda: found)
+    monkeypatch.setattr("fedsim.old_engine.compiled_sites.where_gossip_is_compiled", lambda: found)
     assert fs.run(LEARNING, compute="skip").manifest["clock"]["path"] == f"{clock}, gossip"
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from test_compiled_clock import DELAYS, ONE, RATES, agree, assert_same, both, column, devices, outcome
 
 import fedsim as fs
-from fedsim.engine import always_compiled, reference_clock
-from fedsim.engine.tiers_arrays import TiersClock
 from fedsim.kernels.found import Found
+from fedsim.old_engine import always_compiled, reference_clock
+from fedsim.old_engine.tiers_arrays import TiersClock
 
 
 @st.composite
@@ -172,7 +172,7 @@ def stop_at(scenario, folder, round):
 @pytest.mark.parametrize("way", ["everybody", "a deadline", "some"])
 def test_a_resumed_run_does_not_go_through_the_whole_timeline_again(monkeypatch, tmp_path, way):
     scenario = dataclasses.replace(LEARNING, **WAYS[way], record=fs.Record(events=True))
-    monkeypatch.setattr("fedsim.engine.clocks_ahead.MOST", 4)  # rounds made at a go
+    monkeypatch.setattr("fedsim.old_engine.clocks_ahead.MOST", 4)  # rounds made at a go
     made, run = [], TiersClock.run
     monkeypatch.setattr(TiersClock, "run", lambda k, until: (made.append((k.said("first"), until)), run(k, until))[1])
     with always_compiled():
@@ -216,5 +216,5 @@ def test_parts_of_ones_own_are_asked_on_simpy():
 
 @pytest.mark.parametrize("found, clock", [(Found.LOADED, "compiled"), (Found.KEPT, "event"), (Found.NOWHERE, "event")])
 def test_a_small_run_takes_the_compiled_clock_only_where_it_is_loaded(monkeypatch, found, clock):
-    monkeypatch.setattr("fedsim.engine.compiled_sites.where_tiers_are_compiled", lambda: found)
+    monkeypatch.setattr("fedsim.old_engine.compiled_sites.where_tiers_are_compiled", lambda: found)
     assert fs.run(LEARNING, compute="skip").manifest["clock"]["path"] == f"{clock}, edges under a cloud"

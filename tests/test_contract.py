@@ -18,8 +18,8 @@ import pytest
 import fedsim as fs
 from fedsim import algorithms, participation
 from fedsim.codecs import QSGD
-from fedsim.engine import Interrupted
 from fedsim.errors import InvalidInput
+from fedsim.old_engine import Interrupted
 from fedsim.problems import GaussianMean, PerformativeMean, pooled
 from fedsim.runtime.ray import RaySession
 from fedsim.runtime.ray_host import Host

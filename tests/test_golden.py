@@ -9,7 +9,7 @@ import pytest
 from golden_scenarios import FILE, ON_RAY, RESUMED, SCENARIOS, digest, environment, resumed
 
 import fedsim as fs
-from fedsim.engine import always_compiled
+from fedsim.old_engine import always_compiled
 
 PINNED = json.loads(FILE.read_text())
 SAME_MACHINE = PINNED["environment"] == environment()

@@ -14,9 +14,9 @@ import pytest
 import fedsim as fs
 from fedsim.cli import listing
 from fedsim.cli.app import call
-from fedsim.engine.learner import ArrivedReplies
-from fedsim.engine.view import ReplicaView
 from fedsim.errors import InvalidInput
+from fedsim.old_engine.learner import ArrivedReplies
+from fedsim.old_engine.view import ReplicaView
 from fedsim.runtime.jobs import JobsAtHand
 
 PACKAGE = Path(fs.__file__).parent

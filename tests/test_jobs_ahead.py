@@ -11,9 +11,9 @@ import pytest
 import fedsim as fs
 from fedsim import kernels
 from fedsim.analysis import timeline
-from fedsim.engine import Interrupted, reference_clock
-from fedsim.engine.asynchronous_replica import AsynchronousReplica
 from fedsim.errors import ClientFailed
+from fedsim.old_engine import Interrupted, reference_clock
+from fedsim.old_engine.asynchronous_replica import AsynchronousReplica
 from fedsim.runtime.worker import Worker
 
 CLIENTS = 6

@@ -16,7 +16,7 @@ LAYERS = (  # top to bottom; a module imports from layers below its own
     {"cli"},
     {"reproduce"},
     {"running", "scenario", "scenario_file", "settings", "sweeps", "job_replay", "run_folder", "testing", "progress", "glossary"},
-    {"engine"},
+    {"old_engine"},
     {"runtime"},
     {"algorithms", "problems"},
     {"analysis"},
@@ -60,7 +60,7 @@ UPWARD = {
     ("results", "analysis")
 }  # a result shows itself, result.summary(), with what reads results; loaded when asked
 HOMES = {
-    "simpy": "engine/",
+    "simpy": "old_engine/",
     "ray": "runtime/ray",
     "numba": "kernels/",
     "cupy": "kernels/cuda.py",
@@ -129,12 +129,12 @@ def test_imports_point_down(path):
 def test_the_rule_can_be_broken():
     assert not allowed("rng", "results")
     assert not allowed("kernels", "problems")
-    assert not allowed("analysis", "engine")
+    assert not allowed("analysis", "old_engine")
     assert not allowed("problems", "algorithms")
     assert not allowed("participation", "devices")
     assert allowed("algorithms", "problems")
-    assert allowed("scenario", "engine")
-    assert allowed("engine", "participation")
+    assert allowed("scenario", "old_engine")
+    assert allowed("old_engine", "participation")
 
 
 @pytest.mark.parametrize("library", HOMES)

@@ -12,10 +12,10 @@ import pytest
 from scipy import stats
 
 from fedsim import participation
-from fedsim.engine import arrivals
-from fedsim.engine.selection import Roster, cohort
 from fedsim.errors import InvalidInput
 from fedsim.kernels import draws
+from fedsim.old_engine import arrivals
+from fedsim.old_engine.selection import Roster, cohort
 from fedsim.participation import Arrived, VisitEnds
 from fedsim.protocols import as_policy
 from fedsim.rng import Draws, Stream

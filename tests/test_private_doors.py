@@ -7,14 +7,14 @@ import numpy as np
 import simpy
 
 import fedsim as fs
-from fedsim.engine.clock import LAST, Clock
 from fedsim.kernels import cache, elementary, inner
+from fedsim.old_engine.clock import LAST, Clock
 from fedsim.results.environment import cpu_features
 
 PACKAGE = Path(fs.__file__).parent
 DOORS = {  # by the words of an import or an attribute: the one file that may say them
     "ir": "kernels/llvm.py",  # of llvmlite; its `binding` is public
-    "_eid": "engine/clock.py",
+    "_eid": "old_engine/clock.py",
     "_library_class": "kernels/inner.py",  # of Numba's code generator
     "_core": "results/environment.py",
 }

@@ -16,7 +16,8 @@ import pytest
 from moments import z_scores
 
 import fedsim as fs
-from fedsim import engine, rng
+from fedsim import old_engine as engine
+from fedsim import rng
 from fedsim.algorithms import QLSD, QLSDPlusPlus, QLSDStar
 from fedsim.codecs import QSGD, Elias, Identity
 from fedsim.errors import InvalidInput

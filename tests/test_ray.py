@@ -20,8 +20,8 @@ import pytest
 from follow import followed
 
 import fedsim as fs
-from fedsim.engine import Interrupted, always_compiled, reference_clock
 from fedsim.errors import ClientFailed, InvalidInput, RuntimeFailed
+from fedsim.old_engine import Interrupted, always_compiled, reference_clock
 from fedsim.runtime import ray as ray_runtime
 from fedsim.runtime import ray_cluster, ray_folder
 from fedsim.runtime.client_memory import SentBatch
@@ -543,8 +543,8 @@ def test_an_address_where_nobody_listens_is_said_at_once():
 # On this side: a host then runs `ray_host`, `client_memory`, `worker`, `jobs`, the algorithm and its kernel. Whoever
 # awaits the hosts is woken up, from `running` on.
 ON_HOSTS = """
-    engine.run engine.closed_form engine.learner algorithms.fald engine.arrivals engine.round engine.accounts
-    runtime.jobs runtime.ray runtime.client_memory runtime.ray_host running engine engine.record
+    old_engine.run old_engine.closed_form old_engine.learner algorithms.fald old_engine.arrivals old_engine.round old_engine.accounts
+    runtime.jobs runtime.ray runtime.client_memory runtime.ray_host running old_engine old_engine.record
 """
 
 

@@ -10,8 +10,8 @@ from contextlib import nullcontext
 from follow import followed
 
 import fedsim as fs
-from fedsim.engine import reference_clock, stretches
-from fedsim.engine.clock_choice import always_compiled
+from fedsim.old_engine import reference_clock, stretches
+from fedsim.old_engine.clock_choice import always_compiled
 
 CLIENTS = 10
 SHARED = fs.topologies.multiple_access(CLIENTS, 1e6, latency_s=0.02)
@@ -43,40 +43,40 @@ def path(part, clock=nullcontext, observers=()):
 
 
 CLOSED_FORM = """
-    engine.run engine.closed_form engine.learner algorithms.fald engine.arrivals engine.round engine.accounts
-    runtime.jobs runtime.worker kernels.draws kernels.langevin engine.record
+    old_engine.run old_engine.closed_form old_engine.learner algorithms.fald old_engine.arrivals old_engine.round old_engine.accounts
+    runtime.jobs runtime.worker kernels.draws kernels.langevin old_engine.record
 """
 STRETCH = """
-    engine.run engine.closed_form engine.stretches protocols.algorithm engine.learner algorithms.fald engine.arrivals
-    engine.round engine.accounts runtime.worker runtime.many_rounds algorithms.averaged_rounds algorithms.rounds
-    kernels.draws kernels.langevin engine.record
+    old_engine.run old_engine.closed_form old_engine.stretches protocols.algorithm old_engine.learner algorithms.fald old_engine.arrivals
+    old_engine.round old_engine.accounts runtime.worker runtime.many_rounds algorithms.averaged_rounds algorithms.rounds
+    kernels.draws kernels.langevin old_engine.record
 """
 EVENTS = """
-    engine.run engine.events engine.view engine.world kernels.draws rng participation.waiting engine.selection
-    engine.round engine.learner algorithms.fald engine.arrivals rng.boxmuller engine.clock engine.visits network.flows
-    network network.routes network.route_bundles engine.accounts runtime.jobs runtime.worker
-    kernels.langevin engine.folds runtime.answers protocols.policy checks engine.record
+    old_engine.run old_engine.events old_engine.view old_engine.world kernels.draws rng participation.waiting old_engine.selection
+    old_engine.round old_engine.learner algorithms.fald old_engine.arrivals rng.boxmuller old_engine.clock old_engine.visits network.flows
+    network network.routes network.route_bundles old_engine.accounts runtime.jobs runtime.worker
+    kernels.langevin old_engine.folds runtime.answers protocols.policy checks old_engine.record
 """
 BUFFERED = """
-    engine.run engine.asynchronous engine.learner algorithms.fald engine.asynchronous_replica engine.view
-    engine.draws_ahead engine.visits engine.clock engine.jobs_ahead engine.events engine.round engine.accounts
-    runtime.jobs runtime.worker kernels.draws kernels.langevin engine.folds runtime.answers protocols.policy
-    participation.early checks engine.record
+    old_engine.run old_engine.asynchronous old_engine.learner algorithms.fald old_engine.asynchronous_replica old_engine.view
+    old_engine.draws_ahead old_engine.visits old_engine.clock old_engine.jobs_ahead old_engine.events old_engine.round old_engine.accounts
+    runtime.jobs runtime.worker kernels.draws kernels.langevin old_engine.folds runtime.answers protocols.policy
+    participation.early checks old_engine.record
 """
 COMPILED = """
-    engine.run engine.compiled_clock engine.compiled_rounds engine.learner algorithms.fald engine.round engine.accounts
-    runtime.jobs runtime.worker kernels.draws kernels.langevin engine.folds runtime.answers protocols.policy
-    participation.waiting checks engine.record
+    old_engine.run old_engine.compiled_clock old_engine.compiled_rounds old_engine.learner algorithms.fald old_engine.round old_engine.accounts
+    runtime.jobs runtime.worker kernels.draws kernels.langevin old_engine.folds runtime.answers protocols.policy
+    participation.waiting checks old_engine.record
 """
 COMPILED_STRETCH = """
-    engine.run engine.compiled_clock engine.compiled_rounds engine.stretches protocols.algorithm engine.round
-    engine.accounts engine.learner runtime.worker runtime.many_rounds algorithms.averaged_rounds algorithms.rounds
-    algorithms.fald kernels.draws kernels.langevin engine.record
+    old_engine.run old_engine.compiled_clock old_engine.compiled_rounds old_engine.stretches protocols.algorithm old_engine.round
+    old_engine.accounts old_engine.learner runtime.worker runtime.many_rounds algorithms.averaged_rounds algorithms.rounds
+    algorithms.fald kernels.draws kernels.langevin old_engine.record
 """
 COMPILED_BUFFERED = """
-    engine.run engine.compiled_clock engine.compiled_rounds engine.learner algorithms.fald engine.round engine.accounts
-    runtime.jobs runtime.worker kernels.draws kernels.langevin engine.asynchronous engine.folds runtime.answers
-    protocols.policy participation.early checks engine.record
+    old_engine.run old_engine.compiled_clock old_engine.compiled_rounds old_engine.learner algorithms.fald old_engine.round old_engine.accounts
+    runtime.jobs runtime.worker kernels.draws kernels.langevin old_engine.asynchronous old_engine.folds runtime.answers
+    protocols.policy participation.early checks old_engine.record
 """
 
 

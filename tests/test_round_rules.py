@@ -15,11 +15,11 @@ import fedsim as fs
 from fedsim.algorithms.fedpaq import FedPAQ
 from fedsim.analysis import timeline
 from fedsim.analysis.clients import heard as fairness
-from fedsim.engine import Interrupted, always_compiled
-from fedsim.engine.clock import Clock, SharedLinks
-from fedsim.engine.clock_inputs import ClockInputs
-from fedsim.engine.visits import Visit
-from fedsim.engine.world import client_paths
+from fedsim.old_engine import Interrupted, always_compiled
+from fedsim.old_engine.clock import Clock, SharedLinks
+from fedsim.old_engine.clock_inputs import ClockInputs
+from fedsim.old_engine.visits import Visit
+from fedsim.old_engine.world import client_paths
 
 COLUMNS = (
     "opened_s", "closed_s", "selected", "arrived", "dropped", "late", "uplink_bits", "downlink_bits", "wasted_bits",
@@ -118,7 +118,7 @@ def test_a_round_waits_until_enough_clients_are_on(policy):
 
 
 def test_clients_that_are_never_on_together_are_not_waited_for_for_ever(monkeypatch):
-    monkeypatch.setattr(sys.modules["fedsim.engine.events"], "JUMPS", 500)
+    monkeypatch.setattr(sys.modules["fedsim.old_engine.events"], "JUMPS", 500)
     availability = fs.devices.diurnal(10.0, 0.4, phase=[0.0, 0.5])
     devices = fs.devices.constant(seconds_per_step=0.1, availability=availability)
     scenario = scenario_of(2, devices=devices, participation=fs.participation.uniform(2, at_least=2))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import fedsim as fs
-from fedsim.engine import always_compiled, reference_clock
-from fedsim.engine import run as engine_run
+from fedsim.old_engine import always_compiled, reference_clock
+from fedsim.old_engine import run as engine_run
 from fedsim.runtime.worker import Worker
 
 GENERATOR = np.random.default_rng(7)

@@ -18,7 +18,7 @@ from fedsim.arrays import Array
 from fedsim.checks import floats_of
 from fedsim.devices.columns import TINY, Column, column, duration, length, pick, settle
 from fedsim.errors import InvalidInput, quoted, shown
-from fedsim.kernels.clock.parts import DIURNAL, INTERVALS, PresenceArrays
+from fedsim.kernels.old_clock.parts import DIURNAL, INTERVALS, PresenceArrays
 from fedsim.rng import Draws
 
 

@@ -23,7 +23,7 @@ from fedsim.devices.availability import Availability
 from fedsim.devices.columns import Column, column, duration, length, pick
 from fedsim.devices.speed import LognormalSpeed, Slowdown
 from fedsim.errors import InvalidInput, flag, quoted, shown
-from fedsim.kernels.clock.parts import DeviceArrays, PresenceArrays, SlowdownArrays
+from fedsim.kernels.old_clock.parts import DeviceArrays, PresenceArrays, SlowdownArrays
 from fedsim.protocols import Describes, InColumns, InNumbers
 from fedsim.rng import Draws
 

@@ -24,7 +24,7 @@ from fedsim.arrays import Array
 from fedsim.devices.availability import cycle
 from fedsim.devices.columns import TINY, Column, column, duration, length, pick
 from fedsim.devices.speed import exponential
-from fedsim.kernels.clock.parts import MARKOV, PresenceArrays
+from fedsim.kernels.old_clock.parts import MARKOV, PresenceArrays
 from fedsim.rng import U64, Draws
 
 OFF, ON, START = 0, 1, 2  # what a draw is for: calls to go off, calls to come on, the state at time 0

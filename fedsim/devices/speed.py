@@ -16,7 +16,7 @@ from fedsim import rng as numpy_draws
 from fedsim.arrays import Array
 from fedsim.devices.columns import settle
 from fedsim.errors import whole
-from fedsim.kernels.clock.parts import BIMODAL, LOGNORMAL, PARETO, SlowdownArrays
+from fedsim.kernels.old_clock.parts import BIMODAL, LOGNORMAL, PARETO, SlowdownArrays
 from fedsim.kernels.reference import exp
 from fedsim.rng import Draws, Stream
 from fedsim.rng.boxmuller import log64

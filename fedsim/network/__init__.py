@@ -30,7 +30,7 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, quoted
-from fedsim.kernels.clock.parts import RouteArrays
+from fedsim.kernels.old_clock.parts import RouteArrays
 from fedsim.network.drawing import SKETCHED, draw_gossip, rate, sketch
 from fedsim.network.finishing import finish_times
 from fedsim.network.flows import Flows

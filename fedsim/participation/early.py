@@ -13,8 +13,8 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, positive, quoted
-from fedsim.kernels.clock import parts
-from fedsim.kernels.clock.parts import PolicyArrays
+from fedsim.kernels.old_clock import parts
+from fedsim.kernels.old_clock.parts import PolicyArrays
 from fedsim.participation.counts import Sized, check_counts, check_size
 from fedsim.protocols import Rng, View
 from fedsim.protocols.policy import Arrived, VisitEnds

@@ -11,8 +11,8 @@ import numpy as np
 from fedsim.arrays import Array
 from fedsim.checks import floats_of
 from fedsim.errors import InvalidInput, one_of, shown
-from fedsim.kernels.clock import parts
-from fedsim.kernels.clock.parts import PolicyArrays
+from fedsim.kernels.old_clock import parts
+from fedsim.kernels.old_clock.parts import PolicyArrays
 from fedsim.participation.counts import check_counts, check_size, check_wait
 from fedsim.protocols import Rng, View
 from fedsim.protocols.policy import Arrived

@@ -10,7 +10,7 @@ import numpy as np
 from fedsim.arrays import Array
 
 if TYPE_CHECKING:
-    from fedsim.kernels.clock.parts import DeviceArrays, PresenceArrays, SlowdownArrays
+    from fedsim.kernels.old_clock.parts import DeviceArrays, PresenceArrays, SlowdownArrays
     from fedsim.protocols.rng import Rng
 
 

@@ -11,7 +11,7 @@ from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from fedsim.kernels.clock.parts import RouteArrays
+    from fedsim.kernels.old_clock.parts import RouteArrays
 
 
 class NetworkLike(Protocol):

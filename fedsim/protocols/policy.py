@@ -13,7 +13,7 @@ from fedsim.arrays import Array
 from fedsim.protocols.rng import Rng
 
 if TYPE_CHECKING:
-    from fedsim.kernels.clock.parts import PolicyArrays
+    from fedsim.kernels.old_clock.parts import PolicyArrays
 
 
 class View(Protocol):

@@ -1,0 +1,165 @@
+"""Evaluates a scenario's metrics after a round; it reads the run and can never change it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fedsim import metrics
+from fedsim.arrays import Array, Arrays
+from fedsim.old_engine.record import Recorder
+from fedsim.protocols import Exact, KeepsLedger, ProblemLike
+
+if TYPE_CHECKING:
+    from fedsim.scenario import Scenario
+
+
+class Evaluator:
+    """What metrics see of a run: states, samples, predictions, the target law, what was spent; fills their columns.
+
+    `problem` is the one that jobs compute with: over gossip its clients weigh otherwise.
+    """
+
+    def __init__(self, scenario: Scenario, recorder: Recorder, problem: ProblemLike) -> None:
+        self.metrics = [metrics.resolve(m, scenario.starts) for m in scenario.metrics]
+        self.problem, self.recorder = scenario.problem, recorder
+        replicas = len(recorder.replicas)
+        accountants = [m for m in self.metrics if isinstance(m, KeepsLedger)]
+        role = scenario.parts.algorithm
+        kept = [m.ledger(role.own, problem, replicas) for m in accountants]
+        self.ledger = kept[0] if kept else None  # the uploads so far, where a metric accounts for their privacy
+        self.temperature = role.temperature
+        self.sampler = role.sampler and self.temperature > 0
+        self.theta = np.empty((replicas, recorder.dim), recorder.dtype)
+        self.sites = np.empty((replicas, scenario.sites.count, recorder.dim), recorder.dtype)
+        spent = ("uplink_bits", "downlink_bits", "backhaul_bits", "seconds")
+        self.spent: Arrays = {n: np.zeros(replicas) for n in spent}
+        self.memory: Mapping[str, Array] = {}
+        self._ensemble = role.ensemble  # of models that predict together
+        self._models: tuple[Array, Array] | None = None  # (replicas, models, d), and which are there
+        self._current: Array | None = None  # predictions of theta now
+        self._predicted: Array | None = None  # (replicas, rows, classes), summed over the samples seen
+        self._seen = 0
+        self._latest: dict[str, tuple[float, int]] = {}  # figures over replicas: the last one, of how many
+
+    def check(self, start: Array, sites: Array, memory: Mapping[str, Array]) -> None:
+        """Evaluate everything once on the initial states: a metric that cannot work is refused before the run."""
+        self.after(np.arange(len(self.theta)), start, sites, {}, memory)
+        self._latest = {}
+
+    @property
+    def history(self) -> Array:
+        return self.recorder.history
+
+    @cached_property
+    def target(self) -> Any:
+        """The exact law exp(-f / temperature), where the problem knows it."""
+        if not isinstance(self.problem, Exact):
+            return None
+        mean, covariance = self.problem.exact()
+        return metrics.Moments(np.asarray(mean), self.temperature * np.asarray(covariance))
+
+    def predictive(self, of: Literal["current", "average"]) -> Array:
+        """Class probabilities (replicas, rows, classes) of theta now, or averaged over the samples kept so far.
+
+        Before any sample is kept, the average is that of theta now.
+        """
+        if of == "average" and self.recorder.samples:
+            for sample in self.recorder.samples[self._seen :]:
+                p = self._predict(sample)
+                self._predicted = p if self._predicted is None else self._predicted + p
+            self._seen = len(self.recorder.samples)
+            assert self._predicted is not None
+            return self._predicted / self._seen
+        if self._current is None:
+            self._current = self._predict(self.theta) if self._models is None else self._together(*self._models)
+        return self._current
+
+    def _together(self, models: Array, there: Array) -> Array:
+        """The average over every replica's models."""
+        total = self._predict(np.where(np.isnan(self.theta[:, :1]), np.nan, models[:, 0]))
+        for m in range(1, models.shape[1]):
+            if (here := there[:, m] > 0).any():
+                rows = np.where(here[:, None] & ~np.isnan(self.theta[:, :1]), models[:, m], np.nan)
+                total = total + np.nan_to_num(self._predict(rows)) if not np.isnan(rows).all() else total
+        return np.asarray(total / there.sum(axis=1)[:, None, None])
+
+    def _predict(self, theta: Array) -> Array:
+        """Of every replica; NaN for those that have stopped."""
+        running = np.flatnonzero(~np.isnan(theta).all(axis=1))
+        first = np.asarray(self.problem.predict(theta[running[0]]))
+        out = np.full((len(theta), *first.shape), np.nan, first.dtype)
+        out[running[0]] = first
+        for r in running[1:]:
+            out[r] = self.problem.predict(theta[r])
+        return out
+
+    def state(self) -> Arrays:
+        """The running predictive average and the ledger, for a checkpoint."""
+        out = {} if self._predicted is None else {"predicted": self._predicted, "seen": np.array(self._seen)}
+        return out | {f"ledger.{n}": a for n, a in (self.ledger.state() if self.ledger else {}).items()}
+
+    def restore(self, state: Arrays) -> None:
+        if "predicted" in state:
+            self._predicted, self._seen = state["predicted"], int(state["seen"])
+        if self.ledger is not None:
+            self.ledger.restore({n.removeprefix("ledger."): a for n, a in state.items() if n.startswith("ledger.")})
+
+    def of_rounds(self, theta: Array, ends: Sequence[int]) -> Arrays:
+        """Columns of metrics that judge rounds all at once, a row after each of `ends`; theta is (rounds, r, d)."""
+        able = [m for m in self.metrics if isinstance(m, metrics.OfTheta)]
+        found: Arrays = {}
+        if able:
+            seen = theta[np.asarray(ends) - 1]
+            for metric in able:
+                found |= metric.evaluate_rounds(self, seen) or {}
+        return found
+
+    def after(
+        self, active: Array, theta: Array, sites: Array, spent: Mapping[str, Array], memory: Mapping[str, Array],
+        state: Arrays | None = None, known: Mapping[str, Array] = MappingProxyType({}),
+    ) -> tuple[Arrays, dict[str, float]]:  # fmt: skip
+        """The metrics' columns for `rounds` (one value per active replica) and for `metrics`.
+
+        `theta`, `sites` and `spent` are of the active replicas, `memory` and the server's `state` are everybody's.
+        `known` are columns from `of_rounds`.
+        """
+        self._models = None if self._ensemble is None or state is None else self._ensemble(state)
+        self.theta[:] = np.nan
+        self.theta[active] = theta
+        self.sites[:] = np.nan
+        self.sites[active] = sites
+        for name, so_far in spent.items():
+            self.spent[name][active] = so_far
+        self.memory, self._current = memory, None
+        per_replica: Arrays = {}
+        overall: dict[str, float] = {}
+        for metric in self.metrics:
+            early = {name: known[name] for name in metric.columns if name in known}
+            for name, value in (early or metric.evaluate(self)).items():
+                if metric.per_replica:
+                    per_replica[name] = np.asarray(value, np.float64)[... if early else active]
+                else:
+                    overall[name] = float(np.asarray(value))
+                    if not math.isnan(overall[name]):
+                        self._latest[name] = overall[name], len(active)
+        return per_replica, overall
+
+    def about(self) -> dict[str, str]:
+        """What each column is of, where its metric says so."""
+        explained = [(m, m.about(self)) for m in self.metrics if isinstance(m, metrics.Explained)]
+        return {column: text for m, text in explained for column in m.columns}
+
+    def doubts(self) -> list[str]:
+        """Where a figure of the finished run says less than it seems, a sentence each."""
+        return [
+            text
+            for m in self.metrics
+            if isinstance(m, metrics.Warns)
+            for text in m.doubts(self, *self._latest.get(m.columns[0], (math.nan, 0)))
+        ]

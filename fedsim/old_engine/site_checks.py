@@ -1,0 +1,102 @@
+"""What an exchange refuses, before anything starts: one sentence for each kind of mistake."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedsim.errors import InvalidInput
+from fedsim.exchanges import Gossip, TiersExchange
+
+if TYPE_CHECKING:
+    from fedsim.old_engine.learner import Learner
+    from fedsim.old_engine.world import World
+    from fedsim.scenario import Scenario
+
+
+def check_exchange(scenario: Scenario) -> None:
+    """Whether the scenario's parts can work over its exchange."""
+    if isinstance(scenario.exchange, Gossip):
+        _check_gossip(scenario, scenario.exchange)
+        return
+    algorithm = scenario.parts.algorithm
+    name = type(scenario.algorithm).__name__
+    if algorithm.needs_gossip:
+        raise InvalidInput(f"{name} has no server's step: run it with exchange=fs.exchanges.gossip(graph)")
+    if isinstance(scenario.exchange, TiersExchange):
+        _check_tiers(scenario, scenario.exchange, name)
+
+
+def _check_tiers(scenario: Scenario, exchange: TiersExchange, name: str) -> None:
+    policy, algorithm = scenario.parts.policy, scenario.parts.algorithm
+    if policy.asynchronous:
+        raise InvalidInput(
+            "participation.buffered over tiers: an edge's round has no close there; take full(), uniform() or the like"
+        )
+    least = int(scenario.sites.size.min())
+    size = None if policy.draws_by_weight else policy.size  # repeats count there
+    for asked in (size, policy.at_least, policy.replies if policy.replies > 1 else None):
+        if asked is not None and asked > least:
+            raise InvalidInput(
+                f"{type(policy.own).__name__.lower()} asks for {asked} clients, and an edge has only {least}: every "
+                f"edge asks its own; ask for at most {least}"
+            )
+    if algorithm.sums:
+        if exchange.every != 1:
+            raise InvalidInput(
+                f"exchanges.tiers(every={exchange.every}): {name} keeps its model at the cloud and needs every "
+                "message there; set every=1"
+            )
+        return
+    state = algorithm.init(scenario.problem, np.array(scenario.start))
+    if set(state) != {"theta"} and algorithm.merge is None:
+        more = ", ".join(sorted(set(state) - {"theta"}))
+        raise InvalidInput(
+            f"{name} over tiers: its servers hold {more} besides theta, and it does not say how a cloud would merge "
+            "them; give it merge(states, weights), or take FALD or FedAvg"
+        )
+    if policy.history and "loss" in algorithm.kept and exchange.every > 1:
+        raise InvalidInput(
+            f"{type(policy.own).__name__} looks at losses, which edges that run ahead of each other do not know in "
+            "time; set every=1"
+        )
+
+
+def _check_gossip(scenario: Scenario, exchange: Gossip) -> None:
+    policy, clients = scenario.parts.policy, scenario.problem.clients
+    own, name = policy.own, type(scenario.algorithm).__name__
+    if exchange.sites != clients:
+        raise InvalidInput(
+            f"exchanges.gossip(graph): {exchange.sites} nodes for {clients} clients; give every client its node"
+        )
+    if policy.patience() is None:
+        raise InvalidInput(
+            f"participation.{type(own).__name__.lower()} over gossip: nobody is selected there; take full(), first(K) "
+            "or deadline(seconds), which close a site's round over its neighbours"
+        )
+    if policy.size is not None or policy.at_least is not None:
+        raise InvalidInput(
+            f"participation.{type(own).__name__.lower()} over gossip: a site hears its neighbours; leave of= and "
+            "at_least= out"
+        )
+    if scenario.reach is not None:
+        raise InvalidInput(f"reach={scenario.reach!r} over gossip: nothing is broadcast there; leave it out")
+    devices = scenario.parts.devices
+    losses = devices is not None and not (devices.reliable and devices.always_available)
+    if scenario.parts.algorithm.lossless and (losses or policy.patience() != (math.inf, math.inf)):
+        raise InvalidInput(
+            f"{name} loses its way where a message is lost: take full() and devices that neither drop out nor go off"
+        )
+
+
+def check_lengths(world: World, learner: Learner) -> None:
+    """Sites run ahead of what is learnt, so the lengths of their messages must not depend on it."""
+    lockstep = world.sites.count == 1 or world.sites.every == 1
+    if not lockstep and any(learner.reply_shape(round).bits is None for round in (0, 1)):
+        raise InvalidInput(
+            f"{type(world.algorithm.own).__name__} with {world.algorithm.codec}: how long its replies are depends on "
+            "their values, which sites that run ahead of each other do not know in time; take a codec of fixed length "
+            "such as fs.codecs.QSGD(levels)" + ", or every=1" * bool(world.sites.every)
+        )

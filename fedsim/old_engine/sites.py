@@ -1,0 +1,152 @@
+"""The sites of a scenario: which models a replica holds, who reports where, and how their messages travel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fedsim.arrays import Array
+from fedsim.errors import InvalidInput
+from fedsim.exchanges import Exchange, Gossip, StarExchange, TiersExchange
+from fedsim.kernels.old_clock.parts import RouteArrays
+from fedsim.network import Paths
+from fedsim.protocols import Algorithm, NetworkModel
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Where models live. A star is the case of one site; where a cloud keeps the only model there is one as well."""
+
+    models: int  # that a replica holds
+    site_of: Array  # (clients,) the site that a client reports to
+    weights: Array  # (models,) of each in theta
+    count: int = 1  # sites on the clock: the edges of tiers, the clients of gossip
+    every: int = 0  # edge rounds between two merges at the cloud; 0: there is no cloud
+    network: Any = None  # the way from a client to its site; of tiers then everybody's from an edge to the cloud
+
+    @cached_property
+    def size(self) -> Array:
+        """(clients,) how many clients its site has."""
+        return np.asarray(np.bincount(self.site_of, minlength=self.count)[self.site_of])
+
+    @cached_property
+    def members(self) -> list[Array]:
+        """The clients of every site."""
+        return [np.flatnonzero(self.site_of == s) for s in range(self.count)]
+
+    def share(self, p: Array) -> Array:
+        """p_c of every client among those of its site."""
+        if self.count == 1:
+            return p
+        return np.asarray(p / np.bincount(self.site_of, p, minlength=self.count)[self.site_of])
+
+    def rows(self, replicas: Array) -> Array:
+        """The rows of these replicas' models, where all replicas' models stand one after another."""
+        if self.models == 1:
+            return replicas
+        return np.asarray((replicas[:, None] * self.models + np.arange(self.models)).ravel())
+
+
+def sites_of(
+    exchange: Exchange, clients: int, p: Array, algorithm: Algorithm, network: NetworkModel | None
+) -> Sites:  # fmt: skip
+    """The sites that an exchange makes of these clients."""
+    if isinstance(exchange, StarExchange):
+        return Sites(1, np.zeros(clients, np.int64), np.ones(1), network=network)
+    if isinstance(exchange, Gossip):
+        everybody = np.arange(clients)
+        return Sites(clients, everybody, exchange.weights, clients, network=_neighbours(exchange, network))
+    labels, site_of, nodes = _edges(exchange, clients, network)
+    weights = np.bincount(site_of, p, minlength=len(labels))
+    models = 1 if algorithm.sums else len(labels)
+    travelled = None if network is None else _tiers(exchange, network, site_of, nodes)
+    return Sites(models, site_of, weights if models > 1 else np.ones(1), len(labels), exchange.every, travelled)
+
+
+class SiteNetwork:
+    """Routes of messages that do not all lead to a server: a row for each pair of places that talk."""
+
+    def __init__(self, network: NetworkModel, up: Paths, down: Paths | None = None) -> None:
+        self.capacities_bps, self.varying = network.capacities_bps, network.varying
+        self._up, self._down = up, up if down is None else down
+        ways = (up,) if down is None else (up, down)
+        used = np.concatenate([way.links for way in ways]) if ways else np.empty(0, np.int64)
+        self.clients, self.contended = len(up.latency_s), bool(len(used) and np.bincount(used).max() > 1)
+
+    def _way(self, upward: bool) -> Paths:
+        return self._up if upward else self._down
+
+    def delay_s(self, upward: bool) -> Array:
+        return np.asarray(self._way(upward).latency_s)
+
+    def stretch(self, upward: bool) -> Array:
+        return np.asarray(self._way(upward).stretch)
+
+    def bottleneck_bps(self, upward: bool) -> Array:
+        return np.asarray(self._way(upward).bottleneck_bps)
+
+    def route(self, client: int, upward: bool) -> Array:
+        return np.asarray(self._way(upward).route(client))
+
+    def as_arrays(self) -> RouteArrays:
+        down, up = self._down, self._up
+        return RouteArrays(self.capacities_bps, down.links, down.starts, up.links, up.starts)
+
+
+# --- Tiers ------------------------------------------------------------------------------------------------
+
+
+def _edges(exchange: TiersExchange, clients: int, network: NetworkModel | None) -> tuple[list[Any], Array, list[Any]]:
+    """The edges' labels, every client's edge by number, and the edges' nodes; no nodes: they sit at the server."""
+    there = () if network is None else network.edge_nodes
+    if exchange.groups is None:
+        if network is None or not there:
+            raise InvalidInput(
+                "exchanges.tiers(): the network has no node with role='edge'; mark some, or say with groups= to which "
+                "edge each client belongs"
+            )
+        groups = network.groups()
+        used = [node for node in there if node in set(groups)]
+        return used, np.array([used.index(node) for node in groups], np.int64), used
+    if len(exchange.groups) != clients:
+        raise InvalidInput(
+            f"exchanges.tiers(groups): {len(exchange.groups)} labels for {clients} clients; give one per client"
+        )
+    labels = sorted(set(exchange.groups))
+    numbers = {label: i for i, label in enumerate(labels)}
+    site_of = np.array([numbers[g] for g in exchange.groups], np.int64)
+    if not there or all(label in there for label in labels):
+        return labels, site_of, labels if there else []
+    if len(there) != len(labels):
+        raise InvalidInput(
+            f"exchanges.tiers(groups): {len(labels)} edges, and the network has {len(there)} nodes with role='edge'; "
+            "name the edges as their nodes, or mark as many"
+        )
+    return labels, site_of, list(there)
+
+
+def _tiers(exchange: TiersExchange, network: NetworkModel, site_of: Array, nodes: list[Any]) -> Any:
+    """The way of every client to its edge, then of every edge to the cloud."""
+    cloud = network.server if exchange.cloud is None else exchange.cloud
+    edges = nodes or [network.server] * (int(site_of.max()) + 1)
+    if not network.nodes:
+        network.paths([])  # refuses, and says what is missing
+    ends = [(node, edges[s]) for node, s in zip(network.nodes, site_of.tolist(), strict=True)]
+    ends += [(edge, cloud) for edge in edges]
+    return SiteNetwork(network, network.paths(ends), network.paths([(b, a) for a, b in ends]))
+
+
+# --- Gossip -----------------------------------------------------------------------------------------------
+
+
+def _neighbours(exchange: Gossip, network: NetworkModel | None) -> Any:
+    """The way of every message that the graph allows."""
+    if network is None:
+        return None
+    if not network.nodes:
+        network.paths([])  # refuses, and says what is missing
+    ends = zip(exchange.sender.tolist(), exchange.receiver.tolist(), strict=True)
+    return SiteNetwork(network, network.paths([(network.nodes[j], network.nodes[i]) for j, i in ends]))
