@@ -25,11 +25,12 @@ LAYERS = (  # top to bottom; a module imports from layers below its own
         "metrics", "data", "initial",
     },
     {"kernels"},
-    {"protocols", "schedules", "rng", "results", "errors", "checks", "imported_sources"},
+    {"protocols", "rules", "schedules", "rng", "results", "errors", "checks", "imported_sources"},
     {"arrays"},
 )  # fmt: skip
 WITHIN = {  # who may import whom inside one layer
     ("protocols", "errors"),
+    ("rules", "rng"),
     ("algorithms", "problems"),
     ("sweeps", "run_folder"),
     ("sweeps", "scenario"),
