@@ -16,6 +16,7 @@ LAYERS = (  # top to bottom; a module imports from layers below its own
     {"cli"},
     {"reproduce"},
     {"running", "scenario", "scenario_file", "settings", "sweeps", "job_replay", "run_folder", "testing", "progress", "glossary"},
+    {"engine"},
     {"old_engine"},
     {"runtime"},
     {"algorithms", "problems"},
@@ -61,7 +62,7 @@ UPWARD = {
     ("results", "analysis")
 }  # a result shows itself, result.summary(), with what reads results; loaded when asked
 HOMES = {
-    "simpy": "old_engine/",
+    "simpy": ("engine/clock/simpy/", "old_engine/"),
     "ray": "runtime/ray",
     "numba": "kernels/",
     "cupy": "kernels/cuda.py",

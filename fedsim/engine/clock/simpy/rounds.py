@@ -1,0 +1,216 @@
+"""Synchronous rounds as SimPy processes. A star is a tier with one edge and no cloud: one site process serves both."""
+
+from __future__ import annotations
+
+from itertools import count
+from math import inf, nan
+from typing import Any
+
+import numpy as np
+import simpy
+from simpy.core import EmptySchedule
+
+from fedsim.engine.clock import Learning
+from fedsim.engine.clock.simpy.links import Instant, Message, Process, links_of, unselected
+from fedsim.engine.clock.simpy.visits import Visit, go_offline, participate
+from fedsim.engine.system import MessageSizes, System
+from fedsim.engine.view import SiteView
+from fedsim.errors import InvalidInput
+from fedsim.rules import closing
+from fedsim.rules.visits import ARRIVED
+
+MOST_AHEAD = 10_000  # rounds by which an edge may be ahead of another
+
+
+class Site:
+    """A server and its rounds. Every edge of tiers is one."""
+
+    def __init__(self, replica: Replica, number: int, learning: Learning) -> None:
+        self.replica, self.env, self.number = replica, replica.env, number
+        self.view = SiteView(replica.system, replica.position, number, learning.observed)
+        self.in_flight: dict[simpy.Event, Visit] = {}  # by process
+        self.changed = self.env.event()
+
+    def run(self) -> Process:
+        """Open a round when enough clients are online, close it, and after some rounds merge at the cloud."""
+        sites = self.replica.system.sites
+        for round in count(1):
+            yield Instant(self.env, self.env.now, self.rank(closing.OPENING))
+            reason = yield from self.wait_for_clients()
+            if reason != closing.RUNNING:
+                return self.replica.row(round).stop(reason)
+            yield from self.one_round(round)
+            if closing.merge_due(round, sites.every):
+                yield from self.replica.cloud.merge(self, round)
+            else:
+                self.replica.row(round).aggregated(self.env.now)
+
+    def wait_for_clients(self) -> Any:
+        """Wait until enough clients are online; return RUNNING, or why they never will be."""
+        system, position = self.replica.system, self.replica.position
+        enough = system.policy.at_least or 1
+        for _ in range(closing.MOST_JUMPS):
+            online_s = system.enough_online_s(position, self.view.members, enough, self.env.now)
+            if online_s <= self.env.now:
+                return closing.RUNNING
+            reason = closing.opening_stop(online_s, self.env.now, system.limit_s)
+            if reason != closing.RUNNING:
+                return reason
+            yield Instant(self.env, online_s, self.rank(closing.OPENING))
+        return closing.NO_CLIENTS
+
+    def one_round(self, round: int) -> Process:
+        """Select a cohort, start its visits, wait until the round closes, cut the visits that are outstanding."""
+        env, row = self.env, self.replica.row(round)
+        visits = yield from self.open(round)
+        row.opened(env.now, self.number, visits)
+        answer_s = self.view.closing_s(env.now) if self.in_flight else inf
+        deadline = self.deadline(closing.first_closing_s(answer_s, env.now))
+        while self.in_flight:
+            self.changed = env.event()
+            yield self.changed | deadline  # a visit has ended, or the time that the policy named last has come
+            if deadline.processed:
+                break
+            previous_s, answer_s = answer_s, self.view.closing_s(env.now) if self.in_flight else inf
+            if closing.closes_now(answer_s, previous_s, env.now, len(self.in_flight)):
+                break
+            if answer_s != previous_s:
+                deadline = self.deadline(answer_s)
+        if self.in_flight:
+            for process in self.in_flight:
+                process.interrupt()
+            yield env.timeout(0)  # until they have ended, before the next event of this instant
+        row.site_closed_s[self.number] = env.now
+
+    def open(self, round: int) -> Any:
+        """Select a cohort and start its visits; return these."""
+        replica, env, sizes = self.replica, self.env, self.replica.sizes
+        clients, multiplicity = self.view.select(round, env.now)
+        cohort = replica.system.draw_cohort(replica.position, clients, multiplicity, round, env.now)
+        offline_s = replica.system.offline_s(replica.position, clients, env.now)
+        if replica.system.broadcasts_to_all:
+            others = np.setdiff1d(self.view.online(), clients)
+            replica.row(round).unselected_bits += len(others) * sizes.broadcast
+            unselected(replica.links, others, sizes.broadcast, env.now)
+        columns = zip(*(column.tolist() for column in cohort), strict=True)
+        visits = [
+            Visit(client, self.number, round - 1, times, compute_s, drop, fraction, tie, env.now)
+            for client, times, compute_s, drop, fraction, tie in columns
+        ]
+        known = sizes.of_reply(round)
+        replies = [known] * len(visits) if known is not None else (yield replica.ask_bits(visits, round))
+        self.view.opened({visit.client: visit for visit in visits})
+        for visit, bits, until_s in zip(visits, replies, offline_s.tolist(), strict=True):
+            process = env.process(participate(env, replica.links, visit, sizes.broadcast, bits))
+            process.callbacks.append(self.visit_ended)
+            self.in_flight[process] = visit
+            if until_s < inf:
+                env.process(go_offline(env, visit, process, until_s))
+        return visits
+
+    def visit_ended(self, process: simpy.Event) -> None:
+        """Note the end of a visit, for the site's process and for its policy."""
+        visit = self.in_flight.pop(process)
+        self.view.ended(visit.client, visit.started_s, self.env.now, visit.outcome == ARRIVED)
+        if not self.changed.triggered:
+            self.changed.succeed()
+
+    def deadline(self, time_s: float) -> simpy.Event:
+        """Return an event at the time at which the policy closes the round; inf: one that never happens."""
+        return Instant(self.env, time_s, self.rank(closing.DEADLINE)) if time_s < inf else self.env.event()
+
+    def rank(self, kind: int) -> int:
+        return closing.rank(kind, 0, self.number)
+
+
+class Cloud:
+    """A barrier: edges send their models, wait for the last one, and receive the merged one."""
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica, self.arrived, self.merged = replica, 0, replica.env.event()
+
+    def merge(self, site: Site, round: int) -> Process:
+        """Send the edge's model up, wait until those of all edges have arrived, wait for the cloud's."""
+        replica, env, rank = self.replica, self.replica.env, site.rank(closing.MERGE)
+        route = replica.system.population + site.number
+        yield from replica.links.transfer(Message(route, True, replica.sizes.to_cloud, env.now), rank)
+        replica.row(round).at_cloud_s[site.number] = env.now
+        self.arrived += 1
+        if self.arrived < replica.system.sites.count:
+            yield self.merged
+        else:
+            merged, self.arrived, self.merged = self.merged, 0, env.event()
+            merged.succeed()
+        replica.row(round).backhaul_bits += replica.sizes.to_cloud + replica.sizes.from_cloud
+        replica.row(round).aggregated(env.now)
+        yield from replica.links.transfer(Message(route, False, replica.sizes.from_cloud, env.now), rank)
+        replica.row(round + 1).from_cloud_s[site.number] = env.now
+
+
+class Row:
+    """One round of all sites of a replica, as far as it has come."""
+
+    def __init__(self, env: simpy.Environment, sites: int) -> None:
+        self.visits: list[list[Visit]] = [[] for _ in range(sites)]
+        self.opened_s, self.closed_s, self.missing = inf, -inf, sites
+        self.unselected_bits = self.backhaul_bits = 0
+        self.site_closed_s, self.at_cloud_s, self.from_cloud_s = ([nan] * sites for _ in range(3))
+        self.closed = env.event()  # its value: closing.RUNNING, or why the round never closes
+
+    def opened(self, now_s: float, site: int, visits: list[Visit]) -> None:
+        self.visits[site], self.opened_s = visits, min(self.opened_s, now_s)
+
+    def aggregated(self, now_s: float) -> None:
+        """Count a site that has aggregated; with the last one the round is closed."""
+        self.closed_s, self.missing = max(self.closed_s, now_s), self.missing - 1
+        if self.missing == 0:
+            self.closed.succeed(closing.RUNNING)
+
+    def stop(self, reason: int) -> None:
+        """End the replica: a site will never open this round."""
+        if not self.closed.triggered:
+            self.closed.succeed(reason)
+
+
+class Replica:
+    """One replica: its environment, its links, and the processes of its sites."""
+
+    def __init__(self, system: System, sizes: MessageSizes, learning: Learning, position: int) -> None:
+        self.env, self.system, self.sizes, self.position = simpy.Environment(), system, sizes, position
+        self.links, self.cloud = links_of(self.env, system), Cloud(self)
+        self.rows: dict[int, Row] = {}
+        self.questions: list[tuple[simpy.Event, list[Visit], int]] = []  # whose reply's bits the clock needs
+        self.sites = [Site(self, number, learning) for number in range(system.sites.count)]
+        for site in self.sites:
+            self.env.process(site.run())
+
+    def row(self, round: int) -> Row:
+        if round not in self.rows:
+            if round - min(self.rows, default=round) > MOST_AHEAD:
+                raise InvalidInput(
+                    f"an edge is {MOST_AHEAD:,} rounds ahead of another, which may never catch up; merge more often"
+                )
+            self.rows[round] = Row(self.env, self.system.sites.count)
+        return self.rows[round]
+
+    def ask_bits(self, visits: list[Visit], round: int) -> simpy.Event:
+        """Return an event whose value will be the bits of the replies of these visits."""
+        answer = self.env.event()
+        self.questions.append((answer, visits, round))
+        return answer
+
+    def run_to(self, round: int) -> bool:
+        """Run until all sites have closed the round, or will never; False: the bits of replies are needed first."""
+        closed = self.row(round).closed
+        try:
+            while not closed.processed:
+                if self.questions:
+                    return False
+                self.env.step()
+        except EmptySchedule:
+            clients = sorted(visit.client for site in self.sites for visit in site.in_flight.values())
+            raise InvalidInput(
+                f"round {round} never closes: clients such as {', '.join(map(str, clients[:3]))} are still under way "
+                "and nothing more will happen; raise the bandwidths, or close with a deadline"
+            ) from None
+        return True

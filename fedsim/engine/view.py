@@ -1,0 +1,173 @@
+"""What a policy sees of one site of one replica while a round is open, and its answer as a cohort."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, SupportsFloat
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.arrays import Array
+from fedsim.engine.system import System
+from fedsim.errors import InvalidInput, whole
+from fedsim.rng import Draws, Stream
+
+LAST = ("duration_s", "heard_s", "round", "loss")
+NO_REPLY = (np.nan, np.nan, np.nan, 0)
+
+
+class SiteView:
+    """The view of a site; `lifted` while a batched policy selects, which then gets a replicas axis of length 1."""
+
+    def __init__(
+        self, system: System, position: int, site: int, observed: Callable[[int, Array], Array] | None = None
+    ) -> None:  # fmt: skip
+        self._system, self._position, self._site, self._observed = system, position, site, observed
+        self.weights, self.clients, self.sizes = system.weights, system.population, system.problem.sizes
+        self.members, self._is_star = np.arange(system.population), system.sites.count == 1
+        if not self._is_star:
+            self.members = system.sites.members[site]
+            self.weights = np.where(system.sites.site_of == site, system.sites.share(system.weights), 0.0)
+        self.round, self.now_s, self.opened_s = 0, 0.0, 0.0  # policies count rounds from 0
+        self.selected: list[int] = []
+        self.arrived: list[int] = []
+        self.in_flight: dict[int, Any] = {}  # by client; policies read its length and its keys
+        self._replies: dict[int, tuple[float, float, int, int]] = {}  # by client: three of LAST, and how many so far
+        self._rng: Draws | None = None
+        self._lifted = False
+
+    # --- For the clock ----------------------------------------------------------------------------------------------
+
+    def select(self, round: int, now_s: float) -> tuple[Array, Array]:
+        """Ask the policy for the cohort of a round, from 1; return its clients in order and their multiplicities."""
+        self.round, self.now_s, self.opened_s = round - 1, now_s, now_s
+        policy, here = self._system.policy, slice(self._position, self._position + 1)
+        self._lifted = policy.batched
+        self._rng = self._system.draws(Stream.SELECT, here, self._site, round - 1, single=not self._lifted)
+        answer = policy.select(self, self._rng)
+        name = type(policy.own).__name__
+        try:
+            answer = np.asarray(answer)
+        except ValueError:  # rows of different lengths
+            raise InvalidInput(f"{name}.select returned {answer!r:.60}; return a list of client numbers") from None
+        clients, multiplicity = cohort_of(np.asarray(answer[0] if self._lifted else answer), self.clients)
+        if not self._is_star and len(strangers := np.setdiff1d(clients, self.members)):
+            raise InvalidInput(
+                f"{name}.select asked client {strangers[0]} at edge {self._site}, which is not one of its own; choose "
+                "among view.everybody()"
+            )
+        return clients, multiplicity
+
+    def opened(self, in_flight: dict[int, Any]) -> None:
+        """Note the visits of a round that has opened."""
+        self.selected, self.arrived, self.in_flight = list(in_flight), [], in_flight
+
+    def ended(self, client: int, started_s: float, now_s: float, arrived: bool) -> None:
+        """Note the end of a visit."""
+        del self.in_flight[client]
+        if arrived:
+            self.arrived.append(client)
+            count = self._replies.get(client, NO_REPLY)[3] + 1
+            self._replies[client] = (now_s - started_s, now_s, self.round, count)
+
+    def closing_s(self, now_s: float) -> float:
+        """Ask the policy when the round closes; inf: keep waiting."""
+        self.now_s = now_s
+        answer: SupportsFloat = self._system.policy.close(self)
+        try:
+            instant = float(answer)
+        except (TypeError, ValueError):
+            instant = np.nan
+        if instant != instant:
+            raise InvalidInput(
+                f"{type(self._system.policy.own).__name__}.close returned no time in round {self.round + 1}; return "
+                "seconds on the virtual clock, or inf to keep waiting"
+            )
+        return instant
+
+    def online(self) -> Array:
+        """Return the site's clients that are online now."""
+        return self.members[self._is_online(self.members)]
+
+    # --- For policies -----------------------------------------------------------------------------------------------
+
+    def everybody(self) -> Array:
+        return self._lift(self.online())
+
+    def available(self) -> Any:
+        if self._system.always_online and self._is_star:
+            return True
+        mask = np.zeros(self.clients, bool)
+        mask[self.online()] = True
+        return self._lift(mask)
+
+    def sample_available(self, size: int) -> Array:
+        """Return different clients, uniformly among those that are online now: `size`, or all there are."""
+        assert self._rng is not None
+        size = whole("view.sample_available({})", size, 0, remedy="ask for a whole number of clients")
+        always, count = self._system.always_online, len(self.members)
+        tried = min(size if always else 4 * size, count)
+        while True:
+            ids = np.atleast_1d(np.asarray(self._rng.choice(count, tried))).reshape(-1)
+            ids = ids if self._is_star else self.members[ids]
+            ids = ids if always else ids[self._is_online(ids)]
+            if len(ids) >= size or tried == count:
+                return self._lift(ids[:size])
+            tried = min(4 * tried, count)
+
+    def sample_weighted(self, draws: int) -> Array:
+        """Return clients drawn with probability p_c among those that are online now; repeats count."""
+        assert self._rng is not None
+        if self._system.always_online and self._is_star:
+            return by_weight(self._system.cumulative_weights, self._rng.uniform(draws))
+        online = self.online()
+        total = np.cumsum(self.weights[online])
+        if not len(online) or total[-1] <= 0:
+            return self._lift(np.empty(0, np.int64))
+        return np.asarray(online[by_weight(total, self._rng.uniform(draws) * total[-1])])
+
+    def heard(self, ids: npt.ArrayLike) -> Array:
+        """Return how many of the clients' replies have arrived in time so far."""
+        return np.array([self._replies.get(int(c), NO_REPLY)[3] for c in np.atleast_1d(ids)], np.int64)
+
+    def last(self, ids: npt.ArrayLike, column: str = "duration_s") -> Array:
+        """Return a column of each client's latest reply: how long its visit took ("duration_s"), when it arrived
+        ("heard_s"), its round, counted as `view.round` ("round"), or the loss it reported ("loss"); NaN: none."""
+        if column not in LAST:
+            raise AttributeError(f"view.last(ids, {column!r}): kept are {', '.join(map(repr, LAST))}")
+        clients = np.atleast_1d(np.asarray(ids)).astype(np.int64)
+        if column == "loss":
+            return np.full(len(clients), np.nan) if self._observed is None else self._observed(self._position, clients)
+        at = LAST.index(column)
+        return np.array([self._replies.get(c, NO_REPLY)[at] for c in clients.tolist()], np.float64)
+
+    def _is_online(self, ids: Array) -> Array:
+        return np.asarray(self._system.online_s(self._position, ids, self.now_s) == self.now_s)
+
+    def _lift(self, value: Array) -> Array:
+        return value[None] if self._lifted else value
+
+
+def by_weight(cumulative: Array, u: Array) -> Array:
+    """Return the places that uniform numbers fall on where place i has the weight cumulative[i] - cumulative[i - 1]."""
+    return np.asarray(np.minimum(np.searchsorted(cumulative, u), len(cumulative) - 1))
+
+
+def cohort_of(answer: Array, clients: int) -> tuple[Array, Array]:
+    """Return the clients of a policy's answer, ids with repeats or a mask, in order, and their multiplicities."""
+    if answer.ndim != 1 or (answer.size and answer.dtype.kind not in "biu"):
+        raise InvalidInput(
+            f"select returned an array of {answer.dtype} with shape {answer.shape}; return a list of client numbers, "
+            "or a mask with one truth value per client"
+        )
+    if answer.dtype == bool:
+        if len(answer) != clients:
+            raise InvalidInput(f"select returned a mask of {len(answer)} clients; there are {clients}")
+        ids = np.flatnonzero(answer)
+        return ids, np.ones(len(ids), np.int64)
+    if answer.size and (answer.min() < 0 or answer.max() >= clients):
+        wrong = answer.min() if answer.min() < 0 else answer.max()
+        raise InvalidInput(f"select returned client {wrong}; clients are numbered 0 to {clients - 1}")
+    found, counts = np.unique(answer.astype(np.int64), return_counts=True)
+    return found, counts

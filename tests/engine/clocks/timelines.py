@@ -1,0 +1,33 @@
+"""Timelines of a scenario from a clock alone, without learning."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+
+import fedsim as fs
+from fedsim.engine.clock.simpy import SimpyClock
+from fedsim.engine.rounds import RoundBlock
+from fedsim.engine.system import MessageSizes, System
+from fedsim.old_engine.world import setting_of
+
+
+class NoLearning:
+    """What a clock asks where virtual time does not depend on values: nothing."""
+
+    async def bits(self, position, client, round):
+        raise AssertionError("no reply's size depends on values here")
+
+    def observed(self, position, clients):
+        return np.full(len(clients), np.nan)
+
+
+def simpy_clock(scenario: fs.Scenario, sizes: MessageSizes, learning=None) -> SimpyClock:
+    system = System(scenario, setting_of(scenario, fs.Inline(threads=1).kernels()), timing_only=True)
+    return SimpyClock(system, sizes, learning or NoLearning())
+
+
+def block_of(scenario: fs.Scenario, rounds: int, sizes: MessageSizes, clock=simpy_clock) -> RoundBlock:
+    """Return the first rounds of all replicas."""
+    return asyncio.run(clock(scenario, sizes).next(np.arange(len(scenario.replica_numbers)), rounds))
