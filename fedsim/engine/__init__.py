@@ -21,6 +21,7 @@ from fedsim.engine.learner import Learner
 from fedsim.engine.manifest import collect
 from fedsim.engine.run import Run
 from fedsim.engine.system import System
+from fedsim.errors import InvalidInput
 from fedsim.exchanges import Gossip
 from fedsim.old_engine.world import setting_of
 from fedsim.protocols import Observer, Runtime
@@ -28,12 +29,21 @@ from fedsim.protocols import Observer, Runtime
 if TYPE_CHECKING:
     from fedsim.scenario import Scenario
 
-__all__ = ["Checkpointer", "Run", "collect", "serves", "simulate"]
+__all__ = ["Checkpointer", "Run", "collect", "serves", "simulate", "takes"]
 
 
 def serves(scenario: Scenario) -> bool:
     """Return True if this engine simulates a scenario: a star or tiers in synchronous rounds."""
     return not isinstance(scenario.exchange, Gossip) and not scenario.parts.policy.asynchronous
+
+
+def takes(scenario: Scenario, clock: str) -> bool:
+    """Return True if this engine runs a scenario: on clock="simpy". The old engine runs all others, on "auto"."""
+    if clock != "auto" and not serves(scenario):
+        raise InvalidInput(
+            f"clock={clock!r}: buffered participation and gossip have no such choice yet; leave clock out"
+        )
+    return clock != "auto"
 
 
 async def simulate(

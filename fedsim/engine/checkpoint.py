@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import Interrupted
+from fedsim.errors import Interrupted, InvalidInput
 from fedsim.old_engine.checkpoint import Checkpointer as OldCheckpointer
 
 if TYPE_CHECKING:
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
 class Checkpointer(OldCheckpointer):
     """Writes a run's checkpoints; `every` counts rounds, or real seconds as in "60s". None: only when interrupted."""
+
+    def clock_of(self, clock: str) -> str:
+        """Return the clock of the run that is resumed, or else this one."""
+        saved = "" if self.saved is None else str(self.saved.state.get("clock", ""))
+        if saved and clock not in ("auto", saved):
+            raise InvalidInput(f"clock={clock!r}: the run was begun on clock={saved!r}; resume it without clock=")
+        return saved or clock
 
     def take_up(self, run: Run) -> tuple[int, Array, Arrays]:
         """Return the rounds that are done, the active replicas, and the clock's saved state."""
@@ -45,19 +52,19 @@ class Checkpointer(OldCheckpointer):
         due |= self.seconds is not None and time.monotonic() - self._wrote >= self.seconds
         if self.files is not None and len(active) and (due or stopping):
             segment = run.recorder.segment() | run.trace.segment()
-            self.files.save(done, _state(run, active, clock.state()), segment)
+            self.files.save(done, _state(run, active, clock), segment)
             self._wrote = time.monotonic()
         if stopping and len(active):
             where = "" if self.files is None else f"; go on with: fedsim resume {self.files.folder.parent}"
             raise Interrupted(f"stopped after round {done}{where}")
 
 
-def _state(run: Run, active: Array, of_clock: Arrays) -> Arrays:
-    out = {"active": active, "stopped_by": np.asarray(run.totals.stopped_by, np.str_)}
+def _state(run: Run, active: Array, clock: Clock) -> Arrays:
+    out = {"active": active, "stopped_by": np.asarray(run.totals.stopped_by, np.str_), "clock": np.asarray(clock.name)}
     groups: dict[str, Arrays] = {
         "state": run.learner.state, "memory": run.learner.memory, "losses": run.learner.losses(),
         "spent": run.totals.spent, "totals": run.totals.totals, "recorder": run.recorder.state(),
-        "judge": run.evaluator.state(), "own": of_clock,
+        "judge": run.evaluator.state(), "own": clock.state(),
     }  # fmt: skip
     for group, arrays in groups.items():
         out |= {f"{group}.{name}": a for name, a in arrays.items()}
