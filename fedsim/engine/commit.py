@@ -137,6 +137,8 @@ async def _aggregate_and_record(run: Run, block: RoundBlock, accepted: Array) ->
         if i and run.checkpoints.stopping:
             return i
         counted = np.flatnonzero(accepted > i)
+        if not len(counted):  # the others reached their target
+            break
         count = run.rounds_alike(block, i, accepted)
         theta = await run.learner.aggregate_rounds(block, i, i + count) if count > 1 else None
         if theta is None:
