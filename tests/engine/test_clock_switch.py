@@ -18,7 +18,7 @@ STAR = fs.topologies.star(6, uplink_bps=2e3, downlink_bps=4e3, latency_s=0.02)
 class LossAware(fs.participation.Full):
     """Select the three clients whose latest reported loss was largest; those never heard of come first."""
 
-    history, batched, always = True, False, False
+    batched = always = False
 
     def select(self, view, rng):
         loss = np.nan_to_num(view.last(np.arange(view.clients), "loss"), nan=np.inf)

@@ -40,6 +40,9 @@ CASES = {
     "bits": {"network": star(0.0), "devices": FLAKY, "budget": fs.Budget(uplink_bits=9000)},
     "thinned": {"devices": FLAKY, "record": fs.Record(rounds_every=3, every=2, warmup=1)},
     "target": {"metrics": ("mean_error",), "budget": fs.Budget(rounds=50, target=fs.Target("mean_error", below=0.3))},
+    "target over replicas": {
+        "metrics": ("w2",), "budget": fs.Budget(rounds=50, target=fs.Target("w2", below=1.0)), "replicas": 20,
+    },
     "Scaffold": {"devices": FLAKY, "algorithm": fs.algorithms.Scaffold(step_size=1e-3, local_steps=2)},
     "Elias": {
         "network": star(0.0), "devices": FLAKY, "participation": fs.participation.uniform(3),
