@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from math import inf
 
+from numba.core.types import BaseTuple
+from numba.extending import overload
+
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
 from fedsim.kernels.clock.heap import sift, sort
-from fedsim.kernels.clock.units import called, inner
+from fedsim.kernels.clock.units import CALLED, called, inner
 from fedsim.rng import Stream
 from fedsim.rules import availability, draws
 from fedsim.rules.availability import OnlineLaw
@@ -18,29 +21,49 @@ WIDENING = 4  # candidates drawn for each client that is wanted, where devices g
 FEW = 64  # a table is used for the shuffle if one client in so many is drawn
 
 
-@inner
 def online_s(w, replica, c, now_s):
     """Return when client c is online from now on; nan: too late for its law."""
-    if w.always_online:
-        return now_s
+    raise NotImplementedError
+
+
+def offline_s(w, replica, c, now_s):
+    """Return when client c, online now, goes offline; nan: too late for its law."""
+    raise NotImplementedError
+
+
+@inner
+def law_and_key(w, replica, c):
     row = w.law[c]
     law = OnlineLaw(row.code, row.a, row.b, row.period_s, row.begin, row.end)
-    key = draws.key_of(w.seed_low, w.seed_high, AVAILABILITY, replica, c, 0, 0)
+    return law, draws.key_of(w.seed_low, w.seed_high, AVAILABILITY, replica, c, 0, 0)
+
+
+def online_by_law_s(w, replica, c, now_s):
+    law, key = law_and_key(w, replica, c)
     return availability.online_s(now_s, law, key, w.starts_s, w.ends_s)
 
 
-@inner
-def offline_s(w, replica, c, now_s):
-    """Return when client c, online now, goes offline; nan: too late for its law."""
-    if w.always_online:
-        return inf
-    row = w.law[c]
-    law = OnlineLaw(row.code, row.a, row.b, row.period_s, row.begin, row.end)
-    key = draws.key_of(w.seed_low, w.seed_high, AVAILABILITY, replica, c, 0, 0)
+def offline_by_law_s(w, replica, c, now_s):
+    law, key = law_and_key(w, replica, c)
     return availability.offline_s(now_s, law, key, w.starts_s, w.ends_s)
 
 
-@called
+@overload(online_s, jit_options=CALLED)
+def _(w, replica, c, now_s):
+    return online_by_law_s if has_laws(w) else lambda w, replica, c, now_s: now_s
+
+
+@overload(offline_s, jit_options=CALLED)
+def _(w, replica, c, now_s):
+    return offline_by_law_s if has_laws(w) else lambda w, replica, c, now_s: inf
+
+
+def has_laws(w):
+    """Return True if the type of tables has laws of availability: devices go offline."""
+    return not isinstance(w.types[w.fields.index("law")], BaseTuple)
+
+
+@inner
 def is_online(w, replica, c, now_s):
     return w.always_online or online_s(w, replica, c, now_s) == now_s
 

@@ -69,12 +69,18 @@ class Outcomes(NamedTuple):
 OUTCOME_DTYPES = ("i4", "i4", "i1", "f8", "f8", "f8", "f8", "i8", "i8")
 
 
+class AlwaysOnline(NamedTuple):
+    """No laws of availability. A type of its own: a loop is then compiled without them."""
+
+    always: bool = True
+
+
 class Tables(NamedTuple):
     """A scenario as the loops read it: scalars, and arrays that all replicas share."""
 
     client: Array  # (clients,) CLIENT
     cloud: Array  # (sites,) CLIENT, the routes between an edge and the cloud
-    law: Array  # (clients,) LAW; one row where devices are always online
+    law: Array | AlwaysOnline  # (clients,) LAW
     starts_s: Array  # recorded intervals
     ends_s: Array
     dropout: Array  # (clients, 3) probabilities: before, in compute, in the upload
@@ -162,3 +168,26 @@ class Out(NamedTuple):
     counts: Array  # (1,) COUNTS
     segments: Array  # (...,) SEGMENT
     visits: Outcomes  # (...,)
+
+
+# --- The short path -------------------------------------------------------------------------------------------------
+
+OPENINGS = record("", "opens_s from_cloud_s")  # of a site: its next opening
+
+
+class Openings(NamedTuple):
+    """The state of the short path."""
+
+    ids: Array  # (R,) int64: numbers of the replicas
+    closed_rounds: Array  # (R,) int64
+    sites: Array  # (R, sites) OPENINGS
+
+
+class CohortScratch(NamedTuple):
+    """What is drawn for the visits of a cohort."""
+
+    client: Array  # CLIENT
+    compute_s: Array
+    drop: Array  # int64
+    fraction: Array
+    events: Array  # EVENT: the visits' ends

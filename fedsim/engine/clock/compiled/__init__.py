@@ -7,17 +7,22 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.clock.compiled.reader import block_of, ordered
-from fedsim.engine.clock.compiled.site_tables import longer, new_out, new_scratch, new_state
+from fedsim.engine.clock.compiled.site_tables import (
+    longer, new_cohort, new_openings, new_out, new_scratch, new_state,
+)  # fmt: skip
 from fedsim.engine.clock.compiled.tables import Parts, RouteNumbers, tables_of
 from fedsim.engine.rounds import RoundBlock
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
 from fedsim.kernels.clock.state import (
-    DONE, MOST_AHEAD, NEEDS_GROWTH, NEVER_CLOSES, OVER, TOO_LATE, Links, Out, Outcomes, PrivateLinks, State,
+    DONE, MOST_AHEAD, NEEDS_GROWTH, NEVER_CLOSES, OVER, TOO_LATE, Links, Openings, Out, Outcomes,
+    PrivateLinks, State,
 )  # fmt: skip
 from fedsim.rules.closing import RUNNING
 
@@ -27,43 +32,59 @@ MOST_VISITS = 4_000_000  # that a list has room for at first
 
 
 def compiled_clock(system: System, sizes: MessageSizes, path: str | None = None) -> CompiledClock | str:
-    """Return a clock, or the reason why the compiled clock cannot serve a scenario."""
+    """Return a clock, or the reason why the compiled clock cannot serve a scenario; `path` is "loop" or "short"."""
     parts = Parts(system, sizes)
     if parts.missing:
         return parts.missing
-    clock = CompiledClock(system, sizes, parts)
+    contended = why_contended(system, parts)
+    if path == "short" and contended:
+        return contended
+    clock = CompiledClock(system, sizes, parts, path or ("loop" if contended else "short"))
     if clock.bytes > LARGEST:
         return f"its state would take {clock.bytes / 1e9:.1f} GB"
     return clock
 
 
+def why_contended(system: System, parts: Parts) -> str:
+    """Return why a scenario needs the event loop; "": the short path serves it."""
+    if parts.routes is not None:
+        return "flows share links"
+    if not system.always_online:
+        return "devices go offline"
+    if (system.policy.at_least or 1) > min(len(members) for members in system.sites.members):
+        return "a site has too few clients"
+    return "edges may be far ahead of each other" if system.sites.every > MOST_AHEAD else ""
+
+
 class CompiledClock:
-    """Blocks of rounds from a compiled event loop."""
+    """Blocks of rounds from a compiled event loop, or from the short path, which needs none."""
 
-    name, path = "compiled", "loop"
+    name = "compiled"
 
-    def __init__(self, system: System, sizes: MessageSizes, parts: Parts) -> None:
+    def __init__(self, system: System, sizes: MessageSizes, parts: Parts, path: str) -> None:
         assert parts.policy is not None and parts.devices is not None
-        self.system, self.sizes, self.rounds = system, sizes, 0
+        self.system, self.sizes, self.parts, self.path, self.rounds = system, sizes, parts, path, 0
         self.numbers = RouteNumbers(parts.routes)
         self.tables = tables_of(system, sizes, parts.policy, parts.devices, self.numbers)
-        self.scratch = new_scratch(self.tables)
+        self.scratch, self.cohort = new_scratch(self.tables), new_cohort(self.tables)
         self.flows = 2 * int(self.tables.slots[-1]) + 4 * system.sites.count + 8
         self.flows += system.population if system.broadcasts_to_all else 0
-        self.shared = parts.routes is not None
         self.now, self.carried = self.new_state(), new_out(0, 0)
-        self.before: tuple[int, State, Out] | None = None
+        self.before: tuple[int, State | Openings, Out] | None = None
 
-    def new_state(self) -> State:
+    def new_state(self) -> State | Openings:
         """Return the state at time 0."""
-        R = len(self.system.replicas)
-        links = self.numbers.new_links(R, self.flows) if self.shared else PrivateLinks(np.zeros(0))
-        return new_state(self.tables, self.system.replicas, links)
+        replicas = self.system.replicas
+        if self.path == "short":
+            return new_openings(self.tables, replicas)
+        shared = self.parts.routes is not None
+        links = self.numbers.new_links(len(replicas), self.flows) if shared else PrivateLinks(np.zeros(0))
+        return new_state(self.tables, replicas, links)
 
     @property
     def bytes(self) -> int:
         """The size of the state."""
-        return sum(array.nbytes for array in (*self.now[:-1], *self.now.links))
+        return sum(array.nbytes for array in flat(self.now).values())
 
     # --- Blocks -----------------------------------------------------------------------------------------------------
 
@@ -77,19 +98,27 @@ class CompiledClock:
         while (status := self.advance(active, out)) == NEEDS_GROWTH:
             out = self.grow(out, slots, sites)
         if status != DONE:
-            self.refuse(active)
-        closed = self.now.replica["closed_rounds"][active] - first + 1
-        lengths = np.clip(closed, 0, rounds)
-        stopped_by = np.where(lengths < rounds, self.now.replica["stopped_by"][active], RUNNING)
+            await self.refuse(active)
+        if isinstance(self.now, State):
+            closed, reasons = self.now.replica["closed_rounds"][active], self.now.replica["stopped_by"][active]
+        else:
+            closed, reasons = self.now.closed_rounds[active], np.full(len(active), RUNNING)
+        lengths = np.clip(closed - first + 1, 0, rounds)
+        stopped_by = np.where(lengths < rounds, reasons, RUNNING)
         self.carried = later(out, active[stopped_by == RUNNING], self.rounds)
         return block_of(
             first, active, rounds, lengths, stopped_by, out, sites, self.system.sites.every, self.sizes
         )  # fmt: skip
 
     def advance(self, active: Array, out: Out) -> int:
-        from fedsim.kernels.clock.loops import advance
+        """Run the kernel up to the present round; return why it ended."""
+        if isinstance(self.now, State):
+            from fedsim.kernels.clock.loops import advance
 
-        return int(advance(self.tables, self.now, self.scratch, out, active, self.rounds))
+            return int(advance(self.tables, self.now, self.scratch, out, active, self.rounds))
+        from fedsim.kernels.clock.uncontended import uncontended_rounds
+
+        return int(uncontended_rounds(self.tables, self.now, self.scratch, self.cohort, out, active, self.rounds))
 
     def grow(self, out: Out, slots: int, sites: int) -> Out:
         """Make room for twice as many visits, or flows, as there is room for."""
@@ -97,14 +126,17 @@ class CompiledClock:
         counts = out.counts[0]
         if counts["visits"] + slots > visits or counts["segments"] + sites > segments:
             return longer(out, 2 * visits, 2 * segments)
+        assert isinstance(self.now, State) and isinstance(self.now.links, Links)
         links = self.now.links
-        assert isinstance(links, Links)
         links = links._replace(flows=doubled(links.flows), starting=doubled(links.starting))
         self.now = self.now._replace(events=doubled(self.now.events), links=links)
         return out
 
-    def refuse(self, active: Array) -> None:
+    async def refuse(self, active: Array) -> None:
         """Raise what made the loop stop."""
+        if not isinstance(self.now, State):
+            await CompiledClock(self.system, self.sizes, self.parts, "loop").next(active, self.rounds)
+        assert isinstance(self.now, State)
         replica = self.now.replica
         position = int(active[np.argmax(replica["status"][active] != DONE)])
         status, now_s = int(replica["status"][position]), float(replica["now_s"][position])
@@ -129,19 +161,14 @@ class CompiledClock:
         if self.before is None:
             return {}
         rounds, now, carried = self.before
-        saved = {"rounds": np.array(rounds), "flows": np.array(self.flows)}
-        saved |= {f"now.{name}": array for name, array in zip(State._fields[:-1], now[:-1], strict=True)}
-        saved |= {f"links.{name}": array for name, array in zip(now.links._fields, now.links, strict=True)}
-        saved |= {"carried.counts": carried.counts, "carried.segments": carried.segments}
-        return saved | {f"carried.{name}": array for name, array in carried.visits._asdict().items()}
+        parts = {"now": flat(now), "carried": flat(carried)}
+        saved = {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+        return saved | {"rounds": np.array(rounds)}
 
     async def resume(self, rounds: int, active: Array, saved: Arrays) -> None:
         """Continue from the saved state, or from the start if it was too large to save."""
         if saved:
-            links = type(self.now.links)(*(saved[f"links.{name}"] for name in self.now.links._fields))
-            self.now = State(*(saved[f"now.{name}"] for name in State._fields[:-1]), links)
-            visits = Outcomes(*(saved[f"carried.{name}"] for name in Outcomes._fields))
-            self.carried, self.rounds = Out(saved["carried.counts"], saved["carried.segments"], visits), 0
+            self.now, self.carried = filled(self.now, saved, "now"), filled(self.carried, saved, "carried")
             self.rounds = int(saved["rounds"])
         if rounds > self.rounds:
             await self.next(active, rounds - self.rounds)
@@ -161,9 +188,30 @@ def later(out: Out, running: Array, rounds: int) -> Out:
     return kept
 
 
-def copied(state: State) -> State:
-    links = type(state.links)(*(array.copy() for array in state.links))
-    return State(*(array.copy() for array in state[:-1]), links)
+# --- A state as arrays ----------------------------------------------------------------------------------------------
+
+Nested = TypeVar("Nested", State, Openings, Out, State | Openings)
+
+
+def flat(state: Any, prefix: str = "") -> Arrays:
+    """Return the arrays of a NamedTuple of arrays and of such tuples, by name."""
+    out: Arrays = {}
+    for name, value in state._asdict().items():
+        out |= flat(value, f"{prefix}{name}.") if isinstance(value, tuple) else {f"{prefix}{name}": value}
+    return out
+
+
+def filled(state: Nested, arrays: Arrays, prefix: str) -> Nested:
+    """Return a state of the same kind with other arrays."""
+    fields = state._asdict().items()
+    return state._replace(**{
+        name: filled(value, arrays, f"{prefix}.{name}") if isinstance(value, tuple) else arrays[f"{prefix}.{name}"]
+        for name, value in fields
+    })  # fmt: skip
+
+
+def copied(state: Nested) -> Nested:
+    return filled(state, {f"x.{name}": array.copy() for name, array in flat(state).items()}, "x")
 
 
 def doubled(array: Array) -> Array:

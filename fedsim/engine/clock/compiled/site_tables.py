@@ -10,8 +10,8 @@ from fedsim.arrays import Array
 from fedsim.engine.system import System
 from fedsim.kernels.clock.selection import FEW, WIDENING
 from fedsim.kernels.clock.state import (
-    CLIENT, COUNTS, EVENT, OUTCOME_DTYPES, REPLICA, SEGMENT, SITE, VISIT, Links, Out, Outcomes, PrivateLinks, Scratch,
-    State, Tables,
+    CLIENT, COUNTS, EVENT, OPENINGS, OUTCOME_DTYPES, REPLICA, SEGMENT, SITE, VISIT, CohortScratch, Links, Openings, Out,
+    Outcomes, PrivateLinks, Scratch, State, Tables,
 )  # fmt: skip
 from fedsim.protocols.columns import PolicyColumns
 from fedsim.rules.closing import OPENING, rank
@@ -77,6 +77,19 @@ def new_scratch(tables: Tables) -> Scratch:
         np.zeros(chosen, np.int64), np.zeros(chosen, np.int64), np.zeros(cells, np.int64), np.zeros(cells, np.int64),
         np.arange(places), np.zeros(1 if tables.always_online else largest),
     )  # fmt: skip
+
+
+def new_openings(tables: Tables, replicas: Array) -> Openings:
+    """Return the state of the short path at time 0."""
+    sites = np.zeros((len(replicas), len(tables.offsets) - 1), OPENINGS)
+    sites["from_cloud_s"] = np.nan
+    return Openings(np.array(replicas, np.int64), np.zeros(len(replicas), np.int64), sites)
+
+
+def new_cohort(tables: Tables) -> CohortScratch:
+    """Return the memory in which the short path draws the visits of a cohort."""
+    m = int(np.diff(tables.slots).max())
+    return CohortScratch(np.zeros(m, CLIENT), np.zeros(m), np.zeros(m, np.int64), np.zeros(m), np.zeros(m, EVENT))
 
 
 # --- Lists of what has ended ----------------------------------------------------------------------------------------

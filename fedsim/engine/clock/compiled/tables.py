@@ -9,7 +9,9 @@ import numpy as np
 from fedsim.arrays import Array
 from fedsim.engine.clock.compiled.site_tables import site_tables
 from fedsim.engine.system import MessageSizes, Routes, System
-from fedsim.kernels.clock.state import CLIENT, FLOW, GROUP, LAW, ROUTE, TRUNK, Links, Tables
+from fedsim.kernels.clock.state import (
+    CLIENT, FLOW, GROUP, LAW, ROUTE, TRUNK, AlwaysOnline, Links, Tables,
+)  # fmt: skip
 from fedsim.network.route_bundles import scale_of
 from fedsim.protocols.columns import AvailabilityColumns, DeviceColumns, PolicyColumns, RouteColumns, SlowdownColumns
 
@@ -90,9 +92,11 @@ def tables_of(
                 field = f"{name}_bps" if column == "bandwidth_bps" else f"{name}_{column}"
                 given = None if routes is None else getattr(routes, column)[rows]
                 records[field] = ideal if given is None or not len(given) else given
-    law = np.zeros(1 if system.always_online else n, LAW)
-    for name in LAW.names or ():
-        law[name] = getattr(devices.availability, name)
+    law: Array | AlwaysOnline = AlwaysOnline()
+    if not system.always_online:
+        law = np.zeros(n, LAW)
+        for name in LAW.names or ():
+            law[name] = getattr(devices.availability, name)
     assert sizes.first_reply is not None and sizes.reply is not None
     return Tables(
         client=client, cloud=cloud, law=law,
