@@ -41,9 +41,7 @@ def sink(events, size, i, source):
     time_s, rank, at, stamp = events[source].time_s, events[source].rank, events[source].at, events[source].stamp
     while 2 * i + 1 < size:
         down, right = 2 * i + 1, 2 * i + 2
-        if right < size and is_before(
-            events[right].time_s, events[right].rank, events[down].time_s, events[down].rank
-        ):  # fmt: skip
+        if right < size and is_before(events[right].time_s, events[right].rank, events[down].time_s, events[down].rank):
             down = right
         if is_before(time_s, rank, events[down].time_s, events[down].rank):
             break

@@ -9,10 +9,10 @@ from numba.extending import overload
 
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
 from fedsim.kernels.clock.heap import is_stale, pop
+from fedsim.kernels.clock.messages import link_event, room_for_flows
 from fedsim.kernels.clock.rounds import close_round, model_arrived, open_round, visit_ended
 from fedsim.kernels.clock.state import DONE, NEEDS_GROWTH, NEVER_CLOSES, Links, State
 from fedsim.kernels.clock.units import INNER, called, inner, unit
-from fedsim.kernels.clock.visits import link_event, room_for_flows
 from fedsim.rules import closing
 
 
@@ -81,10 +81,21 @@ def _(links, r):
 
     def one(links, r):
         return Links(
-            links.trunks[r], links.routes[r], links.groups[r], links.flows[r], links.starting[r], links.hops[r],
-            links.lists[r], links.privates[r], links.table[r], links.changed[r], links.due[r], links.component[r],
-            links.offers[r], links.offering[r],
-        )  # fmt: skip
+            links.trunks[r],
+            links.routes[r],
+            links.groups[r],
+            links.flows[r],
+            links.starting[r],
+            links.hops[r],
+            links.lists[r],
+            links.privates[r],
+            links.table[r],
+            links.changed[r],
+            links.due[r],
+            links.component[r],
+            links.offers[r],
+            links.offering[r],
+        )
 
     return one
 
@@ -92,6 +103,4 @@ def _(links, r):
 @inner
 def of_replica(s, r):
     """Return one replica's part of the state."""
-    return State(
-        s.replica[r : r + 1], s.events[r], s.sites[r], s.visits[r], s.clients[r], links_of(s.links, r)
-    )  # fmt: skip
+    return State(s.replica[r : r + 1], s.events[r], s.sites[r], s.visits[r], s.clients[r], links_of(s.links, r))

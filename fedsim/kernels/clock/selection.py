@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from math import inf
 
-from numba.core.types import BaseTuple
 from numba.extending import overload
 
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
 from fedsim.kernels.clock.heap import sift, sort
 from fedsim.kernels.clock.units import CALLED, called, inner
+from fedsim.kernels.llvm import types
 from fedsim.rng import Stream
 from fedsim.rules import availability, draws
 from fedsim.rules.availability import OnlineLaw
@@ -60,7 +60,7 @@ def _(w, replica, c, now_s):
 
 def has_laws(w):
     """Return True if the type of tables has laws of availability: devices go offline."""
-    return not isinstance(w.types[w.fields.index("law")], BaseTuple)
+    return not isinstance(w.types[w.fields.index("law")], types.BaseTuple)
 
 
 @inner

@@ -3,27 +3,44 @@
     tables        the scenario as the loops read it; routes by number
     site_tables   sites and cohorts; the state at time 0
     reader        what the loops list, as blocks
+
+A checkpoint holds the state before the latest block, unless it is large.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.clock.compiled.reader import block_of, ordered
 from fedsim.engine.clock.compiled.site_tables import (
-    longer, new_cohort, new_openings, new_out, new_scratch, new_state,
-)  # fmt: skip
+    longer,
+    new_cohort,
+    new_openings,
+    new_out,
+    new_scratch,
+    new_state,
+)
 from fedsim.engine.clock.compiled.tables import Parts, RouteNumbers, tables_of
 from fedsim.engine.rounds import RoundBlock
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
 from fedsim.kernels.clock.state import (
-    DONE, MOST_AHEAD, NEEDS_GROWTH, NEVER_CLOSES, OVER, TOO_LATE, Links, Openings, Out, Outcomes,
-    PrivateLinks, State,
-)  # fmt: skip
+    DONE,
+    MOST_AHEAD,
+    NEEDS_GROWTH,
+    NEVER_CLOSES,
+    OVER,
+    TOO_LATE,
+    Links,
+    Openings,
+    Out,
+    Outcomes,
+    PrivateLinks,
+    State,
+)
 from fedsim.rules.closing import RUNNING
 
 SAVED = 64e6  # bytes of state in a checkpoint; a larger one is simulated again from the start
@@ -62,7 +79,8 @@ class CompiledClock:
     name = "compiled"
 
     def __init__(self, system: System, sizes: MessageSizes, parts: Parts, path: str) -> None:
-        assert parts.policy is not None and parts.devices is not None
+        assert parts.policy is not None
+        assert parts.devices is not None
         self.system, self.sizes, self.parts, self.path, self.rounds = system, sizes, parts, path, 0
         self.numbers = RouteNumbers(parts.routes)
         self.tables = tables_of(system, sizes, parts.policy, parts.devices, self.numbers)
@@ -106,9 +124,8 @@ class CompiledClock:
         lengths = np.clip(closed - first + 1, 0, rounds)
         stopped_by = np.where(lengths < rounds, reasons, RUNNING)
         self.carried = later(out, active[stopped_by == RUNNING], self.rounds)
-        return block_of(
-            first, active, rounds, lengths, stopped_by, out, sites, self.system.sites.every, self.sizes
-        )  # fmt: skip
+        every = self.system.sites.every
+        return block_of(first, active, rounds, lengths, stopped_by, out, sites, every, self.sizes)
 
     def advance(self, active: Array, out: Out) -> int:
         """Run the kernel up to the present round; return why it ended."""
@@ -126,8 +143,9 @@ class CompiledClock:
         counts = out.counts[0]
         if counts["visits"] + slots > visits or counts["segments"] + sites > segments:
             return longer(out, 2 * visits, 2 * segments)
-        assert isinstance(self.now, State) and isinstance(self.now.links, Links)
+        assert isinstance(self.now, State)
         links = self.now.links
+        assert isinstance(links, Links)
         links = links._replace(flows=doubled(links.flows), starting=doubled(links.starting))
         self.now = self.now._replace(events=doubled(self.now.events), links=links)
         return out
@@ -190,8 +208,6 @@ def later(out: Out, running: Array, rounds: int) -> Out:
 
 # --- A state as arrays ----------------------------------------------------------------------------------------------
 
-Nested = TypeVar("Nested", State, Openings, Out, State | Openings)
-
 
 def flat(state: Any, prefix: str = "") -> Arrays:
     """Return the arrays of a NamedTuple of arrays and of such tuples, by name."""
@@ -201,16 +217,15 @@ def flat(state: Any, prefix: str = "") -> Arrays:
     return out
 
 
-def filled(state: Nested, arrays: Arrays, prefix: str) -> Nested:
+def filled(state: Any, arrays: Arrays, prefix: str) -> Any:
     """Return a state of the same kind with other arrays."""
-    fields = state._asdict().items()
-    return state._replace(**{
-        name: filled(value, arrays, f"{prefix}.{name}") if isinstance(value, tuple) else arrays[f"{prefix}.{name}"]
-        for name, value in fields
-    })  # fmt: skip
+    parts = {name: f"{prefix}.{name}" for name in state._fields}
+    nested = {name: value for name, value in state._asdict().items() if isinstance(value, tuple)}
+    made = {name: filled(value, arrays, parts[name]) for name, value in nested.items()}
+    return state._replace(**made, **{name: arrays[part] for name, part in parts.items() if name not in nested})
 
 
-def copied(state: Nested) -> Nested:
+def copied(state: Any) -> Any:
     return filled(state, {f"x.{name}": array.copy() for name, array in flat(state).items()}, "x")
 
 

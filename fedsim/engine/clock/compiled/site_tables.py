@@ -10,9 +10,25 @@ from fedsim.arrays import Array
 from fedsim.engine.system import System
 from fedsim.kernels.clock.selection import FEW, WIDENING
 from fedsim.kernels.clock.state import (
-    CLIENT, COUNTS, EVENT, OPENINGS, OUTCOME_DTYPES, REPLICA, SEGMENT, SITE, VISIT, CohortScratch, Links, Openings, Out,
-    Outcomes, PrivateLinks, Scratch, State, Tables,
-)  # fmt: skip
+    CLIENT,
+    COUNTS,
+    EVENT,
+    OPENINGS,
+    OUTCOME_DTYPES,
+    REPLICA,
+    SEGMENT,
+    SITE,
+    VISIT,
+    CohortScratch,
+    Links,
+    Openings,
+    Out,
+    Outcomes,
+    PrivateLinks,
+    Scratch,
+    State,
+    Tables,
+)
 from fedsim.protocols.columns import PolicyColumns
 from fedsim.rules.closing import OPENING, rank
 from fedsim.rules.selection import ALL, BERNOULLI
@@ -73,10 +89,9 @@ def new_scratch(tables: Tables) -> Scratch:
     cells = max(3 * min(max(size, 1), largest), 1 << table.bit_length() if few else 1)
     chosen = max(largest if tables.selection in (ALL, BERNOULLI) or not tables.always_online else tried, size)
     places = largest if not (few and tables.always_online) else 1
-    return Scratch(
-        np.zeros(chosen, np.int64), np.zeros(chosen, np.int64), np.zeros(cells, np.int64), np.zeros(cells, np.int64),
-        np.arange(places), np.zeros(1 if tables.always_online else largest),
-    )  # fmt: skip
+    cohort, hashed = np.zeros((2, chosen), np.int64), np.zeros((2, cells), np.int64)
+    online_s = np.zeros(1 if tables.always_online else largest)
+    return Scratch(cohort[0], cohort[1], hashed[0], hashed[1], np.arange(places), online_s)
 
 
 def new_openings(tables: Tables, replicas: Array) -> Openings:

@@ -10,8 +10,16 @@ from fedsim.arrays import Array
 from fedsim.engine.clock.compiled.site_tables import site_tables
 from fedsim.engine.system import MessageSizes, Routes, System
 from fedsim.kernels.clock.state import (
-    CLIENT, FLOW, GROUP, LAW, ROUTE, TRUNK, AlwaysOnline, Links, Tables,
-)  # fmt: skip
+    CLIENT,
+    FLOW,
+    GROUP,
+    LAW,
+    ROUTE,
+    TRUNK,
+    AlwaysOnline,
+    Links,
+    Tables,
+)
 from fedsim.network.route_bundles import scale_of
 from fedsim.protocols.columns import AvailabilityColumns, DeviceColumns, PolicyColumns, RouteColumns, SlowdownColumns
 
@@ -69,7 +77,8 @@ def _depth(kind: type, name: str) -> int:
 
 def own_routes(down: Routes | None, up: Routes | None) -> RouteColumns:
     """Return private links as a network whose flows can meet: see `simpy.links.OwnRoutes`."""
-    assert down is not None and up is not None
+    assert down is not None
+    assert up is not None
     n = len(down.bandwidth_bps)
     capacities = np.concatenate([down.bandwidth_bps, up.bandwidth_bps])
     return RouteColumns(capacities, np.arange(n), np.arange(n + 1), np.arange(n, 2 * n), np.arange(n + 1))
@@ -97,7 +106,8 @@ def tables_of(
         law = np.zeros(n, LAW)
         for name in LAW.names or ():
             law[name] = getattr(devices.availability, name)
-    assert sizes.first_reply is not None and sizes.reply is not None
+    assert sizes.first_reply is not None
+    assert sizes.reply is not None
     return Tables(
         client=client, cloud=cloud, law=law,
         starts_s=np.array(devices.availability.starts_s, np.float64),
