@@ -1,1 +1,64 @@
-"""Run a scenario on a virtual clock: two clocks, one rulebook, one way for a round to count."""
+"""Run a scenario on a virtual clock: two clocks, one rulebook, one way for a round to count.
+
+run         the loop: next block of rounds from the clock, commit it, checkpoint
+commit      the only way a round counts: budget, privacy ledger, aggregate, totals, record, observers
+rounds      values: Cohort, VisitOutcomes, RoundBlock
+learner     models, client memory, broadcasts, replies        aggregation   segments, weights, the server's step
+system      what clocks may read                              view          what a policy sees
+recorder    events    checkpoint    checks    manifest
+clock/      the protocol of a clock, and which one: SimPy, compiled
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from fedsim.engine.checkpoint import Checkpointer
+from fedsim.engine.checks import check_run
+from fedsim.engine.clock.choose import choose
+from fedsim.engine.learner import Learner
+from fedsim.engine.manifest import collect
+from fedsim.engine.run import Run
+from fedsim.engine.system import System
+from fedsim.errors import InvalidInput
+from fedsim.exchanges import Gossip
+from fedsim.old_engine.world import setting_of
+from fedsim.protocols import Observer, Runtime
+
+if TYPE_CHECKING:
+    from fedsim.scenario import Scenario
+
+__all__ = ["Checkpointer", "Run", "collect", "serves", "simulate", "takes"]
+
+
+def serves(scenario: Scenario) -> bool:
+    """Return True if this engine simulates a scenario: a star or tiers in synchronous rounds."""
+    return not isinstance(scenario.exchange, Gossip) and not scenario.parts.policy.asynchronous
+
+
+def takes(scenario: Scenario, clock: str) -> bool:
+    """Return True if this engine runs a scenario: on clock="simpy". The old engine runs all others, on "auto"."""
+    if clock != "auto" and not serves(scenario):
+        raise InvalidInput(
+            f"clock={clock!r}: buffered participation and gossip have no such choice yet; leave clock out"
+        )
+    return clock != "auto"
+
+
+async def simulate(
+    scenario: Scenario, runtime: Runtime, observers: Iterable[Observer] = (), timing_only: bool = False,
+    checkpoints: Checkpointer | None = None, clock: str = "auto",
+) -> Run:  # fmt: skip
+    """Run every replica until its budget is spent."""
+    setting = setting_of(scenario, runtime.kernels())
+    session = runtime.open(scenario.parts.algorithm.own, setting)
+    try:
+        system = System(scenario, setting, timing_only)
+        learner = Learner(system, session)
+        check_run(system, learner.sizes)
+        run = Run(system, learner, checkpoints or Checkpointer(None, "", None, None), observers)
+        await run.drive(choose(system, learner.sizes, learner, clock))
+        return run
+    finally:
+        session.close()

@@ -52,7 +52,8 @@ class SiteView:
         except ValueError:  # rows of different lengths
             raise InvalidInput(f"{name}.select returned {answer!r:.60}; return a list of client numbers") from None
         clients, multiplicity = cohort_of(np.asarray(answer[0] if self._lifted else answer), self.clients)
-        if not self._is_star and len(strangers := np.setdiff1d(clients, self.members)):
+        strangers = clients[self._system.sites.site_of[clients] != self._site]
+        if len(strangers):
             raise InvalidInput(
                 f"{name}.select asked client {strangers[0]} at edge {self._site}, which is not one of its own; choose "
                 "among view.everybody()"

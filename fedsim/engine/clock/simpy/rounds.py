@@ -68,8 +68,8 @@ class Site:
         deadline = self.deadline(closing.first_closing_s(answer_s, env.now))
         while self.in_flight:
             self.changed = env.event()
-            yield self.changed | deadline  # a visit has ended, or the time that the policy named last has come
-            if deadline.processed:
+            yield self.changed if deadline is None else self.changed | deadline
+            if deadline is not None and deadline.processed:  # the time that the policy named last has come
                 break
             previous_s, answer_s = answer_s, self.view.closing_s(env.now) if self.in_flight else inf
             if closing.closes_now(answer_s, previous_s, env.now, len(self.in_flight)):
@@ -115,9 +115,9 @@ class Site:
         if not self.changed.triggered:
             self.changed.succeed()
 
-    def deadline(self, time_s: float) -> simpy.Event:
-        """Return an event at the time at which the policy closes the round; inf: one that never happens."""
-        return Instant(self.env, time_s, self.rank(closing.DEADLINE)) if time_s < inf else self.env.event()
+    def deadline(self, time_s: float) -> Instant | None:
+        """Return an event at the time at which the policy closes the round; None: it keeps waiting."""
+        return Instant(self.env, time_s, self.rank(closing.DEADLINE)) if time_s < inf else None
 
     def rank(self, kind: int) -> int:
         return closing.rank(kind, 0, self.number)

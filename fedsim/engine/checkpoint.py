@@ -1,0 +1,71 @@
+"""When to checkpoint, what goes into it, and how a run takes up from one."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedsim.arrays import Array, Arrays
+from fedsim.errors import Interrupted, InvalidInput
+from fedsim.old_engine.checkpoint import Checkpointer as OldCheckpointer
+
+if TYPE_CHECKING:
+    from fedsim.engine.clock import Clock
+    from fedsim.engine.run import Run
+
+
+class Checkpointer(OldCheckpointer):
+    """Writes a run's checkpoints; `every` counts rounds, or real seconds as in "60s". None: only when interrupted."""
+
+    def clock_of(self, clock: str) -> str:
+        """Return the clock of the run that is resumed, or else this one."""
+        saved = "" if self.saved is None else str(self.saved.state.get("clock", ""))
+        if saved and clock not in ("auto", saved):
+            raise InvalidInput(f"clock={clock!r}: the run was begun on clock={saved!r}; resume it without clock=")
+        return saved or clock
+
+    def take_up(self, run: Run) -> tuple[int, Array, Arrays]:
+        """Return the rounds that are done, the active replicas, and the clock's saved state."""
+        if self.saved is None:
+            return 0, np.arange(len(run.system.replicas)), {}
+        state = self.saved.state
+
+        def group(name: str) -> Arrays:
+            return {n.removeprefix(name + "."): a for n, a in state.items() if n.startswith(name + ".")}
+
+        run.learner.restore(group("state"), group("memory"), group("losses"))
+        run.totals.spent, run.totals.totals = group("spent"), group("totals")
+        run.totals.stopped_by = [str(s) for s in state["stopped_by"]]
+        run.recorder.restore(group("recorder"), self.saved.segments)
+        run.evaluator.restore(group("judge"))
+        run.trace.restore(self.saved.segments)
+        return self.saved.number, state["active"], group("own")
+
+    def after_block(self, run: Run, clock: Clock, done: int, active: Array) -> None:
+        """Checkpoint if it is due; raise Interrupted if the run was asked to stop."""
+        if not self.asked:
+            return
+        stopping = self.stopping
+        due = self.rounds is not None and done % self.rounds == 0
+        due |= self.seconds is not None and time.monotonic() - self._wrote >= self.seconds
+        if self.files is not None and len(active) and (due or stopping):
+            segment = run.recorder.segment() | run.trace.segment()
+            self.files.save(done, _state(run, active, clock), segment)
+            self._wrote = time.monotonic()
+        if stopping and len(active):
+            where = "" if self.files is None else f"; go on with: fedsim resume {self.files.folder.parent}"
+            raise Interrupted(f"stopped after round {done}{where}")
+
+
+def _state(run: Run, active: Array, clock: Clock) -> Arrays:
+    out = {"active": active, "stopped_by": np.asarray(run.totals.stopped_by, np.str_), "clock": np.asarray(clock.name)}
+    groups: dict[str, Arrays] = {
+        "state": run.learner.state, "memory": run.learner.memory, "losses": run.learner.losses(),
+        "spent": run.totals.spent, "totals": run.totals.totals, "recorder": run.recorder.state(),
+        "judge": run.evaluator.state(), "own": clock.state(),
+    }  # fmt: skip
+    for group, arrays in groups.items():
+        out |= {f"{group}.{name}": a for name, a in arrays.items()}
+    return out

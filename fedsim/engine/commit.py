@@ -1,0 +1,160 @@
+"""Commit: the only way a round counts. Budget, privacy ledger, aggregate, totals, record, observers.
+
+A block of 1 or of 64 rounds is committed alike. Of every replica a prefix counts: the round that would cross a budget
+is discarded, and the replica has stopped.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedsim.arrays import Array, Arrays
+from fedsim.engine.rounds import CAUSES, RoundBlock
+from fedsim.old_engine.run_checks import IdleRounds, refuse_endless
+from fedsim.rules.closing import STOPPED_BY
+from fedsim.rules.visits import ARRIVED, CALLED_OFF, DROPPED, LATE
+
+if TYPE_CHECKING:
+    from fedsim.engine.run import Run
+    from fedsim.engine.system import System
+
+SPENT = ("uplink_bits", "downlink_bits", "backhaul_bits")
+COUNTS = (
+    "selected", "arrived", "dropped", "late", "uplink_bits", "wasted_bits", "wasted_down_bits",
+    "staleness", "last_round", "backhaul_bits",
+)  # fmt: skip
+OUTCOME_OF = dict(zip(CAUSES, (LATE, DROPPED, CALLED_OFF), strict=True))
+
+
+class Totals:
+    """What the replicas have spent, why they stopped, and the sums over each client's visits, of all replicas."""
+
+    def __init__(self, system: System) -> None:
+        replicas = len(system.replicas)
+        self.spent: Arrays = {name: np.zeros(replicas, np.int64) for name in SPENT}
+        self.stopped_by = [""] * replicas
+        # `staleness` is summed over replies; `last_round` is the latest round that aggregated one, 0 for none.
+        self.totals: Arrays = {name: np.zeros(system.population, np.int64) for name in COUNTS}
+        self.totals |= {name: np.zeros(system.population) for name in ("wasted_s", *CAUSES)}
+        self.limits = system.budget.limits
+        self.idle_rounds = IdleRounds(system.budget, replicas) if system.budget.rounds is None else None
+
+    def within(self, block: RoundBlock, epsilon: Array | None) -> tuple[Array, list[str]]:
+        """Return how many rounds of each replica close within every budget, and why not all; "" where all do."""
+        accepted, reasons = block.lengths.copy(), [""] * len(block.replicas)
+        if not self.limits:
+            return accepted, reasons
+        columns, active = block.columns, block.replicas
+        spent = {n: self.spent[n][active][:, None] + np.cumsum(columns[n], axis=1) for n in SPENT}
+        spent["total_bits"] = spent["uplink_bits"] + spent["downlink_bits"] + spent["backhaul_bits"]
+        spent["seconds"] = columns["closed_s"]
+        if epsilon is not None:
+            spent["epsilon"] = np.broadcast_to(epsilon[active][:, None], columns["closed_s"].shape)
+        for name in spent:
+            if name in self.limits:
+                crossing = spent[name] > self.limits[name]
+                first = np.where(crossing.any(axis=1), np.argmax(crossing, axis=1), block.rounds)
+                for r in np.flatnonzero(first < accepted).tolist():
+                    accepted[r], reasons[r] = first[r], name
+        return accepted, reasons
+
+    def add(self, block: RoundBlock, accepted: Array) -> None:
+        """Add the visits of the rounds that count."""
+        v, totals = block.visits, self.totals
+        counts = np.arange(block.rounds) < accepted[:, None]
+        for name in SPENT:
+            self.spent[name][block.replicas] += np.where(counts, block.columns[name], 0).sum(axis=1)
+        whole = bool(counts.all())
+        mine = slice(None) if whole else np.flatnonzero(counts.ravel()[block.row_of])
+        client, outcome = v.client[mine], v.outcome[mine]
+        arrived = outcome == ARRIVED
+        lost, cut = ~arrived, (outcome == LATE) | (outcome == CALLED_OFF)
+        up, down = v.up_bits[mine], v.down_bits[mine]
+        _count(totals["selected"], client, np.ones(len(client), np.int64))
+        for name, value in {
+            "arrived": arrived, "dropped": outcome == DROPPED, "late": cut, "uplink_bits": up,
+            "backhaul_bits": v.backhaul_bits[mine], "wasted_bits": np.where(lost, up, 0),
+            "wasted_down_bits": np.where(lost, down, 0),
+        }.items():  # fmt: skip
+            if value.any():
+                _count(totals[name], client, value)
+        round = block.first_round + block.row_of[mine] % block.rounds
+        np.maximum.at(totals["last_round"], client[arrived], round[arrived])
+        if lost.any():
+            self._add_seconds(block, mine, lost, round)
+
+    def _add_seconds(self, block: RoundBlock, mine: slice | Array, lost: Array, round: Array) -> None:
+        """Add device seconds in the order of rounds, then replicas: sums must not depend on the lengths of blocks."""
+        v, at = block.visits, np.flatnonzero(lost)
+        at = at[np.argsort(round[at], kind="stable")]
+        client, outcome = v.client[mine][at], v.outcome[mine][at]
+        spent = (v.ended_s[mine] - v.started_s[mine])[at]
+        np.add.at(self.totals["wasted_s"], client, spent)
+        for name, code in OUTCOME_OF.items():
+            own = outcome == code
+            np.add.at(self.totals[name], client[own], spent[own])
+
+    def stop(self, positions: Array, reason: str) -> None:
+        for position in positions.tolist():
+            self.stopped_by[position] = reason
+
+
+async def commit(run: Run, block: RoundBlock) -> tuple[int, Array]:
+    """Count a prefix of every replica's rounds; return how many rounds were handled, and the replicas that go on."""
+    ledger, v = run.evaluator.ledger, block.visits
+    if ledger is not None:  # a client that sent a bit has given something away, whether or not the round counts
+        said = np.flatnonzero(v.up_bits > 0)
+        position = block.replicas[block.row_of[said] // block.rounds]
+        ledger.add(position, v.client[said].astype(np.int64), v.version[said].astype(np.int64))
+    accepted, reasons = run.totals.within(block, run.epsilon())
+    closed = np.arange(block.rounds) < accepted[:, None]
+    if not np.isfinite(block.closed_s[closed]).all():
+        endless = np.flatnonzero((closed & ~np.isfinite(block.closed_s)).any(axis=0))
+        refuse_endless(block.first_round + int(endless[0]))
+    done = await _aggregate_and_record(run, block, accepted)
+    accepted = np.minimum(accepted, done)
+    run.totals.add(block, accepted)
+    if run.trace.kept:
+        run.trace.add(block, accepted, run.system, run.learner.sizes)
+    for r, position in enumerate(block.replicas.tolist()):
+        if run.totals.stopped_by[position] or accepted[r] == block.rounds or accepted[r] == done < block.lengths[r]:
+            continue
+        reason = reasons[r] if accepted[r] < block.lengths[r] else STOPPED_BY[int(block.stopped_by[r])]
+        run.stop(block.replicas[r : r + 1], reason)
+    going = np.array([not run.totals.stopped_by[p] for p in block.replicas.tolist()], bool)
+    return done, block.replicas[going]
+
+
+async def _aggregate_and_record(run: Run, block: RoundBlock, accepted: Array) -> int:
+    """Learn and record the accepted rounds, one after another; return after how many the run was asked to stop.
+
+    A target that is reached shortens `accepted`, in place.
+    """
+    i, most = 0, int(accepted.max(initial=0))
+    while i < most:
+        if i and run.checkpoints.stopping:
+            return i
+        counted = np.flatnonzero(accepted > i)
+        if not len(counted):  # the others reached their target
+            break
+        count = run.rounds_alike(block, i, accepted)
+        theta = await run.learner.aggregate_rounds(block, i, i + count) if count > 1 else None
+        if theta is None:
+            await run.learner.aggregate(block, i, counted)
+            reached = run.close(block, i, counted)
+            accepted[counted[reached]] = i + 1
+            i += 1
+        else:
+            run.close_rounds(block, i, counted, theta)
+            i += count
+    return block.rounds
+
+
+def _count(total: Array, client: Array, value: Array) -> None:
+    """Add integers per client; exact in any order."""
+    if len(total) <= len(client):
+        total += np.bincount(client, value, minlength=len(total)).astype(total.dtype)  # exact below 2**53
+    else:
+        np.add.at(total, client, value.astype(total.dtype, copy=False))

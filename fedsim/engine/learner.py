@@ -1,0 +1,267 @@
+"""What is learnt: the models of all replicas and sites, the clients' memory, broadcasts, replies, the server's step.
+
+A clock asks the learner for nothing but the bits of replies and the losses that they report, where virtual time depends
+on values. All else is computed when a round is committed: the jobs of a round of all replicas are one batch.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property, partial
+
+import numpy as np
+
+from fedsim.arrays import Array, Arrays
+from fedsim.engine.aggregation import (
+    SegmentReplies,
+    Segments,
+    ServerDraws,
+    average,
+    merge_at_cloud,
+    segments_of,
+)  # fmt: skip
+from fedsim.engine.rounds import RoundBlock
+from fedsim.engine.system import MessageSizes, System
+from fedsim.errors import InvalidInput, NonFinite
+from fedsim.old_engine.initial_state import first_memory, first_states
+from fedsim.old_engine.message_sizes import ReplyShape, reply_shape, sum_bits
+from fedsim.protocols import LENGTHS, Answered, RoundsToTake, SessionLike, Visitors, as_session
+from fedsim.rng import Draws, Stream
+from fedsim.rules.closing import merge_due
+from fedsim.rules.visits import ARRIVED
+from fedsim.runtime.answers import server_of
+from fedsim.runtime.jobs import Batch, Reply
+from fedsim.runtime.worker import advice
+
+
+class Learner:
+    """The learning of all replicas, and what a clock may ask of it (`engine.clock.Learning`)."""
+
+    def __init__(self, system: System, session: SessionLike) -> None:
+        self.session, self.system, self.timing_only = as_session(session), system, system.timing_only
+        self._algorithm, self._setting, self._sites = system.algorithm, system.setting, system.sites
+        self._first, self.state = first_states(
+            self._algorithm, system.problem.own, system.scenario.site_starts, self.timing_only
+        )
+        self.memory = first_memory(self._algorithm, system.problem, len(system.replicas), self._setting.dtype)
+        self._shapes: dict[int, ReplyShape] = {}
+        self._computed: list[tuple[Array, Array, Reply]] = []  # replies whose bits the clock has asked for
+        self._losses: list[dict[int, float]] = [{} for _ in system.replicas]  # by client, where policies read them
+        self._server = server_of(self._algorithm)
+
+    # --- Sizes of messages ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def sizes(self) -> MessageSizes:
+        """The bits of all messages; what clients have from an earlier broadcast is not sent again."""
+        known, message = self._algorithm.known, self.broadcast(np.arange(1))
+        down = sum(8 * m.itemsize * math.prod(m.shape[1:]) for name, m in message.items() if name not in known)
+        to_cloud = from_cloud = 0
+        if self._sites.every and self._algorithm.sums:
+            to_cloud, from_cloud = sum_bits(self.reply_shape(2), self._setting.dtype), down
+        elif self._sites.every:
+            to_cloud = from_cloud = sum(8 * s.nbytes for s in self._first.values())
+        return MessageSizes(down, self.reply_shape(1).bits, self.reply_shape(2).bits, to_cloud, from_cloud)
+
+    def reply_shape(self, round: int) -> ReplyShape:
+        """Return what a reply consists of; round 1 may differ from all later ones (a message without history)."""
+        at = min(round, 2) - 1
+        if at not in self._shapes:
+            dtype = self._setting.dtype
+            self._shapes[at] = reply_shape(self._algorithm, self.system.problem, self._first, dtype, at)
+        return self._shapes[at]
+
+    # --- What a clock may ask ---------------------------------------------------------------------------------------
+
+    async def bits(self, position: Array, client: Array, round: int) -> Array:
+        """Compute the replies of these visits now; their bits are returned, the replies are kept for the commit."""
+        order = np.lexsort((client, position))
+        reply = await self._replies(position[order], client[order], round)
+        self._computed.append((position[order], client[order], reply))
+        out = np.empty(len(order), np.int64)
+        out[order] = reply.bits
+        return out
+
+    def observed(self, position: int, clients: Array) -> Array:
+        return np.array([self._losses[position].get(c, np.nan) for c in clients.tolist()])
+
+    def losses(self) -> Arrays:
+        """Return the losses that policies may read, for a checkpoint."""
+        rows = [(p, c, loss) for p, of_one in enumerate(self._losses) for c, loss in of_one.items()]
+        position, client, loss = (np.array(column) for column in zip(*rows, strict=True)) if rows else [np.zeros(0)] * 3
+        return {"position": position.astype(np.int64), "client": client.astype(np.int64), "loss": loss}
+
+    def restore(self, state: Arrays, memory: Arrays, losses: Arrays) -> None:
+        """Take up from a checkpoint."""
+        self.state, self.memory = state, memory
+        for p, c, loss in zip(*(losses[n].tolist() for n in ("position", "client", "loss")), strict=True):
+            self._losses[p][c] = loss
+
+    # --- Replies ----------------------------------------------------------------------------------------------------
+
+    def broadcast(self, active: Array) -> Arrays:
+        """Return the message of every model of these replicas, stacked."""
+        rows = self._rows(active)
+        if self.timing_only:  # one is enough for all
+            one = self._algorithm.broadcast(self._first)
+            return {n: np.broadcast_to(m, (len(rows), *np.shape(m))) for n, m in one.items()}
+        state = {n: s[rows] for n, s in self.state.items()}
+        for copy in state.values():  # users' code gets it, and must not change it
+            copy.flags.writeable = False
+        if self._algorithm.batched:
+            return {n: np.asarray(m) for n, m in self._algorithm.broadcast(state).items()}
+        parts = [self._algorithm.broadcast({n: s[i] for n, s in state.items()}) for i in range(len(rows))]
+        return {n: np.stack([np.asarray(p[n]) for p in parts]) for n in parts[0]}
+
+    async def _replies(self, position: Array, client: Array, round: int) -> Reply:
+        """Compute the replies of visits that start from the present models; `position` is in order."""
+        active = np.unique(position)
+        version = np.searchsorted(active, position)
+        if self._sites.models > 1:
+            version = version * self._sites.models + self._sites.site_of[client]
+        memory = {n: m[position, client] for n, m in self.memory.items()}
+        visit, replica = np.zeros(len(client), np.int64), self.system.replicas[position]
+        shape = self.reply_shape(round)
+        if not len(client):
+            return Reply(shape.values, np.empty(0, np.int64), {n: m[:0, 0] for n, m in self.memory.items()})
+        message = self.broadcast(active)
+        batch = Batch(round - 1, replica, client, visit, message, version, memory)
+        reply: Reply = await self.session.submit(batch, self._most_work)
+        if shape.bits is not None and (reply.bits != shape.bits).any():
+            raise InvalidInput(
+                f"{type(self._algorithm.own).__name__}: a reply of {reply.bits.max()} bits in round {round}, where the "
+                f"clock expected {shape.bits}; its size must not depend on data, client or round"
+            )
+        return reply
+
+    @cached_property
+    def _most_work(self) -> float:
+        """Local steps of the client that has most: by them a runtime decides where a batch is computed."""
+        return float(np.max(self._algorithm.work(Visitors(np.arange(self.system.population)))))
+
+    async def _arrived(self, position: Array, client: Array, round: int) -> Reply:
+        """Return the replies of visits that arrived: those that the clock had asked for, or computed now."""
+        if not self._computed:
+            return await self._replies(position, client, round)
+        known = np.concatenate([p * self.system.population + c for p, c, _ in self._computed])
+        order = np.argsort(known, kind="stable")
+        reply, self._computed = Reply.join([reply for _, _, reply in self._computed]), []
+        return reply.part(order[np.searchsorted(known[order], position * self.system.population + client)])
+
+    # --- The server's step ------------------------------------------------------------------------------------------
+
+    async def aggregate(self, block: RoundBlock, i: int, counted: Array) -> None:
+        """Apply round i of a block to the replicas at these places in it."""
+        if self.timing_only:
+            return
+        v, active = block.visits, block.replicas[counted]
+        starts, ends = block.offsets[counted, i], block.offsets[counted, i + 1]
+        at = _ranges(starts, ends)
+        position = np.repeat(active, ends - starts)
+        received = v.outcome[at] == ARRIVED
+        at, position = at[received], position[received]
+        client, round = v.client[at].astype(np.int64), block.first_round + i
+        reply = await self._arrived(position, client, round)
+        site, times = v.site[at].astype(np.int64), v.multiplicity[at].astype(np.int64)
+        segments = segments_of(self.system, active, position, site, client, times)
+        if self.system.clock_reads_losses:
+            losses = reply.values["loss"].reshape(len(client)).astype(np.float64)
+            for p, c, loss in zip(position.tolist(), client.tolist(), losses.tolist(), strict=True):
+                self._losses[p][c] = loss
+        self._step(segments, reply, round)
+        if self._sites.models > 1 and merge_due(round, self._sites.every):
+            rows = self._rows(active)
+            merge_at_cloud(self.state, rows, self._sites, self._algorithm.merge, self._setting.backend)
+        for name, memory in reply.memory.items():  # clients remember only what the server has aggregated
+            self.memory[name][position, client] = memory
+
+    def _step(self, segments: Segments, reply: Reply, round: int) -> None:
+        rows = segments.position * self._sites.models + segments.site
+        all_rows = len(rows) == len(self.state["theta"])
+        state = self.state if all_rows else {n: s[rows] for n, s in self.state.items()}
+        order, backend = segments.order, self._setting.backend
+        values = reply.values if order is None else {n: value[order] for n, value in reply.values.items()}
+        replies = SegmentReplies(values, segments, round - 1, state, backend)
+        replica, site = self.system.replicas[segments.position], segments.site
+        if self._algorithm.batched:
+            new = self._server(state, replies, ServerDraws(partial(self._draws, replica, site, round)))
+        else:
+            new = self._one_by_one(state, replies, replica, site, round)
+        for name, value in new.items():
+            self._check_finite(name, np.asarray(value), replica, round)
+            self.state[name][rows] = value
+
+    def _one_by_one(self, state: Arrays, replies: SegmentReplies, replica: Array, site: Array, round: int) -> Arrays:
+        new = []
+        for s in range(len(site)):
+            own, here = {n: value[s] for n, value in state.items()}, slice(s, s + 1)
+            draws = ServerDraws(partial(self._draws, replica[here], site[here], round, single=True))
+            new.append(self._server(own, replies.of(s, own), draws))
+        return {n: np.stack([one[n] for one in new]) for n in new[0]}
+
+    def _draws(self, replica: Array, site: Array, round: int, single: bool = False) -> Draws:
+        backend = self._setting.backend
+        key = backend.keys(self._setting.seed, Stream.SERVER, replica=replica, client=site, round=round - 1)
+        return Draws(key, single, backend)
+
+    def _check_finite(self, name: str, value: Array, replica: Array, round: int) -> None:
+        if not np.isfinite(value).all():
+            row = int(np.argmin(np.isfinite(value).reshape(len(value), -1).all(axis=1)))
+            raise NonFinite(
+                f"the server's {name} is not finite in round {round} (replica {replica[row]}, seed "
+                f"{self._setting.seed}); {advice(self._algorithm.own, self._setting)}"
+            )
+
+    # --- Several rounds in one call -----------------------------------------------------------------------------------
+
+    async def aggregate_rounds(self, block: RoundBlock, low: int, high: int) -> Array | None:
+        """Apply rounds low ... high - 1 of all replicas in one call; return theta after each, (rounds, replicas, d).
+
+        None: something is not finite, so that the rounds had better be taken one by one, which names the client.
+        """
+        v, rounds = block.visits, high - low
+        at = _ranges(block.offsets[:, low:high].T.ravel(), block.offsets[:, low + 1 : high + 1].T.ravel())
+        counts = np.diff(block.offsets[:, low : high + 1], axis=1).T.ravel()
+        row = np.repeat(np.arange(len(counts)), counts)
+        received = v.outcome[at] == ARRIVED
+        answered = None
+        if not (received.all() and len(at) == len(counts) * self.system.population):
+            at, row = at[received], row[received]
+            client, times = v.client[at].astype(np.int64), v.multiplicity[at].astype(np.int64)
+            made = segments_of(self.system, np.arange(len(counts)), row, np.zeros_like(client), client, times)
+            answered = Answered(made.client, made.weights, made.starts)
+        take = RoundsToTake(
+            self.system.replicas, block.first_round - 1 + low, rounds, self.state, self.memory, answered
+        )
+        states, memory = await self.session.iterate(take)
+        states = {n: s for n, s in states.items() if n != LENGTHS}
+        if not all(np.isfinite(s[-1]).all() for s in states.values()):
+            return None
+        for name, value in states.items():
+            self.state[name][:] = value[-1]
+        for name, value in memory.items():
+            self.memory[name][:] = value
+        return np.asarray(states["theta"])
+
+    # --- What is recorded ---------------------------------------------------------------------------------------------
+
+    def theta(self, active: Array) -> Array:
+        """Return what a run is evaluated by, (replicas, d): the average of its sites."""
+        theta = self.state["theta"][self._rows(active)]
+        return theta if self._sites.models == 1 else average(theta, self._sites, self._setting.backend)
+
+    def models(self, active: Array) -> Array:
+        """Return every site's theta, (replicas, sites, d); where a cloud has the only one, its edges have that."""
+        theta = self.state["theta"][self._rows(active)].reshape(len(active), self._sites.models, -1)
+        return np.broadcast_to(theta, (len(active), self._sites.count, theta.shape[-1]))
+
+    def _rows(self, active: Array) -> Array:
+        """Return where these replicas' models stand in the state."""
+        return active if self._sites.models == 1 else self._sites.rows(active)
+
+
+def _ranges(starts: Array, ends: Array) -> Array:
+    """Return starts[0] ... ends[0] - 1, starts[1] ... ends[1] - 1, and so on."""
+    sizes = ends - starts
+    begin = np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(sizes) else np.zeros(0, np.int64)
+    return np.repeat(starts - begin, sizes) + np.arange(sizes.sum())

@@ -1,0 +1,82 @@
+"""What a run keeps of its timeline: one row per event, derived from the columns of blocks. The same on every clock."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedsim.arrays import Array, Arrays
+from fedsim.engine.rounds import RoundBlock
+from fedsim.engine.system import MessageSizes, System
+from fedsim.old_engine.trace import COLUMNS, DTYPES, Trace
+from fedsim.rules.visits import ARRIVED, DROPPED
+
+NAMES = (  # in the order of the events of one instant
+    "from cloud", "select", "download", "compute", "upload", "drop", "cut", "late", "aggregate", "to cloud", "merge",
+)  # fmt: skip
+ORDER = {name: number for number, name in enumerate(NAMES)}
+
+
+class Events(Trace):
+    """Rows of `events`; of sites the client is -1 - site, of a cloud -1 - sites."""
+
+    def add(self, block: RoundBlock, accepted: Array, system: System, sizes: MessageSizes) -> None:
+        """Add the events of the rounds that count."""
+        self.extend(events_of(block, accepted, system, sizes))
+
+    def columns(self) -> Arrays:
+        """All of them, by replica, then time; edges may be rounds ahead of each other."""
+        found = super().columns()
+        order = np.array([ORDER[name] for name in found["event"]], np.int64)
+        by = np.lexsort((found["client"], order, found["round"], found["time_s"], found["replica"]))
+        return {name: column[by] for name, column in found.items()}
+
+
+def events_of(block: RoundBlock, accepted: Array, system: System, sizes: MessageSizes) -> Arrays:
+    """Return the events of the accepted rounds of a block as columns."""
+    counts = (np.arange(block.rounds) < accepted[:, None]).ravel()
+    parts = [*_of_visits(block, np.flatnonzero(counts[block.row_of]), sizes), *_of_sites(block, counts, system, sizes)]
+    row, time_s, client, bits = (np.concatenate([part[k] for part in parts]) for k in (1, 2, 3, 4))
+    name = np.concatenate([np.full(len(part[1]), part[0], object) for part in parts])
+    replica, round = system.replicas[block.replicas[row // block.rounds]], block.first_round + row % block.rounds
+    columns = replica, round, time_s, client, name, bits
+    return {n: np.asarray(c, dtype) for n, c, dtype in zip(COLUMNS, columns, DTYPES, strict=True)}
+
+
+Part = tuple[str, Array, Array, Array, Array]  # event, rows of the block, time_s, client, bits
+
+
+def _of_visits(block: RoundBlock, mine: Array, sizes: MessageSizes) -> list[Part]:
+    v, row = block.visits, block.row_of[mine]
+    client, down, up = (column[mine].astype(np.int64) for column in (v.client, v.down_bits, v.up_bits))
+    started_s, downloaded_s, computed_s, ended_s = (
+        column[mine] for column in (v.started_s, v.downloaded_s, v.computed_s, v.ended_s)
+    )
+    arrived, dropped = v.outcome[mine] == ARRIVED, v.outcome[mine] == DROPPED
+    downloaded, nothing = ~np.isnan(downloaded_s), np.zeros(len(mine), np.int64)
+    kinds = {
+        "select": (nothing == 0, started_s, nothing + sizes.broadcast), "download": (downloaded, downloaded_s, down),
+        "compute": (~np.isnan(computed_s), computed_s, nothing), "cut": (~downloaded & (down > 0), ended_s, down),
+        "upload": (arrived, ended_s, up), "drop": (dropped, ended_s, up), "late": (~arrived & ~dropped, ended_s, up),
+    }  # fmt: skip
+    return [
+        (name, row[where], time_s[where], client[where], bits[where]) for name, (where, time_s, bits) in kinds.items()
+    ]
+
+
+def _of_sites(block: RoundBlock, counts: Array, system: System, sizes: MessageSizes) -> list[Part]:
+    rows, sites = np.flatnonzero(counts), system.sites.count
+    if block.cloud is None:
+        return [
+            ("aggregate", rows, block.closed_s.ravel()[rows], np.full(len(rows), -1), np.zeros(len(rows), np.int64))
+        ]
+    parts = []
+    for name, times, bits in (
+        ("aggregate", block.cloud.site_closed_s, 0), ("to cloud", block.cloud.at_cloud_s, sizes.to_cloud),
+        ("from cloud", block.cloud.from_cloud_s, sizes.from_cloud),
+    ):  # fmt: skip
+        of_rows = times.reshape(-1, sites)[rows]
+        r, site = np.nonzero(~np.isnan(of_rows))
+        parts.append((name, rows[r], of_rows[r, site], -1 - site, np.full(len(r), bits, np.int64)))
+    merged = rows[~np.isnan(block.cloud.at_cloud_s.reshape(-1, sites)[rows]).any(axis=1)]
+    none = np.zeros(len(merged), np.int64)
+    return [*parts, ("merge", merged, block.closed_s.ravel()[merged], none - 1 - sites, none)]

@@ -1,0 +1,215 @@
+"""One run: next block from the clock, commit it, checkpoint; and what committed rounds leave behind."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable
+
+import numpy as np
+
+from fedsim.arrays import Array, Arrays
+from fedsim.engine.checkpoint import Checkpointer
+from fedsim.engine.clock import Clock
+from fedsim.engine.commit import Totals, commit
+from fedsim.engine.learner import Learner
+from fedsim.engine.recorder import Events
+from fedsim.engine.rounds import RoundBlock
+from fedsim.engine.system import System
+from fedsim.old_engine.evaluation import Evaluator
+from fedsim.old_engine.record import Recorder
+from fedsim.old_engine.run import Progress
+from fedsim.protocols import Observer, Visitors, is_sparse
+from fedsim.rules.visits import ARRIVED
+
+LARGEST_BLOCK = 64  # rounds
+LARGEST_BYTES = 64_000_000  # of a block's visits
+VISIT_BYTES = 77
+LONG_S = 0.5  # real seconds that a block may take before blocks become shorter: signals and checkpoints wait for it
+NUMBERS = 1_000_000  # updated in one call of several rounds: what it draws stays in the caches
+LARGE = 200_000  # updated in a round: threads gain more there than several rounds in one call do
+
+
+class Run:
+    """Everything that rounds leave behind, for replicas named by their position 0 ... R - 1."""
+
+    def __init__(
+        self, system: System, learner: Learner, checkpoints: Checkpointer, observers: Iterable[Observer] = ()
+    ) -> None:
+        self.system, self.learner, self.checkpoints, self.observers = system, learner, checkpoints, tuple(observers)
+        scenario, replicas = system.scenario, np.arange(len(system.replicas))
+        self.totals = Totals(system)
+        self.recorder = Recorder(scenario.record, system.replicas, system.problem.dim, system.setting.dtype)
+        self.evaluator = Evaluator(scenario, self.recorder, system.setting.problem)
+        if not system.timing_only:
+            self.evaluator.check(learner.theta(replicas), learner.models(replicas), learner.memory)
+        self.trace = Events(scenario.record.events)
+        self.watched = not all(map(is_sparse, self.observers))  # after every round
+        self.clock_used: dict[str, str] = {}
+        self._latest: dict[str, float] = {}
+
+    async def drive(self, clock: Clock) -> None:
+        """Commit blocks of rounds until every replica has stopped."""
+        done, active, saved = self.checkpoints.take_up(self)
+        await clock.resume(done, active, saved)
+        rounds = 1
+        try:
+            while len(active):
+                began = time.perf_counter()
+                taken, active = await commit(self, await clock.next(active, self._rounds(done, rounds)))
+                done += taken
+                rounds = 2 * rounds if time.perf_counter() - began < LONG_S else max(1, rounds // 2)
+                self.checkpoints.after_block(self, clock, done, active)
+        finally:
+            self.clock_used = {"name": clock.name, "path": clock.path}
+            await clock.close()
+
+    def _rounds(self, done: int, wanted: int) -> int:
+        """Return the length of the next block: never more than what is done, so that little is simulated in vain."""
+        system, most = self.system, LARGEST_BYTES // (VISIT_BYTES * len(self.system.replicas) * self._cohort)
+        if self.learner.sizes.depend_on_values or system.clock_reads_losses or self.evaluator.ledger is not None:
+            return 1
+        left = LARGEST_BLOCK if system.budget.rounds is None else int(system.budget.rounds) - done
+        every = self.checkpoints.rounds
+        until = LARGEST_BLOCK if every is None else every - done % every
+        return max(1, min(wanted, LARGEST_BLOCK, most, left, until, max(done, 1)))
+
+    @property
+    def _cohort(self) -> int:
+        """How many clients are selected in a round, at most."""
+        size, population = self.system.policy.size, self.system.population
+        return population if size is None else min(size * self.system.sites.count, population)
+
+    def epsilon(self) -> Array | None:
+        """Return the privacy loss so far, where a metric accounts for it."""
+        return None if self.evaluator.ledger is None else self.evaluator.ledger.epsilon()
+
+    def stop(self, positions: Array, reason: str) -> None:
+        """End these replicas; a thinned row that is being summed for them ends here."""
+        self.totals.stop(positions, reason)
+        self.recorder.flush(positions)
+
+    # --- Several rounds in one call -----------------------------------------------------------------------------------
+
+    def rounds_alike(self, block: RoundBlock, i: int, accepted: Array) -> int:
+        """Return how many accepted rounds from i on can be learnt in one call, with no look in between."""
+        system, learner = self.system, self.learner
+        replicas, done = len(system.replicas), block.first_round - 1 + i
+        if (
+            system.timing_only or len(accepted) < replicas or accepted.min() <= i
+            or not learner.session.can_iterate or self.watched
+            or system.sites.count > 1 or self.evaluator.ledger is not None or system.budget.target is not None
+            or learner.sizes.first_reply != learner.sizes.reply or learner.sizes.reply is None
+            or self._better_on_threads or not self._serves(block)
+        ):  # fmt: skip
+            return 1
+        record, every = system.scenario.record, system.scenario.evaluate_every
+        looks = bool(self.evaluator.metrics) and not self._evaluates_later
+        return min(
+            int(accepted.min()) - i,
+            max(1, NUMBERS // (replicas * self._cohort * system.problem.dim)),
+            every - done % every if looks else block.rounds,
+            record.rounds_every - done % record.rounds_every if record.rounds_every > 1 else block.rounds,
+            system.algorithm.rounds_alike(done),
+        )
+
+    def _serves(self, block: RoundBlock) -> bool:
+        """Return True if the algorithm's call for several rounds serves these visits."""
+        return bool(self.system.algorithm.partial_rounds) or (
+            len(block.visits.client) == len(block.replicas) * block.rounds * self.system.population
+            and bool((block.visits.outcome == ARRIVED).all())
+        )
+
+    @property
+    def _evaluates_later(self) -> bool:
+        """Whether metrics may look at a round when more have been learnt: they look at theta alone."""
+        return not self.learner.memory and self.system.algorithm.ensemble is None
+
+    @property
+    def _better_on_threads(self) -> bool:
+        system = self.system
+        work = float(np.max(system.algorithm.work(Visitors(np.arange(1)))))
+        return len(system.replicas) == 1 and self._cohort * system.problem.dim * work >= LARGE
+
+    # --- Closing ------------------------------------------------------------------------------------------------------
+
+    def close(
+        self, block: RoundBlock, i: int, counted: Array, theta: Array | None = None, known: Arrays | None = None
+    ) -> Array:
+        """Record round i of a block for the replicas at these places; return which of them reached the target.
+
+        `theta` (replicas, d) is what it was then, if more has been learnt since; `known` are metrics evaluated already.
+        """
+        system, number, active = self.system, block.first_round + i, block.replicas[counted]
+        columns = {name: column[counted, i] for name, column in block.columns.items()}
+        if self.totals.idle_rounds is not None:
+            self.totals.idle_rounds.after(active, columns)
+        last = system.budget.rounds is not None and number >= system.budget.rounds
+        due = number % system.scenario.evaluate_every == 0 or last
+        per_replica: Arrays = {}
+        overall: dict[str, float] = {}
+        if not system.timing_only:
+            all_sites = system.scenario.record.sites == "all"
+            models = None if theta is None else theta[:, None]
+            if models is None and (all_sites or (due and self.evaluator.metrics)):
+                models = self.learner.models(active)
+            theta = self.learner.theta(active) if theta is None else theta
+            self.recorder.sample(number, active, theta, models if all_sites else None)
+            if due and self.evaluator.metrics:
+                spent = {n: s[active] for n, s in self._spent(block, i, counted).items()}
+                spent["seconds"] = columns["closed_s"]
+                assert models is not None
+                per_replica, overall = self.evaluator.after(
+                    active, theta, models, spent, self.learner.memory, self.learner.state, known or {}
+                )
+        self.recorder.round(number, active, columns, per_replica)
+        if overall or self.observers:
+            so_far = self._so_far(block, i, counted, columns)
+            if overall:
+                self.recorder.metrics.append(so_far | overall)
+        reached = self._reached(active, per_replica | overall)
+        if last:
+            self.stop(active[~reached], "rounds")
+        if self.observers:
+            self._latest |= overall | {n: float(np.nanmedian(v)) for n, v in per_replica.items()}
+            progress = Progress(number, len(active), so_far["seconds"], so_far["uplink_bits"], dict(self._latest))
+            for observer in self.observers:
+                observer(progress)
+        return reached
+
+    def close_rounds(self, block: RoundBlock, low: int, counted: Array, theta: Array) -> None:
+        """Record the rounds that were learnt in one call; theta is (rounds, replicas, d)."""
+        every, count, first = self.system.scenario.evaluate_every, len(theta), block.first_round - 1 + low
+        ends = [*range(every - first % every, count, every), count] if self.evaluator.metrics else [count]
+        known = self.evaluator.of_rounds(theta, ends) if self.evaluator.metrics else {}
+        for k, (begin, end) in enumerate(itertools.pairwise([0, *ends])):
+            for i in range(begin, end):
+                found = {n: v[k] for n, v in known.items()} if i == end - 1 else {}
+                self.close(block, low + i, counted, theta[i], found)
+
+    def _spent(self, block: RoundBlock, i: int, counted: Array) -> Arrays:
+        """Return what all replicas have spent, round i included; totals are added after the block."""
+        out = {}
+        for name, spent in self.totals.spent.items():
+            out[name] = spent.copy()
+            out[name][block.replicas[counted]] += block.columns[name][counted, : i + 1].sum(axis=1)
+        return out
+
+    def _so_far(self, block: RoundBlock, i: int, counted: Array, columns: Arrays) -> dict[str, float]:
+        spent, active = self._spent(block, i, counted), block.replicas[counted]
+        medians = {name: _median(spent[name][active]) for name in ("uplink_bits", "downlink_bits")}
+        return {"round": block.first_round + i, "seconds": _median(columns["closed_s"]), **medians}
+
+    def _reached(self, active: Array, values: dict[str, Array | float]) -> Array:
+        """Return which replicas have reached the target; they stop."""
+        target, reached = self.system.budget.target, np.zeros(len(active), bool)
+        if target is not None and (value := values.get(target.metric)) is not None:
+            reached |= np.broadcast_to(target.reached(value), reached.shape)
+            self.stop(active[reached], "target")
+        return reached
+
+
+def _median(values: Array) -> float:
+    """Return the median; NumPy's takes longer than all else that is recorded of a small round."""
+    ordered, half = np.sort(values), len(values) // 2
+    return float(ordered[half] if len(values) % 2 else (float(ordered[half - 1]) + float(ordered[half])) / 2)
