@@ -52,6 +52,8 @@ class Parts:
             self.missing = _why("policy", system.policy)
         elif self.devices is None:
             self.missing = _why("devices", system.devices)
+        elif system.clock_reads_losses:
+            self.missing = "the policy reads losses"
         elif sizes.depend_on_values:
             self.missing = "the sizes of replies depend on their values"
         elif system.setting.backend.name != "cpu":
