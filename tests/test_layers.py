@@ -31,6 +31,7 @@ LAYERS = (  # top to bottom; a module imports from layers below its own
 )  # fmt: skip
 WITHIN = {  # who may import whom inside one layer
     ("protocols", "errors"),
+    ("protocols", "rules"),
     ("rules", "rng"),
     ("algorithms", "problems"),
     ("sweeps", "run_folder"),

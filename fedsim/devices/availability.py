@@ -19,7 +19,9 @@ from fedsim.checks import floats_of
 from fedsim.devices.columns import TINY, Column, column, duration, length, pick, settle
 from fedsim.errors import InvalidInput, quoted, shown
 from fedsim.kernels.old_clock.parts import DIURNAL, INTERVALS, PresenceArrays
+from fedsim.protocols.columns import AvailabilityColumns
 from fedsim.rng import Draws
+from fedsim.rules import availability
 
 
 class Availability(Protocol):
@@ -95,6 +97,10 @@ class Diurnal:
     def as_arrays(self, rows: Array) -> PresenceArrays:
         phase = math.nan if isinstance(self.phase, str) else pick(self.phase, rows)
         return PresenceArrays(DIURNAL, pick(self.on_fraction, rows), phase, self.period_s)
+
+    def to_columns(self, rows: Array) -> AvailabilityColumns:
+        phase = math.nan if isinstance(self.phase, str) else pick(self.phase, rows)
+        return AvailabilityColumns(availability.DIURNAL, pick(self.on_fraction, rows), phase, self.period_s)
 
     def describe(self) -> str:
         return f"on {100 * np.mean(self.on_fraction):.3g}% of every {duration(self.period_s)}"
@@ -186,6 +192,11 @@ class Intervals:
         period = math.inf if self.period_s is None else pick(self.period_s, rows)
         own = self.offsets[rows], self.offsets[rows + 1]
         return PresenceArrays(INTERVALS, period_s=period, begin=own[0], end=own[1], starts=self.starts, ends=self.ends)
+
+    def to_columns(self, rows: Array) -> AvailabilityColumns:
+        period_s = math.inf if self.period_s is None else pick(self.period_s, rows)
+        begin, end = self.offsets[rows], self.offsets[rows + 1]
+        return AvailabilityColumns(availability.INTERVALS, 0.0, 0.0, period_s, begin, end, self.starts, self.ends)
 
     def describe(self) -> str:
         repeated = "" if self.period_s is None else f", repeated every {duration(self.period_s)}"

@@ -25,6 +25,7 @@ from fedsim.devices.speed import LognormalSpeed, Slowdown
 from fedsim.errors import InvalidInput, flag, quoted, shown
 from fedsim.kernels.old_clock.parts import DeviceArrays, PresenceArrays, SlowdownArrays
 from fedsim.protocols import Describes, InColumns, InNumbers
+from fedsim.protocols.columns import AvailabilityColumns, DeviceColumns, SlowdownColumns
 from fedsim.rng import Draws
 
 NONE, BEFORE, COMPUTE, UPLOAD = range(4)  # the phases of `drop`
@@ -139,6 +140,18 @@ class Devices:
         with np.errstate(over="ignore"):  # for ever
             seconds = work * speed
         return DeviceArrays(seconds, wake, slowdown, (before, compute, upload), presence)
+
+    def to_columns(self, clients: int, work: Array) -> DeviceColumns | None:
+        """Return the devices as columns; None where a part has none."""
+        made = self.as_arrays(clients, work)
+        if made is None:
+            return None
+        slowdown, online, everybody = SlowdownColumns(), AvailabilityColumns(), np.arange(clients)
+        if isinstance(self.slowdown, InNumbers):
+            slowdown = self.slowdown.to_columns()
+        if isinstance(self.availability, InColumns):
+            online = self.availability.to_columns(self._rows(everybody, self._tables.get("availability")))
+        return DeviceColumns(made.work_s, made.wake_s, slowdown, made.dropout, online)
 
     # --- What the engine may skip, and what it prints -------------------------------------------------
 

@@ -18,8 +18,10 @@ from fedsim.devices.columns import settle
 from fedsim.errors import whole
 from fedsim.kernels.old_clock.parts import BIMODAL, LOGNORMAL, PARETO, SlowdownArrays
 from fedsim.kernels.reference import exp
+from fedsim.protocols.columns import SlowdownColumns
 from fedsim.rng import Draws, Stream
 from fedsim.rng.boxmuller import log64
+from fedsim.rules import draws
 
 NEVER_PLAYED = 2**32 - 1  # the round of draws that belong to no round, so that no visit shares their key
 
@@ -74,6 +76,9 @@ class LognormalSlowdown:
     def as_arrays(self) -> SlowdownArrays:
         return SlowdownArrays(LOGNORMAL, self.sigma)
 
+    def to_columns(self) -> SlowdownColumns:
+        return SlowdownColumns(draws.LOGNORMAL, self.sigma)
+
     def describe(self) -> str:
         return "lognormal slow-down"
 
@@ -92,6 +97,9 @@ class ParetoSlowdown:
 
     def as_arrays(self) -> SlowdownArrays:
         return SlowdownArrays(PARETO, self.shape)
+
+    def to_columns(self) -> SlowdownColumns:
+        return SlowdownColumns(draws.PARETO, self.shape)
 
     def describe(self) -> str:
         return "Pareto slow-down"
@@ -113,6 +121,9 @@ class BimodalSlowdown:
 
     def as_arrays(self) -> SlowdownArrays:
         return SlowdownArrays(BIMODAL, self.probability, self.slow_factor)
+
+    def to_columns(self) -> SlowdownColumns:
+        return SlowdownColumns(draws.BIMODAL, self.probability, self.slow_factor)
 
     def describe(self) -> str:
         return f"{self.probability:.3g} of the visits {self.slow_factor:.3g} times as long"

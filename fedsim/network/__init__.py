@@ -37,6 +37,7 @@ from fedsim.network.flows import Flows
 from fedsim.network.graph import Attribute, arcs_of, clients_of, nodes_with_role, server_of
 from fedsim.network.routes import Paths, Router, own_routes
 from fedsim.network.varying import Varying
+from fedsim.protocols.columns import RouteColumns
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -177,6 +178,10 @@ class Network:
         """Everybody's routes."""
         down, up = self._ways(False), self._ways(True)
         return RouteArrays(self.capacities_bps, down.links, down.starts, up.links, up.starts)
+
+    def to_columns(self) -> RouteColumns:
+        """Return all routes."""
+        return RouteColumns(*self.as_arrays())
 
     def delay_s(self, upward: bool) -> Array:
         """Each client's latency on the way to the server, or back."""

@@ -14,6 +14,7 @@ from fedsim.exchanges import Exchange, Gossip, StarExchange, TiersExchange
 from fedsim.kernels.old_clock.parts import RouteArrays
 from fedsim.network import Paths
 from fedsim.protocols import Algorithm, NetworkModel
+from fedsim.protocols.columns import RouteColumns
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,9 @@ class SiteNetwork:
     def as_arrays(self) -> RouteArrays:
         down, up = self._down, self._up
         return RouteArrays(self.capacities_bps, down.links, down.starts, up.links, up.starts)
+
+    def to_columns(self) -> RouteColumns:
+        return RouteColumns(*self.as_arrays())
 
 
 # --- Tiers ------------------------------------------------------------------------------------------------

@@ -17,7 +17,10 @@ from fedsim.kernels.old_clock import parts
 from fedsim.kernels.old_clock.parts import PolicyArrays
 from fedsim.participation.counts import Sized, check_counts, check_size
 from fedsim.protocols import Rng, View
+from fedsim.protocols.columns import PolicyColumns
 from fedsim.protocols.policy import Arrived, VisitEnds
+from fedsim.rules import selection
+from fedsim.rules.closing import AT_DEADLINE, AT_REPLIES, Closing, closing_s
 
 
 def _ask(self: Sized, view: View, rng: Rng) -> Array:
@@ -32,6 +35,14 @@ def _normalised(self: object, arrived: Arrived) -> Array:
 def _asks(self: Sized, closes: int, replies: int = 0, seconds: float = math.inf) -> PolicyArrays:
     selects = parts.ALL if self.size is None else parts.SOME
     return PolicyArrays(selects, closes, self.size or 0, replies=replies, seconds=seconds)
+
+
+def _columns(self: Sized, rule: Closing) -> PolicyColumns:
+    return PolicyColumns(selection.ALL if self.size is None else selection.UNIFORM, self.size or 0, closing=rule)
+
+
+def _closing_s(rule: Closing, view: View) -> float:
+    return closing_s(rule, view.opened_s, float(view.now_s), len(view.selected), len(view.arrived))
 
 
 def _at_most(self: Sized, weights: Array) -> tuple[Array, bool]:
@@ -52,8 +63,12 @@ class First:
             given = f"participation.first({self.replies}, of={self.size})"
             raise InvalidInput(f"{given}: cannot wait for {self.replies} of {self.size}; ask at least {self.replies}")
 
+    @property
+    def _closing(self) -> Closing:
+        return Closing(AT_REPLIES, float(self.replies))
+
     def close(self, view: View) -> float:
-        return float(view.now_s) if len(view.arrived) >= self.replies else math.inf
+        return _closing_s(self._closing, view)
 
     def closing(self, heard: VisitEnds) -> tuple[Array, Array]:
         rank = heard.rank()
@@ -70,6 +85,9 @@ class First:
 
     def as_arrays(self) -> PolicyArrays:
         return _asks(self, parts.AT_REPLIES, replies=self.replies)
+
+    def to_columns(self) -> PolicyColumns:
+        return _columns(self, self._closing)
 
     select, weigh, chance = _ask, _normalised, _at_most
 
@@ -89,8 +107,12 @@ class Deadline:
         object.__setattr__(self, "seconds", positive("participation.deadline({})", self.seconds, remedy=remedy))
         check_counts("deadline", self, optional=("size", "at_least"))
 
+    @property
+    def _closing(self) -> Closing:
+        return Closing(AT_DEADLINE, self.seconds)
+
     def close(self, view: View) -> float:
-        return float(view.opened_s + self.seconds)
+        return _closing_s(self._closing, view)
 
     def closing(self, heard: VisitEnds) -> tuple[Array, Array]:
         closed = np.minimum(heard.last_s(), heard.opened_s + self.seconds)
@@ -98,6 +120,9 @@ class Deadline:
 
     def as_arrays(self) -> PolicyArrays:
         return _asks(self, parts.AT_DEADLINE, seconds=self.seconds)
+
+    def to_columns(self) -> PolicyColumns:
+        return _columns(self, self._closing)
 
     select, weigh, check, chance = _ask, _normalised, check_size, _at_most
 

@@ -15,7 +15,9 @@ from fedsim.kernels.old_clock import parts
 from fedsim.kernels.old_clock.parts import PolicyArrays
 from fedsim.participation.counts import check_counts, check_size, check_wait
 from fedsim.protocols import Rng, View
+from fedsim.protocols.columns import PolicyColumns
 from fedsim.protocols.policy import Arrived
+from fedsim.rules import selection
 
 
 def _wait(self: object, view: View) -> float:
@@ -35,6 +37,9 @@ class Full:
 
     def as_arrays(self) -> PolicyArrays:
         return PolicyArrays(parts.ALL)
+
+    def to_columns(self) -> PolicyColumns:
+        return PolicyColumns(selection.ALL)
 
     def chance(self, weights: Array) -> tuple[Array, bool]:
         return np.ones(len(weights)), True
@@ -69,6 +74,9 @@ class WithReplacement:
     def as_arrays(self) -> PolicyArrays:
         return PolicyArrays(parts.WEIGHTED, draws=self.draws)
 
+    def to_columns(self) -> PolicyColumns:
+        return PolicyColumns(selection.BY_WEIGHT, self.draws)
+
     def check(self, clients: int) -> None:
         check_wait(self, clients, "with_replacement")
 
@@ -99,6 +107,9 @@ class Uniform:
 
     def as_arrays(self) -> PolicyArrays:
         return PolicyArrays(parts.SOME, draws=self.size)
+
+    def to_columns(self) -> PolicyColumns:
+        return PolicyColumns(selection.UNIFORM, self.size)
 
     @property
     def undecided(self) -> bool:
@@ -145,6 +156,9 @@ class Bernoulli:
 
     def as_arrays(self) -> PolicyArrays:
         return PolicyArrays(parts.COINS, coin=self.probability)
+
+    def to_columns(self) -> PolicyColumns:
+        return PolicyColumns(selection.BERNOULLI, probability=self.probability)
 
     def check(self, clients: int) -> None:
         if isinstance(self.probability, tuple) and len(self.probability) != clients:

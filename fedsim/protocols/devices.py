@@ -11,6 +11,7 @@ from fedsim.arrays import Array
 
 if TYPE_CHECKING:
     from fedsim.kernels.old_clock.parts import DeviceArrays, PresenceArrays, SlowdownArrays
+    from fedsim.protocols.columns import AvailabilityColumns, DeviceColumns, SlowdownColumns
     from fedsim.protocols.rng import Rng
 
 
@@ -64,6 +65,11 @@ class DeviceModel(DevicesLike, Protocol):
         """Itself in columns, for the compiled clock; None: it is asked at every visit. `work` is (clients,), or one."""
         return None
 
+    def to_columns(self, clients: int, work: Array) -> DeviceColumns | None:
+        """Return the devices as columns for the compiled clock, given the work of every client's visit; None: they run
+        on the SimPy clock."""
+        return None
+
 
 @runtime_checkable
 class InNumbers(Protocol):
@@ -71,12 +77,16 @@ class InNumbers(Protocol):
 
     def as_arrays(self) -> SlowdownArrays: ...
 
+    def to_columns(self) -> SlowdownColumns: ...
+
 
 @runtime_checkable
 class InColumns(Protocol):
     """When clients are on, told in columns: a row for each of these."""
 
     def as_arrays(self, rows: Array) -> PresenceArrays: ...
+
+    def to_columns(self, rows: Array) -> AvailabilityColumns: ...
 
 
 @runtime_checkable

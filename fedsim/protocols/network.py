@@ -12,6 +12,7 @@ from fedsim.errors import InvalidInput
 
 if TYPE_CHECKING:
     from fedsim.kernels.old_clock.parts import RouteArrays
+    from fedsim.protocols.columns import RouteColumns
 
 
 class NetworkLike(Protocol):
@@ -56,6 +57,10 @@ class NetworkModel(NetworkLike, Protocol):
 
     def as_arrays(self) -> RouteArrays | None:
         """All routes at once, for the compiled clock; None: it is asked at every transfer."""
+        return None
+
+    def to_columns(self) -> RouteColumns | None:
+        """Return all routes as columns for the compiled clock; None: it runs on the SimPy clock."""
         return None
 
     def sketch(self) -> dict[str, Any] | None:

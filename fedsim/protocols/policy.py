@@ -14,6 +14,7 @@ from fedsim.protocols.rng import Rng
 
 if TYPE_CHECKING:
     from fedsim.kernels.old_clock.parts import PolicyArrays
+    from fedsim.protocols.columns import PolicyColumns
 
 
 class View(Protocol):
@@ -100,6 +101,10 @@ class Policy(PolicyLike, Protocol):
 
     def as_arrays(self) -> PolicyArrays | None:
         """Itself in plain numbers, for the compiled clock; None: it is asked at every opening and arrival."""
+        return None
+
+    def to_columns(self) -> PolicyColumns | None:
+        """Return the policy as columns for the compiled clock; None: it runs on the SimPy clock."""
         return None
 
 

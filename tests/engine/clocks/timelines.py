@@ -24,8 +24,11 @@ class NoLearning:
 
 
 def simpy_clock(scenario: fs.Scenario, sizes: MessageSizes, learning=None) -> SimpyClock:
-    system = System(scenario, setting_of(scenario, fs.Inline(threads=1).kernels()), timing_only=True)
-    return SimpyClock(system, sizes, learning or NoLearning())
+    return SimpyClock(system_of(scenario), sizes, learning or NoLearning())
+
+
+def system_of(scenario: fs.Scenario) -> System:
+    return System(scenario, setting_of(scenario, fs.Inline(threads=1).kernels()), timing_only=True)
 
 
 def block_of(scenario: fs.Scenario, rounds: int, sizes: MessageSizes, clock=simpy_clock) -> RoundBlock:

@@ -1,0 +1,233 @@
+"""The compiled clock: columns in, blocks of rounds out, for parts that have columns. The loops are in `kernels/clock`.
+
+    tables        the scenario as the loops read it; routes by number
+    site_tables   sites and cohorts; the state at time 0
+    reader        what the loops list, as blocks
+
+A checkpoint holds the state before the latest block, unless it is large.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedsim.arrays import Array, Arrays
+from fedsim.engine.clock.compiled.reader import block_of, ordered
+from fedsim.engine.clock.compiled.site_tables import (
+    longer,
+    new_cohort,
+    new_openings,
+    new_out,
+    new_scratch,
+    new_state,
+)
+from fedsim.engine.clock.compiled.tables import Parts, RouteNumbers, tables_of
+from fedsim.engine.rounds import RoundBlock
+from fedsim.engine.system import MessageSizes, System
+from fedsim.errors import InvalidInput
+from fedsim.kernels.clock.state import (
+    DONE,
+    MOST_AHEAD,
+    NEEDS_GROWTH,
+    NEVER_CLOSES,
+    OVER,
+    TOO_LATE,
+    Links,
+    Openings,
+    Out,
+    Outcomes,
+    PrivateLinks,
+    State,
+)
+from fedsim.rules.closing import RUNNING
+
+SAVED = 64e6  # bytes of state in a checkpoint; a larger one is simulated again from the start
+LARGEST = 2e9  # bytes of state in memory
+MOST_VISITS = 4_000_000  # that a list has room for at first
+
+
+def compiled_clock(system: System, sizes: MessageSizes, path: str | None = None) -> CompiledClock | str:
+    """Return a clock, or the reason why the compiled clock cannot serve a scenario; `path` is "loop" or "short"."""
+    parts = Parts(system, sizes)
+    if parts.missing:
+        return parts.missing
+    contended = why_contended(system, parts)
+    if path == "short" and contended:
+        return contended
+    clock = CompiledClock(system, sizes, parts, path or ("loop" if contended else "short"))
+    if clock.bytes > LARGEST:
+        return f"its state would take {clock.bytes / 1e9:.1f} GB"
+    return clock
+
+
+def why_contended(system: System, parts: Parts) -> str:
+    """Return why a scenario needs the event loop; "": the short path serves it."""
+    if parts.routes is not None:
+        return "flows share links"
+    if not system.always_online:
+        return "devices go offline"
+    if (system.policy.at_least or 1) > min(len(members) for members in system.sites.members):
+        return "a site has too few clients"
+    return "edges may be far ahead of each other" if system.sites.every > MOST_AHEAD else ""
+
+
+class CompiledClock:
+    """Blocks of rounds from a compiled event loop, or from the short path, which needs none."""
+
+    name = "compiled"
+
+    def __init__(self, system: System, sizes: MessageSizes, parts: Parts, path: str) -> None:
+        assert parts.policy is not None
+        assert parts.devices is not None
+        self.system, self.sizes, self.parts, self.path, self.rounds = system, sizes, parts, path, 0
+        self.numbers = RouteNumbers(parts.routes)
+        self.tables = tables_of(system, sizes, parts.policy, parts.devices, self.numbers)
+        self.scratch, self.cohort = new_scratch(self.tables), new_cohort(self.tables)
+        self.flows = 2 * int(self.tables.slots[-1]) + 4 * system.sites.count + 8
+        self.flows += system.population if system.broadcasts_to_all else 0
+        self.now, self.carried = self.new_state(), new_out(0, 0)
+        self.before: tuple[int, State | Openings, Out] | None = None
+
+    def new_state(self) -> State | Openings:
+        """Return the state at time 0."""
+        replicas = self.system.replicas
+        if self.path == "short":
+            return new_openings(self.tables, replicas)
+        shared = self.parts.routes is not None
+        links = self.numbers.new_links(len(replicas), self.flows) if shared else PrivateLinks(np.zeros(0))
+        return new_state(self.tables, replicas, links)
+
+    @property
+    def bytes(self) -> int:
+        """The size of the state."""
+        return sum(array.nbytes for array in flat(self.now).values())
+
+    # --- Blocks -----------------------------------------------------------------------------------------------------
+
+    async def next(self, active: Array, rounds: int) -> RoundBlock:
+        first, self.rounds = self.rounds + 1, self.rounds + rounds
+        self.before = (first - 1, copied(self.now), self.carried) if self.bytes <= SAVED else None
+        sites, slots = self.system.sites.count, int(self.tables.slots[-1])
+        visits = min(len(active) * rounds * slots, MOST_VISITS) + slots
+        held, listed = (int(self.carried.counts[name][0]) for name in ("visits", "segments"))
+        out = longer(self.carried, held + visits, listed + (len(active) * rounds + 1) * sites)
+        while (status := self.advance(active, out)) == NEEDS_GROWTH:
+            out = self.grow(out, slots, sites)
+        if status != DONE:
+            await self.refuse(active)
+        if isinstance(self.now, State):
+            closed, reasons = self.now.replica["closed_rounds"][active], self.now.replica["stopped_by"][active]
+        else:
+            closed, reasons = self.now.closed_rounds[active], np.full(len(active), RUNNING)
+        lengths = np.clip(closed - first + 1, 0, rounds)
+        stopped_by = np.where(lengths < rounds, reasons, RUNNING)
+        self.carried = later(out, active[stopped_by == RUNNING], self.rounds)
+        every = self.system.sites.every
+        return block_of(first, active, rounds, lengths, stopped_by, out, sites, every, self.sizes)
+
+    def advance(self, active: Array, out: Out) -> int:
+        """Run the kernel up to the present round; return why it ended."""
+        if isinstance(self.now, State):
+            from fedsim.kernels.clock.loops import advance
+
+            return int(advance(self.tables, self.now, self.scratch, out, active, self.rounds))
+        from fedsim.kernels.clock.uncontended import uncontended_rounds
+
+        return int(uncontended_rounds(self.tables, self.now, self.scratch, self.cohort, out, active, self.rounds))
+
+    def grow(self, out: Out, slots: int, sites: int) -> Out:
+        """Make room for twice as many visits, or flows, as there is room for."""
+        visits, segments = len(out.visits.client), len(out.segments)
+        counts = out.counts[0]
+        if counts["visits"] + slots > visits or counts["segments"] + sites > segments:
+            return longer(out, 2 * visits, 2 * segments)
+        assert isinstance(self.now, State)
+        links = self.now.links
+        assert isinstance(links, Links)
+        links = links._replace(flows=doubled(links.flows), starting=doubled(links.starting))
+        self.now = self.now._replace(events=doubled(self.now.events), links=links)
+        return out
+
+    async def refuse(self, active: Array) -> None:
+        """Raise what made the loop stop."""
+        if not isinstance(self.now, State):
+            await CompiledClock(self.system, self.sizes, self.parts, "loop").next(active, self.rounds)
+        assert isinstance(self.now, State)
+        replica = self.now.replica
+        position = int(active[np.argmax(replica["status"][active] != DONE)])
+        status, now_s = int(replica["status"][position]), float(replica["now_s"][position])
+        if status == TOO_LATE:
+            self.system.online_s(position, np.arange(self.system.population), now_s)  # refuses
+            raise InvalidInput(f"the clock is at {now_s:g} s, too late for the periods of the devices; set a budget")
+        if status == NEVER_CLOSES:
+            visits = self.now.visits[position]
+            clients = sorted(visits["client"][visits["phase"] != OVER].tolist())
+            raise InvalidInput(
+                f"round {int(replica['closed_rounds'][position]) + 1} never closes: clients such as "
+                f"{', '.join(map(str, clients[:3]))} are still under way and nothing more will happen; raise the "
+                "bandwidths, or close with a deadline"
+            )
+        raise InvalidInput(
+            f"an edge is {MOST_AHEAD:,} rounds ahead of another, which may never catch up; merge more often"
+        )
+
+    # --- Checkpoints ------------------------------------------------------------------------------------------------
+
+    def state(self) -> Arrays:
+        if self.before is None:
+            return {}
+        rounds, now, carried = self.before
+        parts = {"now": flat(now), "carried": flat(carried)}
+        saved = {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+        return saved | {"rounds": np.array(rounds)}
+
+    async def resume(self, rounds: int, active: Array, saved: Arrays) -> None:
+        """Continue from the saved state, or from the start if it was too large to save."""
+        if saved:
+            self.now, self.carried = filled(self.now, saved, "now"), filled(self.carried, saved, "carried")
+            self.rounds = int(saved["rounds"])
+        if rounds > self.rounds:
+            await self.next(active, rounds - self.rounds)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def later(out: Out, running: Array, rounds: int) -> Out:
+    """Return the visits of rounds after these, which edges that are ahead have closed."""
+    segments = out.segments[: int(out.counts["segments"][0])]
+    segments = segments[(segments["round"] > rounds) & np.isin(segments["position"], running)]
+    visits = ordered(out.visits, segments["begin"], segments["visits"])
+    kept = new_out(0, 0)._replace(segments=segments, visits=Outcomes(*(column.copy() for column in visits)))
+    kept.counts["visits"], kept.counts["segments"] = len(visits.client), len(segments)
+    segments["begin"] = np.cumsum(segments["visits"]) - segments["visits"]
+    return kept
+
+
+# --- A state as arrays ----------------------------------------------------------------------------------------------
+
+
+def flat(state: Any, prefix: str = "") -> Arrays:
+    """Return the arrays of a NamedTuple of arrays and of such tuples, by name."""
+    out: Arrays = {}
+    for name, value in state._asdict().items():
+        out |= flat(value, f"{prefix}{name}.") if isinstance(value, tuple) else {f"{prefix}{name}": value}
+    return out
+
+
+def filled(state: Any, arrays: Arrays, prefix: str) -> Any:
+    """Return a state of the same kind with other arrays."""
+    parts = {name: f"{prefix}.{name}" for name in state._fields}
+    nested = {name: value for name, value in state._asdict().items() if isinstance(value, tuple)}
+    made = {name: filled(value, arrays, parts[name]) for name, value in nested.items()}
+    return state._replace(**made, **{name: arrays[part] for name, part in parts.items() if name not in nested})
+
+
+def copied(state: Any) -> Any:
+    return filled(state, {f"x.{name}": array.copy() for name, array in flat(state).items()}, "x")
+
+
+def doubled(array: Array) -> Array:
+    return np.concatenate([array, np.zeros_like(array)], axis=1)

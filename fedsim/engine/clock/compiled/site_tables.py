@@ -1,0 +1,126 @@
+"""Sites, their clients and their cohorts as tables of the compiled clock, and the state of a run at time 0."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedsim.arrays import Array
+from fedsim.engine.system import System
+from fedsim.kernels.clock.selection import FEW, WIDENING
+from fedsim.kernels.clock.state import (
+    CLIENT,
+    COUNTS,
+    EVENT,
+    OPENINGS,
+    OUTCOME_DTYPES,
+    REPLICA,
+    SEGMENT,
+    SITE,
+    VISIT,
+    CohortScratch,
+    Links,
+    Openings,
+    Out,
+    Outcomes,
+    PrivateLinks,
+    Scratch,
+    State,
+    Tables,
+)
+from fedsim.protocols.columns import PolicyColumns
+from fedsim.rules.closing import OPENING, rank
+from fedsim.rules.selection import ALL, BERNOULLI
+
+
+class SiteTables(NamedTuple):
+    """The fields of `Tables` that concern sites."""
+
+    members: Array
+    offsets: Array
+    slots: Array
+    weights: Array
+    cumulative: Array
+
+
+def site_tables(system: System, policy: PolicyColumns) -> SiteTables:
+    """Return who belongs to which site, and how many visits of a site can be in flight."""
+    sites, counts = system.sites, [len(members) for members in system.sites.members]
+    largest = counts if policy.selection in (ALL, BERNOULLI) else np.minimum(counts, policy.size)
+    weights = np.asarray(sites.share(system.weights), np.float64)
+    cumulative = np.concatenate([np.cumsum(weights[members]) for members in sites.members])
+    members = np.concatenate(sites.members).astype(np.int64)
+    return SiteTables(members, _offsets(counts), _offsets(largest), weights, cumulative)
+
+
+def _offsets(counts: list[int] | Array) -> Array:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+# --- State ----------------------------------------------------------------------------------------------------------
+
+
+def new_state(tables: Tables, replicas: Array, links: Links | PrivateLinks) -> State:
+    """Return the state before the first event: every site is about to open its first round."""
+    R, sites, slots = len(replicas), len(tables.offsets) - 1, int(tables.slots[-1])
+    replica, events = np.zeros(R, REPLICA), np.zeros((R, event_capacity(tables, links)), EVENT)
+    replica["id"], replica["position"], replica["lagging"] = replicas, np.arange(R), sites
+    replica["events"], replica["flow_free"] = sites, -1
+    events["rank"][:, :sites] = [rank(OPENING, 0, site) for site in range(sites)]
+    events["at"][:, :sites] = np.arange(sites)
+    of_sites = np.zeros((R, sites), SITE)
+    of_sites["from_cloud_s"] = np.nan
+    return State(replica, events, of_sites, np.zeros((R, slots), VISIT), np.zeros((R, slots), CLIENT), links)
+
+
+def event_capacity(tables: Tables, links: Links | PrivateLinks) -> int:
+    """Return how many events a replica has room for: twice as many as may be valid at a time."""
+    flows = links.flows.shape[1] if isinstance(links, Links) else 0
+    return 4 * int(tables.slots[-1]) + 8 * len(tables.offsets) + 2 * flows + 64
+
+
+def new_scratch(tables: Tables) -> Scratch:
+    """Return the memory in which cohorts are drawn."""
+    largest, size = int(np.diff(tables.offsets).max()), tables.size
+    tried = min(size if tables.always_online else WIDENING * size, largest)
+    few = largest > FEW * tried
+    table = 4 * max(1, tried if tables.always_online else largest // FEW + 1)
+    cells = max(3 * min(max(size, 1), largest), 1 << table.bit_length() if few else 1)
+    chosen = max(largest if tables.selection in (ALL, BERNOULLI) or not tables.always_online else tried, size)
+    places = largest if not (few and tables.always_online) else 1
+    cohort, hashed = np.zeros((2, chosen), np.int64), np.zeros((2, cells), np.int64)
+    online_s = np.zeros(1 if tables.always_online else largest)
+    return Scratch(cohort[0], cohort[1], hashed[0], hashed[1], np.arange(places), online_s)
+
+
+def new_openings(tables: Tables, replicas: Array) -> Openings:
+    """Return the state of the short path at time 0."""
+    sites = np.zeros((len(replicas), len(tables.offsets) - 1), OPENINGS)
+    sites["from_cloud_s"] = np.nan
+    return Openings(np.array(replicas, np.int64), np.zeros(len(replicas), np.int64), sites)
+
+
+def new_cohort(tables: Tables) -> CohortScratch:
+    """Return the memory in which the short path draws the visits of a cohort."""
+    m = int(np.diff(tables.slots).max())
+    return CohortScratch(np.zeros(m, CLIENT), np.zeros(m), np.zeros(m, np.int64), np.zeros(m), np.zeros(m, EVENT))
+
+
+# --- Lists of what has ended ----------------------------------------------------------------------------------------
+
+
+def new_out(visits: int, segments: int) -> Out:
+    """Return empty lists with room for so many visits and rounds of sites."""
+    columns = (np.empty(visits, dtype) for dtype in OUTCOME_DTYPES)
+    return Out(np.zeros(1, COUNTS), np.zeros(segments, SEGMENT), Outcomes(*columns))
+
+
+def longer(out: Out, visits: int, segments: int) -> Out:
+    """Return the same lists with more room."""
+    new = new_out(visits, segments)
+    held, listed = int(out.counts["visits"][0]), int(out.counts["segments"][0])
+    new.counts[:], new.segments[:listed] = out.counts, out.segments[:listed]
+    for column, old in zip(new.visits, out.visits, strict=True):
+        column[:held] = old[:held]
+    return new

@@ -1,0 +1,193 @@
+"""The records of the compiled loops, and the tables that they read. No Numba here.
+
+Visits in flight have slots. An event names a slot and a stamp; it is stale if the slot has another stamp. No array has
+a row per (replica, client): the records of a cohort's clients are copied into its slots.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedsim.arrays import Array
+from fedsim.kernels.sharing_columns import BUNDLE, LINK
+from fedsim.rules.closing import Closing
+
+DONE, NEEDS_GROWTH, NEVER_CLOSES, TOO_LATE, TOO_FAR_AHEAD = 0, 1, 2, 3, 4  # why a loop returned
+OVER, DOWNLOAD, COMPUTE, UPLOAD = 0, 1, 2, 3  # phases of a visit; UPLOAD on private links stands for all three
+MOST_AHEAD = 10_000  # rounds by which an edge may be ahead of another
+
+
+def record(ints: str, floats: str = "") -> np.dtype[np.void]:
+    """Return a record of int64 and float64 fields."""
+    return np.dtype([(name, "i8") for name in ints.split()] + [(name, "f8") for name in floats.split()])
+
+
+# What every visit reads of its client, one cache line.
+CLIENT = record("", "down_bps up_bps down_latency_s up_latency_s down_loss_factor up_loss_factor work_s wake_s")
+LAW = record("code begin end", "a b period_s")  # rules.availability.OnlineLaw
+EVENT = record("rank at stamp", "time_s")  # at: a visit's slot, a site, a group of flows; stamp: which one it was
+REPLICA = record(
+    "id position closed_rounds lagging at_cloud events visits stop_round stopped_by status "
+    "sharing flows flow_top flow_free starting changed moved groups hops privates serial",  # of shared links
+    "now_s",
+)
+SITE = record(
+    "round closed open selected arrived outstanding deadline jumps unselected at_cloud",
+    "opened_s answer_s closed_s at_cloud_s from_cloud_s",
+)
+VISIT = record(
+    "client stamp site multiplicity tie drop phase outcome flow bits down_bits up_bits",
+    "started_s downloaded_s computed_s ended_s compute_s fraction sending_s ends_s",
+)
+SEGMENT = record(  # one round of a site; its visits are listed from `begin` on
+    "position round site begin visits unselected", "opened_s closed_s at_cloud_s from_cloud_s aggregated_s"
+)
+COUNTS = record("visits segments")  # listed
+
+FLOW = record("owner route group entered previous following", "mark bits")  # owner: a slot, -2 - site, or -1
+ROUTE = record("known group moved")
+GROUP = np.dtype(BUNDLE.descr + record("head tail private privates changed").descr)  # flows that have one rate
+TRUNK = np.dtype(LINK.descr + record("users first seen").descr)
+
+
+class Outcomes(NamedTuple):
+    """Visits that ended, in the order in which their sites closed: the columns of a block that the loops write."""
+
+    client: Array  # int32
+    multiplicity: Array  # int32
+    outcome: Array  # int8
+    started_s: Array
+    downloaded_s: Array
+    computed_s: Array
+    ended_s: Array
+    down_bits: Array  # int64
+    up_bits: Array  # int64
+
+
+OUTCOME_DTYPES = ("i4", "i4", "i1", "f8", "f8", "f8", "f8", "i8", "i8")
+
+
+class AlwaysOnline(NamedTuple):
+    """No laws of availability. A type of its own: a loop is then compiled without them."""
+
+    always: bool = True
+
+
+class Tables(NamedTuple):
+    """A scenario as the loops read it: scalars, and arrays that all replicas share."""
+
+    client: Array  # (clients,) CLIENT
+    cloud: Array  # (sites,) CLIENT, the routes between an edge and the cloud
+    law: Array | AlwaysOnline  # (clients,) LAW
+    starts_s: Array  # recorded intervals
+    ends_s: Array
+    dropout: Array  # (clients, 3) probabilities: before, in compute, in the upload
+    members: Array  # (clients,) ordered by site, then client
+    offsets: Array  # (sites + 1,) a site's clients are members[offsets[site] : offsets[site + 1]]
+    slots: Array  # (sites + 1,) likewise for its visits in flight
+    probability: Array  # (clients,) of bernoulli
+    weights: Array  # (clients,) p_c among the clients of its site
+    cumulative: Array  # (clients,) their sums over members
+    route_down: Array  # (clients + sites,) int64; one row on private links
+    route_up: Array
+    route_offsets: Array  # (routes + 1,) a route's links are route_links[route_offsets[r] : route_offsets[r + 1]]
+    route_links: Array
+    closing: Closing
+    selection: int
+    size: int
+    at_least: int
+    every: int
+    seed_low: int
+    seed_high: int
+    broadcast_bits: int
+    first_reply_bits: int
+    reply_bits: int
+    to_cloud_bits: int
+    from_cloud_bits: int
+    slowdown: int
+    slowdown_a: float
+    slowdown_b: float
+    limit_s: float
+    drops: bool
+    always_online: bool
+    broadcasts_to_all: bool
+
+
+class Links(NamedTuple):
+    """Flows on shared links, with a leading axis of replicas; inside a loop, of one replica."""
+
+    trunks: Array  # (R, links) TRUNK
+    routes: Array  # (R, routes) ROUTE
+    groups: Array  # (R, groups) GROUP
+    flows: Array  # (R, flows) FLOW
+    starting: Array  # (R, flows) int64: flows that start at this instant
+    hops: Array  # (R, ...) uint32: the trunks of every group
+    lists: Array  # (R, ...) uint32: the busy groups of every trunk, by the cap on a flow
+    privates: Array  # (R, ...) int64: the private links of every group
+    table: Array  # (R, ...) int64: a hash table of the groups
+    changed: Array  # (R, groups) int64: groups that need new rates
+    due: Array  # (R, groups) int64
+    component: Array  # (R, links) int64: connected trunks
+    offers: Array  # (R, links)
+    offering: Array  # (R, links) int64
+
+
+class PrivateLinks(NamedTuple):
+    """A route of its own for every client: no flow is needed. One empty array, so that there is one type."""
+
+    nothing: Array
+
+
+class State(NamedTuple):
+    """What a checkpoint saves, with a leading axis of replicas; inside a loop, of one replica."""
+
+    replica: Array  # (R,) REPLICA
+    events: Array  # (R, capacity) EVENT
+    sites: Array  # (R, sites) SITE
+    visits: Array  # (R, slots) VISIT
+    clients: Array  # (R, slots) CLIENT
+    links: Links | PrivateLinks
+
+
+class Scratch(NamedTuple):
+    """Memory that a call needs and does not keep."""
+
+    chosen: Array  # int64: a site's cohort
+    multiplicity: Array  # int64
+    cells: Array  # int64: hash tables
+    values: Array  # int64
+    places: Array  # int64: 0, 1, 2, ...; empty where only a few of many clients are drawn
+    online_s: Array  # float64, a site's clients, where devices go offline
+
+
+class Out(NamedTuple):
+    """Where a loop lists what has ended."""
+
+    counts: Array  # (1,) COUNTS
+    segments: Array  # (...,) SEGMENT
+    visits: Outcomes  # (...,)
+
+
+# --- The short path -------------------------------------------------------------------------------------------------
+
+OPENINGS = record("", "opens_s from_cloud_s")  # of a site: its next opening
+
+
+class Openings(NamedTuple):
+    """The state of the short path."""
+
+    ids: Array  # (R,) int64: numbers of the replicas
+    closed_rounds: Array  # (R,) int64
+    sites: Array  # (R, sites) OPENINGS
+
+
+class CohortScratch(NamedTuple):
+    """What is drawn for the visits of a cohort."""
+
+    client: Array  # CLIENT
+    compute_s: Array
+    drop: Array  # int64
+    fraction: Array
+    events: Array  # EVENT: the visits' ends

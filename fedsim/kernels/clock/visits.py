@@ -1,0 +1,154 @@
+# mypy: allow-untyped-defs
+"""Visits in slots. On private links a visit is one event, its end; on shared links every phase is one (`messages`)."""
+
+from __future__ import annotations
+
+from math import inf, nan
+
+from fedsim.kernels.clock import compiled_rules  # noqa: F401
+from fedsim.kernels.clock.heap import push
+from fedsim.kernels.clock.selection import offline_s
+from fedsim.kernels.clock.state import OVER, TOO_LATE, UPLOAD
+from fedsim.kernels.clock.units import called, inner
+from fedsim.rng import Stream
+from fedsim.rules import closing, draws, visits
+from fedsim.rules.visits import ARRIVED, BEFORE, DROPPED, IN_COMPUTE, NO_DROP
+
+TIE, COMPUTING, DROPOUT = int(Stream.TIE), int(Stream.COMPUTE), int(Stream.DROPOUT)
+NO_FLOW = -1  # also the owner of a flow of an unselected broadcast
+
+
+@inner
+def tie_of(w, replica, c, round):
+    """Return the keyed number of a visit that orders events of one instant."""
+    return closing.tie_of(draws.uniform(draws.key_of(w.seed_low, w.seed_high, TIE, replica, c, round - 1, 0), 0))
+
+
+@inner
+def compute_s(w, client, replica, c, round):
+    """Return the seconds that a visit computes."""
+    if w.slowdown == draws.NO_SLOWDOWN:
+        return client.work_s + client.wake_s
+    key = draws.key_of(w.seed_low, w.seed_high, COMPUTING, replica, c, round - 1, 0)
+    return client.work_s * draws.slowdown(w.slowdown, w.slowdown_a, w.slowdown_b, key) + client.wake_s
+
+
+@inner
+def dropout(w, replica, c, round):
+    """Return the phase in which a visit drops out, and how far into it."""
+    if not w.drops:
+        return NO_DROP, 0.0
+    key = draws.key_of(w.seed_low, w.seed_high, DROPOUT, replica, c, round - 1, 0)
+    phase = visits.drop_phase(draws.uniform(key, 0), w.dropout[c, 0], w.dropout[c, 1], w.dropout[c, 2])
+    return phase, draws.uniform(key, 1)
+
+
+@inner
+def reply_bits(w, round):
+    return w.first_reply_bits if round == 1 else w.reply_bits
+
+
+@called
+def start_visit(w, s, slot, c, multiplicity, site, round):
+    """Draw a visit of client c, whose record is in the slot, and start it."""
+    replica, v, client = s.replica[0], s.visits[slot], s.clients[slot]
+    replica.visits += 1
+    v.client, v.stamp, v.site, v.multiplicity, v.outcome = c, replica.visits, site, multiplicity, visits.NONE
+    v.started_s, v.downloaded_s, v.computed_s, v.ends_s = replica.now_s, nan, nan, inf
+    v.flow, v.bits, v.down_bits, v.up_bits = NO_FLOW, reply_bits(w, round), 0, 0
+    v.tie = tie_of(w, replica.id, c, round)
+    v.compute_s = compute_s(w, client, replica.id, c, round)
+    v.drop, v.fraction = dropout(w, replica.id, c, round)
+    until_s = offline_s(w, replica.id, c, replica.now_s)
+    if until_s != until_s:
+        replica.status = TOO_LATE
+    begin(w, s, slot)
+    if until_s < v.ends_s:
+        plan(s, slot, until_s, closing.BREAK)
+    elif v.ends_s < inf:
+        plan(s, slot, v.ends_s, closing.ARRIVAL if v.drop == NO_DROP else closing.BREAK)
+
+
+@inner
+def plan(s, slot, time_s, kind):
+    """Add the next event of a visit."""
+    v = s.visits[slot]
+    push(s, time_s, closing.rank(kind, v.tie, v.client), slot, v.stamp)
+
+
+@inner
+def end_visit(w, s, slot, kind):
+    """End a visit at its own end, when its device goes offline, or where its server cuts it: kind DEADLINE."""
+    v, now_s = s.visits[slot], s.replica[0].now_s
+    uploading = account(w, s, slot, now_s == v.ends_s and kind != closing.DEADLINE)
+    if kind == closing.DEADLINE:
+        v.outcome = visits.cut_outcome(uploading)
+    else:
+        v.outcome = ARRIVED if kind == closing.ARRIVAL else DROPPED
+    v.phase, v.ended_s = OVER, now_s
+
+
+def begin(w, s, slot):
+    """Start a visit: on private links its end becomes known, on shared links its download begins."""
+    raise NotImplementedError
+
+
+def account(w, s, slot, complete):
+    """Count the bits that left their senders; return True if the visit was uploading. `complete`: it was not cut."""
+    raise NotImplementedError
+
+
+# --- Private links --------------------------------------------------------------------------------------------------
+
+
+@inner
+def private_ends_s(w, client, start_s, compute_s, drop, fraction, bits):
+    """Return when a visit's download, compute time and upload end; inf: never, because it drops out before."""
+    if drop == BEFORE:
+        return inf, inf, start_s
+    sent_s = start_s + visits.transfer_s(w.broadcast_bits, client.down_loss_factor, client.down_bps)
+    downloaded_s = visits.arrival_s(sent_s, client.down_latency_s)
+    computed_s = visits.compute_ends_s(downloaded_s, compute_s, drop, fraction)
+    if drop == IN_COMPUTE:
+        return downloaded_s, inf, computed_s
+    sent_s = computed_s + visits.transfer_s(
+        visits.reply_bits(bits, drop, fraction), client.up_loss_factor, client.up_bps
+    )
+    return downloaded_s, computed_s, visits.arrival_s(sent_s, client.up_latency_s)
+
+
+@inner
+def private_bits(w, client, now_s, start_s, downloaded_s, computed_s, drop, bits, complete):
+    """Return the bits down and up that had left their senders when a visit ended; `bits`: of its upload."""
+    if drop == BEFORE:
+        return 0, 0
+    if now_s < downloaded_s:
+        down = visits.bits_sent(now_s - start_s, w.broadcast_bits, client.down_loss_factor, client.down_bps)
+        return down, 0
+    if now_s < computed_s:
+        return w.broadcast_bits, 0
+    if complete:
+        return w.broadcast_bits, bits
+    return w.broadcast_bits, visits.bits_sent(now_s - computed_s, bits, client.up_loss_factor, client.up_bps)
+
+
+def begin_private(w, s, slot):
+    v = s.visits[slot]
+    v.phase = UPLOAD
+    v.downloaded_s, v.computed_s, v.ends_s = private_ends_s(
+        w, s.clients[slot], v.started_s, v.compute_s, v.drop, v.fraction, v.bits
+    )
+    v.bits = visits.reply_bits(v.bits, v.drop, v.fraction)
+
+
+def account_private(w, s, slot, complete):
+    v, now_s = s.visits[slot], s.replica[0].now_s
+    v.down_bits, v.up_bits = private_bits(
+        w, s.clients[slot], now_s, v.started_s, v.downloaded_s, v.computed_s, v.drop, v.bits, complete
+    )
+    uploading = v.computed_s <= now_s
+    if not v.downloaded_s <= now_s:
+        v.downloaded_s = nan
+    if not uploading:
+        v.computed_s = nan
+    return uploading
