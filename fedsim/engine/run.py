@@ -48,8 +48,8 @@ class Run:
         self.clock_used: dict[str, str] = {}
         self._latest: dict[str, float] = {}
 
-    async def drive(self, clock: Clock) -> None:
-        """Commit blocks of rounds until every replica has stopped."""
+    async def drive(self, clock: Clock, reason: str) -> None:
+        """Commit blocks of rounds until every replica has stopped; `reason`: why this clock was chosen."""
         done, active, saved = self.checkpoints.take_up(self)
         await clock.resume(done, active, saved)
         rounds = 1
@@ -61,7 +61,7 @@ class Run:
                 rounds = 2 * rounds if time.perf_counter() - began < LONG_S else max(1, rounds // 2)
                 self.checkpoints.after_block(self, clock, done, active)
         finally:
-            self.clock_used = {"name": clock.name, "path": clock.path}
+            self.clock_used = {"name": clock.name, "path": clock.path, "reason": reason}
             await clock.close()
 
     def _rounds(self, done: int, wanted: int) -> int:

@@ -41,6 +41,7 @@ from fedsim.kernels.clock.state import (
     PrivateLinks,
     State,
 )
+from fedsim.kernels.found import Found
 from fedsim.rules.closing import RUNNING
 
 SAVED = 64e6  # bytes of state in a checkpoint; a larger one is simulated again from the start
@@ -126,6 +127,19 @@ class CompiledClock:
         self.carried = later(out, active[stopped_by == RUNNING], self.rounds)
         every = self.system.sites.every
         return block_of(first, active, rounds, lengths, stopped_by, out, sites, every, self.sizes)
+
+    def found(self) -> Found:
+        """Return where the machine code of this clock is."""
+        from fedsim.kernels.cache import find
+        from fedsim.kernels.clock.loops import advance
+        from fedsim.kernels.clock.uncontended import uncontended_rounds
+
+        active = np.arange(1)
+        if isinstance(self.now, State):
+            return find(advance, self.tables, self.now, self.scratch, self.carried, active, self.rounds)
+        return find(
+            uncontended_rounds, self.tables, self.now, self.scratch, self.cohort, self.carried, active, self.rounds
+        )
 
     def advance(self, active: Array, out: Out) -> int:
         """Run the kernel up to the present round; return why it ended."""
