@@ -235,7 +235,10 @@ WAITING = [
 
 
 def view(now=5.0, opened=1.0, arrived=(), in_flight=()):
-    return SimpleNamespace(now_s=now, opened_s=opened, arrived=np.array(arrived), in_flight=np.array(in_flight))
+    return SimpleNamespace(
+        now_s=now, opened_s=opened, arrived=np.array(arrived), in_flight=np.array(in_flight),
+        selected=np.array([*arrived, *in_flight]),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("policy", WAITING)

@@ -38,7 +38,7 @@ def serves(scenario: Scenario) -> bool:
 
 
 def takes(scenario: Scenario, clock: str) -> bool:
-    """Return True if this engine runs a scenario: on clock="simpy". The old engine runs all others, on "auto"."""
+    """Return True if this engine runs a scenario: on a clock that was asked for. "auto" is the old engine."""
     if clock != "auto" and not serves(scenario):
         raise InvalidInput(
             f"clock={clock!r}: buffered participation and gossip have no such choice yet; leave clock out"
@@ -58,7 +58,7 @@ async def simulate(
         learner = Learner(system, session)
         check_run(system, learner.sizes)
         run = Run(system, learner, checkpoints or Checkpointer(None, "", None, None), observers)
-        await run.drive(choose(system, learner.sizes, learner, clock))
+        await run.drive(*choose(system, learner.sizes, learner, clock))
         return run
     finally:
         session.close()

@@ -140,15 +140,17 @@ async def _aggregate_and_record(run: Run, block: RoundBlock, accepted: Array) ->
         if not len(counted):  # the others reached their target
             break
         count = run.rounds_alike(block, i, accepted)
-        theta = await run.learner.aggregate_rounds(block, i, i + count) if count > 1 else None
-        if theta is None:
+        theta = None
+        if count > 1 and not run.system.timing_only:
+            theta = await run.learner.aggregate_rounds(block, i, i + count)
+        if count > 1 and (run.system.timing_only or theta is not None):
+            run.close_rounds(block, i, i + count, counted, theta)
+            i += count
+        else:
             await run.learner.aggregate(block, i, counted)
             reached = run.close(block, i, counted)
             accepted[counted[reached]] = i + 1
             i += 1
-        else:
-            run.close_rounds(block, i, counted, theta)
-            i += count
     return block.rounds
 
 

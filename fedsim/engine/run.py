@@ -48,8 +48,8 @@ class Run:
         self.clock_used: dict[str, str] = {}
         self._latest: dict[str, float] = {}
 
-    async def drive(self, clock: Clock) -> None:
-        """Commit blocks of rounds until every replica has stopped."""
+    async def drive(self, clock: Clock, reason: str) -> None:
+        """Commit blocks of rounds until every replica has stopped; `reason`: why this clock was chosen."""
         done, active, saved = self.checkpoints.take_up(self)
         await clock.resume(done, active, saved)
         rounds = 1
@@ -61,7 +61,7 @@ class Run:
                 rounds = 2 * rounds if time.perf_counter() - began < LONG_S else max(1, rounds // 2)
                 self.checkpoints.after_block(self, clock, done, active)
         finally:
-            self.clock_used = {"name": clock.name, "path": clock.path}
+            self.clock_used = {"name": clock.name, "path": clock.path, "reason": reason}
             await clock.close()
 
     def _rounds(self, done: int, wanted: int) -> int:
@@ -92,24 +92,27 @@ class Run:
     # --- Several rounds in one call -----------------------------------------------------------------------------------
 
     def rounds_alike(self, block: RoundBlock, i: int, accepted: Array) -> int:
-        """Return how many accepted rounds from i on can be learnt in one call, with no look in between."""
+        """Return how many accepted rounds from i on can be taken in one call, with no look in between."""
         system, learner = self.system, self.learner
         replicas, done = len(system.replicas), block.first_round - 1 + i
+        record, every = system.scenario.record, system.scenario.evaluate_every
+        until_row = record.rounds_every - done % record.rounds_every if record.rounds_every > 1 else block.rounds
+        if system.timing_only:
+            return 1 if self.watched else min(int(accepted[accepted > i].min()) - i, until_row)
         if (
-            system.timing_only or len(accepted) < replicas or accepted.min() <= i
+            len(accepted) < replicas or accepted.min() <= i
             or not learner.session.can_iterate or self.watched
             or system.sites.count > 1 or self.evaluator.ledger is not None or system.budget.target is not None
             or learner.sizes.first_reply != learner.sizes.reply or learner.sizes.reply is None
             or self._better_on_threads or not self._serves(block)
         ):  # fmt: skip
             return 1
-        record, every = system.scenario.record, system.scenario.evaluate_every
         looks = bool(self.evaluator.metrics) and not self._evaluates_later
         return min(
             int(accepted.min()) - i,
             max(1, NUMBERS // (replicas * self._cohort * system.problem.dim)),
             every - done % every if looks else block.rounds,
-            record.rounds_every - done % record.rounds_every if record.rounds_every > 1 else block.rounds,
+            until_row,
             system.algorithm.rounds_alike(done),
         )
 
@@ -177,15 +180,29 @@ class Run:
                 observer(progress)
         return reached
 
-    def close_rounds(self, block: RoundBlock, low: int, counted: Array, theta: Array) -> None:
-        """Record the rounds that were learnt in one call; theta is (rounds, replicas, d)."""
-        every, count, first = self.system.scenario.evaluate_every, len(theta), block.first_round - 1 + low
-        ends = [*range(every - first % every, count, every), count] if self.evaluator.metrics else [count]
-        known = self.evaluator.of_rounds(theta, ends) if self.evaluator.metrics else {}
+    def close_rounds(self, block: RoundBlock, low: int, high: int, counted: Array, theta: Array | None) -> None:
+        """Record rounds low ... high - 1, which were learnt in one call; theta is (rounds, replicas, d)."""
+        every, count, first = self.system.scenario.evaluate_every, high - low, block.first_round - 1 + low
+        metrics = theta is not None and bool(self.evaluator.metrics)
+        ends = [*range(every - first % every, count, every), count] if metrics else [count]
+        known = self.evaluator.of_rounds(theta, ends) if metrics and theta is not None else {}
         for k, (begin, end) in enumerate(itertools.pairwise([0, *ends])):
-            for i in range(begin, end):
-                found = {n: v[k] for n, v in known.items()} if i == end - 1 else {}
-                self.close(block, low + i, counted, theta[i], found)
+            self._record_rounds(block, low + begin, low + end - 1, counted, None if theta is None else theta[begin:])
+            found = {n: v[k] for n, v in known.items()}
+            self.close(block, low + end - 1, counted, None if theta is None else theta[end - 1], found)
+
+    def _record_rounds(self, block: RoundBlock, low: int, high: int, counted: Array, theta: Array | None) -> None:
+        """Record rounds at which nothing looks."""
+        if low == high:
+            return
+        active, first = block.replicas[counted], block.first_round
+        columns = {name: column[counted, low:high].T for name, column in block.columns.items()}
+        for i in range(high - low):
+            if self.totals.idle_rounds is not None:
+                self.totals.idle_rounds.after(active, {name: column[i] for name, column in columns.items()})
+            if theta is not None:
+                self.recorder.sample(first + low + i, active, theta[i])
+        self.recorder.rounds(first + high - 1, active, columns)
 
     def _spent(self, block: RoundBlock, i: int, counted: Array) -> Arrays:
         """Return what all replicas have spent, round i included; totals are added after the block."""

@@ -2,19 +2,62 @@
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 from fedsim.engine.clock import Clock, Learning
 from fedsim.engine.system import MessageSizes, System
-from fedsim.errors import InvalidInput, quoted
+from fedsim.errors import InvalidInput
+from fedsim.kernels.found import Found
 
 CLOCKS = ("auto", "simpy", "compiled")
+VISIT_S = {"private": 30e-6, "shared": 90e-6}  # of a visit on SimPy
+# What a run may pay for the compiled clock. Compiling takes 5 to 15 s of one core, but later runs load its code.
+WORTH_S = {Found.LOADED: 0.0, Found.KEPT: 0.3, Found.NOWHERE: 4.0}
 
 
-def choose(system: System, sizes: MessageSizes, learning: Learning, name: str) -> Clock:
-    """Return the clock of this name; "auto" is SimPy as long as no other clock serves star and tiers."""
-    if name not in CLOCKS:
-        raise InvalidInput(f"clock={quoted(name)}: choose 'auto', 'simpy' or 'compiled'")
-    if name == "compiled":
-        raise InvalidInput('clock="compiled": it serves no scenario yet; use clock="simpy"')
+class Choice(NamedTuple):
+    """A clock, and why it was taken."""
+
+    clock: Clock
+    reason: str
+
+
+def choose(system: System, sizes: MessageSizes, learning: Learning, name: str) -> Choice:
+    """Return the clock of this name; "auto": the compiled one if it can serve and SimPy would not be done sooner."""
+    if name != "simpy":
+        from fedsim.engine.clock.compiled import compiled_clock
+
+        made = compiled_clock(system, sizes)
+        if isinstance(made, str):
+            if name == "compiled":
+                raise InvalidInput(f'clock="compiled" cannot serve this scenario: {made}; use clock="simpy"')
+            return Choice(_simpy(system, sizes, learning), made)
+        if name == "compiled":
+            return Choice(made, "as asked for")
+        found = made.found()
+        seconds = expected_visits(system, sizes) * VISIT_S["shared" if system.shares_links else "private"]
+        if seconds >= WORTH_S[found]:
+            return Choice(made, "every part has columns")
+        return Choice(_simpy(system, sizes, learning), f"a short run, and the compiled code is {found.value}")
+    return Choice(_simpy(system, sizes, learning), "as asked for")
+
+
+def _simpy(system: System, sizes: MessageSizes, learning: Learning) -> Clock:
     from fedsim.engine.clock.simpy import SimpyClock
 
     return SimpyClock(system, sizes, learning)
+
+
+def expected_visits(system: System, sizes: MessageSizes) -> float:
+    """Return about how many visits a run has; inf where that is not known beforehand."""
+    budget, size = system.budget, system.policy.size
+    each = system.population if size is None else min(size * system.sites.count, system.population)
+    rounds = math.inf if budget.rounds is None else float(budget.rounds)
+    up = sizes.reply or 0
+    for limit, bits in (
+        (budget.uplink_bits, up), (budget.downlink_bits, sizes.broadcast), (budget.total_bits, up + sizes.broadcast),
+    ):  # fmt: skip
+        if limit is not None and bits:
+            rounds = min(rounds, limit / (bits * each) + 1)
+    return rounds * each * len(system.replicas)

@@ -23,7 +23,7 @@ from fedsim.engine.clock.compiled.site_tables import (
     new_scratch,
     new_state,
 )
-from fedsim.engine.clock.compiled.tables import Parts, RouteNumbers, tables_of
+from fedsim.engine.clock.compiled.tables import PartColumns, RouteNumbers, tables_of
 from fedsim.engine.rounds import RoundBlock
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
@@ -41,6 +41,7 @@ from fedsim.kernels.clock.state import (
     PrivateLinks,
     State,
 )
+from fedsim.kernels.found import Found
 from fedsim.rules.closing import RUNNING
 from fedsim.rules.selection import BERNOULLI
 
@@ -51,7 +52,7 @@ MOST_VISITS = 4_000_000  # that a list has room for at first
 
 def compiled_clock(system: System, sizes: MessageSizes, path: str | None = None) -> CompiledClock | str:
     """Return a clock, or the reason why the compiled clock cannot serve a scenario; `path` is "loop" or "short"."""
-    parts = Parts(system, sizes)
+    parts = PartColumns(system, sizes)
     if parts.missing:
         return parts.missing
     contended = why_contended(system, parts)
@@ -63,7 +64,7 @@ def compiled_clock(system: System, sizes: MessageSizes, path: str | None = None)
     return clock
 
 
-def why_contended(system: System, parts: Parts) -> str:
+def why_contended(system: System, parts: PartColumns) -> str:
     """Return why a scenario needs the event loop; "": the short path serves it."""
     if parts.routes is not None:
         return "flows share links"
@@ -79,7 +80,7 @@ class CompiledClock:
 
     name = "compiled"
 
-    def __init__(self, system: System, sizes: MessageSizes, parts: Parts, path: str) -> None:
+    def __init__(self, system: System, sizes: MessageSizes, parts: PartColumns, path: str) -> None:
         assert parts.policy is not None
         assert parts.devices is not None
         self.system, self.sizes, self.parts, self.path, self.rounds = system, sizes, parts, path, 0
@@ -128,6 +129,19 @@ class CompiledClock:
         self.carried = later(out, active[stopped_by == RUNNING], self.rounds)
         every = self.system.sites.every
         return block_of(first, active, rounds, lengths, stopped_by, out, sites, every, self.sizes)
+
+    def found(self) -> Found:
+        """Return where the machine code of this clock is."""
+        from fedsim.kernels.cache import find
+        from fedsim.kernels.clock.loops import advance
+        from fedsim.kernels.clock.uncontended import uncontended_rounds
+
+        active = np.arange(1)
+        if isinstance(self.now, State):
+            return find(advance, self.tables, self.now, self.scratch, self.carried, active, self.rounds)
+        return find(
+            uncontended_rounds, self.tables, self.now, self.scratch, self.cohort, self.carried, active, self.rounds
+        )
 
     def advance(self, active: Array, out: Out) -> int:
         """Run the kernel up to the present round; return why it ended."""

@@ -30,28 +30,32 @@ DEFINES = {  # members that `to_columns` describes: a class that overrides one o
 }  # fmt: skip
 
 
-class Parts:
+class PartColumns:
     """A scenario's parts as columns; `missing` names a part that has none."""
 
     def __init__(self, system: System, sizes: MessageSizes) -> None:
         self.missing = ""
-        self.policy = system.policy.to_columns() if has_columns(system.policy, "policy") else None
+        self.policy = system.policy.to_columns() if has_columns(system.policy.own, "policy") else None
         self.devices: DeviceColumns | None = INSTANT
         self.routes: RouteColumns | None = None  # None: private links
         if system.devices is not None:
             work = system.work_of(np.arange(system.population))
-            described = has_columns(system.devices, "devices")
+            described = has_columns(system.devices.own, "devices")
             self.devices = system.devices.to_columns(system.population, work) if described else None
         if system.shares_links and system.network is not None:
-            described = has_columns(system.network, "network") and not system.network.varying
+            described = has_columns(system.network.own, "network") and not system.network.varying
             self.routes = system.network.to_columns() if described else None
-            self.missing = self.missing if self.routes else _why("network", system.network)
+            if system.network.varying:
+                self.missing = "bandwidths vary in time"
+            elif self.routes is None:
+                self.missing = _why("network", system.network.own)
         elif system.has_unselected_flows:
             self.routes = own_routes(system.down, system.up)
         if self.policy is None:
-            self.missing = _why("policy", system.policy)
+            self.missing = _why("policy", system.policy.own)
         elif self.devices is None:
-            self.missing = _why("devices", system.devices)
+            assert system.devices is not None
+            self.missing = _why("devices", system.devices.own)
         elif system.clock_reads_losses:
             self.missing = "the policy reads losses"
         elif sizes.depend_on_values:
@@ -61,15 +65,12 @@ class Parts:
 
 
 def _why(role: str, part: object) -> str:
-    own = getattr(part, "own", part)
-    if role == "network" and getattr(part, "varying", None):
-        return "bandwidths vary in time"
-    return f"the {role} {type(own).__name__} has no columns"
+    return f"the {role} {type(part).__name__} has no columns"
 
 
 def has_columns(part: object, role: str) -> bool:
     """Return True if a part's `to_columns` is not older than the members that it describes."""
-    kind = type(getattr(part, "own", part))
+    kind = type(part)
     return all(_depth(kind, "to_columns") <= _depth(kind, name) for name in DEFINES[role])
 
 

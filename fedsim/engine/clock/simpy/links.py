@@ -54,7 +54,7 @@ class Message:
     flow: int | None = None  # on shared links, until its last bit has left
 
 
-class PrivateLinks:
+class UnsharedLinks:
     """A route of its own for every client and direction: transfers do not affect each other."""
 
     def __init__(self, env: simpy.Environment, down: Routes, up: Routes) -> None:
@@ -73,7 +73,7 @@ class PrivateLinks:
         return visits.bits_sent(self.env.now - message.started_s, message.bits, loss_factor, bandwidth_bps)
 
 
-class SharedLinks(PrivateLinks):
+class SharedLinks(UnsharedLinks):
     """Links that flows share max-min fairly. Rates change once an instant, after all its other events."""
 
     def __init__(self, env: simpy.Environment, down: Routes, up: Routes, network: Any) -> None:
@@ -146,21 +146,21 @@ class OwnRoutes:
         return (row + self.rows * upward,)
 
 
-def links_of(env: simpy.Environment, system: System) -> PrivateLinks:
+def links_of(env: simpy.Environment, system: System) -> UnsharedLinks:
     """Return the links of one replica."""
     down, up = system.down, system.up
     if down is None or up is None:
         rows = system.population + system.sites.count
         nothing, one, ideal = (np.full(rows, x) for x in (0.0, 1.0, inf))
-        return PrivateLinks(env, Routes(nothing, one, ideal), Routes(nothing, one, ideal))
+        return UnsharedLinks(env, Routes(nothing, one, ideal), Routes(nothing, one, ideal))
     if system.shares_links:
         return SharedLinks(env, down, up, system.network)
     if system.has_unselected_flows:
         return SharedLinks(env, down, up, OwnRoutes(down, up))
-    return PrivateLinks(env, down, up)
+    return UnsharedLinks(env, down, up)
 
 
-def unselected(links: PrivateLinks, clients: Array, bits: int, now_s: float) -> None:
+def unselected(links: UnsharedLinks, clients: Array, bits: int, now_s: float) -> None:
     """Send a broadcast to clients that were not selected; no process waits for it."""
     if isinstance(links, SharedLinks):
         for client in clients.tolist():

@@ -7,7 +7,7 @@ from math import nan
 
 import simpy
 
-from fedsim.engine.clock.simpy.links import Instant, Message, PrivateLinks, Process
+from fedsim.engine.clock.simpy.links import Instant, Message, Process, UnsharedLinks
 from fedsim.rules import closing
 from fedsim.rules.visits import (
     ARRIVED,
@@ -50,7 +50,7 @@ class Visit:
 
 
 def participate(
-    env: simpy.Environment, links: PrivateLinks, visit: Visit, broadcast_bits: int, bits: int
+    env: simpy.Environment, links: UnsharedLinks, visit: Visit, broadcast_bits: int, bits: int
 ) -> Process:  # fmt: skip
     """Download the broadcast, compute, upload a reply of `bits`. An interrupt ends the visit where it stands."""
     drop = visit.drop
