@@ -202,7 +202,7 @@ class CompiledClock:
     async def resume(self, rounds: int, active: Array, saved: Arrays) -> None:
         """Continue from the saved state, or from the start if it was too large to save."""
         if saved:
-            self.now, self.carried = filled(self.now, saved, "now"), filled(self.carried, saved, "carried")
+            self.now, self.carried = copied(filled(self.now, saved, "now")), filled(self.carried, saved, "carried")
             self.rounds = int(saved["rounds"])
         if rounds > self.rounds:
             await self.next(active, rounds - self.rounds)
