@@ -88,10 +88,8 @@ def free(s, at):
 
 @inner
 def share_later(s):
-    """Share the links once, after all other events of this instant."""
-    if not s.replica[0].sharing:
-        s.replica[0].sharing = 1
-        push(s, s.replica[0].now_s, closing.rank(closing.SHARING, 0, 0), 0, 0)
+    """Share the links once, after all other events of this instant: SHARING is the last kind, so no event is needed."""
+    s.replica[0].sharing = 1
 
 
 @inner

@@ -13,10 +13,8 @@ from fedsim.rules.closing import is_before
 
 @inner
 def push(s, time_s, rank, at, stamp):
-    """Add an event; make room first if the heap is full."""
+    """Add an event. `make_room` was called before."""
     replica, events = s.replica[0], s.events
-    if replica.events == len(events):
-        discard_stale(s)
     i = replica.events
     replica.events += 1
     while i > 0 and is_before(time_s, rank, events[(i - 1) >> 1].time_s, events[(i - 1) >> 1].rank):
@@ -40,9 +38,10 @@ def sink(events, size, i, source):
     """Put the event at `source` where it belongs at or below `i`."""
     time_s, rank, at, stamp = events[source].time_s, events[source].rank, events[source].at, events[source].stamp
     while 2 * i + 1 < size:
-        down, right = 2 * i + 1, 2 * i + 2
-        if right < size and is_before(events[right].time_s, events[right].rank, events[down].time_s, events[down].rank):
-            down = right
+        down = 2 * i + 1
+        if down + 1 < size:  # an addition instead of a branch that no processor can predict
+            left, right = events[down], events[down + 1]
+            down += is_before(right.time_s, right.rank, left.time_s, left.rank)
         if is_before(time_s, rank, events[down].time_s, events[down].rank):
             break
         events[i] = events[down]
@@ -63,6 +62,13 @@ def is_stale(s, kind, at, stamp):
 def is_flow_plan_stale(links, at, stamp):
     """Return True if a group of flows has been served again; `flows` defines it by the type of links."""
     raise NotImplementedError
+
+
+@inner
+def make_room(s):
+    """Remove stale events if those that one event may add could not fit: two a visit, a few a site, one a flow."""
+    if len(s.events) - s.replica[0].events < 2 * len(s.visits) + 4 * len(s.sites) + s.replica[0].flows + 8:
+        discard_stale(s)
 
 
 @called

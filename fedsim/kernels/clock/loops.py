@@ -8,11 +8,11 @@ from math import inf
 from numba.extending import overload
 
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
-from fedsim.kernels.clock.heap import is_stale, pop
-from fedsim.kernels.clock.messages import link_event, room_for_flows
+from fedsim.kernels.clock.heap import is_stale, make_room, pop
+from fedsim.kernels.clock.messages import link_event, room_for_flows, share
 from fedsim.kernels.clock.rounds import close_round, model_arrived, open_round, visit_ended
 from fedsim.kernels.clock.state import DONE, NEEDS_GROWTH, NEVER_CLOSES, Links, State
-from fedsim.kernels.clock.units import INNER, called, inner, unit
+from fedsim.kernels.clock.units import INNER, inner, unit
 from fedsim.rules import closing
 
 
@@ -26,7 +26,7 @@ def advance(w, state, scratch, out, active, until):
     return DONE
 
 
-@called
+@inner
 def advance_replica(w, s, scratch, out, until):
     replica = s.replica[0]
     while replica.closed_rounds < until and replica.closed_rounds + 1 != replica.stop_round:
@@ -34,6 +34,9 @@ def advance_replica(w, s, scratch, out, until):
             return replica.status
         if needs_growth(w, s, out):
             return NEEDS_GROWTH
+        make_room(s)
+        if replica.sharing and (replica.events == 0 or s.events[0].time_s > replica.now_s):
+            share(s)
         if replica.events == 0 or s.events[0].time_s == inf:
             replica.status = NEVER_CLOSES
             return NEVER_CLOSES

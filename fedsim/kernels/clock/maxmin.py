@@ -15,10 +15,10 @@ from math import inf
 
 import numpy as np
 
-from fedsim.kernels.clock.units import called, inner
+from fedsim.kernels.clock.units import inner
 
 
-@called
+@inner
 def fill(now_s, serial, component, count, links, groups, hops, lists, due, heap, offers):
     """Give all groups on connected links their rates.
 
@@ -83,7 +83,7 @@ def fill(now_s, serial, component, count, links, groups, hops, lists, due, heap,
 # --- The busy groups of every link, sorted by (cap on a flow, number of the group) ----------------------------------
 
 
-@called
+@inner
 def relist(number, links, groups, hops, lists):
     """Put a group where it belongs in the lists of its links: in if it is busy, out if it is idle."""
     group = groups[number]

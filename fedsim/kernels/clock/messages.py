@@ -32,7 +32,7 @@ def begin_shared(w, s, slot):
         send(w, s, slot, w.broadcast_bits)
 
 
-@called
+@inner
 def send(w, s, slot, bits):
     """Start the message of a visit's phase."""
     v, client, now_s = s.visits[slot], s.clients[slot], s.replica[0].now_s
@@ -60,7 +60,7 @@ def last_bit_left(s, slot):
         plan(s, slot, v.ends_s, closing.ARRIVAL if v.drop == NO_DROP else closing.BREAK)
 
 
-@called
+@inner
 def start_next_phase(w, s, slot):
     """Compute after the download, upload after that."""
     v, now_s = s.visits[slot], s.replica[0].now_s
@@ -158,17 +158,20 @@ def send_unselected_shared(w, s, c):
 
 
 def link_event(w, s, kind, at):
-    """Handle an event of shared links: a phase or a flow ends, rates change."""
+    """Handle an event of shared links: a phase or a flow ends."""
     raise NotImplementedError
 
 
 def link_event_shared(w, s, kind, at):
     if kind == closing.PROGRESS:
         start_next_phase(w, s, at)
-    elif kind == closing.FLOW_END:
-        end_flows(w, s, at)
     else:
-        serve(s)
+        end_flows(w, s, at)
+
+
+def share(s):
+    """Share the links anew."""
+    raise NotImplementedError
 
 
 def room_for_flows(s):
@@ -207,6 +210,11 @@ def _(w, s, c):
 @overload(link_event, jit_options=INNER)
 def _(w, s, kind, at):
     return link_event_shared if is_shared(s) else lambda w, s, kind, at: None
+
+
+@overload(share, jit_options=INNER)
+def _(s):
+    return (lambda s: serve(s)) if is_shared(s) else lambda s: None
 
 
 @overload(room_for_flows, jit_options=INNER)

@@ -84,7 +84,7 @@ def unselected(w, s, scratch, k, m):
     return count
 
 
-@called
+@inner
 def visit_ended(w, s, out, slot, kind):
     """End a visit, and its round if that is due."""
     k, now_s = s.visits[slot].site, s.replica[0].now_s

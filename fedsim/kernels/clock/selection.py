@@ -9,7 +9,7 @@ from numba.extending import overload
 
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
 from fedsim.kernels.clock.heap import sift, sort
-from fedsim.kernels.clock.units import CALLED, called, inner
+from fedsim.kernels.clock.units import INNER, called, inner
 from fedsim.kernels.llvm import types
 from fedsim.rng import Stream
 from fedsim.rules import availability, draws
@@ -38,22 +38,32 @@ def law_and_key(w, replica, c):
     return law, draws.key_of(w.seed_low, w.seed_high, AVAILABILITY, replica, c, 0, 0)
 
 
+@called
+def online_at_s(now_s, law, key, starts_s, ends_s):
+    return availability.online_s(now_s, law, key, starts_s, ends_s)
+
+
+@called
+def offline_at_s(now_s, law, key, starts_s, ends_s):
+    return availability.offline_s(now_s, law, key, starts_s, ends_s)
+
+
 def online_by_law_s(w, replica, c, now_s):
     law, key = law_and_key(w, replica, c)
-    return availability.online_s(now_s, law, key, w.starts_s, w.ends_s)
+    return online_at_s(now_s, law, key, w.starts_s, w.ends_s)
 
 
 def offline_by_law_s(w, replica, c, now_s):
     law, key = law_and_key(w, replica, c)
-    return availability.offline_s(now_s, law, key, w.starts_s, w.ends_s)
+    return offline_at_s(now_s, law, key, w.starts_s, w.ends_s)
 
 
-@overload(online_s, jit_options=CALLED)
+@overload(online_s, jit_options=INNER)
 def _(w, replica, c, now_s):
     return online_by_law_s if has_laws(w) else lambda w, replica, c, now_s: now_s
 
 
-@overload(offline_s, jit_options=CALLED)
+@overload(offline_s, jit_options=INNER)
 def _(w, replica, c, now_s):
     return offline_by_law_s if has_laws(w) else lambda w, replica, c, now_s: inf
 

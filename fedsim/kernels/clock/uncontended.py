@@ -108,7 +108,8 @@ def close_early(w, scratch, cohort, ended, begin, m, opened_s, replica, round):
         ended.downloaded_s[begin + j], ended.computed_s[begin + j], event.time_s = private_ends_s(
             w, cohort.client[j], opened_s, cohort.compute_s[j], cohort.drop[j], cohort.fraction[j], whole
         )
-        event.rank = closing.rank(ARRIVAL if cohort.drop[j] == NO_DROP else BREAK, tie_of(w, replica, c, round), c)
+        tie = 0 if w.closing.code == WHEN_ALL_ENDED else tie_of(w, replica, c, round)
+        event.rank = closing.rank(ARRIVAL if cohort.drop[j] == NO_DROP else BREAK, tie, c)
         event.at, ended.ended_s[begin + j], ended.outcome[begin + j] = j, event.time_s, NONE
     closed_s = close_by_rule(w, cohort.events, ended, begin, m, opened_s)
     for j in range(m):
@@ -132,6 +133,11 @@ def close_early(w, scratch, cohort, ended, begin, m, opened_s, replica, round):
 def close_by_rule(w, events, ended, begin, m, opened_s):
     """Take the ends of visits in their order until the round closes; note outcomes; return the time."""
     now_s, arrived, outstanding = opened_s, 0, m
+    if w.closing.code == WHEN_ALL_ENDED:  # their order does not matter
+        for j in range(m):
+            ended.outcome[begin + j] = ARRIVED if closing.kind_of(events[j].rank) == ARRIVAL else DROPPED
+            now_s = events[j].time_s if events[j].time_s > now_s else now_s
+        return now_s
     answer_s = closing.closing_s(w.closing, opened_s, opened_s, m, 0)
     deadline_s = closing.first_closing_s(answer_s, opened_s)
     for i in range(m // 2 - 1, -1, -1):

@@ -9,7 +9,7 @@ from fedsim.kernels.clock import compiled_rules  # noqa: F401
 from fedsim.kernels.clock.heap import push
 from fedsim.kernels.clock.selection import offline_s
 from fedsim.kernels.clock.state import OVER, TOO_LATE, UPLOAD
-from fedsim.kernels.clock.units import called, inner
+from fedsim.kernels.clock.units import inner
 from fedsim.rng import Stream
 from fedsim.rules import closing, draws, visits
 from fedsim.rules.visits import ARRIVED, BEFORE, DROPPED, IN_COMPUTE, NO_DROP
@@ -48,7 +48,7 @@ def reply_bits(w, round):
     return w.first_reply_bits if round == 1 else w.reply_bits
 
 
-@called
+@inner
 def start_visit(w, s, slot, c, multiplicity, site, round):
     """Draw a visit of client c, whose record is in the slot, and start it."""
     replica, v, client = s.replica[0], s.visits[slot], s.clients[slot]

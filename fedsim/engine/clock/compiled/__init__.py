@@ -43,6 +43,7 @@ from fedsim.kernels.clock.state import (
 )
 from fedsim.kernels.found import Found
 from fedsim.rules.closing import RUNNING
+from fedsim.rules.selection import BERNOULLI
 
 SAVED = 64e6  # bytes of state in a checkpoint; a larger one is simulated again from the start
 LARGEST = 2e9  # bytes of state in memory
@@ -111,7 +112,8 @@ class CompiledClock:
         first, self.rounds = self.rounds + 1, self.rounds + rounds
         self.before = (first - 1, copied(self.now), self.carried) if self.bytes <= SAVED else None
         sites, slots = self.system.sites.count, int(self.tables.slots[-1])
-        visits = min(len(active) * rounds * slots, MOST_VISITS) + slots
+        visits = len(active) * rounds * slots + slots
+        visits = visits if self.tables.selection != BERNOULLI else min(visits, MOST_VISITS + slots)
         held, listed = (int(self.carried.counts[name][0]) for name in ("visits", "segments"))
         out = longer(self.carried, held + visits, listed + (len(active) * rounds + 1) * sites)
         while (status := self.advance(active, out)) == NEEDS_GROWTH:
@@ -200,7 +202,7 @@ class CompiledClock:
     async def resume(self, rounds: int, active: Array, saved: Arrays) -> None:
         """Continue from the saved state, or from the start if it was too large to save."""
         if saved:
-            self.now, self.carried = filled(self.now, saved, "now"), filled(self.carried, saved, "carried")
+            self.now, self.carried = copied(filled(self.now, saved, "now")), filled(self.carried, saved, "carried")
             self.rounds = int(saved["rounds"])
         if rounds > self.rounds:
             await self.next(active, rounds - self.rounds)

@@ -75,9 +75,9 @@ def new_state(tables: Tables, replicas: Array, links: Links | PrivateLinks) -> S
 
 
 def event_capacity(tables: Tables, links: Links | PrivateLinks) -> int:
-    """Return how many events a replica has room for: twice as many as may be valid at a time."""
+    """Return how many events a replica has room for: several times as many as may be valid at a time."""
     flows = links.flows.shape[1] if isinstance(links, Links) else 0
-    return 4 * int(tables.slots[-1]) + 8 * len(tables.offsets) + 2 * flows + 64
+    return 8 * int(tables.slots[-1]) + 16 * len(tables.offsets) + 4 * flows + 64
 
 
 def new_scratch(tables: Tables) -> Scratch:
