@@ -1,1 +1,16 @@
-"""The compiled clock: `fedsim.rules` and the loops over them as machine code. `compiled_rules` is where they meet."""
+"""The compiled clock: `fedsim.rules` and the loops over them as machine code.
+
+    compiled_rules   the rules under their own names
+    units            how inner functions and units are compiled
+    state            records and tables; no Numba
+    heap             events by (time, rank), a sort
+    selection        a site's cohort; which clients are online
+    visits           draws of a visit; visits on private links
+    messages         visits on shared links, models between edges and the cloud, unselected broadcasts
+    flows            flows on shared links; flow_groups: those that have one rate; maxmin: their rates
+    rounds           rounds of sites, star and tiers
+    loops            the event loop, a compile unit for each kind of links and devices
+    uncontended      the short path: private links, devices always online; a unit of its own
+
+What differs between kinds of links and devices is chosen by the types of `State.links` and `Tables.law`.
+"""

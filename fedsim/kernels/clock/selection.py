@@ -32,30 +32,31 @@ def offline_s(w, replica, c, now_s):
 
 
 @inner
-def law_and_key(w, replica, c):
-    row = w.law[c]
-    law = OnlineLaw(row.code, row.a, row.b, row.period_s, row.begin, row.end)
-    return law, draws.key_of(w.seed_low, w.seed_high, AVAILABILITY, replica, c, 0, 0)
+def key_of(seed_low, seed_high, replica, c):
+    return draws.key_of(seed_low, seed_high, AVAILABILITY, replica, c, 0, 0)
+
+
+@inner
+def law_of(row):
+    return OnlineLaw(row.code, row.a, row.b, row.period_s, row.begin, row.end)
 
 
 @called
-def online_at_s(now_s, law, key, starts_s, ends_s):
-    return availability.online_s(now_s, law, key, starts_s, ends_s)
+def online_from_s(now_s, row, seed_low, seed_high, replica, c, starts_s, ends_s):
+    return availability.online_s(now_s, law_of(row), key_of(seed_low, seed_high, replica, c), starts_s, ends_s)
 
 
 @called
-def offline_at_s(now_s, law, key, starts_s, ends_s):
-    return availability.offline_s(now_s, law, key, starts_s, ends_s)
+def offline_from_s(now_s, row, seed_low, seed_high, replica, c, starts_s, ends_s):
+    return availability.offline_s(now_s, law_of(row), key_of(seed_low, seed_high, replica, c), starts_s, ends_s)
 
 
 def online_by_law_s(w, replica, c, now_s):
-    law, key = law_and_key(w, replica, c)
-    return online_at_s(now_s, law, key, w.starts_s, w.ends_s)
+    return online_from_s(now_s, w.law[c], w.seed_low, w.seed_high, replica, c, w.starts_s, w.ends_s)
 
 
 def offline_by_law_s(w, replica, c, now_s):
-    law, key = law_and_key(w, replica, c)
-    return offline_at_s(now_s, law, key, w.starts_s, w.ends_s)
+    return offline_from_s(now_s, w.law[c], w.seed_low, w.seed_high, replica, c, w.starts_s, w.ends_s)
 
 
 @overload(online_s, jit_options=INNER)

@@ -9,7 +9,7 @@ from fedsim.kernels.clock import compiled_rules  # noqa: F401
 from fedsim.kernels.clock.heap import push
 from fedsim.kernels.clock.selection import offline_s
 from fedsim.kernels.clock.state import OVER, TOO_LATE, UPLOAD
-from fedsim.kernels.clock.units import inner
+from fedsim.kernels.clock.units import called, inner
 from fedsim.rng import Stream
 from fedsim.rules import closing, draws, visits
 from fedsim.rules.visits import ARRIVED, BEFORE, DROPPED, IN_COMPUTE, NO_DROP
@@ -18,10 +18,16 @@ TIE, COMPUTING, DROPOUT = int(Stream.TIE), int(Stream.COMPUTE), int(Stream.DROPO
 NO_FLOW = -1  # also the owner of a flow of an unselected broadcast
 
 
+@called
+def uniform(seed_low, seed_high, stream, replica, c, round, step):
+    """Return a uniform number of a visit."""
+    return draws.uniform(draws.key_of(seed_low, seed_high, stream, replica, c, round - 1, 0), step)
+
+
 @inner
 def tie_of(w, replica, c, round):
     """Return the keyed number of a visit that orders events of one instant."""
-    return closing.tie_of(draws.uniform(draws.key_of(w.seed_low, w.seed_high, TIE, replica, c, round - 1, 0), 0))
+    return closing.tie_of(uniform(w.seed_low, w.seed_high, TIE, replica, c, round, 0))
 
 
 @inner
@@ -38,9 +44,9 @@ def dropout(w, replica, c, round):
     """Return the phase in which a visit drops out, and how far into it."""
     if not w.drops:
         return NO_DROP, 0.0
-    key = draws.key_of(w.seed_low, w.seed_high, DROPOUT, replica, c, round - 1, 0)
-    phase = visits.drop_phase(draws.uniform(key, 0), w.dropout[c, 0], w.dropout[c, 1], w.dropout[c, 2])
-    return phase, draws.uniform(key, 1)
+    u = uniform(w.seed_low, w.seed_high, DROPOUT, replica, c, round, 0)
+    phase = visits.drop_phase(u, w.dropout[c, 0], w.dropout[c, 1], w.dropout[c, 2])
+    return phase, uniform(w.seed_low, w.seed_high, DROPOUT, replica, c, round, 1) if phase != NO_DROP else 0.0
 
 
 @inner
