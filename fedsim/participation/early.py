@@ -34,9 +34,9 @@ def _asks(self: Sized, closes: int, replies: int = 0, seconds: float = math.inf)
     return PolicyArrays(selects, closes, self.size or 0, replies=replies, seconds=seconds)
 
 
-def _at_most(self: Sized, weights: Array) -> tuple[Array, bool]:
+def _at_most(self: Sized, weights: Array, clients: Array) -> tuple[Array, bool]:
     """Who is asked may be late: no more than the chance to be asked."""
-    return np.full(len(weights), (self.size or len(weights)) / len(weights)), False
+    return np.ones(len(weights)) if self.size is None else self.size / clients, False
 
 
 @dataclass(frozen=True)

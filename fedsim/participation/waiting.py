@@ -36,7 +36,7 @@ class Full:
     def as_arrays(self) -> PolicyArrays:
         return PolicyArrays(parts.ALL)
 
-    def chance(self, weights: Array) -> tuple[Array, bool]:
+    def chance(self, weights: Array, clients: Array) -> tuple[Array, bool]:
         return np.ones(len(weights)), True
 
     def weigh(self, arrived: Arrived) -> Array:
@@ -72,7 +72,7 @@ class WithReplacement:
     def check(self, clients: int) -> None:
         check_wait(self, clients, "with_replacement")
 
-    def chance(self, weights: Array) -> tuple[Array, bool]:
+    def chance(self, weights: Array, clients: Array) -> tuple[Array, bool]:
         return 1 - (1 - weights) ** self.draws, True
 
     def weigh(self, arrived: Arrived) -> Array:
@@ -104,16 +104,20 @@ class Uniform:
     def undecided(self) -> bool:
         return self.weighting is None
 
+    @property
+    def unnormalised(self) -> bool:
+        return self.weighting == "scaled"
+
     def bias(self) -> str:
         if self.weighting is not None:
             return ""
         return (
             f"participation.uniform({self.size}) averages with 1/{self.size}, which is biased here because the "
-            "clients' weights differ; choose weighting='normalised' or 'scaled', or with_replacement()"
+            "clients' weights differ; choose weighting='normalised', or with_replacement()"
         )
 
-    def chance(self, weights: Array) -> tuple[Array, bool]:
-        return np.full(len(weights), self.size / len(weights)), True
+    def chance(self, weights: Array, clients: Array) -> tuple[Array, bool]:
+        return self.size / clients, True
 
     def weigh(self, arrived: Arrived) -> Array:
         if self.weighting == "scaled":
@@ -153,5 +157,5 @@ class Bernoulli:
                 "number or one per client"
             )
 
-    def chance(self, weights: Array) -> tuple[Array, bool]:
+    def chance(self, weights: Array, clients: Array) -> tuple[Array, bool]:
         return np.ones(len(weights)) * np.asarray(self.probability), True
