@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,7 +53,8 @@ def gossip(graph: nx.Graph, mixing: str | npt.ArrayLike = "metropolis") -> Gossi
     | "matching"     | 1/2 in a random matching, drawn anew for every replica and round                     |
     | a matrix       | W_ij, zero outside the graph, rows that sum to 1; or a list of them, used in turn    |
 
-    A site sends its reply to whoever gives it a weight in that round.
+    A site sends its reply to every site that gives it a weight in that round. Matrices must bring the sites together:
+    applied in turn, for ever, they leave all sites with one model.
     """
     return Gossip(graph, mixing)
 
@@ -130,15 +131,15 @@ class Gossip:
     def weights(self) -> Array:
         """(sites,) that add up to 1: how much each site's model counts in the long run, W's stationary weights."""
         equal = np.full(self.sites, 1 / self.sites)
-        if isinstance(self.mixing, str):
+        if isinstance(self.mixing, str):  # they connect what the graph connects
             return equal
-        found = [equal if np.allclose(m.sum(axis=0), 1, rtol=0, atol=EXACT) else _stationary(m) for m in self.mixing]
-        if any(np.abs(other - found[0]).max() > EXACT for other in found[1:]):
+        pi = _stationary(reduce(lambda before, matrix: matrix @ before, self.mixing))
+        if any(np.abs(pi @ matrix - pi).max() > EXACT for matrix in self.mixing):
             raise InvalidInput(
                 "exchanges.gossip(mixing=[...]): the matrices have different stationary weights, so that no target is "
                 "defined; give doubly stochastic ones, or matrices that agree"
             )
-        return found[0]
+        return equal if np.abs(pi - equal).max() < EXACT else pi
 
     def at(self, seed: int, replica: int, round: int) -> Mixing:
         """The mixing of one replica's round."""
@@ -236,15 +237,20 @@ def _edges_of(graph: nx.Graph) -> Array:
 
 
 def _stationary(matrix: Array) -> Array:
-    """pi with pi W = pi, positive and unique."""
-    sites = len(matrix)
-    values, vectors = np.linalg.eig(matrix.T)
-    ones = np.flatnonzero(np.abs(values - 1) < np.sqrt(EXACT))
-    pi = np.real(vectors[:, ones[0]]) if len(ones) else np.zeros(sites)
-    pi = pi / pi.sum() if abs(pi.sum()) > EXACT else np.zeros(sites)
-    if len(ones) != 1 or not (pi > EXACT).all():
+    """pi with pi W = pi, positive and unique, of a matrix whose powers bring the sites together."""
+    symmetric = np.array_equal(matrix, matrix.T)
+    values, vectors = np.linalg.eigh(matrix) if symmetric else np.linalg.eig(matrix.T)
+    order = np.argsort(-np.abs(values), kind="stable")
+    if len(matrix) > 1 and (second := np.abs(values[order[1]])) > 1 - EXACT:
         raise InvalidInput(
-            "exchanges.gossip(mixing): some site does not count in the long run (the matrix has no unique positive "
-            "stationary weights); give every site a weight somewhere"
+            f"exchanges.gossip(mixing): the sites never come together (the second eigenvalue has modulus {second:.6g}"
+            ", and needs one below 1); connect all sites, each with a weight of its own"
+        )
+    pi = np.real(vectors[:, order[0]])
+    pi = pi / pi.sum()
+    if not (pi > EXACT).all():
+        raise InvalidInput(
+            f"exchanges.gossip(mixing): site {int(np.argmin(pi))} does not count in the long run (its stationary "
+            "weight is 0); give every site a weight somewhere"
         )
     return np.asarray(pi)

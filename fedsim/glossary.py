@@ -12,11 +12,11 @@ CODE = re.compile(r"[A-E]\d+")
 
 
 def explain(topic: str | None = None) -> Summary:
-    """The page about a topic: job, replies, view or decisions; or one decision by its code, such as A5."""
+    """The page about a topic, such as job, replies, view or combinations; or one decision by its code, such as A5."""
     pages = _pages()
     if topic is None:
-        topics = [f"  {name:11}{text.splitlines()[0].partition(': ')[2]}" for name, text in pages.items()]
-        codes = "  A5, C1, ... one decision by the code that a docstring or an error gives"
+        topics = [f"  {name:14}{text.splitlines()[0].partition(': ')[2]}" for name, text in pages.items()]
+        codes = "  A5, C1, ...   one decision by the code that a docstring or an error gives"
         return Summary("\n".join(["fedsim explain TOPIC, or fs.explain(TOPIC):", *topics, codes]))
     if not isinstance(topic, str):
         raise InvalidInput(f"explain({quoted(topic)}): name a topic, one of {', '.join(pages)}, or a code such as A5")

@@ -23,7 +23,7 @@ from fedsim.old_engine.scenario_checks import (
     check_population,
     check_reach,
 )
-from fedsim.old_engine.site_checks import check_exchange
+from fedsim.old_engine.site_checks import check_exchange, check_graph
 from fedsim.old_engine.sites import Sites, sites_of
 from fedsim.problems import weights_of
 
@@ -75,7 +75,7 @@ class Scenario:
     | `initial`        | theta before the first round, one per coordinate; None: zeros, or the problem's own      |
     | `dtype`          | of theta and of uncompressed messages: "float64" or "float32"                            |
     | `metrics`        | a tuple of names and metrics to judge by, `("w2", fs.metrics.ess())`; see fs.metrics     |
-    | `evaluate_every` | rounds between two evaluations of the metrics                                            |
+    | `evaluate_every` | rounds between two evaluations of the metrics; the last round that counts is always one  |
     | `record`         | what is kept: `fs.Record(every=10, warmup=100, events=True)`                             |
     | `reach`          | who receives the broadcast: "selected" or "all"; None: as the algorithm says             |
     | `exchange`       | where models live: `fs.exchanges.star()`, `tiers(groups, every)` or `gossip(graph)`      |
@@ -99,6 +99,7 @@ class Scenario:
 
     def __post_init__(self) -> None:
         self._check_parts()
+        check_graph(self)
         object.__setattr__(self, "_parts", Parts.of(self))
         self._check_numbers()
         check_population(self)
@@ -186,6 +187,7 @@ class Scenario:
                 raise InvalidInput(f"{role}={kind} is a class; give an object of it, {role}={kind}(...)")
             if name := protocols.missing(part, required):
                 raise InvalidInput(f"{role}={quoted(part)}: {lacks.format(name)}")
+        protocols.check_potential(self.problem)
         if not isinstance(self.exchange, Exchange):
             raise InvalidInput(
                 f"exchange={quoted(self.exchange)}: write fs.exchanges.star(), tiers(groups) or gossip(graph)"
@@ -230,4 +232,4 @@ def _algorithm_of(scenario: Scenario) -> protocols.Algorithm:
     algorithm = protocols.as_algorithm(scenario.algorithm)
     if not isinstance(scenario.exchange, Gossip) or algorithm.needs_gossip:
         return algorithm
-    return protocols.as_algorithm(algorithm.for_gossip())
+    return protocols.as_algorithm(algorithm.for_gossip(scenario.problem, scenario.exchange.weights))

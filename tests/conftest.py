@@ -5,10 +5,25 @@ from __future__ import annotations
 import sys
 
 import pytest
+import real_data
 from hypothesis import settings
 
 settings.register_profile("fixed", derandomize=True, deadline=None)  # a failure seen once is a failure seen again
 settings.load_profile("fixed")
+
+
+def pytest_runtest_setup(item):
+    for mark in item.iter_markers("needs"):
+        real_data.find(*mark.args)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print how many runs were compared with the pinned digests, and how."""
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, ())]
+    how = [value for report in reports for name, value in report.user_properties if name == "golden"]
+    if how:
+        bits, figures = how.count("bits"), how.count("figures")
+        terminalreporter.write_line(f"golden: {bits} runs compared bit for bit, {figures} to 1e-6 only")
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ def made(off, *, seed=0, w2=None, samples=None, **settings) -> Result:
         "uplink_bits": 100,
         "downlink_bits": 50,
         "wasted_bits": 25,
+        "dropped_bits": 10,
     }
     table = pd.DataFrame(
         {
@@ -180,7 +181,28 @@ def test_waste_is_told_by_cause_in_device_seconds_per_replica():
     frame = analysis.waste(made(falling(1, 1))).frame.set_index("cause")
     assert frame["device_s"].to_dict() == pytest.approx({"late": 3.0, "dropped": 2.0, "called off": 0.0})
     assert frame["share"].sum() == pytest.approx(1.0)
-    assert frame["bits"].tolist() == [250.0] * 3
+    assert frame["bits"].to_dict() == {"late": 150.0, "dropped": 100.0, "called off": 0.0}
+
+
+def test_wasted_bits_by_cause_are_those_of_the_visits_and_add_up_to_the_total():
+    """Upload dropouts and replies that are late in the same rounds, over a star and over gossip."""
+    import networkx as nx
+
+    devices = fs.devices.lognormal(0.05, sigma=1.0, dropout={"upload": 0.3})
+    for more in ({"participation": fs.participation.first(2)}, {"exchange": fs.exchanges.gossip(nx.cycle_graph(5))}):
+        scenario = fs.Scenario(
+            problem=fs.problems.GaussianMean.synthetic(5, dim=3, samples=4, seed=1),
+            algorithm=fs.algorithms.FALD(1e-3), budget=fs.Budget(rounds=20), replicas=3, seed=4, devices=devices,
+            network=fs.topologies.star(5, uplink_bps=1e3, downlink_bps=1e4), record=fs.Record(events=True), **more,
+        )  # fmt: skip
+        result = fs.run(scenario)
+        bits = analysis.waste(result).frame.set_index("cause")["bits"]
+        assert bits.sum() == pytest.approx(result.rounds["wasted_bits"].sum() / 3, rel=1e-12)
+        assert bits["dropped"] > 0
+        if "participation" in more:
+            by_visit = analysis.timeline.waste(result)["uplink_bits"] / 3
+            assert bits["late"] > 0
+            assert bits.to_dict() == pytest.approx(by_visit.to_dict(), rel=1e-12)
 
 
 def test_fairness_has_jains_index():
@@ -189,8 +211,23 @@ def test_fairness_has_jains_index():
     assert frame.attrs["jain"]["run"] == pytest.approx(400 / (2 * 250))
 
 
+def test_jains_index_is_of_a_replica_and_not_of_the_sum_over_replicas():
+    """Two of ten clients in one round: the index of each replica is 2/10, however the sum over replicas looks."""
+    scenario = fs.Scenario(
+        problem=fs.problems.GaussianMean.synthetic(10, dim=1, samples=4), algorithm=fs.algorithms.FedAvg(1e-2),
+        participation=fs.participation.uniform(2), budget=fs.Budget(rounds=1), replicas=40,
+        record=fs.Record(events=True),
+    )  # fmt: skip
+    result = fs.run(scenario)
+    assert analysis.fairness(result).frame.attrs["jain"] == {"run": pytest.approx(0.2)}
+    unknown = fs.run(dataclasses.replace(scenario, record=fs.Record()))
+    assert np.isnan(analysis.fairness(unknown).frame.attrs["jain"]["run"])
+    seeds = [fs.run(dataclasses.replace(scenario, replicas=1, seed=s, record=fs.Record())) for s in range(6)]
+    assert analysis.fairness(seeds).frame.attrs["jain"] == {"run": pytest.approx(0.2)}
+
+
 def test_the_u_curve_finds_the_optimum_with_intervals():
-    rounds = {1: (9, 10, 8), 4: (3, 4, 3), 16: (7, 0, 8)}
+    rounds = {1: (9, 10, 8, 9, 9), 4: (3, 4, 3, 3, 4), 16: (7, 0, 8, 8, 8)}
     runs = [made(falling(*when), local_steps=k) for k, when in rounds.items()]
     frame = analysis.u_curve(runs, "off", below=0.5).frame
     assert frame["local_steps"].tolist() == [1, 4, 16]
@@ -206,6 +243,26 @@ def test_the_u_curve_finds_the_optimum_with_intervals():
         analysis.u_curve(runs[0], "off", below=0.5)
     with pytest.raises(NotRecorded, match="says nothing of magic"):
         analysis.u_curve(runs, "off", below=0.5, knob="magic")
+
+
+def test_two_seeds_have_values_and_no_interval(tmp_path):
+    runs = [made(falling(*when), local_steps=k) for k, when in {1: (9, 10), 4: (3, 4)}.items()]
+    answer = analysis.u_curve(runs, "off", below=0.5)
+    frame = answer.frame
+    assert frame["rounds"].tolist() == [9.5, 3.5]
+    assert frame[["low", "high", "best"]].isna().all(axis=None)
+    assert frame.attrs["optimum"] == 4
+    assert np.isnan([frame.attrs[n] for n in ("optimum_low", "optimum_high", "saving_low", "saving_high")]).all()
+    answer.figure.savefig(tmp_path / "u.png")
+    told = analysis.compare(made(falling(3, 4)), made(falling(5, 6)), "off", below=0.5)
+    assert np.isnan([told.frame.attrs["low"], told.frame.attrs["high"]]).all()
+    assert "2 pairs: no interval" in told.figure.axes[0].get_title(loc="left")
+
+
+def test_intervals_begin_at_five_values():
+    for interval in (intervals.median_interval, intervals.mean_interval):
+        assert np.isnan(interval([1.0, 2.0, 3.0, 4.0])[1:]).all()
+        assert np.isfinite(interval([1.0, 2.0, 3.0, 4.0, 5.0])).all()
 
 
 def test_a_comparison_is_paired_by_seed_and_replica():
@@ -227,7 +284,7 @@ def test_a_comparison_is_paired_by_seed_and_replica():
 
 
 def test_a_comparison_of_costs_allows_for_those_who_never_get_there():
-    a, b = made(falling(3, 4, 5)), made(falling(5, 6, 0))
+    a, b = made(falling(3, 4, 5, 3, 4)), made(falling(5, 6, 0, 5, 6))
     told = analysis.compare(a, b, "off", below=0.5, against="rounds").frame.attrs
     assert told["statistic"] == "median"
     assert told["difference"] == 2.0
@@ -243,7 +300,7 @@ def test_bootstrap_intervals_cover_the_median_as_often_as_they_say():
     many = np.random.default_rng(4).exponential(size=(100, 401))
     covered = sum(low <= np.log(2) <= high for _, low, high in map(intervals.median_interval, many))
     assert 86 <= covered <= 100
-    assert intervals.median_interval([2.0]) == (2.0, 2.0, 2.0)
+    assert intervals.median_interval([2.0])[0] == 2.0
     assert intervals.median_interval([1.0, np.inf, np.inf])[0] == np.inf
     assert intervals.mean_interval([1.0, 2.0, 3.0])[0] == 2.0
 

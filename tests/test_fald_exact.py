@@ -108,18 +108,31 @@ def test_bernoulli_rounds_have_the_exact_moments_empty_ones_included(probability
     check(samples, law, (1, 5, 20))
 
 
-WEIGHTINGS = {"normalised": lambda members: members / members.sum(), "scaled": lambda members: members * 7 / 3}
-
-
-@pytest.mark.parametrize("weighting", WEIGHTINGS)
-def test_uniform_selection_of_unequal_clients_has_the_exact_moments(weighting):
+def test_uniform_selection_of_unequal_clients_has_the_exact_moments():
     clients = moments.gaussian_means(*UNBALANCED)
-    weights = moments.uniform_subsets(clients.p, 3, WEIGHTINGS[weighting])
+    weights = moments.uniform_subsets(clients.p, 3, lambda members: members / members.sum())
     law = moments.fald(clients, weights, lambda t: ETA, 5, 20, 1.0, 0.0, START)
     samples = simulate(
-        problem_of("unbalanced"), fs.participation.uniform(3, weighting), 20, step_size=ETA, local_steps=5
+        problem_of("unbalanced"), fs.participation.uniform(3, "normalised"), 20, step_size=ETA, local_steps=5
     )
     check(samples, law, (1, 5, 20))
+
+
+SAMPLERS = {
+    "FALD": fs.algorithms.FALD(1e-3), "FAHMC": fs.algorithms.FAHMC(1e-2, 2), "QLSD": fs.algorithms.QLSD(1e-3),
+    "DGSGLD": fs.algorithms.DGSGLD(1e-3, 0.1), "FSGLD": fs.algorithms.FSGLD(1e-3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_weights_that_do_not_sum_to_one_are_refused_for_samplers(name):
+    """theta would be multiplied by a random factor every round; QLSD and DG-SGLD would not use the weights at all."""
+    why = "leave weighting out" if name in ("QLSD", "DGSGLD") else "choose weighting='normalised'"
+    with pytest.raises(fs.errors.InvalidInput, match=rf"uniform\(3, weighting='scaled'\) with {name}: .*{why}"):
+        fs.Scenario(
+            problem=problem_of("unbalanced"), algorithm=SAMPLERS[name], budget=fs.Budget(rounds=2),
+            participation=fs.participation.uniform(3, "scaled"),
+        )  # fmt: skip
 
 
 def test_the_schemes_second_moments_agree_with_enumeration():

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_data import find
 
 from fedsim.errors import InvalidInput
 from fedsim.network.finishing import finish_times
 from fedsim.network.flows import Flows
-
-REFERENCE = Path(os.environ.get("FEDSIM_REFERENCE", Path(__file__).parents[2] / "shared" / "reference"))
-CASES = REFERENCE / "maxmin_flows.json"
-
 
 # --- Two ways to drive them, and exact arithmetic to compare with --------------------------------------
 
@@ -99,14 +94,9 @@ def assert_fair(capacities, routes, rates):
 # --- The reference --------------------------------------------------------------------------------------
 
 
-def reference_cases():
-    return json.loads(CASES.read_text()) if CASES.exists() else []
-
-
-@pytest.mark.skipif(not CASES.exists(), reason="the reference cases are not at hand; set FEDSIM_REFERENCE")
 @pytest.mark.parametrize("way", [finish_times, lambda *case: drive(*case)[0]], ids=["finish_times", "event by event"])
 def test_finishing_times_agree_with_simgrid(way):
-    cases = reference_cases()
+    cases = json.loads(find("FEDSIM_REFERENCE", "maxmin_flows.json").read_text())
     assert len(cases) == 24
     for case in cases:  # capacities in bytes per second and sizes in bytes: as good as bits
         number = {name: k for k, name in enumerate(case["links"])}

@@ -95,7 +95,7 @@ def test_dispersed_chains_are_told_from_chains_that_have_mixed():
         )
         return fs.run(measured).metrics["rhat"].iloc[-1]
 
-    assert rhat(fs.initial.normal(5.0)) > 5 * rhat(None)
+    assert rhat(fs.initial.normal(5.0)) > 2 * rhat(None)  # normal scores are bounded, the draws were not
 
 
 def test_a_resumed_run_keeps_its_starts(tmp_path):

@@ -287,6 +287,74 @@ def test_ess_per_megabit_and_per_second_divide_what_arviz_finds_by_what_was_spen
     assert found.ess_per_second == pytest.approx(ess / seconds, rel=1e-8)
 
 
+def test_over_gossip_ess_per_megabit_counts_the_bits_between_sites():
+    import networkx as nx
+
+    algorithm = algorithms.DESGLD(2e-3)
+    result = fs.run(
+        gaussian(3, ("ess", "ess_per_megabit"), 50, algorithm, exchange=fs.exchanges.gossip(nx.cycle_graph(3)))
+    )
+    sent = result.rounds["backhaul_bits"].sum()
+    assert (result.rounds["uplink_bits"].sum(), sent) == (0, 3 * 50 * 6 * 128)  # replicas, rounds, messages, bits
+    found = result.metrics.iloc[-1]
+    assert found.ess_per_megabit == pytest.approx(found.ess / (sent / 1e6), rel=1e-12)
+    row = fs.analysis.ess_rates(result).frame.iloc[0]
+    assert row["ess_per_megabit"] == pytest.approx(row["ess"] / (sent / 1e6), rel=1e-12)
+
+
+# --- Why a figure is not there, and when it is not to be trusted --------------------------------------------
+
+APART = [[0.0, 0.0], [3.0, -3.0]]
+
+
+def warned(scenario):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResultWarning)
+        result = fs.run(scenario)
+    for text in result.manifest["warnings"]:
+        assert f"! {text}" in result.summary(1000).splitlines()
+    return result.manifest["warnings"]
+
+
+@pytest.mark.parametrize("name", ["rhat", "ess", "ess_tail"])
+def test_too_few_samples_are_named_where_a_figure_of_chains_is_missing(name):
+    (text,) = warned(gaussian(2, (name,), rounds=3, initial=APART))
+    assert text.startswith(f"{name} is not defined: 3 samples of each replica were kept; it needs 4")
+
+
+@pytest.mark.parametrize("name", ["rhat", "ess", "ess_tail"])
+def test_chains_that_never_moved_are_named_where_a_figure_is_missing_or_infinite(name):
+    (text,) = warned(replace(gaussian(2, (name,), rounds=20, initial=APART), algorithm=algorithms.MALA(1e6)))
+    assert text == f"{name}: 2 of 2 chains never moved; 0 % of their proposals were accepted, lower step_size"
+
+
+def test_a_covariance_error_of_too_few_samples_or_of_a_point_mass_has_its_reason():
+    one = metrics.covariance_error(over="history")
+    (text,) = warned(gaussian(1, (one,), rounds=1))
+    assert text.startswith("covariance_error is not defined: it needs 2 kept samples, and there are 1; run more rounds")
+    cold = algorithms.FALD(1e-3, temperature=0.0)
+    (text,) = warned(gaussian(3, ("covariance_error",), 5, cold))
+    assert text.startswith("covariance_error is not defined: the exact covariance is zero")
+
+
+def test_chains_that_have_not_mixed_and_few_effective_samples_are_doubted():
+    slow = algorithms.FALD(1e-4)
+    rhat, ess, tail = warned(gaussian(2, ("rhat", "ess", "ess_tail"), 40, slow, initial=APART))
+    assert rhat.endswith("is above 1.01: the chains disagree about place or spread; run longer")
+    assert ess.endswith("is below 400: estimates from these samples are rough; run longer")
+    assert tail.startswith("ess_tail ")
+
+
+def test_a_common_start_is_doubted_and_starts_of_their_own_are_not():
+    together = warned(gaussian(4, ("rhat",), rounds=1000))
+    apart = warned(gaussian(4, ("rhat",), rounds=1000, initial=fs.initial.normal(1.0)))
+    assert together == [
+        "rhat: all 4 replicas began at the same point, so that they agree before they have mixed; "
+        "set initial=fs.initial.normal(scale)"
+    ]
+    assert apart == []
+
+
 def test_without_a_clock_there_is_no_ess_per_second_and_a_warning_says_so():
     with pytest.warns(ResultWarning, match="ess_per_second is not defined: no seconds were spent"):
         result = fs.run(gaussian(2, ("ess_per_second",), rounds=20))

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_data import find
 
 from fedsim.kernels import levels, pairing_heap
 from fedsim.network import Flows, finish_times, finishing
-
-REFERENCE = Path(os.environ.get("FEDSIM_REFERENCE", Path(__file__).parents[2] / "shared" / "reference"))
-CASES = REFERENCE / "maxmin_flows.json"
 
 
 @pytest.fixture
@@ -121,9 +117,8 @@ def test_finishing_times_are_those_of_the_event_by_event_model(case):
     np.testing.assert_allclose(found, by_events(*case), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.skipif(not CASES.exists(), reason="the reference cases are not at hand; set FEDSIM_REFERENCE")
 def test_finishing_times_agree_with_simgrid(always):
-    for case in json.loads(CASES.read_text()):
+    for case in json.loads(find("FEDSIM_REFERENCE", "maxmin_flows.json").read_text()):
         number = {name: k for k, name in enumerate(case["links"])}
         routes = [[number[name] for name in flow["route"]] for flow in case["flows"]]
         bits, starts = ([flow[what] for flow in case["flows"]] for what in ("bytes", "start"))

@@ -175,25 +175,73 @@ def arviz():
 def test_rhat_and_ess_equal_arviz(arviz, correlation, draws):
     x = autoregressive(correlation, draws, count=3, dim=4, seed=draws)
     columns = [np.ascontiguousarray(x[:, :, j].T) for j in range(4)]
-    rhat = [float(arviz.rhat(c, method="split")) for c in columns]
+    rhat = [float(arviz.rhat(c)) for c in columns]  # method="rank"
     ess = [float(arviz.ess(c, method="bulk")) for c in columns]
+    tail = [float(arviz.ess(c, method="tail")) for c in columns]
     np.testing.assert_allclose(metrics.split_rhat(x), rhat, rtol=1e-8)
     np.testing.assert_allclose(chains.ess(x), ess, rtol=1e-8)
+    np.testing.assert_allclose(chains.ess_tail(x), tail, rtol=1e-8)
 
 
 def test_ess_of_one_chain_of_heavy_tails_and_of_repeated_draws_equals_arviz(arviz):
     one = autoregressive(0.7, 200, count=1, dim=1)
     for x in (one, one**5, np.round(one)):
-        assert chains.ess(x)[0] == pytest.approx(float(arviz.ess(x[:, :, 0].T, method="bulk")), rel=1e-8)
+        for ours, method in ((chains.ess, "bulk"), (chains.ess_tail, "tail")):
+            assert ours(x)[0] == pytest.approx(float(arviz.ess(x[:, :, 0].T, method=method)), rel=1e-8)
+
+
+@pytest.mark.parametrize("draws", [8, 21, 100])
+@pytest.mark.parametrize("shape", ["heavy tails", "ties", "two values", "a frozen chain", "skewed"])
+def test_rhat_and_tail_ess_equal_arviz_whatever_the_law(arviz, shape, draws):
+    x = autoregressive(0.4, draws, count=4, dim=1, seed=draws)
+    x[:, 1] *= 3.0
+    if shape == "a frozen chain":
+        x[:, 2] = x[0, 2]
+    laws = {"heavy tails": x**5, "ties": np.round(x), "two values": np.sign(x - 0.01), "skewed": np.exp(x)}
+    x = laws.get(shape, x)
+    column = np.ascontiguousarray(x[:, :, 0].T)
+    assert metrics.split_rhat(x)[0] == pytest.approx(float(arviz.rhat(column)), rel=1e-8)
+    assert chains.ess_tail(x)[0] == pytest.approx(float(arviz.ess(column, method="tail")), rel=1e-8)
+
+
+def test_a_chain_with_six_times_the_right_deviation_is_found_by_rhat():
+    x = generator(3).normal(size=(1000, 4, 1))
+    assert metrics.split_rhat(x)[0] < 1.01
+    x[:, 0] *= 6.0
+    assert metrics.split_rhat(x)[0] > 1.1
+
+
+def test_rhat_of_heavy_tails_finds_chains_in_different_places():
+    x = generator(3).standard_cauchy(size=(1000, 4, 1))
+    assert metrics.split_rhat(x)[0] < 1.01
+    x[:, 0] += 3.0
+    assert metrics.split_rhat(x)[0] > 1.1
+
+
+def test_rhat_of_chains_that_stand_still_apart_is_infinite():
+    apart = np.broadcast_to([[[0.1], [0.7], [0.3]]], (10, 3, 1))
+    assert metrics.split_rhat(apart)[0] == np.inf
+
+
+def test_chains_that_have_stopped_are_left_out_of_rhat_and_of_both_sizes(arviz):
+    history = autoregressive(0.5, 40, count=4, dim=2, seed=6)
+    history[25:, 1] = np.nan
+    seen = view(history[-1], history)
+    kept = history[:, [0, 2, 3]]
+    columns = [np.ascontiguousarray(kept[:, :, j].T) for j in range(2)]
+    assert metrics.rhat().evaluate(seen)["rhat"] == pytest.approx(max(float(arviz.rhat(c)) for c in columns), rel=1e-8)
+    for metric, method in ((metrics.ess(), "bulk"), (metrics.ess_tail(), "tail")):
+        least = min(float(arviz.ess(c, method=method)) for c in columns)
+        assert next(iter(metric.evaluate(seen).values())) == pytest.approx(least, rel=1e-8)
 
 
 def test_chains_that_never_moved_have_no_effective_sample_size():
-    assert np.isnan(chains.ess(np.ones((10, 2, 1)))[0])
     apart = np.broadcast_to([[[1.0], [7.0]]], (10, 2, 1))  # each at its own start
-    assert np.isnan(chains.ess(apart)[0])
     middle = np.ones((11, 2, 1))
     middle[5] = 3.0  # split chains leave the middle draw out
-    assert np.isnan(chains.ess(middle)[0])
+    for still in (np.ones((10, 2, 1)), apart, middle):
+        assert np.isnan(chains.ess(still)[0])
+        assert np.isnan(chains.ess_tail(still)[0])
 
 
 def test_a_chain_that_moved_once_among_frozen_ones_counts_as_arviz_counts_it(arviz):
@@ -211,18 +259,18 @@ def test_rhat_of_chains_in_different_places_is_large_and_of_frozen_chains_undefi
     x = autoregressive(0.0, 100, count=2, dim=1)
     assert metrics.split_rhat(x)[0] < 1.1
     x[:, 1] += 10.0
-    assert metrics.split_rhat(x)[0] > 3.0
+    assert metrics.split_rhat(x)[0] > 1.8
     assert np.isnan(metrics.split_rhat(np.ones((10, 2, 1)))[0])
 
 
 def test_nan_in_one_coordinate_leaves_the_others_alone():
     x = autoregressive(0.2, 50, count=2, dim=2)
     x[7, 1, 0] = np.nan
-    for statistic in (metrics.split_rhat, chains.ess):
+    for statistic in (metrics.split_rhat, chains.ess, chains.ess_tail):
         assert np.isnan(statistic(x)).tolist() == [True, False]
 
 
-@pytest.mark.parametrize("statistic", [metrics.split_rhat, chains.ess])
+@pytest.mark.parametrize("statistic", [metrics.split_rhat, chains.ess, chains.ess_tail])
 @pytest.mark.parametrize("shape", [(3, 2, 1), (10, 2), (10, 0, 1)])
 def test_chains_too_short_or_of_another_shape_are_refused(statistic, shape):
     with pytest.raises(InvalidInput):
@@ -443,7 +491,8 @@ def test_chain_metrics_report_the_worst_coordinate_once_there_are_four_draws():
     seen = view(history[-1], history)
     assert metrics.rhat().evaluate(seen)["rhat"] == metrics.split_rhat(history).max()
     assert metrics.ess().evaluate(seen)["ess"] == chains.ess(history).min()
-    for metric in (metrics.rhat(), metrics.ess()):
+    assert metrics.ess_tail().evaluate(seen)["ess_tail"] == chains.ess_tail(history).min()
+    for metric in (metrics.rhat(), metrics.ess(), metrics.ess_tail()):
         assert np.isnan(list(metric.evaluate(view(history[2], history[:3])).values())).all()
 
 
@@ -462,6 +511,7 @@ def every_metric():
         metrics.mse(lambda theta: theta[:, 0], 0.0),
         metrics.rhat(),
         metrics.ess(),
+        metrics.ess_tail(),
         metrics.distance_to(np.zeros(2)),
         metrics.resolve(largest),
         metrics.resolve(spread, probe=np.zeros((3, 2))),
@@ -501,6 +551,7 @@ def test_bits_do_not_depend_on_the_memory_layout():
         metrics.covariance_error(),
         metrics.rhat(),
         metrics.ess(),
+        metrics.ess_tail(),
     ):
         assert metric.evaluate(seen) == metric.evaluate(turned)
 

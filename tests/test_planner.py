@@ -168,3 +168,20 @@ def test_the_planner_comes_within_a_tenth_of_an_optimum_that_is_known_exactly(he
     assert chosen <= 1.1 * least
     assert advice.runs <= advice.grid_runs / 3
     assert advice.low <= advice.spent <= advice.high
+
+
+def test_two_trials_have_a_range_and_no_interval(here: Path) -> None:
+    advice = fs.plan("halving.py", {"rate": [1, 2]}, GOAL, "rounds", seeds=1, jobs=1)
+    assert math.isnan(advice.low)
+    assert math.isnan(advice.high)
+    assert "3 rounds from 3 rounds to 3 rounds, median and range of 2 trials: an interval needs 5" in str(advice)
+
+
+def test_the_ranking_has_the_warnings_of_its_runs(here: Path) -> None:
+    text = TEXT.replace('"off"),)', '"off"), "rhat")')
+    (here / "doubted.py").write_text(text)
+    advice = fs.plan("doubted.py", {"rate": [1, 2]}, GOAL, "rounds", seeds=3, jobs=1, out="runs")
+    assert advice.settings["warnings"].str.contains("3 of 3 runs: rhat").any()
+    (line,) = [line for line in advice.lines() if line.startswith("! ")]
+    assert "began at the same point" in line
+    assert read_json(here / "runs/plan.json", FORMAT)["settings"][0]["warnings"]

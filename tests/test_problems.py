@@ -18,6 +18,7 @@ from fedsim.problems import (
     SoftmaxRegression,
     weights_of,
 )
+from fedsim.protocols import potentials_of, whole_potential
 
 SIZES = (4, 7, 11)
 N = sum(SIZES)
@@ -180,16 +181,79 @@ def test_client_gradients_sum_to_the_slope_of_the_loss(make):
     assert np.allclose(sum(problem.gradient(theta, c) for c in range(3)), slope, rtol=1e-5, atol=1e-5)
 
 
-def test_logistic_potential_is_minus_the_log_posterior():
-    problem = logistic()
-    theta = generator().normal(size=(2, 3))
-    assert np.allclose(problem.potential(theta), [sum(potential(problem, t, c) for c in range(3)) for t in theta])
+@every_problem
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_clients_potential_is_the_sum_over_its_rows_and_their_share_of_the_prior(name, dtype):
+    problem = EVERY[name]()
+    theta = somewhere(problem).astype(dtype)
+    for client, rows in itertools.product(range(3), (None, np.array([3, 0, 2]))):
+        found = problem.potential(theta, client, rows)
+        assert isinstance(found, float)
+        assert np.isclose(found, potential(problem, theta.astype(np.float64), client, rows), rtol=1e-12)
+
+
+@every_problem
+def test_the_clients_potentials_sum_to_minus_the_log_posterior(name):
+    problem = EVERY[name]()
+    theta = generator().normal(size=(2, problem.dim))
+    total = [sum(potential(problem, t, c) for c in range(3)) for t in theta]
+    assert np.allclose(whole_potential(problem, theta), total, rtol=1e-12)
+
+
+@every_problem
+@pytest.mark.parametrize("minibatch", [False, True])
+@pytest.mark.parametrize("data_dtype", [np.float32, np.float64])
+def test_potentials_of_chunks_have_the_bits_of_the_whole_batch(name, minibatch, data_dtype):
+    problem = EVERY[name](dtype=data_dtype)
+    jobs = 150
+    clients = generator(8).integers(0, 3, jobs)
+    theta = generator(9).normal(size=(jobs, problem.dim))
+    counts = generator(10).integers(1, np.array(SIZES)[clients] + 1)
+    start = np.concatenate([[0], np.cumsum(counts)])
+    flat = np.concatenate(
+        [generator(i).choice(SIZES[c], n, False) for i, (c, n) in enumerate(zip(clients, counts, strict=True))]
+    )
+    of = potentials_of(problem)
+
+    def part(a, b):
+        chosen = (flat[start[a] : start[b]], start[a : b + 1] - start[a]) if minibatch else None
+        return of(theta[a:b], clients[a:b], chosen)
+
+    whole = part(0, jobs)
+    for size in (1, 7, 64):
+        assert np.array_equal(whole, np.concatenate([part(a, min(a + size, jobs)) for a in range(0, jobs, size)]))
+    for i in range(0, jobs, 13):
+        rows = flat[start[i] : start[i + 1]] if minibatch else None
+        assert np.isclose(whole[i], potential(problem, theta[i], clients[i], rows), rtol=1e-10)
+
+
+@pytest.mark.parametrize("make", [gaussian, linear])
+def test_potentials_of_data_far_from_zero_keep_their_differences(make):
+    """y and x around 1e6: sums of squares near 1e13, of which differences of order one must survive."""
+    near = make(prior=0.0)
+    if isinstance(near, GaussianMean):
+        far = GaussianMean.from_arrays(near.x + 1e6, OFFSETS, np.linalg.inv(near.precision))
+        shift = np.full(3, 1e6)
+    else:
+        shift = np.full(3, 1e6)
+        far = LinearRegression.from_arrays(near.x, near.y + near.x @ shift, OFFSETS, near.noise_variance)
+    theta = generator(9).normal(size=(8, 3))
+    clients = np.arange(8) % 3
+    exact = np.array([potential(near, t, c) for t, c in zip(theta, clients, strict=True)])
+    assert np.allclose(potentials_of(far)(theta + shift, clients, None), exact, rtol=0, atol=1e-4)
+
+
+def test_potentials_do_not_saturate_where_probabilities_do():
+    x = np.array([[1000.0], [-1000.0]])
+    many = SoftmaxRegression([(x, np.array([0, 1]))], classes=2, bias=False)
+    assert many.potential(np.array([-5.0, 5.0]), 0) == pytest.approx(20_000.0, rel=1e-15)
 
 
 def test_extreme_scores_stay_finite():
     x = np.array([[1000.0], [-1000.0]])
     binary = LogisticRegression([(x, np.array([0, 1]))])
-    assert np.isfinite(binary.potential(np.array([[5.0]]))).all()
+    assert binary.potential(np.array([5.0]), 0) == pytest.approx(10_000.0, rel=1e-15)
+    assert binary.potentials(np.array([[5.0]]), np.array([0])) == pytest.approx(10_000.0, rel=1e-15)
     assert binary.gradient(np.array([5.0]), 0) == pytest.approx([2000.0])
     many = SoftmaxRegression([(x, np.array([0, 1]))], classes=2)
     assert np.isfinite(many.gradient(np.full(4, 9.0), 0)).all()

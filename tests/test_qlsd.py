@@ -547,6 +547,18 @@ def test_bad_arguments_are_refused_in_one_sentence(build, says):
         build()
 
 
+@pytest.mark.parametrize("name", FAMILY)
+def test_a_count_of_replies_refuses_draws_by_unequal_weights(name):
+    """b / |A| gives the clients mean weights of 0.30 to 2.28 in place of 1 here; 1 / p_i gives 1."""
+    draws = fs.participation.with_replacement(3)
+    p = np.array(SIZES) / sum(SIZES)
+    with pytest.raises(InvalidInput, match="would count clients with much data more than others"):
+        run(FAMILY[name](), participation=draws, replicas=1)
+    run(FAMILY[name](weighting="inverse", activity=tuple(1 - (1 - p) ** 3)), participation=draws, replicas=1, rounds=1)
+    even = fs.problems.GaussianMean.synthetic(clients=7, dim=3, samples=10, seed=1)
+    run(FAMILY[name](), even, 1, 1, draws)
+
+
 def test_a_control_point_without_the_prior_is_not_the_minimum():
     without = clients(0.0).exact()[0]
     with pytest.raises(InvalidInput, match="the prior included"):

@@ -125,6 +125,38 @@ def test_every_row_of_bytes_is_held_by_one_host(cluster):
     assert sum(a["rows_held"] for a in held) == len(digits.x)
 
 
+@dataclass(frozen=True)
+class Weighs(fs.algorithms.FedAvg):
+    """FedAvg whose clients also send their potential and their mean loss."""
+
+    def client(self, job, message, memory):
+        reply, memory = super().client(job, message, memory)
+        theta = message["theta"]
+        return reply | {"potential": job.potential(theta), "loss": job.loss(theta)}, memory
+
+    def init(self, problem, initial):
+        zero = np.zeros((*initial.shape[:-1], 1))
+        return super().init(problem, initial) | {"potential": zero, "loss": zero}
+
+    def broadcast(self, state):
+        return {"theta": state["theta"] + state["potential"] * 1e-6 + state["loss"] * 1e-3}
+
+    def server(self, state, replies, rng):
+        own = {name: replies.mean(name) for name in ("potential", "loss")}
+        return super().server(state, replies, rng) | own
+
+
+def test_a_host_computes_potentials_and_losses_from_its_own_clients_rows(cluster):
+    g = np.random.default_rng(2)
+    data = [(g.normal(size=(5 + 4 * c, 3)), g.integers(0, 3, 5 + 4 * c)) for c in range(CLIENTS)]
+    problem = fs.problems.SoftmaxRegression(data, classes=3, prior_precision=1.0)
+    runs = [
+        fs.run(replace(scenario(algorithm=Weighs(0.1, 2)), problem=problem), runtime=runtime)
+        for runtime in (fs.Inline(), Ray(hosts=2))
+    ]
+    assert runs[0].fingerprint == runs[1].fingerprint
+
+
 @pytest.mark.parametrize("policy", ["full", "buffered"])
 def test_a_killed_host_is_replaced_and_its_jobs_repeated(cluster, policy):
     what = scenario(POLICIES[policy], rounds=12, algorithm=fs.algorithms.Scaffold(step_size=1e-2, local_steps=3))

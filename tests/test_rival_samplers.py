@@ -226,6 +226,73 @@ def test_fsgld_has_the_exact_moments(visits):
         assert worst_z(samples, other, (1, 5, 20)) > 6
 
 
+EVEN = fs.problems.GaussianMean.synthetic(4, 2, samples=5, seed=2)
+ALWAYS_ON = fs.devices.constant(1e-3, dropout=0.3)
+UNEVENLY_LOST = fs.devices.constant(1e-3, dropout=[0.1, 0.4, 0.1])
+ASLEEP = fs.devices.constant(1e-3, availability=fs.devices.markov(on_s=1.0, off_s=1.0))
+
+
+def fsgld(problem, policy, devices=None, **more):
+    return fs.Scenario(
+        problem=problem, algorithm=FSGLD(4e-3, 3), budget=fs.Budget(rounds=2), participation=policy, devices=devices,
+        **more,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("problem, policy, devices", [
+    (SPREAD, participation.uniform(2, "normalised"), None),
+    (SPREAD, participation.uniform(2), None),
+    (SPREAD, participation.bernoulli(0.5), None),
+    (EVEN, participation.bernoulli(0.5), None),
+    (SPREAD, participation.first(2), None),
+    (SPREAD, participation.deadline(1.0), None),
+    (SPREAD, participation.buffered(2), None),
+    (SPREAD, participation.full(), ALWAYS_ON),
+    (SPREAD, participation.with_replacement(2), ALWAYS_ON),
+    (SPREAD, participation.with_replacement(1), UNEVENLY_LOST),
+    (SPREAD, participation.with_replacement(1), ASLEEP),
+])  # fmt: skip
+def test_fsgld_refuses_whatever_does_not_visit_clients_by_their_weights(problem, policy, devices):
+    with pytest.raises(InvalidInput, match=r"FSGLD must visit client c with probability p_c.*with_replacement\(1\)"):
+        fsgld(problem, policy, devices)
+
+
+def test_fsgld_accepts_whatever_visits_clients_by_their_weights():
+    fsgld(SPREAD, participation.full())
+    fsgld(SPREAD, participation.with_replacement(3))
+    fsgld(SPREAD, participation.with_replacement(1), ALWAYS_ON)
+    fsgld(EVEN, participation.uniform(2))
+    fsgld(EVEN, participation.uniform(2), ALWAYS_ON)
+
+
+def test_lost_visits_leave_the_law_of_those_that_arrive():
+    """A visit that is lost leaves theta; the next is to client s with probability p_s again."""
+    rows = fs.run(fsgld(SPREAD, ONE, ALWAYS_ON, replicas=4000, record=fs.Record(events=True)))
+    events = rows.events[rows.events.event == "upload"]
+    clients = moments.gaussian_means(DATA, COVARIANCES, PRIOR, None)
+    count = np.bincount(events.client, minlength=3)
+    z = (count - count.sum() * clients.p) / np.sqrt(count.sum() * clients.p * (1 - clients.p))
+    assert np.abs(z).max() < 5
+
+
+@pytest.mark.parametrize("diagonal, numbers", [(True, 2 + 2), (False, 2 + 3)])
+def test_every_clients_surrogate_is_uploaded_once(diagonal, numbers):
+    algorithm = FSGLD.laplace(SPREAD, 4e-3, 3, diagonal)
+    for timing_only in (False, True):
+        made = fs.Scenario(
+            problem=SPREAD, algorithm=algorithm, budget=fs.Budget(rounds=4), participation=ONE, replicas=2, seed=1
+        )
+        result = fs.run(made, compute="skip") if timing_only else fs.run(made)
+        up = result.rounds.sort_values(["round", "replica"]).uplink_bits.to_numpy().reshape(4, 2)
+        assert (up == np.array([3 * numbers * 64 + 128, 128, 128, 128])[:, None]).all()
+        assert result.clients.uplink_bits.sum() == up.sum()
+        assert (result.clients.uplink_bits - 128 * result.clients.arrived == 2 * numbers * 64).all()
+        given = FSGLD(4e-3, 3, algorithm.means, algorithm.precisions)
+        assert fs.run(fs.Scenario(
+            problem=SPREAD, algorithm=given, budget=fs.Budget(uplink_bits=3 * numbers * 64 + 128), participation=ONE
+        )).lengths.tolist() == [1]  # fmt: skip
+
+
 def test_laplace_finds_every_clients_own_optimum_and_curvature():
     problem = LogisticRegression.synthetic(3, 2, 1.0, samples=30, seed=4)
     made = FSGLD.laplace(problem, 1e-2)

@@ -23,7 +23,7 @@ from fedsim.old_engine.world import client_paths
 
 COLUMNS = (
     "opened_s", "closed_s", "selected", "arrived", "dropped", "late", "uplink_bits", "downlink_bits", "wasted_bits",
-    "wasted_down_bits", "wasted_s", "late_s", "dropped_s", "called_off_s",
+    "dropped_bits", "wasted_down_bits", "wasted_s", "late_s", "dropped_s", "called_off_s",
 )  # fmt: skip
 
 
@@ -310,7 +310,7 @@ def test_waste_is_told_by_cause_in_bits_both_ways_and_in_seconds():
     )
     result = fs.run(traced(scenario))
     row = result.rounds.iloc[0]
-    assert (row["wasted_bits"], row["wasted_down_bits"]) == (64, 3 * 128)
+    assert (row["wasted_bits"], row["dropped_bits"], row["wasted_down_bits"]) == (64, 0, 3 * 128)
     assert (row["late_s"], row["called_off_s"], row["dropped_s"], row["wasted_s"]) == (4.0, 4.0, 2.5, 10.5)
     assert result.clients["wasted_s"].tolist() == [0.0, 4.0, 4.0, 2.5]
     assert result.clients["wasted_down_bits"].tolist() == [0, 128, 128, 128]

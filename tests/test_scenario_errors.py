@@ -114,7 +114,7 @@ FIELDS = {
     ),
     "plain averages of unequal clients": (
         lambda: scenario(UNBALANCED, participation=fs.participation.uniform(2)),
-        "biased here because the clients' weights differ; choose weighting='normalised' or 'scaled'",
+        "biased here because the clients' weights differ; choose weighting='normalised', or with_replacement",
     ),
     "batch sizes for others": (
         lambda: scenario(algorithm=FALD(step_size=1e-4, batch_size=[1, 2, 3])),

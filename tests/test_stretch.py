@@ -153,7 +153,7 @@ def test_whoever_looks_sees_what_there_was_round_by_round(changes, monkeypatch):
 
 SOME = {
     "bernoulli": {"participation": fs.participation.bernoulli(0.7)},
-    "uniform": {"participation": fs.participation.uniform(2, weighting="scaled")},
+    "uniform": {"participation": fs.participation.uniform(2, weighting="normalised")},
     "with replacement": {"participation": fs.participation.with_replacement(3)},
     "devices": {"devices": fs.devices.constant(0.1)},
     "losses": {"devices": SLOW},
@@ -177,8 +177,25 @@ PARTIAL = {
 }
 
 
-@pytest.mark.parametrize("changes", SOME.values(), ids=SOME)
-@pytest.mark.parametrize("kind", PARTIAL.values(), ids=PARTIAL)
+def test_a_star_that_records_all_sites_has_one_in_stretches_too(monkeypatch):
+    result, taken = stretches_of(scenario(record=fs.Record(sites="all")), monkeypatch)
+    assert taken == [50]
+    assert np.array_equal(result.samples[:, :, 0], one_by_one(scenario()).samples)
+
+
+def cases(parts):
+    """Every algorithm with every part that it accepts: QLSD has weights of its own and counts equally likely clients."""
+    for name, (problem, algorithm) in PARTIAL.items():
+        qlsd = type(algorithm).__name__.startswith("QLSD")
+        for part, changes in parts.items():
+            if qlsd and part == "with replacement" and problem == "gaussian":  # of unequal sizes
+                continue
+            if qlsd and part == "uniform":
+                changes = {"participation": fs.participation.uniform(2)}
+            yield pytest.param((problem, algorithm), changes, id=f"{name}-{part}")
+
+
+@pytest.mark.parametrize(("kind", "changes"), list(cases(SOME)))
 def test_rounds_that_only_some_answer_have_the_same_bits_in_stretches(kind, changes, monkeypatch):
     s = scenario(*kind, **changes)
     result, taken = stretches_of(s, monkeypatch, runtime=fs.Inline(threads=2))
@@ -220,8 +237,7 @@ def on_the_compiled_clock_and_on_simpy(s, monkeypatch):
         return result, one_by_one(s, runtime=fs.Inline(threads=1)), taken
 
 
-@pytest.mark.parametrize("changes", ON_CHANNEL.values(), ids=ON_CHANNEL)
-@pytest.mark.parametrize("kind", PARTIAL.values(), ids=PARTIAL)
+@pytest.mark.parametrize(("kind", "changes"), list(cases(ON_CHANNEL)))
 def test_on_the_compiled_clock_rounds_are_learnt_in_stretches_with_the_bits_of_simpy(kind, changes, monkeypatch):
     s = scenario(*kind, network=CHANNEL, **changes)
     stretched, singly, taken = on_the_compiled_clock_and_on_simpy(s, monkeypatch)

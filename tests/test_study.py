@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import fedsim
 from fedsim.errors import InvalidInput, NotRecorded
 from fedsim.running import run
 from fedsim.scenario_file import ScenarioFile, load_file
@@ -74,3 +75,29 @@ def test_curves_hold_what_every_run_says_of_itself(file: ScenarioFile) -> None:
             assert curve[curve["local_steps"] == 2][own.columns].to_numpy().tolist() == own.to_numpy().tolist()
     with pytest.raises(NotRecorded, match="rhat"):
         study.curve("rhat")
+
+
+def test_warnings_are_a_column_of_the_table(file: ScenarioFile, tmp_path: Path) -> None:
+    settings = {"local_steps": 1, "rounds": 4}
+    result = run(file.build(settings))
+    result.manifest["warnings"] = ["w2 0.1 is mostly noise", "rhat 1.3 is above 1.01"]
+    frame = Study("it", ((settings, result),)).frame()
+    assert frame["warnings"].tolist() == ["w2 0.1 is mostly noise; rhat 1.3 is above 1.01"]
+    assert frame["stopped_by"].tolist() == ["rounds=4"]
+    assert frame["total_bits"].tolist() == [2 * 4 * 2 * 128]
+
+
+def test_warnings_of_a_sweep_are_in_its_folder_and_on_its_page(tmp_path: Path) -> None:
+    """Three replicas: their w2 is mostly noise, which the runs' manifests record."""
+    from fedsim.cli.app import call
+
+    path = tmp_path / "it.py"
+    path.write_text(TEXT.replace('"w2", fs', '"w2", "rhat", fs'))
+    study = fedsim.sweep(path, {"local_steps": [1, 2]}, out=tmp_path / "runs", jobs=1)
+    told = study.frame()["warnings"]
+    assert told.str.contains("rhat is not defined: 3 samples of each replica were kept").all()
+    assert told.str.contains("began at the same point").all()
+    assert fedsim.load(tmp_path / "runs").frame()["warnings"].tolist() == told.tolist()
+    assert call(["report", str(tmp_path / "runs")]) == 0
+    page = (tmp_path / "runs" / "report.html").read_text()
+    assert '<p class="warn">local_steps=1: ' in page

@@ -31,8 +31,9 @@ class Quadratic:
         x = np.concatenate(self.x)
         return ((theta[:, None] - x) ** 2).sum(axis=2).mean(axis=1) / 2
 
-    def potential(self, theta):
-        return ((theta[:, None] - np.concatenate(self.x)) ** 2).sum(axis=(1, 2)) / 2
+    def potential(self, theta, client, rows=None):
+        x = self.x[client] if rows is None else self.x[client][rows]
+        return ((theta - x) ** 2).sum() / 2
 
 
 class IgnoresRows(Quadratic):
@@ -67,15 +68,39 @@ class OneNumber(Quadratic):
 
 
 class HalfThePotential(Quadratic):
+    def potential(self, theta, client, rows=None):
+        return super().potential(theta, client, rows) / 2
+
+
+class TheWholePotential(Quadratic):
+    def potential(self, theta, client, rows=None):
+        return sum(super(TheWholePotential, self).potential(theta, c) for c in range(3))
+
+
+class PotentialIgnoresRows(Quadratic):
+    def potential(self, theta, client, rows=None):
+        return super().potential(theta, client)
+
+
+class PotentialWithoutClient(Quadratic):
     def potential(self, theta):
-        return super().potential(theta) / 2
+        return ((theta[:, None] - np.concatenate(self.x)) ** 2).sum(axis=(1, 2)) / 2
+
+
+class Mixed(Quadratic):
+    """Batched potentials in which neighbours enter."""
+
+    def potentials(self, theta, clients, rows=None):
+        own = [None if rows is None else rows[0][rows[1][i] : rows[1][i + 1]] for i in range(len(theta))]
+        each = np.array([self.potential(t, c, r) for t, c, r in zip(theta, clients, own, strict=True)])
+        return each + 1e-14 * each.sum()
 
 
 class Summed(Quadratic):
     """A loss may be a sum instead of a mean."""
 
     def loss(self, theta):
-        return self.potential(theta)
+        return len(np.concatenate(self.x)) * super().loss(theta)
 
 
 class Weighted(Quadratic):
@@ -97,7 +122,10 @@ class Weighted(Quadratic):
         (Uphill, "loss does not rise as the gradients say"),
         (ForgetsACoordinate, "loss does not rise as the gradients say"),
         (OneNumber, r"loss\(theta\) has shape \(\) for theta \(2, 2\); it must be \(2,\)"),
-        (HalfThePotential, "potential does not rise as the gradients say"),
+        (HalfThePotential, r"client 0's potential does not rise as its gradient over all its rows .* off by 0\.5"),
+        (TheWholePotential, "client 0's potential does not rise .* it is the sum over all clients"),
+        (PotentialIgnoresRows, "client 0's potential does not rise as its gradient over some of its rows says"),
+        (Mixed, "a full potential's bits depend on its neighbours in the batch"),
     ],
 )
 def test_a_broken_problem_is_told_what_is_wrong(broken, message):
@@ -110,7 +138,18 @@ def test_a_sound_problem_passes(sound):
     kept = check(sound())
     assert "loss rises as the gradients say" in kept
     assert "client 2's gradients over parts of its rows add up" in kept
-    assert not any("client 1's" in text for text in kept)  # with one row nothing can be told
+    assert "client 2's potential rises as its gradient over some of its rows says" in kept
+    assert not any("client 1's gradients" in text for text in kept)  # with one row nothing can be told
+
+
+def test_a_potential_without_a_client_is_refused():
+    says = (
+        r"PotentialWithoutClient.potential\(theta\) takes no client and rows; write potential\(theta, client, rows=None"
+    )
+    with pytest.raises(InvalidInput, match=says):
+        check(PotentialWithoutClient())
+    with pytest.raises(InvalidInput, match=says):
+        fs.Scenario(PotentialWithoutClient(), fs.algorithms.FALD(1e-3), fs.Budget(rounds=1))
 
 
 problems = fs.problems

@@ -72,14 +72,14 @@ def test_gradients_agree_with_finite_differences(kind):
     rng = np.random.default_rng(1)
     for _ in range(6):
         direction = rng.normal(size=problem.dim) / np.sqrt(problem.dim)
-        up, down = problem.potential(np.stack([theta + 1e-5 * direction, theta - 1e-5 * direction]))
+        up, down = (problem.potential(theta + step * direction, 0) for step in (1e-5, -1e-5))
         assert np.isclose((up - down) / 2e-5, direction @ gradient, rtol=1e-5, atol=1e-6)
 
 
 def test_a_residual_network_has_gradients_too():
     problem = Torch(resnet20((3, 8, 8), 4), CROSS_ENTROPY, clients((3, 8, 8), (3, 2)))
     theta, e = problem.initial(0), np.random.default_rng(2).normal(size=problem.dim) / 500
-    up, down = (pooled(problem).potential((theta + s * e)[None])[0] for s in (1e-5, -1e-5))
+    up, down = (pooled(problem).potential(theta + s * e, 0) for s in (1e-5, -1e-5))
     assert np.isclose((up - down) / 2e-5, e @ sum(problem.gradient(theta, c) for c in range(2)), rtol=1e-4)
     assert problem.dim == 269_722 - 6 * 65
 
@@ -109,7 +109,70 @@ def test_it_equals_a_network_written_in_numpy():
     for c, (x, y) in enumerate(clients((12,))):
         loss, gradient = numpy_mlp(theta[c], x, y)
         assert np.allclose(ours[c], gradient, rtol=1e-11, atol=1e-12)
-        assert np.isclose(Torch(mlp(12, (8,), 4), CROSS_ENTROPY, [(x, y)]).potential(theta[c : c + 1])[0], loss)
+        assert np.isclose(problem.potential(theta[c], c), loss, rtol=1e-12)
+
+
+def test_a_clients_potential_is_the_summed_loss_of_its_rows_and_their_share_of_the_prior():
+    problem = small(prior_precision=0.7)
+    theta = problem.initial(0) + 0.1 * np.random.default_rng(3).normal(size=problem.dim)
+    prior, total = 0.7 / 2 * (theta @ theta), sum(SIZES)
+    for c, (x, y) in enumerate(clients((12,))):
+        for chosen in (np.arange(SIZES[c]), np.array([3, 0])):
+            expected = numpy_mlp(theta, x[chosen], y[chosen])[0] + prior * len(chosen) / total
+            given = None if len(chosen) == SIZES[c] else chosen
+            assert np.isclose(problem.potential(theta, c, given), expected, rtol=1e-12)
+            rounded = theta.astype(np.float32)
+            assert problem.potential(rounded, c, given) == problem.potential(rounded.astype(float), c, given)
+    whole = sum(problem.potential(theta, c) for c in range(5))
+    assert np.isclose(problem.loss(theta[None])[0], whole / total, rtol=1e-12)
+    assert np.isclose(pooled(problem).potential(theta, 0), whole, rtol=1e-12)
+
+
+def linear_of_zeros():
+    module = torch.nn.Linear(12, 1)
+    torch.nn.init.zeros_(module.weight)
+    torch.nn.init.zeros_(module.bias)
+    return module
+
+
+FEW = np.random.default_rng(6).normal(size=(300, 12))
+SIGN = np.where(FEW[:, 0] > 0, 1.0, -1.0)
+RARE = np.zeros(300)
+RARE[7] = 1.0
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("said", [False, True])
+def test_a_loss_that_is_zero_on_most_rows_at_the_start_is_not_taken_for_another(reduction, said):
+    more = {"reduction": reduction} if said else {}
+    theta, ones = np.random.default_rng(7).normal(size=13), np.concatenate([FEW, np.ones((300, 1))], axis=1)
+
+    def squares(out, y):  # at the start, zero on all rows but one
+        return getattr((out[:, 0] - y).square(), reduction)()
+
+    def perceptron(out, y):  # at the start, zero on all rows
+        return getattr(torch.relu(-y * out[:, 0]), reduction)()
+
+    problem = Torch(linear_of_zeros(), squares, [(FEW, RARE)], **more)
+    expected = 2 * (ones @ theta - RARE) @ ones
+    assert np.allclose(problem.gradient(theta, 0), expected, rtol=1e-10)
+    problem = Torch(linear_of_zeros(), perceptron, [(FEW, SIGN)], **more)
+    expected = -((SIGN * (ones @ theta) < 0) * SIGN) @ ones
+    assert np.allclose(problem.gradient(theta, 0), expected, rtol=1e-10)
+    assert np.isclose(problem.potential(theta, 0), np.maximum(-SIGN * (ones @ theta), 0).sum(), rtol=1e-12)
+
+
+def far(reduction):
+    """A loss that is zero everywhere near the start."""
+    return lambda out, y: getattr(torch.relu(out[:, 0] - 1e6), reduction)()
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_what_the_rows_leave_open_the_user_says(reduction):
+    problem = Torch(linear_of_zeros(), far(reduction), [(FEW, RARE)], reduction=reduction)
+    theta = np.append(np.zeros(12), 2e6)
+    assert np.isclose(problem.gradient(theta, 0)[-1], 300)
+    assert np.isclose(problem.potential(theta, 0), 300 * 1e6)
 
 
 def test_it_equals_the_librarys_own_network_on_the_same_weights():
@@ -323,6 +386,55 @@ def test_torchs_own_settings_are_left_as_they_were():
     torch.set_num_threads(before[0])
 
 
+CONVOLUTIONS = """
+import hashlib, sys, threading
+import numpy as np, torch
+torch.set_num_threads(int(sys.argv[1]))
+import fedsim as fs
+from fedsim.algorithms import FedAvg, PrivateFedPAQ
+from fedsim.problems import Torch
+from fedsim.problems.torch_models import lenet5
+
+rng = np.random.default_rng(0)
+data = [(rng.normal(size=(n, 64)), rng.integers(0, 10, n)) for n in (40, 25)]
+problem = Torch(lenet5((1, 8, 8)), torch.nn.functional.cross_entropy, data)
+
+def run(algorithm, threads):
+    scenario = fs.Scenario(problem=problem, algorithm=algorithm, budget=fs.Budget(rounds=1))
+    result = fs.run(scenario, runtime=fs.Inline(threads=threads))
+    held = []
+    new = threading.Thread(target=lambda: held.append(torch.get_num_threads()))
+    new.start(), new.join()
+    info = torch.__config__.parallel_info().splitlines()
+    blas = [line.split()[-1] for line in info if "mkl_get_max_threads" in line] or sys.argv[1:]
+    threads_left = {str(torch.get_num_threads()), str(held[0]), *blas}
+    assert threads_left == {sys.argv[1]}, threads_left
+    return hashlib.sha256(result.samples.tobytes()).hexdigest()[:16]
+
+theta = problem.initial(0)
+if sys.argv[2] == "runs":
+    bits = [[run(FedAvg(0.1, 2), t) for t in (1, 1, 2)],
+            [run(PrivateFedPAQ(0.1, 2, 1.0, 1.0, 1e-4, batch_size=10), t) for t in (1, 2)]]
+else:
+    bits = [[problem.gradient(theta, 0).tobytes().hex() for _ in range(2)],
+            [problem.clipped(theta[None], np.array([0]), None, 1.0).tobytes().hex() for _ in range(2)]]
+for one in bits:
+    assert len(set(one)) == 1, one
+print([hashlib.sha256(one[0].encode()).hexdigest() for one in bits])
+"""
+
+
+@pytest.mark.parametrize("use", ["runs", "gradients"])
+def test_convolutions_have_the_same_bits_at_first_and_later_whatever_torchs_threads(use):
+    found = {}
+    for threads in ("1", "2"):
+        command = [sys.executable, "-c", CONVOLUTIONS, threads, use]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stderr
+        found[threads] = done.stdout
+    assert found["1"] == found["2"]
+
+
 def test_inside_there_is_one_thread_and_only_deterministic_algorithms(monkeypatch):
     problem, seen = small(), []
     true = torch_maths.Maths.gradient
@@ -389,6 +501,37 @@ class Fickle(torch.nn.Module):
         return torch.nn.functional.dropout(self.layer(x), 0.5, self.training)
 
 
+class Centred(torch.nn.Module):
+    """A row's outputs depend on the other rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(12, 4)
+
+    def forward(self, x):
+        return self.layer(x - x.mean(0))
+
+
+class Complex(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(12, 4, dtype=torch.complex64))
+
+    def forward(self, x):
+        return (x.to(self.weight.dtype) @ self.weight).abs()
+
+
+class Flat(torch.nn.Linear):
+    def forward(self, x):
+        return super().forward(x).squeeze()
+
+
+def hooked(register):
+    module = mlp(12, (8,), 4)
+    getattr(module[1].weight, register)(lambda given: None)
+    return module
+
+
 def of(module=None, loss=CROSS_ENTROPY, data=None, **more):
     return Torch(module or mlp(12, (8,), 4), loss, clients((12,)) if data is None else data, **more)
 
@@ -406,6 +549,25 @@ REFUSED = {
     r"neither the mean nor the sum of each row's own loss.*reduction='sum'": lambda: of(
         loss=torch.nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0, 9.0], dtype=torch.float64))
     ),
+    r"on \d+ rows at 4 points it equals both the mean and the sum.*say which with reduction='mean'": lambda: Torch(
+        linear_of_zeros(), far("mean"), [(FEW, RARE)]
+    ),
+    r"Torch\(reduction='sum'\): on \d+ rows the loss is the mean .*write reduction='mean'": lambda: of(reduction="sum"),
+    r"Torch\(reduction='none'\): choose None, 'mean' or 'sum'": lambda: of(reduction="none"),
+    r"Torch\(loss\): it is not finite at the parameters": lambda: of(loss=lambda out, y: (out / 0).sum()),
+    r"it returns torch.int64, which has no gradient": lambda: of(loss=lambda out, y: (out.argmax(1) != y).sum()),
+    r"it returns float, which has no gradient": lambda: of(loss=lambda out, y: CROSS_ENTROPY(out, y).item()),
+    r"it is detached from the parameters": lambda: of(loss=lambda out, y: CROSS_ENTROPY(out.detach(), y)),
+    r"a row's outputs depend on the other rows .* x - x.mean\(0\)": lambda: of(Centred()),
+    r"Torch\(module\) on one row raised ValueError\('Expected more than 1 value": lambda: of(
+        SEQUENCE(LINEAR(12, 4), torch.nn.BatchNorm1d(4, track_running_stats=False))
+    ),
+    r"shape \(\) for one row and \(\d+,\) for \d+ rows; keep the rows": lambda: of(
+        Flat(12, 1), lambda out, y: (out - y).square().mean()
+    ),
+    r"parameter '1.weight' has a hook": lambda: of(hooked("register_hook")),
+    r"parameter '1.weight' has a hook, which gradients": lambda: of(hooked("register_post_accumulate_grad_hook")),
+    r"parameter 'weight' is complex \(torch.complex64\)": lambda: of(Complex()),
     r"data hold a NaN": lambda: of(data=[(np.full((3, 12), np.nan), [0, 1, 2])]),
     r"data is empty": lambda: of(data=[]),
     r"list of pairs": lambda: of(data=3),

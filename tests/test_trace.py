@@ -96,6 +96,22 @@ def test_rows_add_up_to_the_clients_totals(policy):
         assert own.loc[own["event"].isin(["drop", "late"]), "bits"].sum() == row.wasted_bits
 
 
+@pytest.mark.parametrize("replicas", [1, 9])
+@pytest.mark.parametrize("network", ["shared", "star"])
+@pytest.mark.parametrize("policy", ["full", "first", "deadline"])
+def test_wasted_seconds_of_a_client_are_added_one_visit_after_the_other(policy, network, replicas):
+    """In the order of rounds, replicas and clients, bit for bit, however many visits of a round were lost."""
+    result = run_of(policy, network, replicas=replicas)
+    lost = timeline.visits(result).query("outcome in ('drop', 'late')").sort_values(["round", "replica", "client"])
+    expected = {name: np.zeros(CLIENTS) for name in ("wasted_s", "late_s", "dropped_s", "called_off_s")}
+    for visit in lost.itertuples():
+        cause = "dropped_s" if visit.outcome == "drop" else "called_off_s" if math.isnan(visit.compute) else "late_s"
+        for name in ("wasted_s", cause):
+            expected[name][visit.client] += visit.end_s - visit.select
+    for name, seconds in expected.items():
+        assert result.clients[name].tolist() == seconds.tolist(), name
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_time_never_goes_back(policy):
     for _, own in run_of(policy).events.groupby("replica"):

@@ -1,7 +1,6 @@
 import gzip
 import io
 import json
-import os
 import pickle
 import zipfile
 from pathlib import Path
@@ -10,20 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_data import find
 
 from fedsim import devices, rng
 from fedsim.devices import files, traces
 from fedsim.errors import CorruptData, FedsimError, InvalidInput
 
-DATA = Path(os.environ.get("FEDSIM_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")) / "traces"
 DAY = 86400.0
 
 
 def recorded(name):
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"{name} is not here; set FEDSIM_DATA to the folder of data sets")
-    return path
+    return find("FEDSIM_DATA", f"traces/{name}")
 
 
 def on(model, client, times):

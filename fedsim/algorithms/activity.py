@@ -2,7 +2,8 @@
 
 1 / p_i is right for the p_i of the run alone: any other number biases every sample. Where the policy and the devices
 settle the chance, it must be that one; where they only bound it (a deadline, devices that go offline), it must not be
-above; where they say nothing (buffered rounds, a policy of one's own), it is taken on trust.
+above; where they say nothing (buffered rounds, a policy of one's own), it is taken on trust. A policy that draws a
+number of clients among those online is refused where devices go offline: its chances depend on who else is online.
 """
 
 from __future__ import annotations
@@ -12,21 +13,35 @@ import numpy as np
 from fedsim.algorithms.qlsd import check_population
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
-from fedsim.problems import weights_of
 from fedsim.protocols import Algorithm, DeviceModel, Policy, ProblemLike
 
 NEAR = 1e-6  # relative
 
 
-def check_activity(algorithm: Algorithm, problem: ProblemLike, policy: Policy, devices: DeviceModel | None) -> None:
-    """Refuse an `activity` that is surely not the chance of arrival."""
+def check_activity(
+    algorithm: Algorithm,
+    problem: ProblemLike,
+    policy: Policy,
+    devices: DeviceModel | None,
+    weights: Array,
+    count: Array,
+) -> None:
+    """Refuse an `activity` that is surely not the chance of arrival.
+
+    A client is one of `count` clients at its server or edge, (clients,), and weighs `weights` among them.
+    """
     given = algorithm.activity
     if given is None:
         return
     name = type(algorithm.own).__name__
     check_population(name, algorithm.own, problem)
     clients = problem.clients
-    asked = policy.chance(weights_of(problem))
+    if policy.size is not None and devices is not None and not devices.always_available:
+        raise InvalidInput(
+            f"{name}(weighting='inverse') with devices that go offline: a client's chance to be drawn depends on who "
+            "else is online; choose weighting='count' without activity, or bernoulli(p)"
+        )
+    asked = policy.chance(weights, count)
     if asked is None:
         return
     selected, settled = asked

@@ -18,15 +18,18 @@ from fedsim.schedules import StepSize, step_at
 class DESGLD:
     """DE-SGLD: decentralised SGLD (Gurbuzbalaban, Gao, Hu and Zhu, JMLR 2021).
 
-        x_i <- sum_j W_ij x_j - eta grad U_i(x_i) + sqrt(2 eta) xi_i                                  at every site i
+        x_i <- sum_j W_ij x_j - eta_i grad U_i(x_i) + sqrt(2 eta_i) xi_i,   eta_i = eta / (N pi_i)    at every site i
 
     | symbol | argument     | meaning                                                                |
     |--------|--------------|------------------------------------------------------------------------|
     | eta    | `step_size`  | a number, or a schedule of the round                                   |
     |        | `batch_size` | rows per gradient, drawn afresh without replacement; None: all of them |
 
-    U_i is summed over the client's rows and the target is exp(-sum_i U_i): the sites' average moves by eta / N times
-    the whole gradient. W is the exchange's mixing. Wire: to each neighbour x_j (d). Memory: none. Exchange: gossip().
+    U_i is summed over the client's rows and the target is exp(-sum_i U_i): the sites' average, weighted by pi, moves by
+    eta / N times the whole gradient. W is the exchange's mixing and pi its stationary weights. Wire: to each neighbour
+    x_j (d). Memory: none. Exchange: gossip().
+
+    Differs from paper: its W is doubly stochastic, and eta_i = eta.
     """
 
     step_size: StepSize
@@ -35,7 +38,8 @@ class DESGLD:
     batched = True
     sampler = True  # its iterates are samples of a law
     needs_gossip = True  # a site's own gradient is told apart from the others' models
-    kept = ("gradient",)
+    any_mixing = True
+    kept = ("gradient", "step")
 
     def __post_init__(self) -> None:
         check_step_size("DESGLD", self)
@@ -55,9 +59,16 @@ class DESGLD:
 
     def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x = message["theta"]
-        return {"theta": x, "gradient": job.gradient(x, 0, self.batch_size)}, memory
+        return {"theta": x, "gradient": job.gradient(x, 0, self.batch_size), "step": step_share(job, x)}, memory
 
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
-        eta, x = step_at(self.step_size, replies.round, 1, 0), state["theta"]
-        noise = rng.normal(x.shape[-1], x.dtype)
-        return {"theta": np.asarray(replies.mean("theta") - eta * replies.own("gradient") + sqrt(2 * eta) * noise)}
+        eta, x, share = step_at(self.step_size, replies.round, 1, 0), state["theta"], replies.own("step")
+        noise = np.sqrt(share) * rng.normal(x.shape[-1], x.dtype)
+        drift = eta * (share * replies.own("gradient"))
+        return {"theta": np.asarray(replies.mean("theta") - drift + sqrt(2 * eta) * noise)}
+
+
+def step_share(job: Job, like: Array) -> Array:
+    """1 / (N pi_i), (1,) or (jobs, 1): exactly 1 where W is doubly stochastic."""
+    share = like.dtype.type(1 / job.clients) / np.asarray(job.weight, like.dtype)
+    return np.broadcast_to(share, (*like.shape[:-1], 1))

@@ -47,6 +47,7 @@ class DGSGLD:
 
     batched = True
     sampler = True
+    own_weights = True  # 1 / r_i, whatever the policy's
     known = beforehand = ("start",)  # where everything begins is agreed before the first round
 
     def __post_init__(self) -> None:

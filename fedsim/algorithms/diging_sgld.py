@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.algorithms.arguments import check_batch_size, check_step_size
+from fedsim.algorithms.desgld import step_share
 from fedsim.arrays import Array, Arrays
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, step_at
@@ -18,8 +19,8 @@ from fedsim.schedules import StepSize, step_at
 class DIGingSGLD:
     """DIGing-SGLD: decentralised SGLD with gradient tracking (Bajwa et al. 2025).
 
-        x_i <- sum_j W_ij x_j - eta y_i + sqrt(2 eta) xi_i                                            at every site i
-        y_i <- sum_j W_ij y_j + grad U_i(new x_i) - grad U_i(old x_i),        y_i = grad U_i(x_i) at the start
+        x_i <- sum_j W_ij x_j - eta y_i + sqrt(2 eta / (N pi_i)) xi_i                                 at every site i
+        y_i <- sum_j W_ij y_j + g_i(new x_i) - g_i(old x_i),   y_i = g_i(x_i) at the start,   g_i = grad U_i / (N pi_i)
 
     | symbol | argument     | meaning                                                                |
     |--------|--------------|------------------------------------------------------------------------|
@@ -27,9 +28,12 @@ class DIGingSGLD:
     |        | `batch_size` | rows per gradient, drawn afresh without replacement; None: all of them |
 
     y_i follows the average gradient, so that W may change from round to round. U_i is summed over the client's rows,
-    and the target is exp(-sum_i U_i). A visit computes grad U_i where its site now stands and so completes y_i; the
-    state keeps sum_j W_ij y_j ("mixed") and the gradient that it will be compared with. Wire: to each neighbour x_j and
-    y_j (2d). Memory: none. Exchange: gossip(), where no message is lost: a y_j that is missing is never made up for.
+    and the target is exp(-sum_i U_i). W is the exchange's mixing and pi its stationary weights. A visit computes g_i
+    where its site now stands and so completes y_i; the state keeps sum_j W_ij y_j ("mixed") and the gradient that it
+    will be compared with. Wire: to each neighbour x_j and y_j (2d). Memory: none. Exchange: gossip(), where no message
+    is lost: a y_j that is missing is never made up for.
+
+    Differs from paper: its W is doubly stochastic, and N pi_i = 1.
     """
 
     step_size: StepSize
@@ -39,7 +43,8 @@ class DIGingSGLD:
     sampler = True  # its iterates are samples of a law
     needs_gossip = True  # a site's own y and gradient are told apart from the others'
     lossless = True  # what a site does not hear is missing from the sum of all y_i for ever
-    kept = ("gradient",)
+    any_mixing = True
+    kept = ("gradient", "step")
 
     def __post_init__(self) -> None:
         check_step_size("DIGingSGLD", self)
@@ -59,12 +64,14 @@ class DIGingSGLD:
 
     def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x = message["theta"]
-        gradient = job.gradient(x, 0, self.batch_size)
-        return {"theta": x, "y": message["mixed"] + gradient - message["gradient"], "gradient": gradient}, memory
+        share = step_share(job, x)
+        gradient = share * job.gradient(x, 0, self.batch_size)
+        y = message["mixed"] + gradient - message["gradient"]
+        return {"theta": x, "y": y, "gradient": gradient, "step": share}, memory
 
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         eta, x = step_at(self.step_size, replies.round, 1, 0), state["theta"]
-        noise = rng.normal(x.shape[-1], x.dtype)
+        noise = np.sqrt(replies.own("step")) * rng.normal(x.shape[-1], x.dtype)
         return {
             "theta": np.asarray(replies.mean("theta") - eta * replies.own("y") + sqrt(2 * eta) * noise),
             "mixed": replies.mean("y"),

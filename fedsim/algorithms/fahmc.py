@@ -101,6 +101,7 @@ class FAHMC:
     batched = True
     sampler = True  # its iterates are samples of a law
     weighted = True  # its law is right only under weights that average to p_c
+    any_mixing = True
     partial_rounds = True
 
     def __post_init__(self) -> None:
@@ -156,7 +157,7 @@ class FAHMC:
             return {"theta": theta}
         return {"theta": theta, "gradient": state["gradient"] + replies.sum("change")}
 
-    def for_gossip(self) -> FAHMC:
+    def for_gossip(self, problem: ProblemLike, weights: Array) -> FAHMC:
         if self.codec is not None or self.debias:
             what = "a codec encodes the difference to" if self.codec is not None else "debias needs the gradient sum of"
             raise InvalidInput(f"FAHMC: {what} a model that neighbours do not have; gossip without it")

@@ -70,6 +70,7 @@ class FALD:
     batched = True
     sampler = True  # its iterates are samples of a law
     weighted = True  # its law is right only under weights that average to p_c
+    any_mixing = True
     partial_rounds = True
 
     def __post_init__(self) -> None:
@@ -104,7 +105,7 @@ class FALD:
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": replies.mean("theta")}
 
-    def for_gossip(self) -> FALD:
+    def for_gossip(self, problem: ProblemLike, weights: Array) -> FALD:
         return self
 
     def mechanism(self, problem: ProblemLike, sensitivity: float | None) -> Mechanism:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from fedsim.algorithms import local, local_fused, objectives
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.algorithms.fedavg_rounds import iterations
 from fedsim.arrays import Array, Arrays
+from fedsim.errors import InvalidInput
 from fedsim.participation import Arrived
+from fedsim.problems import weights_of
 from fedsim.protocols import (
     Backend,
     BatchSize,
@@ -23,6 +27,8 @@ from fedsim.protocols import (
     Visitors,
 )
 from fedsim.schedules import StepSize
+
+FASTEST = 10  # times the step size that a client takes over gossip, where it has more data than weight
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class FedAvg:
     | f_i    | `objective`   | "mean": the mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M |
 
     Wire: up Delta_i (d), down x (d). Memory: none. Participation: uniform(M) in the paper. Over gossip
-    it sends y: x_i <- x_i + eta_g (sum_j W_ij y_j - x_i).
+    it sends y and client i's step is eta p_i / pi_i: see GossipFedAvg.
 
     Differs from paper: by default the average is by n_i, the paper's 1/M where all have equally much data (E2).
     Its local steps have neither momentum nor weight decay: both are zero unless set.
@@ -107,8 +113,21 @@ class FedAvg:
     def weigh(self, arrived: Arrived) -> Array:
         return objectives.weigh("FedAvg", self.objective, arrived)
 
-    def for_gossip(self) -> GossipFedAvg:
-        return GossipFedAvg(self)
+    def for_gossip(self, problem: ProblemLike, weights: Array) -> GossipFedAvg:
+        if self.objective == "scaled":
+            raise InvalidInput(
+                "FedAvg(objective='scaled') over gossip: clients' steps are scaled by p_i / pi_i there already; leave "
+                "objective out"
+            )
+        pace = weights_of(problem) / weights
+        if pace.max() > FASTEST:
+            i = int(np.argmax(pace))
+            raise InvalidInput(
+                f"FedAvg over gossip: client {i}'s steps would be {pace[i]:.3g} times step_size, its share of the data "
+                f"over its stationary weight in the mixing, and at most {FASTEST} are taken; give a mixing that counts "
+                "it more"
+            )
+        return GossipFedAvg(self, tuple(pace.tolist()))
 
 
 @dataclass(frozen=True)
@@ -117,13 +136,16 @@ class GossipFedAvg:
 
         x_i <- x_i + eta_g (sum_j W_ij y_j - x_i)
 
-    Wire: to each neighbour y_j (d).
+    Client i's step size is eta p_i / pi_i, pi the stationary weights of W, so that the sites together descend
+    sum_i p_i f_i. Wire: to each neighbour y_j (d).
     """
 
     settings: FedAvg
+    pace: tuple[float, ...]  # p_i / pi_i
 
     batched = True
     sampler = False
+    any_mixing = True
 
     @property
     def step_size(self) -> StepSize:
@@ -147,8 +169,10 @@ class GossipFedAvg:
 
     def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         s, x = self.settings, message["theta"]
-        scale = objectives.scale(s.objective, job, x.dtype)
-        return {"theta": local.descend(job, x, scale, local.descent_of(s))}, memory
+        pace = np.asarray(self.pace, x.dtype)[job.client]
+        pace = pace[:, None] if pace.ndim else pace
+        scale = objectives.scale("mean", job, x.dtype)
+        return {"theta": local.descend(job, x, scale, local.descent_of(s), pace=pace)}, memory
 
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         x = state["theta"]

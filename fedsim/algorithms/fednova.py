@@ -48,6 +48,7 @@ class FedNova:
 
     batched = True
     sampler = False  # its iterate is an estimate
+    averages = False  # its step is a product of two averages
 
     def __post_init__(self) -> None:
         check_step_size("FedNova", self)

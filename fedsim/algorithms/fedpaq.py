@@ -78,7 +78,7 @@ class FedPAQ:
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": state["theta"] + self.server_step * replies.mean("delta")}
 
-    def for_gossip(self) -> FedPAQ:
+    def for_gossip(self, problem: ProblemLike, weights: Array) -> FedPAQ:
         raise InvalidInput(
             "FedPAQ: its codec encodes the difference to a model that neighbours do not have; gossip with FedAvg"
         )

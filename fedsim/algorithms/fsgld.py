@@ -38,13 +38,14 @@ class FSGLD:
     | tau    | `temperature` | the target is exp(-f / tau)                                                          |
     |        | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them               |
 
-    `FSGLD.laplace(problem, ...)` makes the surrogates beforehand, at every client's own optimum; their upload is one
-    message per client of `surrogate_numbers(d)`, which is no part of any round's bits. Exact surrogates make every
-    visit's drift the full one. Wire: up theta (d), down theta (d); the surrogates are known beforehand. Memory: none.
-    Participation: with_replacement(1) in the paper.
+    `FSGLD.laplace(problem, ...)` makes the surrogates beforehand, at every client's own optimum. Exact surrogates make
+    every visit's drift the full one. Wire: up theta (d), down theta (d); before the first round every client sends its
+    surrogate, `surrogate_numbers(d)`, which that round's bits count once. Memory: none. Participation:
+    with_replacement(1) in the paper.
 
     Differs from paper: where several clients visit at a time the chain follows one of them, drawn by the policy's
-    weights, and the others have worked for nothing: full() and with_replacement(S) have the law of with_replacement(1).
+    weights, and the others have worked for nothing: full(), with_replacement(S) and, where all clients weigh the same,
+    uniform(S) have the law of with_replacement(1). All other policies are refused.
     """
 
     step_size: StepSize
@@ -56,7 +57,8 @@ class FSGLD:
 
     batched = True
     sampler = True
-    weighted = True  # clients must be visited by p_c
+    visits_by_weight = True  # client s with probability p_s
+    averages = False  # its server follows one client
 
     def __post_init__(self) -> None:
         check_step_size("FSGLD", self)

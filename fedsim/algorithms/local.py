@@ -50,21 +50,24 @@ def descent_of(algorithm: Descending) -> Descent:
     return Descent(a.step_size, a.local_steps, a.batch_size, a.momentum, a.weight_decay)
 
 
-def descend(job: Job, x: Array, scale: Array, how: Descent, extra: Callable[[Array], Array] | None = None) -> Array:
-    """y after the client's local steps from x; `scale` makes a summed gradient that of its objective."""
+def descend(
+    job: Job, x: Array, scale: Array, how: Descent, extra: Callable[[Array], Array] | None = None, pace: Any = 1.0
+) -> Array:
+    """y after the client's local steps from x; `scale` makes a summed gradient that of its objective, and `pace`
+    multiplies its step size."""
     plain = not (how.momentum or how.weight_decay or extra)
     y = x
     velocity: Array | float = 0.0
     for k, eta in enumerate(steps_of(how.step_size, job.round, most(how.local_steps))):
         gradient = job.gradient(y, k, how.batch_size)
         if plain:
-            gradient *= eta * scale  # in place, as below: fresh memory would take longer than the arithmetic
+            gradient *= eta * scale * pace  # in place, as below: fresh memory would take longer than the arithmetic
             moved = np.subtract(y, gradient, out=gradient)
         else:
             gradient = scale * gradient + how.weight_decay * y
             gradient = gradient if extra is None else gradient + extra(y)
             velocity = how.momentum * velocity + gradient
-            moved = y - eta * velocity
+            moved = y - eta * pace * velocity
         y = moved if np.ndim(how.local_steps) == 0 else np.where(at_work(job, how.local_steps, k), moved, y)
     return y
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedsim.algorithms.arguments import check_count, check_number, check_step_size
-from fedsim.algorithms.metropolis import accepted, check_potential, check_single, counted, nothing_proposed, square
+from fedsim.algorithms.metropolis import accepted, check_single, counted, nothing_proposed, square
 from fedsim.arrays import Array, Arrays
-from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
+from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors, potentials_of
 from fedsim.schedules import StepSize, step_at
 
 
@@ -47,7 +47,7 @@ class MALA:
 
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         check_single("MALA", problem)
-        check_potential("MALA", problem)
+        potentials_of(problem)  # to accept or reject takes them
         return {"theta": initial}
 
     def memory(self, problem: ProblemLike) -> Arrays:

@@ -7,7 +7,7 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
 from fedsim.kernels.reference import exp
-from fedsim.protocols import HasPotential, Job, ProblemLike, Quadratic
+from fedsim.protocols import Job, ProblemLike
 
 
 def check_single(where: str, problem: ProblemLike) -> None:
@@ -16,14 +16,6 @@ def check_single(where: str, problem: ProblemLike) -> None:
         raise InvalidInput(
             f"{where} is a reference sampler for one machine, the problem has {problem.clients} clients; "
             "pass fs.problems.pooled(problem)"
-        )
-
-
-def check_potential(where: str, problem: ProblemLike) -> None:
-    """Refuse a problem that cannot say how likely a point is."""
-    if not isinstance(problem, HasPotential | Quadratic):
-        raise InvalidInput(
-            f"{where} on {type(problem).__name__}: to accept or reject takes problem.potential(theta); use SGLD"
         )
 
 

@@ -25,6 +25,7 @@ from fedsim.protocols import (
     Replies,
     Rng,
     Visitors,
+    as_policy,
     as_problem,
 )
 from fedsim.schedules import StepSize, step_at
@@ -66,6 +67,7 @@ class QLSD:
     batched = True
     sampler = True  # its iterates are samples of a law
     reach = "all"
+    own_weights = True  # b / |A| or 1 / p_i, whatever the policy's
     local_steps = 1
     sums = True  # its server needs no more than sums of messages: over tiers the edges add them up
     partial_rounds = True
@@ -95,7 +97,7 @@ class QLSD:
         return {"theta": langevin(self, state["theta"], gradient, replies, rng)}
 
     def weigh(self, arrived: Arrived) -> Array:
-        return by_count(arrived)
+        return by_count(self, arrived)
 
     def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
         send = compiled(self, problem, backend)
@@ -113,8 +115,15 @@ def prior_precision(problem: ProblemLike, like: Array) -> Array:
     return np.array([as_problem(problem).share * problem.sizes.sum()], like.dtype)
 
 
-def by_count(arrived: Arrived) -> Array:
+def by_count(algorithm: Quantised, arrived: Arrived) -> Array:
     """b / |A|: so weighted, `replies.mean` is the sum over the arrived scaled up to all; zero for nobody."""
+    drawn = arrived.policy is not None and as_policy(arrived.policy).draws_by_weight
+    if drawn and algorithm.weighting == "count" and np.ptp(arrived.p) > 1e-12:
+        raise InvalidInput(
+            f"{type(algorithm).__name__}(weighting='count') with with_replacement(), which draws by p_i, would count "
+            "clients with much data more than others; choose uniform() or bernoulli(), or weighting='inverse' with the "
+            "activity"
+        )
     return np.asarray(arrived.clients / arrived.counts)
 
 

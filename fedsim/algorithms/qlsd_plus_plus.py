@@ -76,6 +76,7 @@ class QLSDPlusPlus:
     batched = True
     sampler = True  # its iterates are samples of a law
     reach = "all"
+    own_weights = True  # b / |A| or 1 / p_i, whatever the policy's
     known = ("zeta",)  # never sent: it is a theta that everybody received, hence no reach="selected"
     local_steps = 1
 
@@ -127,7 +128,7 @@ class QLSDPlusPlus:
         }
 
     def weigh(self, arrived: Arrived) -> Array:
-        return qlsd.by_count(arrived)
+        return qlsd.by_count(self, arrived)
 
     def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
         send = compiled(self, problem, backend)

@@ -59,6 +59,7 @@ class QLSDStar:
     batched = True
     sampler = True  # its iterates are samples of a law
     reach = "all"
+    own_weights = True  # b / |A| or 1 / p_i, whatever the policy's
     known = beforehand = ("optimum",)  # never sent: everybody has it before the first iteration
     local_steps = 1
     sums = True  # its server needs no more than sums of messages: over tiers the edges add them up
@@ -91,7 +92,7 @@ class QLSDStar:
         return {"theta": qlsd.langevin(self, state["theta"], gradient, replies, rng)}
 
     def weigh(self, arrived: Arrived) -> Array:
-        return qlsd.by_count(arrived)
+        return qlsd.by_count(self, arrived)
 
     def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
         send = compiled(self, problem, backend)

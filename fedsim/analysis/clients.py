@@ -8,6 +8,7 @@ import numpy as np
 
 from fedsim.analysis import figures, timeline
 from fedsim.analysis.runs import Answer, facts, gather
+from fedsim.arrays import Array
 from fedsim.errors import NotRecorded
 from fedsim.results import Result
 
@@ -49,36 +50,73 @@ def heard(result: Result) -> pd.DataFrame:
     return frame
 
 
-def fairness(results: object) -> Answer:
-    """`heard` of every run, one below the other; `frame.attrs["jain"]` is Jain's index of each run's shares.
+def jain(result: Result) -> list[float]:
+    """Jain's index of the clients' received replies, one for each replica.
 
-    1 where all clients are heard equally often, 1/clients where only one is.
+    1 where all clients contribute equally often, 1/clients where only one does. The table of clients sums over
+    replicas, which levels it: of several replicas the index needs `record=fs.Record(events=True)`, and is NaN without.
+    """
+    table = result.clients
+    if table is None:
+        raise NotRecorded("this result has no table of clients; run it again, or load the folder of a complete run")
+    if len(result.replicas) == 1:
+        return [_jain(table["arrived"].to_numpy(np.float64))]
+    if result.events is None:
+        return [float("nan")] * len(result.replicas)
+    visits = timeline.visits(result)
+    there = visits[visits["outcome"] == "upload"].groupby(["replica", "client"]).size()
+    each = there.unstack(fill_value=0).reindex(index=list(result.replicas), columns=table["client"], fill_value=0)
+    return [_jain(row) for row in each.to_numpy(np.float64)]
+
+
+def _jain(counts: Array) -> float:
+    total = counts.sum()
+    return float(total**2 / (len(counts) * (counts**2).sum())) if total else 0.0
+
+
+def fairness(results: object) -> Answer:
+    """`heard` of every run, one below the other; `frame.attrs["jain"]` is the median of `jain` over runs of a label.
+
+    The lines show the counts of all its replicas and seeds together.
     """
     import pandas as pd
 
     runs = gather(results)
     frame = pd.concat([heard(one.result).assign(**facts(one)) for one in runs], ignore_index=True)
-    jain, figure = {}, figures.blank(8, 4)
+    indices: dict[str, list[float]] = {}
+    for one in runs:
+        indices.setdefault(one.label, []).extend(jain(one.result))
+    figure = figures.blank(8, 4)
     axes = figure.subplots()
     for (label, own), colour in zip(frame.groupby("run", sort=False), figures.COLOURS * len(runs), strict=False):
         shares = np.sort(own.groupby("client")["heard"].sum().to_numpy(np.float64))
         total = shares.sum()
-        jain[str(label)] = float(total**2 / (len(shares) * (shares**2).sum())) if total else 0.0
         poorest = np.linspace(0, 1, len(shares) + 1)
         axes.plot(poorest, np.append(0.0, np.cumsum(shares) / max(total, 1)), color=colour, label=label, lw=1.6)
     axes.plot([0, 1], [0, 1], color=figures.FAINT, lw=1, ls=(0, (4, 3)))
     axes.set(xlabel="share of the clients, those heard least first", ylabel="their share of all folded replies")
     axes.legend(frameon=False, fontsize=8)
     figures.plain(axes)
-    frame.attrs["jain"] = jain
+    frame.attrs["jain"] = {label: float(np.median(own)) for label, own in indices.items()}
     return Answer(frame, figure)
+
+
+def wasted_bits(result: Result) -> dict[str, float]:
+    """By cause, per replica; NaN where a result of an earlier version cannot tell the causes apart."""
+    rounds, count = result.rounds, len(result.replicas)
+    total = int(rounds["wasted_bits"].sum())
+    if "dropped_bits" in rounds:
+        dropped = float(rounds["dropped_bits"].sum())
+    else:
+        dropped = 0.0 if not rounds["dropped"].any() or not total else float("nan" if rounds["late"].any() else total)
+    return {"late": (total - dropped) / count, "dropped": dropped / count, "called off": 0.0}
 
 
 def waste(results: object) -> Answer:
     """Seconds that devices spent on visits that were not folded, by cause: a row per run and cause.
 
-    `device_s` is per replica; `share` is of all the run's wasted seconds, `bits` what those visits had sent up (all
-    causes together, for bits are not told apart).
+    `device_s` and `bits`, what those visits had sent up or over gossip to neighbours, are per replica and add up to the
+    run's waste; `share` is of all its wasted seconds. A visit that was called off had sent nothing.
     """
     import pandas as pd
 
@@ -89,11 +127,11 @@ def waste(results: object) -> Answer:
         if missing := [name for name in CAUSES if name not in rounds]:
             raise NotRecorded(f"run {one.label!r} kept no {missing[0]}; run it again with this version of fedsim")
         spent = {cause: float(rounds[name].sum()) / count for name, cause in CAUSES.items()}
-        total, bits = sum(spent.values()), int(rounds["wasted_bits"].sum()) / count
+        total, bits = sum(spent.values()), wasted_bits(one.result)
         parts.setdefault(one.label, []).append(spent)
         for cause, seconds in spent.items():
             share = seconds / total if total else 0.0
-            rows.append(facts(one) | {"cause": cause, "device_s": seconds, "share": share, "bits": bits})
+            rows.append(facts(one) | {"cause": cause, "device_s": seconds, "share": share, "bits": bits[cause]})
     figure = figures.blank(8, 1.8 + 0.3 * len(parts))
     bars = {
         label: {cause: float(np.mean([one[cause] for one in runs])) for cause in CAUSES.values()}

@@ -45,8 +45,9 @@ METRIC_NAMES = {
     "nll": "negative log likelihood",
     "ece": "expected calibration error",
     "brier": "Brier score",
-    "rhat": "split R-hat",
+    "rhat": "R-hat",
     "ess": "effective sample size",
+    "ess_tail": "effective sample size, tails",
 }
 
 

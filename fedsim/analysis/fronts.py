@@ -9,10 +9,10 @@ import numpy as np
 
 from fedsim.analysis import figures
 from fedsim.analysis.runs import HIGHER, Answer, LabelledRun, facts, gather
-from fedsim.analysis.summary import final_metrics
+from fedsim.analysis.summary import final_metrics, warnings, warnings_of
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, NotRecorded, flag, quoted
-from fedsim.results import Result, total_bits
+from fedsim.results import Result, sent_bits, total_bits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,13 +55,13 @@ def knee(points: Array) -> int:
 
 
 def pareto(
-    results: object, metric: str, among: Sequence[str] = ("uplink_bits", "seconds"),
+    results: object, metric: str, among: Sequence[str] = ("total_bits", "seconds"),
     higher_is_better: bool | None = None,
 ) -> Answer:  # fmt: skip
     """One row per setting (medians over its seeds): its costs, the metric at the end, and whether it is on the `front`.
 
     The front is over `among` (of uplink_bits, total_bits, seconds, participation, epsilon, wasted_s) and the metric,
-    of which less is better unless it is accuracy or the like.
+    of which less is better unless it is accuracy or the like. `warnings` are those of the setting's runs, "" for none.
     """
     if not isinstance(among, list | tuple) or not among or any(name not in COSTS for name in among):
         raise InvalidInput(f"pareto(among={quoted(among)}): choose among {', '.join(COSTS)}")
@@ -87,12 +87,13 @@ def outcomes(runs: list[LabelledRun], metric: str) -> pd.DataFrame:
         if metric not in ends:
             one.result.curve(metric)  # refuses it with those that there are
         known = costs(one.result) | {name: ends[name] for name in (metric, "epsilon") if name in ends}
-        rows.append(facts(one) | known)
+        rows.append(facts(one) | known | {"warnings": "; ".join(warnings(one.result))})
     frame = pd.DataFrame(rows)
     numbers = [name for name in (*COSTS, metric) if name in frame]
     groups = frame.groupby("run", sort=False)
-    settings = groups[[n for n in frame.columns if n not in ("run", "seed", *numbers)]].first()
-    return settings.join(groups[numbers].median()).assign(seeds=groups.size()).reset_index()
+    settings = groups[[n for n in frame.columns if n not in ("run", "seed", "warnings", *numbers)]].first()
+    told = groups["warnings"].agg(lambda own: warnings_of(own.tolist()))
+    return settings.join(groups[numbers].median()).assign(seeds=groups.size(), warnings=told).reset_index()
 
 
 def _drawn(frame: pd.DataFrame, among: Sequence[str], metric: str, up: bool) -> Any:
@@ -111,9 +112,10 @@ def _drawn(frame: pd.DataFrame, among: Sequence[str], metric: str, up: bool) -> 
 
 
 def ess_rates(results: object) -> Answer:
-    """Effective sample size per million bits up and per virtual second, warm-up and all replicas counted.
+    """Effective sample size per million bits sent up or between sites, and per virtual second.
 
-    One row per run: `ess` (bulk, of the worst coordinate, replicas as chains), `ess_per_megabit`, `ess_per_second`.
+    One row per run: `ess` (bulk, of the worst coordinate, replicas as chains), `ess_tail`, `sent_bits`, `seconds`,
+    `ess_per_megabit`, `ess_per_second`. Warm-up and all replicas are counted.
     """
     import pandas as pd
 
@@ -129,19 +131,20 @@ def ess_rates(results: object) -> Answer:
                 f"{chains.MIN_DRAWS}: set Scenario(record=fs.Record(every=1))"
             )
         ess = float(np.min(chains.ess(theta[:draws])))
-        bits = float(result.rounds["uplink_bits"].sum())
+        bits = float((result.rounds["uplink_bits"] + sent_bits(result.rounds, "backhaul_bits")).sum())
         seconds = float(result.rounds.groupby("replica")["closed_s"].max().sum())
         rates = {
             "ess_per_megabit": ess / (bits / 1e6) if bits else np.nan,
             "ess_per_second": ess / seconds if seconds else np.nan,
         }
-        rows.append(facts(one) | {"ess": ess, "uplink_bits": bits, "seconds": seconds, **rates})
+        sizes = {"ess": ess, "ess_tail": float(np.min(chains.ess_tail(theta[:draws])))}
+        rows.append(facts(one) | sizes | {"sent_bits": bits, "seconds": seconds, **rates})
     frame = pd.DataFrame(rows)
     figure = figures.blank(10, 1.6 + 0.32 * frame["run"].nunique())
     for axes, name in zip(figure.subplots(1, 2, sharey=True), rates, strict=True):
         means = frame.groupby("run", sort=False)[name].median()
         axes.barh([str(label) for label in means.index], means, color=figures.COLOURS[0], height=0.6)
-        axes.set_xlabel({"ess_per_megabit": "ESS per Mbit up", "ess_per_second": "ESS per virtual second"}[name])
+        axes.set_xlabel({"ess_per_megabit": "ESS per Mbit sent", "ess_per_second": "ESS per virtual second"}[name])
         figures.plain(axes)
     axes.invert_yaxis()
     return Answer(frame, figure)

@@ -1,4 +1,7 @@
-"""How sure a figure is: Wilson's interval of a probability, the bootstrap of a median, the t interval of a mean."""
+"""How sure a figure is: Wilson's interval of a probability, the bootstrap of a median, the t interval of a mean.
+
+Medians and means of fewer than FEWEST values have no interval: its ends are NaN, and what shows it lists the values.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from fedsim.arrays import Array
 RESAMPLES = 2000
 LEVEL = 0.95
 MANY = 200
+FEWEST = 5  # values: even the range of n values holds the median with probability 1 - 2**(1 - n) only, 0.94 for five
 
 
 def wilson(hits: int, count: int, z: float = 1.96) -> tuple[float, float]:
@@ -44,13 +48,15 @@ def middle(values: Array, level: float = LEVEL) -> tuple[float, float]:
 
 
 def median_interval(values: npt.ArrayLike, seed: int = 0) -> tuple[float, float, float]:
-    """The median and its 95 % percentile bootstrap interval; (x, x, x) of a single value."""
+    """The median and its 95 % percentile bootstrap interval, whose ends are NaN below FEWEST values."""
     values = np.asarray(values, np.float64)
     if not len(values):
         return math.nan, math.nan, math.nan
     ordered = np.sort(values)
     pair = ordered[(len(values) - 1) // 2], ordered[len(values) // 2]
     centre = float(pair[0] if pair[0] == pair[1] else (pair[0] + pair[1]) / 2)
+    if len(values) < FEWEST:
+        return centre, math.nan, math.nan
     if len(values) > MANY:  # order statistics: what the bootstrap tends to, without the draws
         half = 1.96 * math.sqrt(len(values)) / 2
         ends = math.floor((len(values) - 1) / 2 - half), math.ceil((len(values) - 1) / 2 + half)
@@ -59,12 +65,12 @@ def median_interval(values: npt.ArrayLike, seed: int = 0) -> tuple[float, float,
 
 
 def mean_interval(values: npt.ArrayLike, level: float = LEVEL) -> tuple[float, float, float]:
-    """The mean and Student's interval; without a second value the interval is everything."""
+    """The mean and Student's 95 % interval, whose ends are NaN below FEWEST values."""
     from scipy.stats import t
 
     values = np.asarray(values, np.float64)
     mean: Any = values.mean()
-    if len(values) < 2:
-        return float(mean), -math.inf, math.inf
+    if len(values) < FEWEST:
+        return float(mean), math.nan, math.nan
     half = float(t.ppf((1 + level) / 2, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values)))
     return float(mean), float(mean) - half, float(mean) + half

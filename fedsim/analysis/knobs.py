@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.analysis import figures
-from fedsim.analysis.intervals import RESAMPLES, mean_interval, median_interval, medians, middle
+from fedsim.analysis.intervals import FEWEST, RESAMPLES, mean_interval, median_interval, medians, middle
 from fedsim.analysis.runs import Answer, LabelledRun, gather
 from fedsim.analysis.spending import AXES, table
 from fedsim.budget import Target
@@ -30,7 +30,7 @@ def u_curve(
     Columns: the knob, `against`, `low`, `high` (95 %), `trials`, `never` (how many did not get there), `best` (the
     share of resamples in which this value costs least). `frame.attrs`: the `optimum` with its interval (`optimum_low`,
     `optimum_high`), and the `saving` over the knob's least value, 1 - cost / cost there (1 if
-    that never gets there), with its interval.
+    that never gets there), with its interval. Intervals and `best` need 5 trials of a value, and are NaN below.
     A metric over replicas is one trial a run: give several seeds.
     """
     import pandas as pd
@@ -45,6 +45,7 @@ def u_curve(
         alike = f"all runs have {knob}={next(iter(groups))}"
         raise InvalidInput(f"u_curve(knob={knob!r}): {alike}; give runs that differ in it")
     drawn = np.stack([medians(values, group=i) for i, values in enumerate(groups.values())])  # (values, resamples)
+    enough = min(map(len, groups.values())) >= FEWEST
     values = np.array(list(groups))
     least = drawn.min(axis=0)
     wins = (drawn == least) & np.isfinite(least)
@@ -53,17 +54,19 @@ def u_curve(
     for i, (value, costs) in enumerate(groups.items()):
         centre, low, high = median_interval(costs)
         never = int(np.isinf(costs).sum())
-        rows.append((value, centre, low, high, len(costs), never, float((first == i).sum()) / RESAMPLES))
+        won = float((first == i).sum()) / RESAMPLES if enough else math.nan
+        rows.append((value, centre, low, high, len(costs), never, won))
     out = pd.DataFrame(rows, columns=[knob, against, "low", "high", "trials", "never", "best"])
     best = int(out[against].argmin())
     with np.errstate(invalid="ignore"):
         saved = 1 - drawn[best] / drawn[0]
     saved = np.where(np.isnan(saved), 0.0, saved)
     if len(first) and math.isfinite(out[against].iloc[best]):
-        low, high = middle(values[first].astype(np.float64))
+        low, high = middle(values[first].astype(np.float64)) if enough else (math.nan, math.nan)
         out.attrs |= {"optimum": values[best].item(), "optimum_low": low, "optimum_high": high}
         centre = 1 - out[against].iloc[best] / out[against].iloc[0]
-        out.attrs |= dict(zip(("saving", "saving_low", "saving_high"), (float(centre), *middle(saved)), strict=True))
+        low, high = middle(saved) if enough else (math.nan, math.nan)
+        out.attrs |= {"saving": float(centre), "saving_low": low, "saving_high": high}
     return Answer(out, _u_figure(out, knob, against, Target(metric, above, below)))
 
 
@@ -101,8 +104,8 @@ def compare(
     """b minus a, paired by seed and replica: of the metric at the end or, with a level, of what reaching it cost.
 
     A row per pair: `seed, replica, a, b, difference`. `frame.attrs`: `difference` with its 95 % interval `low`, `high`,
-    `statistic` (the mean and Student's interval; where someone never got there, the median and its bootstrap), `pairs`,
-    and `unpaired`, the trials of either side that have no partner.
+    `statistic` (the mean and Student's interval; where a trial never got there, the median and its bootstrap), `pairs`,
+    and `unpaired`, the trials of either side that have no partner. Fewer than 5 pairs have no interval: it is NaN.
     """
     if (above is None) and (below is None):
         goal, column = Target(metric, below=-LARGEST), "last"  # a level that is never reached: only the end counts
@@ -138,6 +141,7 @@ def compare(
         axes.plot([shown.min(), shown.max()], [shown.min(), shown.max()], color=figures.FAINT, lw=1, ls=(0, (4, 3)))
     what = metric if column == "last" else f"{figures.NAMES.get(against, against)} to the level"
     axes.set(xlabel=f"a: {what}", ylabel=f"b: {what}")
-    axes.set_title(f"b - a = {centre:.4g} [{low:.4g}, {high:.4g}]", loc="left", fontsize=10)
+    sure = f"[{low:.4g}, {high:.4g}]" if not math.isnan(low) else f"({len(out)} pairs: no interval)"
+    axes.set_title(f"b - a = {centre:.4g} {sure}", loc="left", fontsize=10)
     figures.plain(axes)
     return Answer(out, figure)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedsim.analysis import figures
 from fedsim.analysis.intervals import wilson
 from fedsim.analysis.runs import Answer, LabelledRun, facts, gather
+from fedsim.analysis.summary import level, target
+from fedsim.arrays import Array
 from fedsim.budget import Target
 from fedsim.errors import InvalidInput, one_of, positive, quoted
 from fedsim.results import Axis, Result, sent_bits, total_bits
@@ -87,6 +89,22 @@ def table(runs: list[LabelledRun], goal: Target) -> pd.DataFrame:
     return frame[[*names, *(name for name in frame.columns if name not in names)]]
 
 
+def to_target(result: Result) -> dict[str, Any]:
+    """What reaching the budget's target took, medians over replicas; nothing where there is no target."""
+    if (goal := target(result)) is None:
+        return {}
+    spent = spent_at(result, goal)
+    costs = {f"{name}_to_target": median(spent[name].to_numpy(np.float64)) for name in ("seconds", "total_bits")}
+    return {"target": level(goal), **costs}
+
+
+def median(values: Array) -> float:
+    """The median, where infinities meet infinities and never become their difference."""
+    ordered = np.sort(values)
+    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    return float(low if low == high else (low + high) / 2)
+
+
 def time_to(
     results: object, metric: str, above: float | None = None, below: float | None = None, against: Axis = "seconds"
 ) -> Answer:  # fmt: skip
@@ -97,14 +115,14 @@ def time_to(
     goal = Target(metric, above, below)
     one_of("against={!r}", against, AXES)
     frame = table(gather(results), goal)
-    words = f"{figures.NAMES.get(against, against)} until {_words(goal)}"
+    words = f"{figures.NAMES.get(against, against)} until {level(goal)}"
     return Answer(frame, figures.ranges(frame, against, words))
 
 
 def bits_to(
-    results: object, metric: str, above: float | None = None, below: float | None = None, bits: Axis = "uplink_bits"
+    results: object, metric: str, above: float | None = None, below: float | None = None, bits: Axis = "total_bits"
 ) -> Answer:  # fmt: skip
-    """`time_to`, drawn against the bits that were sent."""
+    """`time_to`, drawn against the bits that were sent, by default up, down and between sites together."""
     one_of("bits_to(bits={!r})", bits, AXES[2:])
     return time_to(results, metric, above, below, bits)
 
@@ -149,8 +167,4 @@ def deadline(
         low, high = wilson(hits, count)
         rows.append((label, hits, count, hits / count, low, high))
     out = pd.DataFrame(rows, columns=["run", "met", "trials", "probability", "low", "high"])
-    return Answer(out, figures.intervals(out, "probability", f"probability of {_words(goal)} within {limit:g} s"))
-
-
-def _words(goal: Target) -> str:
-    return f"{goal.metric} >= {goal.above:g}" if goal.above is not None else f"{goal.metric} <= {goal.below:g}"
+    return Answer(out, figures.intervals(out, "probability", f"probability of {level(goal)} within {limit:g} s"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from fedsim.analysis import units
@@ -21,7 +22,7 @@ def lines(result: Result, wide: int = units.NARROW) -> list[str]:
     last = rounds[["round", "closed_s"]].max()
     titles = ("median", "5%", "95%") if len(result.replicas) > 1 else ()
     rows = [
-        _stopped(result),
+        f"stopped by {stopped(result)}",
         *([" " * LABEL + "".join(f"{name:>{COLUMN}}" for name in titles)] if titles else []),
         _row("rounds", last["round"], units.number),
         _row("virtual time", last["closed_s"], units.seconds),
@@ -34,7 +35,7 @@ def lines(result: Result, wide: int = units.NARROW) -> list[str]:
         *_device_waste(result),
         *_visits(result, int(last["round"].sum())),
         *_metrics(result),
-        *_doubts(result),
+        *(f"! {text}" for text in warnings(result)),
         *_privacy(result),
         *target_lines(result),
         *_unheard(result),
@@ -95,16 +96,22 @@ def _budget(result: Result) -> tuple[dict[str, Any], Target | None]:
     return limits, Target(goal["metric"], goal["above"], goal["below"]) if goal else None
 
 
-def _stopped(result: Result) -> str:
+def target(result: Result) -> Target | None:
+    """The target of the run's budget."""
+    return _budget(result)[1]
+
+
+def stopped(result: Result) -> str:
+    """What stopped the replicas, the limit with its value: seconds=60; how many each where they differ."""
     limits, goal = _budget(result)
     by_reason = []
     for reason, count in Counter(result.stopped_by).most_common():
         limit = limits.get(reason)
-        text = _level(goal) if reason == "target" and goal else None if limit is None else units.number(limit)
+        text = level(goal) if reason == "target" and goal else None if limit is None else units.number(limit)
         by_reason.append((reason if text is None else f"{reason}={text}", count))
     if len(by_reason) == 1:
-        return f"stopped by {by_reason[0][0]}"
-    return "stopped by " + ", ".join(f"{what} ({count} of {len(result.replicas)})" for what, count in by_reason)
+        return by_reason[0][0]
+    return ", ".join(f"{what} ({count} of {len(result.replicas)})" for what, count in by_reason)
 
 
 def _between_sites(result: Result) -> list[str]:
@@ -155,9 +162,17 @@ def _metrics(result: Result) -> list[str]:
     return values + [f"  {columns}: of {text}" for text, columns in names.items()]
 
 
-def _doubts(result: Result) -> list[str]:
-    """Where a figure says less than it seems."""
-    return [f"! {text}" for text in result.manifest.get("warnings", ())]
+def warnings(result: Result) -> list[str]:
+    """Where a figure says less than it seems, a sentence each."""
+    return [str(text) for text in result.manifest.get("warnings", ())]
+
+
+def warnings_of(texts: Sequence[str]) -> str:
+    """The warnings of several runs of one setting in one cell of a table: how many have some, and the first's."""
+    given = [text for text in texts if isinstance(text, str) and text]
+    return (
+        f"{len(given)} of {units.many(len(texts), 'run')}: {given[0]}" if given and len(texts) > 1 else "".join(given)
+    )
 
 
 def _privacy(result: Result) -> list[str]:
@@ -182,22 +197,23 @@ def target_lines(result: Result) -> list[str]:
     if goal is None:
         return []
     side = {"above": goal.above} if goal.above is not None else {"below": goal.below}
-    axes: tuple[Any, ...] = ("rounds", "seconds", "uplink_bits")
+    axes: tuple[Any, ...] = ("rounds", "seconds", "total_bits")
     rounds, virtual, sent = (result.time_to(goal.metric, **side, against=axis) for axis in axes)
     if isinstance(rounds, float):  # a metric over replicas
         if math.isnan(rounds):
-            return [f"{_level(goal)}: not reached"]
-        return [f"{_level(goal)}   round {rounds:,.0f}, {units.seconds(virtual)}, {units.bits(sent)}"]
+            return [f"{level(goal)}: not reached"]
+        return [f"{level(goal)}   round {rounds:,.0f}, {units.seconds(virtual)}, {units.bits(sent)}"]
     hits, count = int((rounds < math.inf).sum()), len(rounds)
     low, high = wilson(hits, count)
     tally = f"{hits}/{count} replicas [{low:.2f}, {high:.2f}]"
     if rounds.median() == math.inf:
-        return [f"{_level(goal)}   reached by {tally}"]
+        return [f"{level(goal)}   reached by {tally}"]
     medians = f"round {rounds.median():,.0f}, {units.seconds(virtual.median())}, {units.bits(sent.median())}"
-    return [f"{_level(goal)}   {medians}   {tally}"]
+    return [f"{level(goal)}   {medians}   {tally}"]
 
 
-def _level(goal: Target) -> str:
+def level(goal: Target) -> str:
+    """A target in words: w2 <= 0.05."""
     return f"{goal.metric} >= {goal.above:g}" if goal.above is not None else f"{goal.metric} <= {goal.below:g}"
 
 

@@ -57,6 +57,8 @@ def seconds(value: float) -> str:
 
 def bits(value: float) -> str:
     """955 Mbit, 51.2 kbit, 128 bit."""
+    if not math.isfinite(value):
+        return "never" if value > 0 else "unknown"
     for unit, name in ((1e12, "Tbit"), (1e9, "Gbit"), (1e6, "Mbit"), (1e3, "kbit")):
         if value >= unit:
             return f"{value / unit:.3g} {name}"
@@ -73,11 +75,12 @@ def size(value: float) -> str:
 
 def number(value: float) -> str:
     """Three digits are enough."""
-    return f"{value:,.0f}" if value == round(value) and abs(value) < 1e9 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) < 1e9 and value == round(value) else f"{value:.3g}"
 
 
 def amount(name: str, value: float) -> str:
     """A number in the unit that the name of its column tells: seconds, wasted_s, uplink_bits, share."""
+    name = name.removesuffix("_to_target")
     if name == "seconds" or name.endswith("_s"):
         return seconds(value)
     if name.endswith("_bits"):
@@ -87,6 +90,7 @@ def amount(name: str, value: float) -> str:
 
 def scale(name: str, most: float) -> tuple[float, str]:
     """For an axis that reaches to `most`: by what to divide, and the unit: uplink_bits of 3e6 by 1e6, Mbit."""
+    name = name.removesuffix("_to_target")
     if name.endswith("_bits"):
         steps = ((1e9, "Gbit"), (1e6, "Mbit"), (1e3, "kbit"))
         return next((step for step in steps if most >= step[0]), (1.0, "bit"))

@@ -270,7 +270,7 @@ def explain(
         str | None, typer.Argument(metavar="TOPIC", show_default=False, help="Such as job, or A5.")
     ] = None,
 ) -> None:
-    """Explain job, replies, view, or a code such as A5 that a docstring mentions."""
+    """Explain job, replies, view, combinations, or a code such as A5 that a docstring mentions."""
     from fedsim.glossary import explain as page
 
     typer.echo(page(topic))

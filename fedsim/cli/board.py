@@ -21,7 +21,7 @@ COSTS = {
     "uplink_bits": ("uplink", units.bits),
     "backhaul_bits": ("between sites", units.bits),
 }
-HIDDEN = {"rounds", "downlink_bits", "wasted_bits", "real_s", "fingerprint"}
+HIDDEN = {"rounds", "downlink_bits", "wasted_bits", "total_bits", "real_s", "fingerprint"}
 
 
 class Board:
@@ -74,7 +74,8 @@ class Board:
         if axis is None or len(self.plan.grid[axis]) > ROWS:
             return []
         every_end = [end for ends in self._ends.values() for end in ends]
-        names = [n for n in dict.fromkeys(n for end in every_end for n in end) if n not in HIDDEN]
+        words = {n for end in every_end for n, value in end.items() if isinstance(value, str)}
+        names = [n for n in dict.fromkeys(n for end in every_end for n in end) if n not in HIDDEN | words]
         if not any(end.get("backhaul_bits") for end in every_end):  # over a star there is none
             names = [n for n in names if n != "backhaul_bits"]
         rows = [[axis, "done", "failed", *(COSTS[n][0] if n in COSTS else n for n in names)]]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fedsim.analysis import units
-from fedsim.analysis.summary import clock, final_metrics, reasons
+from fedsim.analysis.summary import clock, final_metrics, reasons, warnings
 from fedsim.sweeps.study import Study, outcome
 
 TITLES = {"seconds": "virtual time", "uplink_bits": "uplink", "real_s": "real"}
@@ -32,6 +32,9 @@ def table(study: Study, wide: int = units.NARROW) -> list[str]:
         facts = [form(ends[name]) for name, form in shown.items()]
         rows.append([*(str(given[name]) for name in axes), *facts, *([] if same else [stop])])
     foot = [*([f"all stopped by {stops[0]}"] if same else []), clock(study.runs[0][1])]
+    for given, result in study.runs:
+        words = " ".join(f"{name}={given[name]}" for name in axes)
+        foot += [f"! {words}{': ' if words else ''}{text}" for text in warnings(result)]
     return [
         *units.columns(rows, wide, keys=len(axes)),
         *(piece for line in foot for piece in units.wrapped(line, wide, indent=2)),

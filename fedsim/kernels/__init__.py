@@ -6,9 +6,14 @@ calls `backend.normal(...)`, `backend.langevin_quadratic(...)`.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from fedsim.errors import InvalidInput, quoted
+
+if (_set := os.environ.get("NUMBA_DISABLE_JIT", "0")) not in ("", "0"):
+    # An `overload` or an intrinsic has no Python body: without the compiler, kernels would leave out what they fill.
+    raise InvalidInput(f"NUMBA_DISABLE_JIT={_set}: fedsim needs Numba's compiler; unset the variable")
 
 
 def backend(name: str) -> Any:

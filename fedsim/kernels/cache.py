@@ -50,8 +50,7 @@ def kept(decorator: Callable[..., Any]) -> Callable[..., Any]:
 
     def decorate(function: Callable[..., Any]) -> Any:
         made = decorator(function)
-        if made is not function:  # as it is where NUMBA_DISABLE_JIT is set
-            made._cache = _made(function)
+        made._cache = _made(function)
         return made
 
     return decorate

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from numba.core import codegen, config
+from numba.core import codegen
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 from numba.core.types.misc import unliteral
@@ -108,7 +108,7 @@ def compiled(kind: type, **options: bool) -> Callable[[Callable[..., Any]], Any]
     fixed = {"nopython": True, "nogil": True, "error_model": "numpy", "boundscheck": None}
 
     def decorate(function: Callable[..., Any]) -> Any:
-        return function if config.DISABLE_JIT else kind(function, locals={}, targetoptions=fixed | options)
+        return kind(function, locals={}, targetoptions=fixed | options)
 
     return decorate
 

@@ -22,7 +22,8 @@ NARROW = 8  # up to this d a lane is a job
 
 
 def fill_row(key: Array, step: int, out: Array) -> None:
-    """The d normals of one step of one job into `out` (1, d)."""
+    """The d normals of one step of one job into `out` (1, d) (dispatched on its dtype by `overload`)."""
+    raise NotImplementedError
 
 
 @overload(fill_row)

@@ -124,6 +124,7 @@ _one_sum, _four_sums = _sums(1), _sums(4)
 
 def _residuals(z: Array, labels: Array, size: int) -> None:
     """In place: z to 1 / (1 + exp(-z)) - label (dispatched on its dtype by `overload`)."""
+    raise NotImplementedError
 
 
 @overload(_residuals)

@@ -12,6 +12,7 @@ GROUP = 4  # steps whose noise is made together: 4 d normals are whole Philox bl
 
 def fill_blocks(w: Array, first: int, k: Array, x: Array) -> None:
     """GROUP * d normals of every lane into the rows of `x` (dispatched on its dtype by `overload`)."""
+    raise NotImplementedError
 
 
 @jit

@@ -76,6 +76,7 @@ def _predictors(x, first, chosen, j, begin, size, theta, job, z):
 
 def _sigmoid(z: Array, size: int) -> None:
     """In place: z to 1 / (1 + exp(-z)) (dispatched on its dtype by `overload`)."""
+    raise NotImplementedError
 
 
 @overload(_sigmoid)

@@ -75,6 +75,7 @@ __all__ = [
     "ess",
     "ess_per_megabit",
     "ess_per_second",
+    "ess_tail",
     "gaussian_w2",
     "hpd",
     "hpd_error",
@@ -151,24 +152,38 @@ def mse(function: Function, truth: float, name: str = "mse") -> MeanSquaredError
 
 
 def rhat() -> Rhat:
-    """The largest split R-hat over coordinates, replicas as chains; NaN before 4 samples are recorded."""
+    """The largest rank-normalised, folded split R-hat over coordinates, replicas as chains (Vehtari et al. 2021).
+
+    NaN before 4 samples are recorded or where nothing moved, infinite where chains stand still apart. A warning at the
+    end gives the reason, and another where R-hat is above 1.01 or all replicas began at the same point.
+    """
     return Rhat()
 
 
 def ess() -> Ess:
     """The smallest bulk effective sample size over coordinates, all replicas together.
 
-    NaN before 4 samples, and where no chain ever moved, which a warning at the end then says.
+    NaN before 4 samples and where no chain ever moved; a warning at the end gives the reason, and another where it is
+    below 400.
     """
     return Ess()
 
 
+def ess_tail() -> Ess:
+    """The smallest tail effective sample size over coordinates, of the 5 % and 95 % quantiles; otherwise as `ess`."""
+    return Ess("ess_tail")
+
+
 def ess_per_megabit(
-    bits: Literal["uplink_bits", "downlink_bits", "backhaul_bits", "total_bits"] = "uplink_bits",
+    bits: Literal["sent_bits", "uplink_bits", "downlink_bits", "backhaul_bits", "total_bits"] = "sent_bits",
     name: str = "ess_per_megabit",
 ) -> EssPer:
-    """`ess` per million bits that the replicas have sent together, warm-up included."""
-    one_of("ess_per_megabit(bits={!r})", bits, ("uplink_bits", "downlink_bits", "backhaul_bits", "total_bits"))
+    """`ess` per million bits that the replicas have sent together, warm-up included.
+
+    "sent_bits" are the uplink and what sites send each other, which over gossip is all there is.
+    """
+    known = ("sent_bits", "uplink_bits", "downlink_bits", "backhaul_bits", "total_bits")
+    one_of("ess_per_megabit(bits={!r})", bits, known)
     return EssPer(bits, 1e6, _name("ess_per_megabit", name))
 
 
@@ -215,8 +230,8 @@ def distance_to_ps() -> DistanceToStable:
 _FACTORIES: dict[str, Callable[..., Any]] = {
     make.__name__: make
     for make in (
-        w2, mean_error, covariance_error, rhat, ess, ess_per_megabit, ess_per_second, accepted, loss, predictive,
-        distance_to_ps, consensus,
+        w2, mean_error, covariance_error, rhat, ess, ess_tail, ess_per_megabit, ess_per_second, accepted, loss,
+        predictive, distance_to_ps, consensus,
         marginal_error, mse, distance_to, against, calibration, confident, entropies, hpd,
     )
 }  # fmt: skip
@@ -236,8 +251,7 @@ def resolve(metric: Metric | str | Function, probe: npt.ArrayLike | None = None)
             raise InvalidInput("metric 'epsilon' needs arguments; write fs.privacy.spent(delta=1e-5)")
         if metric not in _FACTORIES:
             raise InvalidInput(
-                f"metric {quoted(metric)} is unknown; choose among {', '.join([*_FACTORIES, *PREDICTIVE])}, "
-                "or pass a function"
+                f"metric {quoted(metric)} is unknown; choose among {', '.join([*_FACTORIES, *PREDICTIVE])}"
             )
         if metric in _NEED_ARGUMENTS:
             raise InvalidInput(f"metric {quoted(metric)} needs arguments; write fs.metrics.{metric}(...)")

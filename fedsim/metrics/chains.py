@@ -1,12 +1,16 @@
-"""Has the chain converged, and how many independent draws is it worth: split R-hat and effective sample size.
+"""Convergence of chains and the worth of their draws: R-hat and the effective sample sizes of bulk and tails.
 
-Both take chains (draws, chains, d), cut each chain into a first and a last half, and return one number per
-coordinate (Gelman et al., Bayesian Data Analysis, 3rd ed., 11.4 and 11.5). NaN in a coordinate gives NaN. The effective
-sample size is the *bulk* one, of ranks turned into normal scores, so that heavy tails do not matter (Vehtari, Gelman,
-Simpson, Carpenter and Buerkner, Bayesian Analysis 2021): ArviZ's `ess(method="bulk")`, except where no chain has moved.
+All take chains (draws, chains, d), cut each chain into a first and a last half, and return one number per coordinate.
+They are those of Vehtari, Gelman, Simpson, Carpenter and Buerkner (Bayesian Analysis, 2021), ArviZ's defaults: R-hat is
+the larger one of the ranks' normal scores and of the folded draws', so that chains that differ in place or in spread
+are found and heavy tails do not matter; the effective sample size is that of the normal scores (bulk), or the smaller
+one of the two events "at most the 5 % quantile" and "at most the 95 % quantile" (tail). NaN in a coordinate gives NaN.
+Unlike ArviZ, R-hat of a single chain compares its halves, and draws that never moved have no effective sample size.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +19,7 @@ from fedsim.arrays import Array
 from fedsim.checks import numbers
 from fedsim.errors import InvalidInput
 
+TAILS = (0.05, 0.95)
 MIN_DRAWS = 4  # two halves of two draws, the least that has a variance
 
 
@@ -29,26 +34,34 @@ def _halves(chains: npt.ArrayLike) -> tuple[Array, Array]:
 
 
 def split_rhat(chains: npt.ArrayLike) -> Array:
-    """sqrt(pooled variance / variance within half chains), (d,); near 1 where the chains agree."""
-    halves = _halves(chains)
-    draws = len(halves[0])
-    means = np.concatenate([half.mean(axis=0) for half in halves])  # (2 chains, d)
-    within = np.concatenate([half.var(axis=0, ddof=1) for half in halves]).mean(axis=0)
-    between = draws * means.var(axis=0, ddof=1)
-    with np.errstate(divide="ignore", invalid="ignore"):  # chains that never move: 0/0 is NaN, x/0 infinite
-        return np.asarray(np.sqrt((between / within + draws - 1) / draws))
+    """Rank-normalised R-hat, folded and not, the larger one, (d,); near 1 where the chains agree in place and spread.
+
+    NaN where no draw differs from another, infinite where the chains stand still at different points.
+    """
+    first, last = _halves(chains)
+    return np.array([_rhat_of_coordinate(_split(first, last, j)) for j in range(first.shape[2])])
 
 
 def ess(chains: npt.ArrayLike) -> Array:
     """Bulk effective sample size, (d,); NaN where no chain has moved, which tells nothing about the law."""
     first, last = _halves(chains)
-    moved = np.any(np.concatenate([first, last]) != first[0], axis=(0, 1))  # (d,)
-    return np.array(
-        [
-            _ess_of_coordinate(np.concatenate([first[:, :, j].T, last[:, :, j].T])) if moved[j] else np.nan
-            for j in range(first.shape[2])
-        ]
-    )
+    moved = _moved(first, last)
+    return np.array([_ess_of_coordinate(_split(first, last, j)) if moved[j] else np.nan for j in range(first.shape[2])])
+
+
+def ess_tail(chains: npt.ArrayLike) -> Array:
+    """Tail effective sample size, (d,): how well the 5 % and the 95 % quantile are known; NaN where no chain has moved.
+
+    The quantiles are of all draws, the middle one of an odd number included.
+    """
+    first, last = _halves(chains)
+    draws, moved = np.asarray(chains, np.float64), _moved(first, last)
+    found = np.full(first.shape[2], np.nan)
+    for j in np.flatnonzero(moved).tolist():
+        halves = _split(first, last, j)
+        if np.isfinite(draws[:, :, j]).all():
+            found[j] = min(_ess_of(halves <= level) for level in np.quantile(draws[:, :, j], TAILS))
+    return found
 
 
 def running(history: Array) -> Array | None:
@@ -59,10 +72,38 @@ def running(history: Array) -> Array | None:
     return history[:, kept] if kept.any() else None
 
 
-def _ess_of_coordinate(x: Array) -> float:  # x: (2 chains, half the draws)
+def _split(first: Array, last: Array, j: int) -> Array:
+    return np.concatenate([first[:, :, j].T, last[:, :, j].T])  # (2 chains, half the draws)
+
+
+def _moved(first: Array, last: Array) -> Array:
+    return np.asarray(np.any(np.concatenate([first, last]) != first[0], axis=(0, 1)))  # (d,)
+
+
+def _rhat_of_coordinate(x: Array) -> float:
     if not np.isfinite(x).all():
         return float("nan")
-    x = _normal_scores(x)
+    folded = np.abs(x - np.median(x))
+    return float(np.fmax(_rhat_of(_normal_scores(x)), _rhat_of(_normal_scores(folded))))
+
+
+def _rhat_of(x: Array) -> float:
+    """sqrt(pooled variance / variance within half chains); NaN of equal numbers."""
+    if (x == x[:, :1]).all():  # asked of the numbers themselves, since their means are rounded
+        return float("nan") if (x == x[0, 0]).all() else float("inf")
+    draws = x.shape[1]
+    within, between = x.var(axis=1, ddof=1).mean(), draws * x.mean(axis=1).var(ddof=1)
+    return float(np.sqrt((between / within + draws - 1) / draws))
+
+
+def _ess_of_coordinate(x: Array) -> float:
+    return _ess_of(_normal_scores(x)) if np.isfinite(x).all() else float("nan")
+
+
+def _ess_of(x: Array) -> float:
+    if (x == x[0, 0]).all():  # an event that is always the case is known exactly
+        return float(x.size)
+    x = np.asarray(x, np.float64)
     draws = x.shape[1]
     means = x.mean(axis=1)
     within = _autocovariance(x - means[:, None])
@@ -70,7 +111,7 @@ def _ess_of_coordinate(x: Array) -> float:  # x: (2 chains, half the draws)
     var_plus = within[0] + means.var(ddof=1)
     rho = 1.0 - (mean_var - within) / var_plus
     rho[0] = 1.0
-    return float(x.size / max(_autocorrelation_time(rho), 1.0 / np.log10(x.size)))
+    return float(x.size / max(_autocorrelation_time(rho), 1.0 / math.log10(x.size)))
 
 
 def _normal_scores(x: Array) -> Array:

@@ -19,7 +19,7 @@ from fedsim.errors import InvalidInput, as_float, one_of, quoted, whole
 from fedsim.metrics import distances, scores
 from fedsim.metrics.learning import Predictive
 from fedsim.metrics.predicted import accuracy_curve, averaged, outside_accuracy
-from fedsim.protocols import Exact, HasPotential, Predicts, as_problem
+from fedsim.protocols import Exact, HasPotential, Predicts, ProblemLike, as_problem, whole_potential
 
 if TYPE_CHECKING:
     from fedsim.metrics.evaluate import MetricView
@@ -149,18 +149,20 @@ class HpdError:
         return given if given.ndim == 0 else np.quantile(levels(view.problem, given), 1 - self.alpha)
 
 
-def levels(problem: Predicts, theta: Array) -> Array:
-    """-log posterior, up to the problem's own constant, of every row of theta; NaN where it is."""
+def levels(problem: ProblemLike, theta: Array) -> Array:
+    """-log posterior of every row of theta, NaN where theta is: zero at an exact mean, else the sum of potentials."""
     theta = np.asarray(theta, np.float64)
     out, there = np.full(len(theta), np.nan), ~np.isnan(theta).any(axis=1)
-    if isinstance(problem, HasPotential):
-        out[there] = problem.potential(theta[there])
-    elif isinstance(problem, Exact):
+    if isinstance(problem, Exact):
         mean, covariance = problem.exact()
         centred = theta[there] - mean
         out[there] = (centred * np.linalg.solve(covariance, centred.T).T).sum(axis=1) / 2
+    elif isinstance(problem, HasPotential):
+        out[there] = whole_potential(problem, theta[there])
     else:
-        raise InvalidInput(f"metrics.hpd(): {type(problem).__name__} has neither potential(theta) nor exact()")
+        raise InvalidInput(
+            f"metrics.hpd(): {type(problem).__name__} has neither potential(theta, client, rows=None) nor exact()"
+        )
     return out
 
 
@@ -226,8 +228,8 @@ def entropies(outside: Any, of: Of = None) -> Entropies:
 def hpd(reference: Any, alpha: float = 0.01) -> HpdError:
     """Relative error of the highest-density threshold at 1 - alpha, of each replica's kept samples (`hpd_error`).
 
-    `reference` is the threshold itself, reference samples (m, d), or a finished run. Thresholds are values of the
-    problem's potential, so that their constant counts in what is relative to them.
+    `reference` is the threshold itself, reference samples (m, d), or a finished run. Thresholds are values of
+    -log posterior: zero at the mean where `exact()` has it, else the sum of the clients' potentials.
     """
     if not 0 < as_float(alpha) < 1:
         raise InvalidInput(f"metrics.hpd(alpha={quoted(alpha)}): no probability; 0.01 means the 99 % region")

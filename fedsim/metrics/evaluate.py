@@ -1,7 +1,8 @@
 """What a metric is, what it sees, and the two simplest: the distance to a point and a function of one's own.
 
 With `per_replica` a metric returns (R,) arrays for `Result.rounds`, otherwise it describes the law *over*
-replicas, or over their history, by floats for `Result.metrics`. NaN stands for "not defined yet".
+replicas, or over their history, by floats for `Result.metrics`. NaN stands for "not defined yet". Where a figure of
+finite states leaves float64 a metric raises, and the run ends as one that diverged.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ class DistanceTo:
     def columns(self) -> tuple[str, ...]:
         return (self.name,)
 
+    @np.errstate(over="raise")
     def evaluate(self, view: MetricView) -> Arrays:
         if view.theta.shape[1:] != self.point.shape:
             raise InvalidInput(

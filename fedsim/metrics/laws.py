@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -110,9 +110,9 @@ class Distance:
         return {"replicas": "the replicas now", "history": "all kept samples"}[self.over]
 
     def doubts(self, view: MetricView, value: float, replicas: int) -> list[str]:
-        """Whether more than half of the squared figure is what perfect samples would show as well."""
-        if math.isnan(value):
-            return []
+        """Why the figure is NaN or infinite, or that perfect samples would show more than half of its square."""
+        if not math.isfinite(value):
+            return self._undefined(view)
         count, worth, remedy = float(replicas), "", "more replicas"
         if self.over == "history":
             draws = chains.running(view.history)
@@ -122,12 +122,22 @@ class Distance:
                 return [f"{self.name} {value:.3g}: some coordinate of the history never moved; look at `ess`"]
         count = max(count, 2.0)
         floor = self.measure.floor(_target(self.measure.name, self.reference, view).covariance, count)
-        if value**2 > 2 * floor**2:
+        if value * value > 2 * floor**2:  # value**2 would raise where it leaves float64
             return []
         return [
             f"{self.name} {value:.3g} is mostly noise: the {count:.0f} samples{worth}, were they perfect, would show "
             f"{floor:.3g}; run {remedy}"
         ]
+
+    def _undefined(self, view: MetricView) -> list[str]:
+        found, least = len(_samples(view, self.over)), self.measure.least
+        if found < least:
+            remedy = "run more rounds or set record=fs.Record(every=1)" if self.over == "history" else "ask for more"
+            kind = "kept samples" if self.over == "history" else "running replicas"
+            return [f"{self.name} is not defined: it needs {least} {kind}, and there are {found}; {remedy}"]
+        if not _target(self.measure.name, self.reference, view).covariance.any():
+            return [f"{self.name} is not defined: the exact covariance is zero; use mean_error, or temperature > 0"]
+        return []
 
 
 def _w2(samples: Array, target: Moments) -> float:
@@ -138,17 +148,24 @@ def _w2(samples: Array, target: Moments) -> float:
 
 def _w2_of_rounds(samples: Array, target: Moments) -> Array:
     mean, left = distances.sample_factors(samples)
-    return distances.w2_of_factors(mean - target.mean, left, target.factor)
+    return _within_float64(distances.w2_of_factors(mean - target.mean, left, target.factor), samples)
 
 
 def _mean_error(samples: Array, target: Moments) -> float:
-    return float(np.linalg.norm(samples.mean(axis=0) - target.mean))
+    return float(_within_float64(np.linalg.norm(samples.mean(axis=0) - target.mean), samples))
 
 
 def _covariance_error(samples: Array, target: Moments) -> float:
     centred = samples - samples.mean(axis=0)
-    gap = centred.T @ centred / (len(samples) - 1) - target.covariance
-    return float(np.linalg.norm(gap) / np.linalg.norm(target.covariance))
+    gap, size = centred.T @ centred / (len(samples) - 1) - target.covariance, float(np.linalg.norm(target.covariance))
+    return float(_within_float64(np.linalg.norm(gap), samples)) / size if size > 0 else NAN
+
+
+def _within_float64(figure: Array | np.floating[Any], samples: Array) -> Array:
+    """The figure, unless squares of finite samples have made it infinite."""
+    if not np.isfinite(figure).all() and np.isfinite(samples).all():
+        raise FloatingPointError("the square of a sample is not finite")
+    return np.asarray(figure)
 
 
 W2 = Measure("w2", 2, _w2, distances.w2_floor, _w2_of_rounds)
@@ -163,6 +180,7 @@ class MarginalError:
     columns: ClassVar[tuple[str, ...]] = ("marginal_error",)
     per_replica: ClassVar[bool] = False
 
+    @np.errstate(over="raise")
     def evaluate(self, view: MetricView) -> dict[str, float]:
         samples = view.history if self.over == "history" else view.theta
         samples = np.asarray(samples, np.float64)

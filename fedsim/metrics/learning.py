@@ -60,6 +60,7 @@ class Consensus:
     columns: ClassVar[tuple[str, ...]] = ("consensus",)
     per_replica: ClassVar[bool] = True
 
+    @np.errstate(over="raise")
     def evaluate(self, view: MetricView) -> Arrays:
         away = np.asarray(view.sites, np.float64) - np.asarray(view.theta, np.float64)[:, None]
         return {"consensus": np.sqrt((away**2).sum(axis=2).mean(axis=1))}
@@ -78,4 +79,6 @@ class Loss:
         out = np.full(len(view.theta), np.nan)
         running = np.isfinite(view.theta).all(axis=1)
         out[running] = view.problem.loss(view.theta[running])
+        if np.isnan(out[running]).any():
+            raise FloatingPointError("the loss is NaN where theta is finite")
         return {"loss": out}

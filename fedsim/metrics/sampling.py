@@ -15,8 +15,14 @@ from fedsim.errors import InvalidInput
 from fedsim.metrics import chains
 from fedsim.metrics.evaluate import MetricView
 
-Spent = Literal["uplink_bits", "downlink_bits", "backhaul_bits", "total_bits", "seconds"]
+Spent = Literal["sent_bits", "uplink_bits", "downlink_bits", "backhaul_bits", "total_bits", "seconds"]
+PARTS = {
+    "sent_bits": ("uplink_bits", "backhaul_bits"),  # what clients and sites send; over gossip there is no uplink
+    "total_bits": ("uplink_bits", "downlink_bits", "backhaul_bits"),
+}
 NAN = float("nan")
+RHAT = 1.01  # above it chains have not mixed (Vehtari et al. 2021, section 4)
+ESS = 400  # below it R-hat and quantiles are unreliable (the same)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +47,9 @@ class MeanSquaredError:
         if found.shape not in ((), (len(samples),)):
             raise InvalidInput(f"{self.name}: function returned shape {found.shape}; give one number for every sample")
         values[kept] = found
-        estimates = values.sum(axis=0)[runs] / kept.sum(axis=0)[runs]
-        return {self.name: float(((estimates - self.truth) ** 2).mean())}
+        with np.errstate(over="raise"):
+            estimates = values.sum(axis=0)[runs] / kept.sum(axis=0)[runs]
+            return {self.name: float(((estimates - self.truth) ** 2).mean())}
 
 
 @dataclass(frozen=True)
@@ -50,21 +57,37 @@ class Rhat:
     columns: ClassVar[tuple[str, ...]] = ("rhat",)
     per_replica: ClassVar[bool] = False
 
+    @np.errstate(over="raise")
     def evaluate(self, view: MetricView) -> dict[str, float]:
         draws = chains.running(view.history)
         return {"rhat": NAN if draws is None else float(chains.split_rhat(draws).max())}
 
+    def doubts(self, view: MetricView, value: float, replicas: int) -> list[str]:
+        if unknown := _undefined("rhat", view):
+            return unknown
+        if not value > RHAT:
+            return []
+        return [f"rhat {value:.3g} is above {RHAT}: the chains disagree about place or spread; run longer"]
+
 
 @dataclass(frozen=True)
 class Ess:
-    columns: ClassVar[tuple[str, ...]] = ("ess",)
+    name: Literal["ess", "ess_tail"] = "ess"
     per_replica: ClassVar[bool] = False
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.name,)
+
     def evaluate(self, view: MetricView) -> dict[str, float]:
-        return {"ess": _ess(view)}
+        return {self.name: _ess(view, chains.ess_tail if self.name == "ess_tail" else chains.ess)}
 
     def doubts(self, view: MetricView, value: float, replicas: int) -> list[str]:
-        return _frozen("ess", view)
+        if unknown := _undefined(self.name, view):
+            return unknown
+        if not value < ESS:
+            return []
+        return [f"{self.name} {value:.3g} is below {ESS}: estimates from these samples are rough; run longer"]
 
 
 @dataclass(frozen=True)
@@ -89,12 +112,12 @@ class EssPer:
 
     def doubts(self, view: MetricView, value: float, replicas: int) -> list[str]:
         if self._spent(view) > 0:
-            return _frozen(self.name, view)
+            return _undefined(self.name, view)
         return [f"{self.name} is not defined: no {self.spent} were spent; give the scenario a network or devices"]
 
     def _spent(self, view: MetricView) -> float:
         running = ~np.isnan(view.theta).all(axis=1)
-        parts = ("uplink_bits", "downlink_bits", "backhaul_bits") if self.spent == "total_bits" else (self.spent,)
+        parts = PARTS.get(self.spent, (self.spent,))
         return float(sum(view.spent[part][running].sum() for part in parts)) / self.unit
 
 
@@ -121,16 +144,30 @@ def _accepted(view: MetricView) -> Array | None:
     return np.asarray(np.divide((shares * counts).sum(axis=1), total, np.full(len(total), np.nan), where=total > 0))
 
 
-def _ess(view: MetricView) -> float:
+def common_start(starts: Array) -> list[str]:
+    """A warning about R-hat where all replicas began at the same point."""
+    if len(starts) < 2 or not (starts == starts[0]).all():
+        return []
+    return [
+        f"rhat: all {len(starts)} replicas began at the same point, so that they agree before they have mixed; "
+        "set initial=fs.initial.normal(scale)"
+    ]
+
+
+def _ess(view: MetricView, size: Callable[[Array], Array] = chains.ess) -> float:
     draws = chains.running(view.history)
-    return NAN if draws is None else float(chains.ess(draws).min())
+    return NAN if draws is None else float(size(draws).min())
 
 
-def _frozen(name: str, view: MetricView) -> list[str]:
-    """What is to be said of chains, or coordinates, that never moved."""
+def _undefined(name: str, view: MetricView) -> list[str]:
+    """Why a figure of chains is NaN, infinite or of fewer chains than it seems: too few samples, or no moves."""
     draws = chains.running(view.history)
     if draws is None:
-        return []
+        kept = len(view.history)
+        return [
+            f"{name} is not defined: {kept} samples of each replica were kept; it needs {chains.MIN_DRAWS}, run more "
+            "rounds or set record=fs.Record(every=1)"
+        ]
     still = (draws == draws[0]).all(axis=0)  # (chains, d)
     frozen = still.all(axis=1)
     if not frozen.any():

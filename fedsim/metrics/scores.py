@@ -13,7 +13,9 @@ import numpy.typing as npt
 from fedsim.arrays import Array
 from fedsim.checks import array_of
 from fedsim.errors import InvalidInput, number, quoted, whole
+from fedsim.rng.boxmuller import log64
 
+TINY = float(np.finfo(np.float64).tiny)
 _SUM_TOLERANCE = 1e-3  # float32 softmax over many classes stays within; logits do not
 
 
@@ -66,8 +68,8 @@ def brier(p: npt.ArrayLike, y: npt.ArrayLike) -> float:
 def nll(p: npt.ArrayLike, y: npt.ArrayLike) -> float:
     """-mean log p(y|x) in nats; infinite if a true class was called impossible."""
     p, y = _with_labels(p, y)
-    with np.errstate(divide="ignore"):
-        return float(-np.log(p[np.arange(len(y)), y].astype(np.float64)).mean())
+    p = p[np.arange(len(y)), y].astype(np.float64)
+    return float(-np.where(p > 0, log64(np.maximum(p, TINY)), -np.inf).mean())
 
 
 class Reliability(NamedTuple):
@@ -121,5 +123,4 @@ def _pair(p: npt.ArrayLike, q: npt.ArrayLike) -> tuple[Array, Array]:
 def entropy(p: npt.ArrayLike) -> Array:
     """-sum_c p(c|x) log p(c|x) in nats, one per point; 0 log 0 is 0."""
     p = _probabilities(p).astype(np.float64)
-    logs = np.log(p, out=np.zeros_like(p), where=p > 0)
-    return np.asarray(-(p * logs).sum(axis=1) + 0.0)  # + 0.0 turns a certain prediction's -0.0 into 0.0
+    return np.asarray(0.0 - (p * log64(np.maximum(p, TINY))).sum(axis=1))  # 0.0 for a certain prediction, not -0.0

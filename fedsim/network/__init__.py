@@ -213,20 +213,23 @@ class Network:
     def _passing(self, upward: bool) -> Array:
         return np.bincount(self._ways(upward).links, minlength=len(self.link_names))
 
-    def sketch(self) -> dict[str, Any] | None:
-        """Its nodes and links in plain data, for the manifest; None where there are too many to draw."""
-        return sketch(self)
+    def sketch(self, passing: Array | None = None) -> dict[str, Any] | None:
+        """Its nodes and links in plain data, for the manifest; None where there are too many to draw.
 
-    def describe(self) -> str:
-        """Its size, and the link that leaves least to a client if all transmit at once."""
+        `passing` are the transfers of an exchange that pass each link; None: all clients and the server.
+        """
+        return sketch(self, passing)
+
+    def describe(self, passing: Array | None = None) -> str:
+        """Its size, and the link that leaves least to a transfer if all transmit at once; `passing` as in `sketch`."""
         head = f"{self.name}, " * bool(self.name) + f"{self.edges:,} link{'s' * (self.edges != 1)}"
-        if not self.has_server:
+        if passing is None and not self.has_server:
             return f"{head}; no server"
-        up, users = self._passing(True), self.users()
+        up, users = (self._passing(True), self.users()) if passing is None else (passing, passing)
         if not users.any():
             return f"{head}; all ideal"
         share = np.where(users > 0, self.capacities_bps / np.maximum(users, 1), np.inf)
         worst = np.lexsort((up == 0, share))[0]  # of the two directions, the one up
         sharing = int(users[worst])
-        who = f"{sharing:,} client{'s' * (sharing != 1)}"
+        who = f"{sharing:,} {'client' if passing is None else 'transfer'}{'s' * (sharing != 1)}"
         return f"{head}; bottleneck {self.link_names[worst]} {rate(self.capacities_bps[worst])}, {who}"

@@ -72,11 +72,11 @@ def draw_network(network: Network, ax: Axes | None = None, gossip: Any = None) -
     return figure
 
 
-def sketch(network: Network) -> dict[str, Any] | None:
+def sketch(network: Network, passing: Array | None = None) -> dict[str, Any] | None:
     """Nodes and links in plain data, for a page that is made later; None where there are too many to tell apart.
 
-    `nodes` are [name, kind]; `links` are [one end, other end, bit/s, clients whose transfers pass in one direction],
-    ends by number.
+    `nodes` are [name, kind]; `links` are [one end, other end, bit/s, transfers that pass in the busier direction], ends
+    by number. `passing` are those of an exchange by link; None: those between all clients and the server.
     """
     if network.edges > SKETCHED:
         return None
@@ -86,14 +86,14 @@ def sketch(network: Network) -> dict[str, Any] | None:
         "client" if n in clients else "edge" if n in edges else "server" if n == network.server else "relay"
         for n in place
     ]
-    users = network.users()
+    users = network.users() if passing is None else passing
     links: dict[frozenset[Any], list[Any]] = {}
-    for name, bps, passing in zip(network.link_names, network.capacities_bps.tolist(), users.tolist(), strict=True):
+    for name, bps, count in zip(network.link_names, network.capacities_bps.tolist(), users.tolist(), strict=True):
         u, v = _ends(network)[name]
         known = links.setdefault(frozenset((u, v)), [place[u], place[v], bps, 0])
-        known[2:] = min(known[2], bps), max(known[3], passing)
+        known[2:] = min(known[2], bps), max(known[3], count)
     nodes = [[shown(node), kind] for node, kind in zip(place, kinds, strict=True)]
-    return {"title": network.describe(), "nodes": nodes, "links": list(links.values())}
+    return {"title": network.describe(passing), "nodes": nodes, "links": list(links.values())}
 
 
 def draw_gossip(graph: Any, ax: Axes | None = None) -> Figure:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from fedsim.protocols import LENGTHS
 if TYPE_CHECKING:
     from fedsim.old_engine.run import Driver, Run
 
+Rows = TypeVar("Rows", Round, Stretch)
 SPENT = ("uplink_bits", "downlink_bits", "backhaul_bits")
 COUNTS = (
     "selected", "arrived", "dropped", "late", "uplink_bits", "wasted_bits", "wasted_down_bits",
@@ -35,6 +37,8 @@ class Accounts:
         self.totals: Arrays = {name: np.zeros(population, np.int64) for name in COUNTS}
         self.totals |= {name: np.zeros(population) for name in ("wasted_s", *CAUSES)}
         self._limits = world.budget.limits
+        # What every client sends once, before the first round, which counts it.
+        self._once = 8 * world.setting.dtype.itemsize * world.algorithm.surrogate_numbers(world.problem.dim)
         self.idle_rounds = IdleRounds(world.budget, replicas) if world.budget.rounds is None else None
 
     def over(self, active: Array, columns: Arrays, epsilon: Array | None) -> list[tuple[str, Array]]:
@@ -49,15 +53,28 @@ class Accounts:
         over = [(name, spent[name] > self._limits[name]) for name in spent if name in self._limits]
         return [(name, where) for name, where in over if where.any()]
 
+    def with_once(self, rows: Rows) -> Rows:
+        """A round, or a block of rounds, with what the run's first round counts besides."""
+        if rows.number or not self._once:
+            return rows
+        up = rows.columns["uplink_bits"].copy()
+        up[... if up.ndim == 1 else 0] += self._once * len(self.totals["uplink_bits"])
+        return replace(rows, columns=rows.columns | {"uplink_bits": up})
+
+    def _enter_once(self, number: int, active: Array) -> None:
+        if number == 0:
+            self.totals["uplink_bits"] += self._once * len(active)
+
     def enter(self, round: Round) -> None:
         """A round that counts."""
         e, totals = round.visits, self.totals
         for n in SPENT:
             self.spent[n][round.active] += round.columns[n]
-        _count(totals["selected"], e.client, 1)
+        self._enter_once(round.number, round.active)
+        _count(totals["selected"], e.client if round.selected is None else round.selected.client, 1)
         _count(totals["uplink_bits"], e.client, e.up_bits)
-        if e.site_bits is not None:
-            _count(totals["backhaul_bits"], e.client, e.site_bits)
+        for name, value in e.between.items():
+            _count(totals[name], e.client, value)
         heard = round.arrived.client
         totals["last_round"][heard] = round.number + 1
         if not isinstance(round.started, int):
@@ -84,6 +101,7 @@ class Accounts:
 
     def enter_stretch(self, stretch: Stretch) -> None:
         """The visits of a stretch; what its rounds cost is spent as they are recorded."""
+        self._enter_once(stretch.number, stretch.active)
         if stretch.visits is not None:
             self._enter_visits(stretch, stretch.visits)
             return
@@ -95,15 +113,15 @@ class Accounts:
     def _enter_visits(self, stretch: Stretch, visits: Visits) -> None:
         e, totals, lost = visits.ended, self.totals, ~visits.ended.arrived
         counts: dict[str, Array | int] = {
-            "selected": 1, "arrived": 1 if e.smooth else e.arrived, "uplink_bits": e.up_bits,
+            "arrived": 1 if e.smooth else e.arrived, "uplink_bits": e.up_bits,
         }  # fmt: skip
+        _count(totals["selected"], e.client if visits.selected is None else visits.selected[0], 1)
         if not e.smooth:
             counts |= {
                 "dropped": e.dropped, "late": e.late, "wasted_bits": np.where(lost, e.up_bits, 0),
                 "wasted_down_bits": np.where(lost, e.down_bits, 0),
             }  # fmt: skip
-        if e.site_bits is not None:
-            counts["backhaul_bits"] = e.site_bits
+        counts |= e.between
         number = stretch.number + np.repeat(np.arange(stretch.count), np.diff(visits.ends, prepend=0))
         if visits.version is not None:
             counts["staleness"] = np.where(lost, 0, number - visits.version)
@@ -111,20 +129,15 @@ class Accounts:
             _count(totals[name], e.client, value)
         replied = e.arrived if visits.replied is None else visits.replied
         np.maximum.at(totals["last_round"], e.client[replied], number[replied] + 1)
-        if not e.smooth:  # seconds round after round, so that they round alike
-            begin = 0
-            for end in visits.ends.tolist():
-                own = begin + np.flatnonzero(lost[begin:end])
-                if len(own):
-                    self._enter_seconds(e.part(own))
-                begin = end
+        if not e.smooth:
+            self._enter_seconds(e.lost)
 
     def _enter_seconds(self, lost: Ended) -> None:
-        add = _add_small if len(self.totals["selected"]) <= len(lost.client) else np.add.at
-        add(self.totals["wasted_s"], lost.client, lost.spent_s)
+        """Add visit after visit, so that the sums round alike however many rounds come together."""
+        np.add.at(self.totals["wasted_s"], lost.client, lost.spent_s)
         for number, name in enumerate(CAUSES):
             mine = lost.cause == number
-            add(self.totals[name], lost.client[mine], lost.spent_s[mine])
+            np.add.at(self.totals[name], lost.client[mine], lost.spent_s[mine])
 
     def stop(self, positions: Sequence[int] | Array, reason: str) -> None:
         for i in positions:
@@ -133,20 +146,14 @@ class Accounts:
 
 async def settle(run: Run, driver: Driver, round: Round) -> Array:
     """One round of the timeline: does it count, what do its replies make of the model, who goes on."""
-    for reason, positions in round.stopped:
-        if len(positions):
-            run.stop(positions, reason)
-    if not len(round.active):
-        return round.active
-    if run.evaluator.ledger is not None:
-        said = round.visits.said  # whoever has sent a bit has given something away, whether or not it counts
-        started = round.started if isinstance(round.started, int) else round.started[said]
-        run.evaluator.ledger.add(round.active[round.who.row[said]], round.who.client[said], started)
-    within = np.ones(len(round.active), bool)
-    for name, over in run.accounts.over(round.active, round.columns, run.epsilon()):
-        run.stop(round.active[over & within], name)
-        within &= ~over
-    round = round.among(within)  # a round that crosses a budget is discarded whole
+    stopped = [(reason, positions) for reason, positions in round.stopped if len(positions)]
+    if len(round.active):
+        round = run.accounts.with_once(round)
+        within, crossed = _within(run, round)
+        round = round.among(within)  # a round that crosses a budget is discarded whole
+        stopped += crossed
+    if stopped:
+        run.end(stopped)
     if not len(round.active):
         return round.active
     reply = await driver.replies(round)
@@ -157,8 +164,26 @@ async def settle(run: Run, driver: Driver, round: Round) -> Array:
     return run.close(round.active, round.number + 1, round.columns)
 
 
+def _within(run: Run, round: Round) -> tuple[Array, list[tuple[str, Array]]]:
+    """Which replicas this round keeps within their budgets, and the others by what it would cross."""
+    ledger, before = run.evaluator.ledger, run.epsilon()
+    if ledger is not None:
+        said = round.visits.said  # a client that has sent a bit has given something away, whether or not it is used
+        started = round.started if isinstance(round.started, int) else round.started[said]
+        ledger.add(round.active[round.who.row[said]], round.who.client[said], started)
+    within, crossed = np.ones(len(round.active), bool), []
+    for name, over in run.accounts.over(round.active, round.columns, run.epsilon()):
+        if (first := over & within).any():
+            crossed.append((name, round.active[first]))
+        within &= ~over
+    if ledger is not None and before is not None:
+        ledger.discard(round.active[~within], before)
+    return within, crossed
+
+
 async def settle_stretch(run: Run, stretch: Stretch) -> tuple[int, Array]:
     """The same for many rounds: how many were taken, and who goes on; none if they had better be taken one by one."""
+    stretch = run.accounts.with_once(stretch)
     over = np.zeros(stretch.count, bool)
     for _, where in run.accounts.over(stretch.active, stretch.columns, None):
         over |= where.any(axis=1)
@@ -197,14 +222,9 @@ def _all_answered(world: World, stretch: Stretch) -> bool:
 
 
 def _count(total: Array, client: Array, value: int | Array) -> None:
-    """Add whole numbers, which is exact in any order below 2**53."""
+    """Add whole numbers, which is exact in any order below 2**53: in one pass where clients are fewer than visits."""
     if len(total) <= len(client):
-        _add_small(total, client, value)
+        weights = None if isinstance(value, int) else value
+        total += np.bincount(client, weights, minlength=len(total)).astype(total.dtype)
     else:
         np.add.at(total, client, value if isinstance(value, int) else value.astype(total.dtype, copy=False))
-
-
-def _add_small(total: Array, client: Array, value: int | Array) -> None:
-    """np.add.at for a population smaller than the round: one pass instead of one step each. Exact below 2**53."""
-    weights = None if isinstance(value, int) else value
-    total += np.bincount(client, weights, minlength=len(total)).astype(total.dtype)

@@ -81,12 +81,16 @@ class Asynchronous:
         row, starts = np.repeat(np.arange(len(own)), sizes), np.concatenate([[0], np.cumsum(sizes)])
         who = Cohort(row, out.client, np.ones(len(row), np.int64), starts)
         opened, closed = np.array([(s.view.opened_s, s.clock.now) for s in replicas]).T
-        made = columns(opened, closed, np.array([s.started for s in replicas], np.int64), starts, out, 0)
+        begun = np.array([len(s.started) for s in replicas], np.int64)
+        made = columns(opened, closed, begun, starts, out, 0)
         # A download counts when it ends, in which round ever its visit does.
         came_down = [s.visit_events.came_down + s.copied * s.down_bits for s in replicas]
         made["downlink_bits"] = np.array(came_down, np.int64)
         versions = np.array([v.version for _, v in self._ended], np.int64)
-        return Round(number, active, who, out, made, versions, stopped)
+        client = np.array([c for s in replicas for c in s.started], np.int64)
+        row, starts = np.repeat(np.arange(len(begun)), begun), np.concatenate([[0], np.cumsum(begun)])
+        selected = Cohort(row, client, np.ones(len(row), np.int64), starts)
+        return Round(number, active, who, out, made, versions, stopped, selected=selected)
 
     async def _advance(self, replicas: list[AsynchronousReplica]) -> None:
         """Everybody to a full buffer; replies whose size the clock needs are computed together on the way."""

@@ -44,13 +44,14 @@ class AsynchronousReplica:
         self.unsent: list[Visit] = []  # set out from this version, and no job sent ahead of need yet
         self._to_restart: list[int] = []
         self._visits: dict[int, int] = {}  # how often each client has set out
-        self.started = self._unanswered = 0  # visits that set out from this version; lost in a row
+        self.started: list[int] = []  # clients whose visits set out from this version
+        self._unanswered = 0  # visits lost in a row
 
     def release(self, version: int, message: dict[str, Array], down_bits: int) -> None:
         """A new model version: whoever waits for work starts from it."""
         self.version, self.message, self.down_bits = version, message, down_bits
         self.view.opened_s, self.view.round = self.clock.now, version
-        self.arrived, self.lost, self.unsent, self.started = [], [], [], 0
+        self.arrived, self.lost, self.unsent, self.started = [], [], [], []
         self.view.arrived, self.copied, self.visit_events.came_down = [], 0, 0
         if version == 0:
             self._staff(cohort(self.view.select(0, self.clock.now)[None], self.world.population).client.tolist())
@@ -198,7 +199,7 @@ class AsynchronousReplica:
             visit.memory = self.learner.recall(np.array([self.position]), ids[i : i + 1])
             self.view.in_flight[client] = visit
             self._visits[client] = numbers[i] + 1
-            self.started += 1
+            self.started.append(client)
             self.unsent.append(visit)
             if self.trace is not None:
                 self.trace(now, client, "select", self.down_bits)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import Interrupted, InvalidInput, is_whole, quoted
+from fedsim.errors import FedsimError, Interrupted, InvalidInput, is_whole, quoted
 from fedsim.results.checkpoints import Checkpoints, SavedCheckpoint
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class Checkpointer:
             self.files.save(number, _state(run, active, driver.state(active)), _segment(run))
             self._wrote = time.monotonic()
         if asked and len(active):
+            with suppress(FedsimError):  # a metric that fails is no reason to lose the checkpoint's message
+                run.interrupted(number, active)
             where = "" if self.files is None else f"; go on with: fedsim resume {self.files.folder.parent}"
             raise Interrupted(f"stopped after round {number}{where}")
 

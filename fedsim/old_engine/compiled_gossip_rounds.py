@@ -65,14 +65,20 @@ class CompiledGossipRounds(MadeRounds):
         s, m, sites = self._sites, self._messages, self._exchange.sites
         client = np.tile(np.arange(sites), len(s))
         dropped, none, never = s["dropped"].ravel(), np.zeros(len(client), np.int64), np.zeros(len(client), bool)
-        spent_s, bits = s["spent_s"].ravel(), s["bits"].ravel()
-        ended = Ended(client, ~dropped, dropped, never, never, none, none, spent_s, bits)
+        late = self._by_sender(m["used"] & ~m["folded"] & ~m["lost"])
+        unused = self._by_sender(np.where(self._folded(slice(None)), 0, m["sent"]))
+        sent = (np.ascontiguousarray(s["bits"].ravel()), late, unused)
+        ended = Ended(client, ~dropped, dropped, never, never, none, none, s["spent_s"].ravel(), *sent)
         selected, starts = np.full(len(s), sites), sites * np.arange(len(s) + 1)
-        opened, closed, sent = s["opened"].min(axis=1), s["closed"].max(axis=1), m["sent"]
-        made = columns(opened, closed, selected, starts, ended, 0, sent.sum(axis=1))
-        made["late"] = (m["used"] & ~m["folded"] & ~m["lost"]).sum(axis=1)
-        made["wasted_bits"] = np.where(self._folded(slice(None)), 0, sent).sum(axis=1)
+        made = columns(s["opened"].min(axis=1), s["closed"].max(axis=1), selected, starts, ended, 0)
+        made["dropped_bits"] = made["wasted_bits"] - np.where(m["folded"] | m["lost"], 0, m["sent"]).sum(axis=1)
         return ended, made
+
+    def _by_sender(self, values: Array) -> Array:
+        """Sums over the messages (pairs, messages) of every visit, (pairs * sites,)."""
+        out = np.zeros((len(values), self._exchange.sites), np.int64)
+        np.add.at(out.T, self._exchange.sender, values.T)
+        return out.ravel()
 
     def _folded(self, own: Array | slice) -> Array:
         """Which messages were folded, by a site that folds."""

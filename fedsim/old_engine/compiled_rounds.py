@@ -79,8 +79,10 @@ class CompiledRounds(MadeRounds):
         opened, closed, selected = (np.ascontiguousarray(every[n]) for n in ("opened", "closed", "selected"))
         backhaul = 0 if between is None else between(self._round_of + first)
         self._columns = columns(opened, closed, selected, self._starts, self._ended, copies, backhaul)
+        self._begun: tuple[Array, Array] | None = None  # clients whose visits set out, and where each row's begin
         if asynchronous:  # a download counts when it ends, in which round ever its visit does
             self._columns["downlink_bits"] = every["came_down"] + copies
+            self._begun = self._set_out(clocks, ended)
         if clocks[0].said("traced") and between is None:
             self._ordered_notes(clocks, rounds, order)
 
@@ -95,7 +97,14 @@ class CompiledRounds(MadeRounds):
         who = Cohort(row, visits.client, self._times[a:b], starts)
         started = number if self._version is None else self._version[a:b]
         made = {name: column[low:high] for name, column in self._columns.items()}
-        round = Round(number, self._position[low:high], who, visits, made, started, stopped)
+        selected = None
+        if self._begun is not None:
+            client, starts = self._begun[0], self._begun[1][low : high + 1]
+            client, starts = client[starts[0] : starts[-1]], starts - starts[0]
+            selected = Cohort(
+                np.repeat(np.arange(high - low), np.diff(starts)), client, np.ones(len(client), np.int64), starts
+            )
+        round = Round(number, self._position[low:high], who, visits, made, started, stopped, selected=selected)
         visit = self.number[a:b]
         if len(active) < high - low:
             kept = np.isin(round.active, active)
@@ -115,13 +124,39 @@ class CompiledRounds(MadeRounds):
         rows = np.repeat(kept, sizes)
         version = None if self._version is None else self._version[a:b][rows]
         ends = np.cumsum(np.add.reduceat(np.where(kept, sizes, 0), self._pairs[k : k + count] - low))
-        visits = Visits(self._ended.part(slice(a, b)).part(rows), ends, version)
+        selected = None
+        if self._begun is not None:
+            client, starts = self._begun[0], self._begun[1][low : high + 1]
+            begun = np.diff(starts)
+            own = client[starts[0] : starts[-1]][np.repeat(kept, begun)]
+            last = np.cumsum(np.add.reduceat(np.where(kept, begun, 0), self._pairs[k : k + count] - low))
+            selected = own, last
+        visits = Visits(self._ended.part(slice(a, b)).part(rows), ends, version, selected=selected)
         who = None
         if learnt:
             sizes = sizes[kept]
             row, starts = np.repeat(np.arange(len(sizes)), sizes), np.concatenate([[0], np.cumsum(sizes)])
             who = Cohort(row, visits.ended.client, self._times[a:b][rows], starts)
         return Stretch(number, active, made, 0, visits=visits, who=who)
+
+    def _set_out(self, clocks: Sequence[ReplicaClock | TiersClock], ended: Sequence[Array]) -> tuple[Array, Array]:
+        """The clients whose visits set out in each row: those that ended, here or later, and those in flight."""
+        place = np.empty(len(self._order), np.int64)
+        place[self._order] = np.arange(len(self._order))
+        clients, rows, before = [], [], 0
+        for clock, own, made in zip(clocks, ended, self._made.tolist(), strict=True):
+            assert isinstance(clock, ReplicaClock)
+            client, version = (
+                np.concatenate([own[n], more])
+                for n, more in zip(("client", "version"), clock.unfinished(), strict=True)
+            )
+            here = (version >= self.first) & (version < self.first + made)
+            clients.append(client[here])
+            rows.append(place[before + version[here] - self.first])
+            before += made
+        row, client = np.concatenate(rows), np.concatenate(clients)
+        order = np.argsort(row, kind="stable")
+        return client[order], np.searchsorted(row[order], np.arange(len(self._order) + 1))
 
     def trace(self, number: int, count: int, active: Array, replicas: Array) -> Arrays:
         """The events of so many rounds of these replicas: in each, of all openings, then of everybody's further way."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,11 +13,15 @@ import numpy as np
 
 from fedsim import metrics
 from fedsim.arrays import Array, Arrays
+from fedsim.errors import FedsimError, InvalidInput, NonFinite
+from fedsim.exchanges import Gossip
 from fedsim.old_engine.record import Recorder
 from fedsim.protocols import Exact, KeepsLedger, ProblemLike
 
 if TYPE_CHECKING:
     from fedsim.scenario import Scenario
+
+DIVERGED = (OverflowError, FloatingPointError, np.linalg.LinAlgError)  # what a metric raises of a run that diverges
 
 
 class Evaluator:
@@ -25,9 +30,12 @@ class Evaluator:
     `problem` is the one that jobs compute with: over gossip its clients weigh otherwise.
     """
 
-    def __init__(self, scenario: Scenario, recorder: Recorder, problem: ProblemLike) -> None:
+    def __init__(
+        self, scenario: Scenario, recorder: Recorder, problem: ProblemLike, remedy: Callable[[], str]
+    ) -> None:  # fmt: skip
         self.metrics = [metrics.resolve(m, scenario.starts) for m in scenario.metrics]
-        self.problem, self.recorder = scenario.problem, recorder
+        self.problem, self.recorder, self._seed, self._remedy = scenario.problem, recorder, scenario.seed, remedy
+        self._site = "client" if isinstance(scenario.exchange, Gossip) else "site"
         replicas = len(recorder.replicas)
         accountants = [m for m in self.metrics if isinstance(m, KeepsLedger)]
         role = scenario.parts.algorithm
@@ -49,7 +57,7 @@ class Evaluator:
 
     def check(self, start: Array, sites: Array, memory: Mapping[str, Array]) -> None:
         """Evaluate everything once on the initial states: a metric that cannot work is refused before the run."""
-        self.after(np.arange(len(self.theta)), start, sites, {}, memory)
+        self.after(0, np.arange(len(self.theta)), start, sites, {}, memory)
         self._latest = {}
 
     @property
@@ -97,6 +105,8 @@ class Evaluator:
         out[running[0]] = first
         for r in running[1:]:
             out[r] = self.problem.predict(theta[r])
+        if not np.isfinite(out[running]).all():
+            raise FloatingPointError("predictions are not finite where theta is")
         return out
 
     def state(self) -> Arrays:
@@ -117,18 +127,23 @@ class Evaluator:
         if able:
             seen = theta[np.asarray(ends) - 1]
             for metric in able:
-                found |= metric.evaluate_rounds(self, seen) or {}
+                with suppress(*DIVERGED):  # `after` finds the round
+                    found |= metric.evaluate_rounds(self, seen) or {}
         return found
 
     def after(
-        self, active: Array, theta: Array, sites: Array, spent: Mapping[str, Array], memory: Mapping[str, Array],
-        state: Arrays | None = None, known: Mapping[str, Array] = MappingProxyType({}),
+        self, number: int, active: Array, theta: Array, sites: Array, spent: Mapping[str, Array],
+        memory: Mapping[str, Array], state: Arrays | None = None, known: Mapping[str, Array] = MappingProxyType({}),
+        per_replica: bool | None = None,
     ) -> tuple[Arrays, dict[str, float]]:  # fmt: skip
-        """The metrics' columns for `rounds` (one value per active replica) and for `metrics`.
+        """The metrics' columns for `rounds` (one value per active replica) and for `metrics`, after round `number`.
 
         `theta`, `sites` and `spent` are of the active replicas, `memory` and the server's `state` are everybody's.
-        `known` are columns from `of_rounds`.
+        `known` are columns from `of_rounds`. `per_replica` asks for one of the two kinds of metrics alone.
         """
+        asked = [m for m in self.metrics if per_replica in (None, m.per_replica)]
+        if not asked:
+            return {}, {}
         self._models = None if self._ensemble is None or state is None else self._ensemble(state)
         self.theta[:] = np.nan
         self.theta[active] = theta
@@ -137,18 +152,33 @@ class Evaluator:
         for name, so_far in spent.items():
             self.spent[name][active] = so_far
         self.memory, self._current = memory, None
-        per_replica: Arrays = {}
+        columns: Arrays = {}
         overall: dict[str, float] = {}
-        for metric in self.metrics:
+        for metric in asked:
             early = {name: known[name] for name in metric.columns if name in known}
-            for name, value in (early or metric.evaluate(self)).items():
+            try:
+                with np.errstate(over="ignore", invalid="ignore"):
+                    found = early or metric.evaluate(self)
+            except DIVERGED as error:
+                raise self._diverged(number, active, sites, metric.columns[0]) from error
+            for name, value in found.items():
                 if metric.per_replica:
-                    per_replica[name] = np.asarray(value, np.float64)[... if early else active]
+                    columns[name] = np.asarray(value, np.float64)[... if early else active]
                 else:
                     overall[name] = float(np.asarray(value))
                     if not math.isnan(overall[name]):
                         self._latest[name] = overall[name], len(active)
-        return per_replica, overall
+        return columns, overall
+
+    def _diverged(self, number: int, active: Array, sites: Array, column: str) -> FedsimError:
+        """The error about states (active, sites, d) that are finite and too large for a metric."""
+        row, site = np.unravel_index(int(np.argmax(np.abs(sites).max(axis=2))), sites.shape[:2])
+        whose = f" of {self._site} {site}" if sites.shape[1] > 1 else ""
+        reached = f"theta{whose} reaches {np.abs(sites[row, site]).max():.3g}"
+        if not number:
+            return InvalidInput(f"initial: {reached} and {column} cannot be computed; start nearer to 0")
+        where = f"replica {self.recorder.replicas[active[row]]}, seed {self._seed}"
+        return NonFinite(f"{reached} in round {number} and {column} cannot be computed ({where}); {self._remedy()}")
 
     def about(self) -> dict[str, str]:
         """What each column is of, where its metric says so."""

@@ -98,7 +98,6 @@ class GossipArrays:
         ends = np.searchsorted(self._exchange.sender[self._outgoing], np.arange(self.sites + 1))
         sites["begin"], sites["end"], sites["latest"] = ends[:-1], ends[1:], -1
         messages["receiver"], messages["sender"] = self._exchange.receiver, self._exchange.sender
-        messages["slot"] = -1
         columns = {
             "events": np.zeros(room, EVENT), "visits": np.zeros(self.messages + self._degree + 8, VISIT),
             "notes": np.zeros(room if self._traced else 1, NOTE), "clients": self._clients,

@@ -39,7 +39,12 @@ class Site:
 
     def __init__(self) -> None:
         self.round, self.open, self.done, self.overdue = 0, False, False, False
-        self.under_way: list[Copy] = []  # of its own reply
+        self.under_way: list[Copy] = []  # of its own replies, of this round and of earlier ones
+
+    @property
+    def latest(self) -> int:
+        """The last round that it opened."""
+        return self.round if self.open else self.round - 1
 
 
 class GossipReplica:
@@ -137,7 +142,8 @@ class GossipReplica:
             else:
                 self.clock.at(at, lambda _: self._open(i))
             return
-        site.open, site.done, site.overdue, site.under_way = True, False, False, []
+        site.open, site.done, site.overdue = True, False, False
+        site.under_way = [copy for copy in site.under_way if not copy.over]
         row.opened_s[i] = now
         drawn, own = row.drawn, i
         if drawn is None:
@@ -231,19 +237,20 @@ class GossipReplica:
             self._consider(i, round)
 
     def _goes_off(self, i: int, round: int) -> None:
-        """Work is lost; copies that are under way break where they are."""
+        """Work is lost; everything that the device is sending breaks where it is, messages of earlier rounds too."""
         site = self.sites[i]
-        cut = [copy for copy in site.under_way if not copy.over and copy.round == round]
-        if site.round == round and site.open and not site.done:
-            self._lose(i, round)
-        elif cut and round in self.rows:  # what everybody has folded without is no longer looked at
-            row = self.rows[round]
-            row.dropped[i] = True
-            for copy, bits in zip(cut, self.links.call_off(cut), strict=True):
-                copy.over = row.lost[copy.place] = True
+        if site.latest != round:
+            return  # a later round has the same end of its on-period
+        cut = [copy for copy in site.under_way if not copy.over]
+        for copy, bits in zip(cut, self.links.call_off(cut), strict=True):
+            copy.over = True
+            if copy.round in self.rows:  # a row that is final counts all its bits
+                row = self.rows[copy.round]
+                row.dropped[i] = row.lost[copy.place] = True
                 row.site_bits[i] += bits - int(row.sent[copy.place])
                 row.sent[copy.place] = bits
-                self._unheard(copy.receiver, round)
+                self._unheard(copy.receiver, copy.round)
+        self._lose(i, round)
 
     def _consider(self, i: int, round: int) -> None:
         """Fold once the own work is done and the policy need not wait for any neighbour."""

@@ -51,15 +51,20 @@ def round_of(
     who = Cohort(np.repeat(np.arange(replicas), sites), client, np.ones(len(client), np.int64), starts)
     dropped, none = joined("dropped"), np.zeros(len(client), np.int64)
     never = np.zeros(len(client), bool)
-    visits = Ended(client, ~dropped, dropped, never, never, none, none, joined("spent_s"), joined("site_bits"))
-    opened = np.array([row.opened_s.min() for row in rows])
-    closed = np.array([row.closed_s.max() for row in rows])
-    bits = np.array([row.sent.sum() for row in rows], np.int64)
-    made = columns(opened, closed, who.sizes, starts, visits, 0, bits)
-    made["late"] = np.array([(~row.folded & ~row.lost).sum() for row in rows], np.int64)
-    made["wasted_bits"] = np.array([row.sent[~_used(row, ends[0])].sum() for row in rows], np.int64)
     message = [row.mixing.message for row in rows]
     flat = np.concatenate(message)
+    visit = ends[1][flat] + np.repeat(starts[:-1], [len(m) for m in message])  # whose message it is
+    used = np.concatenate([_used(row, ends[0]) for row in rows])
+    late, unused = np.zeros(len(client), np.int64), np.zeros(len(client), np.int64)
+    np.add.at(late, visit, ~joined("folded") & ~joined("lost"))
+    np.add.at(unused, visit, np.where(used, 0, joined("sent")))
+    sent = (joined("site_bits"), late, unused)
+    visits = Ended(client, ~dropped, dropped, never, never, none, none, joined("spent_s"), *sent)
+    opened = np.array([row.opened_s.min() for row in rows])
+    closed = np.array([row.closed_s.max() for row in rows])
+    made = columns(opened, closed, who.sizes, starts, visits, 0)
+    came_late = np.array([row.sent[~row.folded & ~row.lost].sum() for row in rows], np.int64)
+    made["dropped_bits"] = made["wasted_bits"] - came_late
     copies = Copies(
         np.repeat(np.arange(replicas), [len(m) for m in message]), ends[0][flat], ends[1][flat],
         np.concatenate([row.mixing.weight for row in rows]), joined("folded"),

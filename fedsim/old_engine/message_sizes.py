@@ -14,7 +14,7 @@ import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import ClientFailed, FedsimError, shown
-from fedsim.protocols import Algorithm, BatchSize, Codec, FixedLength, Problem
+from fedsim.protocols import Algorithm, BatchSize, Codec, FixedLength, Problem, potentials_of
 from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
 from fedsim.runtime.jobs import Encoded
 
@@ -24,8 +24,8 @@ class DryJob:
 
     client, replica, weight, size, clients = 0, 0, 1.0, 1, 1
 
-    def __init__(self, dim: int, dtype: np.dtype[Any], round: int) -> None:
-        self.round, self._zeros = round, np.zeros(dim, dtype)
+    def __init__(self, problem: Problem, dtype: np.dtype[Any], round: int) -> None:
+        self.round, self._problem, self._zeros = round, problem.own, np.zeros(problem.dim, dtype)
 
     def gradient(self, theta: Array, step: int, batch_size: BatchSize = None, **options: object) -> Array:
         return self._zeros
@@ -40,7 +40,11 @@ class DryJob:
         return np.full(1, 0.5)
 
     def potential(self, theta: Array) -> Array:
+        potentials_of(self._problem)  # which refuses a problem without them before the first round
         return np.zeros(1)
+
+    def loss(self, theta: Array) -> Array:
+        return self.potential(theta)
 
     def encode(self, codec: Codec | tuple[Codec, ...], value: Array, lane: int = 0) -> Encoded:
         if isinstance(codec, FixedLength) and codec.fixed:
@@ -67,7 +71,7 @@ def reply_shape(algorithm: Algorithm, problem: Problem, state: Arrays, dtype: np
     memory = {n: np.asarray(m, dtype) for n, m in algorithm.memory(problem.own).items()}
     message = {n: np.zeros_like(m) for n, m in algorithm.broadcast(state).items()}
     try:
-        job = DryJob(problem.dim, dtype, round)
+        job = DryJob(problem, dtype, round)
         answer = algorithm.client(job, all_locked(message), all_locked(memory))
         values, remembered = client_answer(who, answer)
         memory_answer(who, remembered, memory)

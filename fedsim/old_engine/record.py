@@ -14,7 +14,7 @@ LIMIT_BYTES = 1_000_000_000
 COLUMNS = (
     "opened_s", "closed_s", "selected", "arrived", "dropped", "late",
     "uplink_bits", "downlink_bits", "wasted_bits",
-    "wasted_down_bits", "wasted_s", "late_s", "dropped_s", "called_off_s", "backhaul_bits",
+    "dropped_bits", "wasted_down_bits", "wasted_s", "late_s", "dropped_s", "called_off_s", "backhaul_bits",
 )  # fmt: skip
 
 
@@ -74,6 +74,8 @@ class Recorder:
         self.rows: list[tuple[Any, Array, Arrays]] = []  # round (one, or one each), positions, columns
         self.metrics: list[dict[str, Any]] = []
         self.closed = np.zeros(len(replicas), np.int64)  # rounds closed so far
+        self.closed_s = np.zeros(len(replicas))  # when the last of them closed
+        self._last: Arrays = {}  # metrics of a replica's last row, where it was evaluated after the row was written
         self._open: Arrays = {}  # sums of the rounds that the next row will stand for
         self._pending = np.zeros(len(replicas), bool)
         self._at = 0
@@ -81,7 +83,7 @@ class Recorder:
 
     def round(self, number: int, active: Array, columns: Arrays, per_replica: Arrays) -> None:
         """One closed round, number from 1, of the replicas `active` (positions, not replica numbers)."""
-        self.closed[active] = number
+        self.closed[active], self.closed_s[active] = number, columns["closed_s"]
         if self.record.rounds_every == 1:
             self.rows.append((number, active, {**columns, **per_replica}))
             return
@@ -107,7 +109,7 @@ class Recorder:
         if self.record.rounds_every == 1:
             numbers = np.repeat(np.arange(last - count + 1, last + 1), len(active))
             self.rows.append((numbers, np.tile(active, count), {n: v.ravel() for n, v in columns.items()}))
-            self.closed[active] = last
+            self.closed[active], self.closed_s[active] = last, columns["closed_s"][-1]
             return
         ends = {"opened_s": columns["opened_s"][0], "closed_s": columns["closed_s"][-1]}
         self.round(last, active, {n: ends.get(n, v.sum(axis=0)) for n, v in columns.items()}, {})
@@ -121,10 +123,17 @@ class Recorder:
                 value[active] = 0
             self._pending[active] = False
 
+    def evaluated_last(self, stopped: Array, per_replica: Arrays) -> None:
+        """Metrics of the last round of replicas that have stopped; its row may have been written already."""
+        for name, value in per_replica.items():
+            self._last.setdefault(name, np.full(len(self.replicas), np.nan))[stopped] = value
+
     def sample(self, number: int, active: Array, theta: Array, sites: Array | None = None) -> None:
-        """theta after round `number`, where the record keeps it; of the sites (replicas, sites, d), if given."""
+        """theta after round `number`, where the record keeps it; `sites` (replicas, sites, d) if there are several."""
         if not self.record.keeps(number):
             return
+        if sites is None and self.record.sites == "all":
+            sites = theta[:, None]
         if len(active) == len(self.replicas):
             kept = theta.copy()
         else:
@@ -165,6 +174,11 @@ class Recorder:
         for name in list(dict.fromkeys([*COLUMNS, *names])):
             parts = [c[name] if name in c else np.full(len(a), np.nan) for _, a, c in self.rows]
             out[name] = np.concatenate(parts) if parts else np.empty(0, np.float64 if name.endswith("_s") else np.int64)
+        count, last = len(out["round"]), np.zeros(len(self.replicas), np.int64)
+        np.maximum.at(last, np.concatenate([a for _, a, _ in self.rows] or [np.empty(0, np.int64)]), np.arange(count))
+        for name, value in self._last.items():
+            known = ~np.isnan(value)
+            out.setdefault(name, np.full(count, np.nan))[last[known]] = value[known]
         return out
 
     # --- Checkpoints -----------------------------------------------------------------------------------
@@ -197,14 +211,18 @@ class Recorder:
         out = {
             "lengths": self.lengths,
             "closed": self.closed,
+            "closed_s": self.closed_s,
             "pending": self._pending,
             "at": np.array(self._at),
         }
+        out |= {f"last.{name}": v for name, v in self._last.items()}
         return out | {f"open.{name}": v for name, v in self._open.items()}
 
     def restore(self, state: Arrays, segments: list[Arrays]) -> None:
         """Take up where a checkpoint left off."""
         self.lengths[:], self.closed[:] = state["lengths"], state["closed"]  # in place: tracers look at it
+        self.closed_s = state.get("closed_s", self.closed_s)
+        self._last = {n.removeprefix("last."): v for n, v in state.items() if n.startswith("last.")}
         self._pending, self._at = state["pending"], int(state["at"])
         self._open = {n.removeprefix("open."): v for n, v in state.items() if n.startswith("open.")}
         for part in segments:

@@ -88,6 +88,14 @@ class ReplicaClock(ClockColumns):
         rounds = self.written("rounds", "rounds")
         return rounds, self.columns["ended"][: rounds["end"][-1] if len(rounds) else 0]
 
+    def unfinished(self) -> tuple[Array, Array]:
+        """Clients and versions of visits that are in flight, or that ended after the last round that was written."""
+        rounds, slots = self.written("rounds", "rounds"), self.columns["places"]["slot"]
+        over = self.written("ended", "rows")[rounds["end"][-1] if len(rounds) else 0 :]
+        under_way = self.columns["visits"][slots[slots >= 0]]
+        client, version = (np.concatenate([over[n], under_way[n]]) for n in ("client", "version"))
+        return client, version
+
 
 def doubled(a: Array) -> Array:
     return np.concatenate([a, np.zeros_like(a)])

@@ -6,7 +6,7 @@ A driver yields one `Round` of all active replicas at a time, or, where nobody l
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,8 @@ class Ended:
     down_bits: Array  # int64 (m,) that left the server
     spent_s: Array  # (m,) of the device, from the beginning of its download to its end
     site_bits: Array | None = None  # int64 (m,) that left it for other sites; None: it is no site
+    late_messages: Array | None = None  # int64 (m,) to other sites that came too late
+    unused_bits: Array | None = None  # int64 (m,) of messages to other sites that were not aggregated
 
     @cached_property
     def smooth(self) -> bool:
@@ -81,14 +83,21 @@ class Ended:
         return Ended(
             self.client[chosen], self.arrived[chosen], self.dropped[chosen], self.late[chosen],
             self.called_off[chosen], self.up_bits[chosen], self.down_bits[chosen], self.spent_s[chosen],
-            None if self.site_bits is None else self.site_bits[chosen],
+            *(None if a is None else a[chosen] for a in (self.site_bits, self.late_messages, self.unused_bits)),
         )  # fmt: skip
 
     @staticmethod
     def join(parts: list[Ended]) -> Ended:
         """Visits of consecutive rounds, of clients that are no sites."""
-        names = [f.name for f in fields(Ended) if f.name != "site_bits"]
+        names = [f.name for f in fields(Ended) if f.default is MISSING]
         return Ended(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+
+    @property
+    def between(self) -> Arrays:
+        """What became of messages to other sites, by column of `rounds` and `clients`; no visit is late there."""
+        if self.site_bits is None or self.late_messages is None or self.unused_bits is None:
+            return {}
+        return {"late": self.late_messages, "wasted_bits": self.unused_bits, "backhaul_bits": self.site_bits}
 
     @property
     def said(self) -> Array:
@@ -118,6 +127,7 @@ class Round:
     started: Any  # the round whose broadcast a visit set out from: one, or (m,)
     stopped: Stopped = ()
     copies: Copies | None = None  # where sites gossip
+    selected: Cohort | None = None  # the visits that set out in it; None: those that ended in it
     replica: Any = ...  # where its replicas and visits stand in the round as the driver made it
     visit: Any = ...
 
@@ -158,6 +168,7 @@ class Round:
             columns={name: column[kept] for name, column in self.columns.items()},
             started=self.started if isinstance(self.started, int) else self.started[own],
             copies=None if self.copies is None else self.copies.among(kept),
+            selected=None if self.selected is None else self.selected.among(kept),
             replica=np.flatnonzero(kept), visit=np.flatnonzero(own),
         )  # fmt: skip
 
@@ -170,12 +181,17 @@ class Visits:
     ends: Array  # (count,) where each round's visits end
     version: Array | None  # the round whose broadcast each set out from; None: its own
     replied: Array | None = None  # bool: whose replies were folded, by whomever; None: of those that arrived
+    selected: tuple[Array, Array] | None = None  # clients whose visits set out, and where each round's end; as `Round`
 
     def first(self, count: int) -> Visits:
         """Those of the first so many rounds."""
         end = self.ends[count - 1] if count else 0
         version, replied = (None if a is None else a[:end] for a in (self.version, self.replied))
-        return Visits(self.ended.part(slice(0, end)), self.ends[:count], version, replied)
+        selected = None
+        if self.selected is not None:
+            client, ends = self.selected
+            selected = client[: ends[count - 1] if count else 0], ends[:count]
+        return Visits(self.ended.part(slice(0, end)), self.ends[:count], version, replied, selected)
 
 
 @dataclass(frozen=True)
@@ -227,13 +243,13 @@ def columns(
 ) -> Arrays:
     """The row of `rounds` of every replica, which owns the visits starts[r]:starts[r + 1].
 
-    `copies` are bits to clients that were not selected, `backhaul` are those between sites.
+    `copies` are bits to clients that were not selected, `backhaul` are those between an edge and the cloud.
     """
-
     sizes, up = np.diff(starts), _counts(e.up_bits, starts)
     down = _counts(e.down_bits, starts) + copies
+    between = {name: _counts(x, starts) for name, x in e.between.items()}
     if e.smooth:
-        return smooth_columns(opened, closed, sizes, up, down, selected, backhaul)
+        return smooth_columns(opened, closed, sizes, up, down, selected, backhaul) | between
     arrived = _counts(e.arrived, starts)
     lost, sizes = e.lost, sizes - arrived  # the others have wasted nothing
     begin, bins = np.concatenate([[0], np.cumsum(sizes)]), len(CAUSES) * len(sizes)
@@ -245,9 +261,10 @@ def columns(
         "opened_s": opened, "closed_s": closed, "selected": selected, "arrived": arrived,
         "dropped": dropped, "late": late + called_off, "uplink_bits": up,
         "downlink_bits": down, "wasted_bits": _counts(lost.up_bits, begin),
+        "dropped_bits": _counts(np.where(lost.dropped, lost.up_bits, 0), begin),
         "wasted_down_bits": _counts(lost.down_bits, begin),
         "wasted_s": seconds["late_s"] + seconds["dropped_s"] + seconds["called_off_s"],
-        **seconds, "backhaul_bits": np.zeros(len(opened), np.int64) + backhaul,
+        **seconds, "backhaul_bits": np.zeros(len(opened), np.int64) + backhaul, **between,
     }  # fmt: skip
 
 
@@ -269,7 +286,8 @@ def smooth_columns(
     return {
         "opened_s": opened, "closed_s": closed, "selected": arrived if selected is None else selected,
         "arrived": arrived, "dropped": none, "late": none, "uplink_bits": up, "downlink_bits": down,
-        "wasted_bits": none, "wasted_down_bits": none, "wasted_s": no_time, **dict.fromkeys(CAUSES, no_time),
+        "wasted_bits": none, "dropped_bits": none, "wasted_down_bits": none, "wasted_s": no_time,
+        **dict.fromkeys(CAUSES, no_time),
         "backhaul_bits": none if isinstance(backhaul, int) and not backhaul
         else np.broadcast_to(np.asarray(backhaul, np.int64), opened.shape),
     }  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -27,6 +28,7 @@ from fedsim.old_engine.trace import Trace
 from fedsim.old_engine.world import World
 from fedsim.protocols import Observer, SessionLike, is_sparse
 from fedsim.runtime.jobs import Reply
+from fedsim.runtime.worker import advice
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,8 @@ class Run:
         self.learner = Learner(world, session)
         self.accounts = Accounts(world)
         self.recorder = Recorder(world.scenario.record, world.replicas, world.problem.dim, world.setting.dtype)
-        self.evaluator = Evaluator(world.scenario, self.recorder, world.setting.problem)
+        remedy = partial(advice, world.algorithm.own, world.setting)
+        self.evaluator = Evaluator(world.scenario, self.recorder, world.setting.problem, remedy)
         if not world.skip:
             everybody = np.arange(len(world.replicas))
             start = self.learner.theta(everybody), self.learner.models(everybody)
@@ -142,14 +145,13 @@ class Run:
         if not world.skip:
             self.recorder.sample(number, active, theta, models if world.scenario.record.sites == "all" else None)
         last = world.budget.rounds is not None and number >= world.budget.rounds
-        due = (number % world.scenario.evaluate_every == 0 or last) and self.evaluator.metrics and not world.skip
         per_replica: Arrays = {}
         overall: dict[str, float] = {}
-        if due:
-            spent = {n: s[active] for n, s in self.accounts.spent.items()} | {"seconds": columns["closed_s"]}
+        if self._judges and (number % world.scenario.evaluate_every == 0 or last):
             models = self.learner.models(active) if models is None else models
+            spent = {n: s[active] for n, s in self.accounts.spent.items()} | {"seconds": columns["closed_s"]}
             per_replica, overall = self.evaluator.after(
-                active, theta, models, spent, self.learner.memory, self.learner.state, known or {}
+                number, active, theta, models, spent, self.learner.memory, self.learner.state, known or {}
             )
         self.recorder.round(number, active, columns, per_replica)
         if overall:
@@ -193,6 +195,44 @@ class Run:
         """Whether metrics may look at a round when more have been learnt: at theta, and nothing stops for them."""
         stateless = not self.learner.memory and self.world.algorithm.ensemble is None
         return stateless and self.world.sites.models == 1 and self.world.budget.target is None
+
+    def end(self, stopped: Sequence[tuple[str, Array]]) -> None:
+        """These replicas are over before the next round counts, by reason; their last one is evaluated."""
+        self._evaluate_last(np.sort(np.concatenate([positions for _, positions in stopped])))
+        for reason, positions in stopped:
+            self.stop(positions, reason)
+
+    def _evaluate_last(self, stopped: Array) -> None:
+        """Evaluate the last round of these replicas, unless it was: for `rounds` theirs, for `metrics` that of all."""
+        number = int(self.recorder.closed[stopped[0]])
+        if not self._judges or number % self.world.scenario.evaluate_every == 0:
+            return
+        together = np.flatnonzero(self.recorder.closed == number)  # who closed that round
+        per_replica, _ = self._judged(number, stopped, per_replica=True)
+        _, overall = self._judged(number, together, per_replica=False)
+        self.recorder.evaluated_last(stopped, per_replica)
+        columns = {"closed_s": self.recorder.closed_s[together]}
+        if overall:
+            self.recorder.metrics.append(self._so_far(number, together, columns) | overall)
+        if self.observers:
+            self._observe(number, together, columns, per_replica, overall)
+
+    def interrupted(self, number: int, active: Array) -> None:
+        """Show observers the figures of the last round. Nothing is recorded: a resumed run goes on without them."""
+        if self.observers and self._judges and number % self.world.scenario.evaluate_every:
+            per_replica, overall = self._judged(number, active)
+            self._observe(number, active, {"closed_s": self.recorder.closed_s[active]}, per_replica, overall)
+
+    @property
+    def _judges(self) -> bool:
+        return bool(self.evaluator.metrics) and not self.world.skip
+
+    def _judged(self, number: int, active: Array, per_replica: bool | None = None) -> tuple[Arrays, dict[str, float]]:
+        """The metrics of these replicas as they are after the last round that counts."""
+        spent = {n: s[active] for n, s in self.accounts.spent.items()} | {"seconds": self.recorder.closed_s[active]}
+        theta, models = self.learner.theta(active), self.learner.models(active)
+        memory, state = self.learner.memory, self.learner.state
+        return self.evaluator.after(number, active, theta, models, spent, memory, state, per_replica=per_replica)
 
     def stop(self, positions: Sequence[int] | Array, reason: str) -> None:
         """These replicas are over; a thinned row that is being summed for them ends here."""

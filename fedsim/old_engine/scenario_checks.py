@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,9 +11,12 @@ from fedsim import metrics as metric_catalogue
 from fedsim.algorithms.activity import check_activity
 from fedsim.errors import InvalidInput, quoted
 from fedsim.exchanges import Gossip
+from fedsim.participation import Arrived
 from fedsim.problems import weights_of
+from fedsim.runtime.answers import weighed
 
 if TYPE_CHECKING:
+    from fedsim.protocols import Policy
     from fedsim.scenario import Scenario
 
 
@@ -38,9 +42,22 @@ def check_participation(scenario: Scenario) -> None:
     """Whether the algorithm is right under the policy's weights, and under replies that come late."""
     policy, clients, algorithm = scenario.parts.policy, scenario.problem.clients, type(scenario.algorithm).__name__
     remembers = bool(scenario.parts.algorithm.memory(scenario.problem))
-    equal = np.ptp(weights_of(scenario.problem)) < 1e-12
+    p = weights_of(scenario.problem)
+    equal = bool(np.ptp(p) < 1e-12)
+    if policy.weighting is not None:
+        check_weighting(scenario)
+    if scenario.parts.algorithm.sampler and policy.unnormalised:
+        raise InvalidInput(
+            f"{written(policy)} with {algorithm}: its weights do not sum to one, so that they multiply a sample by a "
+            "random factor; choose weighting='normalised', or with_replacement()"
+        )
+    if scenario.parts.algorithm.visits_by_weight:
+        check_visits(scenario, equal)
     if scenario.parts.algorithm.weighted and not equal and (why := policy.bias()):
         raise InvalidInput(why)
+    if scenario.parts.algorithm.weigh is not None:  # on all clients: refuses a policy that its weights do not fit
+        p, ones = weights_of(scenario.problem), np.ones(clients, np.int64)
+        weighed(scenario.parts.algorithm.weigh, Arrived(p, ones, np.array([0, clients]), clients, policy))
     at_work = policy.size or clients
     if policy.asynchronous and policy.replies > at_work and remembers:
         raise InvalidInput(
@@ -52,7 +69,53 @@ def check_participation(scenario: Scenario) -> None:
             f"participation.buffered(discount=...): {algorithm} adds up what its clients remember, which a "
             "discount would falsify; leave it out"
         )
-    check_activity(scenario.parts.algorithm, scenario.problem, policy, scenario.parts.devices)
+    sites = scenario.sites
+    check_activity(
+        scenario.parts.algorithm, scenario.problem, policy, scenario.parts.devices, sites.share(p), sites.size
+    )
+
+
+def check_weighting(scenario: Scenario) -> None:
+    """Whether the server uses the weights that the policy was asked for."""
+    algorithm, name = scenario.parts.algorithm, type(scenario.algorithm).__name__
+    asked = written(scenario.parts.policy)
+    if algorithm.own_weights:
+        raise InvalidInput(f"{asked} with {name}: its server does not use the policy's weights; leave weighting out")
+    if algorithm.objective == "scaled":
+        raise InvalidInput(
+            f"{asked} with {name}(objective='scaled'): its server averages with 1/M and does not use the policy's "
+            "weights; leave weighting out, or choose objective='mean'"
+        )
+
+
+def check_visits(scenario: Scenario, equal: bool) -> None:
+    """Whether a round's visit is to client c with probability p_c, for algorithms that follow one client a round.
+
+    Lost visits leave that so only where all clients lose as many, and either one is visited at a time or all weigh the
+    same; `equal` says the latter.
+    """
+    policy, devices, name = scenario.parts.policy, scenario.parts.devices, type(scenario.algorithm).__name__
+    rule = f"{name} must visit client c with probability p_c"
+    if not policy.waits or not (policy.always or policy.draws_by_weight or (equal and policy.undecided)):
+        raise InvalidInput(f"{rule}, and {written(policy)} visits others; use with_replacement(1)")
+    if devices is None or (devices.reliable and devices.always_available):
+        return
+    lost = devices.dropout_of(np.arange(scenario.problem.clients))
+    alike = devices.always_available and lost is not None and np.ptp(lost) == 0
+    if not alike or not (equal or policy.size == 1):
+        raise InvalidInput(
+            f"{rule}, which devices that go offline or lose visits do not keep; use devices that are always available "
+            "and have one dropout for all, with with_replacement(1)"
+        )
+
+
+def written(policy: Policy) -> str:
+    """A policy as its factory is called, without arguments left at None."""
+    own = policy.own
+    name = re.sub("(?<=[a-z])(?=[A-Z])", "_", type(own).__name__).lower()
+    given = [(n, v) for n in getattr(own, "__dataclass_fields__", {}) if (v := getattr(own, n)) is not None]
+    said = [quoted(v) if i == 0 else f"{'of' if n == 'size' else n}={quoted(v)}" for i, (n, v) in enumerate(given)]
+    return f"participation.{name}({', '.join(said)})"
 
 
 def check_reach(scenario: Scenario) -> None:

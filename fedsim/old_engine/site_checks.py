@@ -9,11 +9,21 @@ import numpy as np
 
 from fedsim.errors import InvalidInput
 from fedsim.exchanges import Gossip, TiersExchange
+from fedsim.old_engine.scenario_checks import written
 
 if TYPE_CHECKING:
     from fedsim.old_engine.learner import Learner
     from fedsim.old_engine.world import World
     from fedsim.scenario import Scenario
+
+
+def check_graph(scenario: Scenario) -> None:
+    """Whether every client has a node where there is no server."""
+    exchange, clients = scenario.exchange, scenario.problem.clients
+    if isinstance(exchange, Gossip) and exchange.sites != clients:
+        raise InvalidInput(
+            f"exchanges.gossip(graph): {exchange.sites} nodes for {clients} clients; give every client its node"
+        )
 
 
 def check_exchange(scenario: Scenario) -> None:
@@ -40,7 +50,7 @@ def _check_tiers(scenario: Scenario, exchange: TiersExchange, name: str) -> None
     for asked in (size, policy.at_least, policy.replies if policy.replies > 1 else None):
         if asked is not None and asked > least:
             raise InvalidInput(
-                f"{type(policy.own).__name__.lower()} asks for {asked} clients, and an edge has only {least}: every "
+                f"{written(policy)} asks for {asked} clients, and an edge has only {least}: every "
                 f"edge asks its own; ask for at most {least}"
             )
     if algorithm.sums:
@@ -49,7 +59,28 @@ def _check_tiers(scenario: Scenario, exchange: TiersExchange, name: str) -> None
                 f"exchanges.tiers(every={exchange.every}): {name} keeps its model at the cloud and needs every "
                 "message there; set every=1"
             )
+        most = int(scenario.sites.size.max())
+        per_edge = policy.size is not None or (policy.patience() or (math.inf,))[0] < math.inf
+        if algorithm.activity is None and per_edge and most > least:
+            raise InvalidInput(
+                f"{written(policy)} over tiers with {name}: each edge asks for the same number of its {least} to "
+                f"{most} clients, so that those of small edges are received more often and count more; make edges of "
+                "equal size, use full() or bernoulli(p), or QLSD(weighting='inverse', activity=...)"
+            )
         return
+    if not algorithm.averages and algorithm.merge is None:
+        raise InvalidInput(
+            f"{name} over tiers: averages of what its edges made are not what a star makes of the same replies; take "
+            "the star, or FALD or FedAvg"
+        )
+    edges, clients = scenario.sites.weights, np.bincount(scenario.sites.site_of)
+    share = clients / clients.sum()
+    if algorithm.objective == "scaled" and np.abs(edges - share).max() > 1e-12:
+        e = int(np.argmax(np.abs(edges - share)))
+        raise InvalidInput(
+            f"{name}(objective='scaled') over tiers: edge {e} has {share[e]:.3g} of the clients and {edges[e]:.3g} of "
+            "their weight, so that an average with 1/M there would count weights twice; choose objective='mean'"
+        )
     state = algorithm.init(scenario.problem, np.array(scenario.start))
     if set(state) != {"theta"} and algorithm.merge is None:
         more = ", ".join(sorted(set(state) - {"theta"}))
@@ -65,22 +96,21 @@ def _check_tiers(scenario: Scenario, exchange: TiersExchange, name: str) -> None
 
 
 def _check_gossip(scenario: Scenario, exchange: Gossip) -> None:
-    policy, clients = scenario.parts.policy, scenario.problem.clients
-    own, name = policy.own, type(scenario.algorithm).__name__
-    if exchange.sites != clients:
+    policy = scenario.parts.policy
+    name = type(scenario.algorithm).__name__
+    if not scenario.parts.algorithm.any_mixing and np.ptp(exchange.weights) > 1e-12:
         raise InvalidInput(
-            f"exchanges.gossip(graph): {exchange.sites} nodes for {clients} clients; give every client its node"
+            f"{name} over gossip: the mixing counts client {int(np.argmax(exchange.weights))} more than others, and "
+            f"{name} is not written to divide by job.weight; give a doubly stochastic mixing, or set any_mixing = True "
+            "on a class that divides"
         )
     if policy.patience() is None:
         raise InvalidInput(
-            f"participation.{type(own).__name__.lower()} over gossip: nobody is selected there; take full(), first(K) "
+            f"{written(policy)} over gossip: nobody is selected there; take full(), first(K) "
             "or deadline(seconds), which close a site's round over its neighbours"
         )
     if policy.size is not None or policy.at_least is not None:
-        raise InvalidInput(
-            f"participation.{type(own).__name__.lower()} over gossip: a site hears its neighbours; leave of= and "
-            "at_least= out"
-        )
+        raise InvalidInput(f"{written(policy)} over gossip: a site hears its neighbours; leave of= and at_least= out")
     if scenario.reach is not None:
         raise InvalidInput(f"reach={scenario.reach!r} over gossip: nothing is broadcast there; leave it out")
     devices = scenario.parts.devices

@@ -77,6 +77,12 @@ class SiteNetwork:
         used = np.concatenate([way.links for way in ways]) if ways else np.empty(0, np.int64)
         self.clients, self.contended = len(up.latency_s), bool(len(used) and np.bincount(used).max() > 1)
 
+    def passing(self) -> Array:
+        """How many messages pass each link in the busier direction if all are sent at once."""
+        return np.maximum(
+            *(np.bincount(way.links, minlength=len(self.capacities_bps)) for way in (self._up, self._down))
+        )
+
     def _way(self, upward: bool) -> Paths:
         return self._up if upward else self._down
 

@@ -59,8 +59,8 @@ def with_replacement(draws: int, at_least: int | None = None) -> WithReplacement
 def uniform(size: int, weighting: str | None = None, at_least: int | None = None) -> Uniform:
     """Scheme II: so many different clients, uniformly among those that are on, averaged with 1/size.
 
-    With unequal p_c say how to weigh: "normalised" (p_c over the arrived) or "scaled" (p_c N / size: unbiased,
-    but the weights do not sum to one). A round opens only when `at_least` clients are on (None: somebody).
+    With unequal p_c say how to weigh: "normalised" (p_c over the arrived) or, for optimisers alone, "scaled" (p_c N /
+    size: unbiased, but the weights do not sum to one). A round opens only when `at_least` clients are on (None: one).
     """
     return Uniform(size, weighting, at_least)
 

@@ -45,9 +45,9 @@ def _closing_s(rule: Closing, view: View) -> float:
     return closing_s(rule, view.opened_s, float(view.now_s), len(view.selected), len(view.arrived))
 
 
-def _at_most(self: Sized, weights: Array) -> tuple[Array, bool]:
+def _at_most(self: Sized, weights: Array, clients: Array) -> tuple[Array, bool]:
     """Who is asked may be late: no more than the chance to be asked."""
-    return np.full(len(weights), (self.size or len(weights)) / len(weights)), False
+    return np.ones(len(weights)) if self.size is None else self.size / clients, False
 
 
 @dataclass(frozen=True)

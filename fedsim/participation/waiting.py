@@ -41,7 +41,7 @@ class Full:
     def to_columns(self) -> PolicyColumns:
         return PolicyColumns(selection.ALL)
 
-    def chance(self, weights: Array) -> tuple[Array, bool]:
+    def chance(self, weights: Array, clients: Array) -> tuple[Array, bool]:
         return np.ones(len(weights)), True
 
     def weigh(self, arrived: Arrived) -> Array:
@@ -80,7 +80,7 @@ class WithReplacement:
     def check(self, clients: int) -> None:
         check_wait(self, clients, "with_replacement")
 
-    def chance(self, weights: Array) -> tuple[Array, bool]:
+    def chance(self, weights: Array, clients: Array) -> tuple[Array, bool]:
         return 1 - (1 - weights) ** self.draws, True
 
     def weigh(self, arrived: Arrived) -> Array:
@@ -115,16 +115,20 @@ class Uniform:
     def undecided(self) -> bool:
         return self.weighting is None
 
+    @property
+    def unnormalised(self) -> bool:
+        return self.weighting == "scaled"
+
     def bias(self) -> str:
         if self.weighting is not None:
             return ""
         return (
             f"participation.uniform({self.size}) averages with 1/{self.size}, which is biased here because the "
-            "clients' weights differ; choose weighting='normalised' or 'scaled', or with_replacement()"
+            "clients' weights differ; choose weighting='normalised', or with_replacement()"
         )
 
-    def chance(self, weights: Array) -> tuple[Array, bool]:
-        return np.full(len(weights), self.size / len(weights)), True
+    def chance(self, weights: Array, clients: Array) -> tuple[Array, bool]:
+        return self.size / clients, True
 
     def weigh(self, arrived: Arrived) -> Array:
         if self.weighting == "scaled":
@@ -167,5 +171,5 @@ class Bernoulli:
                 "number or one per client"
             )
 
-    def chance(self, weights: Array) -> tuple[Array, bool]:
+    def chance(self, weights: Array, clients: Array) -> tuple[Array, bool]:
         return np.ones(len(weights)) * np.asarray(self.probability), True

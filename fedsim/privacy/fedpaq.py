@@ -23,6 +23,7 @@ from fedsim.checks import numbers
 from fedsim.errors import one_of
 from fedsim.privacy.guarantee import Guarantee, amplified, check
 from fedsim.privacy.rdp import Mechanism
+from fedsim.rng.boxmuller import log64
 
 PAPER, TIGHT = 4.0, 2.0  # Delta_f in units of C sum_t eta_t, the farthest that a client walks in a round
 
@@ -38,7 +39,7 @@ def sensitivity(kind: str, clip: float, steps: float) -> float:
 
 def gaussian_sigma(sensitivity: float, epsilon: float, delta: float) -> Any:
     """Equation 13: the Gaussian mechanism, without amplification."""
-    return sensitivity * np.sqrt(2 * np.log(1.25 / delta)) / epsilon
+    return sensitivity * np.sqrt(2 * log64(np.asarray(1.25 / delta, np.float64))) / epsilon
 
 
 def noise_sigma(sensitivity: float, epsilon: float, delta: float, fraction: float = 1.0) -> Any:

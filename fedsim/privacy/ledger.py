@@ -66,6 +66,10 @@ class Ledger:
         """The worst client's epsilon so far, (replicas,)."""
         return self._worst.copy()
 
+    def discard(self, replicas: Array, before: Array) -> None:
+        """Go back to the epsilon (all replicas,) before a round that ended these replicas and does not count."""
+        self._worst[replicas] = before[replicas]
+
     def state(self) -> Arrays:
         """What a checkpoint has to keep."""
         out = {"visits": self.visits, "most": self._most, "worst": self._worst}

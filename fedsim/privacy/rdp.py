@@ -114,7 +114,7 @@ def to_epsilon(rdp: Array, delta: float) -> Array:
     Canonne, Kamath and Steinke (NeurIPS 2020), proposition 12, as in `dp_accounting`; and 0 where already the
     total variation is at most delta, by the inequality of Bretagnolle and Huber.
     """
-    bound = rdp + (np.log1p(-1 / ORDERS) - np.log(delta * ORDERS) / (ORDERS - 1))
+    bound = rdp + np.array([math.log1p(-1 / a) - math.log(delta * a) / (a - 1) for a in ORDERS.tolist()])
     bound[rdp < (-math.log1p(-(delta**2)) if delta < 1 else math.inf)] = 0.0
     return np.asarray(np.maximum(bound.min(axis=-1), 0.0))
 

@@ -3,9 +3,11 @@
 A problem of your own needs `clients`, `dim`, `sizes` and `gradient(theta, client, rows=None) -> (d,)`, a sum over the
 client's rows. Optional: `weights` (p_c, default sizes / total), a batched `gradients(theta, clients, rows)` (and
 `gradients_by(kernels, ...)` to run on any backend), `exact() -> (mean, covariance)`, `quadratic(dtype)` tables for the
-fused kernels, `potential(theta)` (R, d) -> (R,), whose slope is the sum of the gradients, `loss(theta)` likewise,
-divided by the number of rows and with or without the prior, `predict(theta)` (d,) -> (rows, classes) with `test`,
-`initial(seed)` -> (d,), where a run begins unless its scenario says. `fs.testing.check` compares slopes and gradients.
+fused kernels, `potential(theta, client, rows=None) -> float`, the client's summed loss with its share of the prior,
+whose slope is `gradient(theta, client, rows)`, a batched `potentials(theta, clients, rows)` -> (jobs,), `share`, the
+prior precision of a row where the gradient contains a prior, `loss(theta)` (R, d) -> (R,), the mean over all rows, with
+or without the prior, `predict(theta)` (d,) -> (rows, classes) with `test`, `initial(seed)` -> (d,), where a run begins
+unless its scenario says. `fs.testing.check` compares slopes and gradients.
 `shard(clients)` gives the same problem with these clients' rows alone, for a host that computes for them.
 """
 

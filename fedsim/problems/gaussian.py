@@ -16,7 +16,8 @@ from fedsim.arrays import Array
 from fedsim.checks import numbers
 from fedsim.errors import InvalidInput, positive, whole
 from fedsim.problems import shards
-from fedsim.protocols import GradientKernels
+from fedsim.problems.expansion import Expansion
+from fedsim.protocols import GradientKernels, potentials_one_by_one
 
 
 class GaussianMean:
@@ -65,6 +66,7 @@ class GaussianMean:
         self.precision = (self.precision + self.precision.transpose(0, 2, 1)) / 2
         self.share = self.prior_precision / len(self.x)
         self._tables: dict[np.dtype[Any], tuple[Array, Array]] = {}  # a cache: what quadratic() gave, by dtype
+        self._expansion: Expansion | None = None  # a cache, too
 
     def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
         """The NumPy reference: the sum over the client's rows, all of them or those given."""
@@ -79,6 +81,21 @@ class GaussianMean:
         from fedsim.kernels import cpu
 
         return self.gradients_by(cpu, theta, clients, rows)
+
+    def potential(self, theta: Array, client: int, rows: Array | None = None) -> float:
+        """The loss summed over the client's rows, all of them or those given, and their share of the prior."""
+        x = self.x[slice(*self.offsets[client : client + 2])]
+        away = np.asarray(theta, np.float64) - (x if rows is None else x[rows])
+        p = self.precision[client if len(self.precision) > 1 else 0]
+        return float(((away @ p) * away).sum() / 2 + shards.prior_part(self.share, len(away), theta))
+
+    def potentials(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
+        """The same for a flat batch of jobs."""
+        if rows is not None:
+            return potentials_one_by_one(self, theta, clients, rows)
+        if self._expansion is None:
+            self._expansion = Expansion.of(self)
+        return self._expansion.potentials(theta, clients, self.gradients(theta, clients))
 
     def gradients_by(
         self, kernels: GradientKernels, theta: Array, clients: Array, rows: tuple[Array, Array] | None

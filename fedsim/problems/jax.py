@@ -12,19 +12,22 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
+from fedsim.checks import called
 from fedsim.errors import InvalidInput, quoted
-from fedsim.problems import shards
+from fedsim.problems import reductions, shards
 
 BLOCK = 4096  # rows at once where all are walked through
 ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}  # else sums would depend on the number of cores
 
 
 class Jax:
-    """Clients with rows (X_c, y_c) and a `loss(parameters, X, y)`, the mean over rows, at any tree of arrays.
+    """Clients with rows (X_c, y_c) and a `loss(parameters, X, y)`, a number, at any tree of arrays.
 
-    A run starts from `parameters`. `outputs(parameters, X)`, scores of classes (rows, classes), are judged on the rows
-    `test=(X, y)`. A prior N(0, I / prior_precision) is spread over the rows. Jobs are computed one after the other,
-    each compiled for its number of rows: a job's bits do not depend on its neighbours.
+    The loss is the mean or the sum over rows, as `reduction="mean"` or "sum" says; without it, the constructor compares
+    the loss of several rows with the rows' own. A run starts from `parameters`. `outputs(parameters, X)`, scores of
+    classes (rows, classes), are judged on the rows `test=(X, y)`. A prior N(0, I / prior_precision) is spread over the
+    rows. Jobs are computed one after the other, each compiled for its number of rows: a job's bits do not depend on its
+    neighbours.
     """
 
     fresh = True
@@ -32,6 +35,7 @@ class Jax:
     def __init__(
         self, loss: Callable[..., Any], data: Sequence[Any], parameters: object,
         outputs: Callable[..., Any] | None = None, test: shards.TestRows = None, prior_precision: float = 0.0,
+        reduction: str | None = None,
     ) -> None:  # fmt: skip
         jax = _jax()
         if not callable(loss):
@@ -54,6 +58,7 @@ class Jax:
         if test is not None:
             self.test = shards.from_test("Jax", test, self.x.shape[1])
         self._compiled: dict[str, Callable[..., Any]] = {}
+        self._averages = self._check_rows(reduction) == "mean"
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_compiled": {}}  # which no other process can use
@@ -80,15 +85,15 @@ class Jax:
         slope = self._call("slope", theta, self.x[own], self.y[own])
         return np.asarray(slope + theta.dtype.type(self.share * len(own)) * theta)
 
-    def potential(self, theta: Array) -> Array:
-        """-log posterior up to a constant, for every row of `theta` (replicas, d)."""
-        blocks = [slice(at, at + BLOCK) for at in range(0, len(self.x), BLOCK)]
-        data = [sum(float(self._call("total", t, self.x[b], self.y[b])) for b in blocks) for t in theta]
-        return np.asarray(data + self.prior_precision / 2 * (theta.astype(np.float64) ** 2).sum(axis=1))
+    def potential(self, theta: Array, client: int, rows: Array | None = None) -> float:
+        """The loss summed over the client's rows, all of them or those given, and their share of the prior."""
+        own = self.offsets[client] + (np.arange(self.sizes[client]) if rows is None else np.asarray(rows))
+        return self._total(np.asarray(theta, np.float64), own) + shards.prior_part(self.share, len(own), theta)
 
     def loss(self, theta: Array) -> Array:
-        """Mean loss over all rows plus the prior's share, for every row of `theta`."""
-        return np.asarray(self.potential(theta) / len(self.x))
+        """Mean loss over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
+        data = [self._total(t, np.arange(len(self.x))) for t in theta]
+        return np.asarray((data + self.prior_precision / 2 * (theta.astype(np.float64) ** 2).sum(axis=1)) / len(self.x))
 
     def predict(self, theta: Array) -> Array:
         """Class probabilities of the test rows under one theta (d,): (rows, classes)."""
@@ -96,19 +101,39 @@ class Jax:
         x = self.test[0]
         return np.concatenate([self._call("classes", theta, x[at : at + BLOCK]) for at in range(0, len(x), BLOCK)])
 
+    def _total(self, theta: Array, rows: Array) -> float:
+        """The summed loss over these rows, in the precision of theta."""
+        blocks = [rows[at : at + BLOCK] for at in range(0, len(rows), BLOCK)]
+        return sum(float(self._call("total", theta, self.x[b], self.y[b])) for b in blocks)
+
+    def _check_rows(self, reduction: str | None) -> str:
+        """Return whether the loss is the "mean" or the "sum" over rows; refuse one that is neither."""
+        rows, tries = reductions.rows_to_try(self.y), []
+        for theta in reductions.points_to_try(self.start):
+            chosen = (*rows[:, None], rows)
+            found = [called("Jax(loss)", self._call, "value", theta, self.x[r], self.y[r]) for r in chosen]
+            if any(value.shape != () or value.dtype.kind != "f" for value in found):
+                kind = f"{found[-1].dtype} of shape {found[-1].shape}"
+                raise InvalidInput(f"Jax(loss): it returns {kind}; return one floating-point number")
+            tries.append((np.array(found[:-1]), float(found[-1])))
+        return reductions.decide("Jax", reduction, tries)
+
     def _call(self, name: str, theta: Array, x: Array, *y: Array) -> Array:
         """One of the compiled functions, in the precision of theta."""
         jax = _jax()
         if name not in self._compiled:
 
+            def value(theta: Array, x: Array, y: Array) -> Any:
+                return self.criterion(self._named(theta), x, y)
+
             def total(theta: Array, x: Array, y: Array) -> Any:
-                return self.criterion(self._named(theta), x, y) * len(x)
+                return value(theta, x, y) * (len(x) if self._averages else 1)
 
             def classes(theta: Array, x: Array) -> Any:
                 assert self.outputs is not None
                 return jax.nn.softmax(self.outputs(self._named(theta), x))
 
-            made = {"total": total, "classes": classes, "slope": jax.grad(total)}[name]
+            made = {"value": value, "total": total, "classes": classes, "slope": jax.grad(total)}[name]
             self._compiled[name] = jax.jit(made, compiler_options=ONE_THREAD)
         with jax.enable_x64(theta.dtype == np.float64):
             labels = [part if part.dtype.kind in "iu" else part.astype(theta.dtype) for part in y]

@@ -11,11 +11,14 @@ import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, quoted, whole
+from fedsim.kernels.reference import exp
 from fedsim.problems import shards
+from fedsim.rng.boxmuller import log64
 
 BLOCK = 4096  # rows converted at once where all are walked through
 
 Probabilities = Callable[[Array, Array], Array]  # theta (d,) and rows (n, features) to (n, classes)
+Scores = Callable[[Array, Array], Array]  # the same before the softmax
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +60,18 @@ class Labelled:
         """A client's rows and labels, all of them or those given."""
         x, y = shards.client_rows(self, client, rows)
         return self.values(x, dtype), y
+
+    def potential(self, theta: Array, client: int, rows: Array | None, scores: Scores, share: float) -> float:
+        """Cross-entropy summed over a client's rows, all of them or those given, and their share of the prior."""
+        theta = np.asarray(theta, np.float64)
+        x, y = shards.client_rows(self, client, rows)
+        total = 0.0
+        for at in range(0, len(x), BLOCK):
+            z = scores(theta, self.values(x[at : at + BLOCK], np.float64))
+            z -= z[np.arange(len(z)), y[at : at + BLOCK]][:, None]
+            top = z.max(axis=1, keepdims=True)
+            total += float(log64(exp(z - top).sum(axis=1)).sum() + top.sum())
+        return total + shards.prior_part(share, len(x), theta)
 
     def loss(self, theta: Array, probabilities: Probabilities, share: float) -> Array:
         """Mean cross-entropy over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
@@ -107,13 +122,19 @@ def check(
     if test is not None:
         test_x, test_y = shards.from_test(name, test, features, narrow=True)
         tested = (test_x, _labels(f"{name}(test)", test_y, classes))
-    columns: list[Array | None] = [None, None]
-    if scale is not None or shift is not None:
-        columns = [
-            _column(f"{name}({word}=...)", value, features)
-            for word, value in (("scale", 1.0 if scale is None else scale), ("shift", 0.0 if shift is None else shift))
-        ]
-    return Labelled(data.x, y, data.offsets, data.sizes, classes, columns[0], columns[1], tested)
+    return Labelled(data.x, y, data.offsets, data.sizes, classes, *columns(name, scale, shift, (features,)), tested)
+
+
+def columns(
+    name: str, scale: npt.ArrayLike | None, shift: npt.ArrayLike | None, shape: tuple[int, ...]
+) -> tuple[Array | None, Array | None]:
+    """Scale and shift of every number of a row, flat; None for both where rows count as they are."""
+    if scale is None and shift is None:
+        return None, None
+    return (
+        _column(f"{name}(scale=...)", 1.0 if scale is None else scale, shape),
+        _column(f"{name}(shift=...)", 0.0 if shift is None else shift, shape),
+    )
 
 
 def arguments(dataset: object, parts: Sequence[Any]) -> dict[str, Any]:
@@ -134,19 +155,21 @@ def arguments(dataset: object, parts: Sequence[Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _column(where: str, value: npt.ArrayLike | None, features: int) -> Array:
+def _column(where: str, value: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
     column = shards.numbers(where, value)
-    if column.shape not in ((), (features,)) or not np.isfinite(column).all():
-        raise InvalidInput(
-            f"{where}: shape {column.shape}; give one finite number, or one for each of {features} columns"
-        )
-    return np.broadcast_to(column.astype(np.float64), (features,)).copy()
+    remedy = f"give one finite number, or one for each of {' x '.join(map(str, shape))} columns"
+    if not np.isfinite(column).all():
+        raise InvalidInput(f"{where}: it contains a NaN or an infinity; {remedy}")
+    try:
+        return np.broadcast_to(column.astype(np.float64), shape).ravel()
+    except ValueError:
+        raise InvalidInput(f"{where}: shape {column.shape}; {remedy}") from None
 
 
 def _cross_entropy(p: Array, y: Array) -> float:
     """-sum log p(y), with no logarithm of zero."""
     picked = p[np.arange(len(p)), y].astype(np.float64)
-    return float(-np.log(np.maximum(picked, np.finfo(p.dtype).tiny)).sum())
+    return float(-log64(np.maximum(picked, np.finfo(p.dtype).tiny)).sum())
 
 
 def _labels(name: str, y: Array, classes: int) -> Array:

@@ -12,7 +12,8 @@ from fedsim import rng
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, positive, whole
 from fedsim.problems import shards
-from fedsim.protocols import GradientKernels
+from fedsim.problems.expansion import Expansion
+from fedsim.protocols import GradientKernels, potentials_one_by_one
 
 
 class LinearRegression:
@@ -66,6 +67,7 @@ class LinearRegression:
         self.prior_precision = shards.check_prior("LinearRegression", prior_precision)
         self.share = self.prior_precision / len(self.x)
         self._tables: dict[np.dtype[Any], tuple[Array, Array]] = {}  # a cache: what quadratic() gave, by dtype
+        self._expansion: Expansion | None = None  # a cache, too
 
     def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
         """The NumPy reference: the sum over the client's rows, all of them or those given."""
@@ -78,6 +80,20 @@ class LinearRegression:
         from fedsim.kernels import cpu
 
         return self.gradients_by(cpu, theta, clients, rows)
+
+    def potential(self, theta: Array, client: int, rows: Array | None = None) -> float:
+        """The loss summed over the client's rows, all of them or those given, and their share of the prior."""
+        x, y = shards.client_rows(self, client, rows)
+        residual = x @ np.asarray(theta, np.float64) - y
+        return float((residual**2).sum() / (2 * self.noise_variance) + shards.prior_part(self.share, len(x), theta))
+
+    def potentials(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
+        """The same for a flat batch of jobs."""
+        if rows is not None or not self.tabulated:
+            return potentials_one_by_one(self, theta, clients, rows)
+        if self._expansion is None:
+            self._expansion = Expansion.of(self)
+        return self._expansion.potentials(theta, clients, self.gradients(theta, clients))
 
     def gradients_by(
         self, kernels: GradientKernels, theta: Array, clients: Array, rows: tuple[Array, Array] | None

@@ -93,15 +93,29 @@ class LogisticRegression:
         )
         return out
 
-    def potential(self, theta: Array) -> Array:
-        """-log posterior up to a constant, for every row of `theta` (replicas, d)."""
-        score = self.x @ theta.T
-        data = np.logaddexp(0, score) - self.y[:, None] * score
-        return np.asarray(data.sum(axis=0) + self.prior_precision / 2 * (theta**2).sum(axis=1))
+    def potential(self, theta: Array, client: int, rows: Array | None = None) -> float:
+        """The loss summed over the client's rows, all of them or those given, and their share of the prior."""
+        x, y = shards.client_rows(self, client, rows)
+        score = x @ np.asarray(theta, np.float64)
+        return float(np.logaddexp(0, (1 - 2 * y) * score).sum() + shards.prior_part(self.share, len(x), theta))
+
+    def potentials(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
+        """The same for a flat batch of jobs, compiled."""
+        from fedsim.kernels.gradients import ALL_ROWS
+        from fedsim.kernels.potentials import logistic_potentials
+
+        out = np.empty(len(theta))
+        logistic_potentials(
+            theta.astype(np.float64, copy=False), self.x, self.y, self.offsets, clients, *(rows or ALL_ROWS),
+            self.share, out,
+        )  # fmt: skip
+        return out
 
     def loss(self, theta: Array) -> Array:
-        """Mean log loss over all rows plus the prior's share, for every row of `theta`."""
-        return np.asarray(self.potential(theta) / len(self.x))
+        """Mean log loss over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
+        score = self.x @ theta.T
+        data = np.logaddexp(0, score) - self.y[:, None] * score
+        return np.asarray((data.sum(axis=0) + self.prior_precision / 2 * (theta**2).sum(axis=1)) / len(self.x))
 
     def predict(self, theta: Array) -> Array:
         """Class probabilities of the test rows under one theta (d,): (rows, 2)."""

@@ -125,6 +125,10 @@ class NeuralNetwork:
         )  # fmt: skip
         return out
 
+    def potential(self, theta: Array, client: int, rows: Array | None = None) -> float:
+        """The loss summed over the client's rows, all of them or those given, and their share of the prior."""
+        return self._rows.potential(theta, client, rows, self._scores, self.share)
+
     def loss(self, theta: Array) -> Array:
         """Mean cross-entropy over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
         return self._rows.loss(theta, self._probabilities, self.share)
@@ -134,10 +138,13 @@ class NeuralNetwork:
         return self._rows.predict(theta, self._probabilities)
 
     def _probabilities(self, theta: Array, x: Array) -> Array:
+        return softmax(self._scores(theta, x))
+
+    def _scores(self, theta: Array, x: Array) -> Array:
         *hidden, (weights, bias) = self._split(theta)
         for w, b in hidden:
             x = np.maximum(x @ w + b, 0)
-        return softmax(x @ weights + bias)
+        return np.asarray(x @ weights + bias)
 
     def _split(self, theta: Array) -> list[tuple[Array, Array]]:
         """Weights (in, out) and biases of every layer, as views of theta."""

@@ -30,6 +30,8 @@ class Payload:
     def gradient(self, theta: Array, client: int, rows: Array | None = None) -> NoReturn:
         raise InvalidInput('problems.Payload has no data to compute with; run the scenario with compute="skip"')
 
+    potential = gradient
+
 
 def _count(name: str, value: int, most: int) -> int:
     if not is_whole(value, least=1) or value > most:

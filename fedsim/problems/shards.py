@@ -172,6 +172,12 @@ def check_prior(name: str, precision: float) -> float:
     return positive(f"{name}(prior_precision={{}})", precision, zero=True, remedy=remedy)
 
 
+def prior_part(share: float, rows: int, theta: Array) -> float:
+    """What so many rows carry of -log prior, up to its constant."""
+    theta = np.asarray(theta, np.float64)
+    return float(share * rows / 2 * (theta @ theta))
+
+
 def numbers(where: str, value: object, axes: int | None = None) -> Array:
     """`value` as an array of numbers, with so many axes if it matters; not a copy if it is one."""
     array = array_of(value)

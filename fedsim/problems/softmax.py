@@ -116,6 +116,10 @@ class SoftmaxRegression:
         )  # fmt: skip
         return out
 
+    def potential(self, theta: Array, client: int, rows: Array | None = None) -> float:
+        """The loss summed over the client's rows, all of them or those given, and their share of the prior."""
+        return self._rows.potential(theta, client, rows, self._scores, self.share)
+
     def loss(self, theta: Array) -> Array:
         """Mean cross-entropy over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
         return self._rows.loss(theta, self._probabilities, self.share)
@@ -125,11 +129,14 @@ class SoftmaxRegression:
         return self._rows.predict(theta, self._probabilities)
 
     def _probabilities(self, theta: Array, x: Array) -> Array:
+        return softmax(self._scores(theta, x))
+
+    def _scores(self, theta: Array, x: Array) -> Array:
         split = self.features * self.classes
         z = x @ theta[:split].reshape(self.features, self.classes)
         if self.bias:
             z += theta[split:]
-        return softmax(z)
+        return np.asarray(z)
 
 
 def softmax(scores: Array) -> Array:

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, shown
-from fedsim.problems import shards
+from fedsim.problems import reductions, shards
+from fedsim.problems.labelled import columns
 
 if TYPE_CHECKING:
     import torch
@@ -25,10 +26,11 @@ ROWS = 512  # rows at once where all are walked through
 class Torch:
     """Clients with rows (X_c, y_c), a `torch.nn.Module` that maps rows to outputs, and a loss(outputs, y).
 
-    Rows may have any shape that the module takes; small integers are kept so and count as `scale * x + shift`. The loss
-    is a mean or a sum over rows, such as `torch.nn.functional.cross_entropy`. A prior N(0, I / prior_precision) is
-    spread over the rows. `test=(X, y)` rows are judged by the softmax of the outputs. A run starts from the module's
-    parameters.
+    Rows may have any shape that the module takes; small integers are kept so and count as `scale * x + shift`. A row's
+    outputs depend on that row alone. The loss is the mean or the sum over rows, as `reduction="mean"` or "sum" says;
+    without it, the constructor compares the loss of several rows with the rows' own, as for
+    `torch.nn.functional.cross_entropy`. A prior N(0, I / prior_precision) is spread over the rows. `test=(X, y)` rows
+    are judged by the softmax of the outputs. A run starts from the module's parameters.
     """
 
     fresh = True
@@ -36,6 +38,7 @@ class Torch:
     def __init__(
         self, module: torch.nn.Module, loss: Callable[..., Any], data: Sequence[Any], test: shards.TestRows = None,
         prior_precision: float = 0.0, scale: npt.ArrayLike | None = None, shift: npt.ArrayLike | None = None,
+        reduction: str | None = None,
     ) -> None:  # fmt: skip
         try:
             pairs = [(np.asarray(x), np.asarray(y)) for x, y in data]
@@ -51,12 +54,13 @@ class Torch:
         if not pairs:
             raise InvalidInput("Torch: data is empty; give one pair (X, y) per client")
         x, y = (np.concatenate([pair[i] for pair in pairs]) for i in (0, 1))
-        self._build(module, loss, x, y, np.array([len(x) for x, _ in pairs]), test, prior_precision, scale, shift)
+        sizes = np.array([len(x) for x, _ in pairs])
+        self._build(module, loss, x, y, sizes, test, prior_precision, scale, shift, reduction)
 
     @classmethod
     def of(
         cls, module: Any, dataset: Any, parts: Sequence[Any], loss: Callable[..., Any] | None = None,
-        prior_precision: float = 0.0,
+        prior_precision: float = 0.0, reduction: str | None = None,
     ) -> Torch:  # fmt: skip
         """A `fs.data` set, its rows given to clients by `fs.data.dirichlet(...)` or its like, with its test rows."""
         own = [np.asarray(part, np.int64) for part in parts]
@@ -71,16 +75,17 @@ class Torch:
         scale, shift = getattr(dataset, "scale", None), getattr(dataset, "shift", None)
         self._build(
             module, loss or _cross_entropy(), dataset.x[order], dataset.y[order], np.array([len(part) for part in own]),
-            test, prior_precision, scale, shift,
+            test, prior_precision, scale, shift, reduction,
         )  # fmt: skip
         return self
 
     def _build(
         self, module: torch.nn.Module, loss: Callable[..., Any], x: Array, y: Array, sizes: Array,
-        test: shards.TestRows,
-        prior_precision: float, scale: npt.ArrayLike | None, shift: npt.ArrayLike | None,
+        test: shards.TestRows, prior_precision: float, scale: npt.ArrayLike | None, shift: npt.ArrayLike | None,
+        reduction: str | None,
     ) -> None:  # fmt: skip
         maths = _maths()
+        from fedsim.problems import torch_checks
         from fedsim.problems.torch_blocks import Blocks
 
         if not callable(loss):
@@ -90,16 +95,17 @@ class Torch:
         self.criterion, self.layers = loss, repr(module)
         self.x, self.y, self.sizes = x, _labels(y), sizes
         self.offsets = np.concatenate([[0], np.cumsum(sizes)])
-        self.scale, self.shift = _columns(scale, shift, x.shape[1:])
+        self.scale, self.shift = columns("Torch", scale, shift, x.shape[1:])
         self.clients, self.prior_precision = len(sizes), shards.check_prior("Torch", prior_precision)
         self.share = self.prior_precision / len(x)
+        torch_checks.check_module(module)
         self._maths = maths.Maths(module, loss)
         self._blocks = Blocks(self._maths)
         self.stack = max(self._blocks.sizes, default=1)
         self.dim, self.start = self._maths.dim, self._maths.start()
         with maths.quiet():
-            few = np.arange(0, len(x), -(-len(x) // 32))
-            self._maths.settle(*self._rows(few, np.dtype(np.float64)))
+            few = self._rows(reductions.rows_to_try(self.y), np.dtype(np.float64))
+            self._maths.averages = torch_checks.check_rows(self._maths, reduction, *few) == "mean"
         self.test = None
         if test is not None:
             test_x, test_y = (np.asarray(part) for part in test)
@@ -229,19 +235,21 @@ class Torch:
 
     # --- Judging --------------------------------------------------------------------------------------------
 
-    def potential(self, theta: Array) -> Array:
-        """-log posterior up to a constant, for every row of `theta` (replicas, d)."""
-        out = np.empty(len(theta))
-        with _maths().quiet():
-            for r, t in enumerate(theta):
-                parts = (np.arange(at, min(at + ROWS, len(self.x))) for at in range(0, len(self.x), ROWS))
-                data = sum(self._maths.loss(_tensor(t), *self._rows(p, t.dtype)) for p in parts)
-                out[r] = data + self.prior_precision / 2 * float((t.astype(np.float64) ** 2).sum())
-        return out
+    def potential(self, theta: Array, client: int, rows: Array | None = None) -> float:
+        """The loss summed over the client's rows, all of them or those given, and their share of the prior."""
+        own = self._own(client, rows)
+        return self._summed(np.asarray(theta, np.float64), own) + shards.prior_part(self.share, len(own), theta)
 
     def loss(self, theta: Array) -> Array:
-        """Mean loss over all rows plus the prior's share, for every row of `theta`."""
-        return np.asarray(self.potential(theta) / len(self.x))
+        """Mean loss over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
+        rows, squares = np.arange(len(self.x)), (theta.astype(np.float64) ** 2).sum(axis=1)
+        return np.asarray([self._summed(t, rows) for t in theta] + self.prior_precision / 2 * squares) / len(rows)
+
+    def _summed(self, theta: Array, rows: Array) -> float:
+        """The loss summed over the rows numbered so, in the precision of theta."""
+        parts = (rows[at : at + ROWS] for at in range(0, len(rows), ROWS))
+        with _maths().quiet():
+            return float(sum(self._maths.loss(_tensor(theta), *self._rows(part, theta.dtype)) for part in parts))
 
     def predict(self, theta: Array, x: Array | None = None) -> Array:
         """Class probabilities of the test rows, or of other rows, under one theta (d,): (rows, classes)."""
@@ -274,26 +282,6 @@ def _cross_entropy() -> Callable[..., Any]:
 def _tensor(array: Array) -> Any:
     """A copy: torch wants memory of its own, that it may write to."""
     return _maths().torch.tensor(np.ascontiguousarray(array))
-
-
-def _columns(
-    scale: npt.ArrayLike | None, shift: npt.ArrayLike | None, shape: tuple[int, ...]
-) -> tuple[Array | None, Array | None]:
-    """Scale and shift of every number of a row, flat; None for both where rows count as they are."""
-    if scale is None and shift is None:
-        return None, None
-    columns = []
-    for name, given, plain in (("scale", scale, 1.0), ("shift", shift, 0.0)):
-        column = shards.numbers(f"Torch({name}=...)", plain if given is None else given)
-        try:
-            columns.append(np.broadcast_to(column, shape).astype(np.float64).ravel())
-        except ValueError:
-            raise InvalidInput(
-                f"Torch({name} of shape {column.shape}): give one number, or one for each of {shape}"
-            ) from None
-        if not np.isfinite(columns[-1]).all():
-            raise InvalidInput(f"Torch({name}={shown(given, 40)}): give finite numbers")
-    return columns[0], columns[1]
 
 
 def _labels(y: Array) -> Array:

@@ -7,6 +7,7 @@ objects can do (an exact answer, a prediction, privacy) is a small Protocol of i
 
     algorithm.py   AlgorithmLike, Algorithm; what it sees: Job, Replies, Visitors
     problem.py     ProblemLike, Problem; Exact, Quadratic, Reacts, Predicts, ...
+    potentials.py  the clients' potentials of any problem that has them
     policy.py      PolicyLike, Policy; what it sees: View, Arrived, VisitEnds
     devices.py     DevicesLike, DeviceModel
     network.py     NetworkLike, NetworkModel
@@ -52,8 +53,16 @@ from fedsim.protocols.completing import (
 from fedsim.protocols.devices import ComesAndGoes, DeviceModel, DevicesLike, Drops, InColumns, InNumbers
 from fedsim.protocols.network import NetworkLike, NetworkModel
 from fedsim.protocols.policy import Arrived, ClosesInClosedForm, Policy, PolicyLike, View, VisitEnds
+from fedsim.protocols.potentials import (
+    Potentials,
+    check_potential,
+    potentials_of,
+    potentials_one_by_one,
+    whole_potential,
+)
 from fedsim.protocols.problem import (
     BatchedGradients,
+    BatchedPotentials,
     Clips,
     Exact,
     HasLoss,
@@ -84,14 +93,16 @@ from fedsim.protocols.runtime import (
 from fedsim.protocols.watching import Describes, KeepsLedger, Metric, Observer, Watching
 
 __all__ = [
-    "LENGTHS", "Algorithm", "AlgorithmLike", "Answered", "Arrived", "Backend", "BatchSize", "BatchedGradients", "Clips",
+    "LENGTHS", "Algorithm", "AlgorithmLike", "Answered", "Arrived", "Backend", "BatchSize", "BatchedGradients",
+    "BatchedPotentials", "Clips",
     "ClosesInClosedForm", "Codec", "ComesAndGoes", "Completed", "Describes", "DeviceModel", "DevicesLike",
     "Drops", "Exact", "FixedLength", "GradientKernels", "HasLoss", "HasPotential", "HasShards", "InColumns",
     "InNumbers", "Job",
     "JobOfKernel", "KeepsLedger", "Kernel", "ManyRounds", "Metric", "NetworkLike", "NetworkModel", "Observer",
-    "Policy", "PolicyLike", "PortableGradients", "Predicts", "PrivacyGuarantee", "PrivacyMechanism", "Problem",
-    "ProblemLike", "Quadratic", "Quantise", "Reacts", "Replies", "Rng", "RoundKeys", "RoundsToTake", "Rows", "Runtime",
+    "Policy", "PolicyLike", "PortableGradients", "Potentials", "Predicts", "PrivacyGuarantee", "PrivacyMechanism",
+    "Problem", "ProblemLike", "Quadratic", "Quantise", "Reacts", "Replies", "Rng", "RoundKeys", "RoundsToTake", "Rows",
+    "Runtime",
     "Session", "SessionLike", "Stable", "StepSizes", "Terms", "View", "VisitEnds", "Visitors", "Watching", "Wire",
-    "as_algorithm", "as_devices", "as_network", "as_policy", "as_problem", "as_session", "is_sparse", "members",
-    "missing",
+    "as_algorithm", "as_devices", "as_network", "as_policy", "as_problem", "as_session", "check_potential", "is_sparse",
+    "members", "missing", "potentials_of", "potentials_one_by_one", "whole_potential",
 ]  # fmt: skip

@@ -79,6 +79,7 @@ class Algorithm(AlgorithmLike, Protocol):
     batched: bool = False  # `client`, `broadcast` and `server` also take a leading axis of jobs or replicas
     sampler: bool = False  # its iterates are samples of a law: judged by their average, not by the latest
     weighted: bool = False  # its law is right only under weights that average to p_c
+    visits_by_weight: bool = False  # it follows one client a round, which must be client c with probability p_c
     reach: str = "selected"  # who receives the broadcast: "selected" or "all"
     known: tuple[str, ...] = ()  # parts of the message that clients already have, so that they are not sent again
     kept: tuple[str, ...] = ()  # reply fields that never travel and cost no bits ("loss": policies see it)
@@ -89,8 +90,12 @@ class Algorithm(AlgorithmLike, Protocol):
     activity: Any = None  # the chances of arrival that the server divides by, if it does
     codec: Any = None
     weigh: Callable[[Arrived], Array] | None = None  # weights of `replies.mean`; None: the policy's
+    own_weights: bool = False  # its server weighs replies by itself and does not use the policy's weights
     merge: Callable[[Arrays, Array], Arrays] | None = None  # a cloud's state out of its edges' (edges, ...) and weights
     sums: bool = False  # its server needs sums of messages alone: over tiers it is the cloud, and edges add up
+    averages: bool = True  # its server's step averages replies, so that a cloud may average what its edges made
+    objective: Any = "mean"  # "scaled": clients descend p_c N f_c, and the server averages with 1/M
+    any_mixing: bool = False  # it divides by job.weight, so that W need not be doubly stochastic over gossip
     needs_gossip: bool = False  # it tells a site's own reply apart (`replies.own`), so it runs over gossip alone
     lossless: bool = False  # its recursion is wrong where a message is lost
     partial_rounds: bool = False  # its `many_rounds` also serves rounds in which only some answer
@@ -113,11 +118,18 @@ class Algorithm(AlgorithmLike, Protocol):
         """
         return None
 
-    def for_gossip(self) -> AlgorithmLike:
-        """What every client runs where there is no server: this, or a variant of it; a refusal where there is none."""
+    def surrogate_numbers(self, dim: int) -> int:
+        """Numbers that every client sends once, before its first visit; the first round counts their bits."""
+        return 0
+
+    def for_gossip(self, problem: ProblemLike, weights: Array) -> AlgorithmLike:
+        """What every client runs where there is no server: this, or a variant of it; a refusal where there is none.
+
+        `weights` is the stationary weight of every site in the mixing, (clients,).
+        """
         raise InvalidInput(
             f"{type(self).__name__} needs a server: its replies are not models that neighbours could average; gossip "
-            "with FALD, FAHMC, FedAvg, DESGLD or DIGingSGLD, or give your own class for_gossip()"
+            "with FALD, FAHMC, FedAvg, DESGLD or DIGingSGLD, or give your own class for_gossip(problem, weights)"
         )
 
     def rounds_alike(self, number: int) -> int:
@@ -132,7 +144,7 @@ class Job(Protocol):
     replica: Any
     round: int
     clients: int  # how many there are
-    weight: Any  # p_c
+    weight: Any  # p_c; over gossip the stationary weight of its site in the mixing
     size: Any  # n_c, its rows
 
     def gradient(
@@ -151,7 +163,10 @@ class Job(Protocol):
         """A coin in (0, 1), shape (1,)."""
 
     def potential(self, theta: Array) -> Array:
-        """The client's summed loss up to a constant, float64, shape (1,)."""
+        """The client's own summed loss with its share of the prior, whose slope `gradient` is; float64, shape (1,)."""
+
+    def loss(self, theta: Array) -> Array:
+        """The mean loss over the client's own rows, without the prior; float64, shape (1,)."""
 
     def encode(self, codec: Codec | tuple[Codec, ...], value: Array, lane: int = 0) -> Any:
         """`value` through a codec, or one per client: `.value` as the server decodes it, `.bits` on the wire."""

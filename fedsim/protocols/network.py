@@ -64,7 +64,7 @@ class NetworkModel(NetworkLike, Protocol):
         return None
 
     def sketch(self) -> dict[str, Any] | None:
-        """Nodes and links in plain data, which the report draws; None: it draws nothing."""
+        """Nodes and links in plain data, which the report draws; None: it draws nothing. See `fs.Network.sketch`."""
         return None
 
     def groups(self) -> tuple[Any, ...]:

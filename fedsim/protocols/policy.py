@@ -72,7 +72,9 @@ class Policy(PolicyLike, Protocol):
     size: int | None = None  # how many are asked, or at work; None: all, or not known
     discount: Callable[[int], float] | None = None  # of a reply's staleness
     draws_by_weight: bool = False  # p_c decides who is asked, so that the weights do not
+    weighting: Any = None  # the weights of replies that its caller asked for; None: not asked
     undecided: bool = False  # it averages the arrived alike, and leaves it to algorithms that know better
+    unnormalised: bool = False  # its weights do not sum to one: for optimisers alone
     at_least: int | None = None  # so many must be on before a round opens
     history: bool = False  # it looks at `view.heard` or `view.last`, so visits are followed one by one
 
@@ -91,8 +93,11 @@ class Policy(PolicyLike, Protocol):
     def check(self, clients: int) -> None:
         """Refuse a population that it cannot serve."""
 
-    def chance(self, weights: Array) -> tuple[Array, bool] | None:
-        """Everybody's chance to be asked and waited for, and whether that is exact or a bound; None: unknown."""
+    def chance(self, weights: Array, clients: Array) -> tuple[Array, bool] | None:
+        """Everybody's chance to be asked and waited for, and whether that is exact or a bound; None: unknown.
+
+        A client is one of `clients` at its server or edge, (clients,), and weighs `weights` among them.
+        """
         return None
 
     def bias(self) -> str:

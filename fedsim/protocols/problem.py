@@ -34,7 +34,7 @@ class Problem(ProblemLike, Protocol):
     own: Any  # the object itself, once it is completed
 
     weights: Array | None = None  # p_c; None: in proportion to the sizes
-    share: float = 0.0  # prior precision a row: `gradient` has share * rows * theta in it
+    share: float = 0.0  # prior precision a row: `gradient` and `potential` contain its part, share * rows
     timing_only: bool = False  # no data: only the lengths of messages are real
     test: tuple[Array, Array] | None = None  # rows and labels for `predict`
     stack: int = 1  # so many jobs' gradients are best asked for at once
@@ -94,9 +94,19 @@ class HasLoss(Protocol):
 
 @runtime_checkable
 class HasPotential(Protocol):
-    """A problem with its summed loss, in float64, at each row of theta."""
+    """A problem with its clients' potentials: the function whose slope `gradient(theta, client, rows)` is, in float64.
 
-    def potential(self, theta: Array) -> Array: ...
+    It is the loss *summed* over the client's rows, all of them or those given, plus their share of the prior.
+    """
+
+    def potential(self, theta: Array, client: int, rows: Array | None = None) -> float: ...
+
+
+@runtime_checkable
+class BatchedPotentials(Protocol):
+    """A problem that computes the potentials of many jobs at once: (jobs, d) and (jobs,) to (jobs,)."""
+
+    def potentials(self, theta: Array, clients: Array, rows: Rows = None) -> Array: ...
 
 
 @runtime_checkable

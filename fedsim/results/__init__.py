@@ -31,7 +31,7 @@ _COUNTS = ("selected", "arrived", "dropped", "late", "uplink_bits", "downlink_bi
 ROUNDS = ("replica", "round", "opened_s", "closed_s", *_COUNTS)  # then one column per metric of a replica
 METRICS = ("round", "seconds", "uplink_bits", "downlink_bits")  # then one column per metric over replicas
 # Columns of `rounds` that runs may have and that are no metrics either.
-SPENT = ("wasted_down_bits", "wasted_s", "late_s", "dropped_s", "called_off_s", "backhaul_bits")
+SPENT = ("dropped_bits", "wasted_down_bits", "wasted_s", "late_s", "dropped_s", "called_off_s", "backhaul_bits")
 
 
 class Summary(str):
@@ -57,6 +57,7 @@ class Result:
     | `uplink_bits`, `downlink_bits` | sent in the round, payload only, each message once                         |
     | `wasted_bits`                  | of the uplink, what was never folded (`wasted_down_bits`, `wasted_s`: of   |
     |                                | the downlink, and of the devices' seconds, where recorded)                 |
+    | `dropped_bits`                 | of `wasted_bits`, those of visits that dropped out; the rest came late     |
     | one per metric of a replica    | NaN where it was not evaluated                                             |
 
     `metrics` has one row per evaluated round: `round`, then `seconds` and cumulative bits as medians over the replicas

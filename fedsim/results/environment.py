@@ -7,7 +7,6 @@ from functools import cache
 from importlib import metadata
 
 _PACKAGES = (
-    "fedsim-systems",
     "numpy",
     "numba",
     "llvmlite",
@@ -22,13 +21,15 @@ _PACKAGES = (
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that are installed, read without importing them."""
+    """Versions of Python, of the fedsim that runs, and of installed packages, read without importing them."""
     return dict(_versions())
 
 
 @cache  # reading the packages' metadata takes longer than a short run
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    from fedsim import __version__  # installed metadata may be of another copy than the one that runs
+
+    found = {"python": platform.python_version(), "fedsim-systems": __version__}
     for package in _PACKAGES:
         try:
             found[package] = metadata.version(package)

@@ -59,7 +59,7 @@ def radius32(word: Array) -> Array:
 
 
 def log64(x: Array) -> Array:
-    """Natural logarithm of float64 in (0, 1), after fdlibm."""
+    """Natural logarithm of normal positive float64, after fdlibm: NumPy's depends on the CPU."""
     bits = x.view(np.int64) + np.int64((0x3FF00000 - 0x3FE6A09E) << 32)
     k = ((bits >> np.int64(52)) - np.int64(1023)).astype(np.int32).astype(np.float64)
     f = ((bits & np.int64(0x000FFFFFFFFFFFFF)) + np.int64(0x3FE6A09E << 32)).view(np.float64) - 1.0

@@ -19,12 +19,13 @@ from fedsim.errors import InvalidInput
 from fedsim.protocols import (
     BatchSize,
     Codec,
-    HasPotential,
     PortableGradients,
+    Potentials,
     Problem,
     Quantise,
     Reacts,
     as_problem,
+    potentials_of,
 )
 from fedsim.rng import Stream
 from fedsim.runtime.answers import locked, unlocked
@@ -121,6 +122,11 @@ class Setting:
         return isinstance(self.problem, PortableGradients) or self.role.fresh
 
     @cached_property
+    def potentials(self) -> Potentials:
+        """The clients' potentials, or the sentence why there are none."""
+        return potentials_of(self.problem)
+
+    @cached_property
     def reacts(self) -> bool:
         """Whether its data answer to theta."""
         return isinstance(self.problem, Reacts)
@@ -190,17 +196,14 @@ class JobsAtHand:
         return self._down(self._setting.backend.uniform(key, 1, step))
 
     def potential(self, theta: Array) -> Array:
-        """The client's summed loss at `theta`, up to a constant and in float64, shape (1,)."""
-        problem, rows = self._setting.problem, self._up(theta).astype(np.float64)
-        if isinstance(problem, HasPotential):
-            out = np.concatenate(
-                [problem.potential(row[None]) for row in rows]
-            )  # one product each: bits know no neighbours
-        else:
-            linear = problem.quadratic()[1][self._batch.client]
-            gradient = self._setting.backend.gradients(problem, rows, self._batch.client, None)
-            out = (rows * (gradient - linear)).sum(axis=1) / 2  # H theta = gradient + linear
-        return self._down(np.asarray(out)[:, None])
+        """The client's own summed loss at `theta` with its share of the prior, in float64, shape (1,)."""
+        return self._down(self._setting.potentials(self._up(theta), self._batch.client, None)[:, None])
+
+    def loss(self, theta: Array) -> Array:
+        """The mean loss at `theta` over the client's own rows, without the prior, in float64, shape (1,)."""
+        at, sizes = self._up(theta).astype(np.float64), self._setting.problem.sizes[self._batch.client]
+        total = self._setting.potentials(at, self._batch.client, None)
+        return self._down((total / sizes - self._setting.role.share / 2 * (at * at).sum(axis=1))[:, None])
 
     def encode(self, codec: Codec | tuple[Codec, ...], value: Array, lane: int = 0) -> Encoded:
         """`value` as the server will decode it, with its exact bits; `lane` tells several vectors apart.

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fedsim.analysis import units
-from fedsim.budget import Target
+from fedsim.analysis.intervals import FEWEST
+from fedsim.analysis.summary import level
 from fedsim.results import write_atomic
 from fedsim.results.sealed import read_json, sealed
 from fedsim.sweeps.race import FEASIBLE, NOT_REACHED, TOO_DEAR, Race, Setting
@@ -25,7 +28,8 @@ class Advice:
     """`best` are the settings to take and `met` says whether they reach the goal within all limits.
 
     `spent` is the median over seeds and replicas of what that took, `low` and `high` its 95 % bootstrap interval, from
-    the seeds that chose it. `settings` has a row per setting that was tried, the best first; `knobs` one per value of
+    the seeds that chose it, NaN below 5 trials. `settings` has a row per setting that was tried, the best first, with
+    the range of its trials (`least`, `most`) and the `warnings` of its runs; `knobs` one per value of
     each knob around the best, with `factor`, its cost relative to the best on the same seeds; `limits` one per limit.
     """
 
@@ -56,15 +60,23 @@ class Advice:
         if not self.met:
             answer = [f"no setting that was tried reaches {self.goal}{self._limits()}; nearest: {best} ({of})"]
             return answer + self._binding()
-        interval = f"[{self.show(self.low)}, {self.show(self.high)}]"
-        reached = self.settings["reached"].iloc[0]
+        first = self.settings.iloc[0]
         return [
             f"{self.goal} for the least {self.spend}{self._limits()}: {best}",
-            f"  {self.show(self.spent)} {interval}, median over seeds and replicas and its 95 % interval",
-            f"  {units.share(reached)} of its trials get there; {of}",
+            f"  {self.show(self.spent)} {self._sure(first)}",
+            f"  {units.share(first['reached'])} of its trials get there; {of}",
+            *([f"! {first['warnings']}"] if first["warnings"] else []),
             *self._worth(),
             *self._binding(),
         ]
+
+    def _sure(self, first: Any) -> str:
+        """The interval, or the range where there are too few trials for one."""
+        if not math.isnan(self.low):
+            ends = f"[{self.show(self.low)}, {self.show(self.high)}]"
+            return f"{ends}, median over seeds and replicas and its 95 % interval"
+        ends = f"from {self.show(first['least'])} to {self.show(first['most'])}"
+        return f"{ends}, median and range of {units.many(int(first['trials']), 'trial')}: an interval needs {FEWEST}"
 
     def show(self, value: float) -> str:
         """An amount of what is spent."""
@@ -137,7 +149,7 @@ def advise(race: Race, best: Setting, runs: int, folder: Path | None) -> Advice:
     """Everything about the outcome of a race."""
     spent, low, high = race.interval(best)
     return Advice(
-        name=race.what.name, goal=_goal(race.goal), spend=race.spend, within=dict(race.within),
+        name=race.what.name, goal=level(race.goal), spend=race.spend, within=dict(race.within),
         best=race.values(best), met=race.standing(best)[0] == FEASIBLE, spent=spent, low=low, high=high,
         settings=_settings(race, best), knobs=_knobs(race, best), limits=_limits(race, best),
         runs=runs, grid_runs=len(race.what.orders), folder=folder,
@@ -152,13 +164,15 @@ def _settings(race: Race, best: Setting) -> pd.DataFrame:
     for setting in sorted(tried, key=lambda s: (s != best, -len(race.seen(s)), race.standing(s))):
         trials = race.trials(setting)
         spent, low, high = race.interval(setting)
+        each = trials[race.spend].to_numpy(np.float64)
         costs = {name: race.cost(setting, name) for name in race.within if name != race.spend}
         rows.append(
             race.values(setting)
             | {"seeds": len(race.seen(setting)), "reached": float(trials["reached"].mean())}
-            | {race.spend: spent, "low": low, "high": high}
+            | {race.spend: spent, "low": low, "high": high, "least": each.min(), "most": each.max()}
             | costs
-            | {"verdict": STATES[int(race.standing(setting)[0])]}
+            | {"trials": len(each), "verdict": STATES[int(race.standing(setting)[0])]}
+            | {"warnings": race.warnings(setting)}
         )
     return pd.DataFrame(rows)
 
@@ -197,10 +211,6 @@ def _limits(race: Race, best: Setting) -> pd.DataFrame:
         factor, words = min(cheaper, default=(1.0, ""))
         rows.append((name, limit, used, bool(cheaper), words, 1 - factor))
     return pd.DataFrame(rows, columns=["limit", "at_most", "used", "binds", "without", "saving"])
-
-
-def _goal(goal: Target) -> str:
-    return f"{goal.metric} >= {goal.above:g}" if goal.above is not None else f"{goal.metric} <= {goal.below:g}"
 
 
 def _factor(value: float) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 RUNS, CURVES, MERGED = "runs.parquet", "curves.parquet", "merged.json"  # the last holds digests of the others
-FORMAT = "fedsim-merged-1"
+FORMAT = "fedsim-merged-2"
 MERGING, WAIT_S = ".merging", 60.0
 Lines = tuple[dict[str, Any], "pd.DataFrame"]
 

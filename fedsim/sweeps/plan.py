@@ -99,7 +99,11 @@ class Plan:
         there = Plan.read(out)
         if not (resume or shared):
             raise InvalidInput(f"{out} already holds a sweep; add --resume to go on with it, or choose another --out")
-        for what in ("source", "settings", "version"):
+        if there.version != self.version:
+            raise InvalidInput(
+                f"{out} holds a sweep of fedsim {there.version}, and this is {self.version}; choose another --out"
+            )
+        for what in ("source", "settings"):
             if getattr(there, what) != getattr(self, what):
                 raise InvalidInput(f"{out} holds a sweep with another {what}; choose another --out")
         if there.grid != self.grid:

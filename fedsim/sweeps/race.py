@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.analysis.intervals import median_interval
-from fedsim.analysis.spending import spent_at
-from fedsim.arrays import Array
+from fedsim.analysis.spending import median, spent_at
+from fedsim.analysis.summary import warnings, warnings_of
 from fedsim.budget import Target
 from fedsim.errors import NotRecorded
 from fedsim.results import load
@@ -87,7 +87,8 @@ class Race:
         if order.run not in self._known:
             folder = self.out / order.run
             if (folder / "manifest.json").exists():
-                frame = spent_at(load(folder), self.goal)
+                result = load(folder)
+                frame = spent_at(result, self.goal).assign(warnings="; ".join(warnings(result)), run=order.run)
                 for name in (self.spend, *self.within):
                     if name not in frame:
                         raise NotRecorded(
@@ -95,7 +96,8 @@ class Race:
                         )
             elif (folder / "failed.json").exists():
                 costs = dict.fromkeys((self.spend, *self.within), math.inf)
-                frame = pd.DataFrame([{"replica": -1, "reached": False, "last": math.nan} | costs])
+                facts = {"replica": -1, "reached": False, "last": math.nan, "warnings": "", "run": order.run}
+                frame = pd.DataFrame([facts | costs])
             else:
                 return None
             self._known[order.run] = frame
@@ -103,7 +105,11 @@ class Race:
 
     def cost(self, setting: Setting, name: str, seeds: range | None = None) -> float:
         """The median over seeds and replicas of what had been spent at the goal."""
-        return _median(self.trials(setting, seeds)[name].to_numpy(np.float64))
+        return median(self.trials(setting, seeds)[name].to_numpy(np.float64))
+
+    def warnings(self, setting: Setting) -> str:
+        """The warnings of its runs, "" for none."""
+        return warnings_of(self.trials(setting).groupby("run", sort=False)["warnings"].first().tolist())
 
     def interval(self, setting: Setting) -> tuple[float, float, float]:
         return median_interval(self.trials(setting)[self.spend].to_numpy(np.float64))
@@ -112,7 +118,7 @@ class Race:
         """A key to sort by: those that keep within all limits by what they spend, then by how far they overspend, then
         those that do not reach the goal by how many trials do and how near the others end."""
         trials = self.trials(setting, seeds)
-        spent = _median(trials[self.spend].to_numpy(np.float64))
+        spent = median(trials[self.spend].to_numpy(np.float64))
         if math.isinf(spent) or not trials["reached"].mean() >= 0.5:
             level = self.goal.above if self.goal.above is not None else self.goal.below
             off = abs(float(trials["last"].median()) - float(level or 0.0))
@@ -142,9 +148,3 @@ class Race:
                 steps = [j for j in range(len(values)) if j != setting[i]]
             found += [(*setting[:i], j, *setting[i + 1 :]) for j in steps]
         return found
-
-
-def _median(values: Array) -> float:
-    ordered = np.sort(values)
-    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
-    return float(low if low == high else (low + high) / 2)

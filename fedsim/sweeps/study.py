@@ -8,7 +8,8 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedsim.analysis.summary import final_metrics
+from fedsim.analysis.spending import to_target
+from fedsim.analysis.summary import final_metrics, stopped, warnings
 from fedsim.errors import NotRecorded, quoted
 from fedsim.results import Axis, Result, median_spent, sent_bits, total_bits
 from fedsim.scenario_file import ScenarioFile
@@ -136,7 +137,11 @@ def _spent(result: Result) -> pd.DataFrame:
 
 
 def outcome(result: Result) -> dict[str, Any]:
-    """What a run spent, medians over replicas, and its metrics at the end."""
+    """What a run spent, medians over replicas, its metrics at the end, what stopped it, and its warnings, "" for none.
+
+    With a target, also what reaching it took: `target`, `seconds_to_target`, `total_bits_to_target`; infinity where
+    half of the replicas or more never did.
+    """
     import numpy as np
 
     rounds = result.rounds
@@ -154,7 +159,11 @@ def outcome(result: Result) -> dict[str, Any]:
         "rounds": median("round", whole=False),
         "seconds": median("closed_s", whole=False),
         **{name: median(name, whole=True) for name in bits if name in rounds},
+        "total_bits": float(total_bits(rounds).groupby(rounds["replica"]).sum().median()),
+        **to_target(result),
         **final_metrics(result),
+        "stopped_by": stopped(result),
+        "warnings": "; ".join(warnings(result)),
         "real_s": result.manifest.get("real_s"),
         "fingerprint": result.fingerprint,
     }

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from fedsim.errors import InvalidInput, quoted
-from fedsim.problems import GaussianMean
 from fedsim.protocols import AlgorithmLike, Codec, DevicesLike, NetworkLike, PolicyLike, ProblemLike, missing
-from fedsim.testing.algorithms import check_algorithm
+from fedsim.testing.algorithms import check_algorithm, check_algorithm_on_all
 from fedsim.testing.networks import check_network
 from fedsim.testing.parts import check_codec, check_devices, check_policy
 from fedsim.testing.problems import check_problem
 from fedsim.testing.promises import Broken
+from fedsim.testing.small import small_problem
 
 __all__ = ["Broken", "check", "small_problem"]
 
@@ -23,12 +23,12 @@ __all__ = ["Broken", "check", "small_problem"]
 def check(subject: object, problem: ProblemLike | None = None) -> list[str]:
     """Check an algorithm, a problem, a policy, devices, a codec or a network.
 
-    `problem` is what an algorithm or a policy is tried on.
+    `problem` is what an algorithm or a policy is tried on. Without it an algorithm is tried on a Gaussian, a logistic
+    and a softmax problem whose clients have unequally many rows, on the latter two unless its `init` refuses them.
     """
-    tried_on = problem if problem is not None else small_problem()
     roles: list[tuple[type, Callable[[Any], list[str]]]] = [
-        (AlgorithmLike, lambda it: check_algorithm(it, tried_on)),
-        (PolicyLike, lambda it: check_policy(it, tried_on)),
+        (AlgorithmLike, lambda it: check_algorithm_on_all(it) if problem is None else check_algorithm(it, problem)),
+        (PolicyLike, lambda it: check_policy(it, small_problem() if problem is None else problem)),
         (NetworkLike, check_network),
         (DevicesLike, check_devices),
         (Codec, check_codec),
@@ -40,8 +40,3 @@ def check(subject: object, problem: ProblemLike | None = None) -> list[str]:
     raise InvalidInput(
         f"check({quoted(subject)}): not an algorithm, a problem, a policy, devices, a codec or a network"
     )
-
-
-def small_problem() -> GaussianMean:
-    """Seven balanced clients in three dimensions, exact posterior known."""
-    return GaussianMean.synthetic(clients=7, dim=3, heterogeneity=2.0, samples=12, seed=5)

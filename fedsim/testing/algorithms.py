@@ -10,7 +10,7 @@ import numpy as np
 from fedsim import kernels, rng
 from fedsim.arrays import Array, Arrays
 from fedsim.budget import Budget
-from fedsim.errors import NonFinite
+from fedsim.errors import InvalidInput, NonFinite
 from fedsim.exchanges import Gossip, star
 from fedsim.old_engine.copies import Copies
 from fedsim.old_engine.folds import Folds, folds_of
@@ -26,11 +26,30 @@ from fedsim.runtime.jobs import Batch, JobsAtHand, Reply, Setting
 from fedsim.runtime.worker import Worker
 from fedsim.scenario import Scenario
 from fedsim.testing.promises import JOBS, Promises
+from fedsim.testing.small import small_problems
 
 REPLICAS = 3
+STRANGERS = (0, 4)  # clients whose replies are computed again beside different rows of all others
 
 
-def check_algorithm(algorithm: AlgorithmLike, problem: ProblemLike) -> list[str]:
+def check_algorithm_on_all(algorithm: AlgorithmLike) -> list[str]:
+    """Check it on every small problem that its `init` accepts; the Gaussian one it has to accept."""
+    kept: list[str] = []
+    others = [small_problems(own=client) for client in STRANGERS]
+    for i, problem in enumerate(small_problems()):
+        if i > 0:
+            try:
+                algorithm.init(problem, np.zeros(problem.dim))
+            except InvalidInput:
+                continue
+        kept += check_algorithm(algorithm, problem, dict(zip(STRANGERS, (found[i] for found in others), strict=True)))
+    return kept
+
+
+def check_algorithm(
+    algorithm: AlgorithmLike, problem: ProblemLike, strangers: dict[int, ProblemLike] | None = None
+) -> list[str]:
+    """`strangers` are, for some clients, problems in which all rows but the client's own are different."""
     chance = as_algorithm(algorithm).activity  # that messages arrive, for those who divide by it
     policy = full() if chance is None else bernoulli(chance)
     scenario = Scenario(
@@ -43,7 +62,7 @@ def check_algorithm(algorithm: AlgorithmLike, problem: ProblemLike) -> list[str]
     batch = _batch(world, trial)
     worker = Worker(algorithm, setting)
     looped = Worker(cast(AlgorithmLike, _Looped(algorithm)), setting)
-    promise = Promises(algorithm)
+    promise = Promises(algorithm, "" if strangers is None else type(problem).__name__)
     promise(
         "client leaves its inputs alone", _inputs_untouched(algorithm, setting, batch),
         "client changes its inputs: the message or the memory came back altered; copy what you write to",
@@ -53,6 +72,13 @@ def check_algorithm(algorithm: AlgorithmLike, problem: ProblemLike) -> list[str]
         "replay is exact", _equal(first, worker.compute(batch)),
         "replay is not exact: the same jobs computed twice gave different bits; draw from the job, keep nothing",
     )  # fmt: skip
+    for client, stranger in (strangers or {}).items():
+        own, theirs = batch.part(batch.client == client), replace(setting, problem=stranger)
+        promise(
+            f"client {client}'s reply depends on no other client's rows",
+            _equal(worker.compute(own), Worker(algorithm, theirs).compute(own)),
+            f"client {client}'s reply depends on other clients' rows: it changed when theirs alone did",
+        )  # fmt: skip
     single = looped.compute(batch)
     if as_algorithm(algorithm).batched:
         stacked = Worker(cast(AlgorithmLike, _Unfused(algorithm)), setting).compute(batch)

@@ -1,4 +1,4 @@
-"""What a problem promises: gradients that are sums over the rows asked for, and slopes of its loss."""
+"""What a problem promises: gradients that are sums over the rows asked for, and slopes of potentials and loss."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ import numpy as np
 from fedsim import kernels, rng
 from fedsim.arrays import Array
 from fedsim.problems import weights_of
-from fedsim.protocols import HasLoss, HasPotential, ProblemLike, as_problem
+from fedsim.protocols import (
+    HasLoss,
+    HasPotential,
+    HasShards,
+    Potentials,
+    ProblemLike,
+    Rows,
+    as_problem,
+    potentials_of,
+    potentials_one_by_one,
+)
 from fedsim.testing.promises import JOBS, Promises
 
 STEPS = (1e-3, 1e-4, 1e-5, 1e-6)  # of differences: the one that suits the loss is not known beforehand
@@ -21,7 +31,9 @@ def check_problem(problem: ProblemLike) -> list[str]:
     promise = Promises(problem)
     _batches(problem, promise)
     _rows(problem, promise)
-    _slopes(problem, promise)
+    _potentials(problem, promise)
+    _shards(problem, promise)
+    _loss(problem, promise)
     return promise.kept
 
 
@@ -35,17 +47,16 @@ def _batches(problem: ProblemLike, promise: Promises) -> None:
         loop = kernels.backend("numpy").gradients(problem, theta, clients, chosen)
         agree = whole.shape == theta.shape and np.allclose(whole, loop, rtol=1e-9, atol=1e-9 * np.abs(loop).max())
         promise(f"batched and single {text} gradients agree", agree, f"batched and single {text} gradients disagree")
-        alone = [
-            cpu.gradients(
-                problem, theta[i : i + 1], clients[i : i + 1],
-                None if chosen is None else (chosen[0][i : i + 1], start[:2]),
-            )[0]
-            for i in range(JOBS)
-        ]  # fmt: skip
+        alone = [cpu.gradients(problem, theta[i : i + 1], clients[i : i + 1], _row(chosen, i))[0] for i in range(JOBS)]
         promise(
             f"a {text} gradient does not depend on its neighbours", np.array_equal(whole, alone),
             f"a {text} gradient's bits depend on its neighbours in the batch",
         )  # fmt: skip
+
+
+def _row(rows: Rows, job: int) -> Rows:
+    """Of minibatches of one row each: the one of a job."""
+    return None if rows is None else (rows[0][job : job + 1], np.arange(2))
 
 
 def _rows(problem: ProblemLike, promise: Promises) -> None:
@@ -66,36 +77,98 @@ def _rows(problem: ProblemLike, promise: Promises) -> None:
         )  # fmt: skip
 
 
-def _slopes(problem: ProblemLike, promise: Promises) -> None:
-    """Loss and potential, where there are any, rise as the gradients say."""
+def _potentials(problem: ProblemLike, promise: Promises) -> None:
+    """A client's potential, where there is one, rises as that client's own gradients do, over all or some rows."""
+    if not isinstance(problem, HasPotential):
+        return
+    potentials, backend = potentials_of(problem), kernels.backend("numpy")
+    theta, clients = _points(problem.dim, JOBS), np.arange(JOBS) % problem.clients
+    some = (np.zeros(JOBS, np.int64), np.arange(JOBS + 1))  # every client's first row
+    for rows, text in ((None, "full"), (some, "minibatch")):
+        at_once = potentials(theta, clients, rows)
+        alone = potentials_one_by_one(problem, theta, clients, rows)
+        agree = at_once.shape == (JOBS,) and np.allclose(at_once, alone, rtol=1e-9, atol=1e-9 * np.abs(alone).max())
+        promise(f"batched and single {text} potentials agree", agree, f"batched and single {text} potentials disagree")
+        each = [potentials(theta[i : i + 1], clients[i : i + 1], _row(rows, i))[0] for i in range(JOBS)]
+        promise(
+            f"a {text} potential does not depend on its neighbours", np.array_equal(at_once, each),
+            f"a {text} potential's bits depend on its neighbours in the batch",
+        )  # fmt: skip
     points = _points(problem.dim, 2, stream=1)
-    total, weighted = _gradients(problem, points)
-    if isinstance(problem, HasPotential):
-        _follows("potential", problem.potential, points, [total], 1.0, promise)
+    total = _gradients(problem, points)[0]
+    for client in np.unique([0, problem.clients // 2, problem.clients - 1]):
+        for size, of in ((0, "all its rows"), ((int(problem.sizes[client]) + 1) // 2, "some of its rows")):
+            slope, function = np.empty_like(points), _of_client(potentials, client, size)
+            for i, point in enumerate(points):
+                chosen = (np.arange(size), np.array([0, size])) if size else None
+                slope[i] = backend.gradients(problem, point[None], np.array([client]), chosen)[0]
+            gap, whole = (min(_difference(function, points, s, 1.0, h)[0] for h in STEPS) for s in (slope, total))
+            why = f"its slope is off by {gap:.2g} of the gradient"
+            if whole <= CLOSE:
+                why = "it is the sum over all clients; take the client's own rows and share of the prior alone"
+            promise(
+                f"client {client}'s potential rises as its gradient over {of} says", gap <= CLOSE,
+                f"client {client}'s potential does not rise as its gradient over {of} says: {why}",
+            )  # fmt: skip
+
+
+def _of_client(potentials: Potentials, client: int, size: int) -> Callable[[Array], Array]:
+    """A client's potential over its first rows, or all, as a function of many points."""
+
+    def function(points: Array) -> Array:
+        n = len(points)
+        rows = (np.tile(np.arange(size), n), size * np.arange(n + 1)) if size else None
+        return potentials(points, np.full(n, client), rows)
+
+    return function
+
+
+def _shards(problem: ProblemLike, promise: Promises) -> None:
+    """A shard, where there are any, gives its clients' gradients and potentials without the others' rows."""
+    if not isinstance(problem, HasShards):
+        return
+    theta = _points(problem.dim, 1)
+    for client in np.unique([0, problem.clients - 1]):
+        one, backend = np.array([client]), kernels.backend("cpu")
+        part = problem.shard(one)
+        found = [[backend.gradients(p, theta, one, None)] for p in (problem, part)]
+        if isinstance(problem, HasPotential):
+            for p, values in zip((problem, part), found, strict=True):
+                values.append(potentials_of(p)(theta, one, None))
+        same = all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
+        promise(
+            f"client {client}'s shard is enough for its gradient and potential", same,
+            f"client {client}'s gradient or potential on shard([{client}]) is another than on the whole problem",
+        )  # fmt: skip
+
+
+def _loss(problem: ProblemLike, promise: Promises) -> None:
+    """The loss, where there is one, rises as the gradients say."""
     if isinstance(problem, HasLoss):
+        points = _points(problem.dim, 2, stream=1)
+        total, weighted = _gradients(problem, points)
         prior = getattr(problem, "prior_precision", 0.0) * points  # a loss may leave it out
         slopes = [total, total - prior] + ([weighted] if as_problem(problem).weights is not None else [])
-        _follows("loss", problem.loss, points, slopes, None, promise)
+        _follows("loss", problem.loss, points, slopes, promise)
 
 
 def _follows(
-    name: str, function: Callable[[Array], Any], points: Array, slopes: list[Array], factor: float | None,
-    promise: Promises,
+    name: str, function: Callable[[Array], Any], points: Array, slopes: list[Array], promise: Promises
 ) -> None:  # fmt: skip
-    """Whether differences of `function` are one of these slopes times the factor; None: times any positive number."""
+    """Whether differences of `function` are one of these slopes times any positive number."""
     value = np.asarray(function(points))
     promise(
         f"{name}(theta) is one number for each row of theta", value.shape == (len(points),),
         f"{name}(theta) has shape {value.shape} for theta {points.shape}; it must be ({len(points)},)",
     )  # fmt: skip
-    found = [_difference(function, points, slope, factor, h) for slope in slopes for h in STEPS]
+    found = [_difference(function, points, slope, None, h) for slope in slopes for h in STEPS]
     gap, times = min(found, key=lambda pair: pair[0])
     flat = "it is flat or falls where they rise"
     how = flat if gap == np.inf else f"at best it is {times:.3g} times that, and then off by {gap:.2g} of it"
     promise(
         f"{name} rises as the gradients say", gap <= CLOSE,
-        f"{name} does not rise as the gradients say: its slope is not the sum of the clients' gradients"
-        f"{' times a number' if factor is None else ''}; {how}",
+        f"{name} does not rise as the gradients say: its slope is not the sum of the clients' gradients times a "
+        f"number; {how}",
     )  # fmt: skip
 
 

@@ -12,12 +12,12 @@ class Broken(AssertionError):
 class Promises:
     """Those of one subject that were kept so far."""
 
-    def __init__(self, subject: object) -> None:
-        self.name = type(subject).__name__
+    def __init__(self, subject: object, tried_on: str = "") -> None:
+        self.name, self._on = type(subject).__name__, tried_on and f" (on {tried_on})"
         self.kept: list[str] = []
 
     def __call__(self, text: str, holds: bool, otherwise: str) -> None:
         """Note a promise, or raise Broken with the sentence about its failure."""
         if not holds:
-            raise Broken(f"{self.name}: {otherwise}")
-        self.kept.append(text)
+            raise Broken(f"{self.name}: {otherwise}{self._on}")
+        self.kept.append(text + self._on)

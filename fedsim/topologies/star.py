@@ -88,15 +88,18 @@ class Star:
         """The links between clients: none."""
         return Network(self.graph).client_graph()
 
-    def sketch(self) -> dict[str, Any] | None:
+    def sketch(self, passing: Array | None = None) -> dict[str, Any] | None:
         """Its nodes and links in plain data, see `Network.sketch`."""
         if self.clients > SKETCHED:
             return None
+        counts = [1] * self.clients
+        if passing is not None:
+            counts = np.maximum(passing[: self.clients], passing[self.clients :]).tolist()
         slower = np.minimum(self.bottleneck_bps(True), self.bottleneck_bps(False)).tolist()
         return {
             "title": self.describe(),
             "nodes": [["server", "server"], *([node, "client"] for node in self.nodes)],
-            "links": [[c + 1, 0, bps, 1] for c, bps in enumerate(slower)],
+            "links": [[c + 1, 0, bps, count] for c, (bps, count) in enumerate(zip(slower, counts, strict=True))],
         }
 
     def draw(self, ax: Axes | None = None, gossip: object = None) -> Figure:

@@ -51,6 +51,7 @@ def comparison_page(results: Mapping[str, Result]) -> str:
     metrics = comparisons.shared_metrics(named)
     table = comparisons.outcomes(named)
     parts = [
+        *comparisons.doubted(table),
         html.section("What differs", html.table(comparisons.differences(named))),
         html.section("What it did", html.table(table)),
         sections.bought(named),
@@ -87,12 +88,15 @@ def sweep_page(
     marks = [run == chosen for run in settings["run"]] if chosen else None
     parts = [
         html.folded("what the planner found", "\n".join(plan["lines"])) if plan else "",
+        *comparisons.doubted(settings),
         *(html.picture(title, png) for title, png in (drawn or {}).items()),
         section,
         html.section("Settings", html.text("Medians over seeds.", "note"), html.table(settings, marks)),
         html.section(
             "What each knob does",
-            html.text("Medians over all runs with that value; bands hold 5 to 95 % of them.", "note"),
+            html.text(
+                "Medians over all runs with that value; bands hold 5 to 95 % of them, all where fewer than 5.", "note"
+            ),
             *curves,
         ),
         comparisons.effects(settings, varied, metrics),

@@ -15,7 +15,7 @@ from fedsim.results import Axis
 if TYPE_CHECKING:
     import pandas as pd
 
-AXES: tuple[Axis, ...] = ("seconds", "uplink_bits", "rounds")  # of a curve; buttons choose
+AXES: tuple[Axis, ...] = ("seconds", "total_bits", "uplink_bits", "rounds")  # of a curve; buttons choose
 NODES = {  # of a network: colour, size, shape
     "relay": ("#bbbbbb", 7, "circle"),
     "client": (figures.COLOURS[5], 11, "circle"),
@@ -29,7 +29,7 @@ BARS = 60  # lanes or bars, likewise
 def curves(lines: Mapping[str, pd.DataFrame], metric: str) -> Chart:
     """A metric against what was spent, one line each with its band if it has one; buttons choose the axis.
 
-    A line is a table of `seconds, uplink_bits, rounds, value` and maybe `low, high`.
+    A line is a table of `seconds, total_bits, uplink_bits, rounds, value` and maybe `low, high`.
     """
     lines = {name: thinned(table) for name, table in lines.items()}
     most = {axis: max((float(t[axis].max()) for t in lines.values()), default=0.0) for axis in AXES}
@@ -176,21 +176,23 @@ def cloud(x: Array, y: Array, names: tuple[str, str]) -> Chart:
 
 
 def network(
-    nodes: Sequence[Sequence[str]], links: Sequence[Sequence[Any]], at: Mapping[int, Array], worst: int
+    nodes: Sequence[Sequence[str]], links: Sequence[Sequence[Any]], at: Mapping[int, Array], worst: int | None
 ) -> Chart:
-    """Nodes and links where `at` has them; the link that leaves least to each of its clients in red."""
+    """Nodes and links where `at` has them; the link that leaves least to each of its transfers in red."""
     data: list[dict[str, Any]] = []
     for name, own, line in (
         ("links", [link for i, link in enumerate(links) if i != worst], {"color": "#b5b5b5", "width": 1}),
-        ("bottleneck", [links[worst]], {"color": figures.COLOURS[2], "width": 4}),
+        ("bottleneck", [] if worst is None else [links[worst]], {"color": figures.COLOURS[2], "width": 4}),
     ):
+        if not own:
+            continue
         x, y = ([v for a, b, *_ in own for v in (at[a][k], at[b][k], None)] for k in (0, 1))  # None lifts the pen
         data.append(
             {"type": "scatter", "mode": "lines", "x": x, "y": y, "line": line, "name": name, "hoverinfo": "skip"}
         )
     middles = [(at[a] + at[b]) / 2 for a, b, *_ in links]
     labels = [
-        f"{nodes[a][0]} - {nodes[b][0]}: {units.bits(bps)}/s, {units.many(count, 'client')}"
+        f"{nodes[a][0]} - {nodes[b][0]}: {units.bits(bps)}/s, {units.many(count, 'transfer')}"
         for a, b, bps, count in links
     ]
     data.append({
@@ -247,7 +249,10 @@ def spans_decades(values: Array) -> bool:
 
 
 def _title(axis: str, unit: str) -> str:
-    name = {"seconds": "virtual time", "uplink_bits": "uplink", "rounds": "rounds"}.get(axis, axis.replace("_bits", ""))
+    names = {"seconds": "virtual time", "total_bits": "all bits", "uplink_bits": "uplink", "rounds": "rounds"}
+    to = " to target" if axis.endswith("_to_target") else ""
+    axis = axis.removesuffix("_to_target")
+    name = names.get(axis, axis.replace("_bits", "")) + to
     return f"{name}, {unit}" if unit else name
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedsim.analysis import clients, fronts, summary, units
+from fedsim.analysis import clients, fronts, intervals, spending, summary, units
 from fedsim.analysis.report import charts, html
 from fedsim.analysis.runs import HIGHER
 from fedsim.results import Result
@@ -16,7 +16,8 @@ from fedsim.results import Result
 if TYPE_CHECKING:
     import pandas as pd
 
-SPENT = ("seconds", "uplink_bits")  # what a front is over
+SPENT = ("seconds", "total_bits")  # what a front is over
+TO_TARGET = ("seconds_to_target", "total_bits_to_target")  # the same, where all runs have one target
 LINES = 12  # in one plot, before it is unreadable
 
 
@@ -24,8 +25,8 @@ def sentence(result: Result) -> str:
     """What a run came to: what it reached, and what for."""
     spent = fronts.costs(result)
     rounds = float(result.rounds.groupby("replica")["round"].max().median())
-    time, sent = units.seconds(spent["seconds"]), units.bits(spent["uplink_bits"])
-    what = f"{units.number(rounds)} rounds, {time} of virtual time and {sent} up"
+    time, sent = units.seconds(spent["seconds"]), units.bits(spent["total_bits"])
+    what = f"{units.number(rounds)} rounds, {time} of virtual time and {sent} sent"
     ends = summary.final_metrics(result)
     reached = ", ".join(f"{name} {units.number(value)}" for name, value in list(ends.items())[:3])
     outcome = f"{what} came to {reached}." if reached else f"{what}; no metric was evaluated."
@@ -34,14 +35,32 @@ def sentence(result: Result) -> str:
 
 
 def outcomes(results: Mapping[str, Result]) -> pd.DataFrame:
-    """One row per run: what it spent and its metrics at the end."""
+    """One row per run: what it spent and took to its target, its metrics at the end, what stopped it, its warnings."""
     import pandas as pd
 
     rows = []
     for name, result in results.items():
         rounds = float(result.rounds.groupby("replica")["round"].max().median())
-        rows.append({"run": name, "rounds": rounds, **fronts.costs(result), **summary.final_metrics(result)})
+        ends = {"stopped_by": summary.stopped(result), "warnings": "; ".join(summary.warnings(result))}
+        costs = fronts.costs(result) | spending.to_target(result)
+        rows.append({"run": name, "rounds": rounds, **costs, **summary.final_metrics(result), **ends})
     return pd.DataFrame(rows)
+
+
+def comparable(table: pd.DataFrame) -> list[str]:
+    """The costs by which these runs can be compared.
+
+    Where all have the same target, what reaching it took. Otherwise what they spent in all, except for a resource whose
+    limit stopped several of them: its final amount is the limit, and the first to stop is none the better for it.
+    """
+    if "target" in table and table["target"].notna().all() and table["target"].nunique() == 1:
+        return [name for name in TO_TARGET if table[name].gt(0).any()]
+    reasons = table["stopped_by"].astype(str) if "stopped_by" in table else table["run"].astype(str).str[:0]
+    fixed = {
+        name for name in SPENT for reason in reasons.unique()
+        if reason.startswith(f"{name}=") and (reasons == reason).sum() > 1
+    }  # fmt: skip
+    return [name for name in SPENT if name in table and name not in fixed and table[name].max() > 0]
 
 
 def shared_metrics(results: Mapping[str, Result]) -> list[str]:
@@ -86,25 +105,41 @@ def best(table: pd.DataFrame, metrics: Sequence[str]) -> str:
     first = order.iloc[0]
     winner = f"{first['run']} ends with the best {metric}, {units.number(first[metric])}"
     others = [f"{row['run']} {units.number(row[metric])}" for row in order.iloc[1:4].to_dict("records")]
-    quickest = table.loc[table["seconds"].idxmin()] if table["seconds"].max() > 0 else None
     more = ""
-    if quickest is not None and quickest["run"] != first["run"]:
-        saved = f"{units.seconds(quickest['seconds'])} instead of {units.seconds(first['seconds'])}"
-        more = f" The quickest is {quickest['run']}: {saved}."
+    for cost in [name for name in comparable(table) if name.startswith("seconds")]:
+        quickest = table.loc[table[cost].idxmin()]
+        if quickest["run"] != first["run"] and math.isfinite(quickest[cost]):
+            saved = f"{_amount(cost, quickest[cost])} instead of {_amount(cost, first[cost])}"
+            to = f" to {table['target'].iloc[0]}" if cost in TO_TARGET else ""
+            more = f" The quickest{to} is {quickest['run']}: {saved}."
     return f"{winner} ({', '.join(others)}).{more}"
 
 
 def by_setting(frame: pd.DataFrame, varied: Sequence[str]) -> pd.DataFrame:
-    """One row per setting, medians over its seeds; `run` are the settings in words."""
+    """One row per setting, medians over its seeds; `run` are the settings in words.
+
+    What is no number is there where all its seeds agree, as `target` and `stopped_by`; `warnings` are of its runs.
+    """
     numbers = [
         name for name in frame.select_dtypes("number").columns if name not in (*varied, "seed", "set seed", "real_s")
     ]
-    if not varied:
-        return frame[numbers].median().to_frame().T.assign(run="all", seeds=len(frame))[["run", "seeds", *numbers]]
-    groups = frame.groupby(list(varied), sort=False)
-    table = groups[numbers].median().assign(seeds=groups.size()).reset_index()
-    table.insert(0, "run", [words(row, varied) for row in table.to_dict("records")])
-    return table[["run", *varied, "seeds", *numbers]]
+    texts = [name for name in ("target", "stopped_by", "warnings") if name in frame]
+    keys: Any = list(varied) or np.zeros(len(frame))
+    groups = frame.groupby(keys, sort=False)
+    medians = groups[numbers].agg(lambda own: spending.median(own.dropna().to_numpy(np.float64)))
+    table = medians.assign(seeds=groups.size(), **{name: groups[name].agg(_AGREED[name]) for name in texts})
+    table = table.reset_index(drop=not varied)
+    table.insert(0, "run", [words(row, varied) for row in table.to_dict("records")] if varied else "all")
+    return table[["run", *varied, "seeds", *numbers, *texts]]
+
+
+def _agreed(own: pd.Series) -> Any:
+    return own.iloc[0] if own.nunique(dropna=False) == 1 else None
+
+
+_AGREED: dict[str, Any] = {
+    "target": _agreed, "stopped_by": _agreed, "warnings": lambda own: summary.warnings_of(own.tolist())
+}  # fmt: skip
 
 
 def words(settings: Mapping[Any, Any], names: Sequence[str]) -> str:
@@ -113,52 +148,82 @@ def words(settings: Mapping[Any, Any], names: Sequence[str]) -> str:
 
 
 def bands(table: pd.DataFrame, axis: str) -> dict[str, pd.DataFrame]:
-    """The curves of all runs by one setting: at every round the median, and 5 to 95 % over seeds and other settings."""
+    """The curves of all runs by one setting: at every round the median, and 5 to 95 % over seeds and other settings.
+
+    Of fewer than FEWEST runs the band is their range.
+    """
     if axis and not 1 < table[axis].nunique() <= LINES:
         return {}
     lines = {}
     for value, own in table.groupby(axis, sort=False) if axis else [("all runs", table)]:
         rounds = own.groupby("rounds")
-        middle = rounds[["seconds", "uplink_bits", "value"]].median()
-        band = rounds["value"].quantile([0.05, 0.95]).unstack()
+        middle = rounds[["seconds", "total_bits", "uplink_bits", "value"]].median()
+        band, few = rounds["value"].quantile([0.05, 0.95]).unstack(), rounds["value"].count() < intervals.FEWEST
+        low, high = band[0.05].mask(few, rounds["value"].min()), band[0.95].mask(few, rounds["value"].max())
         name = f"{axis}={value}" if axis else str(value)
-        lines[name] = middle.assign(low=band[0.05], high=band[0.95]).reset_index()
+        lines[name] = middle.assign(low=low, high=high).reset_index()
     return lines
 
 
 def trade_off(table: pd.DataFrame, metric: str, chosen: str = "") -> tuple[str, str, str]:
-    """The front over time, bits and a metric as a section; the point on it to choose, and why.
+    """The front over the costs that can be compared, and the metric where no target fixes it, as a section.
 
-    `chosen` names one that was chosen already. Otherwise it is the knee: nearest to the best of all in every respect,
-    costs on a logarithmic scale.
+    Returns it with the point to choose, and why. `chosen` names one that was chosen already; otherwise it is the knee:
+    nearest to the best of all in every respect, costs on a logarithmic scale.
     """
-    up = metric in HIGHER
-    costs = [name for name in SPENT if name in table and table[name].max() > 0]
-    known = table[table[metric].notna()].copy()
+    up, costs = metric in HIGHER, comparable(table)
+    known = table[table[metric].notna() & np.isfinite(table[costs].to_numpy(np.float64)).all(axis=1)].copy()
     if len(known) < 2 or not costs:
         return "", chosen, ""
     points = known[[*costs, metric]].to_numpy(np.float64, copy=True)
     points[:, -1] *= -1 if up else 1
+    if costs[0] in TO_TARGET:  # all are at the target then: what is over it at the end bought nothing
+        points = points[:, :-1]
     known["front"] = fronts.undominated(points)
     chosen = chosen or str(known["run"].iloc[fronts.knee(points)])
     row = known[known["run"] == chosen]
     why = _reason(known, row.iloc[0], costs, metric, up) if len(row) else ""
+    if why and (doubt := row.iloc[0].get("warnings")):
+        why += f" Warning: {doubt}."
     plots = [html.plot(charts.front(known, cost, metric, up, chosen), 400) for cost in costs]
-    return html.section("What is worth choosing", html.text(why), *plots), chosen, why
+    left = html.text(_left_out(table), "note")
+    return html.section("What is worth choosing", html.text(why), left, *plots), chosen, why
+
+
+def doubted(table: pd.DataFrame) -> list[str]:
+    """The warnings of these runs or settings, a paragraph each."""
+    rows = table.to_dict("records") if "warnings" in table else []
+    return [html.text(f"{row['run']}: {row['warnings']}", "warn") for row in rows if row["warnings"]]
+
+
+def _left_out(table: pd.DataFrame) -> str:
+    """Which costs are not compared, and which runs never reach the target."""
+    costs = comparable(table)
+    if costs and costs[0] in TO_TARGET:
+        never = table[~np.isfinite(table[costs].to_numpy(np.float64)).all(axis=1)]["run"]
+        return f"{', '.join(never)}: never at {table['target'].iloc[0]}." if len(never) else ""
+    left = [name for name in SPENT if name in table and table[name].max() > 0 and name not in costs]
+    return f"Not compared: {' and '.join(map(_noun, left))}, since a limit on it stopped the runs." if left else ""
 
 
 def _reason(table: pd.DataFrame, own: Any, costs: Sequence[str], metric: str, up: bool) -> str:
     """Why that point: what the best in the metric would cost instead, and what the cheapest gives away."""
+    spent = " and ".join(_amount(cost, own[cost]) for cost in costs)
+    if costs[0] in TO_TARGET:
+        sentence = f"{own['run']} reaches {own['target']} for {spent}"
+        for cost in costs:
+            least = table.loc[table[cost].idxmin()]
+            if least["run"] != own["run"]:
+                sentence += f". {least['run']} takes the {_least(cost)}, {_amount(cost, least[cost])}"
+        return f"{sentence}."
     top = table.loc[table[metric].idxmax() if up else table[metric].idxmin()]
-    sentence = f"{own['run']}: {metric} {units.number(own[metric])} for " + " and ".join(
-        units.amount(cost, own[cost]) + (" up" if cost == "uplink_bits" else "") for cost in costs
-    )
+    sentence = f"{own['run']}: {metric} {units.number(own[metric])} for {spent}"
     if top["run"] != own["run"]:
         factors = [f"{top[cost] / own[cost]:.2g} times the {_noun(cost)}" for cost in costs if own[cost] > 0]
         sentence += f". {top['run']} has the best {metric}, {units.number(top[metric])}, for {' and '.join(factors)}"
     cheap = table.loc[table[costs[0]].idxmin()]
     if cheap["run"] not in (own["run"], top["run"]):
-        sentence += f". The quickest, {cheap['run']}, ends at {units.number(cheap[metric])}"
+        sentence += f". {cheap['run']} takes the {_least(costs[0])} and ends at {units.number(cheap[metric])}"
     return f"{sentence}."
 
 
@@ -186,4 +251,14 @@ def waste(results: Mapping[str, Result]) -> str:
 
 
 def _noun(cost: str) -> str:
-    return "time" if cost == "seconds" else "bits"
+    return "time" if cost.startswith("seconds") else "bits"
+
+
+def _least(cost: str) -> str:
+    return "least time" if cost.startswith("seconds") else "fewest bits"
+
+
+def _amount(cost: str, value: float) -> str:
+    if not math.isfinite(value):
+        return "never"
+    return units.amount(cost, value) + (" sent" if "bits" in cost else "")

@@ -10,6 +10,7 @@ from fedsim.analysis import clients, figures, summary, timeline, units
 from fedsim.analysis.report import charts, html
 from fedsim.arrays import Array
 from fedsim.metrics import chains
+from fedsim.metrics.sampling import RHAT
 from fedsim.network.drawing import positions
 from fedsim.results import Result
 
@@ -134,8 +135,9 @@ def network(result: Result) -> str:
     graph = networkx.Graph((a, b) for a, b, *_ in links)
     graph.add_nodes_from(range(len(nodes)))
     server = next((i for i, (_, kind) in enumerate(nodes) if kind == "server"), None)
-    share = [float(bps) / max(count, 1) for _, _, bps, count in links]
-    chart = charts.network(nodes, links, positions(graph, server), int(np.argmin(share)))
+    share = [float(bps) / count if count else np.inf for _, _, bps, count in links]
+    worst = int(np.argmin(share)) if np.isfinite(share).any() else None
+    chart = charts.network(nodes, links, positions(graph, server), worst)
     return html.section("The network", html.text(str(sketch.get("title", "")), "note"), html.plot(chart, 480))
 
 
@@ -145,15 +147,21 @@ def people(result: Result) -> str:
         return ""
     frame = clients.heard(result).sort_values("heard", kind="stable")
     frame = frame.drop(columns=[name for name in frame.columns if frame[name].isna().all()])
-    heard = frame["heard"].to_numpy(float)
-    jain = heard.sum() ** 2 / (len(heard) * (heard**2).sum()) if heard.any() else 0.0
     few = frame.head(charts.BARS)
     parts = {
         f"client {row.client}": {"heard": float(row.heard), "late": float(row.late), "dropped": float(row.dropped)}
         for row in few.itertuples()
     }
     cut = f" The {charts.BARS} heard least are drawn." if len(frame) > len(few) else ""
-    note = f"Jain's index of how evenly clients are heard is {jain:.2f} (1: all equally often).{cut}"
+    index = float(np.median(clients.jain(result)))
+    even = (
+        f"Jain's index of the clients' contributions is {index:.2f}, the median over replicas (1: all equally often)."
+    )
+    if np.isnan(index):
+        even = (
+            "Jain's index of a replica needs record=fs.Record(events=True): these counts are of all replicas together."
+        )
+    note = f"{even}{cut}"
     chart = charts.bars(parts, "visits, over all replicas", HEARD)
     return html.section(
         "Clients", html.text(note, "note"), html.plot(chart, 130 + 20 * len(few)), _wasted(result), html.table(frame)
@@ -191,7 +199,7 @@ def posterior(result: Result) -> str:
 
 
 def _diagnostics(kept: Array) -> str:
-    """Mean, spread, R-hat and effective sample size of the coordinates, the least mixed first."""
+    """Mean, spread, R-hat and effective sample sizes of the coordinates, the least mixed first."""
     import pandas as pd
 
     draws, _, d = kept.shape
@@ -202,11 +210,11 @@ def _diagnostics(kept: Array) -> str:
     frame = pd.DataFrame(
         {
             "coordinate": np.arange(few.shape[2]), "mean": few.mean(axis=(0, 1)), "sd": few.std(axis=(0, 1), ddof=1),
-            "R-hat": chains.split_rhat(few), "ESS": chains.ess(few),
+            "R-hat": chains.split_rhat(few), "bulk ESS": chains.ess(few), "tail ESS": chains.ess_tail(few),
         }
     ).sort_values("R-hat", ascending=False, kind="stable")  # fmt: skip
     cut = f" The first {COORDINATES} of {d:,} coordinates." if d > COORDINATES else ""
-    note = f"Convergence, second half of the kept rounds, replicas as chains: R-hat near 1 is good.{cut}"
+    note = f"Convergence, second half of the kept rounds, replicas as chains: R-hat should be below {RHAT}.{cut}"
     return html.text(note, "note") + html.table(frame)
 
 

@@ -20,6 +20,7 @@ from fedsim.kernels.old_clock.gossip_state import AHEAD, HEAR, OPENS
 from fedsim.kernels.old_clock.heap import push
 from fedsim.kernels.old_clock.presence import next_on, on_until
 from fedsim.kernels.old_clock.rows import client_at, note_at, visit_at
+from fedsim.kernels.old_clock.sorting import sort
 from fedsim.kernels.old_clock.state import (
     AGGREGATE,
     BEFORE,
@@ -113,9 +114,8 @@ def _sent(s, m, round, site, rank):
         slot = s.slots
         s.slots += 1
     s.under_way += 1
-    v, message = visit_at(s, slot), message_at(s, m)
-    message.slot = slot
-    message.serial = v.serial = s.serial
+    v = visit_at(s, slot)
+    v.serial = s.serial
     s.serial += 1
     v.client, v.version, v.rank, v.flow = m, round, rank, -1
     v.phase, v.fraction = UPLOAD if site.phase == UPLOAD else NOT, site.fraction
@@ -191,35 +191,35 @@ def rings(s, i, round):
 
 @jit
 def goes_off(s, i, round):
-    """Work is lost; copies that are under way break where they are."""
-    site = site_at(s, i)
+    """Work is lost; everything that the device is sending breaks where it is, messages of earlier rounds too."""
+    if site_at(s, i).latest != round:
+        return  # a later round has the same end of its on-period
+    cut, serial, n = np.empty(s.under_way, np.int64), np.empty(s.under_way), 0
+    for slot in range(s.slots):
+        v = visit_at(s, slot)
+        if not v.over and message_at(s, v.client).sender == i:
+            cut[n], serial[n] = slot, v.serial
+            n += 1
+    if n > 0:
+        sort(serial, cut, n)  # in the order in which they set out
+        call_off(s, cut, n)
+        for k in range(n):
+            _cut(s, i, cut[k])
     if works(s, i, round):
         lose(s, i, round)
-    elif site.latest == round and round >= s.round:  # what everybody has folded without is no longer looked at
-        cut, n = np.empty(site.end - site.begin, np.int64), 0
-        for k in range(site.begin, site.end):
-            message = message_at(s, outgoing_at(s, k).it)
-            if message.slot >= 0:
-                v = visit_at(s, message.slot)
-                if v.serial == message.serial and v.version == round and not v.over:
-                    cut[n] = message.slot
-                    n += 1
-        if n > 0:
-            site_row_at(s, round, i).dropped = True
-            call_off(s, cut, n)
-        for k in range(n):
-            _cut(s, i, round, cut[k])
 
 
 @jit
-def _cut(s, i, round, slot):
+def _cut(s, i, slot):
     v = visit_at(s, slot)
-    copy = message_row_at(s, round, v.client)
-    copy.lost = True
-    site_row_at(s, round, i).bits += v.sent - copy.sent
-    copy.sent = v.sent
+    message, round = v.client, v.version
     _over(s, v, slot)
-    _unheard(s, message_at(s, v.client).receiver, round)
+    if round >= s.round:  # a row that is final counts all its bits
+        copy, row = message_row_at(s, round, message), site_row_at(s, round, i)
+        copy.lost = row.dropped = True
+        row.bits += v.sent - copy.sent
+        copy.sent = v.sent
+        _unheard(s, message_at(s, message).receiver, round)
 
 
 @jit

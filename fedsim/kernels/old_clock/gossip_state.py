@@ -19,7 +19,7 @@ SITE = np.dtype([  # where a site stands; `latest` is the last round that it ope
     ("round", "i8"), ("latest", "i8"), ("open", "i1"), ("done", "i1"), ("overdue", "i1"), ("phase", "i1"),
     ("fraction", "f8"), ("begin", "i8"), ("end", "i8"),  # of its messages in `outgoing`
 ])  # fmt: skip
-MESSAGE = np.dtype([("receiver", "i8"), ("sender", "i8"), ("slot", "i8"), ("serial", "i8")])  # the latest copy sent
+MESSAGE = np.dtype([("receiver", "i8"), ("sender", "i8")])
 MIXED = np.dtype([("it", "i1")])  # whether a mixing uses a message
 
 HEADER = np.dtype([("missing", "i8"), ("end_notes", "i8")])  # of a round: sites that have not closed it

@@ -1,0 +1,52 @@
+"""Small problems on which policies and algorithms are tried."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedsim import rng
+from fedsim.arrays import Array
+from fedsim.problems import GaussianMean, LogisticRegression, SoftmaxRegression
+from fedsim.protocols import ProblemLike
+
+SIZES = (12, 8, 19, 10, 7, 15, 13)  # rows of the clients
+
+
+def small_problem() -> GaussianMean:
+    """Seven balanced clients in three dimensions, exact posterior known."""
+    return GaussianMean.synthetic(clients=7, dim=3, heterogeneity=2.0, samples=12, seed=5)
+
+
+def small_problems(own: int | None = None) -> list[ProblemLike]:
+    """A Gaussian, a logistic and a softmax problem, each with a prior and seven clients of unequal sizes.
+
+    With `own`, all rows but this client's are different ones.
+    """
+    x, y = _data(own)
+    offsets = np.cumsum([0, *SIZES])
+    return [
+        GaussianMean.from_arrays(x, offsets, np.eye(3), prior_precision=2.0),
+        LogisticRegression.from_arrays(x, y % 2, offsets, prior_precision=2.0),
+        SoftmaxRegression.from_arrays(x[:, :2], y, offsets, classes=3, prior_precision=2.0),
+    ]
+
+
+def _data(own: int | None = None) -> tuple[Array, Array]:
+    """Rows (n, 3) and labels 0, 1, 2; with `own`, all rows but this client's are different ones."""
+    x, y = _drawn(5)
+    if own is None:
+        return x, y
+    mine, (others_x, others_y) = np.repeat(np.arange(len(SIZES)), SIZES) == own, _drawn(6)
+    return np.where(mine[:, None], x, others_x), np.where(mine, y, others_y)
+
+
+def _drawn(seed: int) -> tuple[Array, Array]:
+    """Rows around a centre for each client, and labels that follow from them up to noise."""
+    rows = np.arange(sum(SIZES))
+    owner = np.repeat(np.arange(len(SIZES)), SIZES)
+    centres, noise, doubt = (
+        rng.normal(rng.keys(seed, rng.Stream.DATA, round=part, client=index), 3)
+        for part, index in enumerate((owner, rows, rows))
+    )
+    x = np.sqrt(2.0) * centres + noise
+    return x, (x + doubt).argmax(axis=1).astype(np.float64)
