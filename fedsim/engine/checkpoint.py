@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import Interrupted, InvalidInput
+from fedsim.errors import FedsimError, Interrupted, InvalidInput
 from fedsim.old_engine.checkpoint import Checkpointer as OldCheckpointer
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Checkpointer(OldCheckpointer):
             self.files.save(done, _state(run, active, clock), segment)
             self._wrote = time.monotonic()
         if stopping and len(active):
+            with suppress(FedsimError):  # a metric that fails is no reason to lose the checkpoint's message
+                run.interrupted(done, active)
             where = "" if self.files is None else f"; go on with: fedsim resume {self.files.folder.parent}"
             raise Interrupted(f"stopped after round {done}{where}")
 

@@ -6,6 +6,7 @@ is discarded, and the replica has stopped.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,7 +40,15 @@ class Totals:
         self.totals: Arrays = {name: np.zeros(system.population, np.int64) for name in COUNTS}
         self.totals |= {name: np.zeros(system.population) for name in ("wasted_s", *CAUSES)}
         self.limits = system.budget.limits
+        # What every client sends once, before the first round.
+        self._setup_bits = 8 * system.setting.dtype.itemsize * system.algorithm.surrogate_numbers(system.problem.dim)
         self.idle_rounds = IdleRounds(system.budget, replicas) if system.budget.rounds is None else None
+
+    def with_setup(self, block: RoundBlock) -> RoundBlock:
+        """Return the block with what clients sent before the first round, if it is the run's first block."""
+        if block.first_round > 1 or not self._setup_bits:
+            return block
+        return replace(block, setup_bits=self._setup_bits * len(self.totals["uplink_bits"]))
 
     def within(self, block: RoundBlock, epsilon: Array | None) -> tuple[Array, list[str]]:
         """Return how many rounds of each replica close within every budget, and why not all; "" where all do."""
@@ -66,6 +75,8 @@ class Totals:
         counts = np.arange(block.rounds) < accepted[:, None]
         for name in SPENT:
             self.spent[name][block.replicas] += np.where(counts, block.columns[name], 0).sum(axis=1)
+        if block.first_round == 1:
+            totals["uplink_bits"] += self._setup_bits * int((accepted > 0).sum())
         whole = bool(counts.all())
         mine = slice(None) if whole else np.flatnonzero(counts.ravel()[block.row_of])
         client, outcome = v.client[mine], v.outcome[mine]
@@ -103,42 +114,50 @@ class Totals:
 
 async def commit(run: Run, block: RoundBlock) -> tuple[int, Array]:
     """Count a prefix of every replica's rounds; return how many rounds were handled, and the replicas that go on."""
-    ledger, v = run.evaluator.ledger, block.visits
+    block = run.totals.with_setup(block)
+    accepted, reasons = _within(run, block)
+    closed = np.arange(block.rounds) < accepted[:, None]
+    if not np.isfinite(block.closed_s[closed]).all():
+        endless = np.flatnonzero((closed & ~np.isfinite(block.closed_s)).any(axis=0))
+        refuse_endless(block.first_round + int(endless[0]))
+    done = await _aggregate_and_record(run, block, accepted, reasons)
+    accepted = np.minimum(accepted, done)
+    run.totals.add(block, accepted)
+    if run.trace.kept:
+        run.trace.add(block, accepted, run.system, run.learner.sizes)
+    going = np.array([not run.totals.stopped_by[p] for p in block.replicas.tolist()], bool)
+    return done, block.replicas[going]
+
+
+def _within(run: Run, block: RoundBlock) -> tuple[Array, list[str]]:
+    """Return how many rounds of each replica count, and why the next one does not; "" where all do."""
+    ledger, before, v = run.evaluator.ledger, run.epsilon(), block.visits
     if ledger is not None:  # a client that sent a bit has given something away, whether or not the round counts
         said = np.flatnonzero(v.up_bits > 0)
         position = block.replicas[block.row_of[said] // block.rounds]
         ledger.add(position, v.client[said].astype(np.int64), v.version[said].astype(np.int64))
     accepted, reasons = run.totals.within(block, run.epsilon())
-    closed = np.arange(block.rounds) < accepted[:, None]
-    if not np.isfinite(block.closed_s[closed]).all():
-        endless = np.flatnonzero((closed & ~np.isfinite(block.closed_s)).any(axis=0))
-        refuse_endless(block.first_round + int(endless[0]))
-    done = await _aggregate_and_record(run, block, accepted)
-    accepted = np.minimum(accepted, done)
-    run.totals.add(block, accepted)
-    if run.trace.kept:
-        run.trace.add(block, accepted, run.system, run.learner.sizes)
-    for r, position in enumerate(block.replicas.tolist()):
-        if run.totals.stopped_by[position] or accepted[r] == block.rounds or accepted[r] == done < block.lengths[r]:
-            continue
-        reason = reasons[r] if accepted[r] < block.lengths[r] else STOPPED_BY[int(block.stopped_by[r])]
-        run.stop(block.replicas[r : r + 1], reason)
-    going = np.array([not run.totals.stopped_by[p] for p in block.replicas.tolist()], bool)
-    return done, block.replicas[going]
+    if ledger is not None and before is not None:  # such a block has one round
+        ledger.discard(block.replicas[accepted < block.lengths], before)
+    for r in np.flatnonzero((accepted == block.lengths) & (block.lengths < block.rounds)).tolist():
+        reasons[r] = STOPPED_BY[int(block.stopped_by[r])]
+    return accepted, reasons
 
 
-async def _aggregate_and_record(run: Run, block: RoundBlock, accepted: Array) -> int:
+async def _aggregate_and_record(run: Run, block: RoundBlock, accepted: Array, reasons: list[str]) -> int:
     """Learn and record the accepted rounds, one after another; return after how many the run was asked to stop.
 
     A target that is reached shortens `accepted`, in place.
     """
-    i, most = 0, int(accepted.max(initial=0))
-    while i < most:
+    i = 0
+    while True:
         if i and run.checkpoints.stopping:
             return i
+        if ending := [r for r in np.flatnonzero(accepted == i).tolist() if reasons[r]]:
+            run.end(block, i, {r: reasons[r] for r in ending})
         counted = np.flatnonzero(accepted > i)
-        if not len(counted):  # the others reached their target
-            break
+        if not len(counted):
+            return block.rounds
         count = run.rounds_alike(block, i, accepted)
         theta = None
         if count > 1 and not run.system.timing_only:
@@ -150,8 +169,9 @@ async def _aggregate_and_record(run: Run, block: RoundBlock, accepted: Array) ->
             await run.learner.aggregate(block, i, counted)
             reached = run.close(block, i, counted)
             accepted[counted[reached]] = i + 1
+            for r in counted[reached].tolist():
+                reasons[r] = ""  # it has stopped already
             i += 1
-    return block.rounds
 
 
 def _count(total: Array, client: Array, value: Array) -> None:

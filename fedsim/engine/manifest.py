@@ -6,10 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedsim.arrays import Arrays
 from fedsim.engine.run import Run
+from fedsim.exchanges import Gossip
+from fedsim.metrics.sampling import common_start
+from fedsim.network import Network
 from fedsim.old_engine.collect import described
+from fedsim.old_engine.sites import SiteNetwork
 from fedsim.protocols import PrivacyGuarantee, Runtime
 from fedsim.results import Result, cpu_features, versions
+from fedsim.runtime.blas import blas_kernels
+from fedsim.topologies.star import Star
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,51 +39,74 @@ def collect(run: Run, runtime: Runtime, real_s: float, more: dict[str, Any] | No
         stopped_by=tuple(run.totals.stopped_by),
         rounds=rounds,
         metrics=overall,
-        clients=pd.DataFrame({"client": np.arange(system.population)} | run.totals.totals, copy=False),
+        clients=pd.DataFrame({"client": np.arange(system.population)} | _totals(run), copy=False),
         events=pd.DataFrame(run.trace.columns()) if run.trace.kept else None,
         manifest=_manifest(run, runtime, real_s) | _privacy(run, rounds) | _judged(run) | (more or {}),
         replicas=tuple(int(r) for r in system.replicas),
     )
 
 
+def _totals(run: Run) -> Arrays:
+    """Return the sums of every client's visits; bits between an edge and the cloud belong to no client."""
+    tiers = run.system.sites.every > 0
+    return {name: total for name, total in run.totals.totals.items() if not (tiers and name == "backhaul_bits")}
+
+
 def _manifest(run: Run, runtime: Runtime, real_s: float) -> dict[str, Any]:
     """Return what was run. Real times are here and in the progress bar, never in a result."""
-    system, network, sites = run.system, run.system.scenario.parts.network, run.system.sites
+    system, sites = run.system, run.system.sites
     clock = {"network": system.network is not None, "compute": system.devices is not None, **run.clock_used}
     weights = np.broadcast_to(sites.weights / (sites.count // sites.models), (sites.count,))  # of a site in theta
     return {
         "format": 1,
         "scenario": described(system.scenario),
         "runtime": described(runtime),
-        "network": None if network is None else network.sketch(),
+        "network": _sketch(run),
         "clock": clock,
         "versions": versions(),
         "cpu_features": cpu_features(),
+        "blas_kernels": blas_kernels(),
         "real_s": real_s,
         "sites": {"count": sites.count, "weights": weights.tolist()},
     }
+
+
+def _sketch(run: Run) -> Any:
+    """Return the network, with the transfers that the exchange sends over each link."""
+    network, sites = run.system.scenario.parts.network, run.system.sites.network
+    if network is None:
+        return None
+    if isinstance(sites, SiteNetwork) and isinstance(network.own, Network | Star):
+        return network.own.sketch(sites.passing())
+    return network.sketch()
 
 
 def _judged(run: Run) -> dict[str, Any]:
     """Return what the metrics' columns are of (`judged`), and where a figure has a caveat (`warnings`)."""
     if run.system.timing_only:
         return {"judged": {}, "warnings": []}
-    return {"judged": run.evaluator.about(), "warnings": run.evaluator.doubts()}
+    columns = [name for metric in run.evaluator.metrics for name in metric.columns]
+    doubts = run.evaluator.doubts() + (common_start(run.system.scenario.starts) if "rhat" in columns else [])
+    return {"judged": run.evaluator.about(), "warnings": doubts}
 
 
 def _privacy(run: Run, rounds: pd.DataFrame) -> dict[str, Any]:
-    """Return what the algorithm guarantees, and the worst client's epsilon of each replica, where one is accounted."""
+    """Return what the algorithm guarantees, and the worst client's epsilon of each replica, where one is accounted.
+
+    `spent.epsilon` is of the rounds that count; 0 where none does.
+    """
     scenario, ledger = run.system.scenario, run.evaluator.ledger
     privacy: dict[str, Any] = {}
     if isinstance(scenario.algorithm, PrivacyGuarantee):
         privacy["guarantee"] = described(scenario.algorithm.guarantee(scenario.problem))
-    if ledger is not None and "epsilon" in rounds:
-        latest = rounds.groupby("replica")["epsilon"].max()  # it never falls
+    if ledger is not None and not run.system.timing_only:
+        none = np.full(len(rounds), np.nan)  # no round has counted
+        last = rounds.assign(epsilon=rounds.get("epsilon", none)).groupby("replica")["epsilon"].max()  # it never falls
         privacy["spent"] = {
             "accountant": "Renyi divergences of the uploads that began, substitution of one row",
             "delta": ledger.delta,
-            "seen_by": "the server",
-            "epsilon": latest.reindex(run.system.replicas).tolist(),
+            "seen_by": "every neighbour" if isinstance(scenario.exchange, Gossip) else "the server",
+            "epsilon": last.reindex(run.system.replicas).fillna(0.0).tolist(),
         }
     elif privacy:
         privacy["spent"] = None  # no metric accounts for it: metrics=(fs.privacy.spent(delta),) does

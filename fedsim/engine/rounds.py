@@ -14,8 +14,8 @@ from fedsim.rules.visits import ARRIVED, CALLED_OFF, DROPPED, LATE
 CAUSES = ("late_s", "dropped_s", "called_off_s")  # seconds of devices that were spent for nothing, by outcome
 LOST = (LATE, DROPPED, CALLED_OFF)  # in the same order
 INTEGERS = (
-    "selected", "arrived", "dropped", "late", "uplink_bits", "downlink_bits", "wasted_bits", "wasted_down_bits",
-    "backhaul_bits",
+    "selected", "arrived", "dropped", "late", "uplink_bits", "downlink_bits", "wasted_bits", "dropped_bits",
+    "wasted_down_bits", "backhaul_bits",
 )  # fmt: skip
 
 
@@ -79,6 +79,7 @@ class RoundBlock:
     offsets: Array  # (R, n + 1): visits of round i are offsets[r, i] : offsets[r, i + 1]
     visits: VisitOutcomes
     cloud: CloudTimes | None = None  # of tiers
+    setup_bits: int = 0  # that all clients together sent before the run's first round, which counts them
 
     @property
     def rounds(self) -> int:
@@ -103,13 +104,17 @@ class RoundBlock:
         arrived, dropped = v.outcome == ARRIVED, v.outcome == DROPPED
         lost, no_bits = ~arrived, np.zeros(self.closed_s.shape, np.int64)
         smooth = not lost.any()
+        up = self.sums(v.up_bits)
+        if self.first_round == 1:
+            up[:, 0] += self.setup_bits
         made: Arrays = {
             "opened_s": self.opened_s, "closed_s": self.closed_s, "selected": self.selected,
             "arrived": self.sums(arrived),
             "dropped": no_bits if smooth else self.sums(dropped),
             "late": no_bits if smooth else self.sums(lost & ~dropped),
-            "uplink_bits": self.sums(v.up_bits), "downlink_bits": self.sums(v.down_bits) + self.unselected_bits,
+            "uplink_bits": up, "downlink_bits": self.sums(v.down_bits) + self.unselected_bits,
             "wasted_bits": no_bits if smooth else self.sums(np.where(lost, v.up_bits, 0)),
+            "dropped_bits": no_bits if smooth else self.sums(np.where(dropped, v.up_bits, 0)),
             "wasted_down_bits": no_bits if smooth else self.sums(np.where(lost, v.down_bits, 0)),
         }  # fmt: skip
         seconds = self._seconds(lost)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from fedsim.old_engine.record import Recorder
 from fedsim.old_engine.run import Progress
 from fedsim.protocols import Observer, Visitors, is_sparse
 from fedsim.rules.visits import ARRIVED
+from fedsim.runtime.worker import advice
 
 LARGEST_BLOCK = 64  # rounds
 LARGEST_BYTES = 64_000_000  # of a block's visits
@@ -40,7 +42,8 @@ class Run:
         scenario, replicas = system.scenario, np.arange(len(system.replicas))
         self.totals = Totals(system)
         self.recorder = Recorder(scenario.record, system.replicas, system.problem.dim, system.setting.dtype)
-        self.evaluator = Evaluator(scenario, self.recorder, system.setting.problem)
+        remedy = partial(advice, system.algorithm.own, system.setting)
+        self.evaluator = Evaluator(scenario, self.recorder, system.setting.problem, remedy)
         if not system.timing_only:
             self.evaluator.check(learner.theta(replicas), learner.models(replicas), learner.memory)
         self.trace = Events(scenario.record.events)
@@ -88,6 +91,40 @@ class Run:
         """End these replicas; a thinned row that is being summed for them ends here."""
         self.totals.stop(positions, reason)
         self.recorder.flush(positions)
+
+    def end(self, block: RoundBlock, i: int, reasons: dict[int, str]) -> None:
+        """End the replicas at these places before round i of a block counts; their last round is evaluated."""
+        stopped, number = block.replicas[list(reasons)], block.first_round - 1 + i
+        if self._evaluates and number % self.system.scenario.evaluate_every:
+            spent = self._spent(block, i - 1, np.arange(len(block.replicas)))
+            together = np.flatnonzero(self.recorder.closed == number)  # all that closed that round
+            per_replica, _ = self._evaluate(number, stopped, spent, per_replica=True)
+            _, overall = self._evaluate(number, together, spent, per_replica=False)
+            self.recorder.evaluated_last(stopped, per_replica)
+            self._show(number, together, spent, per_replica, overall)
+        for r, reason in reasons.items():
+            self.stop(block.replicas[r : r + 1], reason)
+
+    def interrupted(self, number: int, active: Array) -> None:
+        """Show observers the figures of the last round. Nothing is recorded: a resumed run continues without them."""
+        if self.observers and self._evaluates and number % self.system.scenario.evaluate_every:
+            per_replica, overall = self._evaluate(number, active, self.totals.spent)
+            self._show(number, active, self.totals.spent, per_replica, overall, record=False)
+
+    @property
+    def _evaluates(self) -> bool:
+        return bool(self.evaluator.metrics) and not self.system.timing_only
+
+    def _evaluate(
+        self, number: int, active: Array, spent: Arrays, per_replica: bool | None = None
+    ) -> tuple[Arrays, dict[str, float]]:  # fmt: skip
+        """Return the metrics of these replicas as they are now, after round `number`."""
+        learner, so_far = self.learner, {n: s[active] for n, s in spent.items()}
+        so_far["seconds"] = self.recorder.closed_s[active]
+        theta, models = learner.theta(active), learner.models(active)
+        return self.evaluator.after(
+            number, active, theta, models, so_far, learner.memory, learner.state, per_replica=per_replica
+        )
 
     # --- Several rounds in one call -----------------------------------------------------------------------------------
 
@@ -148,37 +185,48 @@ class Run:
         if self.totals.idle_rounds is not None:
             self.totals.idle_rounds.after(active, columns)
         last = system.budget.rounds is not None and number >= system.budget.rounds
-        due = number % system.scenario.evaluate_every == 0 or last
+        due = self._evaluates and (number % system.scenario.evaluate_every == 0 or last)
         per_replica: Arrays = {}
         overall: dict[str, float] = {}
         if not system.timing_only:
             all_sites = system.scenario.record.sites == "all"
             models = None if theta is None else theta[:, None]
-            if models is None and (all_sites or (due and self.evaluator.metrics)):
+            if models is None and (all_sites or due):
                 models = self.learner.models(active)
             theta = self.learner.theta(active) if theta is None else theta
             self.recorder.sample(number, active, theta, models if all_sites else None)
-            if due and self.evaluator.metrics:
+            if due:
+                assert models is not None
                 spent = {n: s[active] for n, s in self._spent(block, i, counted).items()}
                 spent["seconds"] = columns["closed_s"]
-                assert models is not None
+                memory, state = self.learner.memory, self.learner.state
                 per_replica, overall = self.evaluator.after(
-                    active, theta, models, spent, self.learner.memory, self.learner.state, known or {}
+                    number, active, theta, models, spent, memory, state, known or {}
                 )
         self.recorder.round(number, active, columns, per_replica)
-        if overall or self.observers:
-            so_far = self._so_far(block, i, counted, columns)
-            if overall:
-                self.recorder.metrics.append(so_far | overall)
         reached = self._reached(active, per_replica | overall)
+        if overall or self.observers:
+            self._show(number, active, self._spent(block, i, counted), per_replica, overall)
         if last:
             self.stop(active[~reached], "rounds")
+        return reached
+
+    def _show(
+        self, number: int, active: Array, spent: Arrays, per_replica: Arrays, overall: dict[str, float],
+        record: bool = True,
+    ) -> None:  # fmt: skip
+        """Record the metrics over replicas after a round, and call the observers."""
+        seconds, up, down = (
+            _median(column[active]) for column in (self.recorder.closed_s, spent["uplink_bits"], spent["downlink_bits"])
+        )
+        if overall and record:
+            so_far = {"round": number, "seconds": seconds, "uplink_bits": up, "downlink_bits": down}
+            self.recorder.metrics.append(so_far | overall)
         if self.observers:
             self._latest |= overall | {n: float(np.nanmedian(v)) for n, v in per_replica.items()}
-            progress = Progress(number, len(active), so_far["seconds"], so_far["uplink_bits"], dict(self._latest))
+            progress = Progress(number, len(active), seconds, up, dict(self._latest))
             for observer in self.observers:
                 observer(progress)
-        return reached
 
     def close_rounds(self, block: RoundBlock, low: int, high: int, counted: Array, theta: Array | None) -> None:
         """Record rounds low ... high - 1, which were learnt in one call; theta is (rounds, replicas, d)."""
@@ -211,11 +259,6 @@ class Run:
             out[name] = spent.copy()
             out[name][block.replicas[counted]] += block.columns[name][counted, : i + 1].sum(axis=1)
         return out
-
-    def _so_far(self, block: RoundBlock, i: int, counted: Array, columns: Arrays) -> dict[str, float]:
-        spent, active = self._spent(block, i, counted), block.replicas[counted]
-        medians = {name: _median(spent[name][active]) for name in ("uplink_bits", "downlink_bits")}
-        return {"round": block.first_round + i, "seconds": _median(columns["closed_s"]), **medians}
 
     def _reached(self, active: Array, values: dict[str, Array | float]) -> Array:
         """Return which replicas have reached the target; they stop."""

@@ -9,6 +9,7 @@ from fedsim.engine.clock import Clock, Learning
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
 from fedsim.kernels.found import Found
+from fedsim.old_engine.clock_choice import FORCED
 
 CLOCKS = ("auto", "simpy", "compiled")
 VISIT_S = {"private": 30e-6, "shared": 90e-6}  # of a visit on SimPy
@@ -35,6 +36,10 @@ def choose(system: System, sizes: MessageSizes, learning: Learning, name: str) -
             return Choice(_simpy(system, sizes, learning), made)
         if name == "compiled":
             return Choice(made, "as asked for")
+        if FORCED.get() is False:
+            return Choice(_simpy(system, sizes, learning), "forced")
+        if FORCED.get():
+            return Choice(made, "forced")
         found = made.found()
         seconds = expected_visits(system, sizes) * VISIT_S["shared" if system.shares_links else "private"]
         if seconds >= WORTH_S[found]:
