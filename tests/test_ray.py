@@ -20,8 +20,8 @@ import pytest
 from follow import followed
 
 import fedsim as fs
-from fedsim.errors import ClientFailed, InvalidInput, RuntimeFailed
-from fedsim.old_engine import Interrupted, always_compiled, reference_clock
+from fedsim.engine.clock.choose import always_compiled, reference_clock
+from fedsim.errors import ClientFailed, Interrupted, InvalidInput, RuntimeFailed
 from fedsim.runtime import ray as ray_runtime
 from fedsim.runtime import ray_cluster, ray_folder
 from fedsim.runtime.client_memory import SentBatch
