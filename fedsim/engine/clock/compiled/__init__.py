@@ -9,6 +9,7 @@ A checkpoint holds the state before the latest block, unless it is large.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from fedsim.engine.clock.compiled.site_tables import (
     new_state,
 )
 from fedsim.engine.clock.compiled.tables import PartColumns, RouteNumbers, tables_of
-from fedsim.engine.rounds import RoundBlock
+from fedsim.engine.rounds import CloudTimes, RoundBlock
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
 from fedsim.kernels.clock.state import (
@@ -42,8 +43,9 @@ from fedsim.kernels.clock.state import (
     State,
 )
 from fedsim.kernels.found import Found
-from fedsim.rules.closing import RUNNING
-from fedsim.rules.selection import BERNOULLI
+from fedsim.rules.closing import AT_REPLIES, RUNNING
+from fedsim.rules.draws import NO_SLOWDOWN
+from fedsim.rules.selection import ALL, BERNOULLI
 
 SAVED = 64e6  # bytes of state in a checkpoint; a larger one is simulated again from the start
 LARGEST = 2e9  # bytes of state in memory
@@ -111,7 +113,8 @@ class CompiledClock:
     async def next(self, active: Array, rounds: int) -> RoundBlock:
         first, self.rounds = self.rounds + 1, self.rounds + rounds
         self.before = (first - 1, copied(self.now), self.carried) if self.bytes <= SAVED else None
-        sites, slots = self.system.sites.count, int(self.tables.slots[-1])
+        sites, slots, everyone = self.system.sites.count, int(self.tables.slots[-1]), active
+        active = active[:1] if self.one_timeline else active
         visits = len(active) * rounds * slots + slots
         visits = visits if self.tables.selection != BERNOULLI else min(visits, MOST_VISITS + slots)
         held, listed = (int(self.carried.counts[name][0]) for name in ("visits", "segments"))
@@ -128,7 +131,29 @@ class CompiledClock:
         stopped_by = np.where(lengths < rounds, reasons, RUNNING)
         self.carried = later(out, active[stopped_by == RUNNING], self.rounds)
         every = self.system.sites.every
-        return block_of(first, active, rounds, lengths, stopped_by, out, sites, every, self.sizes)
+        block = block_of(first, active, rounds, lengths, stopped_by, out, sites, every, self.sizes)
+        return self.for_all(block, everyone) if self.one_timeline else block
+
+    @property
+    def one_timeline(self) -> bool:
+        """Whether nothing is drawn, so that one replica's timeline is that of all."""
+        w = self.tables
+        drawn = w.selection != ALL or w.slowdown != NO_SLOWDOWN or w.drops or w.closing.code == AT_REPLIES
+        return self.path == "short" and not drawn
+
+    def for_all(self, block: RoundBlock, active: Array) -> RoundBlock:
+        """Give all active replicas the state and the rounds of the first one."""
+        assert isinstance(self.now, Openings)
+        for column in (self.now.closed_rounds, self.now.sites):
+            column[active] = column[active[0]]
+
+        def each(column: Array) -> Array:
+            return np.broadcast_to(column, (len(active), *column.shape[1:]))
+
+        names = "lengths stopped_by opened_s closed_s selected unselected_bits backhaul_bits oldest_version offsets"
+        columns = {name: each(getattr(block, name)) for name in names.split()}
+        cloud = None if block.cloud is None else CloudTimes(*map(each, block.cloud))
+        return replace(block, replicas=active, cloud=cloud, one_timeline=True, **columns)
 
     def found(self) -> Found:
         """Return where the machine code of this clock is."""
