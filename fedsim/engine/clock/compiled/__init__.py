@@ -60,6 +60,12 @@ def compiled_clock(system: System, sizes: MessageSizes, path: str | None = None)
     contended = why_contended(system, parts)
     if path == "short" and contended:
         return contended
+    if parts.own:
+        from fedsim.engine.clock.compiled.own_parts import OwnPartsClock
+
+        if contended or path == "loop":
+            return parts.own
+        return OwnPartsClock(system, sizes, parts, "short")
     clock = CompiledClock(system, sizes, parts, path or ("loop" if contended else "short"))
     if clock.bytes > LARGEST:
         return f"its state would take {clock.bytes / 1e9:.1f} GB"
@@ -151,7 +157,7 @@ class CompiledClock:
             return np.broadcast_to(column, (len(active), *column.shape[1:]))
 
         names = "lengths stopped_by opened_s closed_s selected unselected_bits backhaul_bits oldest_version offsets"
-        columns = {name: each(getattr(block, name)) for name in names.split()}
+        columns: dict[str, Any] = {name: each(getattr(block, name)) for name in names.split()}
         cloud = None if block.cloud is None else CloudTimes(*map(each, block.cloud))
         return replace(block, replicas=active, cloud=cloud, one_timeline=True, **columns)
 
