@@ -5,11 +5,18 @@ from __future__ import annotations
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
 from fedsim.old_engine.run_checks import check_data
+from fedsim.protocols.columns import has_columns
 
 
 def check_run(system: System, sizes: MessageSizes) -> None:
     """Refuse what no clock can simulate."""
     check_data(system.problem, system.timing_only)
+    policy = system.policy
+    if system.gossip is not None and (policy.to_columns() is None or not has_columns(policy.own, "policy")):
+        raise InvalidInput(
+            f"the policy {type(policy.own).__name__} over gossip: its closing rule has no columns, so that nothing says "
+            "when a site stops waiting for its neighbours; take full(), first(K) or deadline(seconds)"
+        )
     name, codec = type(system.algorithm.own).__name__, system.algorithm.codec
     if system.timing_only and system.budget.target is not None:
         raise InvalidInput(
@@ -25,5 +32,7 @@ def check_run(system: System, sizes: MessageSizes) -> None:
     if not in_step and sizes.depend_on_values:
         raise InvalidInput(
             f"{name} with {codec}: how long its replies are depends on their values, which sites that run ahead of "
-            "each other do not know in time; take a codec of fixed length such as fs.codecs.QSGD(levels), or every=1"
+            "each other do not know in time; take a codec of fixed length such as fs.codecs.QSGD(levels)"
+            + ", or every=1"
+            * bool(system.sites.every)
         )

@@ -81,18 +81,18 @@ class Totals:
         mine = slice(None) if whole else np.flatnonzero(counts.ravel()[block.row_of])
         client, outcome = v.client[mine], v.outcome[mine]
         arrived = outcome == ARRIVED
-        lost, cut = ~arrived, (outcome == LATE) | (outcome == CALLED_OFF)
-        up, down = v.up_bits[mine], v.down_bits[mine]
+        lost, up, down = ~arrived, v.up_bits[mine], v.down_bits[mine]
         _count(totals["selected"], client, np.ones(len(client), np.int64))
         for name, value in {
-            "arrived": arrived, "dropped": outcome == DROPPED, "late": cut, "uplink_bits": up,
-            "backhaul_bits": v.backhaul_bits[mine], "wasted_bits": np.where(lost, up, 0),
+            "arrived": arrived, "dropped": outcome == DROPPED, "late": block.late[mine], "uplink_bits": up,
+            "backhaul_bits": v.backhaul_bits[mine], "wasted_bits": block.wasted_bits[mine],
             "wasted_down_bits": np.where(lost, down, 0),
         }.items():  # fmt: skip
             if value.any():
                 _count(totals[name], client, value)
         round = block.first_round + block.row_of[mine] % block.rounds
-        np.maximum.at(totals["last_round"], client[arrived], round[arrived])
+        replied = block.replied[mine]
+        np.maximum.at(totals["last_round"], client[replied], round[replied])
         if lost.any():
             self._add_seconds(block, mine, lost, round)
 
@@ -133,7 +133,7 @@ def _within(run: Run, block: RoundBlock) -> tuple[Array, list[str]]:
     """Return how many rounds of each replica count, and why the next one does not; "" where all do."""
     ledger, before, v = run.evaluator.ledger, run.epsilon(), block.visits
     if ledger is not None:  # a client that sent a bit has given something away, whether or not the round counts
-        said = np.flatnonzero(v.up_bits > 0)
+        said = np.flatnonzero(v.up_bits + v.backhaul_bits > 0)
         position = block.replicas[block.row_of[said] // block.rounds]
         ledger.add(position, v.client[said].astype(np.int64), v.version[said].astype(np.int64))
     accepted, reasons = run.totals.within(block, run.epsilon())

@@ -15,6 +15,7 @@ from fedsim.algorithms.arguments import rows_per_batch
 from fedsim.arrays import Array, Numbers
 from fedsim.engine.rounds import Cohort
 from fedsim.errors import InvalidInput
+from fedsim.exchanges import Gossip
 from fedsim.protocols import DeviceModel, NetworkModel, Visitors
 from fedsim.rng import Draws, Stream
 from fedsim.rules.visits import IN_UPLOAD, NO_DROP
@@ -63,6 +64,7 @@ class System:
             parts.problem, parts.algorithm, parts.policy, parts.devices,
         )  # fmt: skip
         self.sites, self.budget = scenario.sites, scenario.budget
+        self.gossip = scenario.exchange if isinstance(scenario.exchange, Gossip) else None
         self.network: NetworkModel | None = self.sites.network
         self.replicas = np.asarray(scenario.replica_numbers, np.int64)
         self.population, self.weights = self.problem.clients, setting.weights
@@ -84,6 +86,11 @@ class System:
         """Whether broadcasts to clients that were not selected take links up."""
         everyone = self.policy.always and self.always_online
         return self.broadcasts_to_all and self.network is not None and not everyone
+
+    @property
+    def own_links_carry_flows(self) -> bool:
+        """Whether two messages may be on one client's own link at a time."""
+        return self.network is not None and (self.has_unselected_flows or self.gossip is not None)
 
     @property
     def shares_links(self) -> bool:
@@ -117,6 +124,11 @@ class System:
                 _check(devices, "drop", drop, client, (drop >= NO_DROP) & (drop <= IN_UPLOAD))
                 _check(devices, "drop", fraction, client, (fraction >= 0) & (fraction <= 1))
         return Cohort(client, multiplicity, compute_s, drop, fraction, tie)
+
+    def draw_ties(self, position: int, sender: Array, receiver: Array, round: int) -> Array:
+        """Return the keyed number of every message between sites in a round, counted from 1."""
+        drawn = self.draws(Stream.TIE, position, sender, round - 1, 1 + receiver).uniform()
+        return np.asarray(drawn * TIES).astype(np.int64)
 
     def work_of(self, client: Array) -> Array:
         """Return local steps of a visit, times rows a step where the devices' time counts them."""

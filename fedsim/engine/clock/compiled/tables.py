@@ -21,13 +21,16 @@ from fedsim.kernels.clock.state import (
     Tables,
 )
 from fedsim.network.route_bundles import scale_of
-from fedsim.protocols.columns import AvailabilityColumns, DeviceColumns, PolicyColumns, RouteColumns, SlowdownColumns
+from fedsim.protocols.columns import (
+    AvailabilityColumns,
+    DeviceColumns,
+    PolicyColumns,
+    RouteColumns,
+    SlowdownColumns,
+    has_columns,
+)
 
 INSTANT = DeviceColumns(0.0, 0.0, SlowdownColumns(), (0.0, 0.0, 0.0), AvailabilityColumns())
-DEFINES = {  # members that `to_columns` describes: a class that overrides one of them has no columns
-    "policy": ("select", "close"), "devices": ("compute_s", "drop", "next_available", "available_until"),
-    "network": ("route", "delay_s", "stretch", "bottleneck_bps"),
-}  # fmt: skip
 
 
 class PartColumns:
@@ -66,16 +69,6 @@ class PartColumns:
 
 def _why(role: str, part: object) -> str:
     return f"the {role} {type(part).__name__} has no columns"
-
-
-def has_columns(part: object, role: str) -> bool:
-    """Return True if a part's `to_columns` is not older than the members that it describes."""
-    kind = type(part)
-    return all(_depth(kind, "to_columns") <= _depth(kind, name) for name in DEFINES[role])
-
-
-def _depth(kind: type, name: str) -> int:
-    return next((i for i, base in enumerate(kind.__mro__) if name in vars(base)), len(kind.__mro__))
 
 
 def own_routes(down: Routes | None, up: Routes | None) -> RouteColumns:
