@@ -76,9 +76,9 @@ def _weights(gossip: Gossip, first: int, used: Array) -> tuple[Array, Array]:
         r, i, m = np.nonzero(used)
         paired[r, i, gossip.receiver[m]] = True
         return np.where(used, 0.5, 0.0), np.where(paired, 0.5, 1.0)
-    for i in range(rounds):
-        mixing = gossip.at(0, 0, first - 1 + i)
-        weight[:, i, mixing.message], own[:, i] = mixing.weight, mixing.own
+    for k in range(rounds):
+        mixing = gossip.at(0, 0, first - 1 + k)
+        weight[:, k, mixing.message], own[:, k] = mixing.weight, mixing.own
     return weight, own
 
 
@@ -89,6 +89,6 @@ def too_far_ahead(rounds: int) -> InvalidInput:
             f"a site is {MOST_AHEAD:,} rounds ahead of another, which may never catch up; close with full()"
         )
     return InvalidInput(
-        f"a site is {rounds:,} rounds ahead of another, and memory for more rounds of all messages would run out; close "
-        "with full(), or take fewer replicas"
+        f"a site is {rounds:,} rounds ahead of another, and memory for more rounds of all messages would run out; "
+        "close with full(), or take fewer replicas"
     )

@@ -29,7 +29,6 @@ from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
 from fedsim.kernels.clock.state import (
     DONE,
-    MOST_AHEAD,
     NEEDS_GROWTH,
     NEVER_CLOSES,
     OVER,
@@ -42,7 +41,7 @@ from fedsim.kernels.clock.state import (
     State,
 )
 from fedsim.kernels.found import Found
-from fedsim.rules.closing import RUNNING
+from fedsim.rules.closing import MOST_AHEAD, RUNNING
 from fedsim.rules.selection import BERNOULLI
 
 SAVED = 64e6  # bytes of state in a checkpoint; a larger one is simulated again from the start

@@ -6,7 +6,7 @@ its receiver has ended that round is late, and was sent in vain.
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import count, pairwise
 from math import inf, nan
 
 import numpy as np
@@ -212,11 +212,12 @@ class GossipReplica(Replica):
         self.closing = columns.closing
         by_sender = np.lexsort((self.gossip.receiver, self.gossip.sender))
         ends = np.searchsorted(self.gossip.sender[by_sender], np.arange(self.gossip.sites + 1))
-        self.outgoing = [by_sender[a:b].tolist() for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        self.outgoing = [by_sender[a:b].tolist() for a, b in pairwise(ends)]
         order = np.empty(len(by_sender), np.int64)  # among events: after the clients, by sender, then receiver
         order[by_sender] = self.gossip.sites + np.arange(len(by_sender))
         self.order, self.receivers = order.tolist(), self.gossip.receiver.tolist()
         self.round_size = len(system.replicas) * (self.gossip.sites + len(self.receivers))
+        self.gossip_sites: list[GossipSite] = []
         super().__init__(system, sizes, learning, position)
 
     def start(self, learning: Learning) -> None:

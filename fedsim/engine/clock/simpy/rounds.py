@@ -199,7 +199,8 @@ class Replica:
         if round not in self.rows:
             if round - min(self.rows, default=round) > closing.MOST_AHEAD:
                 raise InvalidInput(
-                    f"an edge is {closing.MOST_AHEAD:,} rounds ahead of another, which may never catch up; merge more often"
+                    f"an edge is {closing.MOST_AHEAD:,} rounds ahead of another, which may never catch up; "
+                    "merge more often"
                 )
             self.rows[round] = Row(self.env, self.system.sites.count)
         return self.rows[round]
