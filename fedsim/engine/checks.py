@@ -14,8 +14,8 @@ def check_run(system: System, sizes: MessageSizes) -> None:
     policy = system.policy
     if system.gossip is not None and (policy.to_columns() is None or not has_columns(policy.own, "policy")):
         raise InvalidInput(
-            f"the policy {type(policy.own).__name__} over gossip: its closing rule has no columns, so nothing says when "
-            "a site stops waiting for its neighbours; take full(), first(K) or deadline(seconds)"
+            f"the policy {type(policy.own).__name__} over gossip: its closing rule has no columns, so nothing says "
+            "when a site stops waiting for its neighbours; take full(), first(K) or deadline(seconds)"
         )
     name, codec = type(system.algorithm.own).__name__, system.algorithm.codec
     if system.timing_only and system.budget.target is not None:

@@ -215,7 +215,8 @@ class GossipReplica(Replica):
         self.outgoing = [by_sender[a:b].tolist() for a, b in pairwise(ends)]
         order = np.empty(len(by_sender), np.int64)  # among events: after the clients, by sender, then receiver
         order[by_sender] = self.gossip.sites + np.arange(len(by_sender))
-        self.order, self.receivers = order.tolist(), self.gossip.receiver.tolist()
+        self.order: list[int] = order.tolist()
+        self.receivers: list[int] = self.gossip.receiver.tolist()
         self.round_size = len(system.replicas) * (self.gossip.sites + len(self.receivers))
         self.gossip_sites: list[GossipSite] = []
         super().__init__(system, sizes, learning, position)
