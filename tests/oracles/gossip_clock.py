@@ -173,9 +173,8 @@ class GossipClock:
                 ):
                     self.last_bit_left(letter)
         due = own.started + self.case.deadline
-        if due > self.now:
-            if due < math.inf:
-                self.at(due, DEADLINE, lambda: self.consider(i, round))
+        if self.now < due < math.inf:
+            self.at(due, DEADLINE, lambda: self.consider(i, round))
         self.consider(i, round)
 
     def consider(self, i: int, round: int) -> None:
