@@ -76,7 +76,7 @@ def start_round(w, s, i, round):
             push(s, until_s, closing.rank(closing.BREAK, 0, i), -1 - i, 0)
 
 
-@called
+@inner
 def computed(w, s, i):
     """Send the own reply to every neighbour that counts it; then wait for theirs."""
     replica, site = s.replica[0], s.sites[i]
@@ -108,7 +108,7 @@ def drop_out(w, s, i):
             message_ended(w, s, w.message[m].receiver, round, 0)
 
 
-@called
+@inner
 def consider(w, s, i):
     """Ask the policy when site i, whose own reply is there, stops waiting for its neighbours."""
     site, now_s = s.sites[i], s.replica[0].now_s
@@ -129,7 +129,7 @@ def aggregate(s, i):
     end_round(s, i)
 
 
-@called
+@inner
 def end_round(s, i):
     """End site i's round; the replica has closed a round when all its sites have ended it."""
     replica, site = s.replica[0], s.sites[i]
@@ -148,7 +148,7 @@ def end_round(s, i):
 # --- Messages ---------------------------------------------------------------------------------------------------------
 
 
-@called
+@inner
 def send(w, s, i, m, round):
     """Start message m of a round: site i's reply to one neighbour."""
     replica, site, route = s.replica[0], s.sites[i], w.message[m]
@@ -188,7 +188,7 @@ def arrives(w, s, at, last_bit_s):
     push(s, visits.arrival_s(last_bit_s, route.latency_s), closing.rank(kind, v.tie, route.order), at, v.stamp)
 
 
-@called
+@inner
 def message_over(w, s, at):
     """Take a message that has arrived or broken out of its slot, and tell its receiver."""
     v, arrived = s.messages[at], 0

@@ -51,7 +51,7 @@ def advance_replica(w, s, until):
         if is_stale(s, kind, at, stamp):
             continue
         replica.now_s = time_s
-        if kind == closing.ARRIVAL:
+        if kind == closing.ARRIVAL or (kind == closing.BREAK and at >= 0):
             message_over(w, s, at)
         elif kind == closing.PROGRESS:
             computed(w, s, -1 - at)
@@ -61,8 +61,6 @@ def advance_replica(w, s, until):
             aggregate(s, at)
         elif kind == closing.FLOW_END:
             link_ended(w, s, at)
-        elif at >= 0:
-            message_over(w, s, at)
         elif stamp > 0:
             drop_out(w, s, -1 - at)
         else:

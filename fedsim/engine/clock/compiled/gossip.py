@@ -103,8 +103,8 @@ class CompiledGossip:
         if status == NEVER_CLOSES:
             sites = np.flatnonzero(self.now.sites["ended"][position] <= closed).tolist()
             raise InvalidInput(
-                f"round {closed + 1} never closes: clients such as {', '.join(map(str, sites[:3]))} are still under way "
-                "and nothing more will happen; raise the bandwidths, or close with a deadline"
+                f"round {closed + 1} never closes: clients such as {', '.join(map(str, sites[:3]))} are still under "
+                "way and nothing more will happen; raise the bandwidths, or close with a deadline"
             )
         raise too_far_ahead(int(self.now.sites["ended"][position].max()) - closed)
 
