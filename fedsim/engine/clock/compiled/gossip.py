@@ -88,8 +88,8 @@ class CompiledGossip:
         """Keep the rows of rounds after the block."""
         now = self.now
         now.replica["first_round"] += rounds
-        kept = (rows[:, rounds:].copy() for rows in (now.site_rows, now.message_rows))
-        self.now = now._replace(**dict(zip(("site_rows", "message_rows"), kept, strict=True)))
+        sites, messages = (rows[:, rounds:].copy() for rows in (now.site_rows, now.message_rows))
+        self.now = now._replace(site_rows=sites, message_rows=messages)
 
     def refuse(self, active: Array) -> None:
         """Raise what made the loop stop."""
