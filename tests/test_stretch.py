@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fedsim as fs
-from fedsim.old_engine import always_compiled, reference_clock
+from fedsim.engine.clock.choose import always_compiled, reference_clock
 from fedsim.old_engine import run as engine_run
 from fedsim.runtime.worker import Worker
 

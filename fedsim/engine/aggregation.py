@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.rounds import RoundBlock
+from fedsim.engine.sites import Sites
 from fedsim.engine.system import System
 from fedsim.errors import InvalidInput
-from fedsim.old_engine.sites import Sites
 from fedsim.protocols import Backend
 from fedsim.protocols.policy import Arrived
 from fedsim.rng import Draws

@@ -21,11 +21,11 @@ from fedsim.engine.aggregation import (
     neighbours_of,
     segments_of,
 )  # fmt: skip
+from fedsim.engine.initial_state import first_memory, first_states
+from fedsim.engine.message_sizes import ReplyShape, reply_shape, sum_bits
 from fedsim.engine.rounds import RoundBlock
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput, NonFinite
-from fedsim.old_engine.initial_state import first_memory, first_states
-from fedsim.old_engine.message_sizes import ReplyShape, reply_shape, sum_bits
 from fedsim.protocols import LENGTHS, Answered, RoundsToTake, SessionLike, Visitors, as_session
 from fedsim.rng import Draws, Stream
 from fedsim.rules.closing import merge_due
