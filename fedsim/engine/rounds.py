@@ -35,7 +35,7 @@ class VisitOutcomes(NamedTuple):
 
     client: Array  # int32
     site: Array  # int32
-    visit: Array  # int32: number among the client's visits from the same version; 0 in synchronous rounds
+    visit: Array  # int32: how many visits the client had begun before; 0 in synchronous rounds
     version: Array  # int32: the site's aggregations before the visit started: the broadcast that it started from
     multiplicity: Array  # int32
     outcome: Array  # int8: rules.visits.ARRIVED, LATE, CALLED_OFF or DROPPED; 0 is an empty slot
@@ -59,9 +59,17 @@ class CloudTimes(NamedTuple):
     from_cloud_s: Array  # the cloud's model reached it, before this round
 
 
+class Starts(NamedTuple):
+    """Visits of asynchronous clients by the round of the version that they started from, in the order of starts."""
+
+    client: Array  # int32
+    started_s: Array
+    offsets: Array  # (R, n + 1), as those of a block
+
+
 @dataclass(frozen=True)
 class RoundBlock:
-    """n consecutive rounds of some replicas. Visits are ordered by replica, round, site, client.
+    """n consecutive rounds of some replicas. Visits are ordered by replica, round, site, client, then end.
 
     A replica's first k rounds are therefore one slice of every column, for any k.
     """
@@ -79,6 +87,7 @@ class RoundBlock:
     offsets: Array  # (R, n + 1): visits of round i are offsets[r, i] : offsets[r, i + 1]
     visits: VisitOutcomes
     cloud: CloudTimes | None = None  # of tiers
+    starts: Starts | None = None  # of asynchronous clients; None: visits end in the round in which they start
     setup_bits: int = 0  # that all clients together sent before the run's first round, which counts them
 
     @property

@@ -69,19 +69,13 @@ class Run:
 
     def _rounds(self, done: int, wanted: int) -> int:
         """Return the length of the next block: never more than what is done, so that little is simulated in vain."""
-        system, most = self.system, LARGEST_BYTES // (VISIT_BYTES * len(self.system.replicas) * self._cohort)
+        system, most = self.system, LARGEST_BYTES // (VISIT_BYTES * len(self.system.replicas) * self.system.visits_a_round)
         if self.learner.sizes.depend_on_values or system.clock_reads_losses or self.evaluator.ledger is not None:
             return 1
         left = LARGEST_BLOCK if system.budget.rounds is None else int(system.budget.rounds) - done
         every = self.checkpoints.rounds
         until = LARGEST_BLOCK if every is None else every - done % every
         return max(1, min(wanted, LARGEST_BLOCK, most, left, until, max(done, 1)))
-
-    @property
-    def _cohort(self) -> int:
-        """How many clients are selected in a round, at most."""
-        size, population = self.system.policy.size, self.system.population
-        return population if size is None else min(size * self.system.sites.count, population)
 
     def epsilon(self) -> Array | None:
         """Return the privacy loss so far, where a metric accounts for it."""
@@ -147,7 +141,7 @@ class Run:
         looks = bool(self.evaluator.metrics) and not self._evaluates_later
         return min(
             int(accepted.min()) - i,
-            max(1, NUMBERS // (replicas * self._cohort * system.problem.dim)),
+            max(1, NUMBERS // (replicas * self.system.visits_a_round * system.problem.dim)),
             every - done % every if looks else block.rounds,
             until_row,
             system.algorithm.rounds_alike(done),
@@ -169,7 +163,7 @@ class Run:
     def _better_on_threads(self) -> bool:
         system = self.system
         work = float(np.max(system.algorithm.work(Visitors(np.arange(1)))))
-        return len(system.replicas) == 1 and self._cohort * system.problem.dim * work >= LARGE
+        return len(system.replicas) == 1 and self.system.visits_a_round * system.problem.dim * work >= LARGE
 
     # --- Closing ------------------------------------------------------------------------------------------------------
 

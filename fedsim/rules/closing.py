@@ -12,6 +12,7 @@ WHEN_ALL_ENDED, AT_REPLIES, AT_DEADLINE = 0, 1, 2  # codes of closing rules
 
 RUNNING, NO_CLIENTS, OUT_OF_TIME = 0, 1, 2  # why a clock has no further round of a replica
 STOPPED_BY = ("", "no clients", "seconds")
+MOST_DROPOUTS = 1_000  # in a row, and 100 a place, before asynchronous clients are taken for lost
 MOST_JUMPS = 10_000  # of the clock in a row, from one time at which clients come online to the next
 
 
@@ -84,6 +85,19 @@ def closes_now(answer_s: float, previous_s: float, now_s: float, outstanding: in
 def merge_due(round: int, every: int) -> bool:
     """Return True if the edges send their models to the cloud after this round, from 1; every = 0: no cloud."""
     return every > 0 and round % every == 0
+
+
+# --- Asynchronous clients -------------------------------------------------------------------------------------------
+
+
+def buffer_is_full(arrived: int, replies: int) -> bool:
+    """Return True if the server aggregates the replies of asynchronous clients."""
+    return arrived >= replies
+
+
+def gives_up(dropped: int, places: int) -> bool:
+    """Return True if an asynchronous replica stops: that many visits dropped out since the last reply arrived."""
+    return dropped >= MOST_DROPOUTS and dropped // 100 >= places
 
 
 # --- Waiting for clients --------------------------------------------------------------------------------------------

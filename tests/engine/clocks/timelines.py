@@ -16,7 +16,7 @@ from fedsim.old_engine.world import setting_of
 class NoLearning:
     """What a clock asks where virtual time does not depend on values: nothing."""
 
-    async def bits(self, position, client, round):
+    async def bits(self, position, client, visit, round):
         raise AssertionError("no reply's size depends on values here")
 
     def observed(self, position, clients):

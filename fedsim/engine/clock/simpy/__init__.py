@@ -3,6 +3,7 @@
 links    exact instants; private and shared links
 visits   one visit as a process
 rounds   the rounds of sites: a star, or edges under a cloud
+asynchronous   clients that work all the time, and a server that aggregates every so many replies
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.clock import Learning
+from fedsim.engine.clock.simpy.asynchronous import AsynchronousReplica
 from fedsim.engine.clock.simpy.rounds import Replica, Row
 from fedsim.engine.clock.simpy.visits import Visit
-from fedsim.engine.rounds import DTYPES, CloudTimes, RoundBlock, VisitOutcomes, offsets_of
+from fedsim.engine.rounds import DTYPES, CloudTimes, RoundBlock, Starts, VisitOutcomes, offsets_of
 from fedsim.engine.system import MessageSizes, System
 from fedsim.rules.closing import RUNNING
 
@@ -31,7 +33,8 @@ class SimpyClock:
     def __init__(self, system: System, sizes: MessageSizes, learning: Learning) -> None:
         self.system, self.answers, self.rounds = system, Answers(learning), 0
         positions = range(len(system.replicas))
-        self.replicas = [Replica(system, sizes, self.answers, position) for position in positions]
+        kind = AsynchronousReplica if system.policy.asynchronous else Replica
+        self.replicas = [kind(system, sizes, self.answers, position) for position in positions]
 
     async def next(self, active: Array, rounds: int) -> RoundBlock:
         first, self.rounds = self.rounds + 1, self.rounds + rounds
@@ -53,8 +56,11 @@ class SimpyClock:
         while waiting := [replica for replica in replicas if not replica.run_to(round)]:
             asked = [(replica, *question) for replica in waiting for question in replica.questions]
             position = np.array([replica.position for replica, _, visits, _ in asked for _ in visits], np.int64)
-            client = np.array([visit.client for _, _, visits, _ in asked for visit in visits], np.int64)
-            bits = iter((await self.answers.bits(position, client, round)).tolist())
+            client, number = (
+                np.array([getattr(visit, name) for _, _, visits, _ in asked for visit in visits], np.int64)
+                for name in ("client", "visit")
+            )
+            bits = iter((await self.answers.bits(position, client, number, round)).tolist())
             for replica, answer, visits, _ in asked:
                 answer.succeed([next(bits) for _ in visits])
                 replica.questions.clear()
@@ -72,10 +78,12 @@ class SimpyClock:
 
         lengths, counts, sites = np.array([len(part) for part in rows]), np.zeros(shape, np.int64), self.system.sites
         visits: list[Visit] = []
+        starts: list[Visit] = []
         for r, of_replica in enumerate(rows):
             for i, row in enumerate(of_replica):
                 counts[r, i] = sum(map(len, row.visits))
                 visits += [visit for part in row.visits for visit in part]
+                starts += row.starts
         columns = list(zip(*map(COLUMNS, visits), strict=True)) or [()] * len(DTYPES)
         cloud = None
         if sites.every:
@@ -84,11 +92,18 @@ class SimpyClock:
                 for i, row in enumerate(of_replica):
                     times[:, r, i] = row.site_closed_s, row.at_cloud_s, row.from_cloud_s
             cloud = CloudTimes(*times)
-        versions = np.broadcast_to(first + np.arange(shape[1]), shape)
+        selected, begun = column("selected", int), None
+        if self.system.policy.asynchronous:
+            client, started_s = (np.array([getattr(v, name) for v in starts]) for name in ("client", "started_s"))
+            begun = Starts(client.astype(np.int32), started_s.astype(float), offsets_of(selected))
+        versions = np.tile(first + np.arange(shape[1]), (len(active), 1))
+        for r, of_replica in enumerate(rows):
+            versions[r, : len(of_replica)] = [row.oldest_version for row in of_replica]
         return RoundBlock(
             first, active, lengths, stopped_by, column("opened_s", float, np.inf), column("closed_s", float, -np.inf),
-            counts, column("unselected_bits", int), column("backhaul_bits", int), versions, offsets_of(counts),
+            selected, column("unselected_bits", int), column("backhaul_bits", int), versions, offsets_of(counts),
             VisitOutcomes(*(np.array(values, dtype) for values, dtype in zip(columns, DTYPES, strict=True))), cloud,
+            begun,
         )  # fmt: skip
 
     def state(self) -> Arrays:
@@ -113,10 +128,10 @@ class Answers:
         self.told: dict[str, list[tuple[int, float]]] = {"bits": [], "losses": []}  # (replica, value)
         self.saved: dict[str, dict[int, Iterator[float]]] | None = None
 
-    async def bits(self, position: Array, client: Array, round: int) -> Array:
+    async def bits(self, position: Array, client: Array, visit: Array, round: int) -> Array:
         if self.saved is not None:
             return np.array([next(self.saved["bits"][p]) for p in position.tolist()], np.int64)
-        answer = await self.learning.bits(position, client, round)
+        answer = await self.learning.bits(position, client, visit, round)
         self.told["bits"] += zip(position.tolist(), answer.tolist(), strict=True)
         return answer
 
