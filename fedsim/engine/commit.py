@@ -83,7 +83,11 @@ class Totals:
         arrived = outcome == ARRIVED
         lost, cut = ~arrived, (outcome == LATE) | (outcome == CALLED_OFF)
         up, down = v.up_bits[mine], v.down_bits[mine]
-        _count(totals["selected"], client, np.ones(len(client), np.int64))
+        chosen = client
+        if block.starts is not None:
+            row = np.repeat(np.arange(block.closed_s.size), np.diff(block.starts.offsets, axis=1).ravel())
+            chosen = block.starts.client[counts.ravel()[row]]
+        _count(totals["selected"], chosen, np.ones(len(chosen), np.int64))
         for name, value in {
             "arrived": arrived, "dropped": outcome == DROPPED, "late": cut, "uplink_bits": up,
             "backhaul_bits": v.backhaul_bits[mine], "wasted_bits": np.where(lost, up, 0),
@@ -93,6 +97,8 @@ class Totals:
                 _count(totals[name], client, value)
         round = block.first_round + block.row_of[mine] % block.rounds
         np.maximum.at(totals["last_round"], client[arrived], round[arrived])
+        if block.starts is not None:
+            _count(totals["staleness"], client[arrived], (round - 1 - v.version[mine])[arrived])
         if lost.any():
             self._add_seconds(block, mine, lost, round)
 

@@ -35,6 +35,11 @@ def events_of(block: RoundBlock, accepted: Array, system: System, sizes: Message
     """Return the events of the accepted rounds of a block as columns."""
     counts = (np.arange(block.rounds) < accepted[:, None]).ravel()
     parts = [*_of_visits(block, np.flatnonzero(counts[block.row_of]), sizes), *_of_sites(block, counts, system, sizes)]
+    if block.starts is not None:  # a visit is selected in the round of the version that it starts from
+        began = np.repeat(np.arange(len(counts)), np.diff(block.starts.offsets, axis=1).ravel())
+        at = np.flatnonzero(counts[began])
+        client, started_s = block.starts.client[at].astype(np.int64), block.starts.started_s[at]
+        parts[0] = "select", began[at], started_s, client, np.full(len(at), sizes.broadcast)
     row, time_s, client, bits = (np.concatenate([part[k] for part in parts]) for k in (1, 2, 3, 4))
     name = np.concatenate([np.full(len(part[1]), part[0], object) for part in parts])
     replica, round = system.replicas[block.replicas[row // block.rounds]], block.first_round + row % block.rounds

@@ -69,7 +69,10 @@ class Run:
 
     def _rounds(self, done: int, wanted: int) -> int:
         """Return the length of the next block: never more than what is done, so that little is simulated in vain."""
-        system, most = self.system, LARGEST_BYTES // (VISIT_BYTES * len(self.system.replicas) * self.system.visits_a_round)
+        system, most = (
+            self.system,
+            LARGEST_BYTES // (VISIT_BYTES * len(self.system.replicas) * self.system.visits_a_round),
+        )
         if self.learner.sizes.depend_on_values or system.clock_reads_losses or self.evaluator.ledger is not None:
             return 1
         left = LARGEST_BLOCK if system.budget.rounds is None else int(system.budget.rounds) - done
@@ -131,7 +134,7 @@ class Run:
         if system.timing_only:
             return 1 if self.watched else min(int(accepted[accepted > i].min()) - i, until_row)
         if (
-            len(accepted) < replicas or accepted.min() <= i
+            len(accepted) < replicas or accepted.min() <= i or system.policy.asynchronous
             or not learner.session.can_iterate or self.watched
             or system.sites.count > 1 or self.evaluator.ledger is not None or system.budget.target is not None
             or learner.sizes.first_reply != learner.sizes.reply or learner.sizes.reply is None

@@ -121,4 +121,3 @@ class AsynchronousClock(TierClock):
             "oldest": min([v.version for v in self.at_work.values()], default=self.version),
         }  # fmt: skip
         self.ended, self.waiting = [], set()
-

@@ -72,7 +72,7 @@ def one_round(w, scratch, cohort, out, segment, replica, k, round, opened_s):
     for j in range(m):  # loads that do not depend on each other: cache misses overlap
         cohort.client[j] = w.client[scratch.chosen[j]]
     for j in range(m):
-        cohort.compute_s[j] = compute_s(w, cohort.client[j], replica, scratch.chosen[j], round)
+        cohort.compute_s[j] = compute_s(w, cohort.client[j], replica, scratch.chosen[j], round, 0)
     for j in range(m):
         ended.client[begin + j], ended.multiplicity[begin + j] = scratch.chosen[j], scratch.multiplicity[j]
         ended.started_s[begin + j] = opened_s
@@ -104,11 +104,11 @@ def close_early(w, scratch, cohort, ended, begin, m, opened_s, replica, round):
     whole = reply_bits(w, round)
     for j in range(m):
         c, event = scratch.chosen[j], cohort.events[j]
-        cohort.drop[j], cohort.fraction[j] = dropout(w, replica, c, round)
+        cohort.drop[j], cohort.fraction[j] = dropout(w, replica, c, round, 0)
         ended.downloaded_s[begin + j], ended.computed_s[begin + j], event.time_s = private_ends_s(
             w, cohort.client[j], opened_s, cohort.compute_s[j], cohort.drop[j], cohort.fraction[j], whole
         )
-        tie = 0 if w.closing.code == WHEN_ALL_ENDED else tie_of(w, replica, c, round)
+        tie = 0 if w.closing.code == WHEN_ALL_ENDED else tie_of(w, replica, c, round, 0)
         event.rank = closing.rank(ARRIVAL if cohort.drop[j] == NO_DROP else BREAK, tie, c)
         event.at, ended.ended_s[begin + j], ended.outcome[begin + j] = j, event.time_s, NONE
     closed_s = close_by_rule(w, cohort.events, ended, begin, m, opened_s)

@@ -128,6 +128,7 @@ def tables_of(
         slowdown=devices.slowdown.law, slowdown_a=float(devices.slowdown.a), slowdown_b=float(devices.slowdown.b),
         limit_s=float(system.limit_s), drops=bool(system.devices is not None and not system.devices.reliable),
         always_online=bool(system.always_online), broadcasts_to_all=bool(system.broadcasts_to_all),
+        replies=int(system.policy.replies), remembers=bool(system.policy.asynchronous and system.remembers),
     )  # fmt: skip
 
 

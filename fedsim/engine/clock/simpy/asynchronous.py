@@ -114,7 +114,10 @@ class Buffer:
     def inform(self) -> Process:
         """Send the new version to the online clients that did not start from it; nothing waits for that."""
         yield self.env.timeout(0)  # until the places have been given away, before the next event of this instant
-        bits, started = self.replica.sizes.broadcast, {c for c, v in self.in_flight.items() if v.version == self.version}
+        bits, started = (
+            self.replica.sizes.broadcast,
+            {c for c, v in self.in_flight.items() if v.version == self.version},
+        )
         others = np.array([c for c in range(self.system.population) if c not in started], np.int64)
         others = others[self.system.online_s(self.replica.position, others, self.env.now) == self.env.now]
         self.replica.row(self.version + 1).unselected_bits += len(others) * bits
