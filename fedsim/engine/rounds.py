@@ -63,6 +63,7 @@ class Starts(NamedTuple):
     """Visits of asynchronous clients by the round of the version that they started from, in the order of starts."""
 
     client: Array  # int32
+    visit: Array  # int32: how many visits the client had begun before
     started_s: Array
     offsets: Array  # (R, n + 1), as those of a block
 

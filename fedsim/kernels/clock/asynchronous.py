@@ -191,7 +191,8 @@ def start(w, s, out, slot, c):
     flight.version, flight.visit = version, np.int64(s.numbers[c])
     s.numbers[c] += 1
     s.clients[slot] = w.client[c]
-    out.start_client[counts.starts], out.started_s[counts.starts] = c, s.replica[0].now_s
+    out.start_client[counts.starts], out.start_visit[counts.starts] = c, flight.visit
+    out.started_s[counts.starts] = s.replica[0].now_s
     counts.starts += 1
     start_visit(w, s, slot, c, 1, 0, 1, flight.visit, reply_bits(w, version + 1))
     join_flight(s, slot)

@@ -208,6 +208,7 @@ class Aggregations(NamedTuple):
     version: Array  # int32, of a visit
     visit: Array  # int32
     start_client: Array  # int32
+    start_visit: Array  # int32
     started_s: Array
 
 

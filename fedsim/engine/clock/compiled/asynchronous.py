@@ -97,7 +97,7 @@ def new_aggregations(visits: int, starts: int, segments: int) -> Aggregations:
     version, visit = np.empty((2, visits), np.int32)
     return Aggregations(
         np.zeros(1, LISTED), np.zeros(segments, AGGREGATION), ended, version, visit,
-        np.empty(starts, np.int32), np.empty(starts),
+        np.empty(starts, np.int32), np.empty(starts, np.int32), np.empty(starts),
     )  # fmt: skip
 
 
@@ -105,15 +105,15 @@ def longer(out: Aggregations, visits: int, starts: int, segments: int) -> Aggreg
     """Return the same lists with more room."""
     new, held = new_aggregations(visits, starts, segments), out.counts[0]
     new.counts[:], new.segments[: held["segments"]] = out.counts, out.segments[: held["segments"]]
-    for name, columns in (("visits", (*_of_visits(new),)), ("starts", (new.start_client, new.started_s))):
-        old = _of_visits(out) if name == "visits" else (out.start_client, out.started_s)
-        for column, values in zip(columns, old, strict=True):
-            column[: held[name]] = values[: held[name]]
+    for names, length in (
+        (("version", "visit"), held["visits"]),
+        (("start_client", "start_visit", "started_s"), held["starts"]),
+    ):
+        for name in names:
+            getattr(new, name)[:length] = getattr(out, name)[:length]
+    for column, values in zip(new.visits, out.visits, strict=True):
+        column[: held["visits"]] = values[: held["visits"]]
     return new
-
-
-def _of_visits(out: Aggregations) -> tuple[Array, ...]:
-    return (*out.visits, out.version, out.visit)
 
 
 def block_of(
@@ -144,7 +144,9 @@ def block_of(
         VisitOutcomes(
             columns[0], nothing.astype(np.int32), out.visit[ended], out.version[ended], *columns[1:], nothing
         ),
-        None, Starts(out.start_client[started], out.started_s[started], offsets_of(of_round)),
+        starts=Starts(
+            out.start_client[started], out.start_visit[started], out.started_s[started], offsets_of(of_round)
+        ),
     )  # fmt: skip
 
 

@@ -94,8 +94,11 @@ class SimpyClock:
             cloud = CloudTimes(*times)
         selected, begun = column("selected", int), None
         if self.system.policy.asynchronous:
-            client, started_s = (np.array([getattr(v, name) for v in starts]) for name in ("client", "started_s"))
-            begun = Starts(client.astype(np.int32), started_s.astype(float), offsets_of(selected))
+            client, number, started_s = (
+                np.array([getattr(visit, name) for visit in starts], dtype)
+                for name, dtype in (("client", "i4"), ("visit", "i4"), ("started_s", "f8"))
+            )
+            begun = Starts(client, number, started_s, offsets_of(selected))
         versions = np.tile(first + np.arange(shape[1]), (len(active), 1))
         for r, of_replica in enumerate(rows):
             versions[r, : len(of_replica)] = [row.oldest_version for row in of_replica]
@@ -103,7 +106,7 @@ class SimpyClock:
             first, active, lengths, stopped_by, column("opened_s", float, np.inf), column("closed_s", float, -np.inf),
             selected, column("unselected_bits", int), column("backhaul_bits", int), versions, offsets_of(counts),
             VisitOutcomes(*(np.array(values, dtype) for values, dtype in zip(columns, DTYPES, strict=True))), cloud,
-            begun,
+            starts=begun,
         )  # fmt: skip
 
     def state(self) -> Arrays:
