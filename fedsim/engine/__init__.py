@@ -3,7 +3,8 @@
 run         the loop: next block of rounds from the clock, commit it, checkpoint
 commit      the only way a round counts: budget, privacy ledger, aggregate, totals, record, observers
 rounds      values: Cohort, VisitOutcomes, RoundBlock
-learner     models, client memory, broadcasts, replies        aggregation   segments, weights, the server's step
+learner     models, client memory, replies                    aggregation   segments, weights, the server's step
+broadcasts  versions that asynchronous clients started from
 system      what clocks may read                              view          what a policy sees
 recorder    events    checkpoint    checks    manifest
 clock/      the protocol of a clock, and which one: SimPy, compiled

@@ -22,7 +22,7 @@ from fedsim.engine.aggregation import (
     segments_of,
 )  # fmt: skip
 from fedsim.engine.broadcasts import Broadcasts
-from fedsim.engine.rounds import RoundBlock
+from fedsim.engine.rounds import RoundBlock, ranges
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput, NonFinite
 from fedsim.old_engine.initial_state import first_memory, first_states
@@ -148,23 +148,27 @@ class Learner:
         return reply
 
     async def _stale_replies(
-        self, position: Array, client: Array, visit: Array, version: Array, now: Arrays, staleness: Array
-    ) -> Reply:  # fmt: skip
-        """Compute the replies of asynchronous clients, each from the version that it started from; then rebase them.
-
-        `now` has a row a reply. A client's memory is what it was at the start: it waits until its reply is aggregated.
-        """
-        parts, places = [], []
+        self, block: RoundBlock, i: int, counted: Array, at: Array, position: Array
+    ) -> tuple[Reply, Array]:  # fmt: skip
+        """Compute replies of asynchronous clients from their versions; return them rebased, and their staleness."""
+        active, round, v, parts, places = block.replicas[counted], block.first_round + i, block.visits, [], []
+        client, visit, version = (column[at].astype(np.int64) for column in (v.client, v.visit, v.version))
+        message = self.broadcast(active)
+        self.broadcasts.add(active, round - 1, message, block.selected[counted, i])
+        now = {name: rows[np.searchsorted(active, position)] for name, rows in message.items()}
         started: Arrays = {name: np.empty_like(rows) for name, rows in now.items()}
         for one in np.unique(version).tolist():
             own = np.flatnonzero(version == one)
             message, row = self.broadcasts.of(position[own], version[own])
             for name, rows in message.items():
                 started[name][own] = rows[row]
+            # A client's memory is what it was at the start: it waits until its reply has been aggregated.
             parts.append(await self._compute(position[own], client[own], visit[own], one + 1, message, row))
             places.append(own)
-        reply = Reply.join(parts).part(np.argsort(np.concatenate(places)))
-        return rebased(self.system, reply, started, now, staleness)
+        starts, ends = block.offsets[counted, i], block.offsets[counted, i + 1]
+        self.broadcasts.end(np.repeat(active, ends - starts), v.version[ranges(starts, ends)])
+        reply, staleness = Reply.join(parts).part(np.argsort(np.concatenate(places))), round - 1 - version
+        return rebased(self.system, reply, started, now, staleness), staleness
 
     @cached_property
     def _most_work(self) -> float:
@@ -188,23 +192,14 @@ class Learner:
             return
         v, active = block.visits, block.replicas[counted]
         starts, ends = block.offsets[counted, i], block.offsets[counted, i + 1]
-        at = _ranges(starts, ends)
+        at = ranges(starts, ends)
         position = np.repeat(active, ends - starts)
-        ended, of_ended = position, v.version[at].astype(np.int64)
         received = v.outcome[at] == ARRIVED
         at, position = at[received], position[received]
         client, round = v.client[at].astype(np.int64), block.first_round + i
         staleness = None
         if self.system.policy.asynchronous:
-            message, version, visit = (
-                self.broadcast(active),
-                v.version[at].astype(np.int64),
-                v.visit[at].astype(np.int64),
-            )
-            self.broadcasts.add(active, round - 1, message, block.selected[counted, i])
-            now, staleness = {n: m[np.searchsorted(active, position)] for n, m in message.items()}, round - 1 - version
-            reply = await self._stale_replies(position, client, visit, version, now, staleness)
-            self.broadcasts.end(ended, of_ended)
+            reply, staleness = await self._stale_replies(block, i, counted, at, position)
         else:
             reply = await self._arrived(position, client, round)
         site, times = v.site[at].astype(np.int64), v.multiplicity[at].astype(np.int64)
@@ -265,7 +260,7 @@ class Learner:
         None: something is not finite, so that the rounds had better be taken one by one, which names the client.
         """
         v, rounds = block.visits, high - low
-        at = _ranges(block.offsets[:, low:high].T.ravel(), block.offsets[:, low + 1 : high + 1].T.ravel())
+        at = ranges(block.offsets[:, low:high].T.ravel(), block.offsets[:, low + 1 : high + 1].T.ravel())
         counts = np.diff(block.offsets[:, low : high + 1], axis=1).T.ravel()
         row = np.repeat(np.arange(len(counts)), counts)
         received = v.outcome[at] == ARRIVED
@@ -303,10 +298,3 @@ class Learner:
     def _rows(self, active: Array) -> Array:
         """Return where these replicas' models stand in the state."""
         return active if self._sites.models == 1 else self._sites.rows(active)
-
-
-def _ranges(starts: Array, ends: Array) -> Array:
-    """Return starts[0] ... ends[0] - 1, starts[1] ... ends[1] - 1, and so on."""
-    sizes = ends - starts
-    begin = np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(sizes) else np.zeros(0, np.int64)
-    return np.repeat(starts - begin, sizes) + np.arange(sizes.sum())

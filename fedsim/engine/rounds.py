@@ -153,3 +153,10 @@ def offsets_of(counts: Array) -> Array:
 def empty_outcomes(*shape: int) -> VisitOutcomes:
     """Return columns of empty slots."""
     return VisitOutcomes(*(np.zeros(shape, dtype) for dtype in DTYPES))
+
+
+def ranges(starts: Array, ends: Array) -> Array:
+    """Return starts[0] ... ends[0] - 1, starts[1] ... ends[1] - 1, and so on."""
+    sizes = ends - starts
+    begin = np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(sizes) else np.zeros(0, np.int64)
+    return np.asarray(np.repeat(starts - begin, sizes) + np.arange(sizes.sum()))

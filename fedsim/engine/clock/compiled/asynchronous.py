@@ -9,7 +9,7 @@ import numpy as np
 from fedsim.arrays import Array
 from fedsim.engine.clock.compiled import SAVED, CompiledClock, copied
 from fedsim.engine.clock.compiled.site_tables import new_out, new_state
-from fedsim.engine.rounds import RoundBlock, Starts, VisitOutcomes, offsets_of
+from fedsim.engine.rounds import RoundBlock, Starts, VisitOutcomes, offsets_of, ranges
 from fedsim.kernels.clock.state import (
     AGGREGATION,
     DONE,
@@ -131,26 +131,20 @@ def block_of(
         return filled
 
     counts, begun = segments["ends"] - segments["visits"], segments["last_start"] - segments["starts"]
-    row, ended = np.repeat(at, counts), _ranges(segments["visits"], counts)
+    row, ended = np.repeat(at, counts), ranges(segments["visits"], segments["ends"])
     ended = ended[np.lexsort((out.visits.client[ended], row))]  # those of one client as they ended
-    v, of_round, started = out.visits, per_round(begun, 0), _ranges(segments["starts"], begun)
+    v, of_round, started = out.visits, per_round(begun, 0), ranges(segments["starts"], segments["last_start"])
     nothing = np.zeros(len(ended), np.int64)
-    columns = [column[ended] for column in v]
+    columns = Outcomes(*(column[ended] for column in v))
     return RoundBlock(
         first, active, lengths, stopped_by, per_round(segments["opened_s"], np.inf),
         per_round(segments["closed_s"], -np.inf), of_round, per_round(segments["unselected"], 0) * broadcast_bits,
         np.zeros(shape, np.int64), per_round(segments["oldest"], first + np.arange(rounds)),
         offsets_of(per_round(counts, 0)),
         VisitOutcomes(
-            columns[0], nothing.astype(np.int32), out.visit[ended], out.version[ended], *columns[1:], nothing
+            columns.client, nothing.astype(np.int32), out.visit[ended], out.version[ended], *columns[1:], nothing
         ),
         starts=Starts(
             out.start_client[started], out.start_visit[started], out.started_s[started], offsets_of(of_round)
         ),
     )  # fmt: skip
-
-
-def _ranges(begin: Array, counts: Array) -> Array:
-    """Return begin[0] ... begin[0] + counts[0] - 1, and so on."""
-    ends = np.cumsum(counts)
-    return np.repeat(begin - (ends - counts), counts) + np.arange(int(ends[-1]) if len(ends) else 0)
