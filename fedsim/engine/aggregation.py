@@ -12,14 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array, Arrays
+from fedsim.checks import called
 from fedsim.engine.rounds import RoundBlock
 from fedsim.engine.sites import Sites
 from fedsim.engine.system import System
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, positive
 from fedsim.protocols import Backend
 from fedsim.protocols.policy import Arrived
 from fedsim.rng import Draws
 from fedsim.runtime.answers import all_locked, locked, weighed
+from fedsim.runtime.jobs import Reply
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class Segments:
 
 
 def segments_of(
-    system: System, active: Array, position: Array, site: Array, client: Array, multiplicity: Array
+    system: System, active: Array, position: Array, site: Array, client: Array, multiplicity: Array,
+    staleness: Array | None = None,
 ) -> Segments:  # fmt: skip
     """Return the segments of replies that arrived, which are ordered by replica, site, client."""
     sites, order = system.sites, None
@@ -62,7 +65,7 @@ def segments_of(
     weights.flags.writeable = False
     return Segments(
         np.repeat(active, sites.models), np.tile(np.arange(sites.models), len(active)), starts, client, multiplicity,
-        np.zeros(len(client), np.int64), weights, order,
+        np.zeros(len(client), np.int64) if staleness is None else staleness, weights, order,
     )  # fmt: skip
 
 
@@ -91,6 +94,34 @@ def neighbours_of(block: RoundBlock, i: int, counted: Array) -> Segments:
         block.replicas[counted][aggregated // sites], aggregated % sites, starts, client, nothing + 1, nothing,
         weights, order, np.flatnonzero(client == segment % sites),
     )  # fmt: skip
+
+
+def rebased(system: System, reply: Reply, started: Arrays, now: Arrays, staleness: Array) -> Reply:
+    """Return replies as if their clients had started from `now`, what would be sent now; all have a row a reply.
+
+    With s the policy's discount of the staleness that is now + s (value - started) for what was broadcast, s times the
+    value for all else.
+    """
+    discount, s = system.policy.discount, np.ones(len(staleness))
+    if discount is not None:
+        s = np.array([_discounted(discount, k) for k in staleness.tolist()])
+    values = {}
+    for name, value in reply.values.items():
+        factor = s.astype(value.dtype).reshape(-1, *[1] * (value.ndim - 1))
+        if name in system.algorithm.kept:
+            values[name] = value
+        elif name in started:
+            values[name] = now[name] + factor * (value - started[name])
+        else:
+            values[name] = factor * value
+    return Reply(values, reply.bits, reply.memory)
+
+
+def _discounted(discount: Callable[[int], float], staleness: int) -> float:
+    factor = np.asarray(called("participation.buffered: discount", discount, staleness))
+    given = factor.item() if factor.size == 1 else factor
+    where = "participation.buffered: discount returned {}"
+    return positive(where, given, zero=True, remedy="it must be a number of at least 0")
 
 
 def average(theta: Array, sites: Sites, backend: Backend) -> Array:

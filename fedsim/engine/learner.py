@@ -19,11 +19,13 @@ from fedsim.engine.aggregation import (
     average,
     merge_at_cloud,
     neighbours_of,
+    rebased,
     segments_of,
 )  # fmt: skip
+from fedsim.engine.broadcasts import Broadcasts
 from fedsim.engine.initial_state import first_memory, first_states
 from fedsim.engine.message_sizes import ReplyShape, reply_shape, sum_bits
-from fedsim.engine.rounds import RoundBlock
+from fedsim.engine.rounds import RoundBlock, ranges
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput, NonFinite
 from fedsim.protocols import LENGTHS, Answered, RoundsToTake, SessionLike, Visitors, as_session
@@ -48,6 +50,7 @@ class Learner:
         self._shapes: dict[int, ReplyShape] = {}
         self._computed: list[tuple[Array, Array, Reply]] = []  # replies whose bits the clock has asked for
         self._losses: list[dict[int, float]] = [{} for _ in system.replicas]  # by client, where policies read them
+        self.broadcasts = Broadcasts()  # that visits of asynchronous clients have started from
         self._server = server_of(self._algorithm)
 
     # --- Sizes of messages ------------------------------------------------------------------------------------------
@@ -74,11 +77,15 @@ class Learner:
 
     # --- What a clock may ask ---------------------------------------------------------------------------------------
 
-    async def bits(self, position: Array, client: Array, round: int) -> Array:
-        """Compute the replies of these visits now; their bits are returned, the replies are kept for the commit."""
+    async def bits(self, position: Array, client: Array, visit: Array, round: int) -> Array:
+        """Compute the replies of these visits now; their bits are returned, the replies are kept for the commit.
+
+        Those of asynchronous clients are computed again, from what their visits started from.
+        """
         order = np.lexsort((client, position))
-        reply = await self._replies(position[order], client[order], round)
-        self._computed.append((position[order], client[order], reply))
+        reply = await self._replies(position[order], client[order], visit[order], round)
+        if not self.system.policy.asynchronous:
+            self._computed.append((position[order], client[order], reply))
         out = np.empty(len(order), np.int64)
         out[order] = reply.bits
         return out
@@ -92,9 +99,10 @@ class Learner:
         position, client, loss = (np.array(column) for column in zip(*rows, strict=True)) if rows else [np.zeros(0)] * 3
         return {"position": position.astype(np.int64), "client": client.astype(np.int64), "loss": loss}
 
-    def restore(self, state: Arrays, memory: Arrays, losses: Arrays) -> None:
+    def restore(self, state: Arrays, memory: Arrays, losses: Arrays, broadcasts: Arrays) -> None:
         """Take up from a checkpoint."""
         self.state, self.memory = state, memory
+        self.broadcasts.restore(broadcasts)
         for p, c, loss in zip(*(losses[n].tolist() for n in ("position", "client", "loss")), strict=True):
             self._losses[p][c] = loss
 
@@ -114,19 +122,24 @@ class Learner:
         parts = [self._algorithm.broadcast({n: s[i] for n, s in state.items()}) for i in range(len(rows))]
         return {n: np.stack([np.asarray(p[n]) for p in parts]) for n in parts[0]}
 
-    async def _replies(self, position: Array, client: Array, round: int) -> Reply:
+    async def _replies(self, position: Array, client: Array, visit: Array, round: int) -> Reply:
         """Compute the replies of visits that start from the present models; `position` is in order."""
         active = np.unique(position)
-        version = np.searchsorted(active, position)
+        row = np.searchsorted(active, position)
         if self._sites.models > 1:
-            version = version * self._sites.models + self._sites.site_of[client]
+            row = row * self._sites.models + self._sites.site_of[client]
+        message = self.broadcast(active) if len(active) else {}
+        return await self._compute(position, client, visit, round, message, row)
+
+    async def _compute(
+        self, position: Array, client: Array, visit: Array, round: int, message: Arrays, row: Array
+    ) -> Reply:  # fmt: skip
+        """Compute the replies of visits of a round that start from these rows of a message."""
         memory = {n: m[position, client] for n, m in self.memory.items()}
-        visit, replica = np.zeros(len(client), np.int64), self.system.replicas[position]
         shape = self.reply_shape(round)
         if not len(client):
             return Reply(shape.values, np.empty(0, np.int64), {n: m[:0, 0] for n, m in self.memory.items()})
-        message = self.broadcast(active)
-        batch = Batch(round - 1, replica, client, visit, message, version, memory)
+        batch = Batch(round - 1, self.system.replicas[position], client, visit, message, row, memory)
         reply: Reply = await self.session.submit(batch, self._most_work)
         if shape.bits is not None and (reply.bits != shape.bits).any():
             raise InvalidInput(
@@ -134,6 +147,29 @@ class Learner:
                 f"clock expected {shape.bits}; its size must not depend on data, client or round"
             )
         return reply
+
+    async def _stale_replies(
+        self, block: RoundBlock, i: int, counted: Array, at: Array, position: Array
+    ) -> tuple[Reply, Array]:  # fmt: skip
+        """Compute replies of asynchronous clients from their versions; return them rebased, and their staleness."""
+        active, round, v, parts, places = block.replicas[counted], block.first_round + i, block.visits, [], []
+        client, visit, version = (column[at].astype(np.int64) for column in (v.client, v.visit, v.version))
+        message = self.broadcast(active)
+        self.broadcasts.add(active, round - 1, message, block.selected[counted, i])
+        now = {name: rows[np.searchsorted(active, position)] for name, rows in message.items()}
+        started: Arrays = {name: np.empty_like(rows) for name, rows in now.items()}
+        for one in np.unique(version).tolist():
+            own = np.flatnonzero(version == one)
+            message, row = self.broadcasts.of(position[own], version[own])
+            for name, rows in message.items():
+                started[name][own] = rows[row]
+            # A client's memory is what it was at the start: it waits until its reply has been aggregated.
+            parts.append(await self._compute(position[own], client[own], visit[own], one + 1, message, row))
+            places.append(own)
+        starts, ends = block.offsets[counted, i], block.offsets[counted, i + 1]
+        self.broadcasts.end(np.repeat(active, ends - starts), v.version[ranges(starts, ends)])
+        reply, staleness = Reply.join(parts).part(np.argsort(np.concatenate(places))), round - 1 - version
+        return rebased(self.system, reply, started, now, staleness), staleness
 
     @cached_property
     def _most_work(self) -> float:
@@ -143,7 +179,7 @@ class Learner:
     async def _arrived(self, position: Array, client: Array, round: int) -> Reply:
         """Return the replies of visits that arrived: those that the clock had asked for, or computed now."""
         if not self._computed:
-            return await self._replies(position, client, round)
+            return await self._replies(position, client, np.zeros(len(client), np.int64), round)
         known = np.concatenate([p * self.system.population + c for p, c, _ in self._computed])
         order = np.argsort(known, kind="stable")
         reply, self._computed = Reply.join([reply for _, _, reply in self._computed]), []
@@ -157,17 +193,21 @@ class Learner:
             return
         v, active = block.visits, block.replicas[counted]
         starts, ends = block.offsets[counted, i], block.offsets[counted, i + 1]
-        at = _ranges(starts, ends)
+        at = ranges(starts, ends)
         position = np.repeat(active, ends - starts)
         received = block.replied[at]
         at, position = at[received], position[received]
         client, round = v.client[at].astype(np.int64), block.first_round + i
-        reply = await self._arrived(position, client, round)
+        staleness = None
+        if self.system.policy.asynchronous:
+            reply, staleness = await self._stale_replies(block, i, counted, at, position)
+        else:
+            reply = await self._arrived(position, client, round)
         if block.gossip is not None:
             segments = neighbours_of(block, i, counted)
         else:
             site, times = v.site[at].astype(np.int64), v.multiplicity[at].astype(np.int64)
-            segments = segments_of(self.system, active, position, site, client, times)
+            segments = segments_of(self.system, active, position, site, client, times, staleness)
         if self.system.clock_reads_losses:
             losses = reply.values["loss"].reshape(len(client)).astype(np.float64)
             for p, c, loss in zip(position.tolist(), client.tolist(), losses.tolist(), strict=True):
@@ -224,7 +264,7 @@ class Learner:
         None: something is not finite, so that the rounds had better be taken one by one, which names the client.
         """
         v, rounds = block.visits, high - low
-        at = _ranges(block.offsets[:, low:high].T.ravel(), block.offsets[:, low + 1 : high + 1].T.ravel())
+        at = ranges(block.offsets[:, low:high].T.ravel(), block.offsets[:, low + 1 : high + 1].T.ravel())
         counts = np.diff(block.offsets[:, low : high + 1], axis=1).T.ravel()
         row = np.repeat(np.arange(len(counts)), counts)
         received = v.outcome[at] == ARRIVED
@@ -262,10 +302,3 @@ class Learner:
     def _rows(self, active: Array) -> Array:
         """Return where these replicas' models stand in the state."""
         return active if self._sites.models == 1 else self._sites.rows(active)
-
-
-def _ranges(starts: Array, ends: Array) -> Array:
-    """Return starts[0] ... ends[0] - 1, starts[1] ... ends[1] - 1, and so on."""
-    sizes = ends - starts
-    begin = np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(sizes) else np.zeros(0, np.int64)
-    return np.repeat(starts - begin, sizes) + np.arange(sizes.sum())

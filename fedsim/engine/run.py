@@ -80,20 +80,14 @@ class Run:
 
     def _rounds(self, done: int, wanted: int) -> int:
         """Return the length of the next block: never more than what is done, so that little is simulated in vain."""
-        system, messages = self.system, 0 if self.system.gossip is None else len(self.system.gossip.sender)
-        most = LARGEST_BYTES // (VISIT_BYTES * len(system.replicas) * (self._cohort + messages))
+        system = self.system
+        most = LARGEST_BYTES // (VISIT_BYTES * len(system.replicas) * system.visits_a_round)
         if self.learner.sizes.depend_on_values or system.clock_reads_losses or self.evaluator.ledger is not None:
             return 1
         left = LARGEST_BLOCK if system.budget.rounds is None else int(system.budget.rounds) - done
         every = self.checkpoints.rounds
         until = LARGEST_BLOCK if every is None else every - done % every
         return max(1, min(wanted, LARGEST_BLOCK, most, left, until, max(done, 1)))
-
-    @property
-    def _cohort(self) -> int:
-        """How many clients are selected in a round, at most."""
-        size, population = self.system.policy.size, self.system.population
-        return population if size is None else min(size * self.system.sites.count, population)
 
     def epsilon(self) -> Array | None:
         """Return the privacy loss so far, where a metric accounts for it."""
@@ -149,7 +143,7 @@ class Run:
         if system.timing_only:
             return 1 if self.watched else min(int(accepted[accepted > i].min()) - i, until_row)
         if (
-            len(accepted) < replicas or accepted.min() <= i
+            len(accepted) < replicas or accepted.min() <= i or system.policy.asynchronous
             or not learner.session.can_iterate or self.watched
             or system.sites.count > 1 or self.evaluator.ledger is not None or system.budget.target is not None
             or learner.sizes.first_reply != learner.sizes.reply or learner.sizes.reply is None
@@ -159,7 +153,7 @@ class Run:
         looks = bool(self.evaluator.metrics) and not self._evaluates_later
         return min(
             int(accepted.min()) - i,
-            max(1, NUMBERS // (replicas * self._cohort * system.problem.dim)),
+            max(1, NUMBERS // (replicas * self.system.visits_a_round * system.problem.dim)),
             every - done % every if looks else block.rounds,
             until_row,
             system.algorithm.rounds_alike(done),
@@ -181,7 +175,7 @@ class Run:
     def _better_on_threads(self) -> bool:
         system = self.system
         work = float(np.max(system.algorithm.work(Visitors(np.arange(1)))))
-        return len(system.replicas) == 1 and self._cohort * system.problem.dim * work >= LARGE
+        return len(system.replicas) == 1 and self.system.visits_a_round * system.problem.dim * work >= LARGE
 
     # --- Closing ------------------------------------------------------------------------------------------------------
 

@@ -91,11 +91,11 @@ def one_round(w, scratch, cohort, out, segment, replica, k, round, opened_s):
     for j in range(m):  # loads that do not depend on each other: cache misses overlap
         cohort.client[j] = w.client[scratch.chosen[j]]
     for j in range(m):
-        cohort.compute_s[j] = compute_s(w, cohort.client[j], replica, scratch.chosen[j], round)
+        cohort.compute_s[j] = compute_s(w, cohort.client[j], replica, scratch.chosen[j], round, 0)
     if w.drops or w.closing.code != WHEN_ALL_ENDED:
         for j in range(m):
-            cohort.drop[j], cohort.fraction[j] = dropout(w, replica, scratch.chosen[j], round)
-            cohort.tie[j] = 0 if w.closing.code == WHEN_ALL_ENDED else tie_of(w, replica, scratch.chosen[j], round)
+            cohort.drop[j], cohort.fraction[j] = dropout(w, replica, scratch.chosen[j], round, 0)
+            cohort.tie[j] = 0 if w.closing.code == WHEN_ALL_ENDED else tie_of(w, replica, scratch.chosen[j], round, 0)
     close(w, scratch, 0, cohort, out, segment, m, k, round, opened_s)
 
 

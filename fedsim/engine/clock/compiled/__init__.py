@@ -3,6 +3,7 @@
     tables        the scenario as the loops read it; routes by number
     site_tables   sites and cohorts; the state at time 0
     reader        what the loops list, as blocks
+    asynchronous  the clock of asynchronous clients
     gossip        the clock of sites without a server, and its tables
 
 A checkpoint holds the state before the latest block, unless it is large.
@@ -62,6 +63,10 @@ def compiled_clock(
     if parts.missing:
         return parts.missing
     contended = why_contended(system, parts)
+    if system.policy.asynchronous and path != "short":
+        from fedsim.engine.clock.compiled.asynchronous import AsynchronousClock
+
+        return within_limits(AsynchronousClock(system, sizes, parts, "loop"))
     if path == "short" and contended:
         return contended
     if parts.own:
@@ -71,16 +76,20 @@ def compiled_clock(
             return parts.own
         return OwnPartsClock(system, sizes, parts, "short")
     kind = CompiledClock if system.gossip is None else CompiledGossip
-    clock = kind(system, sizes, parts, path or ("loop" if contended else "short"))
-    if clock.bytes > LARGEST:
-        return f"its state would take {clock.bytes / 1e9:.1f} GB"
-    return clock
+    return within_limits(kind(system, sizes, parts, path or ("loop" if contended else "short")))
+
+
+def within_limits(clock: CompiledClock | CompiledGossip) -> CompiledClock | CompiledGossip | str:
+    """Return a clock unless its state is too large."""
+    return clock if clock.bytes <= LARGEST else f"its state would take {clock.bytes / 1e9:.1f} GB"
 
 
 def why_contended(system: System, parts: PartColumns) -> str:
     """Return why a scenario needs the event loop; "": the short path serves it."""
     if system.gossip is not None:
         return "sites gossip"
+    if system.policy.asynchronous:
+        return "clients are asynchronous"
     if parts.routes is not None:
         return "flows share links"
     if not system.always_online:
@@ -105,16 +114,18 @@ class CompiledClock:
         self.flows = 2 * int(self.tables.slots[-1]) + 4 * system.sites.count + 8
         self.flows += system.population if system.broadcasts_to_all else 0
         self.now, self.carried = self.new_state(), new_out(0, 0)
-        self.before: tuple[int, State | Openings, Out] | None = None
+        self.before: tuple[int, Any, Any] | None = None  # rounds, state, what was carried over
 
-    def new_state(self) -> State | Openings:
-        """Return the state at time 0."""
-        replicas = self.system.replicas
+    def new_state(self) -> Any:
+        """Return the state at time 0: a State, of the short path Openings."""
         if self.path == "short":
-            return new_openings(self.tables, replicas)
+            return new_openings(self.tables, self.system.replicas)
+        return new_state(self.tables, self.system.replicas, self.new_links())
+
+    def new_links(self) -> Links | PrivateLinks:
+        """Return links without flows."""
         shared = self.parts.routes is not None
-        links = self.numbers.new_links(len(replicas), self.flows) if shared else PrivateLinks(np.zeros(0))
-        return new_state(self.tables, replicas, links)
+        return self.numbers.new_links(len(self.system.replicas), self.flows) if shared else PrivateLinks(np.zeros(0))
 
     @property
     def bytes(self) -> int:
@@ -197,18 +208,22 @@ class CompiledClock:
         counts = out.counts[0]
         if counts["visits"] + slots > visits or counts["segments"] + sites > segments:
             return longer(out, 2 * visits, 2 * segments)
-        assert isinstance(self.now, State)
+        self.grow_links()
+        return out
+
+    def grow_links(self) -> None:
+        """Make room for twice as many flows."""
+        assert not isinstance(self.now, Openings)
         links = self.now.links
         assert isinstance(links, Links)
         links = links._replace(flows=doubled(links.flows), starting=doubled(links.starting))
         self.now = self.now._replace(events=doubled(self.now.events), links=links)
-        return out
 
     async def refuse(self, active: Array) -> None:
         """Raise what made the loop stop."""
-        if not isinstance(self.now, State):
+        if isinstance(self.now, Openings):
             await CompiledClock(self.system, self.sizes, self.parts, "loop").next(active, self.rounds)
-        assert isinstance(self.now, State)
+        assert not isinstance(self.now, Openings)
         replica = self.now.replica
         position = int(active[np.argmax(replica["status"][active] != DONE)])
         status, now_s = int(replica["status"][position]), float(replica["now_s"][position])

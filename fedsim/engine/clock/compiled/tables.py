@@ -121,6 +121,7 @@ def tables_of(
         broadcast_bits=int(sizes.broadcast), first_reply_bits=int(sizes.first_reply), reply_bits=int(sizes.reply),
         to_cloud_bits=int(sizes.to_cloud), from_cloud_bits=int(sizes.from_cloud),
         broadcasts_to_all=bool(system.broadcasts_to_all),
+        replies=int(system.policy.replies), remembers=bool(system.policy.asynchronous and system.remembers),
     )  # fmt: skip
 
 
