@@ -140,7 +140,7 @@ def policies(draw, clients, most):
 def buffers(draw, clients, remembers):
     """Asynchronous clients; where they have memory, a buffer that can be filled."""
     of = draw(st.none() | st.integers(1, clients))
-    return fs.participation.buffered(draw(st.integers(1, (of or clients) if remembers else 2 * clients)), of=of)
+    return fs.participation.buffered(draw(st.integers(1, clients if remembers else 2 * clients)), of=of)
 
 
 @st.composite

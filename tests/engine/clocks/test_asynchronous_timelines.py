@@ -181,11 +181,12 @@ def test_latency_follows_the_last_bit_of_asynchronous_clients(clock):
 def test_clients_with_memory_give_their_places_away_until_their_reply_is_aggregated(clock):
     """One place, a buffer of 3 and 4 clients of 1 s: three different ones make a version, and all are idle again."""
     algorithm = fs.algorithms.Scaffold(0.1, 1)
-    with pytest.raises(fs.errors.InvalidInput, match="only 1 are at work"):
-        by_hand(clock, [1.0] * 4, fs.participation.buffered(3, of=1), 4, algorithm=algorithm)
-    block = by_hand(clock, [1.0] * 4, fs.participation.buffered(3, of=3), 20, algorithm=algorithm)
+    block = by_hand(clock, [1.0] * 4, fs.participation.buffered(3, of=1), 20, algorithm=algorithm)
+    assert block.closed_s[0].tolist() == [3.0 * (i + 1) for i in range(20)]
     for i in range(20):
-        assert len({row[0] for row in ended(block, i)}) == 3
+        assert len({client for client, *_ in ended(block, i)}) == 3
+    with pytest.raises(fs.errors.InvalidInput, match="only 4 exist; ask for at most 4"):
+        by_hand(clock, [1.0] * 4, fs.participation.buffered(5, of=1), 20, algorithm=algorithm)
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
