@@ -22,7 +22,7 @@ _HOME = {
     "Inline": "fedsim.runtime.inline",
     "Network": "fedsim.network",
     "Ray": "fedsim.runtime.ray",
-    "Record": "fedsim.old_engine.record",
+    "Record": "fedsim.engine.record",
     "Scenario": "fedsim.scenario",
     "Study": "fedsim.sweeps.study",
     "Target": "fedsim.budget",
@@ -71,9 +71,9 @@ if TYPE_CHECKING:
         testing,
     )  # fmt: skip
     from fedsim.budget import Budget, Target
+    from fedsim.engine.record import Record
     from fedsim.glossary import explain
     from fedsim.job_replay import replay
-    from fedsim.old_engine.record import Record
     from fedsim.running import arun, run
     from fedsim.runtime.inline import Inline
     from fedsim.runtime.ray import Ray

@@ -11,9 +11,9 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.budget import Budget
 from fedsim.checks import path_of
+from fedsim.engine.manifest import describes
+from fedsim.engine.record import Record
 from fedsim.errors import InvalidInput, NotRecorded, is_whole, shown
-from fedsim.old_engine.collect import describes
-from fedsim.old_engine.record import Record
 from fedsim.protocols import AlgorithmLike
 from fedsim.results import load
 from fedsim.run_folder import facts_of

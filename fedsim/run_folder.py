@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedsim import old_engine as engine
-from fedsim.engine.checkpoint import Checkpointer
+from fedsim.engine.manifest import describes, identities
 from fedsim.errors import CorruptData, InUse, InvalidInput
+from fedsim.old_engine.checkpoint import Checkpointer
 from fedsim.results import Result, load, lock
 from fedsim.results.atomic import check_writable, explained, write_atomic
 from fedsim.results.folder import complete, read_manifest
@@ -51,7 +51,7 @@ class RunFolder:
             return cls(None, Checkpointer(None, "", None, stop))
         folder = Path(out).absolute()
         check_free(folder, resume)
-        work, identity = engine.identities(scenario, compute)
+        work, identity = identities(scenario, compute)
         kept = every is not None or resume
         checkpoints = Checkpointer(folder if kept else None, identity, every, stop)
         if resume and folder.is_dir() and state(folder) == "whole" and is_tidy(folder):  # even where we cannot write
@@ -224,7 +224,7 @@ def _whole(folder: Path, scenario: Scenario, compute: str, work: str, source: di
     _check_source(folder, result.manifest.get("source"), source)
     if result.manifest.get("work", work) != work:
         raise InvalidInput(f"{folder} holds the finished run of another scenario; give it another --out")
-    if "work" not in result.manifest and not engine.describes(result.manifest.get("scenario"), scenario):
+    if "work" not in result.manifest and not describes(result.manifest.get("scenario"), scenario):
         raise InvalidInput(f"{folder} holds the finished run of another scenario; give it another --out")
     if compute == "run" and result.samples is None and "work" not in result.manifest:
         raise InvalidInput(f"{folder} holds a timeline alone; give it another --out")

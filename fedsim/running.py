@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fedsim import protocols
+from fedsim.engine.memory_needed import check_memory
 from fedsim.errors import InvalidInput, ResultWarning, flag, one_of, quoted
-from fedsim.old_engine.memory_needed import check_memory
 from fedsim.progress import followed
 from fedsim.results import Result
 from fedsim.run_folder import RunFolder

@@ -25,7 +25,8 @@ import numpy as np
 import fedsim as fs
 from fedsim import algorithms as alg
 from fedsim import codecs, devices, exchanges, participation, problems, topologies
-from fedsim.old_engine import Interrupted, always_compiled
+from fedsim.engine.clock.choose import always_compiled
+from fedsim.errors import Interrupted
 from fedsim.results import cpu_features, versions
 from fedsim.runtime.blas import blas_kernels
 

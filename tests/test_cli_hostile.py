@@ -189,7 +189,7 @@ def scenario(**parts):
 
 
 def test_too_many_replicas_are_refused_with_the_number_that_fits(monkeypatch):
-    monkeypatch.setattr("fedsim.old_engine.memory_needed.free_bytes", lambda: 1e9)
+    monkeypatch.setattr("fedsim.engine.memory_needed.free_bytes", lambda: 1e9)
     with pytest.raises(InvalidInput, match=r"would take .* GB, and 1 GB are free: run at most [\d,]+ at a time"):
         fs.run(scenario(replicas=10**7, record=fs.Record(every=1, warmup=2)))
 
@@ -199,7 +199,7 @@ def test_clients_that_remember_too_much_are_refused(monkeypatch):
         dim = 1_000_000
 
     problem = Wide([0.0] * 200, [0.1] * 200)
-    monkeypatch.setattr("fedsim.old_engine.memory_needed.free_bytes", lambda: 4e9)
+    monkeypatch.setattr("fedsim.engine.memory_needed.free_bytes", lambda: 4e9)
     began = time.monotonic()
     with pytest.raises(InvalidInput, match=r"200 jobs with d=1,000,000 would take .* GB, and 4 GB are free"):
         fs.run(scenario(problem=problem, algorithm=fs.algorithms.Scaffold(step_size=1e-3)))
@@ -207,7 +207,7 @@ def test_clients_that_remember_too_much_are_refused(monkeypatch):
 
 
 def test_rounds_of_which_the_table_alone_is_too_long_are_refused(monkeypatch):
-    monkeypatch.setattr("fedsim.old_engine.memory_needed.free_bytes", lambda: 1e9)
+    monkeypatch.setattr("fedsim.engine.memory_needed.free_bytes", lambda: 1e9)
     with pytest.raises(InvalidInput, match=r"fs\.Record\(rounds_every="):
         fs.run(scenario(budget=fs.Budget(rounds=10**9), record=fs.Record(every=10**9)))
 

@@ -6,8 +6,8 @@ import threading
 import pytest
 
 import fedsim as fs
+from fedsim.engine.clock.choose import always_compiled, reference_clock
 from fedsim.kernels.found import Found
-from fedsim.old_engine import always_compiled, reference_clock
 from fedsim.old_engine.clock_choice import expected_visits, is_worth_it
 
 SCENARIO = fs.Scenario(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import fedsim as fs
 from fedsim.algorithms.fedpaq import FedPAQ
-from fedsim.old_engine import reference_clock
+from fedsim.engine.clock.choose import reference_clock
 
 RATES = (64.0, 1e3, 12345.678, 1e9, math.inf)
 DELAYS = (0.0, 0.01, 0.3, 1 / 3)

@@ -11,7 +11,7 @@ from test_compiled_gossip import CROWD
 from test_contract import EVERY, scenario
 
 import fedsim as fs
-from fedsim.old_engine import always_compiled, reference_clock
+from fedsim.engine.clock.choose import always_compiled, reference_clock
 
 WHOLE = ("selected", "arrived", "dropped", "late", "uplink_bits", "wasted_bits", "wasted_down_bits", "backhaul_bits")
 SECONDS = ("wasted_s", "late_s", "dropped_s", "called_off_s")

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedsim as fs
+from fedsim.engine.clock.choose import always_compiled, reference_clock
 from fedsim.kernels.old_clock.parts import FOLDS
-from fedsim.old_engine import always_compiled, reference_clock
 from fedsim.old_engine.replica_clock import ReplicaClock
 
 RATES = (64.0, 1e3, 12345.678, 1e9, math.inf)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from test_compiled_clock import DELAYS, ONE, RATES, agree, assert_same, both, devices, outcome
 
 import fedsim as fs
+from fedsim.engine.clock.choose import always_compiled, reference_clock
 from fedsim.kernels.found import Found
-from fedsim.old_engine import always_compiled, reference_clock
 from fedsim.old_engine.gossip_arrays import GossipClock
 
 

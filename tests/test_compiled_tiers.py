@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from test_compiled_clock import DELAYS, ONE, RATES, agree, assert_same, both, column, devices, outcome
 
 import fedsim as fs
+from fedsim.engine.clock.choose import always_compiled, reference_clock
 from fedsim.kernels.found import Found
-from fedsim.old_engine import always_compiled, reference_clock
 from fedsim.old_engine.tiers_arrays import TiersClock
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import fedsim as fs
-from fedsim.old_engine import always_compiled, reference_clock
+from fedsim.engine.clock.choose import always_compiled, reference_clock
 
 BITS = 640  # ten numbers
 SEEDS = [seed for seed in range(30) if seed not in (4, 13, 16, 19, 25)]  # there rounding would decide a deadline

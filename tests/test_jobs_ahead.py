@@ -11,8 +11,8 @@ import pytest
 import fedsim as fs
 from fedsim import kernels
 from fedsim.analysis import timeline
-from fedsim.errors import ClientFailed
-from fedsim.old_engine import Interrupted, reference_clock
+from fedsim.engine.clock.choose import reference_clock
+from fedsim.errors import ClientFailed, Interrupted
 from fedsim.old_engine.asynchronous_replica import AsynchronousReplica
 from fedsim.runtime.worker import Worker
 

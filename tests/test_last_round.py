@@ -14,8 +14,8 @@ import pytest
 
 import fedsim as fs
 from fedsim import algorithms, devices, exchanges, participation, topologies
+from fedsim.engine.clock.choose import always_compiled, reference_clock
 from fedsim.errors import Interrupted
-from fedsim.old_engine import always_compiled, reference_clock
 
 N = 6
 PROBLEM = fs.problems.GaussianMean.synthetic(clients=N, dim=3, heterogeneity=2.0, samples=12, seed=5)

@@ -18,9 +18,9 @@ from faults import run, scenario
 
 import fedsim as fs
 from fedsim.cli.app import call
-from fedsim.errors import InUse, InvalidInput
+from fedsim.engine.run import Progress
+from fedsim.errors import Interrupted, InUse, InvalidInput
 from fedsim.imported_sources import imported_sources
-from fedsim.old_engine import Interrupted, Progress
 from fedsim.results import lock
 from fedsim.scenario_file import load_file
 from fedsim.sweeps import carry_out

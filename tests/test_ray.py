@@ -20,8 +20,8 @@ import pytest
 from follow import followed
 
 import fedsim as fs
-from fedsim.errors import ClientFailed, InvalidInput, RuntimeFailed
-from fedsim.old_engine import Interrupted, always_compiled, reference_clock
+from fedsim.engine.clock.choose import always_compiled, reference_clock
+from fedsim.errors import ClientFailed, Interrupted, InvalidInput, RuntimeFailed
 from fedsim.runtime import ray as ray_runtime
 from fedsim.runtime import ray_cluster, ray_folder
 from fedsim.runtime.client_memory import SentBatch
@@ -327,7 +327,8 @@ def test_resources_that_make_no_sense_are_refused(name, wrong):
         Ray(**{name: wrong})
 
 
-def test_hosts_that_keep_dying_end_the_run_with_a_clear_error(cluster):
+def test_hosts_that_keep_dying_end_the_run_with_a_clear_error(cluster, monkeypatch):
+    monkeypatch.setattr("fedsim.runtime.ray.PAUSES_S", (0.0,) * 4)
     with pytest.raises(RuntimeFailed, match=r"died 5 times over round 1; .* resume"):
         fs.run(scenario(algorithm=Suicidal(1e-3)), runtime=Ray(hosts=1))
 

@@ -10,8 +10,8 @@ from contextlib import nullcontext
 from follow import followed
 
 import fedsim as fs
+from fedsim.engine.clock.choose import always_compiled
 from fedsim.old_engine import reference_clock, stretches
-from fedsim.old_engine.clock_choice import always_compiled
 
 CLIENTS = 10
 SHARED = fs.topologies.multiple_access(CLIENTS, 1e6, latency_s=0.02)

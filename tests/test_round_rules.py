@@ -15,7 +15,8 @@ import fedsim as fs
 from fedsim.algorithms.fedpaq import FedPAQ
 from fedsim.analysis import timeline
 from fedsim.analysis.clients import heard as fairness
-from fedsim.old_engine import Interrupted, always_compiled
+from fedsim.engine.clock.choose import always_compiled
+from fedsim.errors import Interrupted
 from fedsim.old_engine.clock import Clock, SharedLinks
 from fedsim.old_engine.clock_inputs import ClockInputs
 from fedsim.old_engine.visits import Visit

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fedsim as fs
-from fedsim.old_engine import reference_clock
+from fedsim.engine.clock.choose import reference_clock
 
 FALD = fs.algorithms.FALD(step_size=1e-2, local_steps=2)
 GROUPS = [0, 0, 1, 1, 1, 0]

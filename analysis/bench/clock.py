@@ -17,7 +17,7 @@ import numpy as np
 import simpy
 
 import fedsim as fs
-from fedsim.old_engine import always_compiled, reference_clock
+from fedsim.engine.clock.choose import always_compiled, reference_clock
 from fedsim.scenarios import topologies
 
 ALL_DAY = fs.devices.diurnal(86_400.0, 1.0)  # always on, by a model that may say otherwise

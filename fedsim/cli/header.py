@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedsim.analysis.units import called, many, policy, width, wrapped
-from fedsim.old_engine.message_sizes import reply_shape
+from fedsim.engine.message_sizes import reply_shape
 from fedsim.protocols import Describes, Runtime, as_algorithm, as_problem
 from fedsim.scenario import Scenario
 

@@ -20,10 +20,9 @@ from fedsim.engine.clock.choose import choose
 from fedsim.engine.learner import Learner
 from fedsim.engine.manifest import collect
 from fedsim.engine.run import Run
-from fedsim.engine.system import System
+from fedsim.engine.system import System, setting_of
 from fedsim.errors import InvalidInput
 from fedsim.exchanges import Gossip
-from fedsim.old_engine.world import setting_of
 from fedsim.protocols import Observer, Runtime
 
 if TYPE_CHECKING:

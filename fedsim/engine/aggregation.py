@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
+from fedsim.engine.sites import Sites
 from fedsim.engine.system import System
-from fedsim.old_engine.sites import Sites
 from fedsim.protocols import Backend
 from fedsim.protocols.policy import Arrived
 from fedsim.runtime.answers import all_locked, locked, weighed

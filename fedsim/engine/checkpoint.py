@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
+import re
+import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import FedsimError, Interrupted, InvalidInput
-from fedsim.old_engine.checkpoint import Checkpointer as OldCheckpointer
+from fedsim.errors import FedsimError, Interrupted, InvalidInput, is_whole, quoted
+from fedsim.results.checkpoints import Checkpoints, SavedCheckpoint
 
 if TYPE_CHECKING:
     from fedsim.engine.clock import Clock
     from fedsim.engine.run import Run
 
 
-class Checkpointer(OldCheckpointer):
+class Checkpointer:
     """Writes a run's checkpoints; `every` counts rounds, or real seconds as in "60s". None: only when interrupted."""
+
+    def __init__(
+        self, folder: Path | None, identity: str, every: int | str | None, stop: threading.Event | None
+    ) -> None:
+        self.files = None if folder is None else Checkpoints(folder / "checkpoints", identity)
+        self.rounds, self.seconds = _interval(every)
+        self.stop, self._wrote = stop, time.monotonic()
+        self.asked = stop is not None or self.files is not None  # whether there is anything to do after a round
+        self.saved: SavedCheckpoint | None = None
+
+    def find(self) -> str:
+        """Look for a checkpoint to take up from; returns what is to be said about damaged ones."""
+        self.saved = self.files.latest() if self.files is not None else None
+        return self.saved.note if self.saved is not None else ""
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the run is asked to end."""
+        return self.stop is not None and self.stop.is_set()
 
     def clock_of(self, clock: str) -> str:
         """Return the clock of the run that is resumed, or else this one."""
@@ -72,3 +94,15 @@ def _state(run: Run, active: Array, clock: Clock) -> Arrays:
     for group, arrays in groups.items():
         out |= {f"{group}.{name}": a for name, a in arrays.items()}
     return out
+
+
+def _interval(every: int | str | None) -> tuple[int | None, float | None]:
+    if every is None:
+        return None, None
+    if isinstance(every, str) and (match := re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{0,9})?)\s*s", every)):
+        return None, float(match[1])
+    if not isinstance(every, str) and is_whole(every, least=1):
+        return int(every), None
+    raise InvalidInput(
+        f"checkpoint_every={quoted(every)}: a number of rounds such as 100, or real seconds such as '60s'"
+    )

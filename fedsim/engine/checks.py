@@ -1,10 +1,20 @@
-"""What a run refuses before it starts: timelines that would need values which are not there."""
+"""What a run refuses: timelines that would need values which are not there, and rounds that never end."""
 
 from __future__ import annotations
 
+from typing import NoReturn
+
+import numpy as np
+
+from fedsim.arrays import Array
+from fedsim.budget import Budget
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
-from fedsim.old_engine.run_checks import check_data
+from fedsim.protocols import Problem
+
+IDLE_ROUNDS = 1_000  # in a row that spend nothing of what the budget limits, before a run counts as endless;
+EMPTY_ROUNDS = 4_000  # as many where nobody was even asked, which a policy's coin may bring about
+TOO_MANY = 1e9  # rounds to spend the budget
 
 
 def check_run(system: System, sizes: MessageSizes) -> None:
@@ -27,3 +37,40 @@ def check_run(system: System, sizes: MessageSizes) -> None:
             f"{name} with {codec}: how long its replies are depends on their values, which sites that run ahead of "
             "each other do not know in time; take a codec of fixed length such as fs.codecs.QSGD(levels), or every=1"
         )
+
+
+def check_data(problem: Problem, timing_only: bool) -> None:
+    """Refuse to compute with a problem that is only as long as its messages."""
+    if not timing_only and problem.timing_only:
+        raise InvalidInput(
+            f'problems.{type(problem.own).__name__} has no data to compute with; run it with compute="skip"'
+        )
+
+
+def refuse_endless(number: int) -> NoReturn:
+    """A round that was counted never closes."""
+    raise InvalidInput(
+        f"round {number} never closes: some client takes infinitely long; shorten its latency or its compute "
+        "time, close with a deadline, or give the Budget seconds="
+    )
+
+
+class IdleRounds:
+    """Watches, where rounds are not limited, that each brings every replica nearer to the end of its budget."""
+
+    def __init__(self, budget: Budget, replicas: int) -> None:
+        self._least = {name: limit / TOO_MANY for name, limit in budget.limits.items() if name != "epsilon"}
+        self._idle = np.zeros(replicas)  # rounds in a row that spent nothing, as a share of those that are allowed
+
+    def after(self, active: Array, columns: dict[str, Array]) -> None:
+        """A round of these replicas is about to count."""
+        spent = {**columns, "seconds": columns["closed_s"] - columns["opened_s"]}
+        spent["total_bits"] = columns["uplink_bits"] + columns["downlink_bits"] + columns["backhaul_bits"]
+        moved = np.any([spent[name] > least for name, least in self._least.items()], axis=0)
+        share = np.where(columns["selected"] > 0, 1 / IDLE_ROUNDS, 1 / EMPTY_ROUNDS)
+        self._idle[active] = np.where(moved, 0.0, self._idle[active] + share)
+        if self._idle[active].max() >= 1.0:
+            raise InvalidInput(
+                f"the last {IDLE_ROUNDS:,} rounds or more spent next to nothing of what the budget limits, so the run "
+                "might never end; add rounds= to the Budget"
+            )

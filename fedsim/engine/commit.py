@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
+from fedsim.engine.checks import IdleRounds, refuse_endless
 from fedsim.engine.rounds import CAUSES, RoundBlock, constant
-from fedsim.old_engine.run_checks import IdleRounds, refuse_endless
 from fedsim.rules.closing import STOPPED_BY
 from fedsim.rules.visits import ARRIVED, CALLED_OFF, DROPPED, LATE
 

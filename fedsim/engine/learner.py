@@ -13,11 +13,11 @@ import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.aggregation import average, merge_at_cloud, segments_of
+from fedsim.engine.initial_state import first_memory, first_states
+from fedsim.engine.message_sizes import ReplyShape, reply_shape, sum_bits
 from fedsim.engine.rounds import RoundBlock
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput, NonFinite
-from fedsim.old_engine.initial_state import first_memory, first_states
-from fedsim.old_engine.message_sizes import ReplyShape, reply_shape, sum_bits
 from fedsim.protocols import SessionLike, Visitors, as_session
 from fedsim.rules.closing import merge_due
 from fedsim.rules.visits import ARRIVED

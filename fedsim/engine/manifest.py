@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import fields, is_dataclass
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedsim.arrays import Arrays
+from fedsim.engine.own_code import code_digest
 from fedsim.engine.run import Run
+from fedsim.engine.sites import SiteNetwork
 from fedsim.exchanges import Gossip
 from fedsim.metrics.sampling import common_start
 from fedsim.network import Network
-from fedsim.old_engine.collect import described
-from fedsim.old_engine.sites import SiteNetwork
 from fedsim.protocols import PrivacyGuarantee, Runtime
 from fedsim.results import Result, cpu_features, versions
+from fedsim.results.sealed import to_json
 from fedsim.runtime.blas import blas_kernels
 from fedsim.topologies.star import Star
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from fedsim.scenario import Scenario
 
 
 def collect(run: Run, runtime: Runtime, real_s: float, more: dict[str, Any] | None = None) -> Result:
@@ -111,3 +117,43 @@ def _privacy(run: Run, rounds: pd.DataFrame) -> dict[str, Any]:
     elif privacy:
         privacy["spent"] = None  # no metric accounts for it: metrics=(fs.privacy.spent(delta),) does
     return {"privacy": privacy} if privacy else {}
+
+
+def described(value: object) -> Any:
+    """A value as plain JSON: dataclasses by name and fields, arrays by shape and digest, functions by name."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, range):
+        return f"range({value.start}, {value.stop}, {value.step})"
+    if isinstance(value, np.ndarray):
+        return {"array": list(value.shape), "dtype": str(value.dtype), "digest": digest(value)}
+    if isinstance(value, (tuple, list)):
+        return [described(v) for v in value]
+    if isinstance(value, dict):
+        return {str(k): described(v) for k, v in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"type": type(value).__name__} | {f.name: described(getattr(value, f.name)) for f in fields(value)}
+    if callable(value) and hasattr(value, "__qualname__"):
+        return {"function": value.__qualname__}
+    public = {k: v for k, v in sorted(getattr(value, "__dict__", {}).items()) if not k.startswith("_")}
+    return {"type": type(value).__name__} | {k: described(v) for k, v in public.items()}
+
+
+def digest(array: np.ndarray[Any, Any]) -> str:
+    """16 hex digits of an array's bytes."""
+    return blake2b(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, digest_size=8).hexdigest()
+
+
+def identities(scenario: Scenario, compute: str) -> tuple[str, str]:
+    """Digests of what is computed, and of that with the versions and the CPU, which a checkpoint must agree with."""
+    facts = {"scenario": described(scenario), "code": code_digest(scenario), "compute": compute}
+    work = blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
+    facts |= {"versions": versions(), "cpu": cpu_features()}
+    return work, blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
+
+
+def describes(recorded: object, scenario: Scenario) -> bool:
+    """Whether a manifest's `scenario` is this one."""
+    return bool(json.loads(to_json(described(scenario))) == recorded)

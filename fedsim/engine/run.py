@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -13,13 +14,12 @@ from fedsim.arrays import Array, Arrays
 from fedsim.engine.checkpoint import Checkpointer
 from fedsim.engine.clock import Clock
 from fedsim.engine.commit import Totals, commit
+from fedsim.engine.evaluation import Evaluator
+from fedsim.engine.events import Events
 from fedsim.engine.learner import Learner
-from fedsim.engine.recorder import Events
+from fedsim.engine.record import Recorder
 from fedsim.engine.rounds import RoundBlock
 from fedsim.engine.system import System
-from fedsim.old_engine.evaluation import Evaluator
-from fedsim.old_engine.record import Recorder
-from fedsim.old_engine.run import Progress
 from fedsim.protocols import Observer, Visitors, is_sparse
 from fedsim.runtime.worker import advice
 
@@ -29,6 +29,17 @@ VISIT_BYTES = 77
 LONG_S = 0.5  # real seconds that a block may take before blocks become shorter: signals and checkpoints wait for it
 NUMBERS = 4_000_000  # updated in one call of several rounds: signals soon get their turn
 LARGE = 200_000  # updated in a round: threads gain more there than several rounds in one call do
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What an observer sees after a round."""
+
+    round: int
+    active: int
+    seconds: float  # median virtual time of the replicas that closed it
+    uplink_bits: float  # median so far
+    metrics: dict[str, float]  # the latest values (medians where per replica)
 
 
 class Run:

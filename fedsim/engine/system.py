@@ -15,7 +15,9 @@ from fedsim.algorithms.arguments import rows_per_batch
 from fedsim.arrays import Array, Numbers
 from fedsim.engine.rounds import Cohort
 from fedsim.errors import InvalidInput
-from fedsim.protocols import DeviceModel, NetworkModel, Visitors
+from fedsim.exchanges import Gossip
+from fedsim.problems import reweighted, weights_of
+from fedsim.protocols import Backend, DeviceModel, NetworkModel, Visitors
 from fedsim.rng import Draws, Stream
 from fedsim.rules.visits import IN_UPLOAD, NO_DROP
 from fedsim.runtime.jobs import Setting
@@ -167,6 +169,23 @@ class System:
             if online >= enough:
                 return now_s
         return float(np.partition(self.online_s(position, client, now_s), enough - 1)[enough - 1])
+
+
+def setting_of(scenario: Scenario, backend: Backend) -> Setting:
+    """Return what all jobs of a scenario have in common."""
+    problem, devices, network = scenario.problem, scenario.parts.devices, scenario.parts.network
+    weights = weights_of(problem)
+    if isinstance(scenario.exchange, Gossip) and np.any(weights != scenario.sites.weights):
+        weights = scenario.sites.weights
+        problem = reweighted(problem, weights)
+    everyone, rows = np.arange(problem.clients), {}
+    if network is not None and network.has_server:
+        for up, name in ((True, "uplink"), (False, "downlink")):
+            rows[f"{name}_delay_s"] = np.broadcast_to(network.delay_s(up), everyone.shape)
+            rows[f"{name}_bottleneck_bps"] = np.broadcast_to(network.bottleneck_bps(up), everyone.shape)
+    if devices is not None and (dropout := devices.dropout_of(everyone)) is not None:
+        rows["dropout"] = dropout
+    return Setting(problem, weights, scenario.seed, np.dtype(scenario.dtype), backend, rows)
 
 
 def routes_of(network: NetworkModel | None, upward: bool) -> Routes | None:

@@ -5,31 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from fedsim.errors import Interrupted
+from fedsim.engine.system import setting_of
 from fedsim.exchanges import Gossip
 from fedsim.old_engine import gossip, tiers_closed_form
 from fedsim.old_engine.asynchronous import Asynchronous
 from fedsim.old_engine.checkpoint import Checkpointer
-from fedsim.old_engine.clock_choice import always_compiled, reference_clock
 from fedsim.old_engine.closed_form import ClosedForm, suits
-from fedsim.old_engine.collect import collect, describes, identities
+from fedsim.old_engine.collect import collect
 from fedsim.old_engine.compiled_clock import compiled
 from fedsim.old_engine.compiled_sites import gossip_by_events, tiers_by_events
 from fedsim.old_engine.events import Events
 from fedsim.old_engine.gossip import Gossiping
-from fedsim.old_engine.record import Record
-from fedsim.old_engine.run import Driver, Progress, Run
+from fedsim.old_engine.run import Driver, Run
 from fedsim.old_engine.tiers_closed_form import ClosedFormTiers
-from fedsim.old_engine.world import World, setting_of
+from fedsim.old_engine.world import World
 from fedsim.protocols import Observer, Runtime
 
 if TYPE_CHECKING:
     from fedsim.scenario import Scenario
 
-__all__ = [
-    "Checkpointer", "Interrupted", "Observer", "Progress", "Record", "Run", "always_compiled", "collect", "describes",
-    "identities", "reference_clock", "simulate",
-]  # fmt: skip
+__all__ = ["Checkpointer", "Run", "collect", "simulate"]
 
 
 async def simulate(

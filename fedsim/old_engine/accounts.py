@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
+from fedsim.engine.checks import IdleRounds
 from fedsim.old_engine.round import CAUSES, Ended, Round, Stretch, Visits
-from fedsim.old_engine.run_checks import IdleRounds
 from fedsim.old_engine.world import World
 
 if TYPE_CHECKING:

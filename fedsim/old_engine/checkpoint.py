@@ -7,39 +7,22 @@ stored, and what a way of keeping time hands over (`Driver.state`): the compiled
 
 from __future__ import annotations
 
-import re
-import threading
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import FedsimError, Interrupted, InvalidInput, is_whole, quoted
-from fedsim.results.checkpoints import Checkpoints, SavedCheckpoint
+from fedsim.engine.checkpoint import Checkpointer as NewCheckpointer
+from fedsim.errors import FedsimError, Interrupted
 
 if TYPE_CHECKING:
     from fedsim.old_engine.run import Driver, Run
 
 
-class Checkpointer:
+class Checkpointer(NewCheckpointer):
     """Writes a run's checkpoints; `every` counts rounds, or real seconds as in "60s". None: only when interrupted."""
-
-    def __init__(
-        self, folder: Path | None, identity: str, every: int | str | None, stop: threading.Event | None
-    ) -> None:
-        self.files = None if folder is None else Checkpoints(folder / "checkpoints", identity)
-        self.rounds, self.seconds = _interval(every)
-        self.stop, self._wrote = stop, time.monotonic()
-        self.asked = stop is not None or self.files is not None  # whether there is anything to do after a round
-        self.saved: SavedCheckpoint | None = None
-
-    def find(self) -> str:
-        """Look for a checkpoint to take up from; returns what is to be said about damaged ones."""
-        self.saved = self.files.latest() if self.files is not None else None
-        return self.saved.note if self.saved is not None else ""
 
     def resume(self, run: Run) -> tuple[int, Array, Arrays]:
         """The round to go on with, who is still active, and what the way of keeping time stored for itself."""
@@ -49,11 +32,6 @@ class Checkpointer:
         _restore(run, state, self.saved.segments)
         own = {n.removeprefix("own."): v for n, v in state.items() if n.startswith("own.")}
         return self.saved.number, state["active"], own
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the run is asked to end."""
-        return self.stop is not None and self.stop.is_set()
 
     def after(self, run: Run, driver: Driver, number: int, active: Array) -> None:
         """A round is closed: checkpoint if it is time to; stop if asked to."""
@@ -96,15 +74,3 @@ def _restore(run: Run, saved: Arrays, segments: list[Arrays]) -> None:
     run.evaluator.restore(group("judge"))
     run.inputs.restore(segments)
     run.trace.restore(segments)
-
-
-def _interval(every: int | str | None) -> tuple[int | None, float | None]:
-    if every is None:
-        return None, None
-    if isinstance(every, str) and (match := re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{0,9})?)\s*s", every)):
-        return None, float(match[1])
-    if not isinstance(every, str) and is_whole(every, least=1):
-        return int(every), None
-    raise InvalidInput(
-        f"checkpoint_every={quoted(every)}: a number of rounds such as 100, or real seconds such as '60s'"
-    )

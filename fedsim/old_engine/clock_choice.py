@@ -8,9 +8,7 @@ as a few thousand rounds take on SimPy but serves later runs as well. The rule i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 
 from fedsim.arrays import Arrays
 from fedsim.budget import Budget
@@ -20,7 +18,6 @@ from fedsim.kernels.found import Found
 VISIT_S = {"alone": 20e-6, "asynchronous": 90e-6, "shared": 150e-6, "gossip": 40e-6}
 # What a run may be asked to pay for the compiled code, by where it is found. Compiling takes 17 s of one core, once.
 GETTING_S = {Found.LOADED: 0.0, Found.KEPT: 0.2, Found.NOWHERE: 4.0}
-FORCED: ContextVar[bool | None] = ContextVar("FORCED", default=None)
 
 
 def is_worth_it(visits: float, kind: str, found: Callable[[], Found]) -> bool:
@@ -52,23 +49,3 @@ def saved_by_compiled(saved: Arrays) -> bool | None:
     if any(words[1] == "message" for words in own):
         return True
     return False if any(words[1].isdigit() for words in own) else None
-
-
-@contextmanager
-def reference_clock() -> Iterator[None]:
-    """Inside, time is kept by SimPy wherever it goes event by event: what the compiled clock is held to."""
-    yield from _forced(False)
-
-
-@contextmanager
-def always_compiled() -> Iterator[None]:
-    """Inside, time is kept by the compiled clock wherever it can, whatever it takes to get it."""
-    yield from _forced(True)
-
-
-def _forced(compiled: bool) -> Iterator[None]:
-    token = FORCED.set(compiled)
-    try:
-        yield
-    finally:
-        FORCED.reset(token)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.old_engine.sites import Sites
+from fedsim.engine.sites import Sites
 from fedsim.protocols import Backend
 from fedsim.runtime.answers import all_locked, locked
 

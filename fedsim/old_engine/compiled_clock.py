@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
+from fedsim.engine.clock.choose import FORCED
 from fedsim.old_engine import stretches
 from fedsim.old_engine.asynchronous import Asynchronous, rebased
 from fedsim.old_engine.clock_arrays import LARGEST, ClockArrays, parts_of, where_compiled
-from fedsim.old_engine.clock_choice import FORCED, expected_visits, is_worth_it, saved_by_compiled
+from fedsim.old_engine.clock_choice import expected_visits, is_worth_it, saved_by_compiled
 from fedsim.old_engine.clocks_ahead import ClocksAhead
 from fedsim.old_engine.compiled_rounds import CompiledRounds
 from fedsim.old_engine.events import Events

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Generic, Protocol
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
+from fedsim.engine.clock.choose import FORCED
 from fedsim.exchanges import Gossip
 from fedsim.kernels.found import Found
 from fedsim.old_engine.clock_arrays import LARGEST, parts_of
-from fedsim.old_engine.clock_choice import FORCED, expected_visits, is_worth_it
+from fedsim.old_engine.clock_choice import expected_visits, is_worth_it
 from fedsim.old_engine.clocks_ahead import ClocksAhead, Kind
 from fedsim.old_engine.compiled_gossip_rounds import CompiledGossipRounds
 from fedsim.old_engine.compiled_tiers_rounds import CompiledTiersRounds

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array, Arrays
+from fedsim.engine.initial_state import first_memory, first_states
+from fedsim.engine.message_sizes import ReplyShape, reply_shape, sum_bits
 from fedsim.errors import InvalidInput, NonFinite
 from fedsim.old_engine.cloud import average, merge
 from fedsim.old_engine.folds import Folds, folds_of
-from fedsim.old_engine.initial_state import first_memory, first_states
-from fedsim.old_engine.message_sizes import ReplyShape, reply_shape, sum_bits
 from fedsim.old_engine.round import Cohort, Round
 from fedsim.old_engine.world import World
 from fedsim.protocols import Backend, Replies, Rng, SessionLike, Visitors, as_session

@@ -8,38 +8,28 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
+from fedsim.engine.checks import check_data, refuse_endless
+from fedsim.engine.evaluation import Evaluator
+from fedsim.engine.record import Recorder
+from fedsim.engine.run import Progress
+from fedsim.engine.site_checks import check_lengths
 from fedsim.old_engine.accounts import Accounts, settle, settle_stretch
 from fedsim.old_engine.checkpoint import Checkpointer
 from fedsim.old_engine.clock_inputs import ClockInputs
-from fedsim.old_engine.evaluation import Evaluator
 from fedsim.old_engine.learner import Learner
-from fedsim.old_engine.record import Recorder
 from fedsim.old_engine.round import Round, Stretch
-from fedsim.old_engine.run_checks import check_data, check_skip, refuse_endless
-from fedsim.old_engine.site_checks import check_lengths
+from fedsim.old_engine.run_checks import check_skip
 from fedsim.old_engine.trace import Trace
 from fedsim.old_engine.world import World
 from fedsim.protocols import Observer, SessionLike, is_sparse
 from fedsim.runtime.jobs import Reply
 from fedsim.runtime.worker import advice
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What an observer sees after a round: for the eye, never for the run."""
-
-    round: int
-    active: int
-    seconds: float  # median virtual time of the replicas that closed it
-    uplink_bits: float  # median so far
-    metrics: dict[str, float]  # the latest values (medians where per replica)
 
 
 class Driver(Protocol):

@@ -10,11 +10,9 @@ import numpy as np
 from fedsim.algorithms.arguments import rows_per_batch
 from fedsim.arrays import Array, Numbers
 from fedsim.errors import InvalidInput
-from fedsim.exchanges import Gossip
 from fedsim.old_engine.arrivals import NOT, UPLOAD, ClientPaths, VisitDraws, at_once
 from fedsim.old_engine.round import Cohort
-from fedsim.problems import reweighted, weights_of
-from fedsim.protocols import Backend, DeviceModel, NetworkModel, Visitors
+from fedsim.protocols import DeviceModel, NetworkModel, Visitors
 from fedsim.rng import Draws, Stream
 from fedsim.runtime.jobs import Setting
 
@@ -97,23 +95,6 @@ class World:
             return steps
         sizes, batch_size = self.problem.sizes[client], self.algorithm.batch_size
         return steps * (sizes if batch_size is None else rows_per_batch(batch_size, sizes, client))
-
-
-def setting_of(scenario: Scenario, backend: Backend) -> Setting:
-    """What all jobs of a scenario have in common."""
-    problem, devices, network = scenario.problem, scenario.parts.devices, scenario.parts.network
-    weights = weights_of(problem)
-    if isinstance(scenario.exchange, Gossip) and np.any(weights != scenario.sites.weights):
-        weights = scenario.sites.weights
-        problem = reweighted(problem, weights)
-    everybody, rows = np.arange(problem.clients), {}
-    if network is not None and network.has_server:
-        for up, name in ((True, "uplink"), (False, "downlink")):
-            rows[f"{name}_delay_s"] = np.broadcast_to(network.delay_s(up), everybody.shape)
-            rows[f"{name}_bottleneck_bps"] = np.broadcast_to(network.bottleneck_bps(up), everybody.shape)
-    if devices is not None and (dropout := devices.dropout_of(everybody)) is not None:
-        rows["dropout"] = dropout
-    return Setting(problem, weights, scenario.seed, np.dtype(scenario.dtype), backend, rows)
 
 
 def client_paths(network: NetworkModel | None) -> tuple[ClientPaths, ClientPaths] | None:

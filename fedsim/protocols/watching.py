@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from fedsim.arrays import Array
 
 if TYPE_CHECKING:
+    from fedsim.engine.run import Progress
     from fedsim.metrics.evaluate import MetricView
-    from fedsim.old_engine.run import Progress
     from fedsim.privacy.ledger import Ledger
     from fedsim.protocols.algorithm import AlgorithmLike
     from fedsim.protocols.problem import ProblemLike

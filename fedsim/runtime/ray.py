@@ -29,7 +29,9 @@ from fedsim.runtime.ray_host import Host, carry_source, dealt, pack
 from fedsim.runtime.ray_own import OwnRay
 from fedsim.runtime.worker import Worker
 
-TRIES = 5  # hosts in a row that may die over one batch
+# Real seconds before a host that died is replaced, one each time: for a while Ray may start the next on a lost node.
+PAUSES_S = (0.0, 2.0, 8.0, 20.0)
+TRIES = len(PAUSES_S) + 1
 INLINE_BYTES = 100_000  # a broadcast up to this size travels inside the call, a larger one once as an object
 WHOLE_BYTES = 64_000_000  # of data up to this size every host may have all, for blocks of rounds
 LOOK_S = 1.0  # how often those who wait for hosts make sure that Ray itself is alive
@@ -208,15 +210,14 @@ class RaySession:
 
     async def _insist(self, call: HostCall) -> Reply:
         """The replies of a call that may have failed: again, with everybody's memory, at a new host if need be."""
-        for attempt in range(TRIES):
-            if attempt > 0:
-                call = self._call(call.index, call.part, call.message, in_full=True)
+        for pause_s in (*PAUSES_S, None):
             try:
                 reply = self._opened(call, await self._answer(call.answer))
                 if reply is not None:
                     return reply
             except (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError):
-                self._replace(call.index, call.host)
+                await self._replace(call.index, call.host, pause_s)
+            call = self._call(call.index, call.part, call.message, in_full=True)
         clients = self._shards[call.index]
         raise RuntimeFailed(
             f"the host of clients {clients[0]} to {clients[-1]} died {TRIES} times over round {call.part.round + 1}; "
@@ -231,14 +232,14 @@ class RaySession:
 
     async def _learn(self, index: int, packed: bytes) -> Learnt:
         """One host's share; it keeps nothing, so that another one can do the same again."""
-        for _ in range(TRIES):
+        for pause_s in (*PAUSES_S, None):
             host = self.hosts[index]
             try:
                 answer = await self._answer(host.learn.remote(self._whole, packed))
                 done: Learnt = pickle.loads(answer)
                 return done
             except (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError):
-                self._replace(index, host)
+                await self._replace(index, host, pause_s)
         raise RuntimeFailed(f"host {index} died {TRIES} times over a block of rounds; {REMEDY}")
 
     async def _answer(self, answer: object) -> bytes:
@@ -250,10 +251,11 @@ class RaySession:
             cause = error.cause
             raise cause if isinstance(cause, FedsimError) else RuntimeFailed(str(error)) from error
 
-    def _replace(self, index: int, dead: object) -> None:
-        """Another host in the place of one that died, unless somebody was faster."""
-        self._look()  # nor is there anybody to start one, if Ray itself has died
-        if self.hosts[index] is dead:
+    async def _replace(self, index: int, dead: object, pause_s: float | None) -> None:
+        """Start another host in the place of one that died, after a pause, unless that was done; None: give up."""
+        self._look()  # if Ray itself has died there is nothing to start one with
+        await asyncio.sleep(pause_s or 0.0)
+        if pause_s is not None and self.hosts[index] is dead:
             self.hosts[index], self._at_hosts[index] = self._host(index), MemoryAtHost()
 
     async def about(self) -> list[dict[str, Any]]:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import fedsim
+from fedsim.engine.manifest import described
 from fedsim.errors import CorruptData, InvalidInput, quoted
-from fedsim.old_engine.collect import described
 from fedsim.results import lock, write_atomic
 from fedsim.results.atomic import check_writable, explained
 from fedsim.results.sealed import read_json, sealed

@@ -10,13 +10,14 @@ import numpy as np
 from fedsim import kernels, rng
 from fedsim.arrays import Array, Arrays
 from fedsim.budget import Budget
+from fedsim.engine.system import setting_of
 from fedsim.errors import InvalidInput, NonFinite
 from fedsim.exchanges import Gossip, star
 from fedsim.old_engine.copies import Copies
 from fedsim.old_engine.folds import Folds, folds_of
 from fedsim.old_engine.learner import Learner
 from fedsim.old_engine.round import Cohort, Round, all_arrived
-from fedsim.old_engine.world import World, setting_of
+from fedsim.old_engine.world import World
 from fedsim.participation import bernoulli, full
 from fedsim.protocols import AlgorithmLike, ProblemLike, Replies, Rng, as_algorithm
 from fedsim.running import run

@@ -9,8 +9,8 @@ import numpy as np
 from fedsim import rng
 from fedsim.budget import Budget
 from fedsim.devices import lognormal
+from fedsim.engine.record import Record
 from fedsim.old_engine.closed_form import closes_in_closed_form
-from fedsim.old_engine.record import Record
 from fedsim.protocols import Codec, DevicesLike, PolicyLike, ProblemLike, as_devices, as_policy
 from fedsim.running import run
 from fedsim.scenario import Scenario

@@ -16,6 +16,8 @@ PROBLEMS = {
     "full precision": fs.problems.GaussianMean(POINTS, np.eye(5) + 0.3),
     "logistic": fs.problems.LogisticRegression.synthetic(4, 5, 25),
     "linear": fs.problems.LinearRegression.synthetic(4, 5, samples=(30, 20, 40, 25)),
+    "pooled": fs.problems.pooled(fs.problems.GaussianMean(POINTS, np.eye(5))),
+    "reactive": fs.problems.PerformativeMean([0.0, 1.0, 2.0, 3.0], [0.1, 0.2, 0.3, 0.4]),
     "softmax": fs.problems.SoftmaxRegression.synthetic(4, 6, 3, samples=(30, 20, 40, 25), dtype=np.float64),
 }
 SLOW = fs.devices.lognormal(
@@ -208,11 +210,11 @@ EVERY = {
     "FAHMC": ("linear", fs.algorithms.FAHMC(0.01, 3)),
     "FALD": ("gaussian", fs.algorithms.FALD(1e-3, 2)),
     "FSGLD": ("gaussian", fs.algorithms.FSGLD(1e-3)),
-    "HMC": ("gaussian", fs.algorithms.HMC(0.02, 3)),
-    "MALA": ("gaussian", fs.algorithms.MALA(1e-3)),
-    "PSGLD": ("gaussian", fs.algorithms.PSGLD(1e-3)),
+    "HMC": ("pooled", fs.algorithms.HMC(0.02, 3)),
+    "MALA": ("pooled", fs.algorithms.MALA(1e-3)),
+    "PSGLD": ("pooled", fs.algorithms.PSGLD(1e-3)),
     "QLSD": ("gaussian", fs.algorithms.QLSD(1e-3, 0.3, fs.codecs.QSGD(8))),
-    "SGLD": ("gaussian", fs.algorithms.SGLD(1e-3)),
+    "SGLD": ("pooled", fs.algorithms.SGLD(1e-3)),
     "FedAdagrad": ("linear", fs.algorithms.FedAdagrad(0.01, 2)),
     "FedAdam": ("linear", fs.algorithms.FedAdam(0.01, 2)),
     "FedAvg": ("linear", fs.algorithms.FedAvg(0.01, 2, 5)),
@@ -222,7 +224,7 @@ EVERY = {
     "FedPAQ": ("linear", fs.algorithms.FedPAQ(0.01, 2)),
     "FedProx": ("linear", fs.algorithms.FedProx(0.01, 2, proximal=0.1)),
     "FedYogi": ("linear", fs.algorithms.FedYogi(0.01, 2)),
-    "PFedAvg": ("linear", fs.algorithms.PFedAvg(0.01, 2)),
+    "PFedAvg": ("reactive", fs.algorithms.PFedAvg(0.01, 2)),
     "PrivateFedPAQ": ("linear", fs.algorithms.PrivateFedPAQ(0.01, 2, 1.0, 5.0, 1e-5, 5)),
     "QLSDPlusPlus": ("gaussian", fs.algorithms.QLSDPlusPlus(1e-3, 12, None, 0.3, fs.codecs.QSGD(8))),
     "QLSDStar": ("gaussian", fs.algorithms.QLSDStar(1e-3, None, 0.3, fs.codecs.QSGD(8))),
@@ -230,7 +232,7 @@ EVERY = {
     "distributed_sgd": ("linear", fs.algorithms.distributed_sgd(0.01, 5)),
 }
 COMPILED = {"FAHMC", "FALD", "FedAvg", "QLSD", "QLSDPlusPlus", "QLSDStar", "distributed_sgd"}
-ONE_CLIENT = {"DGSGLD", "FSGLD", "HMC", "MALA", "PSGLD", "SGLD"}  # they follow one client a round
+ONE_CLIENT = {"DGSGLD", "FSGLD"}  # they follow one client a round
 
 
 def test_every_algorithm_of_a_server_is_listed_here():
@@ -241,7 +243,8 @@ def test_every_algorithm_of_a_server_is_listed_here():
 @pytest.mark.parametrize("devices", [None, SLOW], ids=["all arrive", "losses"])
 def test_every_algorithm_has_the_same_bits_in_blocks_and_one_by_one(name, devices):
     policy = fs.participation.with_replacement(1) if name in ONE_CLIENT else fs.participation.full()
-    s = scenario(*EVERY[name], devices=devices, participation=policy)
+    network = None if EVERY[name][0] == "pooled" else STAR
+    s = scenario(*EVERY[name], devices=devices, participation=policy, network=network)
     result, taken = in_blocks(s)
     assert (sum(taken) > 40) == (name in COMPILED)
     same(result, one_by_one(s))

@@ -9,8 +9,7 @@ import numpy as np
 import fedsim as fs
 from fedsim.engine.clock.simpy import SimpyClock
 from fedsim.engine.rounds import RoundBlock
-from fedsim.engine.system import MessageSizes, System
-from fedsim.old_engine.world import setting_of
+from fedsim.engine.system import MessageSizes, System, setting_of
 
 
 class NoLearning:

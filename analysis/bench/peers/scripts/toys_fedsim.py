@@ -10,7 +10,7 @@ import numpy as np
 import toys
 
 import fedsim as fs
-from fedsim.old_engine import always_compiled
+from fedsim.engine.clock.choose import always_compiled
 
 BOTH = fs.Inline(threads=2)
 

@@ -151,7 +151,7 @@ class CompiledClock:
             return np.broadcast_to(column, (len(active), *column.shape[1:]))
 
         names = "lengths stopped_by opened_s closed_s selected unselected_bits backhaul_bits oldest_version offsets"
-        columns = {name: each(getattr(block, name)) for name in names.split()}
+        columns: dict[str, Any] = {name: each(getattr(block, name)) for name in names.split()}
         cloud = None if block.cloud is None else CloudTimes(*map(each, block.cloud))
         return replace(block, replicas=active, cloud=cloud, one_timeline=True, **columns)
 

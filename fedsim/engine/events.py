@@ -7,28 +7,48 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.rounds import RoundBlock
 from fedsim.engine.system import MessageSizes, System
-from fedsim.old_engine.trace import COLUMNS, DTYPES, Trace
 from fedsim.rules.visits import ARRIVED, DROPPED
 
+COLUMNS = ("replica", "round", "time_s", "client", "event", "bits")
+DTYPES = (np.int64, np.int64, np.float64, np.int64, object, np.int64)
 NAMES = (  # in the order of the events of one instant
     "from cloud", "select", "download", "compute", "upload", "drop", "cut", "late", "aggregate", "to cloud", "merge",
 )  # fmt: skip
 ORDER = {name: number for number, name in enumerate(NAMES)}
 
 
-class Events(Trace):
+class Events:
     """Rows of `events`; of sites the client is -1 - site, of a cloud -1 - sites."""
+
+    def __init__(self, kept: bool) -> None:
+        self.kept = kept
+        self._blocks: list[Arrays] = []
+        self._saved = 0
 
     def add(self, block: RoundBlock, accepted: Array, system: System, sizes: MessageSizes) -> None:
         """Add the events of the rounds that count."""
-        self.extend(events_of(block, accepted, system, sizes))
+        self._blocks.append(events_of(block, accepted, system, sizes))
 
     def columns(self) -> Arrays:
-        """All of them, by replica, then time; edges may be rounds ahead of each other."""
-        found = super().columns()
+        """Return all of them, by replica, then time; edges may be rounds ahead of each other."""
+        found = _joined(self._blocks)
         order = np.array([ORDER[name] for name in found["event"]], np.int64)
         by = np.lexsort((found["client"], order, found["round"], found["time_s"], found["replica"]))
         return {name: column[by] for name, column in found.items()}
+
+    def segment(self) -> Arrays:
+        """Return what was added since the last call, as flat arrays for a checkpoint."""
+        fresh, self._saved = self._blocks[self._saved :], len(self._blocks)
+        columns = _joined(fresh)
+        return {f"trace.{n}": c.astype(str) if n == "event" else c for n, c in columns.items()} if fresh else {}
+
+    def restore(self, segments: list[Arrays]) -> None:
+        """Take up where checkpoints left off."""
+        for part in segments:
+            if "trace.round" in part:
+                columns = {n: part[f"trace.{n}"] for n in COLUMNS}
+                self._blocks.append({n: _typed(columns[n], dtype) for n, dtype in zip(COLUMNS, DTYPES, strict=True)})
+        self._saved = len(self._blocks)
 
 
 def events_of(block: RoundBlock, accepted: Array, system: System, sizes: MessageSizes) -> Arrays:
@@ -80,3 +100,16 @@ def _of_sites(block: RoundBlock, counts: Array, system: System, sizes: MessageSi
     merged = rows[~np.isnan(block.cloud.at_cloud_s.reshape(-1, sites)[rows]).any(axis=1)]
     none = np.zeros(len(merged), np.int64)
     return [*parts, ("merge", merged, block.closed_s.ravel()[merged], none - 1 - sites, none)]
+
+
+def _joined(blocks: list[Arrays]) -> Arrays:
+    return {
+        n: np.concatenate([block[n] for block in blocks] or [np.zeros(0, dtype)])
+        for n, dtype in zip(COLUMNS, DTYPES, strict=True)
+    }
+
+
+def _typed(values: object, dtype: type) -> Array:
+    if dtype is object:
+        return np.array(np.asarray(values).tolist(), object)
+    return np.asarray(values, dtype)

@@ -13,9 +13,9 @@ import numpy as np
 
 from fedsim import metrics
 from fedsim.arrays import Array, Arrays
+from fedsim.engine.record import Recorder
 from fedsim.errors import FedsimError, InvalidInput, NonFinite
 from fedsim.exchanges import Gossip
-from fedsim.old_engine.record import Recorder
 from fedsim.protocols import Exact, KeepsLedger, ProblemLike
 
 if TYPE_CHECKING:

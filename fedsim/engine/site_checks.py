@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedsim.engine.scenario_checks import written
 from fedsim.errors import InvalidInput
 from fedsim.exchanges import Gossip, TiersExchange
-from fedsim.old_engine.scenario_checks import written
 
 if TYPE_CHECKING:
     from fedsim.old_engine.learner import Learner
