@@ -94,6 +94,8 @@ class Columns:
         self.sizes = np.concatenate([s.sizes for s in segments])
         self.at = np.repeat(np.tile(np.arange(len(replicas)), len(segments)), self.sizes)  # places among the replicas
         self.replica, self.client = replicas[self.at], np.concatenate([s.client for s in segments])
+        self.weight = setting.weights[self.client].astype(setting.dtype, copy=False)[:, None]
+        self.size = setting.problem.sizes[self.client][:, None]
         self._keys: dict[tuple[int, int], Array] = {}
 
     def cohorts(self) -> Iterator[Cohort]:
@@ -137,8 +139,10 @@ class Cohort(JobsAtHand):
 
     def __init__(self, columns: Columns, segments: Segments, begin: int) -> None:
         own, self._columns, self.segments = slice(begin, begin + len(segments.client)), columns, segments
-        self.at, replica, client = columns.at[own], columns.replica[own], columns.client[own]
-        super().__init__(columns.setting, Batch(0, replica, client, FIRST_VISIT, {}, FIRST_VISIT), single=False)
+        self._setting, self._single, self.clients = columns.setting, False, columns.setting.problem.clients
+        self.at, self.client, self.replica = columns.at[own], segments.client, columns.replica[own]
+        self.weight, self.size = columns.weight[own], columns.size[own]
+        self._batch = Batch(0, self.replica, self.client, FIRST_VISIT, {}, FIRST_VISIT)
 
     def enter(self, round: int, k: int, begin: int) -> None:
         """Go to a round, the k-th of these columns; its keys begin there."""

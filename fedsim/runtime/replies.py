@@ -44,10 +44,12 @@ class Segments:
         """Return segments low ... high - 1."""
         begin, end, own = self.starts[low], self.starts[high], slice(low, high)
         rows = slice(begin, end)
-        return Segments(
+        out = Segments(
             self.position[own], self.site[own], self.starts[low : high + 1] - begin, self.client[rows],
             self.multiplicity[rows], self.staleness[rows], self.weights[rows],
         )  # fmt: skip
+        out.__dict__["sizes"] = self.sizes[own]
+        return out
 
     def chosen(self, which: Array) -> Segments:
         """Return the segments that are marked, (segments,) bool."""

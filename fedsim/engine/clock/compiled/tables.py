@@ -58,8 +58,6 @@ class PartColumns:
             self.missing = _why("devices", system.devices.own)
         elif system.clock_reads_losses:
             self.missing = "the policy reads losses"
-        elif sizes.depend_on_values:
-            self.missing = "the sizes of replies depend on their values"
         elif system.setting.backend.name != "cpu":
             self.missing = f"its draws are those of the CPU, and the backend is {system.setting.backend.name}"
 
@@ -109,8 +107,6 @@ def tables_of(
         law = np.zeros(n, LAW)
         for name in LAW.names or ():
             law[name] = getattr(devices.availability, name)
-    assert sizes.first_reply is not None
-    assert sizes.reply is not None
     return Tables(
         client=client, cloud=cloud, law=law,
         starts_s=np.array(devices.availability.starts_s, np.float64),
@@ -123,12 +119,22 @@ def tables_of(
         closing=policy.closing._replace(a=float(policy.closing.a), b=float(policy.closing.b)),
         selection=policy.selection, size=int(policy.size), at_least=int(system.policy.at_least or 1),
         every=int(system.sites.every), seed_low=seed & 0xFFFFFFFF, seed_high=seed >> 32,
-        broadcast_bits=int(sizes.broadcast), first_reply_bits=int(sizes.first_reply), reply_bits=int(sizes.reply),
+        broadcast_bits=int(sizes.broadcast),
+        first_reply_bits=int(sizes.first_reply or 0), reply_bits=int(sizes.reply or 0),
         to_cloud_bits=int(sizes.to_cloud), from_cloud_bits=int(sizes.from_cloud),
         slowdown=devices.slowdown.law, slowdown_a=float(devices.slowdown.a), slowdown_b=float(devices.slowdown.b),
-        limit_s=float(system.limit_s), drops=bool(system.devices is not None and not system.devices.reliable),
+        limit_s=float(system.limit_s), unselected_s=unselected_s(system, sizes),
+        drops=bool(system.devices is not None and not system.devices.reliable),
         always_online=bool(system.always_online), broadcasts_to_all=bool(system.broadcasts_to_all),
     )  # fmt: skip
+
+
+def unselected_s(system: System, sizes: MessageSizes) -> float:
+    """Return the longest that an unselected broadcast may take on private links, and a little more."""
+    if system.down is None or not system.has_unselected_flows:
+        return 0.0
+    n, bits = system.population, float(sizes.broadcast)
+    return float((bits * system.down.loss_factor[:n] / system.down.bandwidth_bps[:n]).max()) * (1 + 1e-6) + 1e-9
 
 
 # --- Shared links ---------------------------------------------------------------------------------------------------
