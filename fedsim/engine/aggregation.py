@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
+from fedsim.engine.rounds import RoundBlock
 from fedsim.engine.sites import Sites
 from fedsim.engine.system import System
 from fedsim.protocols import Backend
@@ -37,6 +38,33 @@ def segments_of(
     return Segments(
         np.repeat(active, sites.models), np.tile(np.arange(sites.models), len(active)), starts, client, multiplicity,
         np.zeros(len(client), np.int64), weights, order,
+    )  # fmt: skip
+
+
+def neighbours_of(block: RoundBlock, i: int, counted: Array) -> Segments:
+    """Return the segments of round i over gossip: a site's own reply and those of neighbours that arrived in time."""
+    gossip = block.gossip
+    assert gossip is not None
+    sites = gossip.aggregated.shape[2]
+    aggregated = np.flatnonzero(gossip.aggregated[counted, i].ravel())  # segments: place in counted * sites + site
+    begin, end = gossip.offsets[counted, i], gossip.offsets[counted, i + 1]
+    at = np.concatenate([np.arange(a, b) for a, b in zip(begin.tolist(), end.tolist(), strict=True)])
+    place = np.repeat(np.arange(len(counted)), end - begin)[gossip.received[at]]
+    at = at[gossip.received[at]]
+    segment = np.concatenate([place * sites + gossip.receiver[at], aggregated])
+    client = np.concatenate([gossip.sender[at].astype(np.int64), aggregated % sites])
+    weights = np.concatenate([gossip.weight[at], gossip.own_weight[counted, i].ravel()[aggregated]])
+    by_client = np.lexsort((client, segment))
+    segment, client, weights = segment[by_client], client[by_client], weights[by_client]
+    weights.flags.writeable = False
+    first = block.offsets[counted, i]
+    replied = np.concatenate([block.replied[a : a + sites] for a in first.tolist()])
+    order = (np.cumsum(replied) - 1)[segment // sites * sites + client]
+    starts = np.append(np.searchsorted(segment, aggregated), len(segment))
+    nothing = np.zeros(len(client), np.int64)
+    return Segments(
+        block.replicas[counted][aggregated // sites], aggregated % sites, starts, client, nothing + 1, nothing,
+        weights, order, np.flatnonzero(client == segment % sites),
     )  # fmt: skip
 
 

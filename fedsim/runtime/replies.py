@@ -31,6 +31,7 @@ class Segments:
     staleness: Array  # (k,)
     weights: Array  # (k,) of `replies.mean`
     order: Array | None = None  # (k,) places among the replies as they came; None: as they came
+    own: Array | None = None  # (segments,) over gossip, which of the k is the site's own reply
 
     @cached_property
     def sizes(self) -> Array:
@@ -46,7 +47,8 @@ class Segments:
         rows = slice(begin, end)
         out = Segments(
             self.position[own], self.site[own], self.starts[low : high + 1] - begin, self.client[rows],
-            self.multiplicity[rows], self.staleness[rows], self.weights[rows],
+            self.multiplicity[rows], self.staleness[rows], self.weights[rows], None,
+            None if self.own is None else self.own[own] - begin,
         )  # fmt: skip
         out.__dict__["sizes"] = self.sizes[own]
         return out
@@ -105,7 +107,11 @@ class SegmentReplies:
         return out
 
     def own(self, name: str) -> Array:
-        raise InvalidInput(f"replies.own({name!r}): only over gossip does a site have a client of its own")
+        """Return the reply of the site's own client."""
+        if self._segments.own is None:
+            raise InvalidInput(f"replies.own({name!r}): only over gossip does a site have a client of its own")
+        values = self._named(name)[self._segments.own]
+        return locked(values[0] if self._single else values)
 
     def sum(self, name: str) -> Array:
         """Return the plain sum."""

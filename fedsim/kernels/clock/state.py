@@ -16,7 +16,6 @@ from fedsim.rules.closing import Closing
 
 DONE, NEEDS_GROWTH, NEVER_CLOSES, TOO_LATE, TOO_FAR_AHEAD, CONTENDED = 0, 1, 2, 3, 4, 5  # why a loop returned
 OVER, DOWNLOAD, COMPUTE, UPLOAD = 0, 1, 2, 3  # phases of a visit; UPLOAD on private links stands for all three
-MOST_AHEAD = 10_000  # rounds by which an edge may be ahead of another
 
 
 def record(ints: str, floats: str = "") -> np.dtype[np.void]:
@@ -191,5 +190,18 @@ class CohortScratch(NamedTuple):
     compute_s: Array
     drop: Array  # int64
     fraction: Array
+    tie: Array  # int64
     events: Array  # EVENT: the visits' ends
     bits: Array  # int64: of the replies of all visits of one round, where they depend on values; else empty
+
+
+class GivenCohorts(NamedTuple):
+    """The visits of one round, drawn outside the loop: of replica r the rows offsets[r] : offsets[r + 1]."""
+
+    offsets: Array
+    chosen: Array
+    multiplicity: Array
+    compute_s: Array
+    drop: Array
+    fraction: Array
+    tie: Array

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -21,20 +22,28 @@ from fedsim.kernels.clock.state import (
     Tables,
 )
 from fedsim.network.route_bundles import scale_of
-from fedsim.protocols.columns import AvailabilityColumns, DeviceColumns, PolicyColumns, RouteColumns, SlowdownColumns
+from fedsim.protocols.columns import (
+    AvailabilityColumns,
+    DeviceColumns,
+    PolicyColumns,
+    RouteColumns,
+    SlowdownColumns,
+    has_columns,
+)
+from fedsim.rules.closing import Closing
+from fedsim.rules.selection import BERNOULLI
 
 INSTANT = DeviceColumns(0.0, 0.0, SlowdownColumns(), (0.0, 0.0, 0.0), AvailabilityColumns())
-DEFINES = {  # members that `to_columns` describes: a class that overrides one of them has no columns
-    "policy": ("select", "close"), "devices": ("compute_s", "drop", "next_available", "available_until"),
-    "network": ("route", "delay_s", "stretch", "bottleneck_bps"),
-}  # fmt: skip
 
 
 class PartColumns:
-    """A scenario's parts as columns; `missing` names a part that has none."""
+    """A scenario's parts as columns; `missing` names a part that has none.
+
+    `own` names a part that has none and that can be asked for the cohorts of a star, one call a round.
+    """
 
     def __init__(self, system: System, sizes: MessageSizes) -> None:
-        self.missing = ""
+        self.missing = self.own = ""
         self.policy = system.policy.to_columns() if has_columns(system.policy.own, "policy") else None
         self.devices: DeviceColumns | None = INSTANT
         self.routes: RouteColumns | None = None  # None: private links
@@ -49,13 +58,17 @@ class PartColumns:
                 self.missing = "bandwidths vary in time"
             elif self.routes is None:
                 self.missing = _why("network", system.network.own)
-        elif system.has_unselected_flows:
+        elif system.own_links_carry_flows:
             self.routes = own_routes(system.down, system.up)
-        if self.policy is None:
-            self.missing = _why("policy", system.policy.own)
-        elif self.devices is None:
-            assert system.devices is not None
-            self.missing = _why("devices", system.devices.own)
+        policy = system.policy
+        if self.policy is None and policy.batched and policy.waits and not policy.history:
+            self.policy, self.own = PolicyColumns(BERNOULLI), _why("policy", policy.own)  # cohorts of any size
+        if self.devices is None and system.devices is not None:
+            self.devices, self.own = INSTANT, _why("devices", system.devices.own)
+        if self.own and system.sites.count > 1:
+            self.missing = self.own
+        elif self.policy is None:
+            self.missing = _why("policy", policy.own)
         elif system.clock_reads_losses:
             self.missing = "the policy reads losses"
         elif system.setting.backend.name != "cpu":
@@ -64,16 +77,6 @@ class PartColumns:
 
 def _why(role: str, part: object) -> str:
     return f"the {role} {type(part).__name__} has no columns"
-
-
-def has_columns(part: object, role: str) -> bool:
-    """Return True if a part's `to_columns` is not older than the members that it describes."""
-    kind = type(part)
-    return all(_depth(kind, "to_columns") <= _depth(kind, name) for name in DEFINES[role])
-
-
-def _depth(kind: type, name: str) -> int:
-    return next((i for i, base in enumerate(kind.__mro__) if name in vars(base)), len(kind.__mro__))
 
 
 def own_routes(down: Routes | None, up: Routes | None) -> RouteColumns:
@@ -92,7 +95,7 @@ def tables_of(
     system: System, sizes: MessageSizes, policy: PolicyColumns, devices: DeviceColumns, numbers: RouteNumbers
 ) -> Tables:  # fmt: skip
     """Return a scenario's tables."""
-    n, sites, seed = system.population, site_tables(system, policy), int(system.setting.seed)
+    n, sites = system.population, site_tables(system, policy)
     client, edges = np.zeros(n, CLIENT), system.sites.count if system.sites.every else 0
     cloud = np.zeros(max(1, edges), CLIENT)
     client["work_s"], client["wake_s"] = devices.work_s, devices.wake_s
@@ -102,31 +105,42 @@ def tables_of(
                 field = f"{name}_bps" if column == "bandwidth_bps" else f"{name}_{column}"
                 given = None if routes is None else getattr(routes, column)[rows]
                 records[field] = ideal if given is None or not len(given) else given
-    law: Array | AlwaysOnline = AlwaysOnline()
-    if not system.always_online:
-        law = np.zeros(n, LAW)
-        for name in LAW.names or ():
-            law[name] = getattr(devices.availability, name)
     return Tables(
-        client=client, cloud=cloud, law=law,
-        starts_s=np.array(devices.availability.starts_s, np.float64),
-        ends_s=np.array(devices.availability.ends_s, np.float64),
-        dropout=np.stack([np.broadcast_to(np.asarray(p, np.float64), n) for p in devices.dropout], axis=1).copy(),
+        client=client, cloud=cloud, **device_tables(system, devices),
         members=sites.members, offsets=sites.offsets, slots=sites.slots,
         probability=np.array(np.broadcast_to(np.asarray(policy.probability, np.float64), n)),
         weights=sites.weights, cumulative=sites.cumulative,
         route_down=numbers.down, route_up=numbers.up, route_offsets=numbers.offsets, route_links=numbers.links,
-        closing=policy.closing._replace(a=float(policy.closing.a), b=float(policy.closing.b)),
+        closing=closing_of(policy),
         selection=policy.selection, size=int(policy.size), at_least=int(system.policy.at_least or 1),
-        every=int(system.sites.every), seed_low=seed & 0xFFFFFFFF, seed_high=seed >> 32,
+        every=int(system.sites.every),
         broadcast_bits=int(sizes.broadcast),
         first_reply_bits=int(sizes.first_reply or 0), reply_bits=int(sizes.reply or 0),
         to_cloud_bits=int(sizes.to_cloud), from_cloud_bits=int(sizes.from_cloud),
-        slowdown=devices.slowdown.law, slowdown_a=float(devices.slowdown.a), slowdown_b=float(devices.slowdown.b),
-        limit_s=float(system.limit_s), unselected_s=unselected_s(system, sizes),
-        drops=bool(system.devices is not None and not system.devices.reliable),
-        always_online=bool(system.always_online), broadcasts_to_all=bool(system.broadcasts_to_all),
+        broadcasts_to_all=bool(system.broadcasts_to_all), unselected_s=unselected_s(system, sizes),
     )  # fmt: skip
+
+
+def device_tables(system: System, devices: DeviceColumns) -> dict[str, Any]:
+    """Return the fields of tables that concern devices and their draws."""
+    n, seed, online = system.population, int(system.setting.seed), devices.availability
+    law: Array | AlwaysOnline = AlwaysOnline()
+    if not system.always_online:
+        law = np.zeros(n, LAW)
+        for name in LAW.names or ():
+            law[name] = getattr(online, name)
+    return {
+        "law": law, "starts_s": np.array(online.starts_s, np.float64), "ends_s": np.array(online.ends_s, np.float64),
+        "dropout": np.stack([np.broadcast_to(np.asarray(p, np.float64), n) for p in devices.dropout], axis=1).copy(),
+        "slowdown": devices.slowdown.law, "slowdown_a": float(devices.slowdown.a),
+        "slowdown_b": float(devices.slowdown.b), "limit_s": float(system.limit_s),
+        "drops": bool(system.devices is not None and not system.devices.reliable),
+        "always_online": bool(system.always_online), "seed_low": seed & 0xFFFFFFFF, "seed_high": seed >> 32,
+    }  # fmt: skip
+
+
+def closing_of(policy: PolicyColumns) -> Closing:
+    return policy.closing._replace(a=float(policy.closing.a), b=float(policy.closing.b))
 
 
 def unselected_s(system: System, sizes: MessageSizes) -> float:
