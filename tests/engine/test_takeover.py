@@ -128,7 +128,7 @@ def test_blocks_of_rounds_are_learnt_as_rounds_one_by_one(monkeypatch) -> None:
         "budget": fs.Budget(rounds=40),
     }
     blocks, _ = results(**scenario)
-    monkeypatch.setattr(engine.Run, "rounds_alike", lambda *_: 1)
+    monkeypatch.setattr(engine.Run, "rounds_together", lambda *_: 1)
     singly, _ = results(**scenario)
     monkeypatch.setattr("fedsim.engine.run.LARGEST_BLOCK", 1)
     one_by_one, _ = results(**scenario)
