@@ -22,7 +22,6 @@ from fedsim.engine.manifest import collect
 from fedsim.engine.run import Run
 from fedsim.engine.system import System, setting_of
 from fedsim.errors import InvalidInput
-from fedsim.exchanges import Gossip
 from fedsim.protocols import Observer, Runtime
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def takes(scenario: Scenario, clock: str) -> bool:
     """Return True if this engine runs a scenario; the others run on the old one, which has no choice of clock."""
     if clock != "auto" and not serves(scenario):
         raise InvalidInput(f"clock={clock!r}: buffered participation has no such choice yet; leave clock out")
-    return serves(scenario) and (clock != "auto" or not isinstance(scenario.exchange, Gossip))
+    return serves(scenario)
 
 
 async def simulate(

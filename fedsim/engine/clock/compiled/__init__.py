@@ -42,7 +42,7 @@ from fedsim.kernels.clock.state import (
     State,
 )
 from fedsim.kernels.found import Found
-from fedsim.rules.closing import MOST_AHEAD, RUNNING
+from fedsim.rules.closing import MOST_AHEAD, RUNNING, WHEN_ALL_ENDED
 from fedsim.rules.selection import BERNOULLI
 
 SAVED = 64e6  # bytes of state in a checkpoint; a larger one is simulated again from the start
@@ -70,7 +70,7 @@ def compiled_clock(
 def why_contended(system: System, parts: PartColumns) -> str:
     """Return why a scenario needs the event loop; "": the short path serves it."""
     if system.gossip is not None:
-        return "sites gossip"
+        return why_gossip_contends(system, parts)
     if parts.routes is not None:
         return "flows share links"
     if not system.always_online:
@@ -78,6 +78,18 @@ def why_contended(system: System, parts: PartColumns) -> str:
     if (system.policy.at_least or 1) > min(len(members) for members in system.sites.members):
         return "a site has too few clients"
     return "edges may be far ahead of each other" if system.sites.every > MOST_AHEAD else ""
+
+
+def why_gossip_contends(system: System, parts: PartColumns) -> str:
+    """Return why sites that gossip need the event loop; "": the short path serves them."""
+    assert parts.policy is not None
+    if system.shares_links:
+        return "flows share links"
+    if not system.always_online:
+        return "devices go offline"
+    if system.devices is not None and not system.devices.reliable:
+        return "devices drop out"
+    return "" if parts.policy.closing.code == WHEN_ALL_ENDED else "sites do not wait for all neighbours"
 
 
 class CompiledClock:
