@@ -13,7 +13,7 @@ import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.checks import IdleRounds, refuse_endless
-from fedsim.engine.rounds import CAUSES, RoundBlock
+from fedsim.engine.rounds import CAUSES, RoundBlock, constant
 from fedsim.rules.closing import STOPPED_BY
 from fedsim.rules.visits import ARRIVED, CALLED_OFF, DROPPED, LATE
 
@@ -77,31 +77,33 @@ class Totals:
             self.spent[name][block.replicas] += np.where(counts, block.columns[name], 0).sum(axis=1)
         if block.first_round == 1:
             totals["uplink_bits"] += self._setup_bits * int((accepted > 0).sum())
-        whole = bool(counts.all())
-        mine = slice(None) if whole else np.flatnonzero(counts.ravel()[block.row_of])
-        client, outcome = v.client[mine], v.outcome[mine]
+        # In how many replicas a listed round counts: 0 or 1, unless all have one timeline.
+        times = counts.sum(axis=0, keepdims=True) if block.one_timeline else counts.astype(np.int64)
+        each = constant(times.ravel())
+        weight = block.per_visit(times.ravel()) if each is None else each
+        client, outcome = v.client.astype(np.int64), v.outcome
+        values: dict[str, Array | int] = {"selected": 1, "uplink_bits": v.up_bits, "backhaul_bits": v.backhaul_bits}
         arrived = outcome == ARRIVED
-        lost, up, down = ~arrived, v.up_bits[mine], v.down_bits[mine]
-        _count(totals["selected"], client, np.ones(len(client), np.int64))
-        for name, value in {
-            "arrived": arrived, "dropped": outcome == DROPPED, "late": block.late[mine], "uplink_bits": up,
-            "backhaul_bits": v.backhaul_bits[mine], "wasted_bits": block.wasted_bits[mine],
-            "wasted_down_bits": np.where(lost, down, 0),
-        }.items():  # fmt: skip
-            if value.any():
-                _count(totals[name], client, value)
-        round = block.first_round + block.row_of[mine] % block.rounds
-        replied = block.replied[mine]
+        if not block.smooth:
+            values |= {
+                "dropped": outcome == DROPPED, "late": block.late, "wasted_bits": block.wasted_bits,
+                "wasted_down_bits": np.where(arrived, 0, v.down_bits),
+            }  # fmt: skip
+        for name, value in (values | {"arrived": 1 if block.smooth else arrived}).items():
+            _count(totals[name], client, value, weight)
+        last = np.where(times > 0, block.first_round + np.arange(block.rounds), 0).ravel()
+        round, replied = block.per_visit(last), slice(None) if block.smooth else block.replied
         np.maximum.at(totals["last_round"], client[replied], round[replied])
-        if lost.any():
-            self._add_seconds(block, mine, lost, round)
+        if not block.smooth:
+            self._add_seconds(block.by_replica(), counts)
 
-    def _add_seconds(self, block: RoundBlock, mine: slice | Array, lost: Array, round: Array) -> None:
+    def _add_seconds(self, block: RoundBlock, counts: Array) -> None:
         """Add device seconds in the order of rounds, then replicas: sums must not depend on the lengths of blocks."""
-        v, at = block.visits, np.flatnonzero(lost)
-        at = at[np.argsort(round[at], kind="stable")]
-        client, outcome = v.client[mine][at], v.outcome[mine][at]
-        spent = (v.ended_s[mine] - v.started_s[mine])[at]
+        v, at = block.visits, np.flatnonzero(block.visits.outcome != ARRIVED)
+        at = at[counts.ravel()[block.row_of[at]]]
+        at = at[np.argsort(block.row_of[at] % block.rounds, kind="stable")]
+        client, outcome = v.client[at], v.outcome[at]
+        spent = v.ended_s[at] - v.started_s[at]
         np.add.at(self.totals["wasted_s"], client, spent)
         for name, code in OUTCOME_OF.items():
             own = outcome == code
@@ -131,8 +133,10 @@ async def commit(run: Run, block: RoundBlock) -> tuple[int, Array]:
 
 def _within(run: Run, block: RoundBlock) -> tuple[Array, list[str]]:
     """Return how many rounds of each replica count, and why the next one does not; "" where all do."""
-    ledger, before, v = run.evaluator.ledger, run.epsilon(), block.visits
+    ledger, before = run.evaluator.ledger, run.epsilon()
     if ledger is not None:  # a client that sent a bit has given something away, whether or not the round counts
+        block = block.by_replica()
+        v = block.visits
         said = np.flatnonzero(v.up_bits + v.backhaul_bits > 0)
         position = block.replicas[block.row_of[said] // block.rounds]
         ledger.add(position, v.client[said].astype(np.int64), v.version[said].astype(np.int64))
@@ -174,9 +178,17 @@ async def _aggregate_and_record(run: Run, block: RoundBlock, accepted: Array, re
             i += 1
 
 
-def _count(total: Array, client: Array, value: Array) -> None:
-    """Add integers per client; exact in any order."""
-    if len(total) <= len(client):
-        total += np.bincount(client, value, minlength=len(total)).astype(total.dtype)  # exact below 2**53
+def _count(total: Array, client: Array, value: Array | int, weight: Array | int) -> None:
+    """Add value * weight per client, integers; exact in any order."""
+    if isinstance(value, np.ndarray):
+        same = constant(value)
+        value = value.astype(total.dtype, copy=False) if same is None else same
+    product = value * weight
+    if isinstance(product, int) and product == 0:
+        return
+    if len(total) > len(client):
+        np.add.at(total, client, product)
+    elif isinstance(product, int):
+        total += np.bincount(client, minlength=len(total)) * product
     else:
-        np.add.at(total, client, value.astype(total.dtype, copy=False))
+        total += np.bincount(client, product, minlength=len(total)).astype(total.dtype)  # exact below 2**53

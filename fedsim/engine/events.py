@@ -54,7 +54,7 @@ class Events:
 
 def events_of(block: RoundBlock, accepted: Array, system: System, sizes: MessageSizes) -> Arrays:
     """Return the events of the accepted rounds of a block as columns."""
-    counts = (np.arange(block.rounds) < accepted[:, None]).ravel()
+    block, counts = block.by_replica(), (np.arange(block.rounds) < accepted[:, None]).ravel()
     parts = [*_of_visits(block, np.flatnonzero(counts[block.row_of]), sizes), *_of_sites(block, counts, system, sizes)]
     row, time_s, client, bits = (np.concatenate([part[k] for part in parts]) for k in (1, 2, 3, 4))
     name = np.concatenate([np.full(len(part[1]), part[0], object) for part in parts])

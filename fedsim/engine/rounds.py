@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -97,6 +98,7 @@ class RoundBlock:
     cloud: CloudTimes | None = None  # of tiers
     gossip: GossipMessages | None = None
     setup_bits: int = 0  # that all clients together sent before the run's first round, which counts them
+    one_timeline: bool = False  # nothing was drawn: the visits of all replicas are the same, and are listed once
 
     @property
     def rounds(self) -> int:
@@ -105,16 +107,46 @@ class RoundBlock:
 
     @cached_property
     def row_of(self) -> Array:
-        """(visits,) r * n + i of the round that a visit ended in."""
-        return np.repeat(np.arange(self.closed_s.size), np.diff(self.offsets, axis=1).ravel())
+        """(visits,) r * n + i of the round that a visit ended in; r is 0 where there is one timeline."""
+        return self.per_visit(np.arange(self.listed * self.rounds))
+
+    @property
+    def listed(self) -> int:
+        """Of how many replicas visits are listed."""
+        return 1 if self.one_timeline else len(self.replicas)
+
+    @cached_property
+    def sizes(self) -> Array:
+        """(R, n) visits of every round."""
+        return np.diff(self.offsets, axis=1)
+
+    def per_visit(self, values: Array) -> Array:
+        """Return a value of every listed round, (listed * n,), for each of its visits."""
+        return np.repeat(values, self.sizes[: self.listed].ravel())
+
+    def by_replica(self) -> RoundBlock:
+        """Return the block with the visits of every replica listed."""
+        if not self.one_timeline:
+            return self
+        replicas, visits = len(self.replicas), len(self.visits.client)
+        every = VisitOutcomes(*(np.tile(column, replicas) for column in self.visits))
+        offsets = self.offsets + visits * np.arange(replicas)[:, None]
+        return replace(self, visits=every, offsets=offsets, one_timeline=False)
 
     def sums(self, column: Array) -> Array:
         """Return the sums of an integer column over the visits of every round, (R, n)."""
+        if (value := constant(column)) is not None:
+            return self.sizes * value
         total = np.zeros(len(column) + 1, np.int64)
         np.cumsum(column, out=total[1:])
         return np.asarray(np.diff(total[self.offsets], axis=1))
 
     # --- What counts of a visit: in a star by its outcome, over gossip by those of its messages -----------------------
+
+    @cached_property
+    def smooth(self) -> bool:
+        """Whether all visits arrived, so that nothing was wasted; messages over gossip may always be."""
+        return self.gossip is None and bool((self.visits.outcome == ARRIVED).all())
 
     @cached_property
     def replied(self) -> Array:
@@ -170,7 +202,7 @@ class RoundBlock:
         v = self.visits
         arrived, dropped = v.outcome == ARRIVED, v.outcome == DROPPED
         lost, no_bits = ~arrived, np.zeros(self.closed_s.shape, np.int64)
-        smooth = not lost.any() and self.gossip is None
+        smooth = self.smooth
         up = self.sums(v.up_bits)
         if self.first_round == 1:
             up[:, 0] += self.setup_bits
@@ -184,21 +216,31 @@ class RoundBlock:
             "dropped_bits": no_bits if smooth else self.sums(self.dropped_bits),
             "wasted_down_bits": no_bits if smooth else self.sums(np.where(lost, v.down_bits, 0)),
         }  # fmt: skip
-        seconds = self._seconds(lost)
+        seconds = self._seconds(lost, smooth)
         made["wasted_s"] = seconds[CAUSES[0]] + seconds[CAUSES[1]] + seconds[CAUSES[2]]
         return made | seconds | {"backhaul_bits": self.backhaul_bits + self.sums(v.backhaul_bits)}
 
-    def _seconds(self, lost: Array) -> Arrays:
+    def _seconds(self, lost: Array, smooth: bool) -> Arrays:
         """Return device seconds that were lost, by cause; summed visit after visit, so that clocks round alike."""
-        if not lost.any():
+        if smooth:
             return dict.fromkeys(CAUSES, np.zeros(self.closed_s.shape))
         at = np.flatnonzero(lost)
         cause = np.zeros(CALLED_OFF + DROPPED + 1, np.int64)
         cause[list(LOST)] = range(len(LOST))
         cell = self.row_of[at] * len(CAUSES) + cause[self.visits.outcome[at]]
         spent = (self.visits.ended_s - self.visits.started_s)[at]
-        totals = np.bincount(cell, spent, minlength=self.closed_s.size * len(CAUSES))
-        return dict(zip(CAUSES, np.moveaxis(totals.reshape(*self.closed_s.shape, len(CAUSES)), 2, 0), strict=True))
+        listed = (self.listed, self.rounds, len(CAUSES))
+        totals = np.bincount(cell, spent, minlength=math.prod(listed)).reshape(listed)
+        totals = np.broadcast_to(totals, (len(self.replicas), *listed[1:]))
+        return dict(zip(CAUSES, np.moveaxis(totals, 2, 0), strict=True))
+
+
+def constant(column: Array) -> int | None:
+    """Return the number that all rows of an integer column have, or None."""
+    if not len(column):
+        return 0
+    low = column.min()
+    return int(low) if low == column.max() else None
 
 
 def offsets_of(counts: Array) -> Array:

@@ -109,7 +109,9 @@ class System:
         key = backend.keys(self.setting.seed, stream, replica=replica, client=client, round=round, visit=visit)
         return Draws(key, single, source=backend)
 
-    def draw_cohort(self, position: int, client: Array, multiplicity: Array, round: int, now_s: float) -> Cohort:
+    def draw_cohort(
+        self, position: Numbers, client: Array, multiplicity: Array, round: int, now_s: float | Array
+    ) -> Cohort:  # fmt: skip
         """Return what is drawn for visits that start now; `round` is counted from 1, keys from 0."""
         m = len(client)
         tie = np.asarray(self.draws(Stream.TIE, position, client, round - 1).uniform() * TIES).astype(np.int64)

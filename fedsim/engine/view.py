@@ -157,18 +157,62 @@ def by_weight(cumulative: Array, u: Array) -> Array:
 
 def cohort_of(answer: Array, clients: int) -> tuple[Array, Array]:
     """Return the clients of a policy's answer, ids with repeats or a mask, in order, and their multiplicities."""
-    if answer.ndim != 1 or (answer.size and answer.dtype.kind not in "biu"):
+    _, client, multiplicity = cohorts_of(answer[None], clients)
+    return client, multiplicity
+
+
+def cohorts_of(answer: Array, clients: int) -> tuple[Array, Array, Array]:
+    """Return the row, client and multiplicity of every visit of (rows, size) ids or (rows, clients) masks, in order."""
+    if answer.ndim != 2 or (answer.size and answer.dtype.kind not in "biu"):
         raise InvalidInput(
-            f"select returned an array of {answer.dtype} with shape {answer.shape}; return a list of client numbers, "
-            "or a mask with one truth value per client"
+            f"select returned an array of {answer.dtype} with shape {answer.shape[1:]}; return a list of client "
+            "numbers, or a mask with one truth value per client"
         )
     if answer.dtype == bool:
-        if len(answer) != clients:
-            raise InvalidInput(f"select returned a mask of {len(answer)} clients; there are {clients}")
-        ids = np.flatnonzero(answer)
-        return ids, np.ones(len(ids), np.int64)
+        if answer.shape[1] != clients:
+            raise InvalidInput(f"select returned a mask of {answer.shape[1]} clients; there are {clients}")
+        row, client = np.nonzero(answer)
+        return row, client, np.ones(len(row), np.int64)
     if answer.size and (answer.min() < 0 or answer.max() >= clients):
         wrong = answer.min() if answer.min() < 0 else answer.max()
         raise InvalidInput(f"select returned client {wrong}; clients are numbered 0 to {clients - 1}")
-    found, counts = np.unique(answer.astype(np.int64), return_counts=True)
-    return found, counts
+    ids = np.sort(answer.astype(np.int64), axis=1)
+    first = np.ones(ids.shape, bool)
+    first[:, 1:] = ids[:, 1:] != ids[:, :-1]
+    row, column = np.nonzero(first)
+    return row, ids[row, column], np.diff(np.append(np.flatnonzero(first.ravel()), first.size))
+
+
+class AllReplicasView:
+    """What a batched policy sees while it selects for all replicas of a star, whose clients are always online."""
+
+    def __init__(self, system: System, active: Array, round: int) -> None:
+        self._system, self._replicas = system, len(active)
+        self.weights, self.clients, self.sizes = system.weights, system.population, system.problem.sizes
+        self.round = round - 1  # policies count rounds from 0
+        self.rng = system.draws(Stream.SELECT, active, 0, round - 1)
+
+    def everybody(self) -> Array:
+        return np.broadcast_to(np.arange(self.clients), (self._replicas, self.clients))
+
+    def available(self) -> Any:
+        return True
+
+    def sample_available(self, size: int) -> Array:
+        size = whole("view.sample_available({})", size, 0, remedy="ask for a whole number of clients")
+        return np.asarray(self.rng.choice(self.clients, min(size, self.clients)))
+
+    def sample_weighted(self, draws: int) -> Array:
+        return by_weight(self._system.cumulative_weights, self.rng.uniform(draws))
+
+    def heard(self, ids: npt.ArrayLike) -> Array:
+        return self._no_history()
+
+    def last(self, ids: npt.ArrayLike, column: str = "duration_s") -> Array:
+        return self._no_history()
+
+    def _no_history(self) -> Array:
+        raise InvalidInput(
+            "view.heard and view.last have no history where all replicas select in one call; set history = True in the "
+            "policy's class, and its rounds are simulated on the SimPy clock"
+        )

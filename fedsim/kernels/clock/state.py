@@ -189,4 +189,17 @@ class CohortScratch(NamedTuple):
     compute_s: Array
     drop: Array  # int64
     fraction: Array
+    tie: Array  # int64
     events: Array  # EVENT: the visits' ends
+
+
+class GivenCohorts(NamedTuple):
+    """The visits of one round, drawn outside the loop: of replica r the rows offsets[r] : offsets[r + 1]."""
+
+    offsets: Array
+    chosen: Array
+    multiplicity: Array
+    compute_s: Array
+    drop: Array
+    fraction: Array
+    tie: Array

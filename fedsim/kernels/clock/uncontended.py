@@ -62,24 +62,57 @@ def needs_growth(w, out, sites):
     return counts.visits + w.slots[sites] > len(out.visits.client) or counts.segments + sites > len(out.segments)
 
 
+@unit
+def given_round(w, state, given, cohort, out, active):
+    """Simulate the next round of the active replicas of a star with these cohorts; return why it ended."""
+    for i in range(len(active)):
+        r, first = active[i], given.offsets[i]
+        m, round = given.offsets[i + 1] - first, state.closed_rounds[r] + 1
+        for j in range(m):
+            cohort.client[j], cohort.compute_s[j] = w.client[given.chosen[first + j]], given.compute_s[first + j]
+            cohort.drop[j], cohort.fraction[j] = given.drop[first + j], given.fraction[first + j]
+            cohort.tie[j] = given.tie[first + j]
+        segment = out.segments[out.counts[0].segments]
+        close(w, given, first, cohort, out, segment, m, 0, round, state.sites[r, 0].opens_s)
+        if segment.closed_s == inf:
+            return NEVER_CLOSES
+        segment.position, segment.round, segment.site = r, round, 0
+        segment.from_cloud_s = segment.at_cloud_s = nan
+        segment.aggregated_s = state.sites[r, 0].opens_s = segment.closed_s
+        out.counts[0].segments += 1
+        state.closed_rounds[r] = round
+    return DONE
+
+
 @called
 def one_round(w, scratch, cohort, out, segment, replica, k, round, opened_s):
     """List the visits of one round of site k; the segment says when it closes."""
-    m, ended, begin = select(w, scratch, replica, k, round, opened_s), out.visits, out.counts[0].visits
-    out.counts[0].visits += m
-    segment.begin, segment.visits, segment.opened_s = begin, m, opened_s
-    segment.unselected = w.offsets[k + 1] - w.offsets[k] - m if w.broadcasts_to_all else 0
+    m = select(w, scratch, replica, k, round, opened_s)
     for j in range(m):  # loads that do not depend on each other: cache misses overlap
         cohort.client[j] = w.client[scratch.chosen[j]]
     for j in range(m):
         cohort.compute_s[j] = compute_s(w, cohort.client[j], replica, scratch.chosen[j], round)
+    if w.drops or w.closing.code != WHEN_ALL_ENDED:
+        for j in range(m):
+            cohort.drop[j], cohort.fraction[j] = dropout(w, replica, scratch.chosen[j], round)
+            cohort.tie[j] = 0 if w.closing.code == WHEN_ALL_ENDED else tie_of(w, replica, scratch.chosen[j], round)
+    close(w, scratch, 0, cohort, out, segment, m, k, round, opened_s)
+
+
+@inner
+def close(w, drawn, first, cohort, out, segment, m, k, round, opened_s):
+    """List m visits of site k, of the clients drawn.chosen[first], ...; the segment says when the round closes."""
+    ended, begin = out.visits, out.counts[0].visits
+    out.counts[0].visits += m
+    segment.begin, segment.visits, segment.opened_s = begin, m, opened_s
+    segment.unselected = w.offsets[k + 1] - w.offsets[k] - m if w.broadcasts_to_all else 0
     for j in range(m):
-        ended.client[begin + j], ended.multiplicity[begin + j] = scratch.chosen[j], scratch.multiplicity[j]
-        ended.started_s[begin + j] = opened_s
+        ended.client[begin + j] = drawn.chosen[first + j]
+        ended.multiplicity[begin + j], ended.started_s[begin + j] = drawn.multiplicity[first + j], opened_s
     if w.closing.code == WHEN_ALL_ENDED and not w.drops:
         segment.closed_s = wait_for_all(w, cohort, ended, begin, m, opened_s, reply_bits(w, round))
     else:
-        segment.closed_s = close_early(w, scratch, cohort, ended, begin, m, opened_s, replica, round)
+        segment.closed_s = close_early(w, cohort, ended, begin, m, opened_s, round)
 
 
 @inner
@@ -99,17 +132,15 @@ def wait_for_all(w, cohort, ended, begin, m, opened_s, bits):
 
 
 @called
-def close_early(w, scratch, cohort, ended, begin, m, opened_s, replica, round):
+def close_early(w, cohort, ended, begin, m, opened_s, round):
     """List visits that may drop out, or that their server may cut; return when the round closes."""
     whole = reply_bits(w, round)
     for j in range(m):
-        c, event = scratch.chosen[j], cohort.events[j]
-        cohort.drop[j], cohort.fraction[j] = dropout(w, replica, c, round)
+        c, event = ended.client[begin + j], cohort.events[j]
         ended.downloaded_s[begin + j], ended.computed_s[begin + j], event.time_s = private_ends_s(
             w, cohort.client[j], opened_s, cohort.compute_s[j], cohort.drop[j], cohort.fraction[j], whole
         )
-        tie = 0 if w.closing.code == WHEN_ALL_ENDED else tie_of(w, replica, c, round)
-        event.rank = closing.rank(ARRIVAL if cohort.drop[j] == NO_DROP else BREAK, tie, c)
+        event.rank = closing.rank(ARRIVAL if cohort.drop[j] == NO_DROP else BREAK, cohort.tie[j], c)
         event.at, ended.ended_s[begin + j], ended.outcome[begin + j] = j, event.time_s, NONE
     closed_s = close_by_rule(w, cohort.events, ended, begin, m, opened_s)
     for j in range(m):

@@ -34,7 +34,7 @@ def blocks_of(scenario, sizes, path, lengths):
         active = np.arange(len(scenario.replica_numbers))
         for rounds in lengths:
             block = await clock.next(active, rounds)
-            made.append(block)
+            made.append(block.by_replica())
             active = active[block.lengths == rounds]
             if not len(active):
                 break

@@ -10,6 +10,9 @@ A checkpoint holds the state before the latest block, unless it is large.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
@@ -25,7 +28,7 @@ from fedsim.engine.clock.compiled.site_tables import (
     new_state,
 )
 from fedsim.engine.clock.compiled.tables import PartColumns, RouteNumbers, tables_of
-from fedsim.engine.rounds import RoundBlock
+from fedsim.engine.rounds import CloudTimes, RoundBlock
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
 from fedsim.kernels.clock.state import (
@@ -42,8 +45,9 @@ from fedsim.kernels.clock.state import (
     State,
 )
 from fedsim.kernels.found import Found
-from fedsim.rules.closing import MOST_AHEAD, RUNNING, WHEN_ALL_ENDED
-from fedsim.rules.selection import BERNOULLI
+from fedsim.rules.closing import AT_REPLIES, MOST_AHEAD, RUNNING, WHEN_ALL_ENDED
+from fedsim.rules.draws import NO_SLOWDOWN
+from fedsim.rules.selection import ALL, BERNOULLI
 
 SAVED = 64e6  # bytes of state in a checkpoint; a larger one is simulated again from the start
 LARGEST = 2e9  # bytes of state in memory
@@ -60,6 +64,12 @@ def compiled_clock(
     contended = why_contended(system, parts)
     if path == "short" and contended:
         return contended
+    if parts.own:
+        from fedsim.engine.clock.compiled.own_parts import OwnPartsClock
+
+        if contended or path == "loop":
+            return parts.own
+        return OwnPartsClock(system, sizes, parts, "short")
     kind = CompiledClock if system.gossip is None else CompiledGossip
     clock = kind(system, sizes, parts, path or ("loop" if contended else "short"))
     if clock.bytes > LARGEST:
@@ -82,6 +92,8 @@ def why_contended(system: System, parts: PartColumns) -> str:
 
 def why_gossip_contends(system: System, parts: PartColumns) -> str:
     """Return why sites that gossip need the event loop; "": the short path serves them."""
+    if parts.own:
+        return parts.own
     assert parts.policy is not None
     if system.shares_links:
         return "flows share links"
@@ -128,7 +140,8 @@ class CompiledClock:
     async def next(self, active: Array, rounds: int) -> RoundBlock:
         first, self.rounds = self.rounds + 1, self.rounds + rounds
         self.before = (first - 1, copied(self.now), self.carried) if self.bytes <= SAVED else None
-        sites, slots = self.system.sites.count, int(self.tables.slots[-1])
+        sites, slots, everyone = self.system.sites.count, int(self.tables.slots[-1]), active
+        active = active[:1] if self.one_timeline else active
         visits = len(active) * rounds * slots + slots
         visits = visits if self.tables.selection != BERNOULLI else min(visits, MOST_VISITS + slots)
         held, listed = (int(self.carried.counts[name][0]) for name in ("visits", "segments"))
@@ -145,7 +158,29 @@ class CompiledClock:
         stopped_by = np.where(lengths < rounds, reasons, RUNNING)
         self.carried = later(out, active[stopped_by == RUNNING], self.rounds)
         every = self.system.sites.every
-        return block_of(first, active, rounds, lengths, stopped_by, out, sites, every, self.sizes)
+        block = block_of(first, active, rounds, lengths, stopped_by, out, sites, every, self.sizes)
+        return self.for_all(block, everyone) if self.one_timeline else block
+
+    @property
+    def one_timeline(self) -> bool:
+        """Whether nothing is drawn, so that one replica's timeline is that of all."""
+        w = self.tables
+        drawn = w.selection != ALL or w.slowdown != NO_SLOWDOWN or w.drops or w.closing.code == AT_REPLIES
+        return self.path == "short" and not drawn
+
+    def for_all(self, block: RoundBlock, active: Array) -> RoundBlock:
+        """Give all active replicas the state and the rounds of the first one."""
+        assert isinstance(self.now, Openings)
+        for column in (self.now.closed_rounds, self.now.sites):
+            column[active] = column[active[0]]
+
+        def each(column: Array) -> Array:
+            return np.broadcast_to(column, (len(active), *column.shape[1:]))
+
+        names = "lengths stopped_by opened_s closed_s selected unselected_bits backhaul_bits oldest_version offsets"
+        columns: dict[str, Any] = {name: each(getattr(block, name)) for name in names.split()}
+        cloud = None if block.cloud is None else CloudTimes(*map(each, block.cloud))
+        return replace(block, replicas=active, cloud=cloud, one_timeline=True, **columns)
 
     def found(self) -> Found:
         """Return where the machine code of this clock is."""

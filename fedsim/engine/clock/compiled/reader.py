@@ -41,7 +41,7 @@ def block_of(
         cloud = CloudTimes(*times.reshape(3, *shape, sites))
     visits = ordered(out.visits, segments["begin"], segments["visits"])
     many = len(visits.client)
-    unseen = [np.zeros(many, dtype) for dtype in ("i4", "i8")]
+    unseen = [np.broadcast_to(np.zeros(1, dtype), many) for dtype in ("i4", "i8")]
     site, version = (
         np.repeat(values.astype(np.int32), segments["visits"]) for values in (segments["site"], segments["round"] - 1)
     )

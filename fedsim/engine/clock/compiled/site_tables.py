@@ -104,7 +104,8 @@ def new_openings(tables: Tables, replicas: Array) -> Openings:
 def new_cohort(tables: Tables) -> CohortScratch:
     """Return the memory in which the short path draws the visits of a cohort."""
     m = int(np.diff(tables.slots).max())
-    return CohortScratch(np.zeros(m, CLIENT), np.zeros(m), np.zeros(m, np.int64), np.zeros(m), np.zeros(m, EVENT))
+    drop, tie = np.zeros((2, m), np.int64)
+    return CohortScratch(np.zeros(m, CLIENT), np.zeros(m), drop, np.zeros(m), tie, np.zeros(m, EVENT))
 
 
 # --- Lists of what has ended ----------------------------------------------------------------------------------------

@@ -31,15 +31,19 @@ from fedsim.protocols.columns import (
     has_columns,
 )
 from fedsim.rules.closing import Closing
+from fedsim.rules.selection import BERNOULLI
 
 INSTANT = DeviceColumns(0.0, 0.0, SlowdownColumns(), (0.0, 0.0, 0.0), AvailabilityColumns())
 
 
 class PartColumns:
-    """A scenario's parts as columns; `missing` names a part that has none."""
+    """A scenario's parts as columns; `missing` names a part that has none.
+
+    `own` names a part that has none and that can be asked for the cohorts of a star, one call a round.
+    """
 
     def __init__(self, system: System, sizes: MessageSizes) -> None:
-        self.missing = ""
+        self.missing = self.own = ""
         self.policy = system.policy.to_columns() if has_columns(system.policy.own, "policy") else None
         self.devices: DeviceColumns | None = INSTANT
         self.routes: RouteColumns | None = None  # None: private links
@@ -56,11 +60,15 @@ class PartColumns:
                 self.missing = _why("network", system.network.own)
         elif system.own_links_carry_flows:
             self.routes = own_routes(system.down, system.up)
-        if self.policy is None:
-            self.missing = _why("policy", system.policy.own)
-        elif self.devices is None:
-            assert system.devices is not None
-            self.missing = _why("devices", system.devices.own)
+        policy = system.policy
+        if self.policy is None and policy.batched and policy.waits and not policy.history:
+            self.policy, self.own = PolicyColumns(BERNOULLI), _why("policy", policy.own)  # cohorts of any size
+        if self.devices is None and system.devices is not None:
+            self.devices, self.own = INSTANT, _why("devices", system.devices.own)
+        if self.own and system.sites.count > 1:
+            self.missing = self.own
+        elif self.policy is None:
+            self.missing = _why("policy", policy.own)
         elif system.clock_reads_losses:
             self.missing = "the policy reads losses"
         elif sizes.depend_on_values:
