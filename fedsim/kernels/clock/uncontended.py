@@ -11,7 +11,7 @@ from math import inf, nan
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
 from fedsim.kernels.clock.heap import sink
 from fedsim.kernels.clock.selection import select
-from fedsim.kernels.clock.state import CONTENDED, DONE, NEEDS_GROWTH, NEVER_CLOSES
+from fedsim.kernels.clock.state import DONE, NEEDS_GROWTH, NEEDS_LOOP, NEVER_CLOSES
 from fedsim.kernels.clock.units import called, inner, unit
 from fedsim.kernels.clock.visits import compute_s, dropout, private_bits, private_ends_s, reply_bits, tie_of
 from fedsim.rules import closing, visits
@@ -53,7 +53,7 @@ def uncontended_rounds(w, state, scratch, cohort, out, active, until):
             for k in range(sites):
                 segment = out.segments[out.counts[0].segments + k]
                 if segment.unselected > 0 and state.sites[r, k].opens_s <= segment.opened_s + w.unselected_s:
-                    return CONTENDED
+                    return NEEDS_LOOP
             out.counts[0].segments += sites
             state.closed_rounds[r] = round
     return DONE

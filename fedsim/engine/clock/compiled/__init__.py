@@ -34,9 +34,9 @@ from fedsim.engine.rounds import CloudTimes, RoundBlock
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
 from fedsim.kernels.clock.state import (
-    CONTENDED,
     DONE,
     NEEDS_GROWTH,
+    NEEDS_LOOP,
     NEVER_CLOSES,
     OVER,
     TOO_LATE,
@@ -48,7 +48,7 @@ from fedsim.kernels.clock.state import (
     State,
 )
 from fedsim.kernels.found import Found
-from fedsim.rules.closing import AT_REPLIES, MOST_AHEAD, RUNNING
+from fedsim.rules.closing import AT_REPLIES, MOST_AHEAD, RUNNING, WHEN_ALL_ENDED
 from fedsim.rules.draws import NO_SLOWDOWN
 from fedsim.rules.selection import ALL, BERNOULLI
 
@@ -93,7 +93,7 @@ def within_limits(clock: CompiledClock | CompiledGossip) -> CompiledClock | Comp
 def why_contended(system: System, parts: PartColumns) -> str:
     """Return why a scenario needs the event loop; "": the short path serves it."""
     if system.gossip is not None:
-        return "sites gossip"
+        return why_gossip_contends(system, parts)
     if system.policy.asynchronous:
         return "clients are asynchronous"
     if parts.routes is not None and (system.shares_links or system.sites.count > 1):
@@ -103,6 +103,20 @@ def why_contended(system: System, parts: PartColumns) -> str:
     if (system.policy.at_least or 1) > min(len(members) for members in system.sites.members):
         return "a site has too few clients"
     return "edges may be far ahead of each other" if system.sites.every > MOST_AHEAD else ""
+
+
+def why_gossip_contends(system: System, parts: PartColumns) -> str:
+    """Return why sites that gossip need the event loop; "": the short path serves them."""
+    if parts.own:
+        return parts.own
+    assert parts.policy is not None
+    if system.shares_links:
+        return "flows share links"
+    if not system.always_online:
+        return "devices go offline"
+    if system.devices is not None and not system.devices.reliable:
+        return "devices drop out"
+    return "" if parts.policy.closing.code == WHEN_ALL_ENDED else "sites do not wait for all neighbours"
 
 
 class CompiledClock:
@@ -168,7 +182,7 @@ class CompiledClock:
             await self._ask(active, out)
         while (status := self.advance(active, out)) == NEEDS_GROWTH:
             out = self.grow(out, slots, sites)
-        if status == CONTENDED:
+        if status == NEEDS_LOOP:
             return None
         if status != DONE:
             await self.refuse(active)
