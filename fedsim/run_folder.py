@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedsim.engine.checkpoint import Checkpointer
 from fedsim.engine.manifest import describes, identities
 from fedsim.errors import CorruptData, InUse, InvalidInput
-from fedsim.old_engine.checkpoint import Checkpointer
 from fedsim.results import Result, load, lock
 from fedsim.results.atomic import check_writable, explained, write_atomic
 from fedsim.results.folder import complete, read_manifest

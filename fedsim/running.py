@@ -35,7 +35,7 @@ def run(scenario: Scenario, **options: Any) -> Result:
     | `resume`           | take up the unfinished run in `out`                                                    |
     | `checkpoint_every` | rounds, or seconds as in "60s": how often `out` is made resumable                      |
     | `compute`          | "skip": the timeline alone, nothing is learnt                                          |
-    | `clock`            | "auto"; unless clients are asynchronous also "simpy" and "compiled"                    |
+    | `clock`            | "auto", "simpy" or "compiled"; the bits are the same                                   |
     | `observers`        | functions that see every round's progress                                              |
     | `stop`             | a threading.Event; once set, the round is finished, a checkpoint kept, Interrupted raised |
     | `source`           | where the scenario came from, for the manifest                                         |
@@ -69,7 +69,7 @@ async def arun(
     finishes the round, writes a checkpoint and raises Interrupted. `source` says where the scenario came from,
     for the manifest. `progress=True` shows how far it is. `clock` names the virtual clock; results do not depend on it.
     """
-    from fedsim import engine, old_engine
+    from fedsim import engine
 
     if not isinstance(scenario, Scenario):
         raise InvalidInput(f"run({quoted(scenario)}): give it a fs.Scenario")
@@ -93,16 +93,9 @@ async def arun(
         runtime.kernels()  # loads every BLAS there is, before they are held to one thread
         with one_blas_thread(), rare_collections(), followed(scenario.budget, progress) as watch:
             parts = scenario, runtime, (*watching, *watch), compute == "skip", place.checkpoints
-            name = place.checkpoints.clock_of(clock)
-            new = await engine.simulate(*parts, name) if engine.takes(scenario, name) else None
-            old = await old_engine.simulate(*parts) if new is None else None
+            done = await engine.simulate(*parts, place.checkpoints.clock_of(clock))
         manifest = {"source": source or {}, "resumed": place.note, **({"work": place.work} if place.work else {})}
-        real_s = time.perf_counter() - began
-        if new is not None:
-            result = engine.collect(new, runtime, real_s, manifest)
-        else:
-            assert old is not None
-            result = old_engine.collect(old, runtime, real_s, manifest)
+        result = engine.collect(done, runtime, time.perf_counter() - began, manifest)
         place.finish(result)
     finally:
         place.release()

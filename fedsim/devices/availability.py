@@ -18,7 +18,6 @@ from fedsim.arrays import Array
 from fedsim.checks import floats_of
 from fedsim.devices.columns import TINY, Column, column, duration, length, pick, settle
 from fedsim.errors import InvalidInput, quoted, shown
-from fedsim.kernels.old_clock.parts import DIURNAL, INTERVALS, PresenceArrays
 from fedsim.protocols.columns import AvailabilityColumns
 from fedsim.rng import Draws
 from fedsim.rules import availability
@@ -93,10 +92,6 @@ class Diurnal:
         end = (k + phase + pick(self.on_fraction, clients)) * self.period_s
         following = (k + 1.0 + phase) * self.period_s
         return np.minimum(end, following), following
-
-    def as_arrays(self, rows: Array) -> PresenceArrays:
-        phase = math.nan if isinstance(self.phase, str) else pick(self.phase, rows)
-        return PresenceArrays(DIURNAL, pick(self.on_fraction, rows), phase, self.period_s)
 
     def to_columns(self, rows: Array) -> AvailabilityColumns:
         phase = math.nan if isinstance(self.phase, str) else pick(self.phase, rows)
@@ -187,11 +182,6 @@ class Intervals:
     def _value(values: Array, at: Array) -> Array:
         """values[at], with anything where `at` points outside: the caller masks it."""
         return values[np.clip(at, 0, len(values) - 1)] if len(values) else np.zeros(at.shape)
-
-    def as_arrays(self, rows: Array) -> PresenceArrays:
-        period = math.inf if self.period_s is None else pick(self.period_s, rows)
-        own = self.offsets[rows], self.offsets[rows + 1]
-        return PresenceArrays(INTERVALS, period_s=period, begin=own[0], end=own[1], starts=self.starts, ends=self.ends)
 
     def to_columns(self, rows: Array) -> AvailabilityColumns:
         period_s = math.inf if self.period_s is None else pick(self.period_s, rows)

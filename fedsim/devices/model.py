@@ -23,7 +23,6 @@ from fedsim.devices.availability import Availability
 from fedsim.devices.columns import Column, column, duration, length, pick
 from fedsim.devices.speed import LognormalSpeed, Slowdown
 from fedsim.errors import InvalidInput, flag, quoted, shown
-from fedsim.kernels.old_clock.parts import DeviceArrays, PresenceArrays, SlowdownArrays
 from fedsim.protocols import Describes, InColumns, InNumbers
 from fedsim.protocols.columns import AvailabilityColumns, DeviceColumns, SlowdownColumns
 from fedsim.rng import Draws
@@ -119,39 +118,27 @@ class Devices:
             (pick(s, self._rows(clients, length(s))) + np.zeros(len(clients)) for s in shares), np.zeros(len(clients))
         )
 
-    def as_arrays(self, clients: int, work: Array) -> DeviceArrays | None:
-        """All of it in columns; None where a part is somebody's own."""
-        slowdown, presence, everybody = SlowdownArrays(), PresenceArrays(), np.arange(clients)
+    def to_columns(self, clients: int, work: Array) -> DeviceColumns | None:
+        """Return the devices as columns; None where a part has none."""
+        slowdown, online, everyone = SlowdownColumns(), AvailabilityColumns(), np.arange(clients)
         if self.slowdown is not None:
             if not isinstance(self.slowdown, InNumbers):
                 return None
-            slowdown = self.slowdown.as_arrays()
+            slowdown = self.slowdown.to_columns()
         if self.availability is not None:
             if not isinstance(self.availability, InColumns):
                 return None
-            presence = self.availability.as_arrays(self._rows(everybody, self._tables.get("availability")))
+            online = self.availability.to_columns(self._rows(everyone, self._tables.get("availability")))
         if isinstance(self.seconds_per_step, LognormalSpeed):
-            speed: Any = self.seconds_per_step.seconds_per_step(everybody)
+            speed: Any = self.seconds_per_step.seconds_per_step(everyone)
         else:
-            speed = pick(self.seconds_per_step, self._rows(everybody, length(self.seconds_per_step)))
-        wake = pick(self.latency_s, self._rows(everybody, length(self.latency_s)))
+            speed = pick(self.seconds_per_step, self._rows(everyone, length(self.seconds_per_step)))
+        wake_s = pick(self.latency_s, self._rows(everyone, length(self.latency_s)))
         shares = [self._share(name) for name in PHASES]
-        before, compute, upload = (pick(share, self._rows(everybody, length(share))) for share in shares)
+        before, compute, upload = (pick(share, self._rows(everyone, length(share))) for share in shares)
         with np.errstate(over="ignore"):  # for ever
-            seconds = work * speed
-        return DeviceArrays(seconds, wake, slowdown, (before, compute, upload), presence)
-
-    def to_columns(self, clients: int, work: Array) -> DeviceColumns | None:
-        """Return the devices as columns; None where a part has none."""
-        made = self.as_arrays(clients, work)
-        if made is None:
-            return None
-        slowdown, online, everybody = SlowdownColumns(), AvailabilityColumns(), np.arange(clients)
-        if isinstance(self.slowdown, InNumbers):
-            slowdown = self.slowdown.to_columns()
-        if isinstance(self.availability, InColumns):
-            online = self.availability.to_columns(self._rows(everybody, self._tables.get("availability")))
-        return DeviceColumns(made.work_s, made.wake_s, slowdown, made.dropout, online)
+            work_s = work * speed
+        return DeviceColumns(work_s, wake_s, slowdown, (before, compute, upload), online)
 
     # --- What the engine may skip, and what it prints -------------------------------------------------
 

@@ -24,7 +24,6 @@ from fedsim.arrays import Array
 from fedsim.devices.availability import cycle
 from fedsim.devices.columns import TINY, Column, column, duration, length, pick
 from fedsim.devices.speed import exponential
-from fedsim.kernels.old_clock.parts import MARKOV, PresenceArrays
 from fedsim.protocols.columns import AvailabilityColumns
 from fedsim.rng import U64, Draws
 from fedsim.rules import availability
@@ -87,9 +86,6 @@ class Markov:
         uncalled = np.maximum(last_off, last_on) == -np.inf
         on = np.where(uncalled, start < on_s / (on_s + off_s), last_on >= last_off)
         return on, going, coming
-
-    def as_arrays(self, rows: Array) -> PresenceArrays:
-        return PresenceArrays(MARKOV, pick(self.on_s, rows), pick(self.off_s, rows))
 
     def to_columns(self, rows: Array) -> AvailabilityColumns:
         return AvailabilityColumns(availability.MARKOV, pick(self.on_s, rows), pick(self.off_s, rows))

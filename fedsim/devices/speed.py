@@ -16,7 +16,6 @@ from fedsim import rng as numpy_draws
 from fedsim.arrays import Array
 from fedsim.devices.columns import settle
 from fedsim.errors import whole
-from fedsim.kernels.old_clock.parts import BIMODAL, LOGNORMAL, PARETO, SlowdownArrays
 from fedsim.kernels.reference import exp
 from fedsim.protocols.columns import SlowdownColumns
 from fedsim.rng import Draws, Stream
@@ -73,9 +72,6 @@ class LognormalSlowdown:
     def factor(self, rng: Draws) -> Array:
         return exp(self.sigma * rng.normal())
 
-    def as_arrays(self) -> SlowdownArrays:
-        return SlowdownArrays(LOGNORMAL, self.sigma)
-
     def to_columns(self) -> SlowdownColumns:
         return SlowdownColumns(draws.LOGNORMAL, self.sigma)
 
@@ -94,9 +90,6 @@ class ParetoSlowdown:
 
     def factor(self, rng: Draws) -> Array:
         return exp(exponential(rng.uniform()) / self.shape)
-
-    def as_arrays(self) -> SlowdownArrays:
-        return SlowdownArrays(PARETO, self.shape)
 
     def to_columns(self) -> SlowdownColumns:
         return SlowdownColumns(draws.PARETO, self.shape)
@@ -118,9 +111,6 @@ class BimodalSlowdown:
 
     def factor(self, rng: Draws) -> Array:
         return np.where(rng.uniform() < self.probability, self.slow_factor, 1.0)
-
-    def as_arrays(self) -> SlowdownArrays:
-        return SlowdownArrays(BIMODAL, self.probability, self.slow_factor)
 
     def to_columns(self) -> SlowdownColumns:
         return SlowdownColumns(draws.BIMODAL, self.probability, self.slow_factor)

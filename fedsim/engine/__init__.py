@@ -22,25 +22,12 @@ from fedsim.engine.learner import Learner
 from fedsim.engine.manifest import collect
 from fedsim.engine.run import Run
 from fedsim.engine.system import System, setting_of
-from fedsim.errors import InvalidInput
 from fedsim.protocols import Observer, Runtime
 
 if TYPE_CHECKING:
     from fedsim.scenario import Scenario
 
-__all__ = ["Checkpointer", "Run", "collect", "serves", "simulate", "takes"]
-
-
-def serves(scenario: Scenario) -> bool:
-    """Return True if this engine simulates a scenario: all of them."""
-    return True
-
-
-def takes(scenario: Scenario, clock: str) -> bool:
-    """Return True if this engine runs a scenario; the others run on the old one, which has no choice of clock."""
-    if clock != "auto" and not serves(scenario):
-        raise InvalidInput(f"clock={clock!r}: this exchange has no such choice yet; leave clock out")
-    return serves(scenario)
+__all__ = ["Checkpointer", "Run", "collect", "simulate"]
 
 
 async def simulate(

@@ -43,7 +43,7 @@ class Learner:
         self._computed: list[tuple[Array, Array, Reply]] = []  # replies whose bits the clock has asked for
         self._losses: list[dict[int, float]] = [{} for _ in system.replicas]  # by client, where policies read them
         self.broadcasts = Broadcasts()  # that visits of asynchronous clients have started from
-        self._server = server_of(self._algorithm)
+        self.server = server_of(self._algorithm)
         self._everyone: dict[int, Segments] = {}  # by number of replicas: all clients arrive
 
     # --- Sizes of messages ------------------------------------------------------------------------------------------
@@ -205,14 +205,15 @@ class Learner:
             losses = reply.values["loss"].reshape(len(client)).astype(np.float64)
             for p, c, loss in zip(position.tolist(), client.tolist(), losses.tolist(), strict=True):
                 self._losses[p][c] = loss
-        self._step(segments, reply, round)
+        self.step(segments, reply, round)
         if self._sites.models > 1 and merge_due(round, self._sites.every):
             rows = self._rows(active)
             merge_at_cloud(self.state, rows, self._sites, self._algorithm.merge, self._setting.backend)
         for name, memory in reply.memory.items():  # clients remember only what the server has aggregated
             self.memory[name][position, client] = memory
 
-    def _step(self, segments: Segments, reply: Reply, round: int) -> None:
+    def step(self, segments: Segments, reply: Reply, round: int) -> None:
+        """Apply the server's step to these segments of replies."""
         rows = segments.position * self._sites.models + segments.site
         all_rows = len(rows) == len(self.state["theta"])
         state = self.state if all_rows else {n: s[rows] for n, s in self.state.items()}
@@ -221,7 +222,7 @@ class Learner:
         replies = SegmentReplies(values, segments, round - 1, state, backend)
         replica, site = self.system.replicas[segments.position], segments.site
         if self._algorithm.batched:
-            new = self._server(state, replies, server_draws(self._setting, replica, site, round - 1))
+            new = self.server(state, replies, server_draws(self._setting, replica, site, round - 1))
         else:
             new = self._one_by_one(state, replies, replica, site, round)
         for name, value in new.items():
@@ -233,7 +234,7 @@ class Learner:
         for s in range(len(site)):
             own, here = {n: value[s] for n, value in state.items()}, slice(s, s + 1)
             draws = server_draws(self._setting, replica[here], site[here], round - 1, single=True)
-            new.append(self._server(own, replies.of(s, own), draws))
+            new.append(self.server(own, replies.of(s, own), draws))
         return {n: np.stack([one[n] for one in new]) for n in new[0]}
 
     def _check_finite(self, name: str, value: Array, replica: Array, round: int) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
 from fedsim.exchanges import Exchange, Gossip, StarExchange, TiersExchange
-from fedsim.kernels.old_clock.parts import RouteArrays
 from fedsim.network import Paths
 from fedsim.protocols import Algorithm, NetworkModel
 from fedsim.protocols.columns import RouteColumns
@@ -98,12 +97,9 @@ class SiteNetwork:
     def route(self, client: int, upward: bool) -> Array:
         return np.asarray(self._way(upward).route(client))
 
-    def as_arrays(self) -> RouteArrays:
-        down, up = self._down, self._up
-        return RouteArrays(self.capacities_bps, down.links, down.starts, up.links, up.starts)
-
     def to_columns(self) -> RouteColumns:
-        return RouteColumns(*self.as_arrays())
+        down, up = self._down, self._up
+        return RouteColumns(self.capacities_bps, down.links, down.starts, up.links, up.starts)
 
 
 # --- Tiers ------------------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ class System:
         self.limit_s = np.inf if self.budget.seconds is None else float(self.budget.seconds)
         self.broadcasts_to_all = scenario.reaches_all
         self.reports_loss = "loss" in self.algorithm.kept
-        may_read = self.policy.history or self.policy.as_arrays() is None  # a user's own policy
+        may_read = self.policy.history or self.policy.to_columns() is None  # a user's own policy
         self.clock_reads_losses = may_read and self.reports_loss and not timing_only
 
     @cached_property

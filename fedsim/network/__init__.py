@@ -30,7 +30,6 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, quoted
-from fedsim.kernels.old_clock.parts import RouteArrays
 from fedsim.network.drawing import SKETCHED, draw_gossip, rate, sketch
 from fedsim.network.finishing import finish_times
 from fedsim.network.flows import Flows
@@ -174,14 +173,10 @@ class Network:
         """The links between a client and the server, in the order of travel."""
         return self._ways(upward).route(client)
 
-    def as_arrays(self) -> RouteArrays:
-        """Everybody's routes."""
-        down, up = self._ways(False), self._ways(True)
-        return RouteArrays(self.capacities_bps, down.links, down.starts, up.links, up.starts)
-
     def to_columns(self) -> RouteColumns:
         """Return all routes."""
-        return RouteColumns(*self.as_arrays())
+        down, up = self._ways(False), self._ways(True)
+        return RouteColumns(self.capacities_bps, down.links, down.starts, up.links, up.starts)
 
     def delay_s(self, upward: bool) -> Array:
         """Each client's latency on the way to the server, or back."""

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from fedsim.participation.early import Buffered, Deadline, First
 from fedsim.participation.waiting import Bernoulli, Full, Uniform, WithReplacement
 from fedsim.protocols import View
-from fedsim.protocols.policy import Arrived, VisitEnds
+from fedsim.protocols.policy import Arrived
 
 __all__ = [
     "Arrived",
@@ -33,7 +33,6 @@ __all__ = [
     "Full",
     "Uniform",
     "View",
-    "VisitEnds",
     "WithReplacement",
     "bernoulli",
     "buffered",

@@ -5,7 +5,6 @@ What they have in common are functions, which their classes name as methods.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,12 +12,10 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, positive, quoted
-from fedsim.kernels.old_clock import parts
-from fedsim.kernels.old_clock.parts import PolicyArrays
 from fedsim.participation.counts import Sized, check_counts, check_size
 from fedsim.protocols import Rng, View
 from fedsim.protocols.columns import PolicyColumns
-from fedsim.protocols.policy import Arrived, VisitEnds
+from fedsim.protocols.policy import Arrived
 from fedsim.rules import selection
 from fedsim.rules.closing import AT_DEADLINE, AT_REPLIES, Closing, closing_s
 
@@ -30,11 +27,6 @@ def _ask(self: Sized, view: View, rng: Rng) -> Array:
 
 def _normalised(self: object, arrived: Arrived) -> Array:
     return arrived.normalised(arrived.p)
-
-
-def _asks(self: Sized, closes: int, replies: int = 0, seconds: float = math.inf) -> PolicyArrays:
-    selects = parts.ALL if self.size is None else parts.SOME
-    return PolicyArrays(selects, closes, self.size or 0, replies=replies, seconds=seconds)
 
 
 def _columns(self: Sized, rule: Closing) -> PolicyColumns:
@@ -70,29 +62,16 @@ class First:
     def close(self, view: View) -> float:
         return _closing_s(self._closing, view)
 
-    def closing(self, heard: VisitEnds) -> tuple[Array, Array]:
-        rank = heard.rank()
-        closed = heard.last_s()
-        decisive = (rank == self.replies - 1) & ~heard.dropped
-        closed[heard.row[decisive]] = heard.ends_s[decisive]
-        return closed, rank < self.replies
-
     def check(self, clients: int) -> None:
         check_size(self, clients)
         if self.size is None and self.replies > clients:
             given = f"participation.first({self.replies})"
             raise InvalidInput(f"{given}: only {clients} clients exist; wait for at most {clients}")
 
-    def as_arrays(self) -> PolicyArrays:
-        return _asks(self, parts.AT_REPLIES, replies=self.replies)
-
     def to_columns(self) -> PolicyColumns:
         return _columns(self, self._closing)
 
     select, weigh, chance = _ask, _normalised, _at_most
-
-    def patience(self) -> tuple[float, float]:
-        return self.replies, math.inf
 
 
 @dataclass(frozen=True)
@@ -114,20 +93,10 @@ class Deadline:
     def close(self, view: View) -> float:
         return _closing_s(self._closing, view)
 
-    def closing(self, heard: VisitEnds) -> tuple[Array, Array]:
-        closed = np.minimum(heard.last_s(), heard.opened_s + self.seconds)
-        return closed, heard.ends_s <= closed[heard.row]
-
-    def as_arrays(self) -> PolicyArrays:
-        return _asks(self, parts.AT_DEADLINE, seconds=self.seconds)
-
     def to_columns(self) -> PolicyColumns:
         return _columns(self, self._closing)
 
     select, weigh, check, chance = _ask, _normalised, check_size, _at_most
-
-    def patience(self) -> tuple[float, float]:
-        return math.inf, self.seconds
 
 
 @dataclass(frozen=True)
@@ -149,9 +118,6 @@ class Buffered:
 
     def close(self, view: View) -> float:
         return _closing_s(self._closing, view)
-
-    def as_arrays(self) -> PolicyArrays:
-        return _asks(self, parts.FOLDS, replies=self.replies)
 
     def to_columns(self) -> PolicyColumns:
         return _columns(self, self._closing)

@@ -11,8 +11,6 @@ import numpy as np
 from fedsim.arrays import Array
 from fedsim.checks import floats_of
 from fedsim.errors import InvalidInput, one_of, shown
-from fedsim.kernels.old_clock import parts
-from fedsim.kernels.old_clock.parts import PolicyArrays
 from fedsim.participation.counts import check_counts, check_size, check_wait
 from fedsim.protocols import Rng, View
 from fedsim.protocols.columns import PolicyColumns
@@ -35,9 +33,6 @@ class Full:
 
     close = _wait
 
-    def as_arrays(self) -> PolicyArrays:
-        return PolicyArrays(parts.ALL)
-
     def to_columns(self) -> PolicyColumns:
         return PolicyColumns(selection.ALL)
 
@@ -47,9 +42,6 @@ class Full:
     def weigh(self, arrived: Arrived) -> Array:
         everybody = arrived.counts == arrived.clients
         return arrived.p if everybody.all() else np.where(everybody, arrived.p, arrived.normalised(arrived.p))
-
-    def patience(self) -> tuple[float, float]:
-        return math.inf, math.inf
 
 
 @dataclass(frozen=True)
@@ -70,9 +62,6 @@ class WithReplacement:
     def size(self) -> int:
         """How many different clients are asked, at the most."""
         return self.draws
-
-    def as_arrays(self) -> PolicyArrays:
-        return PolicyArrays(parts.WEIGHTED, draws=self.draws)
 
     def to_columns(self) -> PolicyColumns:
         return PolicyColumns(selection.BY_WEIGHT, self.draws)
@@ -104,9 +93,6 @@ class Uniform:
         return np.asarray(view.sample_available(self.size))
 
     close, check = _wait, check_size
-
-    def as_arrays(self) -> PolicyArrays:
-        return PolicyArrays(parts.SOME, draws=self.size)
 
     def to_columns(self) -> PolicyColumns:
         return PolicyColumns(selection.UNIFORM, self.size)
@@ -157,9 +143,6 @@ class Bernoulli:
 
     def weigh(self, arrived: Arrived) -> Array:
         return arrived.normalised(arrived.p)
-
-    def as_arrays(self) -> PolicyArrays:
-        return PolicyArrays(parts.COINS, coin=self.probability)
 
     def to_columns(self) -> PolicyColumns:
         return PolicyColumns(selection.BERNOULLI, probability=self.probability)

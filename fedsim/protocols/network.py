@@ -11,7 +11,6 @@ from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from fedsim.kernels.old_clock.parts import RouteArrays
     from fedsim.protocols.columns import RouteColumns
 
 
@@ -54,10 +53,6 @@ class NetworkModel(NetworkLike, Protocol):
     def route(self, client: int, upward: bool) -> Array:
         """The links that a transfer uses, by number."""
         raise NotImplementedError("a contended network needs capacities_bps and route(client, upward)")
-
-    def as_arrays(self) -> RouteArrays | None:
-        """All routes at once, for the compiled clock; None: it is asked at every transfer."""
-        return None
 
     def to_columns(self) -> RouteColumns | None:
         """Return all routes as columns for the compiled clock; None: it runs on the SimPy clock."""
