@@ -170,10 +170,10 @@ async def _aggregate_and_record(run: Run, block: RoundBlock, accepted: Array, re
         counted = np.flatnonzero(accepted > i)
         if not len(counted):
             return block.rounds
-        count = run.rounds_alike(block, i, accepted)
+        count = run.rounds_together(block, i, accepted)
         theta = None
         if count > 1 and not run.system.timing_only:
-            theta = await run.learner.aggregate_rounds(block, i, i + count)
+            theta = await run.learner.aggregate_rounds(block, i, i + count, counted)
         if count > 1 and (run.system.timing_only or theta is not None):
             run.close_rounds(block, i, i + count, counted, theta)
             i += count

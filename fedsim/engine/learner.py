@@ -7,33 +7,25 @@ on values. All else is computed when a round is committed: the jobs of a round o
 from __future__ import annotations
 
 import math
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.engine.aggregation import (
-    SegmentReplies,
-    Segments,
-    ServerDraws,
-    average,
-    merge_at_cloud,
-    neighbours_of,
-    rebased,
-    segments_of,
-)  # fmt: skip
+from fedsim.engine.aggregation import average, merge_at_cloud, neighbours_of, rebased, segments_of
 from fedsim.engine.broadcasts import Broadcasts
 from fedsim.engine.initial_state import first_memory, first_states
 from fedsim.engine.message_sizes import ReplyShape, reply_shape, sum_bits
 from fedsim.engine.rounds import RoundBlock, ranges
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput, NonFinite
-from fedsim.protocols import LENGTHS, Answered, RoundsToTake, SessionLike, Visitors, as_session
-from fedsim.rng import Draws, Stream
+from fedsim.protocols import SessionLike, Visitors, as_session
 from fedsim.rules.closing import merge_due
 from fedsim.rules.visits import ARRIVED
 from fedsim.runtime.answers import server_of
+from fedsim.runtime.blocks import LearningBlock
 from fedsim.runtime.jobs import Batch, Reply
+from fedsim.runtime.replies import SegmentReplies, Segments, server_draws
 from fedsim.runtime.worker import advice
 
 
@@ -52,6 +44,7 @@ class Learner:
         self._losses: list[dict[int, float]] = [{} for _ in system.replicas]  # by client, where policies read them
         self.broadcasts = Broadcasts()  # that visits of asynchronous clients have started from
         self._server = server_of(self._algorithm)
+        self._everyone: dict[int, Segments] = {}  # by number of replicas: all clients arrive
 
     # --- Sizes of messages ------------------------------------------------------------------------------------------
 
@@ -228,7 +221,7 @@ class Learner:
         replies = SegmentReplies(values, segments, round - 1, state, backend)
         replica, site = self.system.replicas[segments.position], segments.site
         if self._algorithm.batched:
-            new = self._server(state, replies, ServerDraws(partial(self._draws, replica, site, round)))
+            new = self._server(state, replies, server_draws(self._setting, replica, site, round - 1))
         else:
             new = self._one_by_one(state, replies, replica, site, round)
         for name, value in new.items():
@@ -239,14 +232,9 @@ class Learner:
         new = []
         for s in range(len(site)):
             own, here = {n: value[s] for n, value in state.items()}, slice(s, s + 1)
-            draws = ServerDraws(partial(self._draws, replica[here], site[here], round, single=True))
+            draws = server_draws(self._setting, replica[here], site[here], round - 1, single=True)
             new.append(self._server(own, replies.of(s, own), draws))
         return {n: np.stack([one[n] for one in new]) for n in new[0]}
-
-    def _draws(self, replica: Array, site: Array, round: int, single: bool = False) -> Draws:
-        backend = self._setting.backend
-        key = backend.keys(self._setting.seed, Stream.SERVER, replica=replica, client=site, round=round - 1)
-        return Draws(key, single, backend)
 
     def _check_finite(self, name: str, value: Array, replica: Array, round: int) -> None:
         if not np.isfinite(value).all():
@@ -258,34 +246,45 @@ class Learner:
 
     # --- Several rounds in one call -----------------------------------------------------------------------------------
 
-    async def aggregate_rounds(self, block: RoundBlock, low: int, high: int) -> Array | None:
-        """Apply rounds low ... high - 1 of all replicas in one call; return theta after each, (rounds, replicas, d).
+    async def aggregate_rounds(self, block: RoundBlock, low: int, high: int, counted: Array) -> Array | None:
+        """Apply rounds low ... high - 1 of the replicas at these places in one call.
 
-        None: something is not finite, so that the rounds had better be taken one by one, which names the client.
+        Return theta after each, (rounds, replicas, d). None: something is not finite, so that the rounds had better be
+        taken one by one, which names the client.
         """
-        v, rounds = block.visits, high - low
-        at = ranges(block.offsets[:, low:high].T.ravel(), block.offsets[:, low + 1 : high + 1].T.ravel())
-        counts = np.diff(block.offsets[:, low : high + 1], axis=1).T.ravel()
-        row = np.repeat(np.arange(len(counts)), counts)
-        received = v.outcome[at] == ARRIVED
-        answered = None
-        if not (received.all() and len(at) == len(counts) * self.system.population):
-            at, row = at[received], row[received]
-            client, times = v.client[at].astype(np.int64), v.multiplicity[at].astype(np.int64)
-            made = segments_of(self.system, np.arange(len(counts)), row, np.zeros_like(client), client, times)
-            answered = Answered(made.client, made.weights, made.starts)
-        take = RoundsToTake(
-            self.system.replicas, block.first_round - 1 + low, rounds, self.state, self.memory, answered
+        everyone = len(active := block.replicas[counted]) == len(self.system.replicas)  # nothing is copied then
+        state, memory = (
+            arrays if everyone else {n: a[active] for n, a in arrays.items()} for arrays in (self.state, self.memory)
         )
-        states, memory = await self.session.iterate(take)
-        states = {n: s for n, s in states.items() if n != LENGTHS}
-        if not all(np.isfinite(s[-1]).all() for s in states.values()):
+        theta, state, memory = await self.session.learn(
+            LearningBlock(
+                self.system.replicas[active], block.first_round - 1 + low, high - low, state, memory,
+                self._block_segments(block, low, high, counted), self.reply_shape(2).values,
+            )
+        )  # fmt: skip
+        if not all(np.isfinite(s).all() for s in state.values()):
             return None
-        for name, value in states.items():
-            self.state[name][:] = value[-1]
-        for name, value in memory.items():
-            self.memory[name][:] = value
-        return np.asarray(states["theta"])
+        for own, new in ((self.state, state), (self.memory, memory)):
+            for name, value in new.items():
+                own[name][active] = value
+        return theta
+
+    def _block_segments(self, block: RoundBlock, low: int, high: int, counted: Array) -> Segments:
+        """Return the segments of these rounds, or of one round if all clients arrive in every one of them."""
+        v, system, many = block.visits, self.system, len(counted)
+        if block.all_arrive and (block.sizes == system.population).all():
+            if many not in self._everyone:
+                client = np.tile(np.arange(system.population), many)
+                position, zero = np.repeat(np.arange(many), system.population), np.zeros_like(client)
+                self._everyone[many] = segments_of(system, np.arange(many), position, zero, client, zero + 1)
+            return self._everyone[many]
+        starts, ends = (block.offsets[counted, low + k : high + k].T.ravel() for k in (0, 1))
+        at, row = ranges(starts, ends), np.repeat(np.arange(len(starts)), ends - starts)
+        if not block.all_arrive:
+            received = v.outcome[at] == ARRIVED
+            at, row = at[received], row[received]
+        client, times = v.client[at].astype(np.int64), v.multiplicity[at].astype(np.int64)
+        return segments_of(system, np.arange(len(starts)), row, np.zeros_like(client), client, times)
 
     # --- What is recorded ---------------------------------------------------------------------------------------------
 

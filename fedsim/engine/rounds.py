@@ -130,6 +130,12 @@ class RoundBlock:
         """(R, n) visits of every round."""
         return np.diff(self.offsets, axis=1)
 
+    @cached_property
+    def all_arrive(self) -> bool:
+        """Whether every visit arrives, once."""
+        v = self.visits
+        return bool((v.outcome == ARRIVED).all()) and constant(v.multiplicity) in (0, 1)
+
     def per_visit(self, values: Array) -> Array:
         """Return a value of every listed round, (listed * n,), for each of its visits."""
         return np.repeat(values, self.sizes[: self.listed].ravel())

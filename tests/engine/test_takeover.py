@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -26,6 +27,7 @@ def star(latency_s: float):
     return fs.topologies.star(6, uplink_bps=2e3, downlink_bps=4e3, latency_s=latency_s)
 
 
+FLAKY_GOSSIP = {"devices": FLAKY, "exchange": fs.exchanges.gossip(nx.cycle_graph(6))}
 CASES = {
     "ideal": {"metrics": ("w2", "rhat"), "evaluate_every": 4},
     "with replacement": {"devices": FLAKY, "participation": fs.participation.with_replacement(4)},
@@ -52,6 +54,13 @@ CASES = {
         "network": star(0.0), "devices": FLAKY, "exchange": fs.exchanges.tiers([0, 1, 0, 1, 0, 1], every=1),
         "algorithm": fs.algorithms.QLSD(step_size=1e-3, codec=fs.codecs.QSGD(4)),
     },
+    "gossip": FLAKY_GOSSIP,
+    "gossip, matchings": {**FLAKY_GOSSIP, "exchange": fs.exchanges.gossip(nx.cycle_graph(6), "matching")},
+    "gossip, coming and going": {**FLAKY_GOSSIP, "devices": COMING, "participation": DEADLINE},
+    "gossip, first, bits": {
+        **FLAKY_GOSSIP, "participation": fs.participation.first(1), "budget": fs.Budget(backhaul_bits=30_000),
+    },
+    "gossip, latency, shared": {**FLAKY_GOSSIP, "network": star(0.0), "participation": fs.participation.first(1)},
     "latency, first": {"network": star(0.02), "devices": FLAKY, "participation": FIRST},
     "latency, tiers": {"network": star(0.02), "devices": FLAKY, "exchange": TIERS, "participation": DEADLINE},
 }  # fmt: skip
@@ -128,7 +137,7 @@ def test_blocks_of_rounds_are_learnt_as_rounds_one_by_one(monkeypatch) -> None:
         "budget": fs.Budget(rounds=40),
     }
     blocks, _ = results(**scenario)
-    monkeypatch.setattr(engine.Run, "rounds_alike", lambda *_: 1)
+    monkeypatch.setattr(engine.Run, "rounds_together", lambda *_: 1)
     singly, _ = results(**scenario)
     monkeypatch.setattr("fedsim.engine.run.LARGEST_BLOCK", 1)
     one_by_one, _ = results(**scenario)

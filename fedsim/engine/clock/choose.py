@@ -32,7 +32,7 @@ def choose(system: System, sizes: MessageSizes, learning: Learning, name: str) -
     if name != "simpy":
         from fedsim.engine.clock.compiled import compiled_clock
 
-        made = compiled_clock(system, sizes)
+        made = compiled_clock(system, sizes, learning=learning)
         if isinstance(made, str):
             if name == "compiled":
                 raise InvalidInput(f'clock="compiled" cannot serve this scenario: {made}; use clock="simpy"')

@@ -14,7 +14,7 @@ from fedsim.arrays import Array
 from fedsim.kernels.sharing_columns import BUNDLE, LINK
 from fedsim.rules.closing import Closing
 
-DONE, NEEDS_GROWTH, NEVER_CLOSES, TOO_LATE, TOO_FAR_AHEAD = 0, 1, 2, 3, 4  # why a loop returned
+DONE, NEEDS_GROWTH, NEVER_CLOSES, TOO_LATE, TOO_FAR_AHEAD, NEEDS_LOOP = 0, 1, 2, 3, 4, 5  # why a kernel returned
 OVER, DOWNLOAD, COMPUTE, UPLOAD = 0, 1, 2, 3  # phases of a visit; UPLOAD on private links stands for all three
 
 
@@ -109,6 +109,7 @@ class Tables(NamedTuple):
     slowdown_a: float
     slowdown_b: float
     limit_s: float
+    unselected_s: float  # that an unselected broadcast may take on private links
     drops: bool
     always_online: bool
     broadcasts_to_all: bool
@@ -233,6 +234,7 @@ class CohortScratch(NamedTuple):
     fraction: Array
     tie: Array  # int64
     events: Array  # EVENT: the visits' ends
+    bits: Array  # int64: of the replies of all visits of one round, where they depend on values; else empty
 
 
 class GivenCohorts(NamedTuple):
