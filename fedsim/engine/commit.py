@@ -100,7 +100,8 @@ class Totals:
         round, replied = block.per_visit(last), slice(None) if block.smooth else block.replied
         np.maximum.at(totals["last_round"], client[replied], round[replied])
         if block.starts is not None:
-            _count(totals["staleness"], client[arrived], (round - 1 - v.version)[arrived], 1)
+            version = block.first_round - 1 + block.row_of % block.rounds
+            _count(totals["staleness"], client, np.where(arrived, version - v.version, 0), weight)
         if not block.smooth:
             self._add_seconds(block.by_replica(), counts)
 

@@ -87,3 +87,21 @@ def learn(seed, shape, remembers, clock):
 @pytest.mark.parametrize("remembers", [False, True], ids=["", "memory"])
 def test_asynchronous_clients_learn_from_the_versions_that_they_started_from(remembers, clock):
     assert sum(learn(seed, "channel", remembers, clock) for seed in range(24)) > 60
+
+
+@pytest.mark.parametrize("clock", ["simpy", "compiled"])
+def test_rounds_beyond_a_budget_leave_nothing_in_the_sums_over_clients(clock):
+    """A run that stops inside a block, by its bits, has the tables of one that was given as many rounds."""
+    given = {
+        "problem": fs.problems.GaussianMean.synthetic(6, dim=3, samples=4, seed=1), "seed": 1,
+        "algorithm": fs.algorithms.FALD(1e-3, 2), "devices": fs.devices.lognormal(0.1, 0.7, dropout=0.1),
+        "participation": fs.participation.buffered(2),
+    }  # fmt: skip
+    by_bits = fs.run(fs.Scenario(**given, budget=fs.Budget(uplink_bits=10_000)), clock=clock)
+    rounds = len(by_bits.rounds)
+    assert by_bits.stopped_by == ("uplink_bits",)
+    assert rounds == 10_000 // (2 * 192) == 26  # inside the block of rounds 17 to 32
+    by_rounds = fs.run(fs.Scenario(**given, budget=fs.Budget(rounds=rounds)), clock=clock)
+    assert by_bits.clients.equals(by_rounds.clients)
+    assert by_bits.rounds.equals(by_rounds.rounds)
+    assert by_bits.clients["staleness"].sum() > 0
