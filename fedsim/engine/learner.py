@@ -252,8 +252,7 @@ class Learner:
         Return theta after each, (rounds, replicas, d). None: something is not finite, so that the rounds had better be
         taken one by one, which names the client.
         """
-        active = block.replicas[counted]
-        everyone = len(active) == len(self.system.replicas)  # nothing is copied then
+        everyone = len(active := block.replicas[counted]) == len(self.system.replicas)  # nothing is copied then
         state, memory = (
             arrays if everyone else {n: a[active] for n, a in arrays.items()} for arrays in (self.state, self.memory)
         )
