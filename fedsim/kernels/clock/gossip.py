@@ -19,8 +19,8 @@ from fedsim.kernels.clock.rounds import stop
 from fedsim.kernels.clock.selection import offline_s, online_s
 from fedsim.kernels.clock.state import TOO_FAR_AHEAD, TOO_LATE
 from fedsim.kernels.clock.units import INNER, called, inner
-from fedsim.kernels.clock.visits import NO_FLOW, TIE, compute_s, dropout, reply_bits, tie_of
-from fedsim.rules import closing, draws, visits
+from fedsim.kernels.clock.visits import NO_FLOW, compute_s, dropout, reply_bits, tie_of
+from fedsim.rules import closing, visits
 from fedsim.rules.closing import NO_CLIENTS, RUNNING
 from fedsim.rules.visits import ARRIVED, BEFORE, DROPPED, IN_COMPUTE, IN_UPLOAD, LATE, NO_DROP
 
@@ -164,7 +164,7 @@ def send(w, s, i, m, round):
     v.message, v.stamp, v.round, v.flow, v.sending_s = m, replica.sent, round, NO_FLOW, replica.now_s
     v.bits = visits.reply_bits(reply_bits(w, round), site.drop, site.fraction)
     v.arrives = site.drop != IN_UPLOAD
-    v.tie = closing.tie_of(message_tie(w.seed_low, w.seed_high, replica.id, i, route.receiver, round))
+    v.tie = tie_of(w, replica.id, i, round, 1 + route.receiver)
     row.bits, row.outcome, row.arrived_s = v.bits, LATE if v.arrives else DROPPED, nan
     v.previous, v.following = -1, site.sending
     if site.sending >= 0:
@@ -172,12 +172,6 @@ def send(w, s, i, m, round):
     site.sending = at
     if not start_flow(w, s, at):
         arrives(w, s, at, replica.now_s + visits.transfer_s(v.bits, route.loss_factor, route.bandwidth_bps))
-
-
-@called
-def message_tie(seed_low, seed_high, replica, sender, receiver, round):
-    """Return the uniform number that orders a message among events of one instant."""
-    return draws.uniform(draws.key_of(seed_low, seed_high, TIE, replica, sender, round - 1, 1 + receiver), 0)
 
 
 @inner

@@ -24,7 +24,7 @@ def uncontended_gossip(w, state, site_rows, message_rows, active, first):
     for r in active:
         if first == 1:
             for i in range(len(w.client)):
-                state.computed_s[r, i] = compute_s(w, w.client[i], state.ids[r], i, 1)
+                state.computed_s[r, i] = compute_s(w, w.client[i], state.ids[r], i, 1, 0)
         for k in range(site_rows.shape[1]):
             if not one_round(
                 w, state.ids[r], first + k, state.ended_s[r], state.computed_s[r], site_rows[r, k], message_rows[r, k]
@@ -52,7 +52,7 @@ def one_round(w, replica, round, ended_s, computed_s, sites, messages):
         ended_s[i] = sites[i].ended_s
         if ended_s[i] == inf:
             return False
-        computed_s[i] = ended_s[i] + compute_s(w, w.client[i], replica, i, round + 1)
+        computed_s[i] = ended_s[i] + compute_s(w, w.client[i], replica, i, round + 1, 0)
     return not (w.takes_time and bits > 0 and may_meet(w, computed_s, sites, messages, bits))
 
 
