@@ -32,17 +32,15 @@ __all__ = ["Checkpointer", "Run", "collect", "serves", "simulate", "takes"]
 
 
 def serves(scenario: Scenario) -> bool:
-    """Return True if this engine simulates a scenario: a star or tiers in synchronous rounds."""
-    return not isinstance(scenario.exchange, Gossip) and not scenario.parts.policy.asynchronous
+    """Return True if this engine simulates a scenario: all but asynchronous clients."""
+    return not scenario.parts.policy.asynchronous
 
 
 def takes(scenario: Scenario, clock: str) -> bool:
     """Return True if this engine runs a scenario; the others run on the old one, which has no choice of clock."""
     if clock != "auto" and not serves(scenario):
-        raise InvalidInput(
-            f"clock={clock!r}: buffered participation and gossip have no such choice yet; leave clock out"
-        )
-    return serves(scenario)
+        raise InvalidInput(f"clock={clock!r}: buffered participation has no such choice yet; leave clock out")
+    return serves(scenario) and (clock != "auto" or not isinstance(scenario.exchange, Gossip))
 
 
 async def simulate(

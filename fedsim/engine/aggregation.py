@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array, Arrays
+from fedsim.engine.rounds import RoundBlock
 from fedsim.engine.sites import Sites
 from fedsim.engine.system import System
 from fedsim.errors import InvalidInput
@@ -33,6 +34,7 @@ class Segments:
     staleness: Array  # (k,)
     weights: Array  # (k,) of `replies.mean`
     order: Array | None = None  # (k,) places among the replies as they came; None: as they came
+    own: Array | None = None  # (segments,) over gossip, which of the k is the site's own reply
 
     @cached_property
     def sizes(self) -> Array:
@@ -61,6 +63,33 @@ def segments_of(
     return Segments(
         np.repeat(active, sites.models), np.tile(np.arange(sites.models), len(active)), starts, client, multiplicity,
         np.zeros(len(client), np.int64), weights, order,
+    )  # fmt: skip
+
+
+def neighbours_of(block: RoundBlock, i: int, counted: Array) -> Segments:
+    """Return the segments of round i over gossip: a site's own reply and those of neighbours that arrived in time."""
+    gossip = block.gossip
+    assert gossip is not None
+    sites = gossip.aggregated.shape[2]
+    aggregated = np.flatnonzero(gossip.aggregated[counted, i].ravel())  # segments: place in counted * sites + site
+    begin, end = gossip.offsets[counted, i], gossip.offsets[counted, i + 1]
+    at = np.concatenate([np.arange(a, b) for a, b in zip(begin.tolist(), end.tolist(), strict=True)])
+    place = np.repeat(np.arange(len(counted)), end - begin)[gossip.received[at]]
+    at = at[gossip.received[at]]
+    segment = np.concatenate([place * sites + gossip.receiver[at], aggregated])
+    client = np.concatenate([gossip.sender[at].astype(np.int64), aggregated % sites])
+    weights = np.concatenate([gossip.weight[at], gossip.own_weight[counted, i].ravel()[aggregated]])
+    by_client = np.lexsort((client, segment))
+    segment, client, weights = segment[by_client], client[by_client], weights[by_client]
+    weights.flags.writeable = False
+    first = block.offsets[counted, i]
+    replied = np.concatenate([block.replied[a : a + sites] for a in first.tolist()])
+    order = (np.cumsum(replied) - 1)[segment // sites * sites + client]
+    starts = np.append(np.searchsorted(segment, aggregated), len(segment))
+    nothing = np.zeros(len(client), np.int64)
+    return Segments(
+        block.replicas[counted][aggregated // sites], aggregated % sites, starts, client, nothing + 1, nothing,
+        weights, order, np.flatnonzero(client == segment % sites),
     )  # fmt: skip
 
 
@@ -100,9 +129,11 @@ class SegmentReplies:
         own, here, s = slice(*self.starts[segment : segment + 2].tolist()), slice(segment, segment + 1), self._segments
         starts = np.array([0, own.stop - own.start])
         values = {n: v[own] for n, v in self._values.items()}
+        of_site = None if s.own is None else s.own[here] - own.start
         one = Segments(
-            s.position[here], s.site[here], starts, s.client[own], s.multiplicity[own], s.staleness[own], s.weights[own]
-        )
+            s.position[here], s.site[here], starts, s.client[own], s.multiplicity[own], s.staleness[own],
+            s.weights[own], None, of_site,
+        )  # fmt: skip
         return SegmentReplies(values, one, self.round, state, self._backend, single=True)
 
     def __len__(self) -> int:
@@ -132,7 +163,11 @@ class SegmentReplies:
         return out
 
     def own(self, name: str) -> Array:
-        raise InvalidInput(f"replies.own({name!r}): only over gossip does a site have a client of its own")
+        """Return the reply of the site's own client."""
+        if self._segments.own is None:
+            raise InvalidInput(f"replies.own({name!r}): only over gossip does a site have a client of its own")
+        values = self._named(name)[self._segments.own]
+        return locked(values[0] if self._single else values)
 
     def sum(self, name: str) -> Array:
         """Return the plain sum."""

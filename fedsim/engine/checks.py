@@ -11,6 +11,7 @@ from fedsim.budget import Budget
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
 from fedsim.protocols import Problem
+from fedsim.protocols.columns import has_columns
 
 IDLE_ROUNDS = 1_000  # in a row that spend nothing of what the budget limits, before a run counts as endless;
 EMPTY_ROUNDS = 4_000  # as many where nobody was even asked, which a policy's coin may bring about
@@ -20,6 +21,12 @@ TOO_MANY = 1e9  # rounds to spend the budget
 def check_run(system: System, sizes: MessageSizes) -> None:
     """Refuse what no clock can simulate."""
     check_data(system.problem, system.timing_only)
+    policy = system.policy
+    if system.gossip is not None and (policy.to_columns() is None or not has_columns(policy.own, "policy")):
+        raise InvalidInput(
+            f"the policy {type(policy.own).__name__} over gossip: its closing rule has no columns, so nothing says "
+            "when a site stops waiting for its neighbours; take full(), first(K) or deadline(seconds)"
+        )
     name, codec = type(system.algorithm.own).__name__, system.algorithm.codec
     if system.timing_only and system.budget.target is not None:
         raise InvalidInput(
@@ -35,7 +42,9 @@ def check_run(system: System, sizes: MessageSizes) -> None:
     if not in_step and sizes.depend_on_values:
         raise InvalidInput(
             f"{name} with {codec}: how long its replies are depends on their values, which sites that run ahead of "
-            "each other do not know in time; take a codec of fixed length such as fs.codecs.QSGD(levels), or every=1"
+            "each other do not know in time; take a codec of fixed length such as fs.codecs.QSGD(levels)"
+            + ", or every=1"
+            * bool(system.sites.every)
         )
 
 

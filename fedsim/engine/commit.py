@@ -84,19 +84,17 @@ class Totals:
         client, outcome = v.client.astype(np.int64), v.outcome
         values: dict[str, Array | int] = {"selected": 1, "uplink_bits": v.up_bits, "backhaul_bits": v.backhaul_bits}
         arrived = outcome == ARRIVED
-        smooth = bool(arrived.all())
-        if not smooth:
-            lost = ~arrived
+        if not block.smooth:
             values |= {
-                "dropped": outcome == DROPPED, "late": (outcome == LATE) | (outcome == CALLED_OFF),
-                "wasted_bits": np.where(lost, v.up_bits, 0), "wasted_down_bits": np.where(lost, v.down_bits, 0),
+                "dropped": outcome == DROPPED, "late": block.late, "wasted_bits": block.wasted_bits,
+                "wasted_down_bits": np.where(arrived, 0, v.down_bits),
             }  # fmt: skip
-        for name, value in (values | {"arrived": 1 if smooth else arrived}).items():
+        for name, value in (values | {"arrived": 1 if block.smooth else arrived}).items():
             _count(totals[name], client, value, weight)
         last = np.where(times > 0, block.first_round + np.arange(block.rounds), 0).ravel()
-        round, heard = block.per_visit(last), slice(None) if smooth else arrived
-        np.maximum.at(totals["last_round"], client[heard], round[heard])
-        if not smooth:
+        round, replied = block.per_visit(last), slice(None) if block.smooth else block.replied
+        np.maximum.at(totals["last_round"], client[replied], round[replied])
+        if not block.smooth:
             self._add_seconds(block.by_replica(), counts)
 
     def _add_seconds(self, block: RoundBlock, counts: Array) -> None:
@@ -139,7 +137,7 @@ def _within(run: Run, block: RoundBlock) -> tuple[Array, list[str]]:
     if ledger is not None:  # a client that sent a bit has given something away, whether or not the round counts
         block = block.by_replica()
         v = block.visits
-        said = np.flatnonzero(v.up_bits > 0)
+        said = np.flatnonzero(v.up_bits + v.backhaul_bits > 0)
         position = block.replicas[block.row_of[said] // block.rounds]
         ledger.add(position, v.client[said].astype(np.int64), v.version[said].astype(np.int64))
     accepted, reasons = run.totals.within(block, run.epsilon())

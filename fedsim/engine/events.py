@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.engine.rounds import RoundBlock
+from fedsim.engine.rounds import GossipMessages, RoundBlock
 from fedsim.engine.system import MessageSizes, System
 from fedsim.rules.visits import ARRIVED, DROPPED
 
 COLUMNS = ("replica", "round", "time_s", "client", "event", "bits")
 DTYPES = (np.int64, np.int64, np.float64, np.int64, object, np.int64)
 NAMES = (  # in the order of the events of one instant
-    "from cloud", "select", "download", "compute", "upload", "drop", "cut", "late", "aggregate", "to cloud", "merge",
+    "from cloud", "select", "download", "compute", "upload", "drop", "cut", "late", "hear", "aggregate", "to cloud",
+    "merge",
 )  # fmt: skip
 ORDER = {name: number for number, name in enumerate(NAMES)}
 
@@ -67,14 +68,15 @@ Part = tuple[str, Array, Array, Array, Array]  # event, rows of the block, time_
 
 def _of_visits(block: RoundBlock, mine: Array, sizes: MessageSizes) -> list[Part]:
     v, row = block.visits, block.row_of[mine]
-    client, down, up = (column[mine].astype(np.int64) for column in (v.client, v.down_bits, v.up_bits))
+    client, down = (column[mine].astype(np.int64) for column in (v.client, v.down_bits))
+    up, broadcast = v.up_bits[mine] + v.backhaul_bits[mine], sizes.broadcast if block.gossip is None else 0
     started_s, downloaded_s, computed_s, ended_s = (
         column[mine] for column in (v.started_s, v.downloaded_s, v.computed_s, v.ended_s)
     )
     arrived, dropped = v.outcome[mine] == ARRIVED, v.outcome[mine] == DROPPED
     downloaded, nothing = ~np.isnan(downloaded_s), np.zeros(len(mine), np.int64)
     kinds = {
-        "select": (nothing == 0, started_s, nothing + sizes.broadcast), "download": (downloaded, downloaded_s, down),
+        "select": (nothing == 0, started_s, nothing + broadcast), "download": (downloaded, downloaded_s, down),
         "compute": (~np.isnan(computed_s), computed_s, nothing), "cut": (~downloaded & (down > 0), ended_s, down),
         "upload": (arrived, ended_s, up), "drop": (dropped, ended_s, up), "late": (~arrived & ~dropped, ended_s, up),
     }  # fmt: skip
@@ -85,6 +87,8 @@ def _of_visits(block: RoundBlock, mine: Array, sizes: MessageSizes) -> list[Part
 
 def _of_sites(block: RoundBlock, counts: Array, system: System, sizes: MessageSizes) -> list[Part]:
     rows, sites = np.flatnonzero(counts), system.sites.count
+    if block.gossip is not None:
+        return _of_gossip(block.gossip, counts, rows)
     if block.cloud is None:
         return [
             ("aggregate", rows, block.closed_s.ravel()[rows], np.full(len(rows), -1), np.zeros(len(rows), np.int64))
@@ -100,6 +104,19 @@ def _of_sites(block: RoundBlock, counts: Array, system: System, sizes: MessageSi
     merged = rows[~np.isnan(block.cloud.at_cloud_s.reshape(-1, sites)[rows]).any(axis=1)]
     none = np.zeros(len(merged), np.int64)
     return [*parts, ("merge", merged, block.closed_s.ravel()[merged], none - 1 - sites, none)]
+
+
+def _of_gossip(gossip: GossipMessages, counts: Array, rows: Array) -> list[Part]:
+    """Sites that aggregate, and messages that reach them in time."""
+    of_message = np.repeat(np.arange(len(counts)), np.diff(gossip.offsets, axis=1).ravel())
+    heard = np.flatnonzero(counts[of_message] & (gossip.outcome == ARRIVED))
+    aggregated, ended_s = (column.reshape(len(counts), -1)[rows] for column in (gossip.aggregated, gossip.ended_s))
+    r, site = np.nonzero(aggregated)
+    return [
+        ("hear", of_message[heard], gossip.arrived_s[heard], -1 - gossip.receiver[heard].astype(np.int64),
+         gossip.bits[heard]),
+        ("aggregate", rows[r], ended_s[r, site], -1 - site, np.zeros(len(r), np.int64)),
+    ]  # fmt: skip
 
 
 def _joined(blocks: list[Arrays]) -> Arrays:

@@ -18,6 +18,7 @@ from fedsim.engine.aggregation import (
     ServerDraws,
     average,
     merge_at_cloud,
+    neighbours_of,
     segments_of,
 )  # fmt: skip
 from fedsim.engine.initial_state import first_memory, first_states
@@ -158,12 +159,15 @@ class Learner:
         starts, ends = block.offsets[counted, i], block.offsets[counted, i + 1]
         at = _ranges(starts, ends)
         position = np.repeat(active, ends - starts)
-        received = v.outcome[at] == ARRIVED
+        received = block.replied[at]
         at, position = at[received], position[received]
         client, round = v.client[at].astype(np.int64), block.first_round + i
         reply = await self._arrived(position, client, round)
-        site, times = v.site[at].astype(np.int64), v.multiplicity[at].astype(np.int64)
-        segments = segments_of(self.system, active, position, site, client, times)
+        if block.gossip is not None:
+            segments = neighbours_of(block, i, counted)
+        else:
+            site, times = v.site[at].astype(np.int64), v.multiplicity[at].astype(np.int64)
+            segments = segments_of(self.system, active, position, site, client, times)
         if self.system.clock_reads_losses:
             losses = reply.values["loss"].reshape(len(client)).astype(np.float64)
             for p, c, loss in zip(position.tolist(), client.tolist(), losses.tolist(), strict=True):

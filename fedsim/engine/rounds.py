@@ -60,6 +60,22 @@ class CloudTimes(NamedTuple):
     from_cloud_s: Array  # the cloud's model reached it, before this round
 
 
+class GossipMessages(NamedTuple):
+    """The messages that sites sent each other, ordered by replica, round, receiver, sender; and what each site did."""
+
+    offsets: Array  # (R, n + 1): messages of round i are offsets[r, i] : offsets[r, i + 1]
+    sender: Array  # int32
+    receiver: Array  # int32
+    bits: Array  # int64: left the sender
+    weight: Array  # of the sender's reply at the receiver
+    outcome: Array  # int8: ARRIVED in time, LATE, or DROPPED: it broke
+    received: Array  # bool: aggregated by its receiver
+    arrived_s: Array  # nan: not in time
+    own_weight: Array  # (R, n, sites) of a site's own reply, with the weights of replies that are missing
+    aggregated: Array  # (R, n, sites) bool: a site that drops out before it has a reply keeps its model
+    ended_s: Array  # (R, n, sites) when a site ended the round: nan after the replica stopped
+
+
 @dataclass(frozen=True)
 class RoundBlock:
     """n consecutive rounds of some replicas. Visits are ordered by replica, round, site, client.
@@ -80,6 +96,7 @@ class RoundBlock:
     offsets: Array  # (R, n + 1): visits of round i are offsets[r, i] : offsets[r, i + 1]
     visits: VisitOutcomes
     cloud: CloudTimes | None = None  # of tiers
+    gossip: GossipMessages | None = None
     setup_bits: int = 0  # that all clients together sent before the run's first round, which counts them
     one_timeline: bool = False  # nothing was drawn: the visits of all replicas are the same, and are listed once
 
@@ -124,13 +141,68 @@ class RoundBlock:
         np.cumsum(column, out=total[1:])
         return np.asarray(np.diff(total[self.offsets], axis=1))
 
+    # --- What counts of a visit: in a star by its outcome, over gossip by those of its messages -----------------------
+
+    @cached_property
+    def smooth(self) -> bool:
+        """Whether all visits arrived, so that nothing was wasted; messages over gossip may always be."""
+        return self.gossip is None and bool((self.visits.outcome == ARRIVED).all())
+
+    @cached_property
+    def replied(self) -> Array:
+        """(visits,) bool: the reply was aggregated, over gossip by any site."""
+        if self.gossip is None:
+            return np.asarray(self.visits.outcome == ARRIVED)
+        replied = self.gossip.aggregated[self._counted].ravel()  # its own reply
+        replied[self.sender_visit[self.gossip.received]] = True
+        return replied
+
+    @cached_property
+    def late(self) -> Array:
+        """(visits,) int64: visits that were cut, over gossip messages that came too late."""
+        if self.gossip is None:
+            return np.isin(self.visits.outcome, (LATE, CALLED_OFF)).astype(np.int64)
+        return self._per_sender(self.gossip.outcome == LATE)
+
+    @cached_property
+    def wasted_bits(self) -> Array:
+        """(visits,) int64: sent and not aggregated."""
+        if self.gossip is None:
+            return np.where(self.visits.outcome == ARRIVED, 0, self.visits.up_bits)
+        return self._per_sender(np.where(self.gossip.received, 0, self.gossip.bits))
+
+    @cached_property
+    def dropped_bits(self) -> Array:
+        """(visits,) int64: wasted bits of visits, over gossip of messages, that were not late."""
+        if self.gossip is None:
+            return np.where(self.visits.outcome == DROPPED, self.visits.up_bits, 0)
+        wasted = ~self.gossip.received & (self.gossip.outcome != LATE)
+        return self._per_sender(np.where(wasted, self.gossip.bits, 0))
+
+    @cached_property
+    def sender_visit(self) -> Array:
+        """(messages,) the visit whose reply a message is; every site has one in each round."""
+        assert self.gossip is not None
+        begin = np.repeat(self.offsets[:, :-1].ravel(), np.diff(self.gossip.offsets, axis=1).ravel())
+        return np.asarray(begin + self.gossip.sender)
+
+    @property
+    def _counted(self) -> Array:
+        """(R, n) bool: the rounds that there are."""
+        return np.asarray(np.arange(self.rounds) < self.lengths[:, None])
+
+    def _per_sender(self, column: Array) -> Array:
+        out = np.zeros(len(self.visits.client), np.int64)
+        np.add.at(out, self.sender_visit, column)
+        return out
+
     @cached_property
     def columns(self) -> Arrays:
         """The columns of `rounds`, (R, n) each."""
         v = self.visits
         arrived, dropped = v.outcome == ARRIVED, v.outcome == DROPPED
         lost, no_bits = ~arrived, np.zeros(self.closed_s.shape, np.int64)
-        smooth = not lost.any()
+        smooth = self.smooth
         up = self.sums(v.up_bits)
         if self.first_round == 1:
             up[:, 0] += self.setup_bits
@@ -138,10 +210,10 @@ class RoundBlock:
             "opened_s": self.opened_s, "closed_s": self.closed_s, "selected": self.selected,
             "arrived": self.sums(arrived),
             "dropped": no_bits if smooth else self.sums(dropped),
-            "late": no_bits if smooth else self.sums(lost & ~dropped),
+            "late": no_bits if smooth else self.sums(self.late),
             "uplink_bits": up, "downlink_bits": self.sums(v.down_bits) + self.unselected_bits,
-            "wasted_bits": no_bits if smooth else self.sums(np.where(lost, v.up_bits, 0)),
-            "dropped_bits": no_bits if smooth else self.sums(np.where(dropped, v.up_bits, 0)),
+            "wasted_bits": no_bits if smooth else self.sums(self.wasted_bits),
+            "dropped_bits": no_bits if smooth else self.sums(self.dropped_bits),
             "wasted_down_bits": no_bits if smooth else self.sums(np.where(lost, v.down_bits, 0)),
         }  # fmt: skip
         seconds = self._seconds(lost, smooth)

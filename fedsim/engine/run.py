@@ -80,7 +80,8 @@ class Run:
 
     def _rounds(self, done: int, wanted: int) -> int:
         """Return the length of the next block: never more than what is done, so that little is simulated in vain."""
-        system, most = self.system, LARGEST_BYTES // (VISIT_BYTES * len(self.system.replicas) * self._cohort)
+        system, messages = self.system, 0 if self.system.gossip is None else len(self.system.gossip.sender)
+        most = LARGEST_BYTES // (VISIT_BYTES * len(system.replicas) * (self._cohort + messages))
         if self.learner.sizes.depend_on_values or system.clock_reads_losses or self.evaluator.ledger is not None:
             return 1
         left = LARGEST_BLOCK if system.budget.rounds is None else int(system.budget.rounds) - done

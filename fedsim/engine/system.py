@@ -65,6 +65,7 @@ class System:
             parts.problem, parts.algorithm, parts.policy, parts.devices,
         )  # fmt: skip
         self.sites, self.budget = scenario.sites, scenario.budget
+        self.gossip = scenario.exchange if isinstance(scenario.exchange, Gossip) else None
         self.network: NetworkModel | None = self.sites.network
         self.replicas = np.asarray(scenario.replica_numbers, np.int64)
         self.population, self.weights = self.problem.clients, setting.weights
@@ -88,6 +89,11 @@ class System:
         return self.broadcasts_to_all and self.network is not None and not everyone
 
     @property
+    def own_links_carry_flows(self) -> bool:
+        """Whether two messages may be on one client's own link at a time."""
+        return self.network is not None and (self.has_unselected_flows or self.gossip is not None)
+
+    @property
     def shares_links(self) -> bool:
         """Whether transfers may contend, or bandwidths change."""
         return self.network is not None and bool(self.network.contended or self.network.varying)
@@ -104,7 +110,7 @@ class System:
         return Draws(key, single, source=backend)
 
     def draw_cohort(
-        self, position: Numbers, client: Array, multiplicity: Array, round: int, now_s: Numbers
+        self, position: Numbers, client: Array, multiplicity: Array, round: int, now_s: float | Array
     ) -> Cohort:  # fmt: skip
         """Return what is drawn for visits that start now; `round` is counted from 1, keys from 0."""
         m = len(client)
@@ -121,6 +127,11 @@ class System:
                 _check(devices, "drop", drop, client, (drop >= NO_DROP) & (drop <= IN_UPLOAD))
                 _check(devices, "drop", fraction, client, (fraction >= 0) & (fraction <= 1))
         return Cohort(client, multiplicity, compute_s, drop, fraction, tie)
+
+    def draw_ties(self, position: int, sender: Array, receiver: Array, round: int) -> Array:
+        """Return the keyed number of every message between sites in a round, counted from 1."""
+        drawn = self.draws(Stream.TIE, position, sender, round - 1, 1 + receiver).uniform()
+        return np.asarray(drawn * TIES).astype(np.int64)
 
     def work_of(self, client: Array) -> Array:
         """Return local steps of a visit, times rows a step where the devices' time counts them."""

@@ -64,3 +64,19 @@ class RouteColumns(NamedTuple):
     down_starts: Array
     up: Array
     up_starts: Array
+
+
+DEFINES = {  # members that `to_columns` describes: a class that overrides one of them has no columns
+    "policy": ("select", "close"), "devices": ("compute_s", "drop", "next_available", "available_until"),
+    "network": ("route", "delay_s", "stretch", "bottleneck_bps"),
+}  # fmt: skip
+
+
+def has_columns(part: object, role: str) -> bool:
+    """Return True if a part's `to_columns` is not older than the members that it describes."""
+    kind = type(part)
+    return all(_depth(kind, "to_columns") <= _depth(kind, name) for name in DEFINES[role])
+
+
+def _depth(kind: type, name: str) -> int:
+    return next((i for i, base in enumerate(kind.__mro__) if name in vars(base)), len(kind.__mro__))

@@ -12,6 +12,8 @@ WHEN_ALL_ENDED, AT_REPLIES, AT_DEADLINE = 0, 1, 2  # codes of closing rules
 
 RUNNING, NO_CLIENTS, OUT_OF_TIME = 0, 1, 2  # why a clock has no further round of a replica
 STOPPED_BY = ("", "no clients", "seconds")
+MOST_AHEAD = 10_000  # rounds by which a site may be ahead of another
+MOST_HELD = 200_000_000  # messages and visits of rounds that sites which are ahead have begun
 MOST_JUMPS = 10_000  # of the clock in a row, from one time at which clients come online to the next
 
 
@@ -84,6 +86,11 @@ def closes_now(answer_s: float, previous_s: float, now_s: float, outstanding: in
 def merge_due(round: int, every: int) -> bool:
     """Return True if the edges send their models to the cloud after this round, from 1; every = 0: no cloud."""
     return every > 0 and round % every == 0
+
+
+def is_too_far_ahead(rounds: int, size: int) -> bool:
+    """Return True if a site is so many rounds ahead of another that memory would run out; `size`: of one round."""
+    return rounds > MOST_AHEAD or (rounds > 1 and size > MOST_HELD // rounds)
 
 
 # --- Waiting for clients --------------------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ from fedsim.kernels.clock import compiled_rules  # noqa: F401
 from fedsim.kernels.clock.heap import push
 from fedsim.kernels.clock.messages import send_model, send_unselected
 from fedsim.kernels.clock.selection import enough_online_s, is_online, select
-from fedsim.kernels.clock.state import MOST_AHEAD, OVER, TOO_FAR_AHEAD, TOO_LATE
+from fedsim.kernels.clock.state import OVER, TOO_FAR_AHEAD, TOO_LATE
 from fedsim.kernels.clock.units import called, inner
 from fedsim.kernels.clock.visits import end_visit, start_visit
 from fedsim.rules import closing
-from fedsim.rules.closing import NO_CLIENTS, RUNNING
+from fedsim.rules.closing import MOST_AHEAD, NO_CLIENTS, RUNNING
 
 
 @called

@@ -16,7 +16,6 @@ from fedsim.rules.closing import Closing
 
 DONE, NEEDS_GROWTH, NEVER_CLOSES, TOO_LATE, TOO_FAR_AHEAD = 0, 1, 2, 3, 4  # why a loop returned
 OVER, DOWNLOAD, COMPUTE, UPLOAD = 0, 1, 2, 3  # phases of a visit; UPLOAD on private links stands for all three
-MOST_AHEAD = 10_000  # rounds by which an edge may be ahead of another
 
 
 def record(ints: str, floats: str = "") -> np.dtype[np.void]:

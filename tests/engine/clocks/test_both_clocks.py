@@ -10,6 +10,7 @@ from engine.clocks.timelines import simpy_clock, system_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies.clock_scenarios import scenarios
+from strategies.gossip_scenarios import gossip_scenarios
 
 import fedsim as fs
 from fedsim.engine.clock.compiled import compiled_clock
@@ -55,6 +56,9 @@ def assert_same(left, right):
     assert (left.cloud is None) == (right.cloud is None)
     for name, a, b in zip(left.cloud._fields, left.cloud, right.cloud, strict=True) if left.cloud else ():
         assert a.tobytes() == b.tobytes(), f"{name}: {a}, {b}"
+    assert (left.gossip is None) == (right.gossip is None)
+    for name, a, b in zip(left.gossip._fields, left.gossip, right.gossip, strict=True) if left.gossip else ():
+        assert (a.shape, a.dtype, a.tobytes()) == (b.shape, b.dtype, b.tobytes()), f"{name}: {a}, {b}"
 
 
 def agree(scenario, sizes, lengths):
@@ -89,8 +93,14 @@ def test_tiers_have_the_same_bits_on_every_clock(drawn, lengths):
     agree(*drawn, lengths)
 
 
+@settings(max_examples=150, deadline=None)
+@given(gossip_scenarios(), LENGTHS)
+def test_gossip_has_the_same_bits_on_every_clock(drawn, lengths):
+    agree(*drawn, lengths)
+
+
 @pytest.mark.soak
 @settings(max_examples=10_000, deadline=None)
-@given(st.booleans().flatmap(lambda tiers: scenarios(tiers=tiers)), LENGTHS)
+@given(st.booleans().flatmap(lambda tiers: scenarios(tiers=tiers)) | gossip_scenarios(), LENGTHS)
 def test_ten_thousand_scenarios_have_the_same_bits_on_every_clock(drawn, lengths):
     agree(*drawn, lengths)

@@ -3,6 +3,7 @@
     tables        the scenario as the loops read it; routes by number
     site_tables   sites and cohorts; the state at time 0
     reader        what the loops list, as blocks
+    gossip        the clock of sites without a server, and its tables
 
 A checkpoint holds the state before the latest block, unless it is large.
 """
@@ -15,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
+from fedsim.engine.clock.compiled.gossip import CompiledGossip
 from fedsim.engine.clock.compiled.reader import block_of, ordered
+from fedsim.engine.clock.compiled.saved import copied, doubled, filled, flat
 from fedsim.engine.clock.compiled.site_tables import (
     longer,
     new_cohort,
@@ -30,7 +33,6 @@ from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
 from fedsim.kernels.clock.state import (
     DONE,
-    MOST_AHEAD,
     NEEDS_GROWTH,
     NEVER_CLOSES,
     OVER,
@@ -43,7 +45,7 @@ from fedsim.kernels.clock.state import (
     State,
 )
 from fedsim.kernels.found import Found
-from fedsim.rules.closing import AT_REPLIES, RUNNING
+from fedsim.rules.closing import AT_REPLIES, MOST_AHEAD, RUNNING
 from fedsim.rules.draws import NO_SLOWDOWN
 from fedsim.rules.selection import ALL, BERNOULLI
 
@@ -52,7 +54,9 @@ LARGEST = 2e9  # bytes of state in memory
 MOST_VISITS = 4_000_000  # that a list has room for at first
 
 
-def compiled_clock(system: System, sizes: MessageSizes, path: str | None = None) -> CompiledClock | str:
+def compiled_clock(
+    system: System, sizes: MessageSizes, path: str | None = None
+) -> CompiledClock | CompiledGossip | str:  # fmt: skip
     """Return a clock, or the reason why the compiled clock cannot serve a scenario; `path` is "loop" or "short"."""
     parts = PartColumns(system, sizes)
     if parts.missing:
@@ -66,7 +70,8 @@ def compiled_clock(system: System, sizes: MessageSizes, path: str | None = None)
         if contended or path == "loop":
             return parts.own
         return OwnPartsClock(system, sizes, parts, "short")
-    clock = CompiledClock(system, sizes, parts, path or ("loop" if contended else "short"))
+    kind = CompiledClock if system.gossip is None else CompiledGossip
+    clock = kind(system, sizes, parts, path or ("loop" if contended else "short"))
     if clock.bytes > LARGEST:
         return f"its state would take {clock.bytes / 1e9:.1f} GB"
     return clock
@@ -74,6 +79,8 @@ def compiled_clock(system: System, sizes: MessageSizes, path: str | None = None)
 
 def why_contended(system: System, parts: PartColumns) -> str:
     """Return why a scenario needs the event loop; "": the short path serves it."""
+    if system.gossip is not None:
+        return "sites gossip"
     if parts.routes is not None:
         return "flows share links"
     if not system.always_online:
@@ -251,30 +258,3 @@ def later(out: Out, running: Array, rounds: int) -> Out:
     kept.counts["visits"], kept.counts["segments"] = len(visits.client), len(segments)
     segments["begin"] = np.cumsum(segments["visits"]) - segments["visits"]
     return kept
-
-
-# --- A state as arrays ----------------------------------------------------------------------------------------------
-
-
-def flat(state: Any, prefix: str = "") -> Arrays:
-    """Return the arrays of a NamedTuple of arrays and of such tuples, by name."""
-    out: Arrays = {}
-    for name, value in state._asdict().items():
-        out |= flat(value, f"{prefix}{name}.") if isinstance(value, tuple) else {f"{prefix}{name}": value}
-    return out
-
-
-def filled(state: Any, arrays: Arrays, prefix: str) -> Any:
-    """Return a state of the same kind with other arrays."""
-    parts = {name: f"{prefix}.{name}" for name in state._fields}
-    nested = {name: value for name, value in state._asdict().items() if isinstance(value, tuple)}
-    made = {name: filled(value, arrays, parts[name]) for name, value in nested.items()}
-    return state._replace(**made, **{name: arrays[part] for name, part in parts.items() if name not in nested})
-
-
-def copied(state: Any) -> Any:
-    return filled(state, {f"x.{name}": array.copy() for name, array in flat(state).items()}, "x")
-
-
-def doubled(array: Array) -> Array:
-    return np.concatenate([array, np.zeros_like(array)], axis=1)

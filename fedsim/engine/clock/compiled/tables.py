@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -21,14 +22,18 @@ from fedsim.kernels.clock.state import (
     Tables,
 )
 from fedsim.network.route_bundles import scale_of
-from fedsim.protocols.columns import AvailabilityColumns, DeviceColumns, PolicyColumns, RouteColumns, SlowdownColumns
+from fedsim.protocols.columns import (
+    AvailabilityColumns,
+    DeviceColumns,
+    PolicyColumns,
+    RouteColumns,
+    SlowdownColumns,
+    has_columns,
+)
+from fedsim.rules.closing import Closing
 from fedsim.rules.selection import BERNOULLI
 
 INSTANT = DeviceColumns(0.0, 0.0, SlowdownColumns(), (0.0, 0.0, 0.0), AvailabilityColumns())
-DEFINES = {  # members that `to_columns` describes: a class that overrides one of them has no columns
-    "policy": ("select", "close"), "devices": ("compute_s", "drop", "next_available", "available_until"),
-    "network": ("route", "delay_s", "stretch", "bottleneck_bps"),
-}  # fmt: skip
 
 
 class PartColumns:
@@ -53,7 +58,7 @@ class PartColumns:
                 self.missing = "bandwidths vary in time"
             elif self.routes is None:
                 self.missing = _why("network", system.network.own)
-        elif system.has_unselected_flows:
+        elif system.own_links_carry_flows:
             self.routes = own_routes(system.down, system.up)
         policy = system.policy
         if self.policy is None and policy.batched and policy.waits and not policy.history:
@@ -76,16 +81,6 @@ def _why(role: str, part: object) -> str:
     return f"the {role} {type(part).__name__} has no columns"
 
 
-def has_columns(part: object, role: str) -> bool:
-    """Return True if a part's `to_columns` is not older than the members that it describes."""
-    kind = type(part)
-    return all(_depth(kind, "to_columns") <= _depth(kind, name) for name in DEFINES[role])
-
-
-def _depth(kind: type, name: str) -> int:
-    return next((i for i, base in enumerate(kind.__mro__) if name in vars(base)), len(kind.__mro__))
-
-
 def own_routes(down: Routes | None, up: Routes | None) -> RouteColumns:
     """Return private links as a network whose flows can meet: see `simpy.links.OwnRoutes`."""
     assert down is not None
@@ -102,7 +97,7 @@ def tables_of(
     system: System, sizes: MessageSizes, policy: PolicyColumns, devices: DeviceColumns, numbers: RouteNumbers
 ) -> Tables:  # fmt: skip
     """Return a scenario's tables."""
-    n, sites, seed = system.population, site_tables(system, policy), int(system.setting.seed)
+    n, sites = system.population, site_tables(system, policy)
     client, edges = np.zeros(n, CLIENT), system.sites.count if system.sites.every else 0
     cloud = np.zeros(max(1, edges), CLIENT)
     client["work_s"], client["wake_s"] = devices.work_s, devices.wake_s
@@ -112,31 +107,43 @@ def tables_of(
                 field = f"{name}_bps" if column == "bandwidth_bps" else f"{name}_{column}"
                 given = None if routes is None else getattr(routes, column)[rows]
                 records[field] = ideal if given is None or not len(given) else given
-    law: Array | AlwaysOnline = AlwaysOnline()
-    if not system.always_online:
-        law = np.zeros(n, LAW)
-        for name in LAW.names or ():
-            law[name] = getattr(devices.availability, name)
     assert sizes.first_reply is not None
     assert sizes.reply is not None
     return Tables(
-        client=client, cloud=cloud, law=law,
-        starts_s=np.array(devices.availability.starts_s, np.float64),
-        ends_s=np.array(devices.availability.ends_s, np.float64),
-        dropout=np.stack([np.broadcast_to(np.asarray(p, np.float64), n) for p in devices.dropout], axis=1).copy(),
+        client=client, cloud=cloud, **device_tables(system, devices),
         members=sites.members, offsets=sites.offsets, slots=sites.slots,
         probability=np.array(np.broadcast_to(np.asarray(policy.probability, np.float64), n)),
         weights=sites.weights, cumulative=sites.cumulative,
         route_down=numbers.down, route_up=numbers.up, route_offsets=numbers.offsets, route_links=numbers.links,
-        closing=policy.closing._replace(a=float(policy.closing.a), b=float(policy.closing.b)),
+        closing=closing_of(policy),
         selection=policy.selection, size=int(policy.size), at_least=int(system.policy.at_least or 1),
-        every=int(system.sites.every), seed_low=seed & 0xFFFFFFFF, seed_high=seed >> 32,
+        every=int(system.sites.every),
         broadcast_bits=int(sizes.broadcast), first_reply_bits=int(sizes.first_reply), reply_bits=int(sizes.reply),
         to_cloud_bits=int(sizes.to_cloud), from_cloud_bits=int(sizes.from_cloud),
-        slowdown=devices.slowdown.law, slowdown_a=float(devices.slowdown.a), slowdown_b=float(devices.slowdown.b),
-        limit_s=float(system.limit_s), drops=bool(system.devices is not None and not system.devices.reliable),
-        always_online=bool(system.always_online), broadcasts_to_all=bool(system.broadcasts_to_all),
+        broadcasts_to_all=bool(system.broadcasts_to_all),
     )  # fmt: skip
+
+
+def device_tables(system: System, devices: DeviceColumns) -> dict[str, Any]:
+    """Return the fields of tables that concern devices and their draws."""
+    n, seed, online = system.population, int(system.setting.seed), devices.availability
+    law: Array | AlwaysOnline = AlwaysOnline()
+    if not system.always_online:
+        law = np.zeros(n, LAW)
+        for name in LAW.names or ():
+            law[name] = getattr(online, name)
+    return {
+        "law": law, "starts_s": np.array(online.starts_s, np.float64), "ends_s": np.array(online.ends_s, np.float64),
+        "dropout": np.stack([np.broadcast_to(np.asarray(p, np.float64), n) for p in devices.dropout], axis=1).copy(),
+        "slowdown": devices.slowdown.law, "slowdown_a": float(devices.slowdown.a),
+        "slowdown_b": float(devices.slowdown.b), "limit_s": float(system.limit_s),
+        "drops": bool(system.devices is not None and not system.devices.reliable),
+        "always_online": bool(system.always_online), "seed_low": seed & 0xFFFFFFFF, "seed_high": seed >> 32,
+    }  # fmt: skip
+
+
+def closing_of(policy: PolicyColumns) -> Closing:
+    return policy.closing._replace(a=float(policy.closing.a), b=float(policy.closing.b))
 
 
 # --- Shared links ---------------------------------------------------------------------------------------------------

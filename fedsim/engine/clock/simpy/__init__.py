@@ -3,6 +3,7 @@
 links    exact instants; private and shared links
 visits   one visit as a process
 rounds   the rounds of sites: a star, or edges under a cloud
+gossip   the rounds of sites without a server
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.clock import Learning
+from fedsim.engine.clock.gossip_rows import backhaul_of, messages_of
+from fedsim.engine.clock.simpy.gossip import GossipReplica, columns_of
 from fedsim.engine.clock.simpy.rounds import Replica, Row
 from fedsim.engine.clock.simpy.visits import Visit
 from fedsim.engine.rounds import DTYPES, CloudTimes, RoundBlock, VisitOutcomes, offsets_of
@@ -31,7 +34,8 @@ class SimpyClock:
     def __init__(self, system: System, sizes: MessageSizes, learning: Learning) -> None:
         self.system, self.answers, self.rounds = system, Answers(learning), 0
         positions = range(len(system.replicas))
-        self.replicas = [Replica(system, sizes, self.answers, position) for position in positions]
+        kind = Replica if system.gossip is None else GossipReplica
+        self.replicas = [kind(system, sizes, self.answers, position) for position in positions]
 
     async def next(self, active: Array, rounds: int) -> RoundBlock:
         first, self.rounds = self.rounds + 1, self.rounds + rounds
@@ -84,11 +88,20 @@ class SimpyClock:
                 for i, row in enumerate(of_replica):
                     times[:, r, i] = row.site_closed_s, row.at_cloud_s, row.from_cloud_s
             cloud = CloudTimes(*times)
-        versions = np.broadcast_to(first + np.arange(shape[1]), shape)
+        versions, ended = (
+            np.broadcast_to(first + np.arange(shape[1]), shape),
+            VisitOutcomes(*(np.array(values, dtype) for values, dtype in zip(columns, DTYPES, strict=True))),
+        )
+        gossip = None
+        if self.system.gossip is not None:
+            noted = columns_of(self.system.gossip, shape, rows)
+            gossip = messages_of(self.system, first, noted)
+            counted = np.arange(shape[1]) < lengths[:, None]
+            ended = ended._replace(backhaul_bits=backhaul_of(self.system.gossip, noted)[counted].ravel())
         return RoundBlock(
             first, active, lengths, stopped_by, column("opened_s", float, np.inf), column("closed_s", float, -np.inf),
             counts, column("unselected_bits", int), column("backhaul_bits", int), versions, offsets_of(counts),
-            VisitOutcomes(*(np.array(values, dtype) for values, dtype in zip(columns, DTYPES, strict=True))), cloud,
+            ended, cloud, gossip,
         )  # fmt: skip
 
     def state(self) -> Arrays:

@@ -10,6 +10,7 @@ import numpy as np
 import simpy
 from simpy.core import EmptySchedule
 
+from fedsim.arrays import Array
 from fedsim.engine.clock import Learning
 from fedsim.engine.clock.simpy.links import Instant, Message, Process, links_of, unselected
 from fedsim.engine.clock.simpy.visits import Visit, go_offline, participate
@@ -18,8 +19,6 @@ from fedsim.engine.view import SiteView
 from fedsim.errors import InvalidInput
 from fedsim.rules import closing
 from fedsim.rules.visits import ARRIVED
-
-MOST_AHEAD = 10_000  # rounds by which an edge may be ahead of another
 
 
 class Site:
@@ -36,7 +35,10 @@ class Site:
         sites = self.replica.system.sites
         for round in count(1):
             yield Instant(self.env, self.env.now, self.rank(closing.OPENING))
-            reason = yield from self.wait_for_clients()
+            replica, enough = self.replica, self.replica.system.policy.at_least or 1
+            reason = yield from wait_for_clients(
+                self.env, replica.system, replica.position, self.view.members, enough, self.rank(closing.OPENING)
+            )
             if reason != closing.RUNNING:
                 return self.replica.row(round).stop(reason)
             yield from self.one_round(round)
@@ -44,20 +46,6 @@ class Site:
                 yield from self.replica.cloud.merge(self, round)
             else:
                 self.replica.row(round).aggregated(self.env.now)
-
-    def wait_for_clients(self) -> Any:
-        """Wait until enough clients are online; return RUNNING, or why they never will be."""
-        system, position = self.replica.system, self.replica.position
-        enough = system.policy.at_least or 1
-        for _ in range(closing.MOST_JUMPS):
-            online_s = system.enough_online_s(position, self.view.members, enough, self.env.now)
-            if online_s <= self.env.now:
-                return closing.RUNNING
-            reason = closing.opening_stop(online_s, self.env.now, system.limit_s)
-            if reason != closing.RUNNING:
-                return reason
-            yield Instant(self.env, online_s, self.rank(closing.OPENING))
-        return closing.NO_CLIENTS
 
     def one_round(self, round: int) -> Process:
         """Select a cohort, start its visits, wait until the round closes, cut the visits that are outstanding."""
@@ -123,6 +111,21 @@ class Site:
         return closing.rank(kind, 0, self.number)
 
 
+def wait_for_clients(
+    env: simpy.Environment, system: System, position: int, members: Array, enough: int, rank: int
+) -> Any:  # fmt: skip
+    """Wait until enough of these clients are online; return RUNNING, or why they never will be."""
+    for _ in range(closing.MOST_JUMPS):
+        online_s = system.enough_online_s(position, members, enough, env.now)
+        if online_s <= env.now:
+            return closing.RUNNING
+        reason = closing.opening_stop(online_s, env.now, system.limit_s)
+        if reason != closing.RUNNING:
+            return reason
+        yield Instant(env, online_s, rank)
+    return closing.NO_CLIENTS
+
+
 class Cloud:
     """A barrier: edges send their models, wait for the last one, and receive the merged one."""
 
@@ -180,15 +183,24 @@ class Replica:
         self.links, self.cloud = links_of(self.env, system), Cloud(self)
         self.rows: dict[int, Row] = {}
         self.questions: list[tuple[simpy.Event, list[Visit], int]] = []  # whose reply's bits the clock needs
-        self.sites = [Site(self, number, learning) for number in range(system.sites.count)]
+        self.start(learning)
+
+    def start(self, learning: Learning) -> None:
+        """Start the processes of the sites."""
+        self.sites = [Site(self, number, learning) for number in range(self.system.sites.count)]
         for site in self.sites:
             self.env.process(site.run())
 
+    def under_way(self, round: int) -> list[int]:
+        """Return the clients whose visits are in flight."""
+        return sorted(visit.client for site in self.sites for visit in site.in_flight.values())
+
     def row(self, round: int) -> Row:
         if round not in self.rows:
-            if round - min(self.rows, default=round) > MOST_AHEAD:
+            if round - min(self.rows, default=round) > closing.MOST_AHEAD:
                 raise InvalidInput(
-                    f"an edge is {MOST_AHEAD:,} rounds ahead of another, which may never catch up; merge more often"
+                    f"an edge is {closing.MOST_AHEAD:,} rounds ahead of another, which may never catch up; "
+                    "merge more often"
                 )
             self.rows[round] = Row(self.env, self.system.sites.count)
         return self.rows[round]
@@ -208,7 +220,7 @@ class Replica:
                     return False
                 self.env.step()
         except EmptySchedule:
-            clients = sorted(visit.client for site in self.sites for visit in site.in_flight.values())
+            clients = self.under_way(round)
             raise InvalidInput(
                 f"round {round} never closes: clients such as {', '.join(map(str, clients[:3]))} are still under way "
                 "and nothing more will happen; raise the bandwidths, or close with a deadline"
