@@ -10,7 +10,7 @@ from numba.extending import overload
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
 from fedsim.kernels.clock.heap import is_stale, make_room, pop
 from fedsim.kernels.clock.messages import link_event, room_for_flows, share
-from fedsim.kernels.clock.rounds import close_round, model_arrived, open_round, visit_ended
+from fedsim.kernels.clock.rounds import close_round, model_arrived, open_round, stop, visit_ended
 from fedsim.kernels.clock.state import DONE, NEEDS_GROWTH, NEVER_CLOSES, Links, State
 from fedsim.kernels.clock.units import INNER, inner, unit
 from fedsim.rules import closing
@@ -38,6 +38,9 @@ def advance_replica(w, s, scratch, out, until):
         if replica.sharing and (replica.events == 0 or s.events[0].time_s > replica.now_s):
             share(s)
         if replica.events == 0 or s.events[0].time_s == inf:
+            if w.limit_s < inf:
+                stop(replica, replica.closed_rounds + 1, closing.OUT_OF_TIME)
+                continue
             replica.status = NEVER_CLOSES
             return NEVER_CLOSES
         time_s, kind, at, stamp = pop(s)

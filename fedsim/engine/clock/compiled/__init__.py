@@ -45,7 +45,7 @@ from fedsim.kernels.clock.state import (
     State,
 )
 from fedsim.kernels.found import Found
-from fedsim.rules.closing import AT_REPLIES, MOST_AHEAD, RUNNING
+from fedsim.rules.closing import AT_REPLIES, MOST_AHEAD, OUT_OF_TIME, RUNNING
 from fedsim.rules.draws import NO_SLOWDOWN
 from fedsim.rules.selection import ALL, BERNOULLI
 
@@ -139,7 +139,7 @@ class CompiledClock:
         if isinstance(self.now, State):
             closed, reasons = self.now.replica["closed_rounds"][active], self.now.replica["stopped_by"][active]
         else:
-            closed, reasons = self.now.closed_rounds[active], np.full(len(active), RUNNING)
+            closed, reasons = self.now.closed_rounds[active], np.full(len(active), OUT_OF_TIME)
         lengths = np.clip(closed - first + 1, 0, rounds)
         stopped_by = np.where(lengths < rounds, reasons, RUNNING)
         self.carried = later(out, active[stopped_by == RUNNING], self.rounds)

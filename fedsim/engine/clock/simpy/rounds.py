@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import simpy
-from simpy.core import EmptySchedule
 
 from fedsim.arrays import Array
 from fedsim.engine.clock import Learning
@@ -214,15 +213,21 @@ class Replica:
     def run_to(self, round: int) -> bool:
         """Run until all sites have closed the round, or will never; False: the bits of replies are needed first."""
         closed = self.row(round).closed
-        try:
-            while not closed.processed:
-                if self.questions:
-                    return False
-                self.env.step()
-        except EmptySchedule:
-            clients = self.under_way(round)
-            raise InvalidInput(
-                f"round {round} never closes: clients such as {', '.join(map(str, clients[:3]))} are still under way "
-                "and nothing more will happen; raise the bandwidths, or close with a deadline"
-            ) from None
+        while not closed.processed:
+            if self.questions:
+                return False
+            if self.env.peek() == inf:
+                self.never_closes(round)
+                return True
+            self.env.step()
         return True
+
+    def never_closes(self, round: int) -> None:
+        """Stop before a round that nothing will ever close; without a limit on time, refuse it."""
+        if self.system.limit_s < inf:
+            return self.row(round).stop(closing.OUT_OF_TIME)
+        clients = self.under_way(round)
+        raise InvalidInput(
+            f"round {round} never closes: clients such as {', '.join(map(str, clients[:3]))} are still under way "
+            "and nothing more will happen; raise the bandwidths, or close with a deadline"
+        )
