@@ -1,4 +1,4 @@
-"""Contexts in which every run is on one clock, through the argument `clock=` of `fs.run`."""
+"""Contexts in which every run is on one clock, through the argument `clock=` of `fs.run`, or on one of its paths."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from unittest import mock
 
 from fedsim import running
+from fedsim.engine.clock import compiled
 
 
 @contextmanager
@@ -22,3 +23,10 @@ def reference_clock():
 
 def always_compiled():
     return clock("compiled")
+
+
+@contextmanager
+def compiled_path(path: str) -> Iterator[None]:
+    """Make every run take the compiled clock's event loop ("loop") or its path without events ("short")."""
+    with clock("compiled"), mock.patch.object(compiled.compiled_clock, "__defaults__", (path,)):
+        yield

@@ -19,6 +19,7 @@ from fedsim.kernels.clock.gossip_state import GossipState
 from fedsim.kernels.clock.heap import is_flow_plan_stale, pop, sink
 from fedsim.kernels.clock.loops import links_of
 from fedsim.kernels.clock.messages import room_for_flows, share
+from fedsim.kernels.clock.rounds import stop
 from fedsim.kernels.clock.state import DONE, NEEDS_GROWTH, NEVER_CLOSES
 from fedsim.kernels.clock.units import called, inner, unit
 from fedsim.rules import closing
@@ -45,6 +46,9 @@ def advance_replica(w, s, until):
         if replica.sharing and (replica.events == 0 or s.events[0].time_s > replica.now_s):
             share(s)
         if replica.events == 0 or s.events[0].time_s == inf:
+            if w.limit_s < inf:
+                stop(replica, replica.closed_rounds + 1, closing.OUT_OF_TIME)
+                continue
             replica.status = NEVER_CLOSES
             return NEVER_CLOSES
         time_s, kind, at, stamp = pop(s)

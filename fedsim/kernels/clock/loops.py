@@ -40,6 +40,9 @@ def advance_replica(w, s, scratch, out, until):
         if replica.sharing and (replica.events == 0 or s.events[0].time_s > replica.now_s):
             share(s)
         if replica.events == 0 or s.events[0].time_s == inf:
+            if w.limit_s < inf:
+                stop(replica, replica.closed_rounds + 1, closing.OUT_OF_TIME)
+                continue
             replica.status = NEVER_CLOSES
             return NEVER_CLOSES
         time_s, kind, at, stamp = pop(s)

@@ -28,12 +28,11 @@ def uncontended_rounds(w, state, scratch, cohort, out, active, until):
             if needs_growth(w, out, sites):
                 return NEEDS_GROWTH
             round = state.closed_rounds[r] + 1
-            merges, last_s = closing.merge_due(round, w.every), -inf
+            merges, last_s, never = closing.merge_due(round, w.every), -inf, False
             for k in range(sites):
                 segment = out.segments[out.counts[0].segments + k]
                 one_round(w, scratch, cohort, out, segment, state.ids[r], k, round, state.sites[r, k].opens_s)
-                if segment.closed_s == inf:
-                    return NEVER_CLOSES
+                never = never or segment.closed_s == inf
                 segment.position, segment.round, segment.site = r, round, k
                 segment.from_cloud_s, segment.at_cloud_s = state.sites[r, k].from_cloud_s, nan
                 segment.aggregated_s, state.sites[r, k].from_cloud_s = segment.closed_s, nan
@@ -43,6 +42,10 @@ def uncontended_rounds(w, state, scratch, cohort, out, active, until):
                     sent_s = segment.closed_s + visits.transfer_s(w.to_cloud_bits, route.up_loss_factor, route.up_bps)
                     segment.at_cloud_s = visits.arrival_s(sent_s, route.up_latency_s)
                     last_s = segment.at_cloud_s if segment.at_cloud_s > last_s else last_s
+            if never or last_s == inf:
+                if w.limit_s == inf:
+                    return NEVER_CLOSES
+                break
             if merges:
                 for k in range(sites):
                     route = w.cloud[k]
@@ -92,7 +95,9 @@ def given_round(w, state, given, cohort, out, active):
         segment = out.segments[out.counts[0].segments]
         close(w, given, first, cohort, out, segment, m, 0, round, state.sites[r, 0].opens_s)
         if segment.closed_s == inf:
-            return NEVER_CLOSES
+            if w.limit_s == inf:
+                return NEVER_CLOSES
+            continue
         segment.position, segment.round, segment.site = r, round, 0
         segment.from_cloud_s = segment.at_cloud_s = nan
         segment.aggregated_s = state.sites[r, 0].opens_s = segment.closed_s

@@ -48,7 +48,7 @@ from fedsim.kernels.clock.state import (
     State,
 )
 from fedsim.kernels.found import Found
-from fedsim.rules.closing import AT_REPLIES, MOST_AHEAD, RUNNING, WHEN_ALL_ENDED
+from fedsim.rules.closing import AT_REPLIES, MOST_AHEAD, OUT_OF_TIME, RUNNING, WHEN_ALL_ENDED
 from fedsim.rules.draws import NO_SLOWDOWN
 from fedsim.rules.selection import ALL, BERNOULLI
 
@@ -189,7 +189,7 @@ class CompiledClock:
         if isinstance(self.now, State):
             closed, reasons = self.now.replica["closed_rounds"][active], self.now.replica["stopped_by"][active]
         else:
-            closed, reasons = self.now.closed_rounds[active], np.full(len(active), RUNNING)
+            closed, reasons = self.now.closed_rounds[active], np.full(len(active), OUT_OF_TIME)
         lengths = np.clip(closed - first + 1, 0, rounds)
         stopped_by = np.where(lengths < rounds, reasons, RUNNING)
         if self.path == "loop":  # on the short path no edge is ahead

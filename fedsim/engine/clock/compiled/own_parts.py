@@ -23,12 +23,15 @@ class OwnPartsClock(CompiledClock):
         from fedsim.kernels.clock.uncontended import given_round
 
         assert isinstance(self.now, Openings)
-        while (round := int(self.now.closed_rounds[active[0]]) + 1) <= self.rounds:
+        closed = self.now.closed_rounds
+        while len(active) and (round := int(closed[active].max()) + 1) <= self.rounds:
+            active = active[closed[active] == round - 1]  # the others are out of time
             given = self.cohorts(active, round)
             if int(out.counts["visits"][0]) + len(given.chosen) > len(out.visits.client):
                 return NEEDS_GROWTH
             if (status := int(given_round(self.tables, self.now, given, self.cohort, out, active))) != DONE:
                 return status
+            active = active[closed[active] == round]
         return DONE
 
     @property

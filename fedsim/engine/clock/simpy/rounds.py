@@ -221,12 +221,16 @@ class Replica:
                 return False
             if self.env.peek() == inf:
                 self.nothing_more(round)
-            self.env.step()
+            else:
+                self.env.step()
         return True
 
     def nothing_more(self, round: int) -> None:
-        """Refuse a round that never closes."""
-        refuse(round, self.under_way(round))
+        """Stop before a round that nothing will ever close; without a limit on time, refuse it."""
+        if self.system.limit_s < inf:
+            self.row(round).stop(closing.OUT_OF_TIME)
+        else:
+            refuse(round, self.under_way(round))
 
 
 def refuse(round: int, clients: list[int]) -> None:
