@@ -349,7 +349,7 @@ def finished_run(scenario):
     """The engine's own state after the last round."""
     import asyncio
 
-    from fedsim import old_engine as engine
+    from fedsim import engine
 
     return asyncio.run(engine.simulate(scenario, fs.Inline(threads=1), (), False))
 

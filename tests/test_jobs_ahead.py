@@ -12,7 +12,7 @@ import fedsim as fs
 from fedsim import kernels
 from fedsim.analysis import timeline
 from fedsim.errors import ClientFailed
-from fedsim.old_engine import Interrupted
+from fedsim.errors import Interrupted
 from fedsim.runtime.worker import Worker
 
 CLIENTS = 6

@@ -16,7 +16,6 @@ LAYERS = (  # top to bottom; a module imports from layers below its own
     {"cli"},
     {"reproduce"},
     {"running", "scenario", "scenario_file", "settings", "sweeps", "job_replay", "run_folder", "testing", "progress", "glossary"},
-    {"old_engine"},
     {"engine"},
     {"runtime"},
     {"algorithms", "problems"},
@@ -63,7 +62,7 @@ UPWARD = {
     ("results", "analysis")
 }  # a result shows itself, result.summary(), with what reads results; loaded when asked
 HOMES = {
-    "simpy": ("engine/clock/simpy/", "old_engine/"),
+    "simpy": "engine/clock/simpy/",
     "ray": "runtime/ray",
     "numba": "kernels/",
     "cupy": "kernels/cuda.py",
@@ -132,12 +131,12 @@ def test_imports_point_down(path):
 def test_the_rule_can_be_broken():
     assert not allowed("rng", "results")
     assert not allowed("kernels", "problems")
-    assert not allowed("analysis", "old_engine")
+    assert not allowed("analysis", "engine")
     assert not allowed("problems", "algorithms")
     assert not allowed("participation", "devices")
     assert allowed("algorithms", "problems")
-    assert allowed("scenario", "old_engine")
-    assert allowed("old_engine", "participation")
+    assert allowed("scenario", "engine")
+    assert allowed("engine", "participation")
 
 
 @pytest.mark.parametrize("library", HOMES)

@@ -46,10 +46,9 @@ def test_there_is_one_alias_for_arrays():
 
 def test_no_two_classes_have_one_name():
     found = defaultdict(list)
-    old = "old_engine/", "kernels/old_clock/"  # until they are gone
     for path in FILES:
         for node in ast.walk(ast.parse((PACKAGE / path).read_text())):
-            if isinstance(node, ast.ClassDef) and not str(path).startswith(old):
+            if isinstance(node, ast.ClassDef):
                 found[node.name].append(str(path))
     assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
 
@@ -139,7 +138,7 @@ def test_algorithms_make_no_keys_and_read_nothing_private_of_a_job():
 def test_scenarios_and_algorithms_name_no_policy():
     policies = {"Full", "WithReplacement", "Uniform", "Bernoulli", "First", "Deadline", "Buffered"}
     for path, tree in trees().items():
-        if path.startswith(("algorithms/", "scenario.py", "old_engine/")):
+        if path.startswith(("algorithms/", "scenario.py", "engine/")):
             names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
             names |= {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
             assert not names & policies, path

@@ -16,7 +16,7 @@ import pytest
 from moments import z_scores
 
 import fedsim as fs
-from fedsim import old_engine as engine
+from fedsim import engine
 from fedsim import rng
 from fedsim.algorithms import QLSD, QLSDPlusPlus, QLSDStar
 from fedsim.codecs import QSGD, Elias, Identity
