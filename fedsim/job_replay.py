@@ -99,7 +99,7 @@ class _JobCatcher:
 
     round: int  # from 0
     client: int
-    elsewhere = can_iterate = False
+    elsewhere = learns_blocks = False
 
     def kernels(self) -> Any:
         return Inline().kernels()

@@ -35,7 +35,7 @@ def run(scenario: Scenario, **options: Any) -> Result:
     | `resume`           | take up the unfinished run in `out`                                                    |
     | `checkpoint_every` | rounds, or seconds as in "60s": how often `out` is made resumable                      |
     | `compute`          | "skip": the timeline alone, nothing is learnt                                          |
-    | `clock`            | "auto"; for stars and tiers in synchronous rounds also "simpy" and "compiled"          |
+    | `clock`            | "auto"; unless clients are asynchronous also "simpy" and "compiled"                    |
     | `observers`        | functions that see every round's progress                                              |
     | `stop`             | a threading.Event; once set, the round is finished, a checkpoint kept, Interrupted raised |
     | `source`           | where the scenario came from, for the manifest                                         |

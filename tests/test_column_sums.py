@@ -6,8 +6,8 @@ import dataclasses
 
 import numpy as np
 import pytest
+from engine.test_gossip_runs import CROWD
 from golden_scenarios import COMING, SCENARIOS, SLOW, STAR, resumed
-from test_compiled_gossip import CROWD
 from test_contract import EVERY, scenario
 
 import fedsim as fs

@@ -7,14 +7,42 @@ oracle is told who was selected; it works out when a round may open, when it clo
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
+import numpy as np
 import pytest
 from second_clock import BITS, Script, SecondClock, next_on, random_case
-from test_buffered_oracle import Number
 
 import fedsim as fs
 
 ROUNDS = 10
+
+
+@dataclass(frozen=True)
+class Number:
+    """A client moves the model by its number plus one, or, with memory, by how many of its visits were folded."""
+
+    remembers: bool
+
+    def init(self, problem, initial):
+        return {"theta": initial}
+
+    def memory(self, problem):
+        return {"folded": np.zeros(1)} if self.remembers else {}
+
+    def broadcast(self, state):
+        return {"theta": state["theta"]}
+
+    def work(self, job):
+        return 1.0
+
+    def client(self, job, message, memory):
+        if not self.remembers:
+            return {"theta": message["theta"] + job.client + 1.0}, memory
+        return {"theta": message["theta"] + memory["folded"]}, {"folded": memory["folded"] + 1.0}
+
+    def server(self, state, replies, rng):
+        return {"theta": replies.mean("theta")}
 
 
 def random_policy(draw, clients):

@@ -1,4 +1,4 @@
-"""Asynchronous runs where other processes compute: jobs go out when visits do, and are waited for when needed."""
+"""Runs where other processes compute: the same bits, no job that is not needed, no failure that does not count."""
 
 from __future__ import annotations
 
@@ -11,23 +11,19 @@ import pytest
 import fedsim as fs
 from fedsim import kernels
 from fedsim.analysis import timeline
-from fedsim.engine.clock.choose import reference_clock
-from fedsim.errors import ClientFailed, Interrupted
-from fedsim.old_engine.asynchronous_replica import AsynchronousReplica
+from fedsim.errors import ClientFailed
+from fedsim.old_engine import Interrupted
 from fedsim.runtime.worker import Worker
 
 CLIENTS = 6
 
 
 class Apart:
-    """As if other processes computed: replies come when somebody awaits them. Notes what is asked of it, and when."""
+    """As if other processes computed: replies come when somebody awaits them. Notes what is asked of it."""
 
     def __init__(self):
         self.elsewhere = True
-        self.stuck = ()  # a client, and the version from which on its jobs take for ever
-        self._log = []  # (replica, client, visit, virtual time)
-        self._replicas = []
-        self._given_up = []
+        self._log = []  # (replica, client, visit)
 
     def kernels(self):
         return kernels.backend("cpu")
@@ -40,16 +36,8 @@ class Apart:
         return self
 
     async def submit(self, batch, work=1.0):
-        clocks = {int(s.world.replicas[s.position]): s.clock.now for s in self._replicas}
-        columns = (batch.replica.tolist(), batch.client.tolist(), batch.visit.tolist())
-        self._log.extend((r, c, v, clocks.get(r)) for r, c, v in zip(*columns, strict=True))
+        self._log += zip(batch.replica.tolist(), batch.client.tolist(), batch.visit.tolist(), strict=True)
         await asyncio.sleep(0)
-        if self.stuck and self.stuck[0] in batch.client and batch.round >= self.stuck[1]:
-            try:
-                await asyncio.sleep(20)
-            except asyncio.CancelledError:
-                self._given_up.append(batch.round)
-                raise
         return self._worker.compute(batch)
 
     def close(self):
@@ -57,17 +45,8 @@ class Apart:
 
 
 @pytest.fixture
-def apart(monkeypatch):
-    runtime = Apart()
-
-    begin = AsynchronousReplica.__init__
-
-    def noted(self, run, position):
-        begin(self, run, position)
-        runtime._replicas.append(self)
-
-    monkeypatch.setattr(AsynchronousReplica, "__init__", noted)
-    return runtime
+def apart():
+    return Apart()
 
 
 def scenario(algorithm=None, dropout=0.0, rounds=12, policy=None, **more):
@@ -102,44 +81,12 @@ def visits(result):
     return table.set_index(["replica", "client", "number"])
 
 
-def test_jobs_are_sent_when_their_visits_set_out(apart):
-    """Clients with memory set out when a version is released, and so do their jobs: long before they are through."""
-    result = fs.run(scenario(scaffold()), runtime=apart)
-    table = visits(result)
-    sent = {(r, c, v): now for r, c, v, now in apart._log}
-    assert len(sent) == len(apart._log) >= 2 * 12 * 2
-    closed = {r: rows["closed_s"].max() for r, rows in result.rounds.groupby("replica")}
-    for who, row in table[table["end_s"].notna()].iterrows():
-        if row["end_s"] <= closed[who[0]]:
-            assert sent[who] == row["select"] < row["compute"]
-
-
-def test_visits_that_set_out_between_folds_go_with_the_next(apart):
-    result = fs.run(scenario(), runtime=apart)
-    table, sent = visits(result), {(r, c, v): now for r, c, v, now in apart._log}
-    folds = {r: rows["closed_s"].to_numpy() for r, rows in result.rounds.groupby("replica")}
-    ahead = 0
-    for who, row in table[table["end_s"].notna()].iterrows():
-        following = folds[who[0]][folds[who[0]] >= row["select"]].min()
-        assert row["select"] <= sent[who] <= following
-        ahead += sent[who] < row["compute"]
-    assert ahead > 10
-
-
-def test_inline_sends_jobs_when_they_are_needed(apart):
-    apart.elsewhere = False
-    with reference_clock():  # the compiled clock knows the time of every fold beforehand, and sends at the fold as well
-        result = fs.run(scenario(), runtime=apart)
-    folds = set(result.rounds["closed_s"])
-    assert {now for *_, now in apart._log} == folds
-
-
 def test_no_job_is_sent_for_a_visit_that_will_drop_out(apart):
     result = fs.run(scenario(dropout={"before": 0.1, "compute": 0.2, "upload": 0.2}), runtime=apart)
     table = visits(result)
     dropped = set(table.index[table["outcome"] == "drop"])
     assert len(dropped) > 5
-    assert not dropped & {(r, c, v) for r, c, v, _ in apart._log}
+    assert not dropped & set(apart._log)
 
 
 CASES = {
@@ -157,7 +104,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_jobs_sent_ahead_give_the_bits_of_inline(apart, name):
+def test_replies_from_elsewhere_have_the_bits_of_inline(apart, name):
     expected, found = fs.run(CASES[name]()), fs.run(CASES[name](), runtime=apart)
     assert found.fingerprint == expected.fingerprint
     assert found.events.equals(expected.events)
@@ -166,7 +113,7 @@ def test_jobs_sent_ahead_give_the_bits_of_inline(apart, name):
 
 
 @pytest.mark.parametrize("name", ["drops", "remembers", "lengths depend on values", "comes and goes"])
-def test_a_run_stopped_with_jobs_under_way_resumes_to_the_same_bits(tmp_path, apart, name):
+def test_a_run_that_is_stopped_resumes_to_the_same_bits(tmp_path, apart, name):
     whole = fs.run(CASES[name]())
     stop = threading.Event()
     with pytest.raises(Interrupted):
@@ -189,14 +136,6 @@ def slow_last(algorithm):
         policy=fs.participation.buffered(1),
         rounds=15,
     )
-
-
-def test_a_reply_is_waited_for_only_when_it_is_needed(apart):
-    """The second job of client 1 never ends; its reply would be folded at 21 s, and the run is over before that."""
-    apart.stuck = (1, 1)
-    result = fs.run(slow_last(None), runtime=apart)
-    assert apart._given_up
-    assert result.fingerprint == fs.run(slow_last(None)).fingerprint
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,6 @@ import fedsim as fs
 @dataclass(frozen=True)
 class Own(fs.algorithms.FedAvg):
     fused = None
-    many_rounds = None
     batched = False
 
     def client(self, job, message, memory):

@@ -11,7 +11,7 @@ from follow import followed
 
 import fedsim as fs
 from fedsim.engine.clock.choose import always_compiled
-from fedsim.old_engine import reference_clock, stretches
+from fedsim.old_engine import reference_clock
 
 CLIENTS = 10
 SHARED = fs.topologies.multiple_access(CLIENTS, 1e6, latency_s=0.02)
@@ -46,11 +46,6 @@ CLOSED_FORM = """
     old_engine.run old_engine.closed_form old_engine.learner algorithms.fald old_engine.arrivals old_engine.round old_engine.accounts
     runtime.jobs runtime.worker kernels.draws kernels.langevin old_engine.record
 """
-STRETCH = """
-    old_engine.run old_engine.closed_form old_engine.stretches protocols.algorithm old_engine.learner algorithms.fald old_engine.arrivals
-    old_engine.round old_engine.accounts runtime.worker runtime.many_rounds algorithms.averaged_rounds algorithms.rounds
-    kernels.draws kernels.langevin old_engine.record
-"""
 EVENTS = """
     old_engine.run old_engine.events old_engine.view old_engine.world kernels.draws rng participation.waiting old_engine.selection
     old_engine.round old_engine.learner algorithms.fald old_engine.arrivals rng.boxmuller old_engine.clock old_engine.visits network.flows
@@ -68,11 +63,6 @@ COMPILED = """
     runtime.jobs runtime.worker kernels.draws kernels.langevin old_engine.folds runtime.answers protocols.policy
     participation.waiting checks old_engine.record
 """
-COMPILED_STRETCH = """
-    old_engine.run old_engine.compiled_clock old_engine.compiled_rounds old_engine.stretches protocols.algorithm old_engine.round
-    old_engine.accounts old_engine.learner runtime.worker runtime.many_rounds algorithms.averaged_rounds algorithms.rounds
-    algorithms.fald kernels.draws kernels.langevin old_engine.record
-"""
 COMPILED_BUFFERED = """
     old_engine.run old_engine.compiled_clock old_engine.compiled_rounds old_engine.learner algorithms.fald old_engine.round old_engine.accounts
     runtime.jobs runtime.worker kernels.draws kernels.langevin old_engine.asynchronous old_engine.folds runtime.answers
@@ -86,11 +76,6 @@ def test_a_round_in_closed_form_passes_through_twelve_modules():
     assert len(way) == 12
 
 
-def test_a_stretch_of_rounds_passes_through_the_kernel_of_many(monkeypatch):
-    monkeypatch.setattr(stretches, "NUMBERS", 8 * 3 * CLIENTS * 2)  # eight rounds at a go
-    assert path(scenario()) == STRETCH.split()
-
-
 def test_a_round_event_by_event_also_passes_through_clock_and_links():
     assert path(scenario(network=SHARED), reference_clock) == EVENTS.split()
 
@@ -102,8 +87,3 @@ def test_a_buffered_round_also_passes_through_the_visits_of_its_replicas():
 def test_on_the_compiled_clock_a_round_is_read_off_what_was_run_ahead():
     assert path(scenario(network=SHARED), always_compiled, [look]) == COMPILED.split()
     assert path(scenario(participation=fs.participation.buffered(4)), always_compiled) == COMPILED_BUFFERED.split()
-
-
-def test_on_the_compiled_clock_a_stretch_is_learnt_by_the_kernel_of_many(monkeypatch):
-    monkeypatch.setattr(stretches, "NUMBERS", 8 * 3 * CLIENTS * 2)
-    assert path(scenario(network=SHARED), always_compiled) == COMPILED_STRETCH.split()

@@ -17,7 +17,6 @@ from fedsim.algorithms.arguments import (
     check_step_size,
     rows_per_batch,
 )
-from fedsim.algorithms.averaged_rounds import iterations
 from fedsim.arrays import Array, Arrays
 from fedsim.privacy import Mechanism
 from fedsim.privacy import fald as accounting
@@ -27,7 +26,6 @@ from fedsim.protocols import (
     Job,
     JobOfKernel,
     Kernel,
-    ManyRounds,
     ProblemLike,
     Quadratic,
     Replies,
@@ -71,7 +69,6 @@ class FALD:
     sampler = True  # its iterates are samples of a law
     weighted = True  # its law is right only under weights that average to p_c
     any_mixing = True
-    partial_rounds = True
 
     def __post_init__(self) -> None:
         check_step_size("FALD", self)
@@ -141,7 +138,3 @@ class FALD:
             return {"theta": theta}, memory
 
         return kernel
-
-    def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
-        kernel = self.fused(problem, backend)
-        return None if kernel is None or backend.name != "cpu" else iterations(problem, backend, kernel)

@@ -10,7 +10,6 @@ import numpy as np
 
 from fedsim.algorithms.arguments import check_batch_size, check_codec, check_step_size, check_word
 from fedsim.algorithms.qlsd_fused import Quantised, compiled
-from fedsim.algorithms.qlsd_rounds import iterations
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import floats_of
 from fedsim.codecs import Identity
@@ -20,7 +19,6 @@ from fedsim.protocols import (
     Backend,
     Job,
     Kernel,
-    ManyRounds,
     ProblemLike,
     Replies,
     Rng,
@@ -70,7 +68,6 @@ class QLSD:
     own_weights = True  # b / |A| or 1 / p_i, whatever the policy's
     local_steps = 1
     sums = True  # its server needs no more than sums of messages: over tiers the edges add them up
-    partial_rounds = True
 
     def __post_init__(self) -> None:
         check_arguments("QLSD", self)
@@ -102,9 +99,6 @@ class QLSD:
     def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
         send = compiled(self, problem, backend)
         return send and (lambda job, message, memory: ({"gradient": send(job, message["theta"])[0]}, memory))
-
-    def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
-        return iterations(self, problem, backend)
 
 
 # --- What the family has in common: the server -------------------------------------------------------

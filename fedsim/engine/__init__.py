@@ -3,7 +3,8 @@
 run         the loop: next block of rounds from the clock, commit it, checkpoint
 commit      the only way a round counts: budget, privacy ledger, aggregate, totals, record, observers
 rounds      values: Cohort, VisitOutcomes, RoundBlock
-learner     models, client memory, broadcasts, replies        aggregation   segments, weights, the server's step
+learner     models, client memory, replies                    aggregation   segments, weights, the server's step
+broadcasts  versions that asynchronous clients started from
 system      what clocks may read                              view          what a policy sees
 recorder    events    checkpoint    checks    manifest
 clock/      the protocol of a clock, and which one: SimPy, compiled
@@ -22,7 +23,6 @@ from fedsim.engine.manifest import collect
 from fedsim.engine.run import Run
 from fedsim.engine.system import System, setting_of
 from fedsim.errors import InvalidInput
-from fedsim.exchanges import Gossip
 from fedsim.protocols import Observer, Runtime
 
 if TYPE_CHECKING:
@@ -32,15 +32,15 @@ __all__ = ["Checkpointer", "Run", "collect", "serves", "simulate", "takes"]
 
 
 def serves(scenario: Scenario) -> bool:
-    """Return True if this engine simulates a scenario: all but asynchronous clients."""
-    return not scenario.parts.policy.asynchronous
+    """Return True if this engine simulates a scenario: all of them."""
+    return True
 
 
 def takes(scenario: Scenario, clock: str) -> bool:
     """Return True if this engine runs a scenario; the others run on the old one, which has no choice of clock."""
     if clock != "auto" and not serves(scenario):
-        raise InvalidInput(f"clock={clock!r}: buffered participation has no such choice yet; leave clock out")
-    return serves(scenario) and (clock != "auto" or not isinstance(scenario.exchange, Gossip))
+        raise InvalidInput(f"clock={clock!r}: this exchange has no such choice yet; leave clock out")
+    return serves(scenario)
 
 
 async def simulate(

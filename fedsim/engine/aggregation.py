@@ -1,48 +1,27 @@
-"""How replies become the new model: segments, weights, what a server reads, the merge at the cloud."""
+"""How replies become the new model: segments and weights, the merge at the cloud."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.arrays import Array, Arrays
+from fedsim.checks import called
 from fedsim.engine.rounds import RoundBlock
 from fedsim.engine.sites import Sites
 from fedsim.engine.system import System
-from fedsim.errors import InvalidInput
+from fedsim.errors import positive
 from fedsim.protocols import Backend
 from fedsim.protocols.policy import Arrived
-from fedsim.rng import Draws
 from fedsim.runtime.answers import all_locked, locked, weighed
-
-
-@dataclass(frozen=True)
-class Segments:
-    """Which replies each model of each replica aggregates: ordered by replica, then site, then client."""
-
-    position: Array  # (segments,) of the replica
-    site: Array  # (segments,)
-    starts: Array  # (segments + 1,) segment s aggregates the replies starts[s] : starts[s + 1]
-    client: Array  # (k,)
-    multiplicity: Array  # (k,)
-    staleness: Array  # (k,)
-    weights: Array  # (k,) of `replies.mean`
-    order: Array | None = None  # (k,) places among the replies as they came; None: as they came
-    own: Array | None = None  # (segments,) over gossip, which of the k is the site's own reply
-
-    @cached_property
-    def sizes(self) -> Array:
-        return np.diff(self.starts)
+from fedsim.runtime.jobs import Reply
+from fedsim.runtime.replies import Segments
 
 
 def segments_of(
-    system: System, active: Array, position: Array, site: Array, client: Array, multiplicity: Array
+    system: System, active: Array, position: Array, site: Array, client: Array, multiplicity: Array,
+    staleness: Array | None = None,
 ) -> Segments:  # fmt: skip
     """Return the segments of replies that arrived, which are ordered by replica, site, client."""
     sites, order = system.sites, None
@@ -62,7 +41,7 @@ def segments_of(
     weights.flags.writeable = False
     return Segments(
         np.repeat(active, sites.models), np.tile(np.arange(sites.models), len(active)), starts, client, multiplicity,
-        np.zeros(len(client), np.int64), weights, order,
+        np.zeros(len(client), np.int64) if staleness is None else staleness, weights, order,
     )  # fmt: skip
 
 
@@ -93,6 +72,34 @@ def neighbours_of(block: RoundBlock, i: int, counted: Array) -> Segments:
     )  # fmt: skip
 
 
+def rebased(system: System, reply: Reply, started: Arrays, now: Arrays, staleness: Array) -> Reply:
+    """Return replies as if their clients had started from `now`, what would be sent now; all have a row a reply.
+
+    With s the policy's discount of the staleness that is now + s (value - started) for what was broadcast, s times the
+    value for all else.
+    """
+    discount, s = system.policy.discount, np.ones(len(staleness))
+    if discount is not None:
+        s = np.array([_discounted(discount, k) for k in staleness.tolist()])
+    values = {}
+    for name, value in reply.values.items():
+        factor = s.astype(value.dtype).reshape(-1, *[1] * (value.ndim - 1))
+        if name in system.algorithm.kept:
+            values[name] = value
+        elif name in started:
+            values[name] = now[name] + factor * (value - started[name])
+        else:
+            values[name] = factor * value
+    return Reply(values, reply.bits, reply.memory)
+
+
+def _discounted(discount: Callable[[int], float], staleness: int) -> float:
+    factor = np.asarray(called("participation.buffered: discount", discount, staleness))
+    given = factor.item() if factor.size == 1 else factor
+    where = "participation.buffered: discount returned {}"
+    return positive(where, given, zero=True, remedy="it must be a number of at least 0")
+
+
 def average(theta: Array, sites: Sites, backend: Backend) -> Array:
     """Return every replica's average, (replicas, d), of its models, which stand one after another."""
     weights = np.tile(sites.weights, len(theta) // sites.models)
@@ -110,95 +117,3 @@ def merge_at_cloud(
         merged = merge(all_locked({n: s[of_one] for n, s in state.items()}), locked(sites.weights))
         for name, value in merged.items():
             state[name][of_one] = value
-
-
-class SegmentReplies:
-    """What `server` reads, see `protocols.Replies`: the replies of one segment, or of many stacked."""
-
-    def __init__(
-        self, values: Mapping[str, Array], segments: Segments, round: int, state: Arrays, backend: Backend,
-        single: bool = False,
-    ) -> None:  # fmt: skip
-        self.clients, self.multiplicity, self.starts = segments.client, segments.multiplicity, segments.starts
-        self.staleness, self.weights, self.round = segments.staleness, segments.weights, round
-        self._values, self._segments, self._state = values, segments, state
-        self._backend, self._single = backend, single
-
-    def of(self, segment: int, state: Arrays) -> SegmentReplies:
-        """Return one segment's replies, without a leading axis."""
-        own, here, s = slice(*self.starts[segment : segment + 2].tolist()), slice(segment, segment + 1), self._segments
-        starts = np.array([0, own.stop - own.start])
-        values = {n: v[own] for n, v in self._values.items()}
-        of_site = None if s.own is None else s.own[here] - own.start
-        one = Segments(
-            s.position[here], s.site[here], starts, s.client[own], s.multiplicity[own], s.staleness[own],
-            s.weights[own], None, of_site,
-        )  # fmt: skip
-        return SegmentReplies(values, one, self.round, state, self._backend, single=True)
-
-    def __len__(self) -> int:
-        return len(self.clients)
-
-    def __getitem__(self, name: str) -> Array:
-        return locked(self._named(name))
-
-    def _named(self, name: str) -> Array:
-        if name not in self._values:
-            raise InvalidInput(f"replies[{name!r}]: the clients' replies hold {', '.join(self._values) or 'nothing'}")
-        return self._values[name]
-
-    @property
-    def count(self) -> int | Array:
-        """How many arrived: a number, or (segments, 1)."""
-        return int(self._segments.sizes[0]) if self._single else self._segments.sizes[:, None]
-
-    def mean(self, name: str) -> Array:
-        """Return the weighted mean; of no reply the state's own value, or zero where the state has none."""
-        out = self.weighted(name, self.weights)
-        empty = self._segments.sizes == 0
-        if empty.any() and name in self._state:
-            kept = self._state[name][None] if self._single else self._state[name]
-            out = np.where(empty[:, None], kept, out[None] if self._single else out)
-            out = out[0] if self._single else out
-        return out
-
-    def own(self, name: str) -> Array:
-        """Return the reply of the site's own client."""
-        if self._segments.own is None:
-            raise InvalidInput(f"replies.own({name!r}): only over gossip does a site have a client of its own")
-        values = self._named(name)[self._segments.own]
-        return locked(values[0] if self._single else values)
-
-    def sum(self, name: str) -> Array:
-        """Return the plain sum."""
-        return self.weighted(name, np.ones(len(self.clients)))
-
-    def weighted(self, name: str, weights: Array) -> Array:
-        """Return a sum with any weights, one per reply, in client order."""
-        values = np.ascontiguousarray(self._named(name))
-        flat = values.reshape(len(values), math.prod(values.shape[1:]))
-        out = self._backend.segment_sum(flat, weights, self.starts).reshape(-1, *values.shape[1:])
-        return np.asarray(out[0] if self._single else out)
-
-
-class ServerDraws:
-    """A server's `rng`. Its key is made when it first draws; most servers never do."""
-
-    def __init__(self, make: Callable[[], Draws]) -> None:
-        self._make = make
-
-    @cached_property
-    def _draws(self) -> Draws:
-        return self._make()
-
-    def uniform(self, lanes: int | None = None) -> Any:
-        return self._draws.uniform(lanes)
-
-    def normal(self, lanes: int | None = None, dtype: npt.DTypeLike = np.float64) -> Any:
-        return self._draws.normal(lanes, dtype)
-
-    def integers(self, below: npt.ArrayLike, lanes: int | None = None) -> Any:
-        return self._draws.integers(below, lanes)
-
-    def choice(self, population: int, size: int) -> Any:
-        return self._draws.choice(population, size)

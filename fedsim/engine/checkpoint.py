@@ -58,7 +58,7 @@ class Checkpointer:
         def group(name: str) -> Arrays:
             return {n.removeprefix(name + "."): a for n, a in state.items() if n.startswith(name + ".")}
 
-        run.learner.restore(group("state"), group("memory"), group("losses"))
+        run.learner.restore(group("state"), group("memory"), group("losses"), group("broadcasts"))
         run.totals.spent, run.totals.totals = group("spent"), group("totals")
         run.totals.stopped_by = [str(s) for s in state["stopped_by"]]
         run.recorder.restore(group("recorder"), self.saved.segments)
@@ -89,7 +89,7 @@ def _state(run: Run, active: Array, clock: Clock) -> Arrays:
     groups: dict[str, Arrays] = {
         "state": run.learner.state, "memory": run.learner.memory, "losses": run.learner.losses(),
         "spent": run.totals.spent, "totals": run.totals.totals, "recorder": run.recorder.state(),
-        "judge": run.evaluator.state(), "own": clock.state(),
+        "judge": run.evaluator.state(), "own": clock.state(), "broadcasts": run.learner.broadcasts.state(),
     }  # fmt: skip
     for group, arrays in groups.items():
         out |= {f"{group}.{name}": a for name, a in arrays.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from fedsim.arrays import Array
 from fedsim.budget import Budget
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
+from fedsim.participation.early import Buffered
 from fedsim.protocols import Problem
 from fedsim.protocols.columns import has_columns
 
@@ -21,13 +22,18 @@ TOO_MANY = 1e9  # rounds to spend the budget
 def check_run(system: System, sizes: MessageSizes) -> None:
     """Refuse what no clock can simulate."""
     check_data(system.problem, system.timing_only)
-    policy = system.policy
+    policy, own = system.policy, system.policy.own
     if system.gossip is not None and (policy.to_columns() is None or not has_columns(policy.own, "policy")):
         raise InvalidInput(
             f"the policy {type(policy.own).__name__} over gossip: its closing rule has no columns, so nothing says "
             "when a site stops waiting for its neighbours; take full(), first(K) or deadline(seconds)"
         )
     name, codec = type(system.algorithm.own).__name__, system.algorithm.codec
+    if system.policy.asynchronous and not _is_buffered(own):
+        raise InvalidInput(
+            f"{type(own).__name__}: asynchronous clients are drawn and aggregated as participation.buffered says; a "
+            "select or close of its own would never be called; leave it out, or work in rounds"
+        )
     if system.timing_only and system.budget.target is not None:
         raise InvalidInput(
             f'compute="skip" evaluates no metrics, so Budget(target on {system.budget.target.metric!r}) would never be '
@@ -83,3 +89,8 @@ class IdleRounds:
                 f"the last {IDLE_ROUNDS:,} rounds or more spent next to nothing of what the budget limits, so the run "
                 "might never end; add rounds= to the Budget"
             )
+
+
+def _is_buffered(policy: object) -> bool:
+    own: Any = type(policy)
+    return isinstance(policy, Buffered) and own.select is Buffered.select and own.close is Buffered.close

@@ -82,8 +82,13 @@ class Totals:
         each = constant(times.ravel())
         weight = block.per_visit(times.ravel()) if each is None else each
         client, outcome = v.client.astype(np.int64), v.outcome
-        values: dict[str, Array | int] = {"selected": 1, "uplink_bits": v.up_bits, "backhaul_bits": v.backhaul_bits}
+        values: dict[str, Array | int] = {"uplink_bits": v.up_bits, "backhaul_bits": v.backhaul_bits}
         arrived = outcome == ARRIVED
+        chosen, times_chosen = client, weight
+        if block.starts is not None:
+            chosen = block.starts.client.astype(np.int64)
+            times_chosen = np.repeat(times.ravel(), np.diff(block.starts.offsets, axis=1).ravel())
+        _count(totals["selected"], chosen, 1, times_chosen)
         if not block.smooth:
             values |= {
                 "dropped": outcome == DROPPED, "late": block.late, "wasted_bits": block.wasted_bits,
@@ -94,6 +99,8 @@ class Totals:
         last = np.where(times > 0, block.first_round + np.arange(block.rounds), 0).ravel()
         round, replied = block.per_visit(last), slice(None) if block.smooth else block.replied
         np.maximum.at(totals["last_round"], client[replied], round[replied])
+        if block.starts is not None:
+            _count(totals["staleness"], client[arrived], (round - 1 - v.version)[arrived], 1)
         if not block.smooth:
             self._add_seconds(block.by_replica(), counts)
 
@@ -162,10 +169,10 @@ async def _aggregate_and_record(run: Run, block: RoundBlock, accepted: Array, re
         counted = np.flatnonzero(accepted > i)
         if not len(counted):
             return block.rounds
-        count = run.rounds_alike(block, i, accepted)
+        count = run.rounds_together(block, i, accepted)
         theta = None
         if count > 1 and not run.system.timing_only:
-            theta = await run.learner.aggregate_rounds(block, i, i + count)
+            theta = await run.learner.aggregate_rounds(block, i, i + count, counted)
         if count > 1 and (run.system.timing_only or theta is not None):
             run.close_rounds(block, i, i + count, counted, theta)
             i += count

@@ -33,8 +33,7 @@ class Events:
     def columns(self) -> Arrays:
         """Return all of them, by replica, then time; edges may be rounds ahead of each other."""
         found = _joined(self._blocks)
-        order = np.array([ORDER[name] for name in found["event"]], np.int64)
-        by = np.lexsort((found["client"], order, found["round"], found["time_s"], found["replica"]))
+        by = np.lexsort((found["round"], found["time_s"], found["replica"]))  # a round's are in order
         return {name: column[by] for name, column in found.items()}
 
     def segment(self) -> Arrays:
@@ -55,21 +54,40 @@ class Events:
 def events_of(block: RoundBlock, accepted: Array, system: System, sizes: MessageSizes) -> Arrays:
     """Return the events of the accepted rounds of a block as columns."""
     block, counts = block.by_replica(), (np.arange(block.rounds) < accepted[:, None]).ravel()
-    parts = [*_of_visits(block, np.flatnonzero(counts[block.row_of]), sizes), *_of_sites(block, counts, system, sizes)]
-    row, time_s, client, bits = (np.concatenate([part[k] for part in parts]) for k in (1, 2, 3, 4))
-    name = np.concatenate([np.full(len(part[1]), part[0], object) for part in parts])
+    parts = [
+        *_of_visits(block, np.flatnonzero(counts[block.row_of]), system, sizes),
+        *_of_sites(block, counts, system, sizes),
+    ]
+    if block.starts is not None:  # a visit is selected in the round of the version that it starts from
+        began = np.repeat(np.arange(len(counts)), np.diff(block.starts.offsets, axis=1).ravel())
+        at = np.flatnonzero(counts[began])
+        code = _code(block.starts.visit, block.starts.client, system.population)[at]
+        parts[0] = "select", began[at], block.starts.started_s[at], code, np.full(len(at), sizes.broadcast)
+    row, time_s, code, bits = (np.concatenate([part[k] for part in parts]) for k in (1, 2, 3, 4))
+    kind = np.concatenate([np.full(len(part[1]), ORDER[part[0]]) for part in parts])
+    visit, client = np.divmod(code, system.population)
+    client = np.where(code < 0, code, client)
+    # A server of asynchronous clients aggregates after all else that happens to them at that instant.
+    visit = np.where(code < 0, 0 if block.starts is None else np.iinfo(np.int64).max, visit)
     replica, round = system.replicas[block.replicas[row // block.rounds]], block.first_round + row % block.rounds
-    columns = replica, round, time_s, client, name, bits
-    return {n: np.asarray(c, dtype) for n, c, dtype in zip(COLUMNS, columns, DTYPES, strict=True)}
+    by = np.lexsort((client, kind, visit, round, time_s, replica))
+    columns = replica, round, time_s, client, np.array(NAMES, object)[kind], bits
+    return {n: np.asarray(c, dtype)[by] for n, c, dtype in zip(COLUMNS, columns, DTYPES, strict=True)}
 
 
-Part = tuple[str, Array, Array, Array, Array]  # event, rows of the block, time_s, client, bits
+def _code(visit: Array, client: Array, population: int) -> Array:
+    """Return one number for a client and its visit; those of sites are negative."""
+    return np.asarray(visit.astype(np.int64) * population + client)
 
 
-def _of_visits(block: RoundBlock, mine: Array, sizes: MessageSizes) -> list[Part]:
+Part = tuple[str, Array, Array, Array, Array]  # event, rows of the block, time_s, `_code` or site, bits
+
+
+def _of_visits(block: RoundBlock, mine: Array, system: System, sizes: MessageSizes) -> list[Part]:
     v, row = block.visits, block.row_of[mine]
-    client, down = (column[mine].astype(np.int64) for column in (v.client, v.down_bits))
-    up, broadcast = v.up_bits[mine] + v.backhaul_bits[mine], sizes.broadcast if block.gossip is None else 0
+    client = _code(v.visit[mine], v.client[mine], system.population)
+    down, up = v.down_bits[mine], v.up_bits[mine] + v.backhaul_bits[mine]
+    broadcast = sizes.broadcast if block.gossip is None else 0
     started_s, downloaded_s, computed_s, ended_s = (
         column[mine] for column in (v.started_s, v.downloaded_s, v.computed_s, v.ended_s)
     )

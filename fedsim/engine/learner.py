@@ -7,31 +7,25 @@ on values. All else is computed when a round is committed: the jobs of a round o
 from __future__ import annotations
 
 import math
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.engine.aggregation import (
-    SegmentReplies,
-    Segments,
-    ServerDraws,
-    average,
-    merge_at_cloud,
-    neighbours_of,
-    segments_of,
-)  # fmt: skip
+from fedsim.engine.aggregation import average, merge_at_cloud, neighbours_of, rebased, segments_of
+from fedsim.engine.broadcasts import Broadcasts
 from fedsim.engine.initial_state import first_memory, first_states
 from fedsim.engine.message_sizes import ReplyShape, reply_shape, sum_bits
-from fedsim.engine.rounds import RoundBlock
+from fedsim.engine.rounds import RoundBlock, ranges
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput, NonFinite
-from fedsim.protocols import LENGTHS, Answered, RoundsToTake, SessionLike, Visitors, as_session
-from fedsim.rng import Draws, Stream
+from fedsim.protocols import SessionLike, Visitors, as_session
 from fedsim.rules.closing import merge_due
 from fedsim.rules.visits import ARRIVED
 from fedsim.runtime.answers import server_of
+from fedsim.runtime.blocks import LearningBlock
 from fedsim.runtime.jobs import Batch, Reply
+from fedsim.runtime.replies import SegmentReplies, Segments, server_draws
 from fedsim.runtime.worker import advice
 
 
@@ -48,7 +42,9 @@ class Learner:
         self._shapes: dict[int, ReplyShape] = {}
         self._computed: list[tuple[Array, Array, Reply]] = []  # replies whose bits the clock has asked for
         self._losses: list[dict[int, float]] = [{} for _ in system.replicas]  # by client, where policies read them
+        self.broadcasts = Broadcasts()  # that visits of asynchronous clients have started from
         self._server = server_of(self._algorithm)
+        self._everyone: dict[int, Segments] = {}  # by number of replicas: all clients arrive
 
     # --- Sizes of messages ------------------------------------------------------------------------------------------
 
@@ -74,11 +70,15 @@ class Learner:
 
     # --- What a clock may ask ---------------------------------------------------------------------------------------
 
-    async def bits(self, position: Array, client: Array, round: int) -> Array:
-        """Compute the replies of these visits now; their bits are returned, the replies are kept for the commit."""
+    async def bits(self, position: Array, client: Array, visit: Array, round: int) -> Array:
+        """Compute the replies of these visits now; their bits are returned, the replies are kept for the commit.
+
+        Those of asynchronous clients are computed again, from what their visits started from.
+        """
         order = np.lexsort((client, position))
-        reply = await self._replies(position[order], client[order], round)
-        self._computed.append((position[order], client[order], reply))
+        reply = await self._replies(position[order], client[order], visit[order], round)
+        if not self.system.policy.asynchronous:
+            self._computed.append((position[order], client[order], reply))
         out = np.empty(len(order), np.int64)
         out[order] = reply.bits
         return out
@@ -92,9 +92,10 @@ class Learner:
         position, client, loss = (np.array(column) for column in zip(*rows, strict=True)) if rows else [np.zeros(0)] * 3
         return {"position": position.astype(np.int64), "client": client.astype(np.int64), "loss": loss}
 
-    def restore(self, state: Arrays, memory: Arrays, losses: Arrays) -> None:
+    def restore(self, state: Arrays, memory: Arrays, losses: Arrays, broadcasts: Arrays) -> None:
         """Take up from a checkpoint."""
         self.state, self.memory = state, memory
+        self.broadcasts.restore(broadcasts)
         for p, c, loss in zip(*(losses[n].tolist() for n in ("position", "client", "loss")), strict=True):
             self._losses[p][c] = loss
 
@@ -114,19 +115,24 @@ class Learner:
         parts = [self._algorithm.broadcast({n: s[i] for n, s in state.items()}) for i in range(len(rows))]
         return {n: np.stack([np.asarray(p[n]) for p in parts]) for n in parts[0]}
 
-    async def _replies(self, position: Array, client: Array, round: int) -> Reply:
+    async def _replies(self, position: Array, client: Array, visit: Array, round: int) -> Reply:
         """Compute the replies of visits that start from the present models; `position` is in order."""
         active = np.unique(position)
-        version = np.searchsorted(active, position)
+        row = np.searchsorted(active, position)
         if self._sites.models > 1:
-            version = version * self._sites.models + self._sites.site_of[client]
+            row = row * self._sites.models + self._sites.site_of[client]
+        message = self.broadcast(active) if len(active) else {}
+        return await self._compute(position, client, visit, round, message, row)
+
+    async def _compute(
+        self, position: Array, client: Array, visit: Array, round: int, message: Arrays, row: Array
+    ) -> Reply:  # fmt: skip
+        """Compute the replies of visits of a round that start from these rows of a message."""
         memory = {n: m[position, client] for n, m in self.memory.items()}
-        visit, replica = np.zeros(len(client), np.int64), self.system.replicas[position]
         shape = self.reply_shape(round)
         if not len(client):
             return Reply(shape.values, np.empty(0, np.int64), {n: m[:0, 0] for n, m in self.memory.items()})
-        message = self.broadcast(active)
-        batch = Batch(round - 1, replica, client, visit, message, version, memory)
+        batch = Batch(round - 1, self.system.replicas[position], client, visit, message, row, memory)
         reply: Reply = await self.session.submit(batch, self._most_work)
         if shape.bits is not None and (reply.bits != shape.bits).any():
             raise InvalidInput(
@@ -134,6 +140,29 @@ class Learner:
                 f"clock expected {shape.bits}; its size must not depend on data, client or round"
             )
         return reply
+
+    async def _stale_replies(
+        self, block: RoundBlock, i: int, counted: Array, at: Array, position: Array
+    ) -> tuple[Reply, Array]:  # fmt: skip
+        """Compute replies of asynchronous clients from their versions; return them rebased, and their staleness."""
+        active, round, v, parts, places = block.replicas[counted], block.first_round + i, block.visits, [], []
+        client, visit, version = (column[at].astype(np.int64) for column in (v.client, v.visit, v.version))
+        message = self.broadcast(active)
+        self.broadcasts.add(active, round - 1, message, block.selected[counted, i])
+        now = {name: rows[np.searchsorted(active, position)] for name, rows in message.items()}
+        started: Arrays = {name: np.empty_like(rows) for name, rows in now.items()}
+        for one in np.unique(version).tolist():
+            own = np.flatnonzero(version == one)
+            message, row = self.broadcasts.of(position[own], version[own])
+            for name, rows in message.items():
+                started[name][own] = rows[row]
+            # A client's memory is what it was at the start: it waits until its reply has been aggregated.
+            parts.append(await self._compute(position[own], client[own], visit[own], one + 1, message, row))
+            places.append(own)
+        starts, ends = block.offsets[counted, i], block.offsets[counted, i + 1]
+        self.broadcasts.end(np.repeat(active, ends - starts), v.version[ranges(starts, ends)])
+        reply, staleness = Reply.join(parts).part(np.argsort(np.concatenate(places))), round - 1 - version
+        return rebased(self.system, reply, started, now, staleness), staleness
 
     @cached_property
     def _most_work(self) -> float:
@@ -143,7 +172,7 @@ class Learner:
     async def _arrived(self, position: Array, client: Array, round: int) -> Reply:
         """Return the replies of visits that arrived: those that the clock had asked for, or computed now."""
         if not self._computed:
-            return await self._replies(position, client, round)
+            return await self._replies(position, client, np.zeros(len(client), np.int64), round)
         known = np.concatenate([p * self.system.population + c for p, c, _ in self._computed])
         order = np.argsort(known, kind="stable")
         reply, self._computed = Reply.join([reply for _, _, reply in self._computed]), []
@@ -157,17 +186,21 @@ class Learner:
             return
         v, active = block.visits, block.replicas[counted]
         starts, ends = block.offsets[counted, i], block.offsets[counted, i + 1]
-        at = _ranges(starts, ends)
+        at = ranges(starts, ends)
         position = np.repeat(active, ends - starts)
         received = block.replied[at]
         at, position = at[received], position[received]
         client, round = v.client[at].astype(np.int64), block.first_round + i
-        reply = await self._arrived(position, client, round)
+        staleness = None
+        if self.system.policy.asynchronous:
+            reply, staleness = await self._stale_replies(block, i, counted, at, position)
+        else:
+            reply = await self._arrived(position, client, round)
         if block.gossip is not None:
             segments = neighbours_of(block, i, counted)
         else:
             site, times = v.site[at].astype(np.int64), v.multiplicity[at].astype(np.int64)
-            segments = segments_of(self.system, active, position, site, client, times)
+            segments = segments_of(self.system, active, position, site, client, times, staleness)
         if self.system.clock_reads_losses:
             losses = reply.values["loss"].reshape(len(client)).astype(np.float64)
             for p, c, loss in zip(position.tolist(), client.tolist(), losses.tolist(), strict=True):
@@ -188,7 +221,7 @@ class Learner:
         replies = SegmentReplies(values, segments, round - 1, state, backend)
         replica, site = self.system.replicas[segments.position], segments.site
         if self._algorithm.batched:
-            new = self._server(state, replies, ServerDraws(partial(self._draws, replica, site, round)))
+            new = self._server(state, replies, server_draws(self._setting, replica, site, round - 1))
         else:
             new = self._one_by_one(state, replies, replica, site, round)
         for name, value in new.items():
@@ -199,14 +232,9 @@ class Learner:
         new = []
         for s in range(len(site)):
             own, here = {n: value[s] for n, value in state.items()}, slice(s, s + 1)
-            draws = ServerDraws(partial(self._draws, replica[here], site[here], round, single=True))
+            draws = server_draws(self._setting, replica[here], site[here], round - 1, single=True)
             new.append(self._server(own, replies.of(s, own), draws))
         return {n: np.stack([one[n] for one in new]) for n in new[0]}
-
-    def _draws(self, replica: Array, site: Array, round: int, single: bool = False) -> Draws:
-        backend = self._setting.backend
-        key = backend.keys(self._setting.seed, Stream.SERVER, replica=replica, client=site, round=round - 1)
-        return Draws(key, single, backend)
 
     def _check_finite(self, name: str, value: Array, replica: Array, round: int) -> None:
         if not np.isfinite(value).all():
@@ -218,34 +246,45 @@ class Learner:
 
     # --- Several rounds in one call -----------------------------------------------------------------------------------
 
-    async def aggregate_rounds(self, block: RoundBlock, low: int, high: int) -> Array | None:
-        """Apply rounds low ... high - 1 of all replicas in one call; return theta after each, (rounds, replicas, d).
+    async def aggregate_rounds(self, block: RoundBlock, low: int, high: int, counted: Array) -> Array | None:
+        """Apply rounds low ... high - 1 of the replicas at these places in one call.
 
-        None: something is not finite, so that the rounds had better be taken one by one, which names the client.
+        Return theta after each, (rounds, replicas, d). None: something is not finite, so that the rounds had better be
+        taken one by one, which names the client.
         """
-        v, rounds = block.visits, high - low
-        at = _ranges(block.offsets[:, low:high].T.ravel(), block.offsets[:, low + 1 : high + 1].T.ravel())
-        counts = np.diff(block.offsets[:, low : high + 1], axis=1).T.ravel()
-        row = np.repeat(np.arange(len(counts)), counts)
-        received = v.outcome[at] == ARRIVED
-        answered = None
-        if not (received.all() and len(at) == len(counts) * self.system.population):
-            at, row = at[received], row[received]
-            client, times = v.client[at].astype(np.int64), v.multiplicity[at].astype(np.int64)
-            made = segments_of(self.system, np.arange(len(counts)), row, np.zeros_like(client), client, times)
-            answered = Answered(made.client, made.weights, made.starts)
-        take = RoundsToTake(
-            self.system.replicas, block.first_round - 1 + low, rounds, self.state, self.memory, answered
+        everyone = len(active := block.replicas[counted]) == len(self.system.replicas)  # nothing is copied then
+        state, memory = (
+            arrays if everyone else {n: a[active] for n, a in arrays.items()} for arrays in (self.state, self.memory)
         )
-        states, memory = await self.session.iterate(take)
-        states = {n: s for n, s in states.items() if n != LENGTHS}
-        if not all(np.isfinite(s[-1]).all() for s in states.values()):
+        theta, state, memory = await self.session.learn(
+            LearningBlock(
+                self.system.replicas[active], block.first_round - 1 + low, high - low, state, memory,
+                self._block_segments(block, low, high, counted), self.reply_shape(2).values,
+            )
+        )  # fmt: skip
+        if not all(np.isfinite(s).all() for s in state.values()):
             return None
-        for name, value in states.items():
-            self.state[name][:] = value[-1]
-        for name, value in memory.items():
-            self.memory[name][:] = value
-        return np.asarray(states["theta"])
+        for own, new in ((self.state, state), (self.memory, memory)):
+            for name, value in new.items():
+                own[name][active] = value
+        return theta
+
+    def _block_segments(self, block: RoundBlock, low: int, high: int, counted: Array) -> Segments:
+        """Return the segments of these rounds, or of one round if all clients arrive in every one of them."""
+        v, system, many = block.visits, self.system, len(counted)
+        if block.all_arrive and (block.sizes == system.population).all():
+            if many not in self._everyone:
+                client = np.tile(np.arange(system.population), many)
+                position, zero = np.repeat(np.arange(many), system.population), np.zeros_like(client)
+                self._everyone[many] = segments_of(system, np.arange(many), position, zero, client, zero + 1)
+            return self._everyone[many]
+        starts, ends = (block.offsets[counted, low + k : high + k].T.ravel() for k in (0, 1))
+        at, row = ranges(starts, ends), np.repeat(np.arange(len(starts)), ends - starts)
+        if not block.all_arrive:
+            received = v.outcome[at] == ARRIVED
+            at, row = at[received], row[received]
+        client, times = v.client[at].astype(np.int64), v.multiplicity[at].astype(np.int64)
+        return segments_of(system, np.arange(len(starts)), row, np.zeros_like(client), client, times)
 
     # --- What is recorded ---------------------------------------------------------------------------------------------
 
@@ -262,10 +301,3 @@ class Learner:
     def _rows(self, active: Array) -> Array:
         """Return where these replicas' models stand in the state."""
         return active if self._sites.models == 1 else self._sites.rows(active)
-
-
-def _ranges(starts: Array, ends: Array) -> Array:
-    """Return starts[0] ... ends[0] - 1, starts[1] ... ends[1] - 1, and so on."""
-    sizes = ends - starts
-    begin = np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(sizes) else np.zeros(0, np.int64)
-    return np.repeat(starts - begin, sizes) + np.arange(sizes.sum())

@@ -61,7 +61,10 @@ def _totals(run: Run) -> Arrays:
 def _manifest(run: Run, runtime: Runtime, real_s: float) -> dict[str, Any]:
     """Return what was run. Real times are here and in the progress bar, never in a result."""
     system, sites = run.system, run.system.sites
-    clock = {"network": system.network is not None, "compute": system.devices is not None, **run.clock_used}
+    clock = {
+        "network": system.network is not None, "compute": system.devices is not None,
+        "asynchronous": system.policy.asynchronous, **run.clock_used,
+    }  # fmt: skip
     weights = np.broadcast_to(sites.weights / (sites.count // sites.models), (sites.count,))  # of a site in theta
     return {
         "format": 1,

@@ -36,7 +36,7 @@ class VisitOutcomes(NamedTuple):
 
     client: Array  # int32
     site: Array  # int32
-    visit: Array  # int32: number among the client's visits from the same version; 0 in synchronous rounds
+    visit: Array  # int32: how many visits the client had begun before; 0 in synchronous rounds
     version: Array  # int32: the site's aggregations before the visit started: the broadcast that it started from
     multiplicity: Array  # int32
     outcome: Array  # int8: rules.visits.ARRIVED, LATE, CALLED_OFF or DROPPED; 0 is an empty slot
@@ -76,9 +76,18 @@ class GossipMessages(NamedTuple):
     ended_s: Array  # (R, n, sites) when a site ended the round: nan after the replica stopped
 
 
+class Starts(NamedTuple):
+    """Visits of asynchronous clients by the round of the version that they started from, in the order of starts."""
+
+    client: Array  # int32
+    visit: Array  # int32: how many visits the client had begun before
+    started_s: Array
+    offsets: Array  # (R, n + 1), as those of a block
+
+
 @dataclass(frozen=True)
 class RoundBlock:
-    """n consecutive rounds of some replicas. Visits are ordered by replica, round, site, client.
+    """n consecutive rounds of some replicas. Visits are ordered by replica, round, site, client, then end.
 
     A replica's first k rounds are therefore one slice of every column, for any k.
     """
@@ -97,6 +106,7 @@ class RoundBlock:
     visits: VisitOutcomes
     cloud: CloudTimes | None = None  # of tiers
     gossip: GossipMessages | None = None
+    starts: Starts | None = None  # of asynchronous clients; None: visits end in the round in which they start
     setup_bits: int = 0  # that all clients together sent before the run's first round, which counts them
     one_timeline: bool = False  # nothing was drawn: the visits of all replicas are the same, and are listed once
 
@@ -119,6 +129,12 @@ class RoundBlock:
     def sizes(self) -> Array:
         """(R, n) visits of every round."""
         return np.diff(self.offsets, axis=1)
+
+    @cached_property
+    def all_arrive(self) -> bool:
+        """Whether every visit arrives, once."""
+        v = self.visits
+        return bool((v.outcome == ARRIVED).all()) and constant(v.multiplicity) in (0, 1)
 
     def per_visit(self, values: Array) -> Array:
         """Return a value of every listed round, (listed * n,), for each of its visits."""
@@ -252,3 +268,10 @@ def offsets_of(counts: Array) -> Array:
 def empty_outcomes(*shape: int) -> VisitOutcomes:
     """Return columns of empty slots."""
     return VisitOutcomes(*(np.zeros(shape, dtype) for dtype in DTYPES))
+
+
+def ranges(starts: Array, ends: Array) -> Array:
+    """Return starts[0] ... ends[0] - 1, starts[1] ... ends[1] - 1, and so on."""
+    sizes = ends - starts
+    begin = np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(sizes) else np.zeros(0, np.int64)
+    return np.asarray(np.repeat(starts - begin, sizes) + np.arange(sizes.sum()))

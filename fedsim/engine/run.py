@@ -21,14 +21,13 @@ from fedsim.engine.record import Recorder
 from fedsim.engine.rounds import RoundBlock
 from fedsim.engine.system import System
 from fedsim.protocols import Observer, Visitors, is_sparse
-from fedsim.rules.visits import ARRIVED
 from fedsim.runtime.worker import advice
 
-LARGEST_BLOCK = 64  # rounds
+LARGEST_BLOCK = 512  # rounds
 LARGEST_BYTES = 64_000_000  # of a block's visits
 VISIT_BYTES = 77
 LONG_S = 0.5  # real seconds that a block may take before blocks become shorter: signals and checkpoints wait for it
-NUMBERS = 1_000_000  # updated in one call of several rounds: what it draws stays in the caches
+NUMBERS = 4_000_000  # updated in one call of several rounds: signals soon get their turn
 LARGE = 200_000  # updated in a round: threads gain more there than several rounds in one call do
 
 
@@ -80,20 +79,14 @@ class Run:
 
     def _rounds(self, done: int, wanted: int) -> int:
         """Return the length of the next block: never more than what is done, so that little is simulated in vain."""
-        system, messages = self.system, 0 if self.system.gossip is None else len(self.system.gossip.sender)
-        most = LARGEST_BYTES // (VISIT_BYTES * len(system.replicas) * (self._cohort + messages))
+        system = self.system
+        most = LARGEST_BYTES // (VISIT_BYTES * len(system.replicas) * system.visits_a_round)
         if self.learner.sizes.depend_on_values or system.clock_reads_losses or self.evaluator.ledger is not None:
             return 1
         left = LARGEST_BLOCK if system.budget.rounds is None else int(system.budget.rounds) - done
         every = self.checkpoints.rounds
         until = LARGEST_BLOCK if every is None else every - done % every
         return max(1, min(wanted, LARGEST_BLOCK, most, left, until, max(done, 1)))
-
-    @property
-    def _cohort(self) -> int:
-        """How many clients are selected in a round, at most."""
-        size, population = self.system.policy.size, self.system.population
-        return population if size is None else min(size * self.system.sites.count, population)
 
     def epsilon(self) -> Array | None:
         """Return the privacy loss so far, where a metric accounts for it."""
@@ -140,36 +133,28 @@ class Run:
 
     # --- Several rounds in one call -----------------------------------------------------------------------------------
 
-    def rounds_alike(self, block: RoundBlock, i: int, accepted: Array) -> int:
+    def rounds_together(self, block: RoundBlock, i: int, accepted: Array) -> int:
         """Return how many accepted rounds from i on can be taken in one call, with no look in between."""
         system, learner = self.system, self.learner
         replicas, done = len(system.replicas), block.first_round - 1 + i
+        going = int(accepted[accepted > i].min()) - i  # rounds until one of the replicas ends
         record, every = system.scenario.record, system.scenario.evaluate_every
         until_row = record.rounds_every - done % record.rounds_every if record.rounds_every > 1 else block.rounds
         if system.timing_only:
-            return 1 if self.watched else min(int(accepted[accepted > i].min()) - i, until_row)
+            return 1 if self.watched else min(going, until_row)
         if (
-            len(accepted) < replicas or accepted.min() <= i
-            or not learner.session.can_iterate or self.watched
+            not learner.session.learns_blocks or self.watched or system.policy.asynchronous
             or system.sites.count > 1 or self.evaluator.ledger is not None or system.budget.target is not None
             or learner.sizes.first_reply != learner.sizes.reply or learner.sizes.reply is None
-            or self._better_on_threads or not self._serves(block)
+            or self._better_on_threads
         ):  # fmt: skip
             return 1
         looks = bool(self.evaluator.metrics) and not self._evaluates_later
         return min(
-            int(accepted.min()) - i,
-            max(1, NUMBERS // (replicas * self._cohort * system.problem.dim)),
+            going,
+            max(1, NUMBERS // (replicas * system.visits_a_round * system.problem.dim)),
             every - done % every if looks else block.rounds,
             until_row,
-            system.algorithm.rounds_alike(done),
-        )
-
-    def _serves(self, block: RoundBlock) -> bool:
-        """Return True if the algorithm's call for several rounds serves these visits."""
-        return bool(self.system.algorithm.partial_rounds) or (
-            len(block.visits.client) == len(block.replicas) * block.rounds * self.system.population
-            and bool((block.visits.outcome == ARRIVED).all())
         )
 
     @property
@@ -181,7 +166,7 @@ class Run:
     def _better_on_threads(self) -> bool:
         system = self.system
         work = float(np.max(system.algorithm.work(Visitors(np.arange(1)))))
-        return len(system.replicas) == 1 and self._cohort * system.problem.dim * work >= LARGE
+        return len(system.replicas) == 1 and self.system.visits_a_round * system.problem.dim * work >= LARGE
 
     # --- Closing ------------------------------------------------------------------------------------------------------
 

@@ -58,11 +58,10 @@ def check_participation(scenario: Scenario) -> None:
     if scenario.parts.algorithm.weigh is not None:  # on all clients: refuses a policy that its weights do not fit
         p, ones = weights_of(scenario.problem), np.ones(clients, np.int64)
         weighed(scenario.parts.algorithm.weigh, Arrived(p, ones, np.array([0, clients]), clients, policy))
-    at_work = policy.size or clients
-    if policy.asynchronous and policy.replies > at_work and remembers:
+    if policy.asynchronous and policy.replies > clients and remembers:
         raise InvalidInput(
-            f"participation.buffered({policy.replies}): clients of {algorithm} remember, so each waits "
-            f"until its reply is folded, and only {at_work} are at work; ask for at most {at_work}"
+            f"participation.buffered({policy.replies}): clients of {algorithm} remember, so each waits until its reply "
+            f"is aggregated, and only {clients} exist; ask for at most {clients}"
         )
     if policy.discount is not None and remembers:
         raise InvalidInput(

@@ -82,6 +82,21 @@ class System:
         """p_0, p_0 + p_1, ..., for policies that draw by weight."""
         return np.cumsum(self.weights)
 
+    @cached_property
+    def remembers(self) -> bool:
+        """Whether clients have memory, so that an asynchronous one waits until its reply has been aggregated."""
+        return bool(self.algorithm.memory(self.problem.own))
+
+    @property
+    def visits_a_round(self) -> int:
+        """About how many visits end in a round, at most; over gossip, with their messages."""
+        if self.gossip is not None:
+            return self.population + len(self.gossip.sender)
+        if self.policy.asynchronous:
+            return int(self.policy.replies)
+        size = self.policy.size
+        return self.population if size is None else min(size * self.sites.count, self.population)
+
     @property
     def has_unselected_flows(self) -> bool:
         """Whether broadcasts to clients that were not selected take links up."""
@@ -110,19 +125,19 @@ class System:
         return Draws(key, single, source=backend)
 
     def draw_cohort(
-        self, position: Numbers, client: Array, multiplicity: Array, round: int, now_s: float | Array
+        self, position: Numbers, client: Array, multiplicity: Array, round: int, now_s: float | Array, visit: int = 0
     ) -> Cohort:  # fmt: skip
         """Return what is drawn for visits that start now; `round` is counted from 1, keys from 0."""
-        m = len(client)
-        tie = np.asarray(self.draws(Stream.TIE, position, client, round - 1).uniform() * TIES).astype(np.int64)
+        m, address = len(client), (position, client, round - 1, visit)
+        tie = np.asarray(self.draws(Stream.TIE, *address).uniform() * TIES).astype(np.int64)
         compute_s, drop, fraction = np.zeros(m), np.full(m, NO_DROP), np.zeros(m)
         devices = self.devices
         if devices is not None:
-            start_s, rng = np.full(m, now_s), self.draws(Stream.COMPUTE, position, client, round - 1)
+            start_s, rng = np.full(m, now_s), self.draws(Stream.COMPUTE, *address)
             compute_s = np.asarray(devices.compute_s(client, np.zeros(m) + self.work_of(client), start_s, rng), float)
             _check(devices, "compute_s", compute_s, client, compute_s >= 0)
             if not devices.reliable:
-                rng = self.draws(Stream.DROPOUT, position, client, round - 1)
+                rng = self.draws(Stream.DROPOUT, *address)
                 drop, fraction = map(np.asarray, devices.drop(client, start_s, rng))
                 _check(devices, "drop", drop, client, (drop >= NO_DROP) & (drop <= IN_UPLOAD))
                 _check(devices, "drop", fraction, client, (fraction >= 0) & (fraction <= 1))

@@ -10,10 +10,8 @@ import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.checks import IdleRounds
-from fedsim.old_engine.folds import answered
 from fedsim.old_engine.round import CAUSES, Ended, Round, Stretch, Visits
 from fedsim.old_engine.world import World
-from fedsim.protocols import LENGTHS
 
 if TYPE_CHECKING:
     from fedsim.old_engine.run import Driver, Run
@@ -194,7 +192,8 @@ async def settle_stretch(run: Run, stretch: Stretch) -> tuple[int, Array]:
     if run.world.skip:
         run.accounts.enter_stretch(stretch)
         return count, run.close_stretch(stretch, None)
-    history, memory = stretch.learnt or await _learn(run, stretch)
+    assert stretch.learnt is not None
+    history, memory = stretch.learnt
     if not all(np.isfinite(h[-1]).all() for h in history.values()):
         return 0, stretch.active  # taken one by one, the error says who and when
     for name, h in history.items():
@@ -203,22 +202,6 @@ async def settle_stretch(run: Run, stretch: Stretch) -> tuple[int, Array]:
         learner.memory[name][:] = m
     run.accounts.enter_stretch(stretch)
     return count, run.close_stretch(stretch, history["theta"])
-
-
-async def _learn(run: Run, stretch: Stretch) -> tuple[Arrays, Arrays]:
-    """The states of these rounds and the memory after the last."""
-    listed = stretch.who is not None and not _all_answered(run.world, stretch)
-    assert run.world.algorithm.partial_rounds or not listed, "this algorithm learns only from everybody at a go"
-    who = answered(run.world, stretch) if listed else None
-    states, memory = await run.learner.iterate(stretch.number, stretch.count, who)
-    return {name: s for name, s in states.items() if name != LENGTHS}, memory
-
-
-def _all_answered(world: World, stretch: Stretch) -> bool:
-    """Whether everybody was asked and answered in all its rounds, as where nobody else can be chosen."""
-    assert stretch.visits is not None
-    each, ended = len(stretch.active) * world.population, stretch.visits.ended
-    return world.policy.always and ended.smooth and len(ended.client) == stretch.count * each
 
 
 def _count(total: Array, client: Array, value: int | Array) -> None:

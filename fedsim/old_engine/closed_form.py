@@ -7,7 +7,6 @@ broadcast outlast a round, the events take over.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, cast
 
@@ -20,7 +19,7 @@ from fedsim.old_engine.events import Events
 from fedsim.old_engine.round import Cohort, Round, Stretch, columns, smooth_columns
 from fedsim.old_engine.selection import Roster, cohort
 from fedsim.old_engine.world import World
-from fedsim.protocols import LENGTHS, ClosesInClosedForm, Policy, View
+from fedsim.protocols import ClosesInClosedForm, Policy, View
 from fedsim.rng import Stream
 from fedsim.runtime.jobs import Reply
 
@@ -153,11 +152,7 @@ class ClosedForm:
     async def _stretch(self, number: int, active: Array, count: int) -> Stretch | None:
         world, opened = self._world, self._now[active]
         up, down = self._learner.reply_shape(0).bits, self._learner.down_bits(self._learner.broadcast(active))
-        if up is None:  # the clock follows with the lengths
-            states, memory = await self._learner.iterate(number, count)
-            bits = states.pop(LENGTHS).ravel()
-            timed = rounds_ahead.stretch(world, number, active, opened, count, (down, bits), self._copy_s)
-            return timed and replace(timed, learnt=(states, memory))
+        assert up is not None
         if not _at_once(world):
             return rounds_ahead.stretch(world, number, active, opened, count, (down, up), self._copy_s)
         times = arrivals.steady(world.paths, opened, down, up, count)
@@ -199,7 +194,7 @@ def _suits_stretches(run: Run) -> bool:
     world = run.world
     return (
         stretches.learns_many(run)
-        and (_at_once(world) or (world.algorithm.partial_rounds and rounds_ahead.suits(world)))
+        and _at_once(world)
         and (run.learner.reply_shape(0).bits is not None or stretches.all_answer(world))
     )
 

@@ -65,7 +65,7 @@ class Compiled:
         self._singly_until = 0
         self._many = (
             stretches.learns_many(run)
-            and (run.world.algorithm.partial_rounds or stretches.all_answer(run.world))
+            and stretches.all_answer(run.world)
             and not (arrays.asynchronous or run.world.reports_loss)
         )
         self._started: dict[int, tuple[Array, Arrays]] = {}  # by version: its replicas, and what was sent to them

@@ -8,10 +8,9 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.old_engine.copies import Copies
-from fedsim.old_engine.round import Cohort, Round, Stretch
+from fedsim.old_engine.round import Cohort, Round
 from fedsim.old_engine.world import World
 from fedsim.participation import Arrived
-from fedsim.protocols import Answered
 from fedsim.runtime.answers import locked, weighed
 
 
@@ -46,14 +45,6 @@ def folds_of(world: World, round: Round) -> Folds:
         np.repeat(everybody, sites.models), np.tile(np.arange(sites.models), len(everybody)), own,
         _weigh(world, own, share, sites.size[own.client]), round.staleness[pick], pick,
     )  # fmt: skip
-
-
-def answered(world: World, stretch: Stretch) -> Answered:
-    """The folds of many rounds that know whose visits theirs were."""
-    assert stretch.who is not None
-    assert stretch.visits is not None
-    who = stretch.who.part(stretch.visits.ended.arrived)
-    return Answered(who.client, _weigh(world, who, world.weights[who.client], world.population), who.starts)
 
 
 def _weigh(world: World, who: Cohort, p: Array, clients: int | Array) -> Array:

@@ -17,7 +17,7 @@ from fedsim.old_engine.cloud import average, merge
 from fedsim.old_engine.folds import Folds, folds_of
 from fedsim.old_engine.round import Cohort, Round
 from fedsim.old_engine.world import World
-from fedsim.protocols import Answered, Backend, Replies, Rng, RoundsToTake, SessionLike, Visitors, as_session
+from fedsim.protocols import Backend, Replies, Rng, SessionLike, Visitors, as_session
 from fedsim.rng import Draws, Stream
 from fedsim.runtime.answers import locked, server_of
 from fedsim.runtime.jobs import Batch, Reply
@@ -109,11 +109,6 @@ class Learner:
     def _work(self) -> float:
         """Local steps of the client that has most of them: by them a runtime judges whether a hop pays."""
         return float(np.max(self._algorithm.work(Visitors(np.arange(self._world.population)))))
-
-    async def iterate(self, first: int, count: int, answered: Answered | None = None) -> tuple[Arrays, Arrays]:
-        """So many rounds of all replicas at a go, from the present state, which stays as it is."""
-        rounds = RoundsToTake(self._world.replicas, first, count, self.state, self.memory, answered)
-        return await self.session.iterate(rounds)
 
     # --- The server's step ------------------------------------------------------------------------------
 

@@ -20,15 +20,7 @@ SOON = 100_000  # updated in the first stretches, after round 1, of a run that i
 
 def learns_many(run: Run) -> bool:
     """Whether the algorithm takes several rounds at a go here, and nobody has to look at each of them."""
-    world, learner = run.world, run.learner
-    return (
-        learner.session.can_iterate
-        and not world.skip
-        and not _better_on_threads(world)
-        and run.evaluator.ledger is None
-        and learner.reply_shape(0).bits == learner.reply_shape(1).bits
-        and not run.watched
-    )
+    return False  # the engine that replaces this one learns blocks of rounds
 
 
 def all_answer(world: World) -> bool:
@@ -54,7 +46,6 @@ def alike(run: Run, number: int, active: Array) -> int:
         until(world.scenario.evaluate_every if run.evaluator.metrics and not run.evaluates_later() else None),
         until(record.rounds_every if record.rounds_every > 1 else None),
         until(run.checkpoints.rounds),
-        world.algorithm.rounds_alike(number),
         (max(number + 1, SOON // numbers) if number else 1) if run.observers else NUMBERS,
     )
 

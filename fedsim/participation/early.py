@@ -143,10 +143,17 @@ class Buffered:
             given = f"participation.buffered(discount={quoted(self.discount)})"
             raise InvalidInput(f"{given}: give a function of the staleness, or None")
 
+    @property
+    def _closing(self) -> Closing:
+        return Closing(AT_REPLIES, float(self.replies))
+
     def close(self, view: View) -> float:
-        return float(view.now_s) if len(view.arrived) >= self.replies else math.inf
+        return _closing_s(self._closing, view)
 
     def as_arrays(self) -> PolicyArrays:
         return _asks(self, parts.FOLDS, replies=self.replies)
+
+    def to_columns(self) -> PolicyColumns:
+        return _columns(self, self._closing)
 
     select, weigh, check = _ask, _normalised, check_size

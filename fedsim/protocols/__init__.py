@@ -21,21 +21,16 @@ objects can do (an exact answer, a prediction, privacy) is a small Protocol of i
 from __future__ import annotations
 
 from fedsim.protocols.algorithm import (
-    LENGTHS,
     Algorithm,
     AlgorithmLike,
-    Answered,
     BatchSize,
     Job,
     JobOfKernel,
     Kernel,
-    ManyRounds,
     PrivacyGuarantee,
     PrivacyMechanism,
     Quantise,
     Replies,
-    RoundKeys,
-    RoundsToTake,
     Visitors,
 )
 from fedsim.protocols.completing import (
@@ -93,14 +88,14 @@ from fedsim.protocols.runtime import (
 from fedsim.protocols.watching import Describes, KeepsLedger, Metric, Observer, Watching
 
 __all__ = [
-    "LENGTHS", "Algorithm", "AlgorithmLike", "Answered", "Arrived", "Backend", "BatchSize", "BatchedGradients",
+    "Algorithm", "AlgorithmLike", "Arrived", "Backend", "BatchSize", "BatchedGradients",
     "BatchedPotentials", "Clips",
     "ClosesInClosedForm", "Codec", "ComesAndGoes", "Completed", "Describes", "DeviceModel", "DevicesLike",
     "Drops", "Exact", "FixedLength", "GradientKernels", "HasLoss", "HasPotential", "HasShards", "InColumns",
     "InNumbers", "Job",
-    "JobOfKernel", "KeepsLedger", "Kernel", "ManyRounds", "Metric", "NetworkLike", "NetworkModel", "Observer",
+    "JobOfKernel", "KeepsLedger", "Kernel", "Metric", "NetworkLike", "NetworkModel", "Observer",
     "Policy", "PolicyLike", "PortableGradients", "Potentials", "Predicts", "PrivacyGuarantee", "PrivacyMechanism",
-    "Problem", "ProblemLike", "Quadratic", "Quantise", "Reacts", "Replies", "Rng", "RoundKeys", "RoundsToTake", "Rows",
+    "Problem", "ProblemLike", "Quadratic", "Quantise", "Reacts", "Replies", "Rng", "Rows",
     "Runtime",
     "Session", "SessionLike", "Stable", "StepSizes", "Terms", "View", "VisitEnds", "Visitors", "Watching", "Wire",
     "as_algorithm", "as_devices", "as_network", "as_policy", "as_problem", "as_session", "check_potential", "is_sparse",

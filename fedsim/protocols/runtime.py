@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
 
-from fedsim.arrays import Array, Arrays, Numbers
+from fedsim.arrays import Array, Numbers
 
 if TYPE_CHECKING:
-    from fedsim.protocols.algorithm import AlgorithmLike, RoundsToTake
+    from fedsim.protocols.algorithm import AlgorithmLike
     from fedsim.protocols.problem import ProblemLike, Rows
+    from fedsim.runtime.blocks import LearningBlock, Learnt
     from fedsim.runtime.jobs import Batch, Reply, Setting
 
 StepSizes = Array | Sequence[float]  # one for each local step
@@ -124,15 +125,15 @@ class Session(SessionLike, Protocol):
 
     own: Any  # the object itself, once it is completed
     elsewhere: bool = False  # jobs sent early run while the driver keeps time
-    can_iterate: bool = False  # `iterate` serves this algorithm and problem
+    learns_blocks: bool = False  # `learn` serves this algorithm and problem
 
     def each(self, function: Callable[[int], int], items: Sequence[int]) -> list[int]:
         """`function` of each, on the threads that this process has for the run."""
         return [function(item) for item in items]
 
-    async def iterate(self, rounds: RoundsToTake) -> tuple[Arrays, Arrays]:
-        """`many_rounds` of the algorithm, on this runtime."""
-        raise NotImplementedError("asked only of sessions that `can_iterate`")
+    async def learn(self, block: LearningBlock) -> Learnt:
+        """Take the rounds of a block."""
+        raise NotImplementedError("asked only of sessions that have `learns_blocks`")
 
 
 class Runtime(Protocol):

@@ -14,6 +14,7 @@ RUNNING, NO_CLIENTS, OUT_OF_TIME = 0, 1, 2  # why a clock has no further round o
 STOPPED_BY = ("", "no clients", "seconds")
 MOST_AHEAD = 10_000  # rounds by which a site may be ahead of another
 MOST_HELD = 200_000_000  # messages and visits of rounds that sites which are ahead have begun
+MOST_DROPOUTS = 1_000  # in a row, and 100 a place, before asynchronous clients are taken for lost
 MOST_JUMPS = 10_000  # of the clock in a row, from one time at which clients come online to the next
 
 
@@ -91,6 +92,19 @@ def merge_due(round: int, every: int) -> bool:
 def is_too_far_ahead(rounds: int, size: int) -> bool:
     """Return True if a site is so many rounds ahead of another that memory would run out; `size`: of one round."""
     return rounds > MOST_AHEAD or (rounds > 1 and size > MOST_HELD // rounds)
+
+
+# --- Asynchronous clients -------------------------------------------------------------------------------------------
+
+
+def buffer_is_full(arrived: int, replies: int) -> bool:
+    """Return True if the server aggregates the replies of asynchronous clients."""
+    return arrived >= replies
+
+
+def gives_up(dropped: int, places: int) -> bool:
+    """Return True if an asynchronous replica stops: that many visits dropped out since the last reply arrived."""
+    return dropped >= MOST_DROPOUTS and dropped // 100 >= places
 
 
 # --- Waiting for clients --------------------------------------------------------------------------------------------

@@ -77,6 +77,11 @@ def index_below(key: Key, lane: int, step: int, below: int) -> int:
     return (high * below + ((low * below) >> 32)) >> 32
 
 
+def candidate(seed_low: int, seed_high: int, stream: int, replica: int, number: int, left: int) -> int:
+    """Return a place among the idle asynchronous clients that are left, for draw `number` of a free place."""
+    return index_below(key_of(seed_low, seed_high, stream, replica, 0, number, 0), 0, left, left)
+
+
 def normal(key: Key) -> float:
     """Return the first standard normal: `rng.normal(key, 1)`."""
     w = words(key, 0, 0)

@@ -145,6 +145,11 @@ class JobsAtHand:
         sizes = setting.problem.sizes[batch.client]
         self.size: Any = int(sizes[0]) if single else sizes[:, None]
 
+    @property
+    def batch(self) -> Batch:
+        """The jobs, for messages about errors."""
+        return self._batch
+
     def locked(self) -> JobsAtHand:
         """With columns that cannot be changed in place, for bodies that are not ours."""
         self.client, self.replica = locked(self._batch.client), locked(self._batch.replica)
@@ -251,7 +256,7 @@ class JobsAtHand:
         visit = b.visit if visit is None else visit
         return np.asarray(
             self._setting.backend.keys(
-                self._setting.seed, stream, replica=b.replica, client=client, round=b.round, visit=visit
+                self._setting.seed, stream, replica=b.replica, client=client, round=self.round, visit=visit
             )
         )
 

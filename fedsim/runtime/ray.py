@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from fedsim import kernels
-from fedsim.arrays import Array, Arrays
+from fedsim.arrays import Array
 from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, positive, whole
-from fedsim.protocols import AlgorithmLike, RoundsToTake
+from fedsim.protocols import AlgorithmLike
+from fedsim.runtime.blocks import LearningBlock, Learnt
 from fedsim.runtime.client_memory import MemoryAtHost, SentBatch
 from fedsim.runtime.jobs import Batch, Reply, Setting
-from fedsim.runtime.many_rounds import joined, split
 from fedsim.runtime.ray_cluster import check_address, join
 from fedsim.runtime.ray_host import Host, carry_source, dealt, pack
 from fedsim.runtime.ray_own import OwnRay
@@ -33,7 +33,7 @@ from fedsim.runtime.worker import Worker
 PAUSES_S = (0.0, 2.0, 8.0, 20.0)
 TRIES = len(PAUSES_S) + 1
 INLINE_BYTES = 100_000  # a broadcast up to this size travels inside the call, a larger one once as an object
-WHOLE_BYTES = 64_000_000  # of data up to this size every host may have all, for kernels that take many rounds at a go
+WHOLE_BYTES = 64_000_000  # of data up to this size every host may have all, for blocks of rounds
 LOOK_S = 1.0  # how often those who wait for hosts make sure that Ray itself is alive
 REMEDY = "look at the machine's memory, then resume from the last checkpoint"
 
@@ -117,8 +117,8 @@ class RaySession:
             self._rows = {"weight": setting.weights, **setting.rows}  # what a host knows of its clients
             size = int(setting.problem.sizes.sum()) * setting.problem.dim * setting.dtype.itemsize
             fits = self._backend == "cpu" and size <= WHOLE_BYTES
-            self.can_iterate = fits and Worker(algorithm, setting).rounds is not None
-            self._whole = ray.put(setting.problem) if self.can_iterate else None
+            self.learns_blocks = fits and Worker(algorithm, setting).learns_blocks
+            self._whole = ray.put(setting.problem) if self.learns_blocks else None
             self._actor = ray.remote(Host)
             self.hosts = [self._host(i) for i in range(len(self._shards))]
             self._at_hosts = [MemoryAtHost() for _ in self.hosts]
@@ -224,23 +224,23 @@ class RaySession:
             "look at its memory, then resume from the last checkpoint"
         )
 
-    async def iterate(self, rounds: RoundsToTake) -> tuple[Arrays, Arrays]:
-        """Many rounds at a go, some replicas at each host."""
+    async def learn(self, block: LearningBlock) -> Learnt:
+        """Take the rounds of a block, some replicas at each host."""
         self._look()
-        parts = split(rounds, len(self.hosts))
-        return joined(await asyncio.gather(*(self._rounds(i, pack(part)) for i, part in enumerate(parts))))
+        parts = block.parts(len(self.hosts))
+        return Learnt.join(list(await asyncio.gather(*(self._learn(i, pack(part)) for i, part in enumerate(parts)))))
 
-    async def _rounds(self, index: int, packed: bytes) -> tuple[Arrays, Arrays]:
+    async def _learn(self, index: int, packed: bytes) -> Learnt:
         """One host's share; it keeps nothing, so that another one can do the same again."""
         for pause_s in (*PAUSES_S, None):
             host = self.hosts[index]
             try:
-                answer = await self._answer(host.iterate.remote(self._whole, packed))
-                done: tuple[Arrays, Arrays] = pickle.loads(answer)
+                answer = await self._answer(host.learn.remote(self._whole, packed))
+                done: Learnt = pickle.loads(answer)
                 return done
             except (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError):
                 await self._replace(index, host, pause_s)
-        raise RuntimeFailed(f"host {index} died {TRIES} times over many rounds at a go; {REMEDY}")
+        raise RuntimeFailed(f"host {index} died {TRIES} times over a block of rounds; {REMEDY}")
 
     async def _answer(self, answer: object) -> bytes:
         """What a host answers, or what its client's own code raised: no repetition would help."""

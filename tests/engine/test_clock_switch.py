@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import networkx as nx
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -52,6 +53,15 @@ CASES = {
     "shared": {"network": fs.topologies.multiple_access(6, 4e3, latency_s=0.01), "participation": fs.participation.deadline(0.9)},
     "tiers": {"exchange": fs.exchanges.tiers([0, 0, 0, 1, 1, 1], every=3)},
     "sizes that depend on values": {"algorithm": fs.algorithms.QLSD(step_size=1e-3, codec=fs.codecs.Elias(4))},
+    "asynchronous": {"participation": fs.participation.buffered(2, discount=lambda k: 1 / (1 + k))},
+    "asynchronous, places": {
+        "participation": fs.participation.buffered(2, of=3), "algorithm": fs.algorithms.Scaffold(step_size=1e-3, local_steps=2),
+        "network": fs.topologies.multiple_access(6, 4e3, latency_s=0.01),
+        "devices": fs.devices.lognormal(0.1, 0.7, dropout=0.1, availability=fs.devices.markov(3.0, 1.0)),
+    },
+    "asynchronous, sizes that depend on values": {
+        "participation": fs.participation.buffered(2), "algorithm": fs.algorithms.FedPAQ(0.1, 2, codec=fs.codecs.Elias(4)),
+    },
     "client memory": {"algorithm": fs.algorithms.Scaffold(step_size=1e-3, local_steps=2)},
 }  # fmt: skip
 
@@ -110,7 +120,7 @@ def test_replicas_alone_and_threads_give_the_same_bits(case: str) -> None:
     assert mine.equals(alone.rounds)
 
 
-@pytest.mark.parametrize("case", ["star", "shared", "tiers"])
+@pytest.mark.parametrize("case", ["star", "shared", "tiers", "asynchronous", "asynchronous, places"])
 def test_events_add_up_to_the_rounds(case: str) -> None:
     result = fs.run(scenario(**CASES[case]), clock="simpy")
     counts = result.events.groupby(["replica", "round", "event"]).size().unstack(fill_value=0)
@@ -127,11 +137,23 @@ def test_events_add_up_to_the_rounds(case: str) -> None:
     assert (down == rounds["downlink_bits"]).all()
     for _, own in result.events.groupby("replica"):
         assert (np.diff(own["time_s"]) >= 0).all()
+    for column in set(result.rounds) & set(result.clients):
+        assert result.clients[column].sum() == pytest.approx(result.rounds[column].sum()), column
+
+
+class Impatient(type(fs.participation.buffered(1))):
+    def close(self, view):
+        return view.now_s
+
+
+def test_an_asynchronous_policy_with_rules_of_its_own_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="would never be called"):
+        fs.run(scenario(participation=Impatient(2)), clock="simpy")
 
 
 def test_a_clock_that_cannot_serve_a_scenario_refuses_in_one_sentence() -> None:
     with pytest.raises(InvalidInput, match="leave clock out"):
-        fs.run(scenario(participation=fs.participation.buffered(2)), clock="simpy")
+        fs.run(scenario(exchange=fs.exchanges.gossip(nx.cycle_graph(6)), network=None), clock="simpy")
     with pytest.raises(InvalidInput, match="clock="):
         fs.run(scenario(), clock="sundial")
 

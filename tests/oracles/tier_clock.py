@@ -62,6 +62,8 @@ class Visit:
     down: int = 0
     up: int = 0
     flow: Any = None
+    version: int = 0  # of asynchronous clients
+    number: int = 0
 
 
 @dataclass
@@ -146,22 +148,34 @@ class TierClock:
         while any(r not in self.rows or self.rows[r]["missing"] for r in range(1, rounds + 1)):
             if self.stopped_at <= rounds and all(not self.rows[r]["missing"] for r in range(1, self.stopped_at)):
                 return
-            rates = fair_rates(self.flows, self.case.capacities)
-            ends = [self.now + (f.left / rate if rate else math.inf) for f, rate in zip(self.flows, rates, strict=True)]
-            to = max(self.now, min([*ends, *(time for time, _, _ in self.timers)]))
-            assert to < math.inf, "nothing more will happen"
-            for flow, rate, end in zip(self.flows, rates, ends, strict=True):
-                flow.left = 0.0 if end <= to + 1e-12 else flow.left - rate * (to - self.now)
-            self.now = to
-            over = [flow for flow in self.flows if flow.left == 0.0]
-            self.flows = [flow for flow in self.flows if flow.left != 0.0]
-            for flow in over:
-                if flow.then is not None:
-                    flow.then()
-            while due := [timer for timer in self.timers if timer[0] <= self.now + 1e-12]:
-                first = min(due, key=lambda timer: timer[1])
-                self.timers.remove(first)
-                first[2]()
+            assert self.step(), "nothing more will happen"
+
+    def step(self) -> bool:
+        """Advance to the next instant at which something happens, and let it happen; False: nothing ever will."""
+        rates = fair_rates(self.flows, self.case.capacities)
+        ends = [self.now + (f.left / rate if rate else math.inf) for f, rate in zip(self.flows, rates, strict=True)]
+        to = max(self.now, min([*ends, *(time for time, _, _ in self.timers)], default=math.inf))
+        if to == math.inf:
+            return False
+        for flow, rate, end in zip(self.flows, rates, ends, strict=True):
+            flow.left = 0.0 if end <= to + 1e-12 else flow.left - rate * (to - self.now)
+        self.now = to
+        over = [flow for flow in self.flows if flow.left == 0.0]
+        self.flows = [flow for flow in self.flows if flow.left != 0.0]
+        for flow in over:
+            if flow.then is not None:
+                flow.then()
+        while due := [timer for timer in self.timers if timer[0] <= self.now + 1e-12]:
+            first = min(due, key=lambda timer: timer[1])
+            self.timers.remove(first)
+            first[2]()
+            if self.done():
+                break
+        return True
+
+    def done(self) -> bool:
+        """Return True if what remains of this instant is not wanted."""
+        return False
 
     # --- A visit ----------------------------------------------------------------------------------------------------
 

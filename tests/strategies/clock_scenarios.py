@@ -137,17 +137,27 @@ def policies(draw, clients, most):
 
 
 @st.composite
-def scenarios(draw, tiers):
+def buffers(draw, clients, remembers):
+    """Asynchronous clients; where they have memory, a buffer that can be filled."""
+    of = draw(st.none() | st.integers(1, clients))
+    return fs.participation.buffered(draw(st.integers(1, clients if remembers else 2 * clients)), of=of)
+
+
+@st.composite
+def scenarios(draw, tiers, asynchronous=False):
     """A scenario and the sizes of its messages."""
     clients = draw(st.integers(1, 7))
+    remembers = asynchronous and draw(st.booleans())
     edges = draw(st.integers(1, min(3, clients))) if tiers else 0
     groups = draw(st.permutations([c % edges for c in range(clients)])) if tiers else None
     scenario = fs.Scenario(
         problem=fs.problems.Payload(clients, parameters=draw(st.integers(1, 3))),
-        algorithm=fs.algorithms.FALD(1e-3, 3),
+        algorithm=fs.algorithms.Scaffold(0.1, 3) if remembers else fs.algorithms.FALD(1e-3, 3),
         network=draw(networks(clients, edges)),
         devices=draw(st.none() | devices(clients)),
-        participation=draw(policies(clients, clients // max(edges, 1))),
+        participation=draw(
+            buffers(clients, remembers) if asynchronous else policies(clients, clients // max(edges, 1))
+        ),
         exchange=fs.exchanges.tiers(groups, every=draw(st.integers(1, 3))) if tiers else fs.exchanges.star(),
         budget=fs.Budget(rounds=9, seconds=draw(st.none() | st.sampled_from([0.5, 5.0, 1e5]))),
         replicas=draw(st.integers(1, 3) | st.just(range(5, 9, 2))),

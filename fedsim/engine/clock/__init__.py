@@ -34,7 +34,7 @@ class Clock(Protocol):
 class Learning(Protocol):
     """What a clock may ask the learner, where virtual time depends on values."""
 
-    async def bits(self, position: Array, client: Array, round: int) -> Array:
+    async def bits(self, position: Array, client: Array, visit: Array, round: int) -> Array:
         """Return the bits of the replies of these visits of a round, which all start from the present broadcast."""
 
     def observed(self, position: int, clients: Array) -> Array:

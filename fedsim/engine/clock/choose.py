@@ -32,7 +32,7 @@ def choose(system: System, sizes: MessageSizes, learning: Learning, name: str) -
     if name != "simpy":
         from fedsim.engine.clock.compiled import compiled_clock
 
-        made = compiled_clock(system, sizes)
+        made = compiled_clock(system, sizes, learning=learning)
         if isinstance(made, str):
             if name == "compiled":
                 raise InvalidInput(f'clock="compiled" cannot serve this scenario: {made}; use clock="simpy"')
@@ -59,8 +59,7 @@ def _simpy(system: System, sizes: MessageSizes, learning: Learning) -> Clock:
 
 def expected_visits(system: System, sizes: MessageSizes) -> float:
     """Return about how many visits a run has; inf where that is not known beforehand."""
-    budget, size = system.budget, system.policy.size
-    each = system.population if size is None else min(size * system.sites.count, system.population)
+    budget, each = system.budget, system.visits_a_round
     rounds = math.inf if budget.rounds is None else float(budget.rounds)
     up = sizes.reply or 0
     for limit, bits in (

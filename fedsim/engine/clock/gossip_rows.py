@@ -42,18 +42,21 @@ def messages_of(system: System, first: int, columns: GossipColumns) -> GossipMes
     assert gossip is not None
     weight, own_weight = _weights(gossip, first, columns.bits != UNUSED)
     sent, arrived = columns.bits >= 0, columns.outcome == ARRIVED
-    r, i, m = np.nonzero(sent)
-    sender, receiver = gossip.sender[m], gossip.receiver[m]
+    dense = bool(sent.all())
+
+    def listed(column: Array) -> Array:
+        return np.broadcast_to(column, sent.shape).ravel() if dense else np.broadcast_to(column, sent.shape)[sent]
+
     # What is missing gives its weight to the site itself; summed in the order of senders.
     rows = weight.shape[0] * weight.shape[1]
     missing = np.where(arrived, 0.0, weight).reshape(rows, -1)
     at = (np.arange(rows)[:, None] * gossip.sites + gossip.receiver).ravel()
     own_weight = own_weight + np.bincount(at, missing.ravel(), minlength=own_weight.size).reshape(own_weight.shape)
-    outcome = columns.outcome[sent]
     return GossipMessages(
-        offsets_of(np.count_nonzero(sent, axis=2)), sender.astype(np.int32), receiver.astype(np.int32),
-        columns.bits[sent], weight[sent], outcome, (outcome == ARRIVED) & columns.aggregated[r, i, receiver],
-        columns.arrived_s[sent], own_weight, columns.aggregated, columns.ended_s,
+        offsets_of(np.count_nonzero(sent, axis=2)), listed(gossip.sender.astype(np.int32)),
+        listed(gossip.receiver.astype(np.int32)), listed(columns.bits), listed(weight), listed(columns.outcome),
+        listed(arrived & columns.aggregated[:, :, gossip.receiver]), listed(columns.arrived_s), own_weight,
+        columns.aggregated, columns.ended_s,
     )  # fmt: skip
 
 

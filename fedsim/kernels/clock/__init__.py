@@ -9,6 +9,7 @@
     messages         visits on shared links, models between edges and the cloud, unselected broadcasts
     flows            flows on shared links; flow_groups: those that have one rate; maxmin: their rates
     rounds           rounds of sites, star and tiers
+    asynchronous     asynchronous clients: places, the buffer, visits in flight
     loops            the event loop, a compile unit for each kind of links and devices
     uncontended      the short path: private links, devices always online; a unit of its own
 

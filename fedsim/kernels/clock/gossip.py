@@ -61,9 +61,9 @@ def start_round(w, s, i, round):
     row = s.site_rows[round - replica.first_round, i]
     site.open, site.computing, site.jumps, site.opened_s, site.answer_s = 1, 1, 0, now_s, inf
     row.opened_s, row.computed_s = now_s, nan
-    site.tie = tie_of(w, replica.id, i, round)
-    seconds = compute_s(w, w.client[i], replica.id, i, round)
-    site.drop, site.fraction = dropout(w, replica.id, i, round)
+    site.tie = tie_of(w, replica.id, i, round, 0)
+    seconds = compute_s(w, w.client[i], replica.id, i, round, 0)
+    site.drop, site.fraction = dropout(w, replica.id, i, round, 0)
     ends_s = now_s if site.drop == BEFORE else visits.compute_ends_s(now_s, seconds, site.drop, site.fraction)
     kind = closing.BREAK if site.drop == BEFORE or site.drop == IN_COMPUTE else closing.PROGRESS
     push(s, ends_s, closing.rank(kind, site.tie, i), -1 - i, round)

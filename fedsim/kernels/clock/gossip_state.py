@@ -48,6 +48,7 @@ class GossipTables(NamedTuple):
     limit_s: float
     degree: int  # the most messages of a site
     round_size: int  # of one round of all replicas, `closing.is_too_far_ahead`
+    takes_time: bool  # some message does
     drops: bool
     always_online: bool
 
@@ -65,8 +66,8 @@ class GossipState(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """The state of the short path: when each site ended its latest round, (R, sites), and how many rounds are done."""
+    """The state of the short path."""
 
     ids: Array  # (R,) int64: numbers of the replicas
-    ended_s: Array
-    last_bit_s: Array  # (R, messages) when a message's last bit left
+    ended_s: Array  # (R, sites) when a site ended its latest round
+    computed_s: Array  # (R, sites) when it will have computed its next reply

@@ -56,6 +56,8 @@ def is_stale(s, kind, at, stamp):
         return s.visits[at].stamp != stamp or s.visits[at].phase == OVER
     if kind == closing.DEADLINE:
         return s.sites[at].deadline != stamp or not s.sites[at].open
+    if kind == closing.OPENING:
+        return stamp != 0 and stamp != s.replica[0].opening
     return kind == closing.FLOW_END and is_flow_plan_stale(s.links, at, stamp)
 
 

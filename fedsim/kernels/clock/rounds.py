@@ -11,7 +11,7 @@ from fedsim.kernels.clock.messages import send_model, send_unselected
 from fedsim.kernels.clock.selection import enough_online_s, is_online, select
 from fedsim.kernels.clock.state import OVER, TOO_FAR_AHEAD, TOO_LATE
 from fedsim.kernels.clock.units import called, inner
-from fedsim.kernels.clock.visits import end_visit, start_visit
+from fedsim.kernels.clock.visits import end_visit, reply_bits, start_visit
 from fedsim.rules import closing
 from fedsim.rules.closing import MOST_AHEAD, NO_CLIENTS, RUNNING
 
@@ -47,7 +47,8 @@ def open_round(w, s, scratch, out, k):
     for j in range(m):  # loads that do not depend on each other: cache misses overlap
         s.clients[first + j] = w.client[scratch.chosen[j]]
     for j in range(m):
-        start_visit(w, s, first + j, scratch.chosen[j], scratch.multiplicity[j], k, site.round)
+        c, bits = scratch.chosen[j], reply_bits(w, site.round)
+        start_visit(w, s, first + j, c, scratch.multiplicity[j], k, site.round, 0, bits)
     if m == 0:
         close_round(w, s, out, k)
     else:

@@ -14,7 +14,7 @@ from fedsim.arrays import Array
 from fedsim.kernels.sharing_columns import BUNDLE, LINK
 from fedsim.rules.closing import Closing
 
-DONE, NEEDS_GROWTH, NEVER_CLOSES, TOO_LATE, TOO_FAR_AHEAD = 0, 1, 2, 3, 4  # why a loop returned
+DONE, NEEDS_GROWTH, NEVER_CLOSES, TOO_LATE, TOO_FAR_AHEAD, NEEDS_LOOP = 0, 1, 2, 3, 4, 5  # why a kernel returned
 OVER, DOWNLOAD, COMPUTE, UPLOAD = 0, 1, 2, 3  # phases of a visit; UPLOAD on private links stands for all three
 
 
@@ -28,7 +28,7 @@ CLIENT = record("", "down_bps up_bps down_latency_s up_latency_s down_loss_facto
 LAW = record("code begin end", "a b period_s")  # rules.availability.OnlineLaw
 EVENT = record("rank at stamp", "time_s")  # at: a visit's slot, a site, a group of flows; stamp: which one it was
 REPLICA = record(
-    "id position closed_rounds lagging at_cloud events visits stop_round stopped_by status "
+    "id position closed_rounds lagging at_cloud events visits stop_round stopped_by status opening "
     "sharing flows flow_top flow_free starting changed moved groups hops privates serial",  # of shared links
     "now_s",
 )
@@ -109,9 +109,12 @@ class Tables(NamedTuple):
     slowdown_a: float
     slowdown_b: float
     limit_s: float
+    unselected_s: float  # that an unselected broadcast may take on private links
     drops: bool
     always_online: bool
     broadcasts_to_all: bool
+    replies: int  # that asynchronous clients send before the server aggregates
+    remembers: bool
 
 
 class Links(NamedTuple):
@@ -169,6 +172,46 @@ class Out(NamedTuple):
     visits: Outcomes  # (...,)
 
 
+# --- Asynchronous clients -------------------------------------------------------------------------------------------
+
+SERVER = record(
+    "arrived dropped draws free idle waiting filler pending gives informs oldest newest visits starts unselected",
+    "opens_s opened_s",
+)
+FLIGHT = record("version visit older newer")  # of a slot, beside its VISIT: a list in the order of starts
+AGGREGATION = record("position round visits ends starts last_start unselected oldest", "opened_s closed_s")
+LISTED = record("visits segments starts")
+
+
+class AsynchronousState(NamedTuple):
+    """What a checkpoint saves, with a leading axis of replicas; inside a loop, of one replica."""
+
+    replica: Array  # (R,) REPLICA
+    events: Array  # (R, capacity) EVENT
+    sites: Array  # (R, 1) SITE
+    visits: Array  # (R, places) VISIT
+    clients: Array  # (R, places) CLIENT
+    links: Links | PrivateLinks
+    server: Array  # (R,) SERVER
+    flights: Array  # (R, places) FLIGHT
+    places: Array  # (R, places) int64: the free ones, where places are fewer than clients
+    numbers: Array  # (R, clients) int32: visits begun
+    idle: Array  # (R, clients) int32: idle clients from the front; those that wait for an aggregation at the end
+
+
+class Aggregations(NamedTuple):
+    """Where the loop of asynchronous clients lists what has ended, and what has started."""
+
+    counts: Array  # (1,) LISTED
+    segments: Array  # (...,) AGGREGATION
+    visits: Outcomes  # (...,)
+    version: Array  # int32, of a visit
+    visit: Array  # int32
+    start_client: Array  # int32
+    start_visit: Array  # int32
+    started_s: Array
+
+
 # --- The short path -------------------------------------------------------------------------------------------------
 
 OPENINGS = record("", "opens_s from_cloud_s")  # of a site: its next opening
@@ -191,6 +234,7 @@ class CohortScratch(NamedTuple):
     fraction: Array
     tie: Array  # int64
     events: Array  # EVENT: the visits' ends
+    bits: Array  # int64: of the replies of all visits of one round, where they depend on values; else empty
 
 
 class GivenCohorts(NamedTuple):

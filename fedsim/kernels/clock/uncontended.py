@@ -11,7 +11,7 @@ from math import inf, nan
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
 from fedsim.kernels.clock.heap import sink
 from fedsim.kernels.clock.selection import select
-from fedsim.kernels.clock.state import DONE, NEEDS_GROWTH, NEVER_CLOSES
+from fedsim.kernels.clock.state import DONE, NEEDS_GROWTH, NEEDS_LOOP, NEVER_CLOSES
 from fedsim.kernels.clock.units import called, inner, unit
 from fedsim.kernels.clock.visits import compute_s, dropout, private_bits, private_ends_s, reply_bits, tie_of
 from fedsim.rules import closing, visits
@@ -53,9 +53,26 @@ def uncontended_rounds(w, state, scratch, cohort, out, active, until):
                     out.segments[out.counts[0].segments + k].aggregated_s = last_s
                     state.sites[r, k].opens_s = visits.arrival_s(sent_s, route.down_latency_s)
                     state.sites[r, k].from_cloud_s = state.sites[r, k].opens_s
+            for k in range(sites):
+                segment = out.segments[out.counts[0].segments + k]
+                if segment.unselected > 0 and state.sites[r, k].opens_s <= segment.opened_s + w.unselected_s:
+                    return NEEDS_LOOP
             out.counts[0].segments += sites
             state.closed_rounds[r] = round
     return DONE
+
+
+@unit
+def next_cohorts(w, state, scratch, out, active):
+    """List the clients of the next round of the active replicas; return how many they are."""
+    at = 0
+    for r in active:
+        for k in range(state.sites.shape[1]):
+            m = select(w, scratch, state.ids[r], k, state.closed_rounds[r] + 1, state.sites[r, k].opens_s)
+            for j in range(m):
+                out.visits.client[at + j], out.visits.multiplicity[at + j] = scratch.chosen[j], r
+            at += m
+    return at
 
 
 @inner
@@ -96,11 +113,11 @@ def one_round(w, scratch, cohort, out, segment, replica, k, round, opened_s):
     for j in range(m):  # loads that do not depend on each other: cache misses overlap
         cohort.client[j] = w.client[scratch.chosen[j]]
     for j in range(m):
-        cohort.compute_s[j] = compute_s(w, cohort.client[j], replica, scratch.chosen[j], round)
+        cohort.compute_s[j] = compute_s(w, cohort.client[j], replica, scratch.chosen[j], round, 0)
     if w.drops or w.closing.code != WHEN_ALL_ENDED:
         for j in range(m):
-            cohort.drop[j], cohort.fraction[j] = dropout(w, replica, scratch.chosen[j], round)
-            cohort.tie[j] = 0 if w.closing.code == WHEN_ALL_ENDED else tie_of(w, replica, scratch.chosen[j], round)
+            cohort.drop[j], cohort.fraction[j] = dropout(w, replica, scratch.chosen[j], round, 0)
+            cohort.tie[j] = 0 if w.closing.code == WHEN_ALL_ENDED else tie_of(w, replica, scratch.chosen[j], round, 0)
     close(w, scratch, 0, cohort, out, segment, m, k, round, opened_s)
 
 
@@ -115,15 +132,22 @@ def close(w, drawn, first, cohort, out, segment, m, k, round, opened_s):
         ended.client[begin + j] = drawn.chosen[first + j]
         ended.multiplicity[begin + j], ended.started_s[begin + j] = drawn.multiplicity[first + j], opened_s
     if w.closing.code == WHEN_ALL_ENDED and not w.drops:
-        segment.closed_s = wait_for_all(w, cohort, ended, begin, m, opened_s, reply_bits(w, round))
+        segment.closed_s = wait_for_all(w, cohort, ended, begin, m, opened_s, round)
     else:
         segment.closed_s = close_early(w, cohort, ended, begin, m, opened_s, round)
 
 
 @inner
-def wait_for_all(w, cohort, ended, begin, m, opened_s, bits):
+def whole_bits(w, cohort, at, round):
+    """Return the bits of the reply of a listed visit."""
+    return cohort.bits[at] if len(cohort.bits) > 0 else reply_bits(w, round)
+
+
+@inner
+def wait_for_all(w, cohort, ended, begin, m, opened_s, round):
     """List visits that all arrive; return when the last one does."""
     for j in range(m):
+        bits = whole_bits(w, cohort, begin + j, round)
         downloaded_s, computed_s, end_s = private_ends_s(
             w, cohort.client[j], opened_s, cohort.compute_s[j], NO_DROP, 0.0, bits
         )
@@ -139,9 +163,8 @@ def wait_for_all(w, cohort, ended, begin, m, opened_s, bits):
 @called
 def close_early(w, cohort, ended, begin, m, opened_s, round):
     """List visits that may drop out, or that their server may cut; return when the round closes."""
-    whole = reply_bits(w, round)
     for j in range(m):
-        c, event = ended.client[begin + j], cohort.events[j]
+        c, event, whole = ended.client[begin + j], cohort.events[j], whole_bits(w, cohort, begin + j, round)
         ended.downloaded_s[begin + j], ended.computed_s[begin + j], event.time_s = private_ends_s(
             w, cohort.client[j], opened_s, cohort.compute_s[j], cohort.drop[j], cohort.fraction[j], whole
         )
@@ -149,7 +172,8 @@ def close_early(w, cohort, ended, begin, m, opened_s, round):
         event.at, ended.ended_s[begin + j], ended.outcome[begin + j] = j, event.time_s, NONE
     closed_s = close_by_rule(w, cohort.events, ended, begin, m, opened_s)
     for j in range(m):
-        at, bits = begin + j, visits.reply_bits(whole, cohort.drop[j], cohort.fraction[j])
+        at, whole = begin + j, whole_bits(w, cohort, begin + j, round)
+        bits = visits.reply_bits(whole, cohort.drop[j], cohort.fraction[j])
         complete = ended.outcome[at] != NONE
         now_s = ended.ended_s[at] if complete else closed_s
         ended.down_bits[at], ended.up_bits[at] = private_bits(

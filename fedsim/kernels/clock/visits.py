@@ -19,34 +19,34 @@ NO_FLOW = -1  # also the owner of a flow of an unselected broadcast
 
 
 @called
-def uniform(seed_low, seed_high, stream, replica, c, round, step):
+def uniform(seed_low, seed_high, stream, replica, c, round, visit, step):
     """Return a uniform number of a visit."""
-    return draws.uniform(draws.key_of(seed_low, seed_high, stream, replica, c, round - 1, 0), step)
+    return draws.uniform(draws.key_of(seed_low, seed_high, stream, replica, c, round - 1, visit), step)
 
 
 @inner
-def tie_of(w, replica, c, round):
+def tie_of(w, replica, c, round, visit):
     """Return the keyed number of a visit that orders events of one instant."""
-    return closing.tie_of(uniform(w.seed_low, w.seed_high, TIE, replica, c, round, 0))
+    return closing.tie_of(uniform(w.seed_low, w.seed_high, TIE, replica, c, round, visit, 0))
 
 
 @inner
-def compute_s(w, client, replica, c, round):
+def compute_s(w, client, replica, c, round, visit):
     """Return the seconds that a visit computes."""
     if w.slowdown == draws.NO_SLOWDOWN:
         return client.work_s + client.wake_s
-    key = draws.key_of(w.seed_low, w.seed_high, COMPUTING, replica, c, round - 1, 0)
+    key = draws.key_of(w.seed_low, w.seed_high, COMPUTING, replica, c, round - 1, visit)
     return client.work_s * draws.slowdown(w.slowdown, w.slowdown_a, w.slowdown_b, key) + client.wake_s
 
 
 @inner
-def dropout(w, replica, c, round):
+def dropout(w, replica, c, round, visit):
     """Return the phase in which a visit drops out, and how far into it."""
     if not w.drops:
         return NO_DROP, 0.0
-    u = uniform(w.seed_low, w.seed_high, DROPOUT, replica, c, round, 0)
+    u = uniform(w.seed_low, w.seed_high, DROPOUT, replica, c, round, visit, 0)
     phase = visits.drop_phase(u, w.dropout[c, 0], w.dropout[c, 1], w.dropout[c, 2])
-    return phase, uniform(w.seed_low, w.seed_high, DROPOUT, replica, c, round, 1) if phase != NO_DROP else 0.0
+    return phase, uniform(w.seed_low, w.seed_high, DROPOUT, replica, c, round, visit, 1) if phase != NO_DROP else 0.0
 
 
 @inner
@@ -55,16 +55,16 @@ def reply_bits(w, round):
 
 
 @inner
-def start_visit(w, s, slot, c, multiplicity, site, round):
-    """Draw a visit of client c, whose record is in the slot, and start it."""
+def start_visit(w, s, slot, c, multiplicity, site, round, visit, bits):
+    """Draw a visit of client c, whose record is in the slot, and start it; `bits`: of its reply."""
     replica, v, client = s.replica[0], s.visits[slot], s.clients[slot]
     replica.visits += 1
     v.client, v.stamp, v.site, v.multiplicity, v.outcome = c, replica.visits, site, multiplicity, visits.NONE
     v.started_s, v.downloaded_s, v.computed_s, v.ends_s = replica.now_s, nan, nan, inf
-    v.flow, v.bits, v.down_bits, v.up_bits = NO_FLOW, reply_bits(w, round), 0, 0
-    v.tie = tie_of(w, replica.id, c, round)
-    v.compute_s = compute_s(w, client, replica.id, c, round)
-    v.drop, v.fraction = dropout(w, replica.id, c, round)
+    v.flow, v.bits, v.down_bits, v.up_bits = NO_FLOW, bits, 0, 0
+    v.tie = tie_of(w, replica.id, c, round, visit)
+    v.compute_s = compute_s(w, client, replica.id, c, round, visit)
+    v.drop, v.fraction = dropout(w, replica.id, c, round, visit)
     until_s = offline_s(w, replica.id, c, replica.now_s)
     if until_s != until_s:
         replica.status = TOO_LATE

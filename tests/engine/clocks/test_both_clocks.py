@@ -53,6 +53,9 @@ def assert_same(left, right):
         assert (a.shape, a.dtype, a.tobytes()) == (b.shape, b.dtype, b.tobytes()), f"{name}: {a}, {b}"
     for name, a, b in zip(left.visits._fields, left.visits, right.visits, strict=True):
         assert (a.dtype, a.tobytes()) == (b.dtype, b.tobytes()), f"{name}: {a}, {b}"
+    assert (left.starts is None) == (right.starts is None)
+    for name, a, b in zip(left.starts._fields, left.starts, right.starts, strict=True) if left.starts else ():
+        assert (a.dtype, a.tobytes()) == (b.dtype, b.tobytes()), f"starts.{name}: {a}, {b}"
     assert (left.cloud is None) == (right.cloud is None)
     for name, a, b in zip(left.cloud._fields, left.cloud, right.cloud, strict=True) if left.cloud else ():
         assert a.tobytes() == b.tobytes(), f"{name}: {a}, {b}"
@@ -99,8 +102,18 @@ def test_gossip_has_the_same_bits_on_every_clock(drawn, lengths):
     agree(*drawn, lengths)
 
 
+@settings(max_examples=180, deadline=None)
+@given(scenarios(tiers=False, asynchronous=True), LENGTHS)
+def test_asynchronous_clients_have_the_same_bits_on_every_clock(drawn, lengths):
+    agree(*drawn, lengths)
+
+
 @pytest.mark.soak
 @settings(max_examples=10_000, deadline=None)
-@given(st.booleans().flatmap(lambda tiers: scenarios(tiers=tiers)) | gossip_scenarios(), LENGTHS)
+@given(
+    st.sampled_from([(False, False), (True, False), (False, True)]).flatmap(lambda kind: scenarios(*kind))
+    | gossip_scenarios(),
+    LENGTHS,
+)
 def test_ten_thousand_scenarios_have_the_same_bits_on_every_clock(drawn, lengths):
     agree(*drawn, lengths)

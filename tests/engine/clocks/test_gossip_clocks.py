@@ -62,15 +62,16 @@ def one_after_another(clock, lengths):
     return out
 
 
-@pytest.mark.parametrize("path", CLOCKS)
-@pytest.mark.parametrize("name", SCENARIOS)
+NAMES = [(name, path) for name in SCENARIOS for path in CLOCKS] + [("nothing is lost", "short")]
+
+
+@pytest.mark.parametrize(("name", "path"), NAMES)
 def test_rounds_do_not_depend_on_the_lengths_of_blocks(name, path):
     whole, parts = (clock_of(scenario_of(name), SIZES, path) for _ in range(2))
     assert one_after_another(whole, [30]) == one_after_another(parts, [1, 2, 4, 13, 10])
 
 
-@pytest.mark.parametrize("path", CLOCKS)
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(("name", "path"), NAMES)
 @pytest.mark.parametrize("largest", [0, 1e9], ids=["from the start", "from saved arrays"])
 def test_a_clock_resumes_at_any_round_of_its_latest_block(name, path, largest, monkeypatch):
     monkeypatch.setattr(compiled_gossip, "SAVED", largest)
@@ -104,7 +105,7 @@ def line(**parts):
 THOUSAND = MessageSizes(0, 1000, 1000)
 
 
-@pytest.mark.parametrize("path", CLOCKS)
+@pytest.mark.parametrize("path", [*CLOCKS, "short"])
 def test_a_line_of_three_sites_has_the_timeline_computed_by_hand(path):
     """Site 0 computes until 1 and has site 1's reply at 4.5. Site 1 has those of 0 and 2 at 3.5 and 6.5. Site 2 computes
     until 4 and has site 1's at 4.5. Second round: site 0 computes from 4.5 to 5.5, site 1 from 6.5 to 8.5, site 2 from
@@ -157,7 +158,7 @@ def test_messages_that_are_in_flight_when_a_row_is_final_count_with_all_their_bi
     assert block.visits.outcome.tolist() == [ARRIVED] * 3
 
 
-@pytest.mark.parametrize("path", CLOCKS)
+@pytest.mark.parametrize("path", [*CLOCKS, "short"])
 def test_a_message_that_catches_up_with_the_last_one_shares_its_link(path):
     """Site 0 hears site 1 fast and is heard slowly: its second message, sent at 0.2, finds the first one in flight."""
     links = nx.DiGraph()
@@ -206,6 +207,32 @@ def compare(seed, shape, path):
 @pytest.mark.parametrize("shape", ["private", "shared", "hub"])
 def test_timelines_of_the_compiled_clock_are_those_of_an_independent_simulation(shape):
     assert sum(compare(seed, shape, "loop") for seed in range(30)) > 300
+
+
+def test_the_loop_continues_where_a_message_of_the_short_path_meets_the_one_before_it():
+    """Site 0's message is short in round 1 and long in round 2, where it is still in flight when site 0 has the next."""
+    links, graph = nx.DiGraph(), nx.path_graph(3)
+    links.add_nodes_from((c, {"client": c}) for c in range(3))
+    links.add_weighted_edges_from(((1, 0, 1e6), (1, 2, 1e6), (2, 1, 1e6), (0, 1, 700.0)), "bandwidth_bps")
+    nx.set_edge_attributes(links, 0.01, "latency_s")
+    slow = fs.devices.constant([0.1, 0.12, 0.12], slowdown=fs.devices.lognormal_slowdown(0.1))
+    made = fs.Scenario(
+        problem=fs.problems.Payload(3, parameters=5), algorithm=fs.algorithms.FALD(1e-3, 1), network=fs.Network(links),
+        devices=slow, exchange=fs.exchanges.gossip(graph), budget=fs.Budget(rounds=40), replicas=3,
+    )  # fmt: skip
+    sizes = MessageSizes(0, 10, 320)
+    clock, simpy = clock_of(made, sizes, "short"), clock_of(made, sizes, "simpy")
+    paths, seen, expected = [], [], []
+    for _ in range(20):
+        seen += one_after_another(clock, [1])
+        expected += one_after_another(simpy, [1])
+        paths.append(clock.path)
+    assert paths == ["short"] + ["loop"] * 19
+    assert seen == expected
+    resumed = clock_of(made, sizes, "short")
+    asyncio.run(resumed.resume(20, np.arange(3), clock.state()))
+    assert resumed.path == "loop"
+    assert one_after_another(resumed, [5]) == one_after_another(simpy, [5])
 
 
 # --- Memory, stops, refusals ------------------------------------------------------------------------------------------

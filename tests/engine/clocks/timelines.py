@@ -15,7 +15,7 @@ from fedsim.engine.system import MessageSizes, System, setting_of
 class NoLearning:
     """What a clock asks where virtual time does not depend on values: nothing."""
 
-    async def bits(self, position, client, round):
+    async def bits(self, position, client, visit, round):
         raise AssertionError("no reply's size depends on values here")
 
     def observed(self, position, clients):

@@ -3,6 +3,7 @@
     tables        the scenario as the loops read it; routes by number
     site_tables   sites and cohorts; the state at time 0
     reader        what the loops list, as blocks
+    asynchronous  the clock of asynchronous clients
     gossip        the clock of sites without a server, and its tables
 
 A checkpoint holds the state before the latest block, unless it is large.
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
+from fedsim.engine.clock import Learning
 from fedsim.engine.clock.compiled.gossip import CompiledGossip
 from fedsim.engine.clock.compiled.reader import block_of, ordered
 from fedsim.engine.clock.compiled.saved import copied, doubled, filled, flat
@@ -34,6 +36,7 @@ from fedsim.errors import InvalidInput
 from fedsim.kernels.clock.state import (
     DONE,
     NEEDS_GROWTH,
+    NEEDS_LOOP,
     NEVER_CLOSES,
     OVER,
     TOO_LATE,
@@ -45,7 +48,7 @@ from fedsim.kernels.clock.state import (
     State,
 )
 from fedsim.kernels.found import Found
-from fedsim.rules.closing import AT_REPLIES, MOST_AHEAD, OUT_OF_TIME, RUNNING
+from fedsim.rules.closing import AT_REPLIES, MOST_AHEAD, OUT_OF_TIME, RUNNING, WHEN_ALL_ENDED
 from fedsim.rules.draws import NO_SLOWDOWN
 from fedsim.rules.selection import ALL, BERNOULLI
 
@@ -55,7 +58,7 @@ MOST_VISITS = 4_000_000  # that a list has room for at first
 
 
 def compiled_clock(
-    system: System, sizes: MessageSizes, path: str | None = None
+    system: System, sizes: MessageSizes, path: str | None = None, learning: Learning | None = None
 ) -> CompiledClock | CompiledGossip | str:  # fmt: skip
     """Return a clock, or the reason why the compiled clock cannot serve a scenario; `path` is "loop" or "short"."""
     parts = PartColumns(system, sizes)
@@ -64,24 +67,36 @@ def compiled_clock(
     contended = why_contended(system, parts)
     if path == "short" and contended:
         return contended
+    path = path or ("loop" if contended else "short")
+    if sizes.depend_on_values and (path == "loop" or learning is None or system.has_unselected_flows or parts.own):
+        return "the sizes of replies depend on their values"
     if parts.own:
         from fedsim.engine.clock.compiled.own_parts import OwnPartsClock
 
-        if contended or path == "loop":
+        if path == "loop" or system.has_unselected_flows:
             return parts.own
         return OwnPartsClock(system, sizes, parts, "short")
-    kind = CompiledClock if system.gossip is None else CompiledGossip
-    clock = kind(system, sizes, parts, path or ("loop" if contended else "short"))
-    if clock.bytes > LARGEST:
-        return f"its state would take {clock.bytes / 1e9:.1f} GB"
-    return clock
+    if system.policy.asynchronous:
+        from fedsim.engine.clock.compiled.asynchronous import AsynchronousClock
+
+        return within_limits(AsynchronousClock(system, sizes, parts, path))
+    if system.gossip is not None:
+        return within_limits(CompiledGossip(system, sizes, parts, path))
+    return within_limits(CompiledClock(system, sizes, parts, path, learning))
+
+
+def within_limits(clock: CompiledClock | CompiledGossip) -> CompiledClock | CompiledGossip | str:
+    """Return a clock unless its state is too large."""
+    return clock if clock.bytes <= LARGEST else f"its state would take {clock.bytes / 1e9:.1f} GB"
 
 
 def why_contended(system: System, parts: PartColumns) -> str:
     """Return why a scenario needs the event loop; "": the short path serves it."""
     if system.gossip is not None:
-        return "sites gossip"
-    if parts.routes is not None:
+        return why_gossip_contends(system, parts)
+    if system.policy.asynchronous:
+        return "clients are asynchronous"
+    if parts.routes is not None and (system.shares_links or system.sites.count > 1):
         return "flows share links"
     if not system.always_online:
         return "devices go offline"
@@ -90,31 +105,50 @@ def why_contended(system: System, parts: PartColumns) -> str:
     return "edges may be far ahead of each other" if system.sites.every > MOST_AHEAD else ""
 
 
+def why_gossip_contends(system: System, parts: PartColumns) -> str:
+    """Return why sites that gossip need the event loop; "": the short path serves them."""
+    if parts.own:
+        return parts.own
+    assert parts.policy is not None
+    if system.shares_links:
+        return "flows share links"
+    if not system.always_online:
+        return "devices go offline"
+    if system.devices is not None and not system.devices.reliable:
+        return "devices drop out"
+    return "" if parts.policy.closing.code == WHEN_ALL_ENDED else "sites do not wait for all neighbours"
+
+
 class CompiledClock:
     """Blocks of rounds from a compiled event loop, or from the short path, which needs none."""
 
     name = "compiled"
 
-    def __init__(self, system: System, sizes: MessageSizes, parts: PartColumns, path: str) -> None:
+    def __init__(
+        self, system: System, sizes: MessageSizes, parts: PartColumns, path: str, learning: Learning | None = None
+    ) -> None:
         assert parts.policy is not None
         assert parts.devices is not None
         self.system, self.sizes, self.parts, self.path, self.rounds = system, sizes, parts, path, 0
+        self.learning = learning
         self.numbers = RouteNumbers(parts.routes)
         self.tables = tables_of(system, sizes, parts.policy, parts.devices, self.numbers)
         self.scratch, self.cohort = new_scratch(self.tables), new_cohort(self.tables)
         self.flows = 2 * int(self.tables.slots[-1]) + 4 * system.sites.count + 8
         self.flows += system.population if system.broadcasts_to_all else 0
         self.now, self.carried = self.new_state(), new_out(0, 0)
-        self.before: tuple[int, State | Openings, Out] | None = None
+        self.before: tuple[int, Any, Any] | None = None  # rounds, state, what was carried over
 
-    def new_state(self) -> State | Openings:
-        """Return the state at time 0."""
-        replicas = self.system.replicas
+    def new_state(self) -> Any:
+        """Return the state at time 0: a State, of the short path Openings."""
         if self.path == "short":
-            return new_openings(self.tables, replicas)
+            return new_openings(self.tables, self.system.replicas)
+        return new_state(self.tables, self.system.replicas, self.new_links())
+
+    def new_links(self) -> Links | PrivateLinks:
+        """Return links without flows."""
         shared = self.parts.routes is not None
-        links = self.numbers.new_links(len(replicas), self.flows) if shared else PrivateLinks(np.zeros(0))
-        return new_state(self.tables, replicas, links)
+        return self.numbers.new_links(len(self.system.replicas), self.flows) if shared else PrivateLinks(np.zeros(0))
 
     @property
     def bytes(self) -> int:
@@ -124,6 +158,18 @@ class CompiledClock:
     # --- Blocks -----------------------------------------------------------------------------------------------------
 
     async def next(self, active: Array, rounds: int) -> RoundBlock:
+        before, block = self.rounds, await self._next(active, rounds)
+        if block is None:  # broadcasts of two rounds meet on a client's way down: from the start, with flows
+            self.path, self.rounds, self.carried = "loop", 0, new_out(0, 0)
+            self.now = self.new_state()
+            if before:
+                await self._next(active, before)
+            block = await self._next(active, rounds)
+        assert block is not None
+        return block
+
+    async def _next(self, active: Array, rounds: int) -> RoundBlock | None:
+        """Return the next rounds; None where the short path turns out not to serve them."""
         first, self.rounds = self.rounds + 1, self.rounds + rounds
         self.before = (first - 1, copied(self.now), self.carried) if self.bytes <= SAVED else None
         sites, slots, everyone = self.system.sites.count, int(self.tables.slots[-1]), active
@@ -132,8 +178,12 @@ class CompiledClock:
         visits = visits if self.tables.selection != BERNOULLI else min(visits, MOST_VISITS + slots)
         held, listed = (int(self.carried.counts[name][0]) for name in ("visits", "segments"))
         out = longer(self.carried, held + visits, listed + (len(active) * rounds + 1) * sites)
+        if self.sizes.depend_on_values:
+            await self._ask(active, out)
         while (status := self.advance(active, out)) == NEEDS_GROWTH:
             out = self.grow(out, slots, sites)
+        if status == NEEDS_LOOP:
+            return None
         if status != DONE:
             await self.refuse(active)
         if isinstance(self.now, State):
@@ -142,17 +192,29 @@ class CompiledClock:
             closed, reasons = self.now.closed_rounds[active], np.full(len(active), OUT_OF_TIME)
         lengths = np.clip(closed - first + 1, 0, rounds)
         stopped_by = np.where(lengths < rounds, reasons, RUNNING)
-        self.carried = later(out, active[stopped_by == RUNNING], self.rounds)
+        if self.path == "loop":  # on the short path no edge is ahead
+            self.carried = later(out, active[stopped_by == RUNNING], self.rounds)
         every = self.system.sites.every
         block = block_of(first, active, rounds, lengths, stopped_by, out, sites, every, self.sizes)
         return self.for_all(block, everyone) if self.one_timeline else block
+
+    async def _ask(self, active: Array, out: Out) -> None:
+        """Have the replies of the next round computed, for their bits."""
+        from fedsim.kernels.clock.uncontended import next_cohorts
+
+        assert self.learning is not None
+        m = int(next_cohorts(self.tables, self.now, self.scratch, out, active))
+        position, client = out.visits.multiplicity[:m].astype(np.int64), out.visits.client[:m].astype(np.int64)
+        self.cohort = self.cohort._replace(
+            bits=await self.learning.bits(position, client, np.zeros_like(client), self.rounds)
+        )
 
     @property
     def one_timeline(self) -> bool:
         """Whether nothing is drawn, so that one replica's timeline is that of all."""
         w = self.tables
         drawn = w.selection != ALL or w.slowdown != NO_SLOWDOWN or w.drops or w.closing.code == AT_REPLIES
-        return self.path == "short" and not drawn
+        return self.path == "short" and not drawn and not self.sizes.depend_on_values
 
     def for_all(self, block: RoundBlock, active: Array) -> RoundBlock:
         """Give all active replicas the state and the rounds of the first one."""
@@ -197,18 +259,22 @@ class CompiledClock:
         counts = out.counts[0]
         if counts["visits"] + slots > visits or counts["segments"] + sites > segments:
             return longer(out, 2 * visits, 2 * segments)
-        assert isinstance(self.now, State)
+        self.grow_links()
+        return out
+
+    def grow_links(self) -> None:
+        """Make room for twice as many flows."""
+        assert not isinstance(self.now, Openings)
         links = self.now.links
         assert isinstance(links, Links)
         links = links._replace(flows=doubled(links.flows), starting=doubled(links.starting))
         self.now = self.now._replace(events=doubled(self.now.events), links=links)
-        return out
 
     async def refuse(self, active: Array) -> None:
         """Raise what made the loop stop."""
-        if not isinstance(self.now, State):
+        if isinstance(self.now, Openings):
             await CompiledClock(self.system, self.sizes, self.parts, "loop").next(active, self.rounds)
-        assert isinstance(self.now, State)
+        assert not isinstance(self.now, Openings)
         replica = self.now.replica
         position = int(active[np.argmax(replica["status"][active] != DONE)])
         status, now_s = int(replica["status"][position]), float(replica["now_s"][position])
@@ -233,13 +299,17 @@ class CompiledClock:
         if self.before is None:
             return {}
         rounds, now, carried = self.before
+        if self.sizes.depend_on_values:  # a block has one round, whose replies are not computed again
+            rounds, now, carried = self.rounds, self.now, self.carried
         parts = {"now": flat(now), "carried": flat(carried)}
         saved = {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
-        return saved | {"rounds": np.array(rounds)}
+        return saved | {"rounds": np.array(rounds), "loop": np.array(self.path == "loop")}
 
     async def resume(self, rounds: int, active: Array, saved: Arrays) -> None:
         """Continue from the saved state, or from the start if it was too large to save."""
         if saved:
+            self.path = "loop" if saved["loop"] else self.path
+            self.now = self.new_state()
             self.now, self.carried = copied(filled(self.now, saved, "now")), filled(self.carried, saved, "carried")
             self.rounds = int(saved["rounds"])
         if rounds > self.rounds:

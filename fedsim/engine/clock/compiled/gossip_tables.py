@@ -16,6 +16,7 @@ from fedsim.kernels.clock.gossip_state import (
     MESSAGE_ROW,
     ROUTE,
     SITE_ROW,
+    Ends,
     GossipState,
     GossipTables,
 )
@@ -47,6 +48,7 @@ def gossip_tables(system: System, sizes: MessageSizes, parts: PartColumns, numbe
         route_offsets=numbers.offsets, route_links=numbers.links, closing=closing_of(policy),
         first_reply_bits=int(sizes.first_reply), reply_bits=int(sizes.reply),
         degree=int(gossip.degrees.max(initial=0)),
+        takes_time=bool(np.isfinite(message["bandwidth_bps"]).any()),
         round_size=len(system.replicas) * (gossip.sites + len(message)), **device_tables(system, devices),
     )  # fmt: skip
 
@@ -73,29 +75,33 @@ def more_rows(system: System, state: GossipState, rows: int) -> GossipState:
     first, have = int(state.replica["first_round"][0]), state.site_rows.shape[1]
     if rows <= have:
         return state
-    made = [fresh_rows(system, round) for round in range(first + have, first + rows)]
-    sites, messages = (np.stack(parts, axis=1) for parts in zip(*made, strict=True))
+    sites, messages = fresh_rows(system, first + have, rows - have)
     return state._replace(
         site_rows=np.concatenate([state.site_rows, sites], axis=1),
         message_rows=np.concatenate([state.message_rows, messages], axis=1),
     )
 
 
-def fresh_rows(system: System, round: int) -> tuple[Array, Array]:
-    """Return the rows of a round that no site has begun, (R, sites) and (R, messages): which messages it asks for."""
-    gossip = system.gossip
+def fresh_rows(system: System, first: int, rounds: int) -> tuple[Array, Array]:
+    """Return rows of rounds that no site has begun, (R, rounds, sites | messages): which messages they ask for."""
+    gossip, replicas = system.gossip, system.replicas.tolist()
     assert gossip is not None
-    replicas, seed = system.replicas.tolist(), system.setting.seed
-    sites, messages = np.zeros((len(replicas), gossip.sites), SITE_ROW), np.zeros(len(gossip.sender), MESSAGE_ROW)
+    sites = np.zeros((len(replicas), rounds, gossip.sites), SITE_ROW)
+    messages = np.zeros((len(replicas), rounds, len(gossip.sender)), MESSAGE_ROW)
     messages["bits"], messages["arrived_s"] = UNUSED, np.nan
-    rows = np.repeat(messages[None], len(replicas), axis=0)
-    for r, replica in enumerate(replicas if gossip.drawn else replicas[:1]):
-        mine = slice(r, r + 1) if gossip.drawn else slice(None)
-        mixing = gossip.at(seed, replica, round - 1)
-        rows["bits"][mine, mixing.message] = UNSENT
-        sites["expected"][mine] = _expected(gossip, mixing)
+    for k in range(1 if gossip.constant else rounds):
+        for r, replica in enumerate(replicas if gossip.drawn else replicas[:1]):
+            here = slice(r, r + 1) if gossip.drawn else slice(None), slice(None) if gossip.constant else slice(k, k + 1)
+            mixing = gossip.at(system.setting.seed, replica, first - 1 + k)
+            messages["bits"][(*here, mixing.message)] = UNSENT
+            sites["expected"][here] = _expected(gossip, mixing)
     sites["outstanding"] = sites["expected"]
-    return sites, rows
+    return sites, messages
+
+
+def new_ends(system: System, tables: GossipTables) -> Ends:
+    """Return the state of the short path at time 0."""
+    return Ends(np.array(system.replicas, np.int64), *np.zeros((2, len(system.replicas), len(tables.client))))
 
 
 def _expected(gossip: Gossip, mixing: Mixing) -> Array:

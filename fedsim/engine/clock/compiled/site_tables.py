@@ -104,8 +104,8 @@ def new_openings(tables: Tables, replicas: Array) -> Openings:
 def new_cohort(tables: Tables) -> CohortScratch:
     """Return the memory in which the short path draws the visits of a cohort."""
     m = int(np.diff(tables.slots).max())
-    drop, tie = np.zeros((2, m), np.int64)
-    return CohortScratch(np.zeros(m, CLIENT), np.zeros(m), drop, np.zeros(m), tie, np.zeros(m, EVENT))
+    (drop, tie), none = np.zeros((2, m), np.int64), np.zeros(0, np.int64)
+    return CohortScratch(np.zeros(m, CLIENT), np.zeros(m), drop, np.zeros(m), tie, np.zeros(m, EVENT), none)
 
 
 # --- Lists of what has ended ----------------------------------------------------------------------------------------

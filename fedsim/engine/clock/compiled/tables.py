@@ -71,8 +71,6 @@ class PartColumns:
             self.missing = _why("policy", policy.own)
         elif system.clock_reads_losses:
             self.missing = "the policy reads losses"
-        elif sizes.depend_on_values:
-            self.missing = "the sizes of replies depend on their values"
         elif system.setting.backend.name != "cpu":
             self.missing = f"its draws are those of the CPU, and the backend is {system.setting.backend.name}"
 
@@ -107,8 +105,6 @@ def tables_of(
                 field = f"{name}_bps" if column == "bandwidth_bps" else f"{name}_{column}"
                 given = None if routes is None else getattr(routes, column)[rows]
                 records[field] = ideal if given is None or not len(given) else given
-    assert sizes.first_reply is not None
-    assert sizes.reply is not None
     return Tables(
         client=client, cloud=cloud, **device_tables(system, devices),
         members=sites.members, offsets=sites.offsets, slots=sites.slots,
@@ -118,9 +114,11 @@ def tables_of(
         closing=closing_of(policy),
         selection=policy.selection, size=int(policy.size), at_least=int(system.policy.at_least or 1),
         every=int(system.sites.every),
-        broadcast_bits=int(sizes.broadcast), first_reply_bits=int(sizes.first_reply), reply_bits=int(sizes.reply),
+        broadcast_bits=int(sizes.broadcast),
+        first_reply_bits=int(sizes.first_reply or 0), reply_bits=int(sizes.reply or 0),
         to_cloud_bits=int(sizes.to_cloud), from_cloud_bits=int(sizes.from_cloud),
-        broadcasts_to_all=bool(system.broadcasts_to_all),
+        replies=int(system.policy.replies), remembers=bool(system.policy.asynchronous and system.remembers),
+        broadcasts_to_all=bool(system.broadcasts_to_all), unselected_s=unselected_s(system, sizes),
     )  # fmt: skip
 
 
@@ -144,6 +142,14 @@ def device_tables(system: System, devices: DeviceColumns) -> dict[str, Any]:
 
 def closing_of(policy: PolicyColumns) -> Closing:
     return policy.closing._replace(a=float(policy.closing.a), b=float(policy.closing.b))
+
+
+def unselected_s(system: System, sizes: MessageSizes) -> float:
+    """Return the longest that an unselected broadcast may take on private links, and a little more."""
+    if system.down is None or not system.has_unselected_flows:
+        return 0.0
+    n, bits = system.population, float(sizes.broadcast)
+    return float((bits * system.down.loss_factor[:n] / system.down.bandwidth_bps[:n]).max()) * (1 + 1e-6) + 1e-9
 
 
 # --- Shared links ---------------------------------------------------------------------------------------------------

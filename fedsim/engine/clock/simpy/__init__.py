@@ -4,6 +4,7 @@ links    exact instants; private and shared links
 visits   one visit as a process
 rounds   the rounds of sites: a star, or edges under a cloud
 gossip   the rounds of sites without a server
+asynchronous   clients that work all the time, and a server that aggregates every so many replies
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.clock import Learning
 from fedsim.engine.clock.gossip_rows import backhaul_of, messages_of
+from fedsim.engine.clock.simpy.asynchronous import AsynchronousReplica
 from fedsim.engine.clock.simpy.gossip import GossipReplica, columns_of
 from fedsim.engine.clock.simpy.rounds import Replica, Row
 from fedsim.engine.clock.simpy.visits import Visit
-from fedsim.engine.rounds import DTYPES, CloudTimes, RoundBlock, VisitOutcomes, offsets_of
+from fedsim.engine.rounds import DTYPES, CloudTimes, RoundBlock, Starts, VisitOutcomes, offsets_of
 from fedsim.engine.system import MessageSizes, System
 from fedsim.rules.closing import RUNNING
 
@@ -34,7 +36,8 @@ class SimpyClock:
     def __init__(self, system: System, sizes: MessageSizes, learning: Learning) -> None:
         self.system, self.answers, self.rounds = system, Answers(learning), 0
         positions = range(len(system.replicas))
-        kind = Replica if system.gossip is None else GossipReplica
+        kind = AsynchronousReplica if system.policy.asynchronous else Replica
+        kind = kind if system.gossip is None else GossipReplica
         self.replicas = [kind(system, sizes, self.answers, position) for position in positions]
 
     async def next(self, active: Array, rounds: int) -> RoundBlock:
@@ -57,8 +60,11 @@ class SimpyClock:
         while waiting := [replica for replica in replicas if not replica.run_to(round)]:
             asked = [(replica, *question) for replica in waiting for question in replica.questions]
             position = np.array([replica.position for replica, _, visits, _ in asked for _ in visits], np.int64)
-            client = np.array([visit.client for _, _, visits, _ in asked for visit in visits], np.int64)
-            bits = iter((await self.answers.bits(position, client, round)).tolist())
+            client, number = (
+                np.array([getattr(visit, name) for _, _, visits, _ in asked for visit in visits], np.int64)
+                for name in ("client", "visit")
+            )
+            bits = iter((await self.answers.bits(position, client, number, round)).tolist())
             for replica, answer, visits, _ in asked:
                 answer.succeed([next(bits) for _ in visits])
                 replica.questions.clear()
@@ -76,10 +82,12 @@ class SimpyClock:
 
         lengths, counts, sites = np.array([len(part) for part in rows]), np.zeros(shape, np.int64), self.system.sites
         visits: list[Visit] = []
+        starts: list[Visit] = []
         for r, of_replica in enumerate(rows):
             for i, row in enumerate(of_replica):
                 counts[r, i] = sum(map(len, row.visits))
                 visits += [visit for part in row.visits for visit in part]
+                starts += row.starts
         columns = list(zip(*map(COLUMNS, visits), strict=True)) or [()] * len(DTYPES)
         cloud = None
         if sites.every:
@@ -88,20 +96,26 @@ class SimpyClock:
                 for i, row in enumerate(of_replica):
                     times[:, r, i] = row.site_closed_s, row.at_cloud_s, row.from_cloud_s
             cloud = CloudTimes(*times)
-        versions, ended = (
-            np.broadcast_to(first + np.arange(shape[1]), shape),
-            VisitOutcomes(*(np.array(values, dtype) for values, dtype in zip(columns, DTYPES, strict=True))),
-        )
-        gossip = None
+        selected, begun, gossip = column("selected", int), None, None
+        ended = VisitOutcomes(*(np.array(values, dtype) for values, dtype in zip(columns, DTYPES, strict=True)))
         if self.system.gossip is not None:
             noted = columns_of(self.system.gossip, shape, rows)
             gossip = messages_of(self.system, first, noted)
             counted = np.arange(shape[1]) < lengths[:, None]
             ended = ended._replace(backhaul_bits=backhaul_of(self.system.gossip, noted)[counted].ravel())
+        if self.system.policy.asynchronous:
+            client, number, started_s = (
+                np.array([getattr(visit, name) for visit in starts], dtype)
+                for name, dtype in (("client", "i4"), ("visit", "i4"), ("started_s", "f8"))
+            )
+            begun = Starts(client, number, started_s, offsets_of(selected))
+        versions = np.tile(first + np.arange(shape[1]), (len(active), 1))
+        for r, of_replica in enumerate(rows):
+            versions[r, : len(of_replica)] = [row.oldest_version for row in of_replica]
         return RoundBlock(
             first, active, lengths, stopped_by, column("opened_s", float, np.inf), column("closed_s", float, -np.inf),
-            counts, column("unselected_bits", int), column("backhaul_bits", int), versions, offsets_of(counts),
-            ended, cloud, gossip,
+            selected, column("unselected_bits", int), column("backhaul_bits", int), versions, offsets_of(counts),
+            ended, cloud, gossip, begun,
         )  # fmt: skip
 
     def state(self) -> Arrays:
@@ -126,10 +140,10 @@ class Answers:
         self.told: dict[str, list[tuple[int, float]]] = {"bits": [], "losses": []}  # (replica, value)
         self.saved: dict[str, dict[int, Iterator[float]]] | None = None
 
-    async def bits(self, position: Array, client: Array, round: int) -> Array:
+    async def bits(self, position: Array, client: Array, visit: Array, round: int) -> Array:
         if self.saved is not None:
             return np.array([next(self.saved["bits"][p]) for p in position.tolist()], np.int64)
-        answer = await self.learning.bits(position, client, round)
+        answer = await self.learning.bits(position, client, visit, round)
         self.told["bits"] += zip(position.tolist(), answer.tolist(), strict=True)
         return answer
 

@@ -169,7 +169,7 @@ class GossipRow(Row):
 
     def __init__(self, replica: GossipReplica, round: int) -> None:
         gossip, system, position = replica.gossip, replica.system, replica.position
-        super().__init__(replica.env, gossip.sites)
+        super().__init__(replica.env, round, gossip.sites)
         self.round, self.replica = round, replica
         mixing = gossip.at(system.setting.seed, int(system.replicas[position]), round - 1)
         bits = np.full(len(gossip.sender), UNUSED)
@@ -221,7 +221,7 @@ class GossipReplica(Replica):
         self.gossip_sites: list[GossipSite] = []
         super().__init__(system, sizes, learning, position)
 
-    def start(self, learning: Learning) -> None:
+    def begin(self, learning: Learning) -> None:
         self.gossip_sites = [GossipSite(self, number) for number in range(self.gossip.sites)]
 
     def row(self, round: int) -> GossipRow:

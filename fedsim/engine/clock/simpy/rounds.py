@@ -152,8 +152,10 @@ class Cloud:
 class Row:
     """One round of all sites of a replica, as far as it has come."""
 
-    def __init__(self, env: simpy.Environment, sites: int) -> None:
-        self.visits: list[list[Visit]] = [[] for _ in range(sites)]
+    def __init__(self, env: simpy.Environment, round: int, sites: int) -> None:
+        self.visits: list[list[Visit]] = [[] for _ in range(sites)]  # that end in it
+        self.starts: list[Visit] = []  # of asynchronous clients, from the version before it
+        self.selected, self.oldest_version = 0, round
         self.opened_s, self.closed_s, self.missing = inf, -inf, sites
         self.unselected_bits = self.backhaul_bits = 0
         self.site_closed_s, self.at_cloud_s, self.from_cloud_s = ([nan] * sites for _ in range(3))
@@ -161,6 +163,7 @@ class Row:
 
     def opened(self, now_s: float, site: int, visits: list[Visit]) -> None:
         self.visits[site], self.opened_s = visits, min(self.opened_s, now_s)
+        self.selected += len(visits)
 
     def aggregated(self, now_s: float) -> None:
         """Count a site that has aggregated; with the last one the round is closed."""
@@ -182,10 +185,10 @@ class Replica:
         self.links, self.cloud = links_of(self.env, system), Cloud(self)
         self.rows: dict[int, Row] = {}
         self.questions: list[tuple[simpy.Event, list[Visit], int]] = []  # whose reply's bits the clock needs
-        self.start(learning)
+        self.begin(learning)
 
-    def start(self, learning: Learning) -> None:
-        """Start the processes of the sites."""
+    def begin(self, learning: Learning) -> None:
+        """Start the processes."""
         self.sites = [Site(self, number, learning) for number in range(self.system.sites.count)]
         for site in self.sites:
             self.env.process(site.run())
@@ -201,7 +204,7 @@ class Replica:
                     f"an edge is {closing.MOST_AHEAD:,} rounds ahead of another, which may never catch up; "
                     "merge more often"
                 )
-            self.rows[round] = Row(self.env, self.system.sites.count)
+            self.rows[round] = Row(self.env, round, self.system.sites.count)
         return self.rows[round]
 
     def ask_bits(self, visits: list[Visit], round: int) -> simpy.Event:
@@ -213,21 +216,25 @@ class Replica:
     def run_to(self, round: int) -> bool:
         """Run until all sites have closed the round, or will never; False: the bits of replies are needed first."""
         closed = self.row(round).closed
-        while not closed.processed:
+        while not closed.triggered:
             if self.questions:
                 return False
             if self.env.peek() == inf:
-                self.never_closes(round)
+                self.nothing_more(round)
                 return True
             self.env.step()
         return True
 
-    def never_closes(self, round: int) -> None:
-        """Stop before a round that nothing will ever close; without a limit on time, refuse it."""
+    def nothing_more(self, round: int) -> None:
+        """Stop before a round that never closes; without a limit on time, refuse it."""
         if self.system.limit_s < inf:
             return self.row(round).stop(closing.OUT_OF_TIME)
-        clients = self.under_way(round)
-        raise InvalidInput(
-            f"round {round} never closes: clients such as {', '.join(map(str, clients[:3]))} are still under way "
-            "and nothing more will happen; raise the bandwidths, or close with a deadline"
-        )
+        refuse(round, self.under_way(round))
+
+
+def refuse(round: int, clients: list[int]) -> None:
+    """Refuse a round that never closes because these clients are under way for ever."""
+    raise InvalidInput(
+        f"round {round} never closes: clients such as {', '.join(map(str, sorted(clients)[:3]))} are still under way "
+        "and nothing more will happen; raise the bandwidths, or close with a deadline"
+    )
