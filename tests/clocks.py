@@ -28,5 +28,8 @@ def always_compiled():
 @contextmanager
 def compiled_path(path: str) -> Iterator[None]:
     """Make every run take the compiled clock's event loop ("loop") or its path without events ("short")."""
-    with clock("compiled"), mock.patch.object(compiled.compiled_clock, "__defaults__", (path,)):
+    with (
+        clock("compiled"),
+        mock.patch.object(compiled.compiled_clock, "__defaults__", (path, *compiled.compiled_clock.__defaults__[1:])),
+    ):
         yield

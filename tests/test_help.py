@@ -14,10 +14,10 @@ import pytest
 import fedsim as fs
 from fedsim.cli import listing
 from fedsim.cli.app import call
-from fedsim.errors import InvalidInput
 from fedsim.engine.view import SiteView
-from fedsim.runtime.replies import SegmentReplies
+from fedsim.errors import InvalidInput
 from fedsim.runtime.jobs import JobsAtHand
+from fedsim.runtime.replies import SegmentReplies
 
 PACKAGE = Path(fs.__file__).parent
 CLASSES = [name for name in fs.algorithms.__all__ if inspect.isclass(getattr(fs.algorithms, name))]

@@ -11,8 +11,7 @@ import pytest
 import fedsim as fs
 from fedsim import kernels
 from fedsim.analysis import timeline
-from fedsim.errors import ClientFailed
-from fedsim.errors import Interrupted
+from fedsim.errors import ClientFailed, Interrupted
 from fedsim.runtime.worker import Worker
 
 CLIENTS = 6

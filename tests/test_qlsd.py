@@ -16,8 +16,7 @@ import pytest
 from moments import z_scores
 
 import fedsim as fs
-from fedsim import engine
-from fedsim import rng
+from fedsim import engine, rng
 from fedsim.algorithms import QLSD, QLSDPlusPlus, QLSDStar
 from fedsim.codecs import QSGD, Elias, Identity
 from fedsim.errors import InvalidInput
