@@ -15,7 +15,8 @@ from fedsim.kernels.clock.state import REPLICA, AlwaysOnline, Links, PrivateLink
 from fedsim.rules.closing import Closing
 
 ROUTE = record("sender receiver order route", "latency_s loss_factor bandwidth_bps")  # of a message of the graph
-GOSSIP_REPLICA = np.dtype(REPLICA.descr + record("first_round newest sent in_flight slot_free slot_top").descr)
+# Its own fields first: a record that begins as another one is a subtype of it for Numba, which warns.
+GOSSIP_REPLICA = np.dtype(record("first_round newest sent in_flight slot_free slot_top").descr + REPLICA.descr)
 GOSSIP_SITE = record(
     "ended open computing drop deadline jumps tie sending", "opened_s answer_s offline_s fraction"
 )  # sending: the latest of its messages in flight; a list
