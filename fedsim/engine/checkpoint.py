@@ -68,8 +68,6 @@ class Checkpointer:
 
     def after_block(self, run: Run, clock: Clock, done: int, active: Array) -> None:
         """Checkpoint if it is due; raise Interrupted if the run was asked to stop."""
-        if not self.asked:
-            return
         stopping = self.stopping
         due = self.rounds is not None and done % self.rounds == 0
         due |= self.seconds is not None and time.monotonic() - self._wrote >= self.seconds

@@ -163,13 +163,13 @@ async def _aggregate_and_record(run: Run, block: RoundBlock, accepted: Array, re
     """
     i = 0
     while True:
-        if i and run.checkpoints.stopping:
-            return i
         if ending := [r for r in np.flatnonzero(accepted == i).tolist() if reasons[r]]:
             run.end(block, i, {r: reasons[r] for r in ending})
         counted = np.flatnonzero(accepted > i)
         if not len(counted):
             return block.rounds
+        if i and run.checkpoints.stopping:
+            return i
         count = run.rounds_together(block, i, accepted)
         theta = None
         if count > 1 and not run.system.timing_only:

@@ -58,6 +58,10 @@ class Run:
             self.evaluator.check(learner.theta(replicas), learner.models(replicas), learner.memory)
         self.trace = Events(scenario.record.events)
         self.watched = not all(map(is_sparse, self.observers))  # after every round
+        self._visits = len(system.replicas) * system.visits_a_round
+        self._one_by_one = (
+            learner.sizes.depend_on_values or system.clock_reads_losses or self.evaluator.ledger is not None
+        )
         self.clock_used: dict[str, str] = {}
         self._latest: dict[str, float] = {}
 
@@ -72,17 +76,17 @@ class Run:
                 taken, active = await commit(self, await clock.next(active, self._rounds(done, rounds)))
                 done += taken
                 rounds = 2 * rounds if time.perf_counter() - began < LONG_S else max(1, rounds // 2)
-                self.checkpoints.after_block(self, clock, done, active)
+                if self.checkpoints.asked:
+                    self.checkpoints.after_block(self, clock, done, active)
         finally:
             self.clock_used = {"name": clock.name, "path": clock.path, "reason": reason}
             await clock.close()
 
     def _rounds(self, done: int, wanted: int) -> int:
         """Return the length of the next block: never more than what is done, so that little is simulated in vain."""
-        system = self.system
-        most = LARGEST_BYTES // (VISIT_BYTES * len(system.replicas) * system.visits_a_round)
-        if self.learner.sizes.depend_on_values or system.clock_reads_losses or self.evaluator.ledger is not None:
+        if self._one_by_one:
             return 1
+        system, most = self.system, LARGEST_BYTES // (VISIT_BYTES * self._visits)
         left = LARGEST_BLOCK if system.budget.rounds is None else int(system.budget.rounds) - done
         every = self.checkpoints.rounds
         until = LARGEST_BLOCK if every is None else every - done % every
@@ -136,7 +140,7 @@ class Run:
     def rounds_together(self, block: RoundBlock, i: int, accepted: Array) -> int:
         """Return how many accepted rounds from i on can be taken in one call, with no look in between."""
         system, learner = self.system, self.learner
-        replicas, done = len(system.replicas), block.first_round - 1 + i
+        done = block.first_round - 1 + i
         going = int(accepted[accepted > i].min()) - i  # rounds until one of the replicas ends
         record, every = system.scenario.record, system.scenario.evaluate_every
         until_row = record.rounds_every - done % record.rounds_every if record.rounds_every > 1 else block.rounds
@@ -152,7 +156,7 @@ class Run:
         looks = bool(self.evaluator.metrics) and not self._evaluates_later
         return min(
             going,
-            max(1, NUMBERS // (replicas * system.visits_a_round * system.problem.dim)),
+            max(1, NUMBERS // (self._visits * system.problem.dim)),
             every - done % every if looks else block.rounds,
             until_row,
         )
@@ -166,7 +170,7 @@ class Run:
     def _better_on_threads(self) -> bool:
         system = self.system
         work = float(np.max(system.algorithm.work(Visitors(np.arange(1)))))
-        return len(system.replicas) == 1 and self.system.visits_a_round * system.problem.dim * work >= LARGE
+        return len(system.replicas) == 1 and self._visits * system.problem.dim * work >= LARGE
 
     # --- Closing ------------------------------------------------------------------------------------------------------
 

@@ -130,7 +130,7 @@ class CompiledClock:
         assert parts.policy is not None
         assert parts.devices is not None
         self.system, self.sizes, self.parts, self.path, self.rounds = system, sizes, parts, path, 0
-        self.learning = learning
+        self.learning, self.asks_bits = learning, sizes.depend_on_values
         self.numbers = RouteNumbers(parts.routes)
         self.tables = tables_of(system, sizes, parts.policy, parts.devices, self.numbers)
         self.scratch, self.cohort = new_scratch(self.tables), new_cohort(self.tables)
@@ -178,7 +178,7 @@ class CompiledClock:
         visits = visits if self.tables.selection != BERNOULLI else min(visits, MOST_VISITS + slots)
         held, listed = (int(self.carried.counts[name][0]) for name in ("visits", "segments"))
         out = longer(self.carried, held + visits, listed + (len(active) * rounds + 1) * sites)
-        if self.sizes.depend_on_values:
+        if self.asks_bits:
             await self._ask(active, out)
         while (status := self.advance(active, out)) == NEEDS_GROWTH:
             out = self.grow(out, slots, sites)
@@ -214,7 +214,7 @@ class CompiledClock:
         """Whether nothing is drawn, so that one replica's timeline is that of all."""
         w = self.tables
         drawn = w.selection != ALL or w.slowdown != NO_SLOWDOWN or w.drops or w.closing.code == AT_REPLIES
-        return self.path == "short" and not drawn and not self.sizes.depend_on_values
+        return self.path == "short" and not drawn and not self.asks_bits
 
     def for_all(self, block: RoundBlock, active: Array) -> RoundBlock:
         """Give all active replicas the state and the rounds of the first one."""
@@ -299,7 +299,7 @@ class CompiledClock:
         if self.before is None:
             return {}
         rounds, now, carried = self.before
-        if self.sizes.depend_on_values:  # a block has one round, whose replies are not computed again
+        if self.asks_bits:  # a block has one round, whose replies are not computed again
             rounds, now, carried = self.rounds, self.now, self.carried
         parts = {"now": flat(now), "carried": flat(carried)}
         saved = {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
