@@ -41,7 +41,7 @@ class LearningBlock:
         """Whether all rounds aggregate the same clients with the same weights."""
         return len(self.segments.site) == len(self.replicas)
 
-    def cohorts(self, setting: Setting) -> Iterator[Cohort]:
+    def cohorts(self, setting: Setting) -> Iterator[BlockCohort]:
         """Yield the jobs of round after round; columns and keys of some rounds are made in one call."""
         n, jobs = len(self.replicas), max(1, len(self.segments.client))
         step = max(1, int(JOBS / (jobs if self.alike else jobs / self.rounds)))
@@ -49,7 +49,7 @@ class LearningBlock:
             rounds = range(begin, min(begin + step, self.rounds))
             own = [self.segments] if self.alike else [self.segments.consecutive(k * n, (k + 1) * n) for k in rounds]
             numbers = range(self.first + rounds.start, self.first + rounds.stop)
-            yield from Columns(setting, self.replicas, numbers, own).cohorts()
+            yield from JobColumns(setting, self.replicas, numbers, own).cohorts()
 
     def parts(self, most: int) -> list[LearningBlock]:
         """Return the same rounds of consecutive replicas, in at most so many parts."""
@@ -83,7 +83,7 @@ class Learnt(NamedTuple):
         return Learnt(np.concatenate([p.theta for p in parts], axis=1), state, memory)
 
 
-class Columns:
+class JobColumns:
     """The columns of the jobs of some rounds, one after another; keys are made when a client first draws.
 
     One set of segments serves all these rounds: then the columns are those of one round, and the keys of all.
@@ -98,13 +98,13 @@ class Columns:
         self.size = setting.problem.sizes[self.client][:, None]
         self._keys: dict[tuple[int, int], Array] = {}
 
-    def cohorts(self) -> Iterator[Cohort]:
+    def cohorts(self) -> Iterator[BlockCohort]:
         """Yield the jobs of every round."""
         alike, begin = len(self.segments) < len(self.rounds), 0
-        cohort = Cohort(self, self.segments[0], 0)
+        cohort = BlockCohort(self, self.segments[0], 0)
         for k, round in enumerate(self.rounds):
             if k and not alike:
-                cohort = Cohort(self, self.segments[k], begin)
+                cohort = BlockCohort(self, self.segments[k], begin)
             cohort.enter(round, k, begin)
             begin += len(cohort.client)
             yield cohort
@@ -134,10 +134,10 @@ class Columns:
         return np.asarray(made)
 
 
-class Cohort(JobsAtHand):
+class BlockCohort(JobsAtHand):
     """The jobs of one round, or of one round after another."""
 
-    def __init__(self, columns: Columns, segments: Segments, begin: int) -> None:
+    def __init__(self, columns: JobColumns, segments: Segments, begin: int) -> None:
         own, self._columns, self.segments = slice(begin, begin + len(segments.client)), columns, segments
         self._setting, self._single, self.clients = columns.setting, False, columns.setting.problem.clients
         self.at, self.client, self.replica = columns.at[own], segments.client, columns.replica[own]
@@ -167,7 +167,7 @@ class Cohort(JobsAtHand):
         return self._columns.keys(stream, 0 if visit is None else int(visit))[self._own]
 
 
-Replies = Callable[[Cohort, Arrays, Arrays], tuple[Arrays, Arrays]]  # jobs, messages and memory: values, new memory
+Replies = Callable[[BlockCohort, Arrays, Arrays], tuple[Arrays, Arrays]]  # jobs, messages and memory: values, new memory
 
 
 def learn(block: LearningBlock, algorithm: Algorithm, setting: Setting, replies_of: Replies) -> Learnt:

@@ -30,7 +30,7 @@ class Choice(NamedTuple):
 def choose(system: System, sizes: MessageSizes, learning: Learning, name: str) -> Choice:
     """Return the clock of this name; "auto": the compiled one if it can serve and SimPy would not be done sooner."""
     if name != "simpy":
-        from fedsim.engine.clock.compiled import compiled_clock
+        from fedsim.engine.clock.compiled.paths import compiled_clock
 
         made = compiled_clock(system, sizes, learning=learning)
         if isinstance(made, str):

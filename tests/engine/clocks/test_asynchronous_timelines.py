@@ -12,7 +12,7 @@ from oracles.asynchronous_clock import AsynchronousClock
 from oracles.tier_clock import Case, Way
 
 import fedsim as fs
-from fedsim.engine.clock.compiled import compiled_clock
+from fedsim.engine.clock.compiled.paths import compiled_clock
 from fedsim.engine.system import MessageSizes
 from fedsim.rng import Stream
 from fedsim.rules.visits import ARRIVED, DROPPED

@@ -13,7 +13,7 @@ from strategies.clock_scenarios import scenarios
 from strategies.gossip_scenarios import gossip_scenarios
 
 import fedsim as fs
-from fedsim.engine.clock.compiled import compiled_clock
+from fedsim.engine.clock.compiled.paths import compiled_clock
 
 ROWS = ("lengths", "stopped_by", "opened_s", "closed_s", "selected", "unselected_bits", "backhaul_bits", "offsets")
 

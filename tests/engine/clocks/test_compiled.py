@@ -14,7 +14,7 @@ from oracles.tier_clock import Case, TierClock, Way
 
 import fedsim as fs
 from fedsim.engine.clock import compiled
-from fedsim.engine.clock.compiled import compiled_clock
+from fedsim.engine.clock.compiled.paths import compiled_clock
 from fedsim.engine.system import MessageSizes
 from fedsim.rng import Stream
 from fedsim.rules.visits import ARRIVED, CALLED_OFF, DROPPED, LATE

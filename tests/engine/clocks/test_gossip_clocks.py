@@ -15,8 +15,8 @@ from engine.clocks.timelines import block_of, system_of
 from strategies.gossip_scenarios import metropolis
 
 import fedsim as fs
-from fedsim.engine.clock.compiled import compiled_clock
 from fedsim.engine.clock.compiled import gossip as compiled_gossip
+from fedsim.engine.clock.compiled.paths import compiled_clock
 from fedsim.engine.system import MessageSizes
 from fedsim.rng import Stream
 from fedsim.rules import closing
