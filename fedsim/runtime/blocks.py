@@ -167,7 +167,9 @@ class BlockCohort(JobsAtHand):
         return self._columns.keys(stream, 0 if visit is None else int(visit))[self._own]
 
 
-Replies = Callable[[BlockCohort, Arrays, Arrays], tuple[Arrays, Arrays]]  # jobs, messages and memory: values, new memory
+Replies = Callable[
+    [BlockCohort, Arrays, Arrays], tuple[Arrays, Arrays]
+]  # jobs, messages and memory: values, new memory
 
 
 def learn(block: LearningBlock, algorithm: Algorithm, setting: Setting, replies_of: Replies) -> Learnt:

@@ -20,7 +20,7 @@ from fedsim.arrays import Array, Arrays
 from fedsim.errors import ClientFailed, FedsimError, InvalidInput, NonFinite, shown
 from fedsim.protocols import AlgorithmLike, Quadratic, as_algorithm
 from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
-from fedsim.runtime.blocks import Cohort, LearningBlock, Learnt, learn
+from fedsim.runtime.blocks import BlockCohort, LearningBlock, Learnt, learn
 from fedsim.runtime.jobs import Batch, Encoded, JobsAtHand, Reply, Setting
 from fedsim.runtime.memory import keep_freed_memory
 
@@ -57,7 +57,7 @@ class Worker:
         with np.errstate(over="ignore", invalid="ignore"):  # what diverges is taken again one by one
             return learn(block, self.role, self.setting, self._of_cohort)
 
-    def _of_cohort(self, cohort: Cohort, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+    def _of_cohort(self, cohort: BlockCohort, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         assert self.kernel is not None
         values, memory = self._guarded(self.kernel, cohort, message, memory)
         return {name: self._value(name, v) for name, v in values.items()}, memory
