@@ -84,25 +84,25 @@ def agree(scenario, sizes, lengths):
 LENGTHS = st.lists(st.integers(1, 4), min_size=1, max_size=3)
 
 
-@settings(max_examples=180, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(scenarios(tiers=False), LENGTHS)
 def test_stars_have_the_same_bits_on_every_clock(drawn, lengths):
     agree(*drawn, lengths)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(scenarios(tiers=True), LENGTHS)
 def test_tiers_have_the_same_bits_on_every_clock(drawn, lengths):
     agree(*drawn, lengths)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(gossip_scenarios(), LENGTHS)
 def test_gossip_has_the_same_bits_on_every_clock(drawn, lengths):
     agree(*drawn, lengths)
 
 
-@settings(max_examples=180, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(scenarios(tiers=False, asynchronous=True), LENGTHS)
 def test_asynchronous_clients_have_the_same_bits_on_every_clock(drawn, lengths):
     agree(*drawn, lengths)
