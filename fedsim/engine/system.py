@@ -18,6 +18,7 @@ from fedsim.errors import InvalidInput
 from fedsim.exchanges import Gossip
 from fedsim.problems import reweighted, weights_of
 from fedsim.protocols import Backend, DeviceModel, NetworkModel, Visitors
+from fedsim.protocols.columns import has_columns
 from fedsim.rng import Draws, Stream
 from fedsim.rules.visits import IN_UPLOAD, NO_DROP
 from fedsim.runtime.jobs import Setting
@@ -74,7 +75,7 @@ class System:
         self.limit_s = np.inf if self.budget.seconds is None else float(self.budget.seconds)
         self.broadcasts_to_all = scenario.reaches_all
         self.reports_loss = "loss" in self.algorithm.kept
-        may_read = self.policy.history or self.policy.to_columns() is None  # a user's own policy
+        may_read = self.policy.history or not has_columns(self.policy.own, "policy")  # a user's own policy
         self.clock_reads_losses = may_read and self.reports_loss and not timing_only
 
     @cached_property

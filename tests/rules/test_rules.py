@@ -60,7 +60,7 @@ BY_RULE = {  # where a name means something narrower
     ("philox", "k1"): WORDS, **{("philox", f"c{i}"): WORDS for i in range(4)},
     ("markov_is_online", "now_s"): TIMES[:13], ("last_call_s", "now_s"): TIMES[:13], ("next_call_s", "now_s"): TIMES[:13],
     ("tie_of", "u"): UNITS, ("rank", "kind"): tuple(range(1, 9)), ("diurnal_end_s", "phase"): (0.0, 0.4),
-    ("latest_interval", "law"): LAWS[7:], ("interval_end_s", "law"): LAWS[7:10],
+    ("candidate", "left"): (1, 2, 1000, 2**31 - 1), ("latest_interval", "law"): LAWS[7:], ("interval_end_s", "law"): LAWS[7:10],
 }  # fmt: skip
 BY_RULE_NAMES = {rule: [n for r, n in BY_RULE if r == rule] for rule, _ in BY_RULE}
 SLOW = {"last_call_s", "markov_is_online", "online_s", "offline_s", "markov_in_range"}  # empty cells are walked through

@@ -231,6 +231,8 @@ def test_memory_grows_with_broadcasts_that_pile_up():
 class Own(fs.participation.Full):
     """A policy that inherits columns, and overrides what they describe."""
 
+    batched = False
+
     def select(self, view, rng):
         return np.arange(1)
 
