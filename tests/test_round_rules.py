@@ -18,6 +18,8 @@ import fedsim as fs
 from fedsim.algorithms.fedpaq import FedPAQ
 from fedsim.analysis import timeline
 from fedsim.analysis.clients import heard as fairness
+from fedsim.engine.clock import simpy as simpy_clock
+from fedsim.engine.clock.simpy import Answers
 from fedsim.errors import Interrupted
 
 CLOCKS = ("simpy", "compiled")
@@ -443,6 +445,27 @@ def test_a_policy_that_looks_at_losses_is_taken_up_with_the_same_bits(tmp_path, 
     again = resumed(scenario, tmp_path / "run", 13)
     assert again.fingerprint == whole.fingerprint
     assert again.clients.equals(whole.clients)
+
+
+@pytest.mark.parametrize("reads", ["bits", "losses"])
+def test_only_a_run_with_checkpoints_keeps_what_its_clock_was_told(reads, tmp_path, monkeypatch):
+    """A run of ten rounds asks for 40 sizes, or for the losses of four clients before each round."""
+    clocks = []
+
+    class Kept(Answers):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            clocks.append(self)
+
+    monkeypatch.setattr(simpy_clock, "Answers", Kept)
+    scenario = (
+        scenario_of(algorithm=FedPAQ(step_size=1e-2, codec=fs.codecs.Elias(4)))
+        if reads == "bits"
+        else scenario_of(algorithm=Telling(step_size=1e-2), participation=Curious())
+    )
+    on_simpy(scenario)
+    on_simpy(scenario, out=tmp_path / "run", checkpoint_every=5)
+    assert [len(clock.told[reads]) for clock in clocks] == [0, 40]
 
 
 @dataclasses.dataclass(frozen=True)
