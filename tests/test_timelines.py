@@ -21,6 +21,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from engine.clocks.runs import agree, on_simpy
+from oracles.tier_clock import Case, TierClock, Way
 
 import fedsim as fs
 from fedsim.scenario_file import load_file
@@ -417,6 +418,41 @@ def test_shipped_scenarios_close_their_rounds_when_they_always_did(name):
     assert list(found) == list(expected)
     for label, times in found.items():
         np.testing.assert_allclose(times, expected[label], rtol=1e-12, err_msg=label)
+
+
+def independent_closing_times(scenario, rounds):
+    """When the rounds of a scenario without drawn times close, by a simulation that shares no code with ours.
+
+    It is told the sizes of messages and how long each client computes.
+    """
+    result = on_simpy(dataclasses.replace(scenario, budget=fs.Budget(rounds=1), record=fs.Record(events=True)))
+    clients, network = scenario.problem.clients, scenario.network
+    downloaded, computed = times(result, "download"), times(result, "compute")
+    bits = {int(b) for b in result.events.loc[result.events["event"].isin(["download", "upload"]), "bits"]}
+    assert len(bits) == 1
+
+    def ways(upward):
+        delay, loss = network.delay_s(upward), network.stretch(upward)
+        return [Way(list(map(int, network.route(c, upward))), float(delay[c]), float(loss[c])) for c in range(clients)]
+
+    [size] = bits
+    case = Case(
+        capacities=np.asarray(network.capacities_bps, float).tolist(), down=ways(False), up=ways(True),
+        seconds=[computed[c] - downloaded[c] for c in range(clients)], fate=lambda client, number: (0, 0.0),
+        selected=lambda site, round, now: list(range(clients)), groups=[0] * clients, down_bits=size, up_bits=size,
+    )  # fmt: skip
+    oracle = TierClock(case)
+    oracle.run(rounds, rounds)
+    return [oracle.rows[round]["closed"] for round in range(1, rounds + 1)]
+
+
+def test_shipped_topologies_close_their_rounds_when_an_independent_simulation_does():
+    file = load_file("topologies")
+    for settings in grid_runs(file, SMALL["topologies"]):
+        scenario = file.build(settings)
+        expected = independent_closing_times(scenario, 4)
+        for _, own in on_simpy(scenario).rounds.groupby("replica"):
+            np.testing.assert_allclose(own["closed_s"], expected, rtol=1e-9, err_msg=str(settings))
 
 
 if __name__ == "__main__":
