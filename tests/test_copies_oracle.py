@@ -8,7 +8,6 @@ row. Scripted devices run on SimPy; where nobody drops out, shipped ones do the 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -17,33 +16,6 @@ from second_clock import BITS, Script, SecondClock, next_on, random_case
 import fedsim as fs
 
 ROUNDS = 10
-
-
-@dataclass(frozen=True)
-class Number:
-    """A client moves the model by its number plus one, or, with memory, by how many of its visits were folded."""
-
-    remembers: bool
-
-    def init(self, problem, initial):
-        return {"theta": initial}
-
-    def memory(self, problem):
-        return {"folded": np.zeros(1)} if self.remembers else {}
-
-    def broadcast(self, state):
-        return {"theta": state["theta"]}
-
-    def work(self, job):
-        return 1.0
-
-    def client(self, job, message, memory):
-        if not self.remembers:
-            return {"theta": message["theta"] + job.client + 1.0}, memory
-        return {"theta": message["theta"] + memory["folded"]}, {"folded": memory["folded"] + 1.0}
-
-    def server(self, state, replies, rng):
-        return {"theta": replies.mean("theta")}
 
 
 def random_policy(draw, clients):
@@ -127,7 +99,8 @@ def compare(seed):
 
     def run(devices, clock):
         scenario = fs.Scenario(
-            problem=fs.problems.GaussianMean.synthetic(clients, dim=1, samples=2, seed=1), algorithm=Number(False),
+            problem=fs.problems.GaussianMean.synthetic(clients, dim=1, samples=2, seed=1),
+            algorithm=fs.algorithms.FedAvg(step_size=0.1, local_steps=1),
             network=fs.topologies.star(
                 clients, uplink_bps=case["up"], downlink_bps=case["down"], latency_s=case["latency"]
             ),
