@@ -41,8 +41,9 @@ async def simulate(
         system = System(scenario, setting, timing_only)
         learner = Learner(system, session)
         check_run(system, learner.sizes)
-        run = Run(system, learner, checkpoints or Checkpointer(None, "", None, None), observers)
-        await run.drive(*choose(system, learner.sizes, learner, clock))
+        checkpoints = checkpoints or Checkpointer(None, "", None, None)
+        run = Run(system, learner, checkpoints, observers)
+        await run.drive(*choose(system, learner.sizes, learner, clock, saves=checkpoints.files is not None))
         return run
     finally:
         session.close()

@@ -27,8 +27,11 @@ class Choice(NamedTuple):
     reason: str
 
 
-def choose(system: System, sizes: MessageSizes, learning: Learning, name: str) -> Choice:
-    """Return the clock of this name; "auto": the compiled one if it can serve and SimPy would not be done sooner."""
+def choose(system: System, sizes: MessageSizes, learning: Learning, name: str, saves: bool = True) -> Choice:
+    """Return the clock of this name; "auto": the compiled one if it can serve and SimPy would not be done sooner.
+
+    `saves`: whether the run has checkpoints.
+    """
     if name != "simpy":
         from fedsim.engine.clock.compiled.paths import compiled_clock
 
@@ -36,25 +39,25 @@ def choose(system: System, sizes: MessageSizes, learning: Learning, name: str) -
         if isinstance(made, str):
             if name == "compiled":
                 raise InvalidInput(f'clock="compiled" cannot serve this scenario: {made}; use clock="simpy"')
-            return Choice(_simpy(system, sizes, learning), made)
+            return Choice(_simpy(system, sizes, learning, saves), made)
         if name == "compiled":
             return Choice(made, "as asked for")
         if FORCED.get() is False:
-            return Choice(_simpy(system, sizes, learning), "forced")
+            return Choice(_simpy(system, sizes, learning, saves), "forced")
         if FORCED.get():
             return Choice(made, "forced")
         found = made.found()
         seconds = expected_visits(system, sizes) * VISIT_S["shared" if system.shares_links else "private"]
         if seconds >= WORTH_S[found]:
             return Choice(made, "every part has columns")
-        return Choice(_simpy(system, sizes, learning), f"a short run, and the compiled code is {found.value}")
-    return Choice(_simpy(system, sizes, learning), "as asked for")
+        return Choice(_simpy(system, sizes, learning, saves), f"a short run, and the compiled code is {found.value}")
+    return Choice(_simpy(system, sizes, learning, saves), "as asked for")
 
 
-def _simpy(system: System, sizes: MessageSizes, learning: Learning) -> Clock:
+def _simpy(system: System, sizes: MessageSizes, learning: Learning, saves: bool) -> Clock:
     from fedsim.engine.clock.simpy import SimpyClock
 
-    return SimpyClock(system, sizes, learning)
+    return SimpyClock(system, sizes, learning, saves)
 
 
 def expected_visits(system: System, sizes: MessageSizes) -> float:

@@ -33,8 +33,8 @@ class SimpyClock:
 
     name, path = "simpy", "loop"
 
-    def __init__(self, system: System, sizes: MessageSizes, learning: Learning) -> None:
-        self.system, self.answers, self.rounds = system, Answers(learning), 0
+    def __init__(self, system: System, sizes: MessageSizes, learning: Learning, saves: bool = True) -> None:
+        self.system, self.answers, self.rounds = system, Answers(learning, saves), 0
         positions = range(len(system.replicas))
         kind = AsynchronousReplica if system.policy.asynchronous else Replica
         kind = kind if system.gossip is None else GossipReplica
@@ -133,10 +133,10 @@ class SimpyClock:
 
 
 class Answers:
-    """What a clock was told by the learner, in order; replayed from a checkpoint."""
+    """What a clock was told by the learner, in order; replayed from a checkpoint, kept only for one."""
 
-    def __init__(self, learning: Learning) -> None:
-        self.learning = learning
+    def __init__(self, learning: Learning, saves: bool) -> None:
+        self.learning, self.saves = learning, saves
         self.told: dict[str, list[tuple[int, float]]] = {"bits": [], "losses": []}  # (replica, value)
         self.saved: dict[str, dict[int, Iterator[float]]] | None = None
 
@@ -144,14 +144,16 @@ class Answers:
         if self.saved is not None:
             return np.array([next(self.saved["bits"][p]) for p in position.tolist()], np.int64)
         answer = await self.learning.bits(position, client, visit, round)
-        self.told["bits"] += zip(position.tolist(), answer.tolist(), strict=True)
+        if self.saves:
+            self.told["bits"] += zip(position.tolist(), answer.tolist(), strict=True)
         return answer
 
     def observed(self, position: int, clients: Array) -> Array:
         if self.saved is not None:
             return np.array([next(self.saved["losses"][position]) for _ in clients])
         answer = self.learning.observed(position, clients)
-        self.told["losses"] += [(position, value) for value in answer.tolist()]
+        if self.saves:
+            self.told["losses"] += [(position, value) for value in answer.tolist()]
         return answer
 
     def state(self) -> Arrays:
