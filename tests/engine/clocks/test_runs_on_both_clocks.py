@@ -116,7 +116,7 @@ WAYS = {
         STAR, participation=fs.participation.buffered(3, discount=lambda staleness: 1 / (1 + staleness))
     ),
     "asynchronous, replicas stop separately": dataclasses.replace(
-        STAR, participation=fs.participation.buffered(3), budget=fs.Budget(rounds=25, seconds=2.0)
+        STAR, participation=fs.participation.buffered(3), budget=fs.Budget(rounds=25, seconds=6.6)
     ),
     "tiers": TIERS,
     "tiers, uniform": dataclasses.replace(TIERS, participation=fs.participation.uniform(2, "normalised")),
