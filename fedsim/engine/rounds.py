@@ -246,7 +246,7 @@ class RoundBlock:
         cell = self.row_of[at] * len(CAUSES) + cause[self.visits.outcome[at]]
         spent = (self.visits.ended_s - self.visits.started_s)[at]
         listed = (self.listed, self.rounds, len(CAUSES))
-        totals = np.bincount(cell, spent, minlength=math.prod(listed)).reshape(listed)
+        totals = np.bincount(cell, spent, minlength=math.prod(listed)).astype(np.float64).reshape(listed)
         totals = np.broadcast_to(totals, (len(self.replicas), *listed[1:]))
         return dict(zip(CAUSES, np.moveaxis(totals, 2, 0), strict=True))
 

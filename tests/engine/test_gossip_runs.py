@@ -114,6 +114,14 @@ class Own(fs.devices.Devices):
         return np.full(len(clients), 0.05)
 
 
+@pytest.mark.parametrize("clock", ["simpy", "compiled"])
+def test_seconds_are_floating_point_numbers_where_none_was_wasted(clock):
+    """Every site waits for all its neighbours and none drops out, so that no visit is lost."""
+    rounds = fs.run(dataclasses.replace(LEARNING, network=None, devices=STEADY), clock=clock).rounds
+    assert not rounds["wasted_s"].any()
+    assert {str(rounds[name].dtype) for name in rounds if name.endswith("_s")} == {"float64"}
+
+
 def test_parts_of_ones_own_run_on_simpy_and_are_refused_by_the_compiled_clock():
     made = dataclasses.replace(LEARNING, devices=Own(1e-3))
     assert fs.run(made, compute="skip").manifest["clock"]["name"] == "simpy"

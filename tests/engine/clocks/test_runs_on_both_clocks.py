@@ -108,6 +108,16 @@ WAYS = {
     "short path": dataclasses.replace(STAR, **ALONE, participation=fs.participation.first(3)),
     "short path, memory": dataclasses.replace(STAR, **ALONE, algorithm=fs.algorithms.Scaffold(1e-3, 2)),
     "replicas stop separately": dataclasses.replace(STAR, budget=fs.Budget(rounds=25, seconds=9.0)),
+    "asynchronous": dataclasses.replace(STAR, participation=fs.participation.buffered(3)),
+    "asynchronous, memory": dataclasses.replace(
+        STAR, participation=fs.participation.buffered(2, of=4), algorithm=fs.algorithms.Scaffold(1e-3, 2)
+    ),
+    "asynchronous, discount": dataclasses.replace(
+        STAR, participation=fs.participation.buffered(3, discount=lambda staleness: 1 / (1 + staleness))
+    ),
+    "asynchronous, replicas stop separately": dataclasses.replace(
+        STAR, participation=fs.participation.buffered(3), budget=fs.Budget(rounds=25, seconds=6.6)
+    ),
     "tiers": TIERS,
     "tiers, uniform": dataclasses.replace(TIERS, participation=fs.participation.uniform(2, "normalised")),
     "tiers, by weight": dataclasses.replace(TIERS, participation=fs.participation.with_replacement(3)),
@@ -158,6 +168,19 @@ def test_an_edge_that_is_ahead_notes_its_own_rounds(name):
         assert own["round"].tolist() == list(range(1, 11))
     back = events[(events["event"] == "from cloud") & (events["replica"] == 0)]
     assert back.groupby("client")["round"].apply(list).tolist() == [[6], [6]]  # the round before which it came
+
+
+def test_the_events_of_a_replica_are_its_own_where_another_never_closes_a_round():
+    scenario = fs.Scenario(
+        problem=fs.problems.Payload(1, parameters=1), algorithm=fs.algorithms.FALD(1e-3, 3),
+        devices=fs.devices.constant(0.25, slowdown=fs.devices.pareto_slowdown(1.1)),
+        participation=fs.participation.buffered(1), budget=fs.Budget(rounds=1, seconds=5.0), replicas=range(5, 9, 2),
+        record=fs.Record(events=True),
+    )  # fmt: skip
+    assert agree(scenario, compute="skip") == ["loop"]
+    result = fs.run(scenario, compute="skip")
+    assert result.stopped_by == ("seconds", "rounds")
+    assert set(result.events["replica"]) == {7}
 
 
 # --- Equal devices --------------------------------------------------------------------------------------------------
