@@ -218,7 +218,7 @@ def test_memory_grows_with_broadcasts_that_pile_up():
         participation=fs.participation.deadline(1e-3, of=1),
         reach="all",
     )
-    clock = compiled_clock(system_of(made), SIZES)
+    clock = compiled_clock(system_of(made), SIZES, "loop")
     before = clock.now.links.flows.shape[1]
     block = block_of(made, 30, SIZES, lambda *_: clock)
     assert clock.now.links.flows.shape[1] > before
