@@ -4,9 +4,9 @@ import math
 import threading
 
 import pytest
+from clocks import always_compiled, reference_clock
 
 import fedsim as fs
-from fedsim.engine.clock.choose import always_compiled, reference_clock
 from fedsim.kernels.found import Found
 from fedsim.old_engine.clock_choice import expected_visits, is_worth_it
 

@@ -7,11 +7,11 @@ import threading
 import networkx as nx
 import numpy as np
 import pytest
+from clocks import always_compiled, reference_clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedsim as fs
-from fedsim.engine.clock.choose import always_compiled, reference_clock
 from fedsim.kernels.old_clock.parts import FOLDS
 from fedsim.old_engine.replica_clock import ReplicaClock
 

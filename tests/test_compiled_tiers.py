@@ -5,12 +5,12 @@ import threading
 
 import networkx as nx
 import pytest
+from clocks import always_compiled, reference_clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_compiled_clock import DELAYS, ONE, RATES, agree, assert_same, both, column, devices, outcome
 
 import fedsim as fs
-from fedsim.engine.clock.choose import always_compiled, reference_clock
 from fedsim.kernels.found import Found
 from fedsim.old_engine.tiers_arrays import TiersClock
 

@@ -6,8 +6,22 @@ import json
 
 import numpy as np
 import pytest
-from golden_scenarios import FILE, KERNELS, ON_RAY, RESUMED, SCENARIOS, computed, environment, manifest, process_with
+from golden_scenarios import (
+    FILE,
+    KERNELS,
+    ON_RAY,
+    ON_SIMPY_ALONE,
+    RESUMED,
+    SCENARIOS,
+    computed,
+    environment,
+    manifest,
+    process_with,
+)
 from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
+
+import fedsim as fs
+from fedsim.errors import InvalidInput
 
 PINNED = json.loads(FILE.read_text())
 
@@ -77,6 +91,12 @@ def test_hosts_have_the_pinned_bits(agrees, name):
     agrees(name, "Ray")
 
 
-@pytest.mark.parametrize("name", [n for n, s in SCENARIOS.items() if s.devices is not None and not s.record.events])
+@pytest.mark.parametrize("name", [n for n, s in SCENARIOS.items() if s.devices and n not in ON_SIMPY_ALONE])
 def test_the_compiled_clock_has_the_pinned_bits(agrees, name):
     agrees(name, "compiled clock")
+
+
+@pytest.mark.parametrize("name", ON_SIMPY_ALONE)
+def test_the_compiled_clock_refuses_sizes_that_depend_on_values_where_time_goes_event_by_event(name):
+    with pytest.raises(InvalidInput, match="the sizes of replies depend on their values"):
+        fs.run(SCENARIOS[name], clock="compiled")

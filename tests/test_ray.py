@@ -17,10 +17,10 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pytest
+from clocks import always_compiled, reference_clock
 from follow import followed
 
 import fedsim as fs
-from fedsim.engine.clock.choose import always_compiled, reference_clock
 from fedsim.errors import ClientFailed, Interrupted, InvalidInput, RuntimeFailed
 from fedsim.runtime import ray as ray_runtime
 from fedsim.runtime import ray_cluster, ray_folder

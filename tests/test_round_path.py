@@ -7,11 +7,10 @@ that of the closed form at twelve. A round on Ray is followed in `test_ray.py`.
 
 from contextlib import nullcontext
 
+from clocks import always_compiled, reference_clock
 from follow import followed
 
 import fedsim as fs
-from fedsim.engine.clock.choose import always_compiled
-from fedsim.old_engine import reference_clock
 
 CLIENTS = 10
 SHARED = fs.topologies.multiple_access(CLIENTS, 1e6, latency_s=0.02)

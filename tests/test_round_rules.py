@@ -10,12 +10,12 @@ import threading
 import networkx as nx
 import numpy as np
 import pytest
+from clocks import always_compiled
 
 import fedsim as fs
 from fedsim.algorithms.fedpaq import FedPAQ
 from fedsim.analysis import timeline
 from fedsim.analysis.clients import heard as fairness
-from fedsim.engine.clock.choose import always_compiled
 from fedsim.errors import Interrupted
 from fedsim.old_engine.clock import Clock, SharedLinks
 from fedsim.old_engine.clock_inputs import ClockInputs

@@ -5,9 +5,9 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 import pytest
+from clocks import reference_clock
 
 import fedsim as fs
-from fedsim.engine.clock.choose import reference_clock
 
 FALD = fs.algorithms.FALD(step_size=1e-2, local_steps=2)
 GROUPS = [0, 0, 1, 1, 1, 0]
