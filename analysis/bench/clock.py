@@ -133,7 +133,7 @@ def visits_on_short_path(policy: Any, size: int) -> tuple[int, float]:
 
 def visits_compiled(policy: Any, where: str) -> tuple[int, float]:
     """Simulate the timeline alone on the compiled clock's event loop."""
-    scenario = star(100, policy, rounds=10_000 if policy.asynchronous else 1000)
+    scenario = star(100, policy, rounds=10_000 if getattr(policy, "asynchronous", False) else 1000)
     if where == "private":  # devices that may go offline need the event loop
         scenario = replace(star(1000, policy, rounds=300), devices=fs.devices.lognormal(0.1, 0.5, availability=ALL_DAY))
     elif where == "switching":

@@ -51,12 +51,17 @@ def _simpy(system: System, sizes: MessageSizes, learning: Learning) -> Clock:
 
 def expected_visits(system: System, sizes: MessageSizes) -> float:
     """Return about how many visits a run has; inf where that is not known beforehand."""
-    budget, each = system.budget, system.visits_a_round
+    budget, sites, each = system.budget, system.sites, system.visits_a_round
+    up, down, between = (sizes.reply or 0) * each, sizes.broadcast * each, 0.0  # bits of a round
+    if system.gossip is not None:
+        up, down, between = 0, 0, float((sizes.reply or 0) * len(system.gossip.sender))
+    elif sites.every:
+        between = sites.count * (sizes.to_cloud + sizes.from_cloud) / sites.every
     rounds = math.inf if budget.rounds is None else float(budget.rounds)
-    up = sizes.reply or 0
     for limit, bits in (
-        (budget.uplink_bits, up), (budget.downlink_bits, sizes.broadcast), (budget.total_bits, up + sizes.broadcast),
+        (budget.uplink_bits, up), (budget.downlink_bits, down), (budget.backhaul_bits, between),
+        (budget.total_bits, up + down + between),
     ):  # fmt: skip
         if limit is not None and bits:
-            rounds = min(rounds, limit / (bits * each) + 1)
+            rounds = min(rounds, limit / bits + 1)
     return rounds * each * len(system.replicas)
