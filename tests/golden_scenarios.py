@@ -228,6 +228,9 @@ RESUMED = (
     "FALD", "Scaffold, buffered", "tree: uniform", "Elias over a tree", "coming and going: buffered of 4",
     "tiers behind a backhaul", "tiers, QLSD and Elias", "gossip", "gossip, FAHMC, first", "DIGingSGLD",
 )  # fmt: skip
+ON_SIMPY_ALONE = (  # the sizes of replies depend on their values; the compiled clock refuses these
+    "QLSD++ over a star", "Elias over a tree", "Elias, buffered", "tiers, QLSD and Elias",
+)  # fmt: skip
 ON_RAY = (
     "FALD", "Scaffold, buffered", "tree: buffered", "QLSDPlusPlus, some", "FedAvg", "tiers behind a backhaul", "gossip",
 )  # fmt: skip

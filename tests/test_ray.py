@@ -12,15 +12,16 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import networkx as nx
 import numpy as np
 import pytest
+from clocks import always_compiled, reference_clock
 from follow import followed
 
 import fedsim as fs
-from fedsim.engine.clock.choose import always_compiled, reference_clock
 from fedsim.errors import ClientFailed, Interrupted, InvalidInput, RuntimeFailed
 from fedsim.runtime import ray as ray_runtime
 from fedsim.runtime import ray_cluster, ray_folder
@@ -268,7 +269,7 @@ def travels(monkeypatch):
 @pytest.mark.parametrize("algorithm", REMEMBERING)
 def test_memory_stays_with_its_host(cluster, travels, algorithm):
     what = replace(scenario(algorithm=REMEMBERING[algorithm]), devices=PUNCTUAL)
-    result = fs.run(what, runtime=Ray(hosts=2))
+    result = fs.run(what, runtime=Ray(hosts=2), observers=[lambda progress: None])  # one round a call, not blocks
     assert sorted(travels.pop(1)) == sorted([*range(CLIENTS)] * 2)
     assert travels == {round: [] for round in range(2, 9)}
     assert result.fingerprint == fs.run(what).fingerprint
@@ -288,15 +289,29 @@ def test_memory_is_restored_at_the_host_that_replaces_a_dead_one(cluster, travel
     assert result.fingerprint == fs.run(what).fingerprint
 
 
+@pytest.mark.parametrize("clock", ["simpy", "compiled"])
 @pytest.mark.parametrize("policy", ["first", "buffered"])
-def test_clients_whose_reply_was_not_folded_remember_what_they_did_before(cluster, travels, policy):
-    """Late replies are computed and then dropped; those clients are sent the memory that they had."""
+def test_memory_travels_once_to_the_host_of_a_client_however_many_visits_are_late_or_lost(
+    cluster, travels, policy, clock
+):
+    """Only replies that arrived are computed, so a host has the memory of every client that it has computed."""
     what = scenario(POLICIES[policy], REMEMBERING["scaffold"], rounds=12, record=fs.Record(events=True))
-    if policy == "buffered":  # visits are broken off after their jobs were sent
+    if policy == "buffered":
         what = replace(what, devices=fs.devices.constant(1e-2, availability=fs.devices.markov(0.06, 0.02)))
-    with reference_clock():  # the compiled clock knows beforehand who will be late, and asks nothing of them
-        result = fs.run(what, runtime=Ray(hosts=2))
+    result = fs.run(what, runtime=Ray(hosts=2), clock=clock)
     assert result.rounds["late" if policy == "first" else "dropped"].sum() > 3
+    arrived = result.events[result.events["event"] == "upload"]
+    assert len(arrived) == 24 * 2
+    assert sorted(chain(*travels.values())) == sorted(arrived.groupby("replica")["client"].unique().explode())
+    assert result.fingerprint == fs.run(what).fingerprint
+
+
+def test_clients_whose_reply_was_computed_for_its_length_and_came_late_keep_their_earlier_memory(cluster, travels):
+    """Late replies are computed for their bits and not aggregated; those clients are sent the memory that they had."""
+    algorithm = fs.algorithms.QLSDPlusPlus(step_size=1e-4, refresh_every=3, batch_size=5, codec=fs.codecs.Elias(4))
+    what = replace(scenario(POLICIES["first"], algorithm, rounds=12), devices=PUNCTUAL)
+    result = fs.run(what, runtime=Ray(hosts=2))
+    assert result.rounds["late"].sum() == 12 * 2 * 2
     assert 2 * CLIENTS < sum(map(len, travels.values())) < result.rounds["selected"].sum()
     assert result.fingerprint == fs.run(what).fingerprint
 
@@ -576,12 +591,15 @@ def test_an_address_where_nobody_listens_is_said_at_once():
 # On this side: a host then runs `ray_host`, `client_memory`, `worker`, `jobs`, the algorithm and its kernel. Whoever
 # awaits the hosts is woken up, from `running` on.
 ON_HOSTS = """
-    old_engine.run old_engine.closed_form old_engine.learner algorithms.fald old_engine.arrivals old_engine.round old_engine.accounts
-    runtime.jobs runtime.ray runtime.client_memory runtime.ray_host running old_engine old_engine.record
+    engine.run engine.checkpoint engine.commit engine.rounds engine.system engine.clock.compiled
+    engine.clock.compiled.saved engine.clock.compiled.site_tables engine.clock.compiled.reader engine.learner
+    algorithms.fald runtime.jobs runtime.ray runtime.client_memory runtime.ray_host running engine engine.aggregation
+    runtime.answers protocols.policy participation.waiting checks runtime.replies engine.record
 """
 
 
-def test_a_round_on_client_hosts_passes_through_the_closed_form_and_the_door_to_the_hosts(cluster):
+def test_a_round_on_client_hosts_passes_through_the_compiled_clock_and_the_door_to_the_hosts(cluster):
     asked = replace(scenario(rounds=5), devices=None)
     look = [lambda progress: None]  # so that rounds come one by one
-    assert followed(lambda: fs.run(asked, runtime=Ray(hosts=2), observers=look)) == ON_HOSTS.split()
+    way = followed(lambda: fs.run(asked, runtime=Ray(hosts=2), observers=look, clock="compiled"))
+    assert way == ON_HOSTS.split()

@@ -124,7 +124,6 @@ class Session(SessionLike, Protocol):
     """What a session may do besides."""
 
     own: Any  # the object itself, once it is completed
-    elsewhere: bool = False  # jobs sent early run while the driver keeps time
     learns_blocks: bool = False  # `learn` serves this algorithm and problem
 
     def each(self, function: Callable[[int], int], items: Sequence[int]) -> list[int]:

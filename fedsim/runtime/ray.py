@@ -97,8 +97,6 @@ class HostCall:
 class RaySession:
     """A run's hosts. A client's shard says which host computes it; replies come together in the batch's order."""
 
-    elsewhere = True  # jobs sent early run while the driver keeps time
-
     def __init__(self, runtime: Ray, algorithm: AlgorithmLike, setting: Setting) -> None:
         import ray
 

@@ -152,8 +152,6 @@ class Worker:
 class InlineSession:
     """A run's threads. Chunks come back in whatever order; replies are put together in the batch's."""
 
-    elsewhere = False
-
     def __init__(self, worker: Worker, threads: int | None, chunk: int | None) -> None:
         self.worker, self.chunk, self.threads = worker, chunk, threads or os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(self.threads, "fedsim") if self.threads > 1 else None

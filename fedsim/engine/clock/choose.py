@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import NamedTuple
 
 from fedsim.engine.clock import Clock, Learning
@@ -17,7 +14,6 @@ CLOCKS = ("auto", "simpy", "compiled")
 VISIT_S = {"private": 30e-6, "shared": 90e-6}  # of a visit on SimPy
 # What a run may pay for the compiled clock. Compiling takes 5 to 15 s of one core, but later runs load its code.
 WORTH_S = {Found.LOADED: 0.0, Found.KEPT: 0.3, Found.NOWHERE: 4.0}
-FORCED: ContextVar[bool | None] = ContextVar("FORCED", default=None)
 
 
 class Choice(NamedTuple):
@@ -42,10 +38,6 @@ def choose(system: System, sizes: MessageSizes, learning: Learning, name: str, s
             return Choice(_simpy(system, sizes, learning, saves), made)
         if name == "compiled":
             return Choice(made, "as asked for")
-        if FORCED.get() is False:
-            return Choice(_simpy(system, sizes, learning, saves), "forced")
-        if FORCED.get():
-            return Choice(made, "forced")
         found = made.found()
         seconds = expected_visits(system, sizes) * VISIT_S["shared" if system.shares_links else "private"]
         if seconds >= WORTH_S[found]:
@@ -62,32 +54,17 @@ def _simpy(system: System, sizes: MessageSizes, learning: Learning, saves: bool)
 
 def expected_visits(system: System, sizes: MessageSizes) -> float:
     """Return about how many visits a run has; inf where that is not known beforehand."""
-    budget, each = system.budget, system.visits_a_round
+    budget, sites, each = system.budget, system.sites, system.visits_a_round
+    up, down, between = (sizes.reply or 0) * each, sizes.broadcast * each, 0.0  # bits of a round
+    if system.gossip is not None:
+        up, down, between = 0, 0, float((sizes.reply or 0) * len(system.gossip.sender))
+    elif sites.every:
+        between = sites.count * (sizes.to_cloud + sizes.from_cloud) / sites.every
     rounds = math.inf if budget.rounds is None else float(budget.rounds)
-    up = sizes.reply or 0
     for limit, bits in (
-        (budget.uplink_bits, up), (budget.downlink_bits, sizes.broadcast), (budget.total_bits, up + sizes.broadcast),
+        (budget.uplink_bits, up), (budget.downlink_bits, down), (budget.backhaul_bits, between),
+        (budget.total_bits, up + down + between),
     ):  # fmt: skip
         if limit is not None and bits:
-            rounds = min(rounds, limit / (bits * each) + 1)
+            rounds = min(rounds, limit / bits + 1)
     return rounds * each * len(system.replicas)
-
-
-@contextmanager
-def reference_clock() -> Iterator[None]:
-    """Inside, time is kept by SimPy wherever it goes event by event: what the compiled clock is held to."""
-    yield from _forced(False)
-
-
-@contextmanager
-def always_compiled() -> Iterator[None]:
-    """Inside, time is kept by the compiled clock wherever it can, whatever it takes to get it."""
-    yield from _forced(True)
-
-
-def _forced(compiled: bool) -> Iterator[None]:
-    token = FORCED.set(compiled)
-    try:
-        yield
-    finally:
-        FORCED.reset(token)
