@@ -6,7 +6,9 @@ rounds      values: Cohort, VisitOutcomes, RoundBlock
 learner     models, client memory, replies                    aggregation   segments, weights, the server's step
 broadcasts  versions that asynchronous clients started from
 system      what clocks may read                              view          what a policy sees
-recorder    events    checkpoint    checks    manifest
+sites       models of a replica, routes between sites         record        samples, rows, metrics
+events      rows of `events`                                  evaluation    metrics after a round
+checkpoint  when, what is saved, resume                       checks, scenario_checks, site_checks, manifest
 clock/      the protocol of a clock, and which one: SimPy, compiled
 """
 
