@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from unittest import mock
 
 from fedsim import running
-from fedsim.engine.clock import compiled
+from fedsim.engine.clock.compiled import paths as compiled
 
 
 @contextmanager

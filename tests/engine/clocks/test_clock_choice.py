@@ -44,7 +44,7 @@ def asked(scenario):
     return caught.value.args
 
 
-def asking(system, sizes, learning, name):
+def asking(system, sizes, learning, name, saves=True):
     raise Asked(system, sizes, learning)
 
 

@@ -82,3 +82,15 @@ def test_a_run_on_the_short_path_resumes_to_the_same_bits(codec, chance, tmp_pat
     with pytest.raises(KeyboardInterrupt):
         fs.run(s, out=tmp_path / "run", checkpoint_every=7, observers=[Interrupt()], clock="compiled")
     same(fs.run(s, out=tmp_path / "run", resume=True), fs.run(s, clock="simpy"))
+
+
+@pytest.mark.parametrize("codec", [fs.codecs.QSGD(4), fs.codecs.Elias(4)], ids=["fixed sizes", "sizes by value"])
+def test_broadcasts_to_all_over_an_ideal_network_stay_on_the_short_path(codec):
+    scenario = fs.Scenario(
+        problem=fs.problems.GaussianMean.synthetic(clients=6, dim=3, samples=12, seed=5),
+        algorithm=fs.algorithms.QLSD(1e-3, codec=codec), participation=fs.participation.bernoulli(0.5),
+        budget=fs.Budget(rounds=20), replicas=3, seed=2,
+    )  # fmt: skip
+    short = fs.run(scenario, clock="compiled")
+    assert short.manifest["clock"]["path"] == "short"
+    assert short.fingerprint == fs.run(scenario, clock="simpy").fingerprint

@@ -145,9 +145,9 @@ def closing_of(policy: PolicyColumns) -> Closing:
 
 
 def unselected_s(system: System, sizes: MessageSizes) -> float:
-    """Return the longest that an unselected broadcast may take on private links, and a little more."""
+    """Return the longest that an unselected broadcast may take on private links, and a little more; -inf: no time."""
     if system.down is None or not system.has_unselected_flows:
-        return 0.0
+        return -np.inf
     n, bits = system.population, float(sizes.broadcast)
     return float((bits * system.down.loss_factor[:n] / system.down.bandwidth_bps[:n]).max()) * (1 + 1e-6) + 1e-9
 
