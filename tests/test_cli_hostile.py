@@ -143,6 +143,7 @@ def shell(line, folder, **options):
 ENTRY = f'{sys.executable} -c "from fedsim.cli import main; main()"'
 
 
+@pytest.mark.slow
 def test_closed_and_full_outputs_neither_stop_nor_spoil_a_run(tiny):
     closed = shell("fedsim run tiny.py --out closed >&-", tiny)
     assert (closed.returncode, closed.stderr) == (0, "")

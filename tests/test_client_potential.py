@@ -146,7 +146,7 @@ PROBLEMS = {"logistic": logistic, "own": OwnLogistic, "softmax": softmax, "gauss
 REPLICAS = {"logistic": 2000, "gaussian": 2000, "own": 250, "softmax": 250}
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ["logistic", "own", "gaussian", pytest.param("softmax", marks=pytest.mark.slow)])
 def test_a_federated_mala_has_the_variance_of_its_clients_posteriors(name):
     replicas = REPLICAS[name]
     scenario = fs.Scenario(

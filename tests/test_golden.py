@@ -60,6 +60,7 @@ def test_the_manifest_names_the_blas_kernels(call):
     assert call(manifest, "FALD")["blas_kernels"] == call(environment)["blas_kernels"] != []
 
 
+@pytest.mark.slow
 def test_bits_do_not_depend_on_wider_vectors(call):
     """NumPy's logarithms and powers do: a privacy budget and a loss read some."""
     wide = [name for name in __cpu_dispatch__ if __cpu_features__[name] and name.startswith(("AVX512", "X86_V4"))]

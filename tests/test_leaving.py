@@ -79,6 +79,7 @@ def test_a_file_that_exits_is_refused_by_the_python_interface(tmp_path):
         load_file(written(tmp_path, top="sys.exit(3)"))
 
 
+@pytest.mark.slow
 def test_a_thread_that_does_not_end_is_cut_off_and_named(tmp_path):
     """The sweep's own process has it, as it reads the file, and so has its worker."""
     path = written(tmp_path, top="threading.Thread(target=time.sleep, args=(3600,), name='endless').start()")

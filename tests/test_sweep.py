@@ -71,6 +71,7 @@ def settings_of(study: fs.Study) -> list[dict[str, object]]:
     return [settings for settings, _ in study.runs]
 
 
+@pytest.mark.slow
 def test_a_hundred_runs_of_which_four_fail_keep_the_rest_and_can_be_repaired(tmp_path: Path, file: Path) -> None:
     bad = tmp_path / "bad"
     bad.touch()

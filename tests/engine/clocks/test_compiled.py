@@ -13,7 +13,7 @@ from engine.clocks.timelines import block_of, system_of
 from oracles.tier_clock import Case, TierClock, Way
 
 import fedsim as fs
-from fedsim.engine.clock.compiled import paths as compiled
+from fedsim.engine.clock import compiled
 from fedsim.engine.clock.compiled.paths import compiled_clock
 from fedsim.engine.system import MessageSizes
 from fedsim.rng import Stream
