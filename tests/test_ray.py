@@ -86,7 +86,6 @@ def test_hosts_give_the_bits_of_inline(cluster, policy):
         assert fs.run(what, runtime=runtime).fingerprint == inline.fingerprint
 
 
-@pytest.mark.slow
 def test_an_actor_per_client_reports_its_own_client(cluster):
     what = scenario()
     WATCHED.clear()
@@ -159,7 +158,6 @@ def test_a_host_computes_potentials_and_losses_from_its_own_clients_rows(cluster
     assert runs[0].fingerprint == runs[1].fingerprint
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["full", "buffered"])
 def test_a_killed_host_is_replaced_and_its_jobs_repeated(cluster, policy):
     what = scenario(POLICIES[policy], rounds=12, algorithm=fs.algorithms.Scaffold(step_size=1e-2, local_steps=3))
@@ -318,7 +316,6 @@ def test_clients_whose_reply_was_computed_for_its_length_and_came_late_keep_thei
     assert result.fingerprint == fs.run(what).fingerprint
 
 
-@pytest.mark.slow
 def test_a_buffered_run_on_hosts_resumes_to_the_same_bits(cluster, tmp_path):
     what = scenario(POLICIES["buffered"], REMEMBERING["scaffold"], rounds=12)
     stop = threading.Event()
@@ -345,7 +342,6 @@ def test_resources_that_make_no_sense_are_refused(name, wrong):
         Ray(**{name: wrong})
 
 
-@pytest.mark.slow
 def test_hosts_that_keep_dying_end_the_run_with_a_clear_error(cluster, monkeypatch):
     monkeypatch.setattr("fedsim.runtime.ray.PAUSES_S", (0.0,) * 4)
     with pytest.raises(RuntimeFailed, match=r"died 5 times over round 1; .* resume"):
