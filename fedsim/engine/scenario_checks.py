@@ -56,7 +56,7 @@ def check_participation(scenario: Scenario) -> None:
     if scenario.parts.algorithm.weighted and not equal and (why := policy.bias()):
         raise InvalidInput(why)
     if scenario.parts.algorithm.weigh is not None:  # on all clients: refuses a policy that its weights do not fit
-        p, ones = weights_of(scenario.problem), np.ones(clients, np.int64)
+        ones = np.ones(clients, np.int64)
         weighed(scenario.parts.algorithm.weigh, Arrived(p, ones, np.array([0, clients]), clients, policy))
     at_work = policy.size or clients
     if policy.asynchronous and policy.replies > at_work and remembers:

@@ -39,7 +39,7 @@ class Batch:
     round: int
     replica: Array  # (jobs,) replica numbers: part of every noise key
     client: Array  # (jobs,)
-    visit: Array  # (jobs,) 0 unless a client starts twice from the same model version
+    visit: Array  # (jobs,) how many visits an asynchronous client had begun before; 0 in synchronous rounds
     message: Arrays  # (versions, ...)
     version: Array  # (jobs,) the row of `message` that a job starts from
     memory: Arrays = field(default_factory=dict)  # (jobs, ...)
