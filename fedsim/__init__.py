@@ -15,7 +15,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.3.0.dev1"
+__version__ = "0.3.0.dev2"
 
 _HOME = {
     "Budget": "fedsim.budget",

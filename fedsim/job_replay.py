@@ -11,7 +11,7 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.budget import Budget
 from fedsim.checks import path_of
-from fedsim.engine.collect import describes
+from fedsim.engine.manifest import describes
 from fedsim.engine.record import Record
 from fedsim.errors import InvalidInput, NotRecorded, is_whole, shown
 from fedsim.protocols import AlgorithmLike
@@ -99,7 +99,7 @@ class _JobCatcher:
 
     round: int  # from 0
     client: int
-    elsewhere = can_iterate = False
+    elsewhere = learns_blocks = False
 
     def kernels(self) -> Any:
         return Inline().kernels()

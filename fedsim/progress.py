@@ -14,7 +14,8 @@ from fedsim.budget import Budget
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fedsim.engine import Observer, Progress
+    from fedsim.engine.run import Progress
+    from fedsim.protocols import Observer
 
 EVERY_S = 0.1  # a glance this often is enough, and costs nothing beside a round
 LOGGED_S = 10.0  # in a log, where nothing can be drawn over

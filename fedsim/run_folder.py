@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedsim import engine
+from fedsim.engine.checkpoint import Checkpointer
+from fedsim.engine.manifest import describes, identities
 from fedsim.errors import CorruptData, InUse, InvalidInput
 from fedsim.results import Result, load, lock
 from fedsim.results.atomic import check_writable, explained, write_atomic
@@ -31,7 +32,7 @@ class RunFolder:
     """Where a run leaves its files; `checkpoints` writes them, `whole` is the result that is there already."""
 
     folder: Path | None
-    checkpoints: engine.Checkpointer
+    checkpoints: Checkpointer
     note: str = ""
     whole: Result | None = None
     work: str = ""  # digest of what is to be computed
@@ -41,18 +42,18 @@ class RunFolder:
     @classmethod
     def take(
         cls, out: str | Path | None, scenario: Scenario, compute: str, every: int | str | None, resume: bool,
-        stop: threading.Event | None, source: dict[str, Any] | None,
+        stop: threading.Event | None, source: dict[str, Any] | None, clock: str = "auto",
     ) -> RunFolder:  # fmt: skip
         """Claim `out`, or find what an earlier run left there; `release` gives it back."""
         if out is None:
             if every is not None or resume:
                 raise InvalidInput("checkpoint_every= and resume= need a folder: add out=")
-            return cls(None, engine.Checkpointer(None, "", None, stop))
+            return cls(None, Checkpointer(None, "", None, stop))
         folder = Path(out).absolute()
         check_free(folder, resume)
-        work, identity = engine.identities(scenario, compute)
+        work, identity = identities(scenario, compute)
         kept = every is not None or resume
-        checkpoints = engine.Checkpointer(folder if kept else None, identity, every, stop)
+        checkpoints = Checkpointer(folder if kept else None, identity, every, stop)
         if resume and folder.is_dir() and state(folder) == "whole" and is_tidy(folder):  # even where we cannot write
             return cls(folder, checkpoints, whole=_whole(folder, scenario, compute, work, source))
         held, made, found = claim(folder)
@@ -67,7 +68,7 @@ class RunFolder:
             if found == "kept":
                 return cls(folder, checkpoints, checkpoints.find(), None, work, held)
             shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)  # of a run that was killed before its first
-            begin(folder, {"source": source or {}, "checkpoint_every": every, "work": work}, made)
+            begin(folder, {"source": source or {}, "checkpoint_every": every, "clock": clock, "work": work}, made)
             return cls(folder, checkpoints, "", None, work, held, fresh=not kept)
         except BaseException:
             give_up(folder, held, made and found == "free")
@@ -223,7 +224,7 @@ def _whole(folder: Path, scenario: Scenario, compute: str, work: str, source: di
     _check_source(folder, result.manifest.get("source"), source)
     if result.manifest.get("work", work) != work:
         raise InvalidInput(f"{folder} holds the finished run of another scenario; give it another --out")
-    if "work" not in result.manifest and not engine.describes(result.manifest.get("scenario"), scenario):
+    if "work" not in result.manifest and not describes(result.manifest.get("scenario"), scenario):
         raise InvalidInput(f"{folder} holds the finished run of another scenario; give it another --out")
     if compute == "run" and result.samples is None and "work" not in result.manifest:
         raise InvalidInput(f"{folder} holds a timeline alone; give it another --out")

@@ -35,6 +35,7 @@ def run(scenario: Scenario, **options: Any) -> Result:
     | `resume`           | take up the unfinished run in `out`                                                    |
     | `checkpoint_every` | rounds, or seconds as in "60s": how often `out` is made resumable                      |
     | `compute`          | "skip": the timeline alone, nothing is learnt                                          |
+    | `clock`            | "auto", "simpy" or "compiled"; the bits are the same                                   |
     | `observers`        | functions that see every round's progress                                              |
     | `stop`             | a threading.Event; once set, the round is finished, a checkpoint kept, Interrupted raised |
     | `source`           | where the scenario came from, for the manifest                                         |
@@ -59,19 +60,21 @@ async def arun(
     resume: bool = False,
     checkpoint_every: int | str | None = None, compute: str = "run", observers: Iterable[Any] = (),
     progress: bool = False, stop: threading.Event | None = None, source: dict[str, Any] | None = None,
+    clock: str = "auto",
 ) -> Result:  # fmt: skip
     """`run` for those who already have an event loop.
 
     `out` leaves the result as a folder; `checkpoint_every` (rounds, or "60s") keeps it resumable on the way,
     and `resume` takes it up where it was left. `compute="skip"` gives the timeline alone. Setting `stop`
     finishes the round, writes a checkpoint and raises Interrupted. `source` says where the scenario came from,
-    for the manifest. `progress=True` shows how far it is.
+    for the manifest. `progress=True` shows how far it is. `clock` names the virtual clock; results do not depend on it.
     """
     from fedsim import engine
 
     if not isinstance(scenario, Scenario):
         raise InvalidInput(f"run({quoted(scenario)}): give it a fs.Scenario")
     one_of("compute={!r}", compute, ("run", "skip"), "'run', or 'skip' for the timeline alone")
+    one_of("clock={!r}", clock, ("auto", "simpy", "compiled"))
     watching = tuple(observers) if isinstance(observers, tuple | list) else ()
     if (observers is not None and not isinstance(observers, tuple | list)) or not all(map(callable, watching)):
         raise InvalidInput(f"observers={quoted(observers)}: give a list of functions of what happens")
@@ -83,17 +86,16 @@ async def arun(
     resume = flag("resume={}", resume)
     check_memory(scenario, compute == "skip")
     began = time.perf_counter()
-    place = RunFolder.take(out, scenario, compute, checkpoint_every, resume, stop, source)
+    place = RunFolder.take(out, scenario, compute, checkpoint_every, resume, stop, source, clock)
     if place.whole is not None:
         return place.whole
     try:
         runtime.kernels()  # loads every BLAS there is, before they are held to one thread
         with one_blas_thread(), rare_collections(), followed(scenario.budget, progress) as watch:
-            finished = await engine.simulate(
-                scenario, runtime, (*watching, *watch), compute == "skip", place.checkpoints
-            )
+            parts = scenario, runtime, (*watching, *watch), compute == "skip", place.checkpoints
+            done = await engine.simulate(*parts, place.checkpoints.clock_of(clock))
         manifest = {"source": source or {}, "resumed": place.note, **({"work": place.work} if place.work else {})}
-        result = engine.collect(finished, runtime, time.perf_counter() - began, manifest)
+        result = engine.collect(done, runtime, time.perf_counter() - began, manifest)
         place.finish(result)
     finally:
         place.release()

@@ -1,7 +1,8 @@
 """A second clock for tests, written from the rules alone and sharing no code with fedsim.
 
 It knows visits over links of the clients' own: the way down is shared equally by what is on it (a visit's broadcast,
-copies that nobody waits for), the way up has one message at a time. Slow and plain: every step looks at everything.
+copies that nobody waits for), the way up has one message at a time. A message is on its way from its first instant until
+its last bit has left, and arrives one latency later. Slow and plain: every step looks at everything.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 import numpy as np
 
 BITS = 64  # one number, either way
+ORDER = ("downloaded", "computed", "arrived", "lost")  # of what happens at one instant
 
 
 def next_on(intervals, t):
@@ -62,7 +64,7 @@ class SecondClock:
     def __init__(self, case, clients):
         self.case, self.clients, self.now = case, clients, 0.0
         self.way_down = [[] for _ in range(clients)]  # of each client: [bits to go, visit or None]
-        self.planned = []  # (time, what, visit, or whatever it is about)
+        self.planned = []  # (time, what, visit)
         self.at_work = {}  # client: visit
         self._visits = [0] * clients
 
@@ -77,13 +79,13 @@ class SecondClock:
         if phase == 1:
             self.planned.append((self.now, "lost", visit))
         else:
-            self.planned.append((self.now + self.case["latency"][client], "first bit", (client, visit)))
+            self.way_down[client].append([float(BITS), visit])
         if self.case["on"] is not None and (off := on_until(self.case["on"][client], self.now)) < math.inf:
             self.planned.append((off, "lost", visit))
         return visit
 
     def copy(self, client):
-        self.planned.append((self.now + self.case["latency"][client], "first bit", (client, None)))
+        self.way_down[client].append([float(BITS), None])
 
     def next_s(self):
         ends = [
@@ -94,25 +96,20 @@ class SecondClock:
         return min([*ends, *(t for t, _, _ in self.planned)], default=math.inf)
 
     def advance(self, to):
-        """What happens at `to`, which is not after `next_s`; arrivals last."""
-        happens = []
+        """What happens at `to`, which is not after `next_s`, in order."""
         for c, flows in enumerate(self.way_down):
             share = (to - self.now) * self.case["down"][c] / max(len(flows), 1)
             for flow in flows:
                 flow[0] -= share
                 if flow[1] is not None:
                     flow[1].served = BITS - flow[0]
-            happens += [("downloaded", v) for left, v in flows if left < 1e-6 and v is not None]
+            last_bits = [v for left, v in flows if left < 1e-6 and v is not None]
+            self.planned += [(to + self.case["latency"][c], "downloaded", v) for v in last_bits]
             self.way_down[c] = [flow for flow in flows if flow[0] >= 1e-6]
         self.now = to
         due = [p for p in self.planned if p[0] <= to + 1e-12]
         self.planned = [p for p in self.planned if p[0] > to + 1e-12]
-        for _, what, about in due:
-            if what != "first bit":
-                happens.append((what, about))
-            elif about[1] is None or not about[1].over:
-                self.way_down[about[0]].append([float(BITS), about[1]])
-        return sorted(happens, key=lambda h: h[0] == "arrived")
+        return sorted(((what, visit) for _, what, visit in due), key=lambda h: ORDER.index(h[0]))
 
     def follow(self, what, visit):
         """Move a visit along; whether it is over now."""
@@ -127,7 +124,7 @@ class SecondClock:
         elif what == "computed":
             visit.ready_s, lost = self.now, visit.phase == 3
             bits = math.floor(visit.fraction * BITS) if lost else BITS
-            there = self.now + case["latency"][client] + bits / case["up"][client]
+            there = self.now + bits / case["up"][client] + case["latency"][client]
             self.planned.append((there, "lost" if lost else "arrived", visit))
             visit.fraction = bits
         elif what == "arrived":
@@ -138,12 +135,10 @@ class SecondClock:
         return visit.over
 
     def call_off(self, visit):
-        """Bits leave from the first instant on: latency is only propagation (copies are tested without any)."""
+        """Cut a visit: what has left its sender by now counts, all of it in the last latency."""
         c = visit.client
         if visit.got_s == math.inf and visit.phase != 1:
-            alone = self.case["latency"][c] > 0  # then nothing else was on its way
-            sent = (self.now - visit.begun_s) * self.case["down"][c] if alone else visit.served
-            visit.down = min(BITS, math.floor(sent + 1e-6))
+            visit.down = math.floor(visit.served + 1e-6)
             self.way_down[c] = [flow for flow in self.way_down[c] if flow[1] is not visit]
         if visit.ready_s < math.inf:
             visit.up = min(visit.fraction, math.floor((self.now - visit.ready_s) * self.case["up"][c] + 1e-6))
@@ -155,14 +150,14 @@ class SecondClock:
 
 
 def random_case(seed):
-    """Devices, links and clients' fates; with copies the links have no latency (see `call_off`)."""
+    """Devices, links and clients' fates."""
     draw = np.random.default_rng(seed)
     clients, copies = int(draw.integers(2, 8)), bool(draw.integers(2))
     chance, presence = draw.choice([0.0, 0.3, 0.6]), draw.integers(3)
     case = {
         "up": draw.uniform(50, 500, clients).tolist(), "down": draw.uniform(50, 500, clients).tolist(),
-        "latency": ([0.0] * clients if copies else draw.uniform(0.01, 0.5, clients).tolist()),
-        "seconds": draw.uniform(0.05, 2.0, clients).tolist(), "on": None,
+        "latency": draw.uniform(0.01, 0.5, clients).tolist(), "seconds": draw.uniform(0.05, 2.0, clients).tolist(),
+        "on": None, "reliable": chance == 0.0,
     }  # fmt: skip
     if presence == 1:  # again and again, each in its own time
         first, long = draw.uniform(0, 4, clients), draw.uniform(2, 4.5, clients)

@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 import fedsim as fs
-from fedsim.engine import Interrupted
-from fedsim.errors import CorruptData, InvalidInput
+from fedsim.errors import CorruptData, Interrupted, InvalidInput
 
 POLICIES = {
     "lockstep": fs.participation.uniform(4),

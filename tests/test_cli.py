@@ -20,7 +20,7 @@ from fedsim import progress
 from fedsim.analysis import intervals, units
 from fedsim.cli import listing
 from fedsim.cli.app import call
-from fedsim.engine import Progress
+from fedsim.engine.run import Progress
 
 SCENARIO = '''"""A mean of five clients."""
 from dataclasses import dataclass

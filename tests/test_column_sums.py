@@ -6,12 +6,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-from golden_scenarios import COMING, SCENARIOS, SLOW, STAR, resumed
-from test_compiled_gossip import CROWD
+from clocks import always_compiled, reference_clock
+from engine.test_gossip_runs import CROWD
+from golden_scenarios import COMING, ON_SIMPY_ALONE, SCENARIOS, SLOW, STAR, resumed
 from test_contract import EVERY, scenario
 
 import fedsim as fs
-from fedsim.engine import always_compiled, reference_clock
 
 WHOLE = ("selected", "arrived", "dropped", "late", "uplink_bits", "wasted_bits", "wasted_down_bits", "backhaul_bits")
 SECONDS = ("wasted_s", "late_s", "dropped_s", "called_off_s")
@@ -34,11 +34,13 @@ def test_in_every_golden_scenario_without_devices(name):
     assert_sums_agree(fs.run(SCENARIOS[name]))
 
 
-@pytest.mark.parametrize("name", [n for n, s in SCENARIOS.items() if s.devices is not None])
-@pytest.mark.parametrize("clock", [reference_clock, always_compiled])
+WITH_DEVICES = [n for n, s in SCENARIOS.items() if s.devices is not None]
+ON_BOTH = [(n, clock) for n in WITH_DEVICES for clock in ("simpy", "compiled") if n not in ON_SIMPY_ALONE]
+
+
+@pytest.mark.parametrize("name, clock", [*ON_BOTH, *((n, "simpy") for n in ON_SIMPY_ALONE)])
 def test_in_every_golden_scenario_with_devices_on_either_clock(name, clock):
-    with clock():
-        assert_sums_agree(fs.run(SCENARIOS[name]))
+    assert_sums_agree(fs.run(SCENARIOS[name], clock=clock))
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -64,8 +66,7 @@ WORKING = dataclasses.replace(
 
 @pytest.mark.parametrize("compute", ["run", "skip"])
 @pytest.mark.parametrize("clock", [reference_clock, always_compiled])
-def test_visits_in_flight_at_the_end_count_as_selected_where_they_started(clock, compute, monkeypatch):
-    monkeypatch.setattr("fedsim.engine.clocks_ahead.MOST", 4)  # rounds made at a go
+def test_visits_in_flight_at_the_end_count_as_selected_where_they_started(clock, compute):
     with clock():
         result = fs.run(WORKING, compute=compute)
     in_flight = result.clients.selected - result.clients.arrived - result.clients.dropped

@@ -10,8 +10,7 @@ import pytest
 import fedsim as fs
 from fedsim import metrics
 from fedsim.algorithms import FALD, FedAvg
-from fedsim.engine import Interrupted
-from fedsim.errors import InvalidInput
+from fedsim.errors import Interrupted, InvalidInput
 from fedsim.problems import GaussianMean, SoftmaxRegression
 
 PROBLEM = SoftmaxRegression.synthetic(3, 4, classes=3, samples=30, seed=2, dtype=np.float64, test_samples=60)

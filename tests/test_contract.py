@@ -18,8 +18,7 @@ import pytest
 import fedsim as fs
 from fedsim import algorithms, participation
 from fedsim.codecs import QSGD
-from fedsim.engine import Interrupted
-from fedsim.errors import InvalidInput
+from fedsim.errors import Interrupted, InvalidInput
 from fedsim.problems import GaussianMean, PerformativeMean, pooled
 from fedsim.runtime.ray import RaySession
 from fedsim.runtime.ray_host import Host

@@ -16,8 +16,7 @@ import pytest
 from faults import SWEPT, died, dying, pair, run, scenario, sweep
 
 import fedsim as fs
-from fedsim.engine import Interrupted
-from fedsim.errors import FedsimError
+from fedsim.errors import FedsimError, Interrupted
 from fedsim.results import Result
 from fedsim.results.sealed import file_sum, read_json, to_json
 from fedsim.sweeps.merge import FORMAT, RUNS

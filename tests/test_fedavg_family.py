@@ -23,6 +23,8 @@ from fedsim.algorithms.scaffold import Scaffold
 from fedsim.codecs import QSGD, Elias, Identity
 from fedsim.errors import InvalidInput
 from fedsim.privacy.fedpaq import noise_sigma
+from fedsim.protocols import as_policy
+from fedsim.runtime.aggregation import declared_weights
 
 ETA, DIM = 0.15, 3
 SIZES = (6, 9, 12, 15, 18)
@@ -190,7 +192,8 @@ WEIGHTS = {
 def test_the_average_is_by_data_unless_the_policy_drew_by_data(algorithm, policy):
     came_by, expected = WEIGHTS[policy]
     multiplicity = np.array([1, 2, 1]) if policy == "with replacement" else np.ones(3, np.int64)
-    arrived = Told(np.array([0.1, 0.15, 0.25]), multiplicity, np.array([0, 3]), 5, came_by)
+    replies = (np.array([0.1, 0.15, 0.25]), multiplicity, np.array([0, 3]), 5)
+    arrived = Told(*replies, came_by, declared_weights(as_policy(came_by).weighting, *replies))
     assert np.allclose(algorithm.weigh(arrived), expected)
 
 

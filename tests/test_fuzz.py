@@ -17,7 +17,7 @@ import pytest
 import fedsim as fs
 from fedsim.algorithms.fedpaq import FedPAQ
 
-PROCESSOR_S, REAL_S = 20, 120  # for one case, all of them being tiny; a busy machine must not look like a hang
+PROCESSOR_S, REAL_S = 60, 180  # for one case, all of them tiny; one may compile a clock on a busy machine
 NONSENSE = (
     math.nan,
     math.inf,
@@ -351,10 +351,10 @@ def assert_valid(result, scenario):
     assert (rounds["closed_s"] >= 0).all()
     gossips = isinstance(scenario.exchange, fs.exchanges.Gossip)
     for _, own in rounds.groupby("replica"):
-        before = own["closed_s" if isinstance(scenario.exchange, fs.exchanges.StarExchange) else "opened_s"].to_numpy()[
-            :-1
-        ]
-        assert (own["opened_s"].to_numpy()[1:] >= before).all()
+        if not scenario.parts.policy.asynchronous:  # whose rounds open when the first visit that ends in them starts
+            in_turn = isinstance(scenario.exchange, fs.exchanges.StarExchange)
+            before = own["closed_s" if in_turn else "opened_s"].to_numpy()[:-1]
+            assert (own["opened_s"].to_numpy()[1:] >= before).all()
     assert (rounds[["selected", "arrived", "dropped", "late", "uplink_bits", "wasted_bits"]] >= 0).all().all()
     assert (rounds["wasted_bits"] <= rounds["backhaul_bits" if gossips else "uplink_bits"]).all()
     if gossips:  # there it is messages that come late

@@ -6,7 +6,19 @@ import json
 
 import numpy as np
 import pytest
-from golden_scenarios import FILE, KERNELS, ON_RAY, RESUMED, SCENARIOS, computed, environment, manifest, process_with
+from golden_scenarios import (
+    CLOCKS,
+    FILE,
+    KERNELS,
+    ON_RAY,
+    RESUMED,
+    SCENARIOS,
+    computed,
+    environment,
+    manifest,
+    on_clock,
+    process_with,
+)
 from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 
 PINNED = json.loads(FILE.read_text())
@@ -25,8 +37,8 @@ def agrees(call, record_property):
     same = call(environment) == PINNED["environment"]
     record_property("golden", "bits" if same else "figures")
 
-    def compare(name, way="one thread"):
-        found, pinned = call(computed, name, way), PINNED["scenarios"][name]
+    def compare(name, way="one thread", found=None):
+        found, pinned = found or call(computed, name, way), PINNED["scenarios"][name]
         if same:
             assert found == pinned
         assert np.allclose(found["figures"], pinned["figures"], rtol=1e-6)
@@ -35,7 +47,7 @@ def agrees(call, record_property):
 
 
 def test_at_least_sixty_scenarios_are_pinned():
-    assert set(PINNED["scenarios"]) == set(SCENARIOS)
+    assert set(PINNED["scenarios"]) == set(PINNED["clocks"]) == set(SCENARIOS)
     assert len(SCENARIOS) >= 60
 
 
@@ -57,8 +69,25 @@ def test_bits_do_not_depend_on_wider_vectors(call):
             assert narrow(computed, name) == call(computed, name)
 
 
+def test_every_scenario_runs_on_simpy_and_most_on_the_loop_and_the_short_path():
+    served = [clock for clocks in PINNED["clocks"].values() for clock in clocks]
+    assert served.count("simpy") == len(SCENARIOS)
+    assert served.count("loop") >= 80
+    assert served.count("short") >= 40
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_run_has_the_pinned_bits(agrees, name):
+def test_a_run_has_the_pinned_bits_on_every_clock_that_can_serve_it(agrees, call, name, clock):
+    """The clock is forced, and the manifest tells which one ran."""
+    found = call(on_clock, name, clock)
+    assert (found is not None) == (clock in PINNED["clocks"][name])
+    if found is not None:
+        agrees(name, found=found)
+
+
+@pytest.mark.parametrize("name", ["FALD", "star: first", "tree: uniform", "tiers", "star: buffered", "gossip"])
+def test_a_run_whose_clock_is_chosen_has_the_pinned_bits(agrees, name):
     agrees(name)
 
 
@@ -76,8 +105,3 @@ def test_threads_and_chunks_have_the_pinned_bits(agrees, name):
 @pytest.mark.parametrize("name", ON_RAY)
 def test_hosts_have_the_pinned_bits(agrees, name):
     agrees(name, "Ray")
-
-
-@pytest.mark.parametrize("name", [n for n, s in SCENARIOS.items() if s.devices is not None and not s.record.events])
-def test_the_compiled_clock_has_the_pinned_bits(agrees, name):
-    agrees(name, "compiled clock")

@@ -11,9 +11,9 @@ import math
 import networkx as nx
 import numpy as np
 import pytest
+from clocks import always_compiled, reference_clock
 
 import fedsim as fs
-from fedsim.engine import always_compiled, reference_clock
 
 BITS = 640  # ten numbers
 SEEDS = [seed for seed in range(30) if seed not in (4, 13, 16, 19, 25)]  # there rounding would decide a deadline

@@ -14,9 +14,9 @@ import pytest
 import fedsim as fs
 from fedsim.cli import listing
 from fedsim.cli.app import call
-from fedsim.engine.learner import ArrivedReplies
-from fedsim.engine.view import ReplicaView
+from fedsim.engine.view import SiteView
 from fedsim.errors import InvalidInput
+from fedsim.runtime.aggregation import SegmentReplies
 from fedsim.runtime.jobs import JobsAtHand
 
 PACKAGE = Path(fs.__file__).parent
@@ -51,7 +51,7 @@ def test_help_of_a_result_documents_the_columns_of_rounds() -> None:
     assert [name for name in ROUNDS if f"`{name}`" not in (Result.__doc__ or "")] == []
 
 
-@pytest.mark.parametrize(("topic", "made"), [("job", JobsAtHand), ("replies", ArrivedReplies), ("view", ReplicaView)])
+@pytest.mark.parametrize(("topic", "made"), [("job", JobsAtHand), ("replies", SegmentReplies), ("view", SiteView)])
 def test_a_topic_names_what_the_object_has_and_nothing_else(topic: str, made: type) -> None:
     page = fs.explain(topic)
     rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("|")][2:]

@@ -101,7 +101,7 @@ def test_dispersed_chains_are_told_from_chains_that_have_mixed():
 def test_a_resumed_run_keeps_its_starts(tmp_path):
     import threading
 
-    from fedsim.engine import Interrupted
+    from fedsim.errors import Interrupted
 
     whole, stop = scenario(initial=fs.initial.normal(2.0)), threading.Event()
     stop.set()

@@ -190,8 +190,15 @@ def quadratic_jobs(jobs, d, dtype, rho, steps):
     eta = 0.01 / (1 + np.arange(steps))
     return (
         start, hessian.astype(dtype), draw[:, d * d :].astype(dtype), client, keys(jobs),
-        keys(jobs, Stream.SHARED), scale, rho, eta, 0.7,
+        keys(jobs, Stream.SHARED), scale, scale.dtype.type(rho), eta.astype(dtype), np.sqrt(1.4 * eta).astype(dtype),
     )  # fmt: skip
+
+
+def langevin(backend, start, *arguments):
+    """Return where the steps end; they are taken in place."""
+    out = start.copy()
+    backend.langevin_quadratic(start.shape[1])(out, *arguments)
+    return out
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.5, 1.0])
@@ -200,20 +207,20 @@ def quadratic_jobs(jobs, d, dtype, rho, steps):
 def test_langevin_steps_equal_the_reference(compiled, d, dtype, rho):
     for steps in (1, 5, 7):
         arguments = quadratic_jobs(70, d, dtype, rho, steps)
-        expected = reference.langevin_quadratic(*arguments)
-        assert_same(compiled.langevin_quadratic(*arguments), expected)
+        assert_same(langevin(compiled, *arguments), langevin(reference, *arguments))
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.6, 1.0])
 def test_langevin_steps_follow_the_update_rule(backend, rho):
-    start, hessian, linear, client, private, shared, scale, _, eta, tau = quadratic_jobs(8, 3, "float64", rho, 4)
-    found = backend.langevin_quadratic(start, hessian, linear, client, private, shared, scale, rho, eta, tau)
+    arguments = quadratic_jobs(8, 3, "float64", rho, 4)
+    start, hessian, linear, client, private, shared, scale, _, eta, amplitude = arguments
+    found = langevin(backend, *arguments)
     for job, c in enumerate(client):
         theta = start[job]
         for k in range(4):
             own, common = (rng.normal(key[job : job + 1], 3, k)[0] for key in (private, shared))
             noise = rho * common + scale[job] * own
-            theta = theta - eta[k] * (hessian[c] @ theta - linear[c]) + np.sqrt(2 * eta[k] * tau) * noise
+            theta = theta - eta[k] * (hessian[c] @ theta - linear[c]) + amplitude[k] * noise
         np.testing.assert_allclose(found[job], theta, rtol=1e-12, atol=1e-12)
 
 
@@ -221,20 +228,21 @@ def test_langevin_steps_follow_the_update_rule(backend, rho):
 @pytest.mark.parametrize("d", [2, 12])
 def test_langevin_steps_do_not_depend_on_a_jobs_place_in_a_batch(backend, d, dtype):
     theta, hessian, linear, client, private, shared, scale, *rest = quadratic_jobs(80, d, dtype, 0.5, 5)
-    together = backend.langevin_quadratic(theta, hessian, linear, client, private, shared, scale, *rest)
+    together = langevin(backend, theta, hessian, linear, client, private, shared, scale, *rest)
     for parts in chunks(80):
         alone = [
-            backend.langevin_quadratic(theta[p], hessian, linear, client[p], private[p], shared[p], scale[p], *rest)
+            langevin(backend, theta[p], hessian, linear, client[p], private[p], shared[p], scale[p], *rest)
             for p in parts
         ]
         np.testing.assert_array_equal(np.concatenate(alone), together)
 
 
-def test_langevin_steps_leave_their_arguments_alone(backend):
+def test_langevin_steps_change_theta_alone(backend):
     arguments = quadratic_jobs(20, 3, "float64", 0.5, 5)
     before = [np.copy(a) for a in arguments]
-    backend.langevin_quadratic(*arguments)
-    for kept, now in zip(before, arguments, strict=True):
+    backend.langevin_quadratic(3)(*arguments)
+    assert (arguments[0] != before[0]).all()
+    for kept, now in zip(before[1:], arguments[1:], strict=True):
         np.testing.assert_array_equal(now, kept)
 
 

@@ -11,10 +11,10 @@ import threading
 import networkx as nx
 import numpy as np
 import pytest
+from clocks import always_compiled, reference_clock
 
 import fedsim as fs
 from fedsim import algorithms, devices, exchanges, participation, topologies
-from fedsim.engine import always_compiled, reference_clock
 from fedsim.errors import Interrupted
 
 N = 6

@@ -20,7 +20,6 @@ import fedsim as fs
 @dataclass(frozen=True)
 class Own(fs.algorithms.FedAvg):
     fused = None
-    many_rounds = None
     batched = False
 
     def client(self, job, message, memory):
@@ -46,7 +45,7 @@ def written(folder, **parts):
     return path
 
 
-@pytest.mark.parametrize("where, line", [("top", 6), ("server", 19), ("build", 23)])
+@pytest.mark.parametrize("where, line", [("top", 6), ("server", 18), ("build", 22)])
 def test_a_file_that_exits_is_an_error_with_its_line(tmp_path, capsys, where, line):
     path = written(tmp_path, **{where: "sys.exit()"})
     assert call(["run", str(path)]) in (1, 2)

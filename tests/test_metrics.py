@@ -389,7 +389,7 @@ def test_w2_with_fewer_replicas_than_dimensions_uses_the_singular_covariance():
 
 
 @pytest.mark.parametrize("replicas, dim", [(2, 2), (4, 6), (30, 50), (16, 16), (300, 2), (40, 17)])
-def test_w2_of_many_rounds_has_the_bits_of_each(replicas, dim):
+def test_w2_of_a_block_of_rounds_has_the_bits_of_each(replicas, dim):
     rng = generator(replicas)
     theta = rng.normal(size=(9, replicas, dim)).astype(np.float32)
     theta[4] = theta[4, 0]  # all alike

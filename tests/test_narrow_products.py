@@ -9,12 +9,11 @@ import fedsim as fs
 from fedsim import problems
 from fedsim.algorithms import FedAvg
 from fedsim.kernels import cpu
-from fedsim.kernels.elementary_reference import exp
 from fedsim.kernels.gradients import ALL_ROWS
 from fedsim.kernels.narrow_products import add_slopes, scores
 from fedsim.kernels.vectors import LANES, aligned
 from fedsim.problems import weights_of
-from fedsim.rng.boxmuller import fma32
+from fedsim.rng.elementary import exp, fma32
 from fedsim.runtime.jobs import Batch, JobsAtHand, Setting
 from fedsim.runtime.worker import Worker
 

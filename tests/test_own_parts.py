@@ -54,12 +54,6 @@ class InTurn:
     def close(self, view):
         return view.now_s if len(view.arrived) >= self.replies else math.inf
 
-    def closing(self, ends):
-        rank, closed = ends.rank(), ends.last_s()
-        decisive = (rank == self.replies - 1) & ~ends.dropped
-        closed[ends.row[decisive]] = ends.ends_s[decisive]
-        return closed, rank < self.replies
-
 
 class Cable:
     """Everybody's own way down, and one cable up that all of them share."""
@@ -144,19 +138,16 @@ def test_neither_threads_nor_a_resume_change_a_run_of_own_parts(tmp_path):
 
 
 @dataclass(frozen=True)
-class SaysOtherwise(InTurn):
-    """Its closed form waits for everybody."""
-
-    def closing(self, ends):
-        return ends.last_s(), np.ones(len(ends.row), bool)
-
-
-@dataclass(frozen=True)
 class SaysItWaits(InTurn):
     waits = True
 
 
-@pytest.mark.parametrize("policy", [SaysOtherwise(2), SaysItWaits(2)], ids=lambda policy: type(policy).__name__)
-def test_a_policy_whose_closed_form_is_not_its_close_is_told_so(policy):
-    with pytest.raises(fs.testing.Broken, match="closes at another time than `close` does"):
-        fs.testing.check(policy)
+def test_a_policy_that_closes_earlier_than_it_says_is_refused_by_its_check():
+    with pytest.raises(fs.testing.Broken, match=r"rounds differ between clocks: .*`waits`"):
+        fs.testing.check(SaysItWaits(2))
+
+
+def test_own_parts_on_shared_links_run_on_simpy_alone():
+    assert fs.run(scenario(), compute="skip").manifest["clock"]["name"] == "simpy"
+    with pytest.raises(fs.errors.InvalidInput, match='the policy InTurn has no columns; use clock="simpy"'):
+        fs.run(scenario(), clock="compiled")

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import fedsim as fs
 from fedsim import participation
-from fedsim.engine import arrivals
-from fedsim.engine.selection import Roster, cohort
+from fedsim.engine.view import AllReplicasView, cohorts_of
 from fedsim.errors import InvalidInput
 from fedsim.kernels import draws
-from fedsim.participation import Arrived, VisitEnds
 from fedsim.protocols import as_policy
-from fedsim.rng import Draws, Stream
+from fedsim.rng import Draws
+from fedsim.runtime.aggregation import declared_weights
 
 P = np.array([0.05, 0.15, 0.2, 0.25, 0.35])
 N = len(P)
@@ -26,9 +26,14 @@ REPLICAS = 40_000
 
 
 def selected(policy, weights=P, replicas=REPLICAS, seed=3):
-    """The policy's answer for many replicas at once."""
-    rng = Draws(draws.keys(seed, Stream.SELECT, replica=np.arange(replicas)), source=draws)
-    return policy.select(Roster(weights, 0, replicas, rng), rng)
+    """Return the policy's answer for many replicas in one call."""
+    system = SimpleNamespace(
+        weights=weights, cumulative_weights=np.cumsum(weights), population=len(weights),
+        problem=SimpleNamespace(sizes=np.ones(len(weights))),
+        draws=lambda stream, replica, site, round: Draws(draws.keys(seed, stream, replica=replica), source=draws),
+    )  # fmt: skip
+    view = AllReplicasView(system, np.arange(replicas), 1)
+    return policy.select(view, view.rng)
 
 
 def p_value(counts, expected):
@@ -38,10 +43,11 @@ def p_value(counts, expected):
 
 def weights_of_rounds(policy, weights=P, replicas=REPLICAS):
     """The random weight vectors a (replicas, clients) of rounds in which everybody selected replies."""
-    who = cohort(selected(policy, weights, replicas), len(weights))
-    a = policy.weigh(Arrived(weights[who.client], who.multiplicity, who.starts, len(weights)))
+    row, client, multiplicity = cohorts_of(np.asarray(selected(policy, weights, replicas)), len(weights))
+    starts = np.searchsorted(row, np.arange(replicas + 1))
     out = np.zeros((replicas, len(weights)))
-    out[who.row, who.client] = a
+    weighting = as_policy(policy).weighting
+    out[row, client] = declared_weights(weighting, weights[client], multiplicity, starts, len(weights))
     return out
 
 
@@ -113,35 +119,38 @@ def test_rounds_and_replicas_are_selected_separately():
 
 
 def test_a_client_drawn_twice_runs_once_with_multiplicity_two():
-    who = cohort(np.array([[3, 1, 3], [0, 0, 0]]), N)
-    assert who.row.tolist() == [0, 0, 1]
-    assert who.client.tolist() == [1, 3, 0]
-    assert who.multiplicity.tolist() == [1, 2, 3]
-    assert who.starts.tolist() == [0, 2, 3]
+    row, client, multiplicity = cohorts_of(np.array([[3, 1, 3], [0, 0, 0]]), N)
+    assert row.tolist() == [0, 0, 1]
+    assert client.tolist() == [1, 3, 0]
+    assert multiplicity.tolist() == [1, 2, 3]
 
 
 def test_masks_and_empty_rounds_make_cohorts():
     mask = np.zeros((3, N), bool)
     mask[0, [1, 4]] = mask[2, 0] = True
-    who = cohort(mask, N)
-    assert who.client.tolist() == [1, 4, 0]
-    assert who.multiplicity.tolist() == [1, 1, 1]
-    assert who.starts.tolist() == [0, 2, 2, 3]
+    row, client, multiplicity = cohorts_of(mask, N)
+    assert row.tolist() == [0, 0, 2]
+    assert client.tolist() == [1, 4, 0]
+    assert multiplicity.tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("answer", [[[0, 5]], [[-1, 2]]])
 def test_clients_that_do_not_exist_are_refused(answer):
     with pytest.raises(InvalidInput, match="numbered 0 to 4"):
-        cohort(np.array(answer), N)
+        cohorts_of(np.array(answer), N)
 
 
 # --- Weights ----------------------------------------------------------------------------------------------
 
 
+def weights_by(policy, replies):
+    return declared_weights(as_policy(policy).weighting, *replies)
+
+
 def arrived(clients, multiplicity=None, starts=None):
     clients = np.array(clients)
     ones = np.ones(len(clients), np.int64)
-    return Arrived(
+    return (
         P[clients],
         ones if multiplicity is None else np.array(multiplicity),
         np.array(starts or [0, len(clients)]),
@@ -168,20 +177,20 @@ EXACT = {
 @pytest.mark.parametrize("case", EXACT)
 def test_replies_are_weighed_exactly(case):
     policy, replies, expected = EXACT[case]
-    assert np.allclose(policy.weigh(replies), expected, rtol=1e-15)
+    assert np.allclose(weights_by(policy, replies), expected, rtol=1e-15)
 
 
 @pytest.mark.parametrize("case", EXACT)
 def test_a_round_without_replies_has_no_weights(case):
-    nobody = Arrived(np.empty(0), np.empty(0, np.int64), np.array([0, 0]), N)
-    assert EXACT[case][0].weigh(nobody).shape == (0,)
+    nobody = (np.empty(0), np.empty(0, np.int64), np.array([0, 0]), N)
+    assert weights_by(EXACT[case][0], nobody).shape == (0,)
 
 
 def test_replicas_are_weighed_apart():
     replies = arrived([1, 4, 0, 1, 4], starts=[0, 2, 2, 5])
-    found = participation.bernoulli(0.5).weigh(replies)
+    found = weights_by(participation.bernoulli(0.5), replies)
     assert np.allclose(found, [0.3, 0.7, *(P[[0, 1, 4]] / P[[0, 1, 4]].sum())])
-    alone = participation.bernoulli(0.5).weigh(arrived([0, 1, 4]))
+    alone = weights_by(participation.bernoulli(0.5), arrived([0, 1, 4]))
     assert found[2:].tobytes() == alone.tobytes()
 
 
@@ -235,7 +244,10 @@ WAITING = [
 
 
 def view(now=5.0, opened=1.0, arrived=(), in_flight=()):
-    return SimpleNamespace(now_s=now, opened_s=opened, arrived=np.array(arrived), in_flight=np.array(in_flight))
+    return SimpleNamespace(
+        now_s=now, opened_s=opened, arrived=np.array(arrived), in_flight=np.array(in_flight),
+        selected=np.array([*arrived, *in_flight]),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("policy", WAITING)
@@ -255,63 +267,88 @@ def test_a_deadline_is_counted_from_the_opening():
     assert participation.deadline(3.0).close(view(in_flight=[1])) == 4.0
 
 
-def heard(ends, dropped=None, tie=None, row=None, opened=(0.0,)):
-    m = len(ends)
-    row = np.zeros(m, int) if row is None else np.array(row)
-    dropped = np.zeros(m, bool) if dropped is None else np.array(dropped)
-    order = np.arange(m) if tie is None else np.array(tie)
-    return VisitEnds(np.array(opened), row, np.array(ends, float), dropped, lambda: order)
+CLOCKS = ["simpy", "compiled"]
 
 
-def closing(policy, ends):
-    return arrivals.closing(as_policy(policy), ends.opened_s, ends.row, ends.ends_s, ends.dropped, ends.tie)
+def rounds_of(policy, ends_s, clock, lost=(), replicas=2, rounds=2):
+    """Run rounds whose visits end these seconds after the opening; uploads of the clients in `lost` are lost there."""
+    n = len(ends_s)
+    upload = [float(c in lost) for c in range(n)]
+    return fs.run(
+        fs.Scenario(
+            problem=fs.problems.Payload(n, parameters=1), algorithm=fs.algorithms.FedAvg(0.1), replicas=replicas,
+            devices=fs.devices.constant(ends_s, dropout={"upload": upload} if any(upload) else 0.0),
+            participation=policy, budget=fs.Budget(rounds=rounds), record=fs.Record(events=True),
+        ),
+        compute="skip", clock=clock,
+    )  # fmt: skip
 
 
-@pytest.mark.parametrize("policy", WAITING)
-def test_waiting_policies_close_with_their_last_visit_whatever_became_of_it(policy):
-    closed, in_time = closing(policy, heard([2, 7, 3], dropped=[False, True, False]))
-    assert closed.tolist() == [7.0]
-    assert in_time.all()
-    closed, in_time = closing(policy, heard([], opened=[4.0]))
-    assert closed.tolist() == [4.0]
-    assert len(in_time) == 0
+def seconds_and_arrivals(result):
+    """Return how long each round was open, and the clients whose replies arrived in each."""
+    table, events = result.rounds, result.events
+    arrived = events[events["event"] == "upload"].groupby(["replica", "round"])["client"].agg(sorted)
+    keys = list(zip(table["replica"], table["round"], strict=True))
+    return (table["closed_s"] - table["opened_s"]).tolist(), [arrived.get(key, []) for key in keys]
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+@pytest.mark.parametrize("policy", [participation.full(), participation.with_replacement(60), participation.uniform(3)])
+def test_waiting_policies_close_with_their_last_visit_whatever_its_outcome(policy, clock):
+    seconds, arrived = seconds_and_arrivals(rounds_of(policy, [2.0, 7.0, 3.0], clock, lost=[1]))
+    assert seconds == [7.0] * 4
+    assert arrived == [[0, 2]] * 4
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_a_round_without_clients_closes_at_once(clock):
+    result = rounds_of(participation.bernoulli(0.02), [2.0, 7.0, 3.0], clock, replicas=50)
+    empty = result.rounds["selected"] == 0
+    assert empty.sum() > 50
+    assert (result.rounds["closed_s"] == result.rounds["opened_s"])[empty].all()
 
 
 FIRST_TWO = {
-    "the two quickest": ({"ends": [5, 2, 9, 3]}, 3.0, [False, True, False, True]),
-    "a dropout is no reply": (
-        {"ends": [5, 2, 9, 3], "dropped": [False, True, False, False]}, 5.0, [True, False, False, True],
-    ),
-    "ties go by the drawn order": ({"ends": [3, 3, 3], "tie": [0.9, 0.1, 0.5]}, 3.0, [False, True, True]),
-    "too few replies: wait for everything": (
-        {"ends": [5, 2, 9], "dropped": [False, True, True]}, 9.0, [True, False, False],
-    ),
-}  # fmt: skip
+    "the two quickest": ([5.0, 2.0, 9.0, 3.0], [], 3.0, [1, 3]),
+    "a dropout is no reply": ([5.0, 2.0, 9.0, 3.0], [1], 5.0, [0, 3]),
+    "too few replies: wait for the last visit": ([5.0, 2.0, 9.0], [1, 2], 9.0, [0]),
+}
 
 
+@pytest.mark.parametrize("clock", CLOCKS)
 @pytest.mark.parametrize("case", FIRST_TWO)
-def test_the_first_two_replies_close_the_round(case):
-    arguments, expected, folded = FIRST_TWO[case]
-    told = heard(**arguments)
-    closed, in_time = participation.first(2).closing(told)
-    assert closed.tolist() == [expected]
-    assert (in_time & ~told.dropped).tolist() == folded
+def test_the_first_two_replies_close_the_round(case, clock):
+    ends_s, lost, expected_s, expected = FIRST_TWO[case]
+    seconds, arrived = seconds_and_arrivals(rounds_of(participation.first(2), ends_s, clock, lost))
+    assert seconds == [expected_s] * 4
+    assert arrived == [expected] * 4
 
 
-def test_replicas_close_apart():
-    told = heard([5, 2, 9, 3, 8], row=[0, 0, 1, 1, 1], opened=[0.0, 1.0])
-    closed, in_time = participation.first(2).closing(told)
-    assert closed.tolist() == [5.0, 8.0]
-    assert in_time.tolist() == [True, True, False, True, True]
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_replies_of_one_instant_arrive_in_a_drawn_order(clock):
+    result = rounds_of(participation.first(2), [3.0, 3.0, 3.0], clock, replicas=1000)
+    seconds, arrived = seconds_and_arrivals(result)
+    assert set(seconds) == {3.0}
+    pairs = [arrived.count(list(pair)) for pair in combinations(range(3), 2)]
+    assert sum(pairs) == 2000
+    assert p_value(pairs, [2000 / 3] * 3) > 1e-6
 
 
-def test_a_deadline_keeps_those_who_make_it_and_closes_early_when_all_have():
-    closed, in_time = participation.deadline(4.0).closing(heard([2, 4, 9]))
-    assert closed.tolist() == [4.0]
-    assert in_time.tolist() == [True, True, False]
-    closed, in_time = participation.deadline(4.0).closing(heard([2, 3]))
-    assert closed.tolist() == [3.0]
-    assert in_time.all()
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_replicas_close_apart(clock):
+    ends_s = [2.0, 3.0, 5.0, 8.0, 9.0]
+    seconds, arrived = seconds_and_arrivals(rounds_of(participation.first(2, of=3), ends_s, clock, replicas=40))
+    assert seconds == [ends_s[second] for _, second in arrived]
+    assert set(seconds) == {3.0, 5.0, 8.0}  # the second of three
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_a_deadline_keeps_replies_in_time_and_closes_early_when_all_have_arrived(clock):
+    assert seconds_and_arrivals(rounds_of(participation.deadline(4.0), [2.0, 4.0, 9.0], clock)) == (
+        [4.0] * 4,
+        [[0, 1]] * 4,
+    )
+    assert seconds_and_arrivals(rounds_of(participation.deadline(4.0), [2.0, 3.0], clock)) == ([3.0] * 4, [[0, 1]] * 4)
 
 
 # --- Refusals ---------------------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ from faults import run, scenario
 
 import fedsim as fs
 from fedsim.cli.app import call
-from fedsim.engine import Interrupted, Progress
-from fedsim.errors import InUse, InvalidInput
+from fedsim.engine.run import Progress
+from fedsim.errors import Interrupted, InUse, InvalidInput
 from fedsim.imported_sources import imported_sources
 from fedsim.results import lock
 from fedsim.scenario_file import load_file

@@ -11,8 +11,7 @@ import pytest
 
 import fedsim as fs
 from fedsim.algorithms.private_fedpaq import PrivateFedPAQ
-from fedsim.engine import Interrupted
-from fedsim.errors import InvalidInput
+from fedsim.errors import Interrupted, InvalidInput
 
 DELTA, CLIENTS = 1e-5, 6
 PROBLEM = fs.problems.GaussianMean([np.full((20, 2), 0.1 * c) for c in range(CLIENTS)], np.eye(2))

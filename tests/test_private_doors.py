@@ -7,14 +7,14 @@ import numpy as np
 import simpy
 
 import fedsim as fs
-from fedsim.engine.clock import LAST, Clock
+from fedsim.engine.clock.simpy.links import Instant
 from fedsim.kernels import cache, elementary, inner
 from fedsim.results.environment import cpu_features
 
 PACKAGE = Path(fs.__file__).parent
-DOORS = {  # by the words of an import or an attribute: the one file that may say them
+DOORS = {  # by the words of an import or an attribute: the one file that may say them; None: no file
     "ir": "kernels/llvm.py",  # of llvmlite; its `binding` is public
-    "_eid": "engine/clock.py",
+    "_eid": None,  # of SimPy; `links.Instant` needs its public names alone
     "_library_class": "kernels/inner.py",  # of Numba's code generator
     "_core": "results/environment.py",
 }
@@ -38,25 +38,54 @@ def test_each_private_door_is_in_one_file():
             assert word not in words or str(path.relative_to(PACKAGE)) == home, f"{path}: {word}"
 
 
-def test_simpy_takes_events_at_the_very_instant_in_order_of_priority_then_of_coming():
-    clock, seen = Clock(), []
-    third = 0.1 + 0.2  # timeout(third - now) need not land there
-    clock.at(0.1, lambda moment: seen.append(("first", clock.now)))
-    clock.at(third, lambda moment: seen.append(("last", clock.now)), LAST)
-    clock.at(third, lambda moment: seen.append(("b", clock.now)), 1)
-    clock.at(third, lambda moment: seen.append(("c", clock.now)), 1)
-    clock.at(third, lambda moment: seen.append(("a", clock.now)))
-    clock.run_to(third)
-    assert seen == [("first", 0.1), ("a", third), ("b", third), ("c", third), ("last", third)]
-    assert isinstance(clock, simpy.Environment)
+def note(env, seen, what, time_s, rank):
+    Instant(env, time_s, rank).callbacks.append(lambda _: seen.append((what, env.now)))
 
 
-def test_a_clock_is_still_simpys_own():
-    """Its public timeouts and our instants share one queue."""
-    clock, seen = Clock(), []
-    clock.timeout(2.0).callbacks.append(lambda event: seen.append("timeout"))
-    clock.at(1.0, lambda moment: seen.append("instant"))
-    clock.run()
+def test_simpy_handles_events_at_the_exact_instant_in_order_of_rank():
+    env, seen = simpy.Environment(), []
+    third = 0.1 + 0.2  # a delay from 0.1 need not lead there
+    env.timeout(0.1).callbacks.append(lambda _: [note(env, seen, rank, third, rank) for rank in (9, 3, 10**15, 7)])
+    note(env, seen, 5, third, 5)
+    note(env, seen, "first", 0.1, 2)
+    env.run()
+    assert seen == [("first", 0.1), *((rank, third) for rank in (3, 5, 7, 9, 10**15))]
+
+
+def test_an_instant_is_exact_where_no_delay_leads_to_it():
+    """SimPy adds a delay to now; for some pairs of times no delay gives the second."""
+    draw, hops = np.random.default_rng(1), 0
+    for now, then in zip(draw.uniform(1, 2, 2000).tolist(), draw.uniform(4, 8, 2000).tolist(), strict=True):
+        hops += now + (then - now) != then
+        env, seen = simpy.Environment(initial_time=now), []
+        note(env, seen, "there", then, 2)
+        env.run()
+        assert seen == [("there", then)]
+    assert hops > 50
+
+
+def test_all_consequences_of_an_event_are_done_before_the_next_event_of_that_instant():
+    """SimPy's own events have priorities 0 and 1, and ranks are larger."""
+    env, seen = simpy.Environment(), []
+
+    def process():
+        yield Instant(env, 1.0, 2)
+        yield env.event().succeed()
+        yield env.timeout(0.0)
+        seen.append("consequence")
+
+    env.process(process())
+    note(env, seen, "next event", 1.0, 3)
+    env.run()
+    assert seen == ["consequence", ("next event", 1.0)]
+    assert simpy.events.URGENT < simpy.events.NORMAL < 2
+
+
+def test_instants_and_simpys_own_timeouts_share_one_queue():
+    env, seen = simpy.Environment(), []
+    env.timeout(2.0).callbacks.append(lambda event: seen.append("timeout"))
+    Instant(env, 1.0, 2).callbacks.append(lambda event: seen.append("instant"))
+    env.run()
     assert seen == ["instant", "timeout"]
 
 

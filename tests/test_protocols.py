@@ -93,7 +93,7 @@ def test_a_part_has_every_member_of_its_role_once_it_is_completed():
 def test_what_a_class_says_itself_counts():
     policy = protocols.as_policy(fs.participation.uniform(3))
     assert policy.batched
-    assert policy.undecided
+    assert policy.weighting is None
     assert protocols.as_policy(policy) is policy
 
 

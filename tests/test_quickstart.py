@@ -25,9 +25,15 @@ def test_more_local_steps_are_faster_and_end_further_away() -> None:
 
 
 def test_the_quickstart_has_a_network_devices_and_a_clock() -> None:
-    result = fs.run(load_file("quickstart").build({"rounds": "3", "replicas": "2"}))
-    assert result.manifest["clock"] == {"network": True, "compute": True, "path": "closed form"}
-    assert (result.rounds["closed_s"] > result.rounds["opened_s"]).all()
+    scenario = load_file("quickstart").build({"rounds": "3", "replicas": "2"})
+    results = {clock: fs.run(scenario, clock=clock) for clock in ("simpy", "compiled")}
+    for clock, path in (("simpy", "loop"), ("compiled", "short")):
+        used = results[clock].manifest["clock"]
+        assert used["network"]
+        assert used["compute"]
+        assert (used["name"], used["path"]) == (clock, path)
+        assert (results[clock].rounds["closed_s"] > results[clock].rounds["opened_s"]).all()
+    assert results["simpy"].fingerprint == results["compiled"].fingerprint
 
 
 def test_the_opener_fits_eighty_columns(tmp_path, monkeypatch, capsys) -> None:

@@ -12,16 +12,17 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import networkx as nx
 import numpy as np
 import pytest
+from clocks import always_compiled, reference_clock
 from follow import followed
 
 import fedsim as fs
-from fedsim.engine import Interrupted, always_compiled, reference_clock
-from fedsim.errors import ClientFailed, InvalidInput, RuntimeFailed
+from fedsim.errors import ClientFailed, Interrupted, InvalidInput, RuntimeFailed
 from fedsim.runtime import ray as ray_runtime
 from fedsim.runtime import ray_cluster, ray_folder
 from fedsim.runtime.client_memory import SentBatch
@@ -204,40 +205,40 @@ def test_a_host_killed_over_several_sites_is_replaced_and_the_bits_stay(cluster,
         (2, fs.algorithms.FAHMC(1e-2, 3, debias="stale")),
     ],
 )
-def test_hosts_take_many_rounds_at_a_go_and_one_that_dies_is_replaced(cluster, hosts, algorithm):
+def test_hosts_take_blocks_of_rounds_and_one_that_dies_is_replaced(cluster, hosts, algorithm):
     what = dataclasses.replace(
         scenario(algorithm=algorithm, rounds=40, evaluate_every=20, metrics=("mean_error",)), devices=None
     )
     WATCHED.clear()
-    asked, whole = [], ray_runtime.RaySession.iterate
+    asked, whole = [], ray_runtime.RaySession.learn
 
-    async def iterate(self, rounds):
-        asked.append(rounds.count)
+    async def learn(self, block):
+        asked.append(block.rounds)
         if len(asked) == 2:
             os.kill(ray.get(self.hosts[0].about.remote())["pid"], signal.SIGKILL)
-        return await whole(self, rounds)
+        return await whole(self, block)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ray_runtime.RaySession, "iterate", iterate)
+        patch.setattr(ray_runtime.RaySession, "learn", learn)
         result = fs.run(what, runtime=Watched(hosts=hosts))
     assert sum(asked) >= 30
     assert result.fingerprint == fs.run(what).fingerprint
     assert result.fingerprint == fs.run(what, observers=[lambda progress: None]).fingerprint  # one by one
 
 
-def test_hosts_learn_many_of_the_rounds_that_the_compiled_clock_made_ahead(cluster):
+def test_hosts_learn_blocks_of_the_rounds_of_the_compiled_clock(cluster):
     channel = fs.topologies.multiple_access(CLIENTS, 1e6, latency_s=0.02)
     what = replace(scenario(fs.participation.deadline(0.1), rounds=30), network=channel)
-    asked, whole = [], ray_runtime.RaySession.iterate
+    asked, whole = [], ray_runtime.RaySession.learn
 
-    async def iterate(self, rounds):
-        asked.append(rounds.count)
-        return await whole(self, rounds)
+    async def learn(self, block):
+        asked.append(block.rounds)
+        return await whole(self, block)
 
     with pytest.MonkeyPatch.context() as patch, always_compiled():
-        patch.setattr(ray_runtime.RaySession, "iterate", iterate)
+        patch.setattr(ray_runtime.RaySession, "learn", learn)
         result = fs.run(what, runtime=Ray(hosts=2))
-    assert asked == [30]
+    assert sum(asked) >= 28  # a run begins with single rounds
     assert 0 < result.rounds["arrived"].sum() < result.rounds["selected"].sum()
     with reference_clock():
         assert result.fingerprint == fs.run(what).fingerprint
@@ -268,7 +269,7 @@ def travels(monkeypatch):
 @pytest.mark.parametrize("algorithm", REMEMBERING)
 def test_memory_stays_with_its_host(cluster, travels, algorithm):
     what = replace(scenario(algorithm=REMEMBERING[algorithm]), devices=PUNCTUAL)
-    result = fs.run(what, runtime=Ray(hosts=2))
+    result = fs.run(what, runtime=Ray(hosts=2), observers=[lambda progress: None])  # one round a call, not blocks
     assert sorted(travels.pop(1)) == sorted([*range(CLIENTS)] * 2)
     assert travels == {round: [] for round in range(2, 9)}
     assert result.fingerprint == fs.run(what).fingerprint
@@ -288,15 +289,29 @@ def test_memory_is_restored_at_the_host_that_replaces_a_dead_one(cluster, travel
     assert result.fingerprint == fs.run(what).fingerprint
 
 
+@pytest.mark.parametrize("clock", ["simpy", "compiled"])
 @pytest.mark.parametrize("policy", ["first", "buffered"])
-def test_clients_whose_reply_was_not_folded_remember_what_they_did_before(cluster, travels, policy):
-    """Late replies are computed and then dropped; those clients are sent the memory that they had."""
+def test_memory_travels_once_to_the_host_of_a_client_however_many_visits_are_late_or_lost(
+    cluster, travels, policy, clock
+):
+    """Only replies that arrived are computed, so a host has the memory of every client that it has computed."""
     what = scenario(POLICIES[policy], REMEMBERING["scaffold"], rounds=12, record=fs.Record(events=True))
-    if policy == "buffered":  # visits are broken off after their jobs were sent
+    if policy == "buffered":
         what = replace(what, devices=fs.devices.constant(1e-2, availability=fs.devices.markov(0.06, 0.02)))
-    with reference_clock():  # the compiled clock knows beforehand who will be late, and asks nothing of them
-        result = fs.run(what, runtime=Ray(hosts=2))
+    result = fs.run(what, runtime=Ray(hosts=2), clock=clock)
     assert result.rounds["late" if policy == "first" else "dropped"].sum() > 3
+    arrived = result.events[result.events["event"] == "upload"]
+    assert len(arrived) == 24 * 2
+    assert sorted(chain(*travels.values())) == sorted(arrived.groupby("replica")["client"].unique().explode())
+    assert result.fingerprint == fs.run(what).fingerprint
+
+
+def test_clients_whose_reply_was_computed_for_its_length_and_came_late_keep_their_earlier_memory(cluster, travels):
+    """Late replies are computed for their bits and not aggregated; those clients are sent the memory that they had."""
+    algorithm = fs.algorithms.QLSDPlusPlus(step_size=1e-4, refresh_every=3, batch_size=5, codec=fs.codecs.Elias(4))
+    what = replace(scenario(POLICIES["first"], algorithm, rounds=12), devices=PUNCTUAL)
+    result = fs.run(what, runtime=Ray(hosts=2))
+    assert result.rounds["late"].sum() == 12 * 2 * 2
     assert 2 * CLIENTS < sum(map(len, travels.values())) < result.rounds["selected"].sum()
     assert result.fingerprint == fs.run(what).fingerprint
 
@@ -327,7 +342,8 @@ def test_resources_that_make_no_sense_are_refused(name, wrong):
         Ray(**{name: wrong})
 
 
-def test_hosts_that_keep_dying_end_the_run_with_a_clear_error(cluster):
+def test_hosts_that_keep_dying_end_the_run_with_a_clear_error(cluster, monkeypatch):
+    monkeypatch.setattr("fedsim.runtime.ray.PAUSES_S", (0.0,) * 4)
     with pytest.raises(RuntimeFailed, match=r"died 5 times over round 1; .* resume"):
         fs.run(scenario(algorithm=Suicidal(1e-3)), runtime=Ray(hosts=1))
 
@@ -575,12 +591,15 @@ def test_an_address_where_nobody_listens_is_said_at_once():
 # On this side: a host then runs `ray_host`, `client_memory`, `worker`, `jobs`, the algorithm and its kernel. Whoever
 # awaits the hosts is woken up, from `running` on.
 ON_HOSTS = """
-    engine.run engine.closed_form engine.learner algorithms.fald engine.arrivals engine.round engine.accounts
-    runtime.jobs runtime.ray runtime.client_memory runtime.ray_host running engine engine.record
+    engine.run engine.commit engine.rounds engine.clock.compiled
+    engine.clock.compiled.reader engine.learner
+    algorithms.fald runtime.jobs runtime.ray runtime.client_memory runtime.ray_host running engine runtime.aggregation
+    engine.record
 """
 
 
-def test_a_round_on_client_hosts_passes_through_the_closed_form_and_the_door_to_the_hosts(cluster):
+def test_a_round_on_client_hosts_passes_through_the_compiled_clock_and_the_door_to_the_hosts(cluster):
     asked = replace(scenario(rounds=5), devices=None)
     look = [lambda progress: None]  # so that rounds come one by one
-    assert followed(lambda: fs.run(asked, runtime=Ray(hosts=2), observers=look)) == ON_HOSTS.split()
+    way = followed(lambda: fs.run(asked, runtime=Ray(hosts=2), observers=look, clock="compiled"))
+    assert way == ON_HOSTS.split()

@@ -29,7 +29,6 @@ import fedsim as fs
 @dataclass(frozen=True)
 class Slow(fs.algorithms.FedAvg):
     fused = None
-    many_rounds = None
 
     def client(self, job, message, memory):
         time.sleep({pause})

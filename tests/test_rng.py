@@ -19,7 +19,7 @@ from scipy import stats
 from fedsim import rng
 from fedsim.errors import InvalidInput
 from fedsim.kernels import draws
-from fedsim.rng import Draws, Stream, boxmuller
+from fedsim.rng import Draws, Stream, elementary
 
 MAX = 0xFFFFFFFF
 DTYPES = [np.float32, np.float64]
@@ -436,7 +436,7 @@ def test_fused_multiply_add_rounds_once():
     )
     c[:200] = -(a * b)[:200]  # all but the product's lost bits cancel
     c[200:400] = (a * b)[200:400] * np.float32(2.0**-25)  # near a tie
-    for x, y, z, got in zip(a, b, c, boxmuller.fma32(a, b, c), strict=True):
+    for x, y, z, got in zip(a, b, c, elementary.fma32(a, b, c), strict=True):
         exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
         near = [got, np.nextafter(got, np.float32(-np.inf)), np.nextafter(got, np.float32(np.inf))]
         distances = [abs(Fraction(float(n)) - exact) for n in near]
@@ -449,4 +449,4 @@ def test_float32_radius_is_the_square_root_of_the_logarithm():
     word = np.random.default_rng(1).integers(0, 2**32, 100_000, dtype=np.uint32)
     word[:3] = 0, 1, 2**32 - 1
     u = ((word >> np.uint32(1)).astype(np.float32) + np.float32(0.5)).astype(np.float64) / 2**31
-    assert np.allclose(boxmuller.radius32(word), np.sqrt(-2 * np.log(u)), rtol=1.5e-7, atol=0)
+    assert np.allclose(elementary.radius32(word), np.sqrt(-2 * np.log(u)), rtol=1.5e-7, atol=0)

@@ -1,26 +1,28 @@
-"""Rules of rounds that once were broken, or are new: who may take part, what contends, what counts, what is kept."""
+"""Rules of rounds that once were broken, or are new: who may take part, what contends, what counts, what is kept.
+
+They hold on both clocks; users' own policies run on SimPy.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import sys
 import threading
 
 import networkx as nx
 import numpy as np
 import pytest
+from engine.clocks.runs import agree, assert_same, on_path, on_simpy
 
 import fedsim as fs
 from fedsim.algorithms.fedpaq import FedPAQ
 from fedsim.analysis import timeline
 from fedsim.analysis.clients import heard as fairness
-from fedsim.engine import Interrupted, always_compiled
-from fedsim.engine.clock import Clock, SharedLinks
-from fedsim.engine.clock_inputs import ClockInputs
-from fedsim.engine.visits import Visit
-from fedsim.engine.world import client_paths
+from fedsim.engine.clock import simpy as simpy_clock
+from fedsim.engine.clock.simpy import Answers
+from fedsim.errors import Interrupted
 
+CLOCKS = ("simpy", "compiled")
 COLUMNS = (
     "opened_s", "closed_s", "selected", "arrived", "dropped", "late", "uplink_bits", "downlink_bits", "wasted_bits",
     "dropped_bits", "wasted_down_bits", "wasted_s", "late_s", "dropped_s", "called_off_s",
@@ -41,6 +43,14 @@ def scenario_of(clients=4, **more):
 
 def traced(scenario):
     return dataclasses.replace(scenario, record=fs.Record(events=True))
+
+
+def on_both(scenario, **options):
+    """The result of the compiled clock, which is that of SimPy."""
+    simpy, compiled = (fs.run(scenario, clock=clock, **options) for clock in CLOCKS)
+    assert tuple(result.manifest["clock"]["name"] for result in (simpy, compiled)) == CLOCKS
+    assert_same(compiled, simpy)
+    return compiled
 
 
 def on_during(*intervals):
@@ -80,12 +90,16 @@ class Always:
 
 @pytest.mark.parametrize("policy", [fs.participation.with_replacement(2), Always((0, 1)), Always((1,))])
 def test_a_client_that_is_off_never_uploads(policy):
+    # Rounds of 0.5 s. Client 1 is on in [0, 2): the reply that arrives at 2.0, as it goes off, is its last one (an
+    # arrival comes before a break of the same instant).
     devices = fs.devices.constant(seconds_per_step=0.5, availability=on_during([(0.0, 1e9)], [(0.0, 2.0)]))
-    scenario = scenario_of(2, devices=devices, participation=policy, budget=fs.Budget(rounds=40))
-    events = fs.run(traced(scenario)).events
+    scenario = traced(scenario_of(2, devices=devices, participation=policy, budget=fs.Budget(rounds=40)))
+    events = (on_simpy if isinstance(policy, Always) else on_both)(scenario).events
     uploads = events[events["event"] == "upload"]
-    assert (uploads.loc[uploads["client"] == 1, "time_s"] < 2.0).all()
-    assert (uploads["client"] == 1).any()
+    of_1 = uploads.loc[uploads["client"] == 1, "time_s"].tolist()
+    assert of_1
+    assert set(of_1) <= {0.5, 1.0, 1.5, 2.0}
+    assert of_1 == [0.5, 1.0, 1.5, 2.0] or not isinstance(policy, Always)
 
 
 def test_draws_with_replacement_are_by_weight_among_those_that_are_on():
@@ -93,7 +107,7 @@ def test_draws_with_replacement_are_by_weight_among_those_that_are_on():
     devices = fs.devices.constant(0.0, availability=on_during([(0.0, 9.0)], [(0.0, 9.0)], [(20.0, 30.0)]))
     policy = fs.participation.with_replacement(1)
     scenario = scenario_of(problem=problem, devices=devices, participation=policy, replicas=50)
-    heard = fs.run(scenario, compute="skip").clients["arrived"].tolist()
+    heard = on_both(scenario, compute="skip").clients["arrived"].tolist()
     assert heard[2] == 0
     assert abs(heard[0] - 125) < 4 * math.sqrt(500 * 0.25 * 0.75)  # p = 1/4 and 3/4 of those that are on
 
@@ -112,25 +126,24 @@ def test_a_round_waits_until_enough_clients_are_on(policy):
     # client 3 comes at 8.5. Each round takes 1 s; the second cannot open at 6.
     availability = on_during([(0.0, 6.0)], [(1.0, 99.0)], [(5.0, 99.0)], [(8.5, 9.4)])
     devices = fs.devices.constant(seconds_per_step=1.0, availability=availability)
-    rounds = fs.run(scenario_of(devices=devices, participation=policy), compute="skip")
+    rounds = on_both(scenario_of(devices=devices, participation=policy), compute="skip")
     assert rounds.rounds["opened_s"].tolist() == [5.0, 8.5]
     assert rounds.stopped_by == ("no clients",)  # never three again
 
 
-def test_clients_that_are_never_on_together_are_not_waited_for_for_ever(monkeypatch):
-    monkeypatch.setattr(sys.modules["fedsim.engine.events"], "JUMPS", 500)
+def test_clients_that_are_never_on_together_are_not_waited_for_for_ever():
     availability = fs.devices.diurnal(10.0, 0.4, phase=[0.0, 0.5])
     devices = fs.devices.constant(seconds_per_step=0.1, availability=availability)
     scenario = scenario_of(2, devices=devices, participation=fs.participation.uniform(2, at_least=2))
-    result = fs.run(scenario, compute="skip")
+    result = on_both(scenario, compute="skip")
     assert (len(result.rounds), result.stopped_by) == (0, ("no clients",))
-    result = fs.run(dataclasses.replace(scenario, budget=fs.Budget(rounds=3, seconds=100.0)), compute="skip")
+    result = on_both(dataclasses.replace(scenario, budget=fs.Budget(rounds=3, seconds=100.0)), compute="skip")
     assert (len(result.rounds), result.stopped_by) == (0, ("seconds",))
 
 
 def test_an_empty_draw_is_a_round_where_somebody_is_on():
     devices = fs.devices.constant(1.0, availability=on_during(*[[(0.0, 1e9)]] * 4))
-    rounds = fs.run(scenario_of(devices=devices, participation=fs.participation.bernoulli(0.05))).rounds
+    rounds = on_both(scenario_of(devices=devices, participation=fs.participation.bernoulli(0.05))).rounds
     assert len(rounds) == 10
     assert (rounds["selected"] == 0).any()
 
@@ -157,7 +170,7 @@ def test_buffered_scaffold_ends_where_it_should(of):
         budget=fs.Budget(rounds=500),
         record=fs.Record(warmup=499),
     )
-    result = fs.run(scenario, runtime=fs.Inline(threads=1))
+    result = on_both(scenario, runtime=fs.Inline(threads=1))
     assert np.abs(result.samples[-1, 0] - problem.exact()[0]).max() < 1e-9
 
 
@@ -169,7 +182,7 @@ def test_a_client_whose_reply_waits_to_be_folded_is_not_asked_again():
         participation=fs.participation.buffered(4, of=5),
         budget=fs.Budget(rounds=60),
     )
-    events = fs.run(traced(scenario)).events
+    events = on_both(traced(scenario)).events
     uploads = events[events["event"] == "upload"]
     assert not uploads.duplicated(["round", "client"]).any()
 
@@ -186,22 +199,19 @@ UP, DOWN, LATENCY = [900.0, 500.0, 700.0, 2000.0], [64.0, 100.0, 300.0, 50.0], [
 def test_unfinished_copies_slow_the_next_download_on_every_clock(policy):
     star = fs.topologies.star(4, uplink_bps=UP, downlink_bps=DOWN, latency_s=LATENCY)
     scenario = scenario_of(network=star, participation=policy, reach="all", replicas=2)
-    quick, events = fs.run(scenario), fs.run(traced(scenario))
-    shared = fs.run(dataclasses.replace(scenario, network=relay(UP, DOWN, LATENCY)))
-    assert quick.manifest["clock"]["path"] == "closed form, then event"
+    quick, shared = on_both(scenario), on_both(dataclasses.replace(scenario, network=relay(UP, DOWN, LATENCY)))
+    assert quick.manifest["clock"]["path"] == "loop"  # the short path gave up
     for name in COLUMNS:
-        assert quick.rounds[name].tolist() == events.rounds[name].tolist()
         np.testing.assert_allclose(quick.rounds[name], shared.rounds[name], rtol=1e-9, atol=1e-9, err_msg=name)
-    alone = fs.run(dataclasses.replace(scenario, reach="selected"))
+    alone = on_both(dataclasses.replace(scenario, reach="selected"))
+    assert alone.manifest["clock"]["path"] == "short"
     assert (quick.rounds["closed_s"].iloc[-1] > alone.rounds["closed_s"].iloc[-1]) or "Deadline" in repr(policy)
 
 
-def test_rounds_that_outlast_their_copies_stay_in_closed_form():
+def test_rounds_that_outlast_their_copies_stay_on_the_short_path():
     star = fs.topologies.star(4, uplink_bps=[10.0] * 4, downlink_bps=DOWN, latency_s=LATENCY)
     scenario = scenario_of(network=star, participation=fs.participation.uniform(1), reach="all")
-    result = fs.run(scenario)
-    assert result.manifest["clock"]["path"] == "closed form"
-    assert result.fingerprint == fs.run(traced(scenario)).fingerprint
+    assert on_both(scenario).manifest["clock"]["path"] == "short"
 
 
 @pytest.mark.parametrize("contended", [False, True])
@@ -214,34 +224,35 @@ def test_copies_of_buffered_rounds_take_the_time_that_their_bits_need(contended)
         problem=problem, network=network, participation=fs.participation.buffered(1, of=2), reach="all",
         budget=fs.Budget(rounds=6), devices=fs.devices.constant(0.01),
     )  # fmt: skip
-    rounds = fs.run(scenario).rounds
+    rounds = on_both(scenario).rounds
     # Two clients take turns at the server's model, and every version goes to everybody. Both start at 0, down 0.512 s
     # each, and arrive at 0.522512. The copies of versions 0, 1, ... for the third queue up on its link, and those of the
     # versions that a working client does not start from on its own.
     assert rounds["closed_s"].iloc[0] == pytest.approx(0.522512)
     assert (rounds["downlink_bits"] >= 512).all()
-    lone = fs.run(dataclasses.replace(scenario, reach="selected")).rounds
+    lone = on_both(dataclasses.replace(scenario, reach="selected")).rounds
     assert rounds["closed_s"].max() > 1.5 * lone["closed_s"].max()
 
 
-def test_copies_meet_checkpoints(tmp_path):
-    """A run that went over from the closed form to the events is taken up again with the same bits."""
+@pytest.mark.parametrize(("clock", "codec"), [("simpy", fs.codecs.Elias(4)), ("compiled", fs.codecs.QSGD(4))])
+def test_copies_meet_checkpoints(tmp_path, clock, codec):
+    """A run whose copies meet the next round, so that the short path gave up, is taken up again with the same bits."""
     star = fs.topologies.star(4, uplink_bps=[100.0, 80.0, 700.0, 2000.0], downlink_bps=DOWN, latency_s=LATENCY)
     scenario = scenario_of(
         network=star, participation=fs.participation.uniform(2), reach="all", replicas=2, budget=fs.Budget(rounds=30),
-        algorithm=FedPAQ(step_size=1e-2, local_steps=2, codec=fs.codecs.Elias(4)),
+        algorithm=FedPAQ(step_size=1e-2, local_steps=2, codec=codec),
     )  # fmt: skip
-    whole = fs.run(scenario)
-    assert whole.manifest["clock"]["path"] == "closed form, then event"
+    whole = fs.run(scenario, clock=clock)
+    assert (whole.manifest["clock"]["name"], whole.manifest["clock"]["path"]) == (clock, "loop")
     for after in (2, 25):
-        assert resumed(scenario, tmp_path / str(after), after).fingerprint == whole.fingerprint
+        assert resumed(scenario, tmp_path / str(after), after, clock=clock).fingerprint == whole.fingerprint
 
 
-def resumed(scenario, folder, after, every=2):
+def resumed(scenario, folder, after, every=2, clock="auto"):
     stop = threading.Event()
     with pytest.raises(Interrupted):
         fs.run(
-            scenario, out=folder, checkpoint_every=every, stop=stop,
+            scenario, out=folder, checkpoint_every=every, stop=stop, clock=clock,
             observers=[lambda progress: stop.set() if progress.round == after else None],
         )  # fmt: skip
     return fs.run(scenario, out=folder, resume=True)
@@ -257,44 +268,41 @@ def test_bits_leave_from_the_first_instant_on_whatever_the_clock(seconds):
         network=fs.topologies.star(4, uplink_bps=up, downlink_bps=down, latency_s=latency),
         devices=fs.devices.constant([0.2, 0.0, 0.6, 0.1]), participation=fs.participation.deadline(seconds),
     )  # fmt: skip
-    with always_compiled():
-        closed_form, private = fs.run(scenario), fs.run(traced(scenario))
-        shared = fs.run(dataclasses.replace(scenario, network=relay(up, down, latency)))
-    assert [r.manifest["clock"]["path"] for r in (closed_form, private, shared)] == [
-        "closed form",
-        "compiled",
-        "compiled",
-    ]
+    again = dataclasses.replace(scenario, network=relay(up, down, latency))
+    assert (agree(scenario), agree(again)) == (["loop", "short"], ["loop"])
+    private, shared = on_path(scenario, "short"), on_path(again, "loop")
     for name in COLUMNS:
-        assert closed_form.rounds[name].tolist() == private.rounds[name].tolist()
-        np.testing.assert_allclose(closed_form.rounds[name], shared.rounds[name], rtol=1e-9, atol=1e-9, err_msg=name)
-    row = closed_form.rounds.iloc[0]
-    bits, ready = 128, [0.3 + 128 / 400 + 0.2, 0.5 + 128 / 300, 0.01 + 128 / 1000 + 0.6, 128 / 260 + 0.1]
+        np.testing.assert_allclose(private.rounds[name], shared.rounds[name], rtol=1e-9, atol=1e-9, err_msg=name)
+    row = private.rounds.iloc[0]
+    bits, ready = 128, [128 / 400 + 0.3 + 0.2, 128 / 300 + 0.5, 128 / 1000 + 0.01 + 0.6, 128 / 260 + 0.1]
     sent = [min(bits, math.floor(max(seconds - r, 0.0) * u + 1e-6)) for r, u in zip(ready, up, strict=True)]
     assert row["uplink_bits"] == sum(sent)
-    came = [
-        bits if seconds >= lag + bits / d else min(bits, int(seconds * d)) for lag, d in zip(latency, down, strict=True)
-    ]
+    came = [min(bits, math.floor(seconds * d + 1e-6)) for d in down]  # in its last latency a message has left
     assert row["downlink_bits"] == sum(came)
 
 
-def test_messages_in_their_first_latency_leave_at_the_share_that_awaits_them():
-    """Two uploads of 1,000 bits over one link of 100 bit/s, 2 s away: after 1 s 50 bits have left each."""
-    graph = nx.Graph()
+@pytest.mark.parametrize(("seconds", "left"), [(1.0, 50), (20.0, 1000), (21.0, 1024), (22.4, 1024)])
+def test_bits_leave_at_the_share_of_a_distant_link_from_the_first_instant_on(seconds, left):
+    """Two uploads of 1,024 bits over one link of 100 bit/s, 2 s away: 50 bits of each leave in a second.
+
+    Their last bits leave at 20.48 s. They would arrive at 22.48 s; a close before that finds all bits sent, for nothing.
+    """
+    graph = nx.DiGraph()
     graph.add_node("server", role="server")
     graph.add_edge("relay", "server", bandwidth_bps=100.0, latency_s=2.0)
+    graph.add_edge("server", "relay", bandwidth_bps=math.inf, latency_s=0.0)
     for c in range(2):
         graph.add_node(c, client=c)
         graph.add_edge(c, "relay", bandwidth_bps=math.inf, latency_s=0.0)
-    network = fs.Network(graph)
-    clock = Clock()
-    links = SharedLinks(clock, network, client_paths(network), {})
-    visits = [Visit(c, 0.0, 0, 0.0, c, 1000, None) for c in range(2)]
-    for visit in visits:
-        visit.uploading = True
-        links.send(visit, True, 1000, lambda _: None, 1)
-    clock.run_to(1.0)
-    assert links.call_off(visits) == [50, 50]
+        graph.add_edge("relay", c, bandwidth_bps=math.inf, latency_s=0.0)
+    problem = fs.problems.GaussianMean.synthetic(2, dim=16, samples=4, seed=1)
+    policy = fs.participation.deadline(seconds)
+    scenario = scenario_of(problem=problem, network=fs.Network(graph), participation=policy, budget=fs.Budget(rounds=2))
+    rounds = on_both(scenario).rounds
+    assert rounds["late"].tolist() == [2, 2]
+    assert rounds["uplink_bits"].tolist() == rounds["wasted_bits"].tolist() == [2 * left] * 2
+    patient = dataclasses.replace(scenario, participation=fs.participation.deadline(22.5))
+    assert on_both(patient).rounds["closed_s"].tolist() == pytest.approx([22.48, 44.96])
 
 
 # --- Waste ----------------------------------------------------------------------------------------------
@@ -308,7 +316,7 @@ def test_waste_is_told_by_cause_in_bits_both_ways_and_in_seconds():
     scenario = scenario_of(
         devices=devices, network=network, participation=fs.participation.first(1), budget=fs.Budget(rounds=1)
     )
-    result = fs.run(traced(scenario))
+    result = on_both(traced(scenario))
     row = result.rounds.iloc[0]
     assert (row["wasted_bits"], row["dropped_bits"], row["wasted_down_bits"]) == (64, 0, 3 * 128)
     assert (row["late_s"], row["called_off_s"], row["dropped_s"], row["wasted_s"]) == (4.0, 4.0, 2.5, 10.5)
@@ -325,7 +333,7 @@ def test_the_fairness_table_says_who_was_heard_how_often_and_how_late():
     scenario = scenario_of(
         devices=fs.devices.constant([1.0, 2.0, 3.0, 9.0]), participation=fs.participation.first(2), replicas=2
     )
-    result = fs.run(traced(scenario))
+    result = on_both(traced(scenario))
     table = fairness(result)
     assert table["asked"].tolist() == [20] * 4
     assert table["heard"].tolist() == [20, 20, 0, 0]
@@ -334,7 +342,7 @@ def test_the_fairness_table_says_who_was_heard_how_often_and_how_late():
     assert table["last_round"].tolist() == [10, 10, 0, 0]
     assert table["reply_s"].tolist()[:2] == [1.0, 2.0]
     assert table["wasted_s"].tolist() == [0.0, 0.0, 40.0, 40.0]
-    stale = fairness(fs.run(dataclasses.replace(scenario, participation=fs.participation.buffered(1))))
+    stale = fairness(on_both(dataclasses.replace(scenario, participation=fs.participation.buffered(1))))
     assert stale["staleness"].iloc[0] < stale["staleness"].iloc[2]
     assert stale["reply_s"].isna().all()
 
@@ -345,10 +353,10 @@ def test_shares_of_an_asynchronous_run_cover_every_client_second():
     scenario = scenario_of(
         3, devices=devices, participation=fs.participation.buffered(1), budget=fs.Budget(seconds=12.0)
     )
-    shares = timeline.shares(fs.run(traced(scenario)))
+    shares = timeline.shares(on_both(traced(scenario)))
     assert shares == pytest.approx({"busy": 2 / 3, "idle": 1 / 3, "transfer": 0.0})
     network = fs.topologies.star(3, uplink_bps=64.0, downlink_bps=128.0, latency_s=0.1)
-    shares = timeline.shares(fs.run(traced(dataclasses.replace(scenario, network=network))))
+    shares = timeline.shares(on_both(traced(dataclasses.replace(scenario, network=network))))
     assert sum(shares.values()) == pytest.approx(1.0)
     assert all(0 < share < 1 for share in shares.values())
 
@@ -357,50 +365,15 @@ def test_shares_of_an_asynchronous_run_cover_every_client_second():
 
 
 @pytest.mark.parametrize("policy", [fs.participation.first(2, of=3), fs.participation.buffered(2, of=3)])
-def test_sizes_of_replies_are_kept_only_until_a_checkpoint_has_them(policy, tmp_path, monkeypatch):
-    held = []
-    segment = ClockInputs.segment
-
-    def spy(self):
-        held.append(sum(len(v) for parts in self._fresh.values() for _, v in parts))
-        return segment(self)
-
-    monkeypatch.setattr(ClockInputs, "segment", spy)
-    scenario = scenario_of(
-        participation=policy, budget=fs.Budget(rounds=60), devices=fs.devices.lognormal(1e-2, 0.5, dropout=0.1),
-        algorithm=FedPAQ(step_size=1e-2, local_steps=2, codec=fs.codecs.Elias(4)), record=fs.Record(events=True),
-    )  # fmt: skip
-    whole = fs.run(scenario)
-    assert resumed(scenario, tmp_path / "run", 40, every=4).fingerprint == whole.fingerprint
-    assert max(held) <= 4 * 6  # of the last four rounds, not of all
-    assert len(held) >= 10
-
-
-@pytest.mark.parametrize("policy", [fs.participation.first(2, of=3), fs.participation.buffered(2, of=3)])
 def test_replies_of_any_length_that_broke_off_are_taken_up_with_the_same_bits(policy, tmp_path):
-    """What the clock is told again of a reply is its whole length, not what got out of it."""
+    """What SimPy is told again of a reply is its whole length, not what got out of it."""
     scenario = scenario_of(
         network=fs.topologies.star(4, uplink_bps=100.0), devices=fs.devices.lognormal(0.1, 0.5, dropout={"upload": 0.5}),
         algorithm=FedPAQ(step_size=1e-2, local_steps=2, codec=fs.codecs.Elias(4)), participation=policy,
         budget=fs.Budget(rounds=30), record=fs.Record(events=True),
     )  # fmt: skip
-    whole, again = fs.run(scenario), resumed(scenario, tmp_path / "run", 20)
-    assert again.fingerprint == whole.fingerprint
-    assert again.rounds.equals(whole.rounds)
-
-
-def test_a_run_without_a_folder_notes_nothing(monkeypatch):
-    kept = []
-    add = ClockInputs.add
-    monkeypatch.setattr(ClockInputs, "add", lambda self, *more: (add(self, *more), kept.append(len(self._fresh)))[0])
-    fs.run(
-        scenario_of(
-            participation=fs.participation.first(2), record=fs.Record(events=True),
-            algorithm=FedPAQ(step_size=1e-2, codec=fs.codecs.Elias(4)),
-        )
-    )  # fmt: skip
-    assert kept
-    assert not any(kept)
+    whole = on_simpy(scenario)
+    assert_same(resumed(scenario, tmp_path / "run", 20, clock="simpy"), whole)
 
 
 # --- What policies see ----------------------------------------------------------------------------------
@@ -472,6 +445,27 @@ def test_a_policy_that_looks_at_losses_is_taken_up_with_the_same_bits(tmp_path, 
     again = resumed(scenario, tmp_path / "run", 13)
     assert again.fingerprint == whole.fingerprint
     assert again.clients.equals(whole.clients)
+
+
+@pytest.mark.parametrize("reads", ["bits", "losses"])
+def test_only_a_run_with_checkpoints_keeps_what_its_clock_was_told(reads, tmp_path, monkeypatch):
+    """A run of ten rounds asks for 40 sizes, or for the losses of four clients before each round."""
+    clocks = []
+
+    class Kept(Answers):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            clocks.append(self)
+
+    monkeypatch.setattr(simpy_clock, "Answers", Kept)
+    scenario = (
+        scenario_of(algorithm=FedPAQ(step_size=1e-2, codec=fs.codecs.Elias(4)))
+        if reads == "bits"
+        else scenario_of(algorithm=Telling(step_size=1e-2), participation=Curious())
+    )
+    on_simpy(scenario)
+    on_simpy(scenario, out=tmp_path / "run", checkpoint_every=5)
+    assert [len(clock.told[reads]) for clock in clocks] == [0, 40]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import fedsim as fs
-from fedsim.engine import reference_clock
 
 FALD = fs.algorithms.FALD(step_size=1e-2, local_steps=2)
 GROUPS = [0, 0, 1, 1, 1, 0]
@@ -125,17 +124,16 @@ def test_states_that_meet_on_the_backhaul_share_it():
 
 
 @pytest.mark.parametrize("every", [1, 2])
-def test_tiers_in_closed_form_and_event_by_event_give_the_same_bits(every):
+def test_events_change_no_bit_of_tiers(every):
     devices = fs.devices.lognormal(median_step_s=1e-2, sigma=0.5, dropout=0.2)
     network = backhaul((1e4, 2e4), shared=False)
     made = {"network": network, "devices": devices, "exchange": fs.exchanges.tiers(every=every)}
-    with reference_clock():
-        closed, events = (fs.run(scenario(**made, record=fs.Record(events=e, sites="all"))) for e in (False, True))
-    assert closed.manifest["clock"]["path"].startswith("closed form")
-    assert events.manifest["clock"]["path"].startswith("event")
-    assert closed.fingerprint == events.fingerprint
-    for name in ("wasted_s", "wasted_down_bits", "backhaul_bits"):
-        np.testing.assert_array_equal(closed.rounds[name], events.rounds[name])
+    for clock in ("simpy", "compiled"):
+        plain, traced = (
+            fs.run(scenario(**made, record=fs.Record(events=e, sites="all")), clock=clock) for e in (False, True)
+        )
+        assert plain.fingerprint == traced.fingerprint
+        assert plain.rounds.equals(traced.rounds)
 
 
 # --- Gossip -----------------------------------------------------------------------------------------------
@@ -158,14 +156,9 @@ def by_hand(rounds, bits=128):
     return np.array(told)
 
 
-@pytest.mark.parametrize("events", [False, True])
-def test_gossip_on_a_path_of_four_sites_by_hand(events):
-    made = scenario(
-        4, network=line(), devices=UNEQUAL, exchange=fs.exchanges.gossip(nx.path_graph(4)), replicas=1,
-        record=fs.Record(events=events),
-    )  # fmt: skip
+def test_gossip_on_a_path_of_four_sites_by_hand():
+    made = scenario(4, network=line(), devices=UNEQUAL, exchange=fs.exchanges.gossip(nx.path_graph(4)), replicas=1)
     result = fs.run(made)
-    assert ("event" in result.manifest["clock"]["path"]) == events
     np.testing.assert_allclose(result.rounds[["opened_s", "closed_s"]], by_hand(6), rtol=1e-12)
     assert (result.rounds["backhaul_bits"] == 6 * 128).all()
     assert (result.rounds[["uplink_bits", "downlink_bits"]] == 0).all(axis=None)
@@ -197,7 +190,6 @@ def test_a_message_that_catches_up_with_the_last_one_shares_its_link():
         replicas=1, budget=fs.Budget(rounds=3),
     )  # fmt: skip
     result = fs.run(made)
-    assert result.manifest["clock"]["path"] == "closed form, then event, gossip"
     sent = np.array([0.1, 0.2 + 128 / 1e6])  # site 0's first two messages; for its third it has to wait for site 1
     first, second = fs.network.finish_times([100.0], [[0], [0]], [128, 128], sent)
     np.testing.assert_allclose(result.rounds["closed_s"][:2], [first, second], rtol=1e-9)

@@ -13,8 +13,7 @@ import pandas as pd
 import pytest
 
 import fedsim as fs
-from fedsim.engine import Interrupted
-from fedsim.errors import InvalidInput, NotRecorded
+from fedsim.errors import Interrupted, InvalidInput, NotRecorded
 from fedsim.sweeps.plan import Plan
 from fedsim.sweeps.status import status
 from fedsim.sweeps.work import claimed

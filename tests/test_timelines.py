@@ -2,9 +2,12 @@
 
 The network of most of them: three clients, each with an ideal link of 10 ms to a relay, and one shared link of
 40 ms and C = 24,000 bit/s from there to the server, for both directions and everybody. Messages have 8,000 bits
-both ways (125 float64), so a transfer takes 50 ms before its first bit counts, then
+both ways (125 float64). Their bits leave from the first instant on, which takes
 
-    1/3 s alone,   2/3 s while two share the link,   1 s while three do.
+    1/3 s alone,   2/3 s while two share the link,   1 s while three do,
+
+and a message arrives 50 ms after its last bit has left. Every timeline is run on SimPy and on each path of the compiled
+clock that can serve it.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pytest
+from engine.clocks.runs import agree, on_simpy
+from oracles.tier_clock import Case, TierClock, Way
 
 import fedsim as fs
 from fedsim.scenario_file import load_file
@@ -54,6 +59,13 @@ def scenario_of(seconds, policy=None, rounds=1, **more):
     )
 
 
+def run(scenario):
+    """The result on SimPy, which is that of the compiled clock, too, if it can serve the scenario."""
+    own_parts = isinstance(scenario.devices, Scripted) or isinstance(scenario.participation, Only | ZeroThenOne)
+    assert bool(agree(scenario)) != own_parts
+    return on_simpy(scenario)
+
+
 def assert_rounds(result, *expected):
     """Each expected row: opened and closed in seconds, then the counts in the order of COUNTS."""
     assert len(result.rounds) == len(expected)
@@ -87,11 +99,11 @@ class Scripted:
 
 
 def test_a_straggler_holds_up_the_round():
-    # Down: three flows from 0.05 on, 8,000 bit/s each, over at 1.05.
-    # Clients 0 and 1 compute 1 s until 2.05, send from 2.10 at 12,000 bit/s each: 2.10 + 2/3 = 2.766667.
-    # Client 2 computes 5 s until 6.05, sends alone from 6.10: 6.10 + 1/3 = 6.433333.
+    # Down: three flows from 0 on, 8,000 bit/s each, whose last bits leave at 1 and arrive at 1.05.
+    # Clients 0 and 1 compute 1 s until 2.05, send at 12,000 bit/s each: 2.05 + 2/3 + 0.05 = 2.766667.
+    # Client 2 computes 5 s until 6.05, sends alone: 6.05 + 1/3 + 0.05 = 6.433333.
     # Round 2 is the same, 6.433333 s later.
-    result = fs.run(scenario_of([1.0, 1.0, 5.0], rounds=2))
+    result = run(scenario_of([1.0, 1.0, 5.0], rounds=2))
     assert_rounds(
         result,
         (0.0, 6.433333, 3, 3, 0, 0, 24_000, 24_000, 0),
@@ -105,14 +117,14 @@ def test_a_straggler_holds_up_the_round():
 def test_a_deadline_calls_off_uploads_that_are_under_way():
     # By 2.5 (2.5 - 2.05) * 12,000 = 5,400 bits have left clients 0 and 1 each, for nothing; client 2 still computes.
     # That they take another 50 ms to get anywhere does not matter: latency is propagation.
-    result = fs.run(scenario_of([1.0, 1.0, 5.0], fs.participation.deadline(2.5)))
+    result = run(scenario_of([1.0, 1.0, 5.0], fs.participation.deadline(2.5)))
     assert_rounds(result, (0.0, 2.5, 3, 0, 0, 3, 10_800, 24_000, 10_800))
 
 
 def test_a_deadline_waits_for_nobody_and_the_next_round_starts_clean():
     # At 3.0 clients 0 and 1 have arrived (2.766667) and client 2 is called off while it computes: nothing is left
     # on the link, so round 2 is round 1 again, 3 s later. It closes at 6.0, before client 2's 6.433333 would be.
-    result = fs.run(scenario_of([1.0, 1.0, 5.0], fs.participation.deadline(3.0), rounds=2))
+    result = run(scenario_of([1.0, 1.0, 5.0], fs.participation.deadline(3.0), rounds=2))
     assert_rounds(
         result,
         (0.0, 3.0, 3, 2, 0, 1, 16_000, 24_000, 0),
@@ -121,15 +133,15 @@ def test_a_deadline_waits_for_nobody_and_the_next_round_starts_clean():
 
 
 def test_a_deadline_is_not_waited_for_when_all_have_answered():
-    result = fs.run(scenario_of([1.0, 1.0, 5.0], fs.participation.deadline(100.0)))
+    result = run(scenario_of([1.0, 1.0, 5.0], fs.participation.deadline(100.0)))
     assert_rounds(result, (0.0, 6.433333, 3, 3, 0, 0, 24_000, 24_000, 0))
 
 
 def test_the_first_two_replies_close_the_round():
-    # Client 0 sends from 2.10, client 1 (0.2 s slower) from 2.30. Alone until then client 0 sends 4,800 bits; its
-    # other 3,200 go at 12,000 bit/s: 2.30 + 0.266667 = 2.566667. Client 1 has sent 3,200 by then and has 4,800 left,
-    # alone again: 2.566667 + 0.2 = 2.766667. Client 2 is called off while it computes.
-    result = fs.run(scenario_of([1.0, 1.2, 5.0], fs.participation.first(2)))
+    # Client 0 sends from 2.05, client 1 (0.2 s slower) from 2.25. Alone until then client 0 sends 4,800 bits; its
+    # other 3,200 go at 12,000 bit/s until 2.25 + 0.266667 = 2.516667, and arrive at 2.566667. Client 1 has sent 3,200 by
+    # 2.516667 and has 4,800 left, alone again: 2.516667 + 0.2 + 0.05 = 2.766667. Client 2 is called off while it computes.
+    result = run(scenario_of([1.0, 1.2, 5.0], fs.participation.first(2)))
     assert_rounds(result, (0.0, 2.766667, 3, 2, 0, 1, 16_000, 24_000, 0))
     assert times(result, "upload") == pytest.approx({0: 2.566667, 1: 2.766667}, abs=1e-6)
     assert times(result, "late") == pytest.approx({2: 2.766667}, abs=1e-6)
@@ -137,7 +149,7 @@ def test_the_first_two_replies_close_the_round():
 
 def test_of_two_replies_at_the_same_instant_the_first_one_counts():
     # Clients 0 and 1 arrive together at 2.766667. One of them is first; the other has sent all its bits for nothing.
-    result = fs.run(scenario_of([1.0, 1.0, 5.0], fs.participation.first(1), replicas=40))
+    result = run(scenario_of([1.0, 1.0, 5.0], fs.participation.first(1), replicas=40))
     for replica in range(40):
         row = result.rounds.iloc[replica]
         assert row["closed_s"] == pytest.approx(2.766667, abs=1e-6)
@@ -149,30 +161,31 @@ def test_of_two_replies_at_the_same_instant_the_first_one_counts():
 
 def test_dropouts_in_every_phase():
     # Client 0 is lost before it starts: nothing is sent to it.
-    # Down: two flows from 0.05, 12,000 bit/s each, over at 0.716667.
+    # Down: two flows from 0, 12,000 bit/s each, which arrive at 2/3 + 0.05 = 0.716667.
     # Client 1 is lost half way through its 1 s of computing: at 1.216667.
     # Client 2 breaks off its upload at floor(0.25 * 8,000) = 2,000 bits: computed at 0.716667 + 2 = 2.716667, sending
-    # from 2.766667 alone, 2,000 / 24,000 = 0.083333 s: the server hears of it at 2.85, nothing is outstanding.
+    # alone for 2,000 / 24,000 = 0.083333 s: the server hears of it one latency later, at 2.85; nothing is outstanding.
     devices = Scripted([1.0, 1.0, 2.0], {(0.0, 0): (BEFORE, 0.3), (0.0, 1): (COMPUTE, 0.5), (0.0, 2): (UPLOAD, 0.25)})
-    result = fs.run(scenario_of(devices))
+    result = run(scenario_of(devices))
     assert_rounds(result, (0.0, 2.85, 3, 0, 3, 0, 2_000, 16_000, 2_000))
     assert times(result, "drop") == pytest.approx({0: 0.0, 1: 1.216667, 2: 2.85}, abs=1e-6)
     assert result.samples[0].tolist() == np.zeros((1, 125)).tolist()  # nobody arrived: theta is kept
 
 
 def test_a_dropout_frees_the_link_for_the_others():
-    # Clients 0 and 1 send from 2.10 at 12,000 bit/s. Client 1's 2,000 bits are out at 2.10 + 1/6 = 2.266667; client 0
-    # has 6,000 left then, alone: 2.266667 + 0.25 = 2.516667. Client 2 as ever: 6.433333.
+    # Clients 0 and 1 send from 2.05 at 12,000 bit/s. Client 1's 2,000 bits are out at 2.05 + 1/6 = 2.216667; client 0
+    # has 6,000 left then, alone: 2.216667 + 0.25 + 0.05 = 2.516667. Client 2 as ever: 6.433333.
     devices = Scripted([1.0, 1.0, 5.0], {(0.0, 1): (UPLOAD, 0.25)})
-    result = fs.run(scenario_of(devices))
+    result = run(scenario_of(devices))
     assert_rounds(result, (0.0, 6.433333, 3, 2, 1, 0, 18_000, 24_000, 2_000))
     assert times(result, "upload") == pytest.approx({0: 2.516667, 2: 6.433333}, abs=1e-6)
 
 
 def test_a_client_that_would_break_off_after_the_close_is_late():
-    # Client 1 would break off at 4,000 bits, 2.10 + 1/3 = 2.433333, but the deadline is at 2.3: 3,000 have left both.
+    # Client 1 would break off at 4,000 bits, 2.05 + 1/3 + 0.05 = 2.433333, but the deadline is at 2.3: by then
+    # (2.3 - 2.05) * 12,000 = 3,000 have left both.
     devices = Scripted([1.0, 1.0, 5.0], {(0.0, 1): (UPLOAD, 0.5)})
-    result = fs.run(scenario_of(devices, fs.participation.deadline(2.3)))
+    result = run(scenario_of(devices, fs.participation.deadline(2.3)))
     assert_rounds(result, (0.0, 2.3, 3, 0, 0, 3, 6_000, 24_000, 6_000))
 
 
@@ -187,28 +200,29 @@ def on_during(*intervals):
 
 
 def test_going_offline_in_the_middle_of_an_upload_loses_the_visit():
-    # Client 2 is off and not asked: two downloads from 0.05 at 12,000 bit/s each, over at 0.716667. Clients 0 and 1
-    # compute until 1.716667 and send from 1.766667 at 12,000 bit/s each. Client 1 goes off at 2.3, when
-    # (2.3 - 1.716667) * 12,000 = 7,000 bits have left it. Client 0 has 1,600 left, alone: 2.3 + 0.066667 = 2.366667.
-    # Round 2: only client 0 is on. Alone: 2.366667 + 0.05 + 1/3 + 1 + 0.05 + 1/3 = 4.133333.
+    # Client 2 is off and not asked: two downloads from 0 at 12,000 bit/s each arrive at 2/3 + 0.05 = 0.716667. Clients 0
+    # and 1 compute until 1.716667 and send at 12,000 bit/s each. Client 1 goes off at 2.3, when
+    # (2.3 - 1.716667) * 12,000 = 7,000 bits have left it, and client 0. The other 1,000 of client 0 go alone, until
+    # 2.3 + 1,000 / 24,000 = 2.341667, and arrive at 2.391667.
+    # Round 2: only client 0 is on. Alone: 2.391667 + 1/3 + 0.05 + 1 + 1/3 + 0.05 = 4.158333.
     availability = on_during([(0.0, 100.0)], [(0.0, 2.3), (50.0, 60.0)], [(200.0, 300.0)])
     devices = fs.devices.constant(seconds_per_step=[1.0, 1.0, 5.0], availability=availability)
-    result = fs.run(scenario_of(devices, rounds=2))
+    result = run(scenario_of(devices, rounds=2))
     assert_rounds(
         result,
-        (0.0, 2.366667, 2, 1, 1, 0, 15_000, 16_000, 7_000),
-        (2.366667, 4.133333, 1, 1, 0, 0, 8_000, 8_000, 0),
+        (0.0, 2.391667, 2, 1, 1, 0, 15_000, 16_000, 7_000),
+        (2.391667, 4.158333, 1, 1, 0, 0, 8_000, 8_000, 0),
     )
     assert times(result, "drop") == pytest.approx({1: 2.3}, abs=1e-6)
 
 
 def test_the_clock_jumps_to_when_somebody_is_there():
-    # Nobody until 7.0; then client 2 alone: 7.0 + 0.05 + 1/3 + 5 + 0.05 + 1/3 = 12.766667. It goes off at 13.0 for
-    # good, but first round 2 opens at 12.766667: its download would be over at 13.15, so it is lost at 13.0,
+    # Nobody until 7.0; then client 2 alone: 7.0 + 1/3 + 0.05 + 5 + 1/3 + 0.05 = 12.766667. It goes off at 13.0 for
+    # good, but first round 2 opens at 12.766667: its last bit would leave at 13.1, so it is lost at 13.0,
     # when (13.0 - 12.766667) * 24,000 = 5,600 bits of it have left the server.
     # From then on there is no one: the run stops.
     devices = fs.devices.constant(seconds_per_step=[1.0, 1.0, 5.0], availability=on_during([], [], [(7.0, 13.0)]))
-    result = fs.run(scenario_of(devices, rounds=5))
+    result = run(scenario_of(devices, rounds=5))
     assert_rounds(
         result,
         (7.0, 12.766667, 1, 1, 0, 0, 8_000, 8_000, 0),
@@ -218,10 +232,11 @@ def test_the_clock_jumps_to_when_somebody_is_there():
 
 
 def test_a_client_that_goes_off_between_two_visits_of_one_period_loses_only_the_second():
-    # Client 0 alone, on until 4.0: a visit takes 0.05 + 1/3 + 1 + 0.05 + 1/3 = 1.766667 s. Visits end at 1.766667 and
-    # 3.533333; the third is in its download at 4.0. It is on again from 5.0 until 6.0, too short for a visit.
+    # Client 0 alone, on until 4.0: a visit takes 1/3 + 0.05 + 1 + 1/3 + 0.05 = 1.766667 s. Visits end at 1.766667 and
+    # 3.533333; the third computes from 3.916667 on and is lost at 4.0. It is on again from 5.0 until 6.0, too short for a
+    # visit: the client computes from 5.383333 on.
     availability = on_during([(0.0, 4.0), (5.0, 6.0)], [], [])
-    result = fs.run(scenario_of(fs.devices.constant(seconds_per_step=1.0, availability=availability), rounds=9))
+    result = run(scenario_of(fs.devices.constant(seconds_per_step=1.0, availability=availability), rounds=9))
     assert_rounds(
         result,
         (0.0, 1.766667, 1, 1, 0, 0, 8_000, 8_000, 0),
@@ -249,32 +264,45 @@ class Only:
 
 
 def test_copies_to_those_who_were_not_selected_are_charged_and_contend():
-    # Three copies share the link: client 0 has its own at 1.05, computes until 2.05, sends alone: 2.10 + 1/3.
-    result = fs.run(scenario_of([1.0, 1.0, 5.0], Only((0,)), reach="all"))
+    # Three copies share the link: client 0 has its own at 1.05, computes until 2.05, sends alone: 2.05 + 1/3 + 0.05.
+    result = run(scenario_of([1.0, 1.0, 5.0], Only((0,)), reach="all"))
     assert_rounds(result, (0.0, 2.433333, 1, 1, 0, 0, 8_000, 24_000, 0))
-    # Without them: 0.05 + 1/3 + 1 + 0.05 + 1/3 = 1.766667.
-    result = fs.run(scenario_of([1.0, 1.0, 5.0], Only((0,))))
+    # Without them: 1/3 + 0.05 + 1 + 1/3 + 0.05 = 1.766667.
+    result = run(scenario_of([1.0, 1.0, 5.0], Only((0,))))
     assert_rounds(result, (0.0, 1.766667, 1, 1, 0, 0, 8_000, 8_000, 0))
 
 
+@dataclasses.dataclass(frozen=True)
+class ZeroThenOne(Only):
+    """Client 0 in the round that opens at 0, client 1 from then on."""
+
+    who: tuple[int, ...] = ()
+
+    def select(self, view, rng):
+        return [int(view.now_s > 0.0)]
+
+
 def test_the_round_does_not_wait_for_copies_to_others_but_the_next_one_meets_them():
-    # Client 0 is at the server's door, the others 1 s away; nobody computes.
-    # Round 1: client 0 receives and sends alone, 1/3 s each: closed at 0.666667. The two copies have not begun.
-    # Round 2: it receives alone until 1.0. From then on it sends beside the two copies of round 1, 8,000 bit/s each, until
-    # the two of round 2 begin at 1.666667: 5,333.33 bits are through. The other 2,666.67 go as one of five flows, at
-    # 4,800 bit/s, in 0.555556 s: closed at 2.222222.
+    # Client 0 is at the server's door; the others are 1 s away, over links of 4,000 bit/s. Nobody computes.
+    # Round 1: two copies leave at 4,000 bit/s from 0 on, whatever their latency. Client 0 has the other 16,000 of the
+    # shared link: 8,000 bits down in 0.5 s, up in 0.5 s, closed at 1.0. 4,000 bits of each copy are left.
+    # Round 2: client 1's download shares its link with the 4,000 bits, 2,000 bit/s each, until 3.0. Its other 4,000 bits
+    # leave alone by 4.0 and arrive at 5.0. Its reply leaves by 7.0 and arrives at 8.0. (Without the copy: 3.0, 4.0, 6.0,
+    # 7.0.) The copies of round 2 are for clients 0 and 2.
     graph = nx.Graph()
     graph.add_node("server", role="server")
     graph.add_edge("relay", "server", bandwidth_bps=CAPACITY, latency_s=0.0, shared=True)
-    for c, latency in enumerate((0.0, 1.0, 1.0)):
+    for c, (bandwidth, latency) in enumerate(((math.inf, 0.0), (4_000, 1.0), (4_000, 1.0))):
         graph.add_node(c, client=c)
-        graph.add_edge(c, "relay", bandwidth_bps=math.inf, latency_s=latency)
-    scenario = scenario_of([0.0, 0.0, 0.0], Only((0,)), rounds=2, reach="all", network=fs.Network(graph))
+        graph.add_edge(c, "relay", bandwidth_bps=bandwidth, latency_s=latency)
+    scenario = scenario_of([0.0, 0.0, 0.0], ZeroThenOne(), rounds=2, reach="all", network=fs.Network(graph))
+    result = run(scenario)
     assert_rounds(
-        fs.run(scenario),
-        (0.0, 0.666667, 1, 1, 0, 0, 8_000, 24_000, 0),
-        (0.666667, 2.222222, 1, 1, 0, 0, 8_000, 24_000, 0),
+        result,
+        (0.0, 1.0, 1, 1, 0, 0, 8_000, 24_000, 0),
+        (1.0, 8.0, 1, 1, 0, 0, 8_000, 24_000, 0),
     )
+    assert times(result, "download", round=2) == pytest.approx({1: 5.0}, abs=1e-6)
 
 
 # --- Loss, and links in a row -----------------------------------------------------------------------------
@@ -282,11 +310,11 @@ def test_the_round_does_not_wait_for_copies_to_others_but_the_next_one_meets_the
 
 def test_loss_lengthens_transfers_but_not_the_count():
     # 20 % loss: 8,000 bits are sent as 10,000. Down at 20,000 bit/s: 0.5 s; up at 5,000 bit/s: 2 s.
-    # 0.1 + 0.5 + 1.0 + 0.1 + 2.0 = 3.7. By a deadline at 2.7 (2.7 - 1.6) * 5,000 * 0.8 = 4,400 bits have left.
+    # 0.5 + 0.1 + 1.0 + 2.0 + 0.1 = 3.7. By a deadline at 2.7 (2.7 - 1.6) * 5,000 * 0.8 = 4,400 bits have left.
     network = fs.topologies.star(3, uplink_bps=5_000, downlink_bps=20_000, latency_s=0.1, loss=0.2)
-    assert_rounds(fs.run(scenario_of([1.0] * 3, network=network)), (0.0, 3.7, 3, 3, 0, 0, 24_000, 24_000, 0))
+    assert_rounds(run(scenario_of([1.0] * 3, network=network)), (0.0, 3.7, 3, 3, 0, 0, 24_000, 24_000, 0))
     assert_rounds(
-        fs.run(scenario_of([1.0] * 3, fs.participation.deadline(2.7), network=network)),
+        run(scenario_of([1.0] * 3, fs.participation.deadline(2.7), network=network)),
         (0.0, 2.7, 3, 0, 0, 3, 13_200, 24_000, 13_200),
     )
 
@@ -294,17 +322,17 @@ def test_loss_lengthens_transfers_but_not_the_count():
 def test_a_route_takes_its_slowest_link():
     # server - edge at 40,000 bit/s both ways (not shared), edge - clients at 8,000 and 16,000 and 64,000 bit/s.
     # Max-min of 40,000 among caps 8,000, 16,000 and 64,000: 8,000, 16,000 and the rest, 16,000.
-    # Down from 0.2 on: client 0 takes 1 s, over at 1.2; clients 1 and 2 take 0.5 s, over at 0.7.
-    # They compute 1 s each: uploads begin at 1.2 + 1 + 0.2 = 2.4, and 0.7 + 1 + 0.2 = 1.9 for 1 and 2.
-    # Clients 1 and 2 alone: 1 has 16,000, client 2 the other 24,000: over at 1.9 + 1/3 = 2.233333; client 1 at 2.4.
-    # Client 0 from 2.4: 1 s, over at 3.4.
+    # Down from 0 on: client 0 takes 1 s and has it at 1 + 0.2; clients 1 and 2 take 0.5 s, at 0.5 + 0.2.
+    # They compute 1 s each: uploads begin at 2.2, and at 1.7 for 1 and 2.
+    # Clients 1 and 2 alone: client 1 has 16,000, client 2 the other 24,000, so its reply arrives at 1.7 + 1/3 + 0.2 =
+    # 2.233333, client 1's at 1.7 + 0.5 + 0.2 = 2.4. Client 0 from 2.2: 2.2 + 1 + 0.2 = 3.4.
     graph = nx.Graph()
     graph.add_node("server", role="server")
     graph.add_edge("edge", "server", bandwidth_bps=40_000, latency_s=0.15)
     for c, bandwidth in enumerate((8_000, 16_000, 64_000)):
         graph.add_node(c, client=c)
         graph.add_edge(c, "edge", bandwidth_bps=bandwidth, latency_s=0.05)
-    result = fs.run(scenario_of([1.0] * 3, network=fs.Network(graph)))
+    result = run(scenario_of([1.0] * 3, network=fs.Network(graph)))
     assert_rounds(result, (0.0, 3.4, 3, 3, 0, 0, 24_000, 24_000, 0))
     assert times(result, "download") == pytest.approx({0: 1.2, 1: 0.7, 2: 0.7}, abs=1e-6)
     assert times(result, "upload") == pytest.approx({0: 3.4, 1: 2.4, 2: 2.233333}, abs=1e-6)
@@ -314,48 +342,53 @@ def test_a_route_takes_its_slowest_link():
 
 
 def test_a_buffer_of_two_on_the_shared_link():
-    # All start from version 0: three downloads, over at 1.05. Clients compute 1.0, 1.6 and 6.0 s.
-    # Client 0 sends from 2.10 alone: arrives 2.433333, and starts again from version 0.
-    #   Its download begins 2.483333, alone until client 1 sends from 2.70: 5,200 bits; the other 2,800 at 12,000 bit/s:
-    #   over at 2.933333. Client 1 has sent 2,800 then, 5,200 left, alone: arrives 2.933333 + 0.216667 = 3.15.
-    # Fold 1 at 3.15: replies of 0 and 1, nobody stale. Started so far: 0, 1, 2, and 0 again.
-    # Client 1 starts from version 1: download 3.20 to 3.533333, computes to 5.133333, sends from 5.183333.
-    # Client 0 (version 0) computes from 2.933333 to 3.933333, sends 3.983333 to 4.316667: arrives, one version old.
-    #   It starts from version 1: download 4.366667 to 4.70, computes to 5.70, sends from 5.75.
-    # Client 1 sends alone from 5.183333: arrives 5.516667.
-    # Fold 2 at 5.516667: replies of 0 (staleness 1) and 1 (0). Started: 1 and 0.
-    # Client 1 starts from version 2: download from 5.566667, alone until 5.75: 4,400 bits; 3,600 at 12,000 bit/s: 6.05.
-    #   Client 0 has sent 3,600 then, 4,400 left, alone: arrives 6.05 + 0.183333 = 6.233333 (staleness 1).
+    # All start from version 0: three downloads, at 1 + 0.05. Clients compute 1.0, 1.6 and 6.0 s.
+    # Client 0 sends from 2.05 alone: arrives 2.05 + 1/3 + 0.05 = 2.433333, and starts again from version 0.
+    #   Its download is alone until client 1 sends from 2.65: 5,200 bits; the other 2,800 at 12,000 bit/s until 2.883333:
+    #   it has it at 2.933333. Client 1 has sent 2,800 by 2.883333, 5,200 left, alone: 2.883333 + 0.216667 + 0.05 = 3.15.
+    # Fold 1 at 3.15: replies of 0 and 1, nobody stale. Started so far: 0, 1, 2, and 0 again; that counts here. What ends
+    #   here are two visits, so two downloads count, and both visits began at 0.
+    # Client 1 starts from version 1: download 3.15 to 3.483333, computes from 3.533333 to 5.133333.
+    # Client 0 (version 0) computes from 2.933333 to 3.933333, sends until 4.266667: arrives 4.316667, one version old.
+    #   It starts from version 1: download until 4.65, computes from 4.70 to 5.70.
+    # Client 1 sends alone from 5.133333 until 5.466667: arrives 5.516667.
+    # Fold 2 at 5.516667: replies of 0 (staleness 1, began at 2.433333) and 1 (0). Started: 1 and 0.
+    # Client 1 starts from version 2: download alone until 5.70: 4,400 bits; 3,600 at 12,000 bit/s until 6.0: has it at 6.05.
+    #   Client 0 has sent 3,600 by 6.0, 4,400 left, alone until 6.183333: arrives 6.233333 (staleness 1).
     #   It starts again; client 1 computes until 7.65.
-    # Client 2 has computed at 1.05 + 6.0 = 7.05 and sends alone (client 0 downloads 6.283333 to 6.616667, computes
-    #   until 7.616667) from 7.10: arrives 7.433333, from version 0.
-    # Fold 3 at 7.433333: replies of 0 (staleness 1) and 2 (2). Started: 1 and 0.
+    # Client 2 has computed at 1.05 + 6.0 = 7.05 and sends alone (client 0 downloads until 6.566667, computes from 6.616667
+    #   to 7.616667) until 7.383333: arrives 7.433333, from version 0.
+    # Fold 3 at 7.433333: replies of 0 (staleness 1) and 2 (2, began at 0). Started: 1 and 0.
     seen = []
 
     def discount(staleness):
         seen.append(staleness)
         return 1.0
 
-    result = fs.run(scenario_of([1.0, 1.6, 6.0], fs.participation.buffered(2, discount=discount), rounds=3))
+    scenario = scenario_of([1.0, 1.6, 6.0], fs.participation.buffered(2, discount=discount), rounds=3)
+    assert agree(scenario) == ["loop"]
+    seen.clear()
+    result = on_simpy(scenario)
     assert_rounds(
         result,
-        (0.0, 3.15, 4, 2, 0, 0, 16_000, 32_000, 0),
-        (3.15, 5.516667, 2, 2, 0, 0, 16_000, 16_000, 0),
-        (5.516667, 7.433333, 2, 2, 0, 0, 16_000, 16_000, 0),
+        (0.0, 3.15, 4, 2, 0, 0, 16_000, 16_000, 0),
+        (2.433333, 5.516667, 2, 2, 0, 0, 16_000, 16_000, 0),
+        (0.0, 7.433333, 2, 2, 0, 0, 16_000, 16_000, 0),
     )
     assert seen == [0, 0, 1, 0, 1, 2]
     assert times(result, "upload", round=3) == pytest.approx({0: 6.233333, 2: 7.433333}, abs=1e-6)
 
 
 def test_a_buffer_of_two_with_a_dropout():
-    # As above, but client 1's first upload breaks off at 2,000 bits: it began at 2.70 beside client 0's download, of which
-    # 2,800 bits are left, both at 12,000 bit/s: lost at 2.70 + 1/6 = 2.866667. Client 0's download has 800 left, alone:
-    # over at 2.9; it computes until 3.9, sends from 3.95.
-    # Client 1 starts again from version 0 at 2.866667: download from 2.916667 alone, over at 3.25; computes until 4.85.
-    # Client 0 arrives at 3.95 + 1/3 = 4.283333: with its first reply (2.433333) the buffer is full.
+    # As above, but client 1's first upload breaks off at 2,000 bits: it began at 2.65 beside client 0's download, of which
+    # 2,800 bits are left, both at 12,000 bit/s until 2.65 + 1/6 = 2.816667: lost one latency later, at 2.866667. Client 0's
+    # download has 800 left, alone until 2.85: has it at 2.9; it computes until 3.9.
+    # Client 1 starts again from version 0 at 2.866667: download alone until 3.2, computes from 3.25 to 4.85.
+    # Client 0 sends alone: arrives at 3.9 + 1/3 + 0.05 = 4.283333: with its first reply (2.433333) the buffer is full.
+    # Five visits started; three ended, two in a reply, so three downloads count.
     devices = Scripted([1.0, 1.6, 6.0], {(0.0, 1): (UPLOAD, 0.25)})
-    result = fs.run(scenario_of(devices, fs.participation.buffered(2)))
-    assert_rounds(result, (0.0, 4.283333, 5, 2, 1, 0, 18_000, 40_000, 2_000))
+    result = run(scenario_of(devices, fs.participation.buffered(2)))
+    assert_rounds(result, (0.0, 4.283333, 5, 2, 1, 0, 18_000, 24_000, 2_000))
     assert times(result, "drop") == pytest.approx({1: 2.866667}, abs=1e-6)
 
 
@@ -385,6 +418,41 @@ def test_shipped_scenarios_close_their_rounds_when_they_always_did(name):
     assert list(found) == list(expected)
     for label, times in found.items():
         np.testing.assert_allclose(times, expected[label], rtol=1e-12, err_msg=label)
+
+
+def independent_closing_times(scenario, rounds):
+    """When the rounds of a scenario without drawn times close, by a simulation that shares no code with ours.
+
+    It is told the sizes of messages and how long each client computes.
+    """
+    result = on_simpy(dataclasses.replace(scenario, budget=fs.Budget(rounds=1), record=fs.Record(events=True)))
+    clients, network = scenario.problem.clients, scenario.network
+    downloaded, computed = times(result, "download"), times(result, "compute")
+    bits = {int(b) for b in result.events.loc[result.events["event"].isin(["download", "upload"]), "bits"]}
+    assert len(bits) == 1
+
+    def ways(upward):
+        delay, loss = network.delay_s(upward), network.stretch(upward)
+        return [Way(list(map(int, network.route(c, upward))), float(delay[c]), float(loss[c])) for c in range(clients)]
+
+    [size] = bits
+    case = Case(
+        capacities=np.asarray(network.capacities_bps, float).tolist(), down=ways(False), up=ways(True),
+        seconds=[computed[c] - downloaded[c] for c in range(clients)], fate=lambda client, number: (0, 0.0),
+        selected=lambda site, round, now: list(range(clients)), groups=[0] * clients, down_bits=size, up_bits=size,
+    )  # fmt: skip
+    oracle = TierClock(case)
+    oracle.run(rounds, rounds)
+    return [oracle.rows[round]["closed"] for round in range(1, rounds + 1)]
+
+
+def test_shipped_topologies_close_their_rounds_when_an_independent_simulation_does():
+    file = load_file("topologies")
+    for settings in grid_runs(file, SMALL["topologies"]):
+        scenario = file.build(settings)
+        expected = independent_closing_times(scenario, 4)
+        for _, own in on_simpy(scenario).rounds.groupby("replica"):
+            np.testing.assert_allclose(own["closed_s"], expected, rtol=1e-9, err_msg=str(settings))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import numpy as np
 import simpy
 
 import fedsim as fs
-from fedsim.engine import always_compiled, reference_clock
 from fedsim.scenarios import topologies
 
 ALL_DAY = fs.devices.diurnal(86_400.0, 1.0)  # always on, by a model that may say otherwise
@@ -31,12 +30,11 @@ def main() -> None:
     per_second("compiled, buffer of 10 of 100", 300_000, lambda: visits_compiled(fs.participation.buffered(10), "star"))
     per_second("compiled, one shared channel", 200_000, lambda: visits_compiled(fs.participation.full(), "channel"))
     per_second("compiled, wide-area network", 100_000, lambda: visits_compiled(fs.participation.full(), "wan"))
-    per_second("SimPy, edges under a cloud", None, lambda: visits_in_tiers(reference_clock, "event", 10))
-    per_second("compiled, edges under a cloud", None, lambda: visits_in_tiers(always_compiled, "compiled", 500))
-    per_second("closed form, everybody", 3_000_000, lambda: visits_in_closed_form(fs.participation.full(), 1000))
-    per_second(
-        "closed form, 500 of 1,000", 3_000_000, lambda: visits_in_closed_form(fs.participation.uniform(500), 500)
-    )
+    per_second("SimPy, edges under a cloud", None, lambda: visits_in_tiers("simpy", 10))
+    per_second("compiled, edges under a cloud", None, lambda: visits_in_tiers("compiled", 500))
+    per_second("compiled, short path, all", 3_000_000, lambda: visits_on_short_path(fs.participation.full(), 1000))
+    half = fs.participation.uniform(500)
+    per_second("compiled, short path, 500 of 1,000", 3_000_000, lambda: visits_on_short_path(half, 500))
 
     print("\nflows over one shared link, random sizes and starts")
     print(f"{'flows':>10} {'seconds':>10} {'ns / (n log2 n)':>16}")
@@ -54,10 +52,9 @@ def main() -> None:
     few, many = gossip_round(1_000), gossip_round(10_000)
     row("1,000 sites, a round", f"{1e3 * few:.2f} ms", f"{1e9 * few / 4_000:.0f} ns a message")
     row("10,000 sites, a round", f"{1e3 * many:.2f} ms", f"{1e9 * many / 40_000:.0f} ns a message; as few a message")
-    for clock, kept in ((reference_clock, "event, gossip"), (always_compiled, "compiled, gossip")):
-        with clock():
-            shared = gossip_round(1_000, kept)
-        row(f"the same event by event, {kept}", f"{1e3 * shared:.2f} ms", f"{1e6 * shared / 4_000:.2f} us a message")
+    for clock in ("simpy", "compiled"):
+        shared = gossip_round(1_000, clock, "loop")
+        row(f"the same event by event, {clock}", f"{1e3 * shared:.2f} ms", f"{1e6 * shared / 4_000:.2f} us a message")
 
     row("peak memory of all this", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB", "up to 2 GB")
 
@@ -98,7 +95,7 @@ def simpy_events_per_second() -> float:
 
 @dataclass(frozen=True)
 class Everybody:
-    """Full participation without its closed form, so that every visit goes through the clock."""
+    """Full participation without columns, so that SimPy keeps the time."""
 
     def select(self, view: Any, rng: Any) -> Any:
         return view.everybody()
@@ -117,26 +114,27 @@ def star(clients: int, policy: Any, rounds: int, replicas: int = 1) -> fs.Scenar
     )  # fmt: skip
 
 
-def timed(scenario: fs.Scenario, path: str) -> float:
+def timed(scenario: fs.Scenario, clock: str, path: str) -> float:
     begin = time.process_time()
-    result = fs.run(scenario, runtime=fs.Inline(threads=1), compute="skip")
+    result = fs.run(scenario, runtime=fs.Inline(threads=1), compute="skip", clock=clock)
     seconds = time.process_time() - begin
-    assert result.manifest["clock"]["path"] == path
+    used = result.manifest["clock"]
+    assert (used["name"], used["path"]) == (clock, path), used
     return seconds
 
 
 def visits_by_events() -> tuple[int, float]:
-    return 50 * 1000, timed(star(1000, Everybody(), rounds=50), "event")
+    return 50 * 1000, timed(star(1000, Everybody(), rounds=50), "simpy", "loop")
 
 
-def visits_in_closed_form(policy: Any, size: int) -> tuple[int, float]:
-    return 30 * 200 * size, timed(star(1000, policy, rounds=30, replicas=200), "closed form")
+def visits_on_short_path(policy: Any, size: int) -> tuple[int, float]:
+    return 30 * 200 * size, timed(star(1000, policy, rounds=30, replicas=200), "compiled", "short")
 
 
 def visits_compiled(policy: Any, where: str) -> tuple[int, float]:
-    """Timeline alone on the compiled clock; events are kept only where the scenario keeps them."""
-    scenario = star(100, policy, rounds=10_000 if policy.as_arrays().replies else 1000)
-    if where == "private":  # devices that may go off, so that the closed form does not do
+    """Simulate the timeline alone on the compiled clock's event loop."""
+    scenario = star(100, policy, rounds=10_000 if getattr(policy, "asynchronous", False) else 1000)
+    if where == "private":  # devices that may go offline need the event loop
         scenario = replace(star(1000, policy, rounds=300), devices=fs.devices.lognormal(0.1, 0.5, availability=ALL_DAY))
     elif where == "switching":
         devices = fs.devices.lognormal(0.1, 0.5, dropout=0.05, availability=fs.devices.markov(30.0, 20.0))
@@ -146,21 +144,19 @@ def visits_compiled(policy: Any, where: str) -> tuple[int, float]:
     elif where == "wan":
         scenario = replace(topologies.scenario(network="wan", rounds=300, replicas=10), metrics=())
     begin = time.process_time()
-    with always_compiled():
-        result = fs.run(scenario, runtime=fs.Inline(threads=1), compute="skip")
-    assert result.manifest["clock"]["path"].startswith("compiled")
+    result = fs.run(scenario, runtime=fs.Inline(threads=1), compute="skip", clock="compiled")
+    assert result.manifest["clock"]["path"] == "loop"
     return int(result.rounds["selected"].sum()), time.process_time() - begin
 
 
-def visits_in_tiers(clock: Any, kind: str, rounds: int) -> tuple[int, float]:
+def visits_in_tiers(clock: str, rounds: int) -> tuple[int, float]:
     """100 clients behind ten edges, whose links to the cloud their own messages fill."""
     scenario = replace(
         star(100, fs.participation.full(), rounds), network=fs.topologies.tree(100, 10, 1e5, 1e6, latency_s=0.01),
         devices=fs.devices.lognormal(0.1, 0.5, dropout=0.01, availability=ALL_DAY),
         exchange=fs.exchanges.tiers(every=5),
     )  # fmt: skip
-    with clock():
-        return rounds * 100, timed(scenario, f"{kind}, edges under a cloud")
+    return rounds * 100, timed(scenario, clock, "loop")
 
 
 # --- Flows ------------------------------------------------------------------------------------------------
@@ -184,8 +180,7 @@ def one_channel(clients: int) -> float:
         devices=fs.devices.lognormal(median_step_s=0.1, sigma=0.5),
         budget=fs.Budget(rounds=1),
     )
-    with always_compiled():
-        return timed(scenario, "compiled")
+    return timed(scenario, "compiled", "loop")
 
 
 def general_graph(flows: int) -> float:
@@ -202,21 +197,22 @@ def general_graph(flows: int) -> float:
 # --- Gossip -----------------------------------------------------------------------------------------------
 
 
-def gossip_round(sites: int, path: str = "closed form, gossip") -> float:
-    """What one more round costs, apart from what is paid once; event by event it is traced."""
+def gossip_round(sites: int, clock: str = "compiled", path: str = "short") -> float:
+    """Return the seconds of one more round, without what is paid once."""
+    online = ALL_DAY if path == "loop" else None
     graph = nx.random_regular_graph(4, sites, seed=1)
     links = nx.Graph()
     links.add_nodes_from((c, {"client": c}) for c in range(sites))
     links.add_edges_from(graph.edges, bandwidth_bps=1e6, latency_s=0.01)
-    exchange, network, few, more = fs.exchanges.gossip(graph), fs.Network(links), 2, 4 if "event" in path else 32
+    exchange, network, few, more = fs.exchanges.gossip(graph), fs.Network(links), 2, 4 if clock == "simpy" else 32
 
     def seconds(rounds: int) -> float:
         scenario = fs.Scenario(
             problem=fs.problems.Payload(sites, parameters=10), algorithm=fs.algorithms.FALD(step_size=1e-3),
-            network=network, devices=fs.devices.lognormal(median_step_s=0.1, sigma=0.5), exchange=exchange,
-            budget=fs.Budget(rounds=rounds), record=fs.Record(events=not path.startswith("closed")),
+            network=network, devices=fs.devices.lognormal(median_step_s=0.1, sigma=0.5, availability=online),
+            exchange=exchange, budget=fs.Budget(rounds=rounds),
         )  # fmt: skip
-        return timed(scenario, path)
+        return timed(scenario, clock, path)
 
     seconds(few)
     return (min(seconds(more) for _ in range(2)) - min(seconds(few) for _ in range(2))) / (more - few)
@@ -230,7 +226,7 @@ def per_round(*populations: int) -> list[float]:
     best = {(population, rounds): math.inf for rounds in (20, 320) for population in populations}
     for _ in range(5):
         for population, rounds in best:
-            seconds = timed(star(population, fs.participation.uniform(1000), rounds), "closed form")
+            seconds = timed(star(population, fs.participation.uniform(1000), rounds), "compiled", "short")
             best[population, rounds] = min(best[population, rounds], seconds)
     return [(best[population, 320] - best[population, 20]) / 300 for population in populations]
 

@@ -64,12 +64,15 @@ def fald(dtype: type) -> None:
     client, replica = np.tile(np.arange(clients), replicas), np.repeat(np.arange(replicas), clients)
     private = rng.keys(1, rng.Stream.NOISE, client=client, replica=replica)
     shared = rng.keys(1, rng.Stream.SHARED, replica=replica)
-    theta, scale, eta = np.zeros((len(client), d), dtype), np.ones(len(client), dtype), np.full(steps, 1e-4)
+    theta, scale, eta = np.zeros((len(client), d), dtype), np.ones(len(client), dtype), np.full(steps, 1e-4, dtype)
+    amplitude, zero = np.sqrt(2 * eta), dtype(0)
 
     def kernel(part: slice = slice(None)) -> np.ndarray:
-        return cpu.langevin_quadratic(
-            theta[part], hessian, linear, client[part], private[part], shared[part], scale[part], 0.0, eta, 1.0
+        out = theta[part].copy()
+        cpu.langevin_quadratic(d)(
+            out, hessian, linear, client[part], private[part], shared[part], scale[part], zero, eta, amplitude
         )
+        return out
 
     def threads() -> None:
         pieces = [slice(i, i + 1875) for i in range(0, len(client), 1875)]
@@ -82,7 +85,9 @@ def fald(dtype: type) -> None:
             x = x - dtype(1e-4) * gradient + dtype(0.014) * generator.standard_normal(x.shape, dtype=dtype)
 
     def oracle(few: int = 2) -> None:
-        reference.langevin_quadratic(theta, hessian, linear, client, private, shared, scale, 0.0, eta[:few], 1.0)
+        reference.langevin_quadratic(d)(
+            theta.copy(), hessian, linear, client, private, shared, scale, zero, eta[:few], amplitude[:few]
+        )
 
     with ThreadPoolExecutor(2) as pool:
         one, two, batched, slow = best(kernel, threads, batched_numpy, oracle, rounds=ROUNDS)

@@ -20,7 +20,6 @@ from fedsim.algorithms.arguments import (
     check_word,
     rows_per_batch,
 )
-from fedsim.algorithms.averaged_rounds import iterations
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput, positive, whole
 from fedsim.problems import LogisticRegression, weights_of
@@ -29,7 +28,6 @@ from fedsim.protocols import (
     Job,
     JobOfKernel,
     Kernel,
-    ManyRounds,
     ProblemLike,
     Quadratic,
     Replies,
@@ -102,7 +100,6 @@ class FAHMC:
     sampler = True  # its iterates are samples of a law
     weighted = True  # its law is right only under weights that average to p_c
     any_mixing = True
-    partial_rounds = True
 
     def __post_init__(self) -> None:
         check_step_size("FAHMC", self)
@@ -186,12 +183,6 @@ class FAHMC:
             return self._reply(job, message, memory, theta)
 
         return kernel
-
-    def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
-        kernel = self.fused(problem, backend)
-        if kernel is None or backend.name != "cpu" or self.codec is not None:
-            return None
-        return iterations(problem, backend, kernel, {"gradient": "change"} if self.debias else None)
 
     def _fused_logistic(self, problem: LogisticRegression, backend: Backend) -> Kernel | None:
         """The same, with all rows or with minibatches."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from math import sqrt
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.algorithms.arguments import (
     check_batch_size,
@@ -17,7 +16,6 @@ from fedsim.algorithms.arguments import (
     check_step_size,
     rows_per_batch,
 )
-from fedsim.algorithms.averaged_rounds import iterations
 from fedsim.arrays import Array, Arrays
 from fedsim.privacy import Mechanism
 from fedsim.privacy import fald as accounting
@@ -27,7 +25,6 @@ from fedsim.protocols import (
     Job,
     JobOfKernel,
     Kernel,
-    ManyRounds,
     ProblemLike,
     Quadratic,
     Replies,
@@ -71,7 +68,6 @@ class FALD:
     sampler = True  # its iterates are samples of a law
     weighted = True  # its law is right only under weights that average to p_c
     any_mixing = True
-    partial_rounds = True
 
     def __post_init__(self) -> None:
         check_step_size("FALD", self)
@@ -123,25 +119,29 @@ class FALD:
         if self.batch_size is not None or not isinstance(problem, Quadratic) or not as_problem(problem).tabulated:
             return None
 
-        constant = None if callable(self.step_size) else steps_of(self.step_size, 0, self.local_steps)
+        langevin = backend.langevin_quadratic(problem.dim)
+
+        def sizes(dtype: np.dtype[Any], round: int) -> tuple[Array, Array]:  # of steps and of their noise
+            eta = np.array(steps_of(self.step_size, round, self.local_steps))
+            return eta.astype(dtype), np.sqrt(2 * eta * self.temperature).astype(dtype)
+
+        constant = None if callable(self.step_size) else cache(partial(sizes, round=0))
 
         @cache
-        def tables(dtype: npt.DTypeLike) -> tuple[Array, Array]:  # of f^c = l^c / p_c
+        def tables(dtype: np.dtype[Any]) -> tuple[Array, Array]:  # of f^c = l^c / p_c
             hessian, linear = problem.quadratic()
             p = weights_of(problem)
             return (hessian / p[:, None, None]).astype(dtype), (linear / p[:, None]).astype(dtype)
 
         def kernel(job: JobOfKernel, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
             scale, private = np.sqrt((1 - self.correlation**2) / job.weight[:, 0]), job.noise_key
-            theta = backend.langevin_quadratic(
-                message["theta"], *tables(message["theta"].dtype), job.client, private,
-                job.shared_key if self.correlation else private, scale, self.correlation,
-                constant or steps_of(self.step_size, job.round, self.local_steps), self.temperature,
+            theta = message["theta"].copy()
+            dtype = theta.dtype
+            langevin(
+                theta, *tables(dtype), job.client, private, job.shared_key if self.correlation else private,
+                scale.astype(dtype, copy=False), dtype.type(self.correlation),
+                *(constant(dtype) if constant else sizes(dtype, job.round)),
             )  # fmt: skip
             return {"theta": theta}, memory
 
         return kernel
-
-    def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
-        kernel = self.fused(problem, backend)
-        return None if kernel is None or backend.name != "cpu" else iterations(problem, backend, kernel)

@@ -9,7 +9,6 @@ import numpy as np
 
 from fedsim.algorithms import local, local_fused, objectives
 from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
-from fedsim.algorithms.fedavg_rounds import iterations
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
 from fedsim.participation import Arrived
@@ -20,7 +19,6 @@ from fedsim.protocols import (
     Job,
     JobOfKernel,
     Kernel,
-    ManyRounds,
     ProblemLike,
     Replies,
     Rng,
@@ -69,7 +67,6 @@ class FedAvg:
 
     batched = True
     sampler = False  # its iterate is an estimate
-    partial_rounds = True
 
     def __post_init__(self) -> None:
         check_descent("FedAvg", self)
@@ -106,9 +103,6 @@ class FedAvg:
             return {"delta": descend(job, x, objectives.scale(self.objective, job, x.dtype))}, memory
 
         return kernel
-
-    def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
-        return iterations(problem, backend, local.descent_of(self), self.objective, self.server_step)
 
     def weigh(self, arrived: Arrived) -> Array:
         return objectives.weigh("FedAvg", self.objective, arrived)

@@ -46,7 +46,7 @@ def weigh(where: str, objective: str, arrived: Arrived) -> Array:
 
 def equally(where: str, arrived: Arrived) -> Array:
     """1/M over the arrived, which already carry their p_i in what they descend."""
-    if as_policy(arrived.policy).draws_by_weight:
+    if as_policy(arrived.policy).weighting == "multiplicity":
         raise InvalidInput(
             f"{where}(objective='scaled') with with_replacement(), which draws by p_i, would count p_i twice; "
             "choose objective='mean' or uniform()"
@@ -57,4 +57,6 @@ def equally(where: str, arrived: Arrived) -> Array:
 def policy_weights(arrived: Arrived, unsaid: Array) -> Array:
     """The policy's weights, or `unsaid` where it is a uniform() that does not say how to weigh."""
     policy = as_policy(arrived.policy)
-    return unsaid if arrived.policy is None or policy.undecided else np.asarray(policy.weigh(arrived))
+    if arrived.policy is None or policy.weighting is None:
+        return unsaid
+    return np.asarray(arrived.weights if policy.weigh is None else policy.weigh(arrived))

@@ -10,7 +10,6 @@ import numpy as np
 
 from fedsim.algorithms.arguments import check_batch_size, check_codec, check_step_size, check_word
 from fedsim.algorithms.qlsd_fused import Quantised, compiled
-from fedsim.algorithms.qlsd_rounds import iterations
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import floats_of
 from fedsim.codecs import Identity
@@ -20,7 +19,6 @@ from fedsim.protocols import (
     Backend,
     Job,
     Kernel,
-    ManyRounds,
     ProblemLike,
     Replies,
     Rng,
@@ -70,7 +68,6 @@ class QLSD:
     own_weights = True  # b / |A| or 1 / p_i, whatever the policy's
     local_steps = 1
     sums = True  # its server needs no more than sums of messages: over tiers the edges add them up
-    partial_rounds = True
 
     def __post_init__(self) -> None:
         check_arguments("QLSD", self)
@@ -103,9 +100,6 @@ class QLSD:
         send = compiled(self, problem, backend)
         return send and (lambda job, message, memory: ({"gradient": send(job, message["theta"])[0]}, memory))
 
-    def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
-        return iterations(self, problem, backend)
-
 
 # --- What the family has in common: the server -------------------------------------------------------
 
@@ -117,7 +111,7 @@ def prior_precision(problem: ProblemLike, like: Array) -> Array:
 
 def by_count(algorithm: Quantised, arrived: Arrived) -> Array:
     """b / |A|: so weighted, `replies.mean` is the sum over the arrived scaled up to all; zero for nobody."""
-    drawn = arrived.policy is not None and as_policy(arrived.policy).draws_by_weight
+    drawn = arrived.policy is not None and as_policy(arrived.policy).weighting == "multiplicity"
     if drawn and algorithm.weighting == "count" and np.ptp(arrived.p) > 1e-12:
         raise InvalidInput(
             f"{type(algorithm).__name__}(weighting='count') with with_replacement(), which draws by p_i, would count "

@@ -10,7 +10,6 @@ import numpy as np
 from fedsim.algorithms import qlsd
 from fedsim.algorithms.arguments import check_count, check_number
 from fedsim.algorithms.qlsd_fused import compiled
-from fedsim.algorithms.qlsd_rounds import iterations
 from fedsim.arrays import Array, Arrays
 from fedsim.codecs import Identity
 from fedsim.participation import Arrived
@@ -18,12 +17,9 @@ from fedsim.protocols import (
     Backend,
     Job,
     Kernel,
-    ManyRounds,
     ProblemLike,
     Replies,
     Rng,
-    RoundKeys,
-    RoundsToTake,
     Visitors,
 )
 from fedsim.schedules import StepSize
@@ -143,29 +139,6 @@ class QLSDPlusPlus:
                 control, anchor = message["zeta"], kept["anchor"]
             sent, e = send(job, theta, control, anchor, e, self._rate(theta))
             return {"gradient": sent}, kept | {"e": e}
-
-        return kernel
-
-    @property
-    def partial_rounds(self) -> bool:
-        """With minibatches, whoever has missed a control point needs a new anchor first."""
-        return self.batch_size is None
-
-    def rounds_alike(self, round: int) -> int:
-        """How many rounds from this one on have the same control point and need no new anchor."""
-        passed = round % self.refresh_every
-        return 1 if passed == 0 and self.batch_size is not None else self.refresh_every - passed
-
-    def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
-        control = "zeta" if self.batch_size is not None else ""
-        go = iterations(self, problem, backend, control, rate=self._rate(np.empty(problem.dim)))
-        if go is None:
-            return None
-
-        def kernel(rounds: RoundsToTake, keys: RoundKeys) -> tuple[Arrays, Arrays]:
-            after, kept = go(rounds, keys)
-            refresh = (rounds.first + rounds.count) % self.refresh_every == 0
-            return after | ({"zeta": after["theta"][-1:]} if refresh else {}), kept
 
         return kernel
 

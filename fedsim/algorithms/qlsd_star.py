@@ -9,13 +9,12 @@ import numpy as np
 
 from fedsim.algorithms import qlsd
 from fedsim.algorithms.qlsd_fused import compiled
-from fedsim.algorithms.qlsd_rounds import iterations
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import numbers
 from fedsim.codecs import Identity
 from fedsim.errors import InvalidInput
 from fedsim.participation import Arrived
-from fedsim.protocols import Backend, Exact, Job, Kernel, ManyRounds, ProblemLike, Replies, Rng, Visitors, as_problem
+from fedsim.protocols import Backend, Exact, Job, Kernel, ProblemLike, Replies, Rng, Visitors, as_problem
 from fedsim.schedules import StepSize
 
 FAR = 0.1  # posterior standard deviations from the minimum at which a control point is refused
@@ -63,7 +62,6 @@ class QLSDStar:
     known = beforehand = ("optimum",)  # never sent: everybody has it before the first iteration
     local_steps = 1
     sums = True  # its server needs no more than sums of messages: over tiers the edges add them up
-    partial_rounds = True
 
     def __post_init__(self) -> None:
         qlsd.check_arguments("QLSDStar", self)
@@ -102,9 +100,6 @@ class QLSDStar:
             {"gradient": send(job, message["theta"], message["optimum"])[0]},
             memory,
         )
-
-    def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
-        return iterations(self, problem, backend, control="optimum", centre="optimum")
 
 
 def _minimiser(problem: ProblemLike, given: object) -> Array:

@@ -34,7 +34,8 @@ def shares(result: Result) -> dict[str, float] | None:
     """
     if result.events is None:
         return None
-    if "asynchronous" in result.manifest.get("clock", {}).get("path", ""):
+    clock = result.manifest.get("clock", {})
+    if clock.get("asynchronous", "asynchronous" in clock.get("path", "")):
         return _shares_of_all(result)
     arrived = visits(result)
     arrived = arrived[arrived["outcome"] == "upload"].merge(

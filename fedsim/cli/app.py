@@ -131,6 +131,7 @@ Shard = Annotated[str | None, typer.Option("--shard", metavar="I/N", help="Every
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the sweep in DIR.")]
 Retry = Annotated[bool, typer.Option("--retry-failed", help="Go on, and try failed runs again.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Time one run; say count, time and disk.")]
+Clock = Annotated[str, typer.Option("--clock", metavar="C", help="The virtual clock: auto, simpy or compiled.")]
 Folder = Annotated[Path, typer.Argument(callback=_path, metavar="DIR", show_default=False, help="The folder of a run.")]
 
 
@@ -138,7 +139,8 @@ Folder = Annotated[Path, typer.Argument(callback=_path, metavar="DIR", show_defa
 def run(
     context: typer.Context, file: File = None, settings: Settings = [], out: Out = None, seed: Seed = None,  # noqa: B006
     quiet: Quiet = False, threads: Threads = None, runtime: Runtime = "inline", address: Address = None,
-    hosts: Hosts = None, clients_per_host: Each = None, checkpoint_every: Every = None, help: Help = False,
+    hosts: Hosts = None, clients_per_host: Each = None, checkpoint_every: Every = None, clock: Clock = "auto",
+    help: Help = False,
 ) -> None:  # fmt: skip
     """Run a scenario file, or every combination of its grid."""
     from fedsim.cli import run as command
@@ -152,7 +154,7 @@ def run(
     else:
         where = command.runtime_named(runtime, threads, address, hosts, clients_per_host)
         every = command.interval(checkpoint_every)
-        command.run(file, settings, out=out, seed=seed, quiet=quiet, runtime=where, checkpoint_every=every)
+        command.run(file, settings, out=out, seed=seed, quiet=quiet, runtime=where, checkpoint_every=every, clock=clock)
 
 
 @app.command()

@@ -78,7 +78,7 @@ def help_lines(file: str) -> list[str]:
 
 def run(
     file: str, given: Sequence[str], *, out: Path | None, seed: int | None, quiet: bool, runtime: Runtime,
-    checkpoint_every: int | str | None = None,
+    checkpoint_every: int | str | None = None, clock: str = "auto",
 ) -> Study:  # fmt: skip
     """Run a file, or its grid, and leave what was asked for."""
     loaded = load_file(file)
@@ -107,8 +107,9 @@ def run(
                 with loaded.blamed(FedsimError):
                     say(*header.lines(loaded.name, scenario, runtime, runs))
             label = "" if alone else " ".join(f"{name}={arguments[name]}" for name in loaded.grid) + "  "
-            options = {"out": out, "checkpoint_every": every} if kept else {}
-            result = _watched(loaded, scenario, arguments, bar, label, runtime=runtime, stop=stop, **options)
+            options: dict[str, Any] = {"out": out, "checkpoint_every": every} if kept else {}
+            options |= {"runtime": runtime, "stop": stop, "clock": clock}
+            result = _watched(loaded, scenario, arguments, bar, label, **options)
             done.append((arguments, result))
         study = Study(loaded.name, tuple(done))
         say("", *(summed_up(result, units.width()) if alone else table(study, units.width())))

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.rng.boxmuller import log64
+from fedsim.rng.elementary import log64
 
 
 def log_gamma_draws(key: Array, shape: Array) -> Array:

@@ -18,8 +18,9 @@ from fedsim.arrays import Array
 from fedsim.checks import floats_of
 from fedsim.devices.columns import TINY, Column, column, duration, length, pick, settle
 from fedsim.errors import InvalidInput, quoted, shown
-from fedsim.kernels.clock.parts import DIURNAL, INTERVALS, PresenceArrays
+from fedsim.protocols.columns import AvailabilityColumns
 from fedsim.rng import Draws
+from fedsim.rules import availability
 
 
 class Availability(Protocol):
@@ -92,9 +93,9 @@ class Diurnal:
         following = (k + 1.0 + phase) * self.period_s
         return np.minimum(end, following), following
 
-    def as_arrays(self, rows: Array) -> PresenceArrays:
+    def to_columns(self, rows: Array) -> AvailabilityColumns:
         phase = math.nan if isinstance(self.phase, str) else pick(self.phase, rows)
-        return PresenceArrays(DIURNAL, pick(self.on_fraction, rows), phase, self.period_s)
+        return AvailabilityColumns(availability.DIURNAL, pick(self.on_fraction, rows), phase, self.period_s)
 
     def describe(self) -> str:
         return f"on {100 * np.mean(self.on_fraction):.3g}% of every {duration(self.period_s)}"
@@ -182,10 +183,10 @@ class Intervals:
         """values[at], with anything where `at` points outside: the caller masks it."""
         return values[np.clip(at, 0, len(values) - 1)] if len(values) else np.zeros(at.shape)
 
-    def as_arrays(self, rows: Array) -> PresenceArrays:
-        period = math.inf if self.period_s is None else pick(self.period_s, rows)
-        own = self.offsets[rows], self.offsets[rows + 1]
-        return PresenceArrays(INTERVALS, period_s=period, begin=own[0], end=own[1], starts=self.starts, ends=self.ends)
+    def to_columns(self, rows: Array) -> AvailabilityColumns:
+        period_s = math.inf if self.period_s is None else pick(self.period_s, rows)
+        begin, end = self.offsets[rows], self.offsets[rows + 1]
+        return AvailabilityColumns(availability.INTERVALS, 0.0, 0.0, period_s, begin, end, self.starts, self.ends)
 
     def describe(self) -> str:
         repeated = "" if self.period_s is None else f", repeated every {duration(self.period_s)}"

@@ -23,8 +23,8 @@ from fedsim.devices.availability import Availability
 from fedsim.devices.columns import Column, column, duration, length, pick
 from fedsim.devices.speed import LognormalSpeed, Slowdown
 from fedsim.errors import InvalidInput, flag, quoted, shown
-from fedsim.kernels.clock.parts import DeviceArrays, PresenceArrays, SlowdownArrays
 from fedsim.protocols import Describes, InColumns, InNumbers
+from fedsim.protocols.columns import AvailabilityColumns, DeviceColumns, SlowdownColumns
 from fedsim.rng import Draws
 
 NONE, BEFORE, COMPUTE, UPLOAD = range(4)  # the phases of `drop`
@@ -72,15 +72,10 @@ class Devices:
         """Seconds that each visit computes: work x seconds per step x slow-down, after the latency."""
         if not len(clients):
             return np.zeros(0)
-        rows = self._rows(clients, length(self.seconds_per_step))
-        if isinstance(self.seconds_per_step, LognormalSpeed):
-            speed: Any = self.seconds_per_step.seconds_per_step(clients, rng.source)
-        else:
-            speed = pick(self.seconds_per_step, rows)
-        seconds = work * speed
+        seconds = work * self._seconds_per_step(clients, rng.source)
         if self.slowdown is not None:
             seconds = seconds * self.slowdown.factor(rng)
-        return np.asarray(seconds + pick(self.latency_s, self._rows(clients, length(self.latency_s))))
+        return np.asarray(seconds + self._of(clients, self.latency_s))
 
     def drop(self, clients: Array, now_s: Array, rng: Draws) -> tuple[Array, Array]:
         """The phase in which each visit ends early (int8, 0 for none) and how far into that phase (0 to 1)."""
@@ -92,7 +87,7 @@ class Devices:
             share = self._share(name)
             if isinstance(share, float) and share == 0.0:
                 continue
-            until = reached + pick(share, self._rows(clients, length(share)))
+            until = reached + self._of(clients, share)
             phase[(reached <= u) & (u < until)] = number
             reached = until
         return phase, fraction
@@ -114,31 +109,23 @@ class Devices:
     def dropout_of(self, clients: Array) -> Array:
         """The probability that a visit of each client is lost, in whatever phase."""
         shares = (self._share(name) for name in PHASES)
-        return sum(
-            (pick(s, self._rows(clients, length(s))) + np.zeros(len(clients)) for s in shares), np.zeros(len(clients))
-        )
+        return sum((self._of(clients, share) + np.zeros(len(clients)) for share in shares), np.zeros(len(clients)))
 
-    def as_arrays(self, clients: int, work: Array) -> DeviceArrays | None:
-        """All of it in columns; None where a part is somebody's own."""
-        slowdown, presence, everybody = SlowdownArrays(), PresenceArrays(), np.arange(clients)
+    def to_columns(self, clients: int, work: Array) -> DeviceColumns | None:
+        """Return the devices as columns; None where a part has none."""
+        slowdown, online, everyone = SlowdownColumns(), AvailabilityColumns(), np.arange(clients)
         if self.slowdown is not None:
             if not isinstance(self.slowdown, InNumbers):
                 return None
-            slowdown = self.slowdown.as_arrays()
+            slowdown = self.slowdown.to_columns()
         if self.availability is not None:
             if not isinstance(self.availability, InColumns):
                 return None
-            presence = self.availability.as_arrays(self._rows(everybody, self._tables.get("availability")))
-        if isinstance(self.seconds_per_step, LognormalSpeed):
-            speed: Any = self.seconds_per_step.seconds_per_step(everybody)
-        else:
-            speed = pick(self.seconds_per_step, self._rows(everybody, length(self.seconds_per_step)))
-        wake = pick(self.latency_s, self._rows(everybody, length(self.latency_s)))
-        shares = [self._share(name) for name in PHASES]
-        before, compute, upload = (pick(share, self._rows(everybody, length(share))) for share in shares)
+            online = self.availability.to_columns(self._rows(everyone, self._tables.get("availability")))
+        before, compute, upload = (self._of(everyone, self._share(name)) for name in PHASES)
         with np.errstate(over="ignore"):  # for ever
-            seconds = work * speed
-        return DeviceArrays(seconds, wake, slowdown, (before, compute, upload), presence)
+            work_s = work * self._seconds_per_step(everyone)
+        return DeviceColumns(work_s, self._of(everyone, self.latency_s), slowdown, (before, compute, upload), online)
 
     # --- What the engine may skip, and what it prints -------------------------------------------------
 
@@ -190,6 +177,24 @@ class Devices:
         return ", ".join(parts)
 
     # --- Rows -----------------------------------------------------------------------------------------
+
+    def _seconds_per_step(self, clients: Array, source: Any = None) -> Column:
+        """Return each client's own, drawn once; `source` is `fedsim.rng` or its compiled twin."""
+        law = self.seconds_per_step
+        if not isinstance(law, LognormalSpeed):
+            return self._of(clients, law)
+        drawn: Array = self.__dict__.get("_drawn", np.zeros(0))
+        if (top := int(clients.max(initial=-1)) + 1) > len(drawn):
+            drawn = law.seconds_per_step(np.arange(max(top, 2 * len(drawn))), source)
+            object.__setattr__(self, "_drawn", drawn)
+        return drawn[clients]
+
+    def _of(self, clients: Array, values: Column) -> Column:
+        """Return the number that all clients share, or each client's own."""
+        if isinstance(values, float):
+            return values
+        rows = self._rows(clients, len(values))
+        return values[rows] if rows.max(initial=-1) < len(values) else pick(values, rows)  # which refuses
 
     def _rows(self, clients: Array, rows: int | None) -> Array:
         return clients % rows if self.recycle and rows is not None else clients

@@ -24,8 +24,9 @@ from fedsim.arrays import Array
 from fedsim.devices.availability import cycle
 from fedsim.devices.columns import TINY, Column, column, duration, length, pick
 from fedsim.devices.speed import exponential
-from fedsim.kernels.clock.parts import MARKOV, PresenceArrays
+from fedsim.protocols.columns import AvailabilityColumns
 from fedsim.rng import U64, Draws
+from fedsim.rules import availability
 
 OFF, ON, START = 0, 1, 2  # what a draw is for: calls to go off, calls to come on, the state at time 0
 GAPS_PER_CELL = 2.0  # on average: more of them cost more draws per cell, fewer leave more cells empty
@@ -86,8 +87,8 @@ class Markov:
         on = np.where(uncalled, start < on_s / (on_s + off_s), last_on >= last_off)
         return on, going, coming
 
-    def as_arrays(self, rows: Array) -> PresenceArrays:
-        return PresenceArrays(MARKOV, pick(self.on_s, rows), pick(self.off_s, rows))
+    def to_columns(self, rows: Array) -> AvailabilityColumns:
+        return AvailabilityColumns(availability.MARKOV, pick(self.on_s, rows), pick(self.off_s, rows))
 
     def describe(self) -> str:
         return f"on for {duration(self.on_s)}, off for {duration(self.off_s)} at random"

@@ -16,10 +16,10 @@ from fedsim import rng as numpy_draws
 from fedsim.arrays import Array
 from fedsim.devices.columns import settle
 from fedsim.errors import whole
-from fedsim.kernels.clock.parts import BIMODAL, LOGNORMAL, PARETO, SlowdownArrays
-from fedsim.kernels.reference import exp
+from fedsim.protocols.columns import SlowdownColumns
 from fedsim.rng import Draws, Stream
-from fedsim.rng.boxmuller import log64
+from fedsim.rng.elementary import exp, log64
+from fedsim.rules import draws
 
 NEVER_PLAYED = 2**32 - 1  # the round of draws that belong to no round, so that no visit shares their key
 
@@ -71,8 +71,8 @@ class LognormalSlowdown:
     def factor(self, rng: Draws) -> Array:
         return exp(self.sigma * rng.normal())
 
-    def as_arrays(self) -> SlowdownArrays:
-        return SlowdownArrays(LOGNORMAL, self.sigma)
+    def to_columns(self) -> SlowdownColumns:
+        return SlowdownColumns(draws.LOGNORMAL, self.sigma)
 
     def describe(self) -> str:
         return "lognormal slow-down"
@@ -90,8 +90,8 @@ class ParetoSlowdown:
     def factor(self, rng: Draws) -> Array:
         return exp(exponential(rng.uniform()) / self.shape)
 
-    def as_arrays(self) -> SlowdownArrays:
-        return SlowdownArrays(PARETO, self.shape)
+    def to_columns(self) -> SlowdownColumns:
+        return SlowdownColumns(draws.PARETO, self.shape)
 
     def describe(self) -> str:
         return "Pareto slow-down"
@@ -111,8 +111,8 @@ class BimodalSlowdown:
     def factor(self, rng: Draws) -> Array:
         return np.where(rng.uniform() < self.probability, self.slow_factor, 1.0)
 
-    def as_arrays(self) -> SlowdownArrays:
-        return SlowdownArrays(BIMODAL, self.probability, self.slow_factor)
+    def to_columns(self) -> SlowdownColumns:
+        return SlowdownColumns(draws.BIMODAL, self.probability, self.slow_factor)
 
     def describe(self) -> str:
         return f"{self.probability:.3g} of the visits {self.slow_factor:.3g} times as long"

@@ -1,62 +1,50 @@
-"""Runs a scenario on the virtual clock. The only importer of SimPy; README.md beside this shows the way of a round."""
+"""Run a scenario on a virtual clock: two clocks, one rulebook, one way for a round to count.
+
+run         the loop: next block of rounds from the clock, commit it, checkpoint
+commit      the only way a round counts: budget, privacy ledger, aggregate, totals, record, observers
+rounds      values: Cohort, VisitOutcomes, RoundBlock
+learner     models, client memory, replies                    broadcasts    what asynchronous clients started from
+system      what clocks may read                              view          what a policy sees
+sites       models of a replica, routes between sites         record        samples, rows, metrics
+events      rows of `events`                                  evaluation    metrics after a round
+checkpoint  when, what is saved, resume                       checks, scenario_checks, site_checks, manifest
+clock/      the protocol of a clock, and which one: SimPy, compiled
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from fedsim.engine import gossip, tiers_closed_form
-from fedsim.engine.asynchronous import Asynchronous
 from fedsim.engine.checkpoint import Checkpointer
-from fedsim.engine.clock_choice import always_compiled, reference_clock
-from fedsim.engine.closed_form import ClosedForm, suits
-from fedsim.engine.collect import collect, describes, identities
-from fedsim.engine.compiled_clock import compiled
-from fedsim.engine.compiled_sites import gossip_by_events, tiers_by_events
-from fedsim.engine.events import Events
-from fedsim.engine.gossip import Gossiping
-from fedsim.engine.record import Record
-from fedsim.engine.run import Driver, Progress, Run
-from fedsim.engine.tiers_closed_form import ClosedFormTiers
-from fedsim.engine.world import World, setting_of
-from fedsim.errors import Interrupted
-from fedsim.exchanges import Gossip
+from fedsim.engine.checks import check_run
+from fedsim.engine.clock.choose import choose
+from fedsim.engine.learner import Learner
+from fedsim.engine.manifest import collect
+from fedsim.engine.run import Run
+from fedsim.engine.system import System, setting_of
 from fedsim.protocols import Observer, Runtime
 
 if TYPE_CHECKING:
     from fedsim.scenario import Scenario
 
-__all__ = [
-    "Checkpointer", "Interrupted", "Observer", "Progress", "Record", "Run", "always_compiled", "collect", "describes",
-    "identities", "reference_clock", "simulate",
-]  # fmt: skip
+__all__ = ["Checkpointer", "Run", "collect", "simulate"]
 
 
 async def simulate(
-    scenario: Scenario, runtime: Runtime, observers: Iterable[Observer] = (), skip: bool = False,
-    checkpoints: Checkpointer | None = None,
+    scenario: Scenario, runtime: Runtime, observers: Iterable[Observer] = (), timing_only: bool = False,
+    checkpoints: Checkpointer | None = None, clock: str = "auto",
 ) -> Run:  # fmt: skip
-    """The whole run: every replica until its budget is spent."""
+    """Run every replica until its budget is spent."""
     setting = setting_of(scenario, runtime.kernels())
     session = runtime.open(scenario.parts.algorithm.own, setting)
     try:
-        world = World(scenario, setting, skip)
-        run = Run(world, session, checkpoints or Checkpointer(None, "", None, None), observers)
-        await run.drive(_driver(run))
+        system = System(scenario, setting, timing_only)
+        learner = Learner(system, session)
+        check_run(system, learner.sizes)
+        checkpoints = checkpoints or Checkpointer(None, "", None, None)
+        run = Run(system, learner, checkpoints, observers)
+        await run.drive(*choose(system, learner.sizes, learner, clock, saves=checkpoints.files is not None))
         return run
     finally:
         session.close()
-
-
-def _driver(run: Run) -> Driver:
-    """How to keep time: the closed form where it gives the same timeline, else event by event."""
-    if isinstance(run.world.scenario.exchange, Gossip):
-        return Gossiping(run) if gossip.suits(run.world) else gossip_by_events(run)
-    if run.world.sites.every:
-        return ClosedFormTiers(run) if tiers_closed_form.suits(run.world, run.learner) else tiers_by_events(run)
-    if not run.world.policy.asynchronous and suits(run.world):
-        return ClosedForm(run)
-    made = compiled(run)
-    if made is not None:
-        return made
-    return Asynchronous(run) if run.world.policy.asynchronous else Events(run)

@@ -1,9 +1,4 @@
-"""When to checkpoint, what goes into it, and how a run takes up from one.
-
-The clock need not be saved. It is a pure function of the seed, so a resumed run winds it forward, without computing
-anything, and holds the same flows and the same visits in flight as the run that was interrupted. What was *learnt* is
-stored, and what a way of keeping time hands over (`Driver.state`): the compiled clock's arrays, where they are small.
-"""
+"""When to checkpoint, what goes into it, and how a run takes up from one."""
 
 from __future__ import annotations
 
@@ -21,7 +16,8 @@ from fedsim.errors import FedsimError, Interrupted, InvalidInput, is_whole, quot
 from fedsim.results.checkpoints import Checkpoints, SavedCheckpoint
 
 if TYPE_CHECKING:
-    from fedsim.engine.run import Driver, Run
+    from fedsim.engine.clock import Clock
+    from fedsim.engine.run import Run
 
 
 class Checkpointer:
@@ -41,61 +37,61 @@ class Checkpointer:
         self.saved = self.files.latest() if self.files is not None else None
         return self.saved.note if self.saved is not None else ""
 
-    def resume(self, run: Run) -> tuple[int, Array, Arrays]:
-        """The round to go on with, who is still active, and what the way of keeping time stored for itself."""
-        if self.saved is None:
-            return 0, np.arange(len(run.world.replicas)), {}
-        state = self.saved.state
-        _restore(run, state, self.saved.segments)
-        own = {n.removeprefix("own."): v for n, v in state.items() if n.startswith("own.")}
-        return self.saved.number, state["active"], own
-
     @property
     def stopping(self) -> bool:
         """Whether the run is asked to end."""
         return self.stop is not None and self.stop.is_set()
 
-    def after(self, run: Run, driver: Driver, number: int, active: Array) -> None:
-        """A round is closed: checkpoint if it is time to; stop if asked to."""
-        asked = self.stopping
-        due = self.rounds is not None and number % self.rounds == 0
+    def clock_of(self, clock: str) -> str:
+        """Return the clock of the run that is resumed, or else this one."""
+        saved = "" if self.saved is None else str(self.saved.state.get("clock", ""))
+        if saved and clock not in ("auto", saved):
+            raise InvalidInput(f"clock={clock!r}: the run was begun on clock={saved!r}; resume it without clock=")
+        return saved or clock
+
+    def take_up(self, run: Run) -> tuple[int, Array, Arrays]:
+        """Return the rounds that are done, the active replicas, and the clock's saved state."""
+        if self.saved is None:
+            return 0, np.arange(len(run.system.replicas)), {}
+        state = self.saved.state
+
+        def group(name: str) -> Arrays:
+            return {n.removeprefix(name + "."): a for n, a in state.items() if n.startswith(name + ".")}
+
+        run.learner.restore(group("state"), group("memory"), group("losses"), group("broadcasts"))
+        run.totals.spent, run.totals.totals = group("spent"), group("totals")
+        run.totals.stopped_by = [str(s) for s in state["stopped_by"]]
+        run.recorder.restore(group("recorder"), self.saved.segments)
+        run.evaluator.restore(group("judge"))
+        run.trace.restore(self.saved.segments)
+        return self.saved.number, state["active"], group("own")
+
+    def after_block(self, run: Run, clock: Clock, done: int, active: Array) -> None:
+        """Checkpoint if it is due; raise Interrupted if the run was asked to stop."""
+        stopping = self.stopping
+        due = self.rounds is not None and done % self.rounds == 0
         due |= self.seconds is not None and time.monotonic() - self._wrote >= self.seconds
-        if self.files is not None and len(active) and (due or asked):
-            self.files.save(number, _state(run, active, driver.state(active)), _segment(run))
+        if self.files is not None and len(active) and (due or stopping):
+            segment = run.recorder.segment() | run.trace.segment()
+            self.files.save(done, _state(run, active, clock), segment)
             self._wrote = time.monotonic()
-        if asked and len(active):
+        if stopping and len(active):
             with suppress(FedsimError):  # a metric that fails is no reason to lose the checkpoint's message
-                run.interrupted(number, active)
+                run.interrupted(done, active)
             where = "" if self.files is None else f"; go on with: fedsim resume {self.files.folder.parent}"
-            raise Interrupted(f"stopped after round {number}{where}")
+            raise Interrupted(f"stopped after round {done}{where}")
 
 
-def _state(run: Run, active: Array, own: Arrays) -> Arrays:
-    out = {"active": active, "stopped_by": np.asarray(run.accounts.stopped_by, np.str_)}
+def _state(run: Run, active: Array, clock: Clock) -> Arrays:
+    out = {"active": active, "stopped_by": np.asarray(run.totals.stopped_by, np.str_), "clock": np.asarray(clock.name)}
     groups: dict[str, Arrays] = {
-        "state": run.learner.state, "memory": run.learner.memory, "spent": run.accounts.spent,
-        "totals": run.accounts.totals, "recorder": run.recorder.state(), "judge": run.evaluator.state(), "own": own,
+        "state": run.learner.state, "memory": run.learner.memory, "losses": run.learner.losses(),
+        "spent": run.totals.spent, "totals": run.totals.totals, "recorder": run.recorder.state(),
+        "judge": run.evaluator.state(), "own": clock.state(), "broadcasts": run.learner.broadcasts.state(),
     }  # fmt: skip
     for group, arrays in groups.items():
         out |= {f"{group}.{name}": a for name, a in arrays.items()}
     return out
-
-
-def _segment(run: Run) -> Arrays:
-    return run.recorder.segment() | run.inputs.segment() | run.trace.segment()
-
-
-def _restore(run: Run, saved: Arrays, segments: list[Arrays]) -> None:
-    def group(name: str) -> Arrays:
-        return {n.removeprefix(name + "."): a for n, a in saved.items() if n.startswith(name + ".")}
-
-    run.learner.state, run.learner.memory = group("state"), group("memory")
-    run.accounts.spent, run.accounts.totals = group("spent"), group("totals")
-    run.accounts.stopped_by = [str(s) for s in saved["stopped_by"]]
-    run.recorder.restore(group("recorder"), segments)
-    run.evaluator.restore(group("judge"))
-    run.inputs.restore(segments)
-    run.trace.restore(segments)
 
 
 def _interval(every: int | str | None) -> tuple[int | None, float | None]:

@@ -127,7 +127,7 @@ class Evaluator:
         if able:
             seen = theta[np.asarray(ends) - 1]
             for metric in able:
-                with suppress(*DIVERGED):  # `after` finds the round
+                with suppress(*DIVERGED), np.errstate(over="ignore", invalid="ignore"):  # `after` finds the round
                     found |= metric.evaluate_rounds(self, seen) or {}
         return found
 

@@ -1,298 +1,150 @@
-"""Synchronous rounds event by event: links are shared, devices come and go, and a policy may close when it likes.
-
-Each replica has its own clock. All of them open a round, run to its close, and then their jobs go to the runtime as
-one batch; nothing of real time enters.
-"""
+"""What a run keeps of its timeline: one row per event, derived from the columns of blocks. The same on every clock."""
 
 from __future__ import annotations
 
-import asyncio
-import math
-from collections.abc import Callable
-from operator import attrgetter
-from typing import TYPE_CHECKING, SupportsFloat
-
 import numpy as np
-from simpy.core import EmptySchedule
 
 from fedsim.arrays import Array, Arrays
-from fedsim.engine.arrivals import NOT
-from fedsim.engine.clock import LAST, Clock, Links, SharedLinks, links
-from fedsim.engine.jobs_ahead import sent_early
-from fedsim.engine.round import Cohort, Ended, Round, Stretch, columns, nobody
-from fedsim.engine.selection import cohort
-from fedsim.engine.view import ReplicaView
-from fedsim.engine.visits import Visit, VisitEvents
-from fedsim.errors import InvalidInput
-from fedsim.runtime.jobs import Reply
+from fedsim.engine.rounds import GossipMessages, RoundBlock
+from fedsim.engine.system import MessageSizes, System
+from fedsim.rules.visits import ARRIVED, DROPPED
 
-if TYPE_CHECKING:
-    from fedsim.engine.run import Run
-
-OUTCOME = attrgetter("client", "arrived", "late", "uploading", "sent", "came_down", "ends_s", "started_s")
-JUMPS = (
-    10_000  # of the clock in a row, from one time at which clients come on to the next, before nobody believes in it
-)
-
-
-class SiteRounds:
-    """One site's rounds on its replica's clock, and the visits of the one that is open. A star has one site.
-
-    `closed` is called at every close, `blocked` when virtual time needs a reply's size that is not known.
-    """
-
-    def __init__(
-        self, run: Run, position: int, clock: Clock, links: Links, site: int = 0,
-        closed: Callable[[int], None] | None = None, blocked: Callable[[Visit], None] | None = None,
-    ) -> None:  # fmt: skip
-        self.world, self.learner, self.inputs, self.position = run.world, run.learner, run.inputs, position
-        self.clock, self.links, self.site, self._closed, self._needs_size = clock, links, site, closed, blocked
-        self.view = ReplicaView(self.world, position, site)
-        trace = run.trace.note(int(self.world.replicas[position]), lambda: self.view.round)
-        self.visit_events = VisitEvents(self.clock, self.links, self._heard, self._blocked, trace)
-        self.trace = trace
-        self.visits: list[Visit] = []
-        self.open = False
-        self._timer = math.inf
-
-    def select(self, round: int) -> Cohort | None:
-        """Who takes part; the clock jumps to when enough are there, and None means that they never will be."""
-        enough = self.world.policy.at_least
-        if enough is not None and not self._wait_for(enough):
-            return None
-        while True:
-            who = cohort(self.view.select(round, self.clock.now)[None], self.world.population)
-            if len(who.client) or self.view.anybody():
-                return who  # where somebody is there, the policy just picked nobody
-            if not self._wait_for(1):
-                return None
-
-    def _wait_for(self, enough: int) -> bool:
-        """Jump to the first instant at which so many are on; False if there is none, as far as anybody can see."""
-        for _ in range(JUMPS):
-            at = self.view.when(enough, self.clock.now)
-            if at == self.clock.now:
-                return True
-            if at == math.inf or self.clock.now > self.world.limit_s:
-                return False
-            self.clock.run_to(at)
-        return False
-
-    def begin(self, who: Cohort, round: int, down_bits: int, up_bits: list[int] | list[None]) -> None:
-        """Open the round: every visit sets out."""
-        now, client = self.clock.now, who.client
-        drawn = self.world.visit_draws(np.full(len(client), now), np.full(len(client), self.position), client, round)
-        rank = np.empty(len(client), np.int64)
-        rank[np.lexsort((client, drawn.tie()))] = np.arange(len(client))
-        offline = self.view.offline_s(client, now).tolist()
-        columns = (client, drawn.compute_s, drawn.phase, drawn.fraction, rank)
-        self.visits = list(map(Visit, *(c.tolist() for c in columns), up_bits, self.links.paths(client)))
-        self.open, self._timer = True, math.inf
-        self.view.selected, self.view.arrived = client.tolist(), []
-        self.view.in_flight = dict(zip(self.view.selected, self.visits, strict=True))
-        for visit, offline_s in zip(self.visits, offline, strict=True):
-            if self.trace is not None:
-                self.trace(now, visit.client, "select", down_bits)
-            self.visit_events.start(visit, down_bits, offline_s)
-        if self.world.copies:
-            self.copy(client, down_bits)
-        self._consider(opening=True)
-
-    def copy(self, selected: Array, down_bits: int) -> None:
-        """The broadcast to everybody else, which nobody waits for."""
-        assert isinstance(self.links, SharedLinks)
-        for c in np.setdiff1d(self.world.sites.members[self.site], selected).tolist():
-            self.links.copy(c, down_bits)
-
-    def wind(self, rounds: int, down_bits: int) -> None:
-        """Forward to where so many rounds are closed, computing nothing: the clock is a function of the seed."""
-        self.visit_events.mute(True)
-        trace, self.trace = self.trace, None
-        for round in range(rounds):
-            who = self.select(round)
-            assert who is not None, "this replica was active in all those rounds"
-            bits, count = self.learner.reply_shape(round).bits, len(who.client)
-            known = [bits] * count if bits is not None else self.inputs.again("sizes", self.position, count)
-            self.begin(who, round, down_bits, known)
-            self.finish()
-            if self.world.reports_loss:
-                heard = [v.client for v in self.visits if v.arrived]
-                self.view.note_losses(heard, self.inputs.again("losses", self.position, len(heard)))
-        self.trace = trace
-        self.visit_events.mute(False)
-
-    def finish(self) -> None:
-        """Run the clock to the close."""
-        step = self.clock.step
-        try:
-            while self.open:
-                step()
-        except EmptySchedule:
-            who = ", ".join(map(str, sorted(self.view.in_flight)[:3]))
-            raise InvalidInput(
-                f"round {self.view.round + 1} never closes: clients such as {who} are still under way and nothing more "
-                "will happen; raise the bandwidths, or close with a deadline"
-            ) from None
-
-    def _heard(self, visit: Visit) -> None:
-        """A reply arrived, or the server learnt that none will."""
-        view = self.view
-        del view.in_flight[visit.client]
-        if visit.arrived:
-            view.heard_of(visit)
-        self._consider()
-
-    def _blocked(self, visit: Visit) -> None:
-        assert self._needs_size is not None, "a star's round knows its replies' sizes at the opening"
-        self._needs_size(visit)
-
-    def _consider(self, opening: bool = False) -> None:
-        """Close now, or set the timer that the policy asks for; at the opening "now" is the end of this instant."""
-        view = self.view
-        if not view.in_flight:
-            self._close()
-            return
-        view.now_s = self.clock.now
-        at = self.world.policy.close(view)
-        if type(at) is float and at == self._timer:
-            return  # it is set, and will ring after everything else that happens at that instant
-        at = self._checked(at)
-        if at <= self.clock.now and not opening:
-            self._close()
-            return
-        self._timer, round = at, self.view.round
-        if at < math.inf:
-            rings = max(at, self.clock.now)
-            self.clock.at(
-                rings,
-                lambda _: self._close() if self.open and self.view.round == round and self._timer == at else None,
-                LAST,
-            )
-
-    def _checked(self, at: SupportsFloat) -> float:
-        """The instant that a policy names, in floating point."""
-        try:
-            instant = float(at)
-        except (TypeError, ValueError):
-            instant = math.nan
-        if math.isnan(instant):
-            raise InvalidInput(
-                f"{type(self.world.policy.own).__name__}.close returned no time in round {self.view.round + 1}; return "
-                "seconds on the virtual clock, or inf to keep waiting"
-            )
-        return instant
-
-    def _close(self) -> None:
-        self.open = False
-        self.visit_events.abandon(list(self.view.in_flight.values()))
-        if self.trace is not None:
-            self.trace(self.clock.now, -1 - self.site, "aggregate", 0)
-        if self._closed is not None:
-            self._closed(self.site)
+COLUMNS = ("replica", "round", "time_s", "client", "event", "bits")
+DTYPES = (np.int64, np.int64, np.float64, np.int64, object, np.int64)
+NAMES = (  # in the order of the events of one instant
+    "from cloud", "select", "download", "compute", "upload", "drop", "cut", "late", "hear", "aggregate", "to cloud",
+    "merge",
+)  # fmt: skip
+ORDER = {name: number for number, name in enumerate(NAMES)}
 
 
 class Events:
-    """A `Driver`: every replica's clock is run to the close, then all their jobs go to the runtime as one batch."""
+    """Rows of `events`; of sites the client is -1 - site, of a cloud -1 - sites."""
 
-    path = "event"
+    def __init__(self, kept: bool) -> None:
+        self.kept = kept
+        self._blocks: list[Arrays] = []
+        self._saved = 0
 
-    def __init__(self, run: Run, starts_s: dict[int, float] | None = None) -> None:
-        self._run, self._world, self._learner = run, run.world, run.learner
-        starts = starts_s or {}
-        clocks = [Clock(starts.get(i, 0.0)) for i in range(len(run.world.replicas))]
-        self.replicas = [SiteRounds(run, i, clock, links(clock, run.world)) for i, clock in enumerate(clocks)]
-        self._message: Arrays = {}
-        self._computed: tuple[Reply, Array] | None = None  # the round's replies and whose they are, if known already
-        self._early: tuple[asyncio.Task[Reply], Array] | None = None  # sent while the clock ran, and whose
+    def add(self, block: RoundBlock, accepted: Array, system: System, sizes: MessageSizes) -> None:
+        """Add the events of the rounds that count."""
+        self._blocks.append(events_of(block, accepted, system, sizes))
 
-    def resume(self, number: int, active: Array, saved: Arrays) -> None:
-        for i in active:
-            self.replicas[i].wind(number, self._learner.down_bits(self._learner.broadcast(active[:1])))
+    def columns(self) -> Arrays:
+        """Return all of them, by replica, then time; edges may be rounds ahead of each other."""
+        found = _joined(self._blocks)
+        by = np.lexsort((found["round"], found["time_s"], found["replica"]))  # a round's are in order
+        return {name: column[by] for name, column in found.items()}
 
-    def state(self, active: Array) -> Arrays:
-        return {}
+    def segment(self) -> Arrays:
+        """Return what was added since the last call, as flat arrays for a checkpoint."""
+        fresh, self._saved = self._blocks[self._saved :], len(self._blocks)
+        columns = _joined(fresh)
+        return {f"trace.{n}": c.astype(str) if n == "event" else c for n, c in columns.items()} if fresh else {}
 
-    async def next(self, number: int, active: Array) -> Round:
-        replicas, learner = self.replicas, self._learner
-        cohorts = {int(i): replicas[i].select(number) for i in active}
-        gone = np.array([cohorts[int(i)] is None for i in active], bool)
-        late = np.array([replicas[i].clock.now > self._world.limit_s for i in active], bool)
-        stopped = (("seconds", active[gone & late]), ("no clients", active[gone & ~late]))
-        active = active[~gone]
-        if not len(active):
-            return nobody(number, stopped)
-        who = _joined([c for c in cohorts.values() if c is not None])
-        self._message = learner.broadcast(active)
-        down, bits = learner.down_bits(self._message), learner.reply_shape(number).bits
-        self._computed = self._early = None
-        up = np.full(len(who.client), bits, np.int64) if bits is not None else await self._sizes(number, active, who)
-        for r, i in enumerate(active):
-            replicas[i].begin(cohorts[int(i)], number, down, up[who.starts[r] : who.starts[r + 1]].tolist())
-        if bits is not None and learner.session.elsewhere:  # others may compute while the clock runs here
-            whose = np.array([v.phase == NOT for i in active for v in replicas[i].visits], bool)
-            promising = who.part(whose)
-            job = learner.replies(active, number, promising, self._message, promising.row)
-            self._early = asyncio.create_task(job), whose
-            await asyncio.sleep(0)
-        for i in active:
-            replicas[i].finish()
-        visits = ended([v for i in active for v in replicas[i].visits])
-        opened = np.array([replicas[i].view.opened_s for i in active])
-        closed = np.array([replicas[i].clock.now for i in active])
-        made = columns(opened, closed, who.sizes, who.starts, visits, self._world.copied(who) * down)
-        return Round(number, active, who, visits, made, number, stopped)
-
-    async def _sizes(self, number: int, active: Array, who: Cohort) -> Array:
-        """Virtual time needs the sizes: everybody computes before the clock goes on."""
-        reply = await self._learner.replies(active, number, who, self._message, who.row)
-        self._run.inputs.add("sizes", active[who.row], reply.bits)
-        self._computed = reply, np.ones(len(who.client), bool)
-        return reply.bits
-
-    async def replies(self, round: Round) -> Reply:
-        if self._early is not None:
-            task, whose = self._early
-            self._early = None
-            computed = await sent_early(task)
-            self._computed = None if computed is None else (computed, whose)
-        if self._computed is not None:
-            reply, whose = self._computed
-            folded = np.zeros(len(whose), bool)
-            folded[round.visit] = round.visits.arrived
-            return reply.part(folded[whose])
-        who = round.arrived
-        return await self._learner.replies(round.active, round.number, who, self._message, round.rows[who.row])
-
-    def report_losses(self, round: Round, losses: Array) -> None:
-        who = round.arrived
-        self._run.inputs.add("losses", round.active[who.row], losses)
-        for r, i in enumerate(round.active):
-            own = slice(who.starts[r], who.starts[r + 1])
-            self.replicas[i].view.note_losses(who.client[own].tolist(), losses[own].tolist())
-
-    def rounds_counted(self, stretch: Stretch, count: int) -> None:
-        raise AssertionError("events come one round at a time")
-
-    async def close(self) -> None:
-        if self._early is not None:  # nobody waited for it
-            await asyncio.gather(self._early[0], return_exceptions=True)
+    def restore(self, segments: list[Arrays]) -> None:
+        """Take up where checkpoints left off."""
+        for part in segments:
+            if "trace.round" in part:
+                columns = {n: part[f"trace.{n}"] for n in COLUMNS}
+                self._blocks.append({n: _typed(columns[n], dtype) for n, dtype in zip(COLUMNS, DTYPES, strict=True)})
+        self._saved = len(self._blocks)
 
 
-def ended(visits: list[Visit]) -> Ended:
-    """What became of visits, one row each."""
-    kinds = (int, bool, bool, bool, int, int, float, float)
-    outcomes = list(zip(*map(OUTCOME, visits), strict=True)) or [()] * len(kinds)
-    made: list[Array] = [np.array(column, kind) for column, kind in zip(outcomes, kinds, strict=True)]
-    client, arrived, late, uploading, sent, came_down, ends_s, started_s = made
-    return Ended(client, arrived, ~arrived & ~late, late, late & ~uploading, sent, came_down, ends_s - started_s)
+def events_of(block: RoundBlock, accepted: Array, system: System, sizes: MessageSizes) -> Arrays:
+    """Return the events of the accepted rounds of a block as columns."""
+    block, counts = block.by_replica(), (np.arange(block.rounds) < accepted[:, None]).ravel()
+    parts = [
+        *_of_visits(block, np.flatnonzero(counts[block.row_of]), system, sizes),
+        *_of_sites(block, counts, system, sizes),
+    ]
+    if block.starts is not None:  # a visit is selected in the round of the version that it starts from
+        began = np.repeat(np.arange(len(counts)), np.diff(block.starts.offsets, axis=1).ravel())
+        at = np.flatnonzero(counts[began])
+        code = _code(block.starts.visit, block.starts.client, system.population)[at]
+        parts[0] = "select", began[at], block.starts.started_s[at], code, np.full(len(at), sizes.broadcast)
+    row, time_s, code, bits = (np.concatenate([part[k] for part in parts]) for k in (1, 2, 3, 4))
+    kind = np.concatenate([np.full(len(part[1]), ORDER[part[0]]) for part in parts])
+    visit, client = np.divmod(code, system.population)
+    client = np.where(code < 0, code, client)
+    # A server of asynchronous clients aggregates after all else that happens to them at that instant.
+    visit = np.where(code < 0, 0 if block.starts is None else np.iinfo(np.int64).max, visit)
+    replica, round = system.replicas[block.replicas[row // block.rounds]], block.first_round + row % block.rounds
+    by = np.lexsort((client, kind, visit, round, time_s, replica))
+    columns = replica, round, time_s, client, np.array(NAMES, object)[kind], bits
+    return {n: np.asarray(c, dtype)[by] for n, c, dtype in zip(COLUMNS, columns, DTYPES, strict=True)}
 
 
-def _joined(cohorts: list[Cohort]) -> Cohort:
-    """The replicas' cohorts as one."""
-    sizes = [len(c.client) for c in cohorts]
-    return Cohort(
-        np.repeat(np.arange(len(cohorts)), sizes),
-        np.concatenate([c.client for c in cohorts]),
-        np.concatenate([c.multiplicity for c in cohorts]),
-        np.concatenate([[0], np.cumsum(sizes)]),
+def _code(visit: Array, client: Array, population: int) -> Array:
+    """Return one number for a client and its visit; those of sites are negative."""
+    return np.asarray(visit.astype(np.int64) * population + client)
+
+
+Part = tuple[str, Array, Array, Array, Array]  # event, rows of the block, time_s, `_code` or site, bits
+
+
+def _of_visits(block: RoundBlock, mine: Array, system: System, sizes: MessageSizes) -> list[Part]:
+    v, row = block.visits, block.row_of[mine]
+    client = _code(v.visit[mine], v.client[mine], system.population)
+    down, up = v.down_bits[mine], v.up_bits[mine] + v.backhaul_bits[mine]
+    broadcast = sizes.broadcast if block.gossip is None else 0
+    started_s, downloaded_s, computed_s, ended_s = (
+        column[mine] for column in (v.started_s, v.downloaded_s, v.computed_s, v.ended_s)
     )
+    arrived, dropped = v.outcome[mine] == ARRIVED, v.outcome[mine] == DROPPED
+    downloaded, nothing = ~np.isnan(downloaded_s), np.zeros(len(mine), np.int64)
+    kinds = {
+        "select": (nothing == 0, started_s, nothing + broadcast), "download": (downloaded, downloaded_s, down),
+        "compute": (~np.isnan(computed_s), computed_s, nothing), "cut": (~downloaded & (down > 0), ended_s, down),
+        "upload": (arrived, ended_s, up), "drop": (dropped, ended_s, up), "late": (~arrived & ~dropped, ended_s, up),
+    }  # fmt: skip
+    return [
+        (name, row[where], time_s[where], client[where], bits[where]) for name, (where, time_s, bits) in kinds.items()
+    ]
+
+
+def _of_sites(block: RoundBlock, counts: Array, system: System, sizes: MessageSizes) -> list[Part]:
+    rows, sites = np.flatnonzero(counts), system.sites.count
+    if block.gossip is not None:
+        return _of_gossip(block.gossip, counts, rows)
+    if block.cloud is None:
+        return [
+            ("aggregate", rows, block.closed_s.ravel()[rows], np.full(len(rows), -1), np.zeros(len(rows), np.int64))
+        ]
+    parts = []
+    for name, times, bits in (
+        ("aggregate", block.cloud.site_closed_s, 0), ("to cloud", block.cloud.at_cloud_s, sizes.to_cloud),
+        ("from cloud", block.cloud.from_cloud_s, sizes.from_cloud),
+    ):  # fmt: skip
+        of_rows = times.reshape(-1, sites)[rows]
+        r, site = np.nonzero(~np.isnan(of_rows))
+        parts.append((name, rows[r], of_rows[r, site], -1 - site, np.full(len(r), bits, np.int64)))
+    merged = rows[~np.isnan(block.cloud.at_cloud_s.reshape(-1, sites)[rows]).any(axis=1)]
+    none = np.zeros(len(merged), np.int64)
+    return [*parts, ("merge", merged, block.closed_s.ravel()[merged], none - 1 - sites, none)]
+
+
+def _of_gossip(gossip: GossipMessages, counts: Array, rows: Array) -> list[Part]:
+    """Sites that aggregate, and messages that reach them in time."""
+    of_message = np.repeat(np.arange(len(counts)), np.diff(gossip.offsets, axis=1).ravel())
+    heard = np.flatnonzero(counts[of_message] & (gossip.outcome == ARRIVED))
+    aggregated, ended_s = (column.reshape(len(counts), -1)[rows] for column in (gossip.aggregated, gossip.ended_s))
+    r, site = np.nonzero(aggregated)
+    return [
+        ("hear", of_message[heard], gossip.arrived_s[heard], -1 - gossip.receiver[heard].astype(np.int64),
+         gossip.bits[heard]),
+        ("aggregate", rows[r], ended_s[r, site], -1 - site, np.zeros(len(r), np.int64)),
+    ]  # fmt: skip
+
+
+def _joined(blocks: list[Arrays]) -> Arrays:
+    return {
+        n: np.concatenate([block[n] for block in blocks] or [np.zeros(0, dtype)])
+        for n, dtype in zip(COLUMNS, DTYPES, strict=True)
+    }
+
+
+def _typed(values: object, dtype: type) -> Array:
+    if dtype is object:
+        return np.array(np.asarray(values).tolist(), object)
+    return np.asarray(values, dtype)

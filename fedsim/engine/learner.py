@@ -1,286 +1,300 @@
-"""What is learnt: the replicas' state, the clients' memory, broadcasts, replies and the server's step."""
+"""What is learnt: the models of all replicas and sites, the clients' memory, broadcasts, replies, the server's step.
+
+A clock asks the learner for nothing but the bits of replies and the losses that they report, where virtual time depends
+on values. All else is computed when a round is committed: the jobs of a round of all replicas are one batch.
+"""
 
 from __future__ import annotations
 
 import math
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.arrays import Array, Arrays
-from fedsim.engine.cloud import average, merge
-from fedsim.engine.folds import Folds, folds_of
+from fedsim.engine.broadcasts import Broadcasts, rebased
 from fedsim.engine.initial_state import first_memory, first_states
 from fedsim.engine.message_sizes import ReplyShape, reply_shape, sum_bits
-from fedsim.engine.round import Cohort, Round
-from fedsim.engine.world import World
-from fedsim.errors import InvalidInput, NonFinite
-from fedsim.protocols import Answered, Backend, Replies, Rng, RoundsToTake, SessionLike, Visitors, as_session
-from fedsim.rng import Draws, Stream
-from fedsim.runtime.answers import locked, server_of
+from fedsim.engine.rounds import RoundBlock, ranges
+from fedsim.engine.sites import neighbours_of
+from fedsim.engine.system import MessageSizes, System
+from fedsim.errors import InvalidInput
+from fedsim.protocols import SessionLike, Visitors, as_session
+from fedsim.rules.closing import merge_due
+from fedsim.rules.visits import ARRIVED
+from fedsim.runtime.aggregation import SegmentReplies, Segments, Weighing, average, merge_at_cloud, server_draws
+from fedsim.runtime.answers import server_of
+from fedsim.runtime.blocks import LearningBlock
 from fedsim.runtime.jobs import Batch, Reply
-from fedsim.runtime.worker import advice
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from fedsim.runtime.worker import check_state
 
 
 class Learner:
-    """All replicas' learning; it knows rounds and replies, and nothing of time."""
+    """The learning of all replicas, and what a clock may ask of it (`engine.clock.Learning`)."""
 
-    def __init__(self, world: World, session: SessionLike) -> None:
-        self.session, self.skip = as_session(session), world.skip
-        self._world, self._setting, self._algorithm = world, world.setting, world.algorithm
-        self._sites, starts = world.sites, world.scenario.site_starts
-        self._first, self.state = first_states(self._algorithm, world.problem.own, starts, self.skip)
-        self.memory = first_memory(self._algorithm, world.problem, len(world.replicas), self._setting.dtype)
+    def __init__(self, system: System, session: SessionLike) -> None:
+        self.session, self.system, self.timing_only = as_session(session), system, system.timing_only
+        self._algorithm, self._setting, self._sites = system.algorithm, system.setting, system.sites
+        self._first, self.state = first_states(
+            self._algorithm, system.problem.own, system.scenario.site_starts, self.timing_only
+        )
+        self.memory = first_memory(self._algorithm, system.problem, len(system.replicas), self._setting.dtype)
         self._shapes: dict[int, ReplyShape] = {}
-        self._heard: tuple[Cohort, Folds] | None = None  # the cohort that was heard last, and how it was folded
+        self._computed: list[tuple[Array, Array, Reply]] = []  # replies whose bits the clock has asked for
+        self._losses: list[dict[int, float]] = [{} for _ in system.replicas]  # by client, where policies read them
+        self.broadcasts = Broadcasts()  # that visits of asynchronous clients have started from
+        self.server = server_of(self._algorithm)
+        sites, apart = system.sites, system.sites.models > 1
+        p, clients = (sites.share(system.weights), sites.size) if apart else (system.weights, None)
+        self.weighing = Weighing(system.policy, self._algorithm, p, clients, sites.models, sites.count)
+        self._everyone: dict[int, Segments] = {}  # by number of replicas: all clients arrive
 
-    # --- Down ---------------------------------------------------------------------------------------
+    # --- Sizes of messages ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def sizes(self) -> MessageSizes:
+        """The bits of all messages; what clients have from an earlier broadcast is not sent again."""
+        known, message = self._algorithm.known, self.broadcast(np.arange(1))
+        down = sum(8 * m.itemsize * math.prod(m.shape[1:]) for name, m in message.items() if name not in known)
+        to_cloud = from_cloud = 0
+        if self._sites.every and self._algorithm.sums:
+            to_cloud, from_cloud = sum_bits(self.reply_shape(2), self._setting.dtype), down
+        elif self._sites.every:
+            to_cloud = from_cloud = sum(8 * s.nbytes for s in self._first.values())
+        return MessageSizes(down, self.reply_shape(1).bits, self.reply_shape(2).bits, to_cloud, from_cloud)
+
+    def reply_shape(self, round: int) -> ReplyShape:
+        """Return what a reply consists of; round 1 may differ from all later ones (a message without history)."""
+        at = min(round, 2) - 1
+        if at not in self._shapes:
+            dtype = self._setting.dtype
+            self._shapes[at] = reply_shape(self._algorithm, self.system.problem, self._first, dtype, at)
+        return self._shapes[at]
+
+    # --- What a clock may ask ---------------------------------------------------------------------------------------
+
+    async def bits(self, position: Array, client: Array, visit: Array, round: int) -> Array:
+        """Compute the replies of these visits now; their bits are returned, the replies are kept for the commit.
+
+        Those of asynchronous clients are computed again, from what their visits started from.
+        """
+        order = np.lexsort((client, position))
+        reply = await self._replies(position[order], client[order], visit[order], round)
+        if not self.system.policy.asynchronous:
+            self._computed.append((position[order], client[order], reply))
+        out = np.empty(len(order), np.int64)
+        out[order] = reply.bits
+        return out
+
+    def observed(self, position: int, clients: Array) -> Array:
+        return np.array([self._losses[position].get(c, np.nan) for c in clients.tolist()])
+
+    def losses(self) -> Arrays:
+        """Return the losses that policies may read, for a checkpoint."""
+        rows = [(p, c, loss) for p, of_one in enumerate(self._losses) for c, loss in of_one.items()]
+        position, client, loss = (np.array(column) for column in zip(*rows, strict=True)) if rows else [np.zeros(0)] * 3
+        return {"position": position.astype(np.int64), "client": client.astype(np.int64), "loss": loss}
+
+    def restore(self, state: Arrays, memory: Arrays, losses: Arrays, broadcasts: Arrays) -> None:
+        """Take up from a checkpoint."""
+        self.state, self.memory = state, memory
+        self.broadcasts.restore(broadcasts)
+        for p, c, loss in zip(*(losses[n].tolist() for n in ("position", "client", "loss")), strict=True):
+            self._losses[p][c] = loss
+
+    # --- Replies ----------------------------------------------------------------------------------------------------
 
     def broadcast(self, active: Array) -> Arrays:
-        """The message of every model of the active replicas, stacked."""
+        """Return the message of every model of these replicas, stacked."""
         rows = self._rows(active)
-        if self.skip:  # one will do for all
+        if self.timing_only:  # one is enough for all
             one = self._algorithm.broadcast(self._first)
             return {n: np.broadcast_to(m, (len(rows), *np.shape(m))) for n, m in one.items()}
         state = {n: s[rows] for n, s in self.state.items()}
-        for copy in state.values():  # handed to somebody's code, which is not to change it
+        for copy in state.values():  # users' code gets it, and must not change it
             copy.flags.writeable = False
         if self._algorithm.batched:
             return {n: np.asarray(m) for n, m in self._algorithm.broadcast(state).items()}
         parts = [self._algorithm.broadcast({n: s[i] for n, s in state.items()}) for i in range(len(rows))]
         return {n: np.stack([np.asarray(p[n]) for p in parts]) for n in parts[0]}
 
-    def down_bits(self, message: Arrays) -> int:
-        """Bits of one copy of a broadcast; what clients know from an earlier one is not sent again."""
-        known = self._algorithm.known
-        return sum(8 * m.itemsize * math.prod(m.shape[1:]) for name, m in message.items() if name not in known)
-
-    def backhaul_bits(self) -> tuple[int, int]:
-        """Bits of an edge's message to the cloud, and of the cloud's back: whole states, or a sum with its count."""
-        if not self._algorithm.sums:
-            bits = sum(8 * s.nbytes for s in self._first.values())
-            return bits, bits
-        return sum_bits(self.reply_shape(1), self._setting.dtype), self.down_bits(self.broadcast(np.arange(1)))
-
-    # --- Up -----------------------------------------------------------------------------------------
-
-    def reply_shape(self, round: int) -> ReplyShape:
-        """What a reply consists of; the first round may differ from all later ones (a message without history)."""
-        at = min(round, 1)
-        if at not in self._shapes:
-            world = self._world
-            self._shapes[at] = reply_shape(self._algorithm, world.problem, self._first, self._setting.dtype, at)
-        return self._shapes[at]
-
-    def recall(self, position: Array, client: Array) -> Arrays:
-        """The clients' memory rows."""
-        return {n: m[position, client] for n, m in self.memory.items()}
-
-    async def replies(self, active: Array, round: int, who: Cohort, message: Arrays, version: Array) -> Reply:
-        """The replies of a synchronous cohort, whose rows index `active`; job i starts from the message of its client's
-        site in replica version[i]."""
-        position = active[who.row]
+    async def _replies(self, position: Array, client: Array, visit: Array, round: int) -> Reply:
+        """Compute the replies of visits that start from the present models; `position` is in order."""
+        active = np.unique(position)
+        row = np.searchsorted(active, position)
         if self._sites.models > 1:
-            version = version * self._sites.models + self._sites.site_of[who.client]
-        visit = np.zeros(len(position), np.int64)
-        memory = self.recall(position, who.client)
-        replica = self._world.replicas[position]
-        return await self.compute(Batch(round, replica, who.client, visit, message, version, memory))
+            row = row * self._sites.models + self._sites.site_of[client]
+        message = self.broadcast(active) if len(active) else {}
+        return await self._compute(position, client, visit, round, message, row)
 
-    async def compute(self, batch: Batch) -> Reply:
-        """The batch's replies from the runtime; nothing is asked of it where there is nothing to do."""
-        shape = self.reply_shape(batch.round)
-        if self.skip or not len(batch):
+    async def _compute(
+        self, position: Array, client: Array, visit: Array, round: int, message: Arrays, row: Array
+    ) -> Reply:  # fmt: skip
+        """Compute the replies of visits of a round that start from these rows of a message."""
+        memory = {n: m[position, client] for n, m in self.memory.items()}
+        shape = self.reply_shape(round)
+        if not len(client):
             return Reply(shape.values, np.empty(0, np.int64), {n: m[:0, 0] for n, m in self.memory.items()})
-        reply: Reply = await self.session.submit(batch, self._work)
+        batch = Batch(round - 1, self.system.replicas[position], client, visit, message, row, memory)
+        reply: Reply = await self.session.submit(batch, self._most_work)
         if shape.bits is not None and (reply.bits != shape.bits).any():
             raise InvalidInput(
-                f"{type(self._algorithm.own).__name__}: a reply of {reply.bits.max()} bits in round {batch.round + 1}, "
-                f"where the clock had reckoned with {shape.bits}; its size must not depend on data, client or round"
+                f"{type(self._algorithm.own).__name__}: a reply of {reply.bits.max()} bits in round {round}, where the "
+                f"clock expected {shape.bits}; its size must not depend on data, client or round"
             )
         return reply
 
+    async def _stale_replies(
+        self, block: RoundBlock, i: int, counted: Array, at: Array, position: Array
+    ) -> tuple[Reply, Array]:  # fmt: skip
+        """Compute replies of asynchronous clients from their versions; return them rebased, and their staleness."""
+        active, round, v, parts, places = block.replicas[counted], block.first_round + i, block.visits, [], []
+        client, visit, version = (column[at].astype(np.int64) for column in (v.client, v.visit, v.version))
+        message = self.broadcast(active)
+        self.broadcasts.add(active, round - 1, message, block.selected[counted, i])
+        now = {name: rows[np.searchsorted(active, position)] for name, rows in message.items()}
+        started: Arrays = {name: np.empty_like(rows) for name, rows in now.items()}
+        for one in np.unique(version).tolist():
+            own = np.flatnonzero(version == one)
+            message, row = self.broadcasts.of(position[own], version[own])
+            for name, rows in message.items():
+                started[name][own] = rows[row]
+            # A client's memory is what it was at the start: it waits until its reply has been aggregated.
+            parts.append(await self._compute(position[own], client[own], visit[own], one + 1, message, row))
+            places.append(own)
+        starts, ends = block.offsets[counted, i], block.offsets[counted, i + 1]
+        self.broadcasts.end(np.repeat(active, ends - starts), v.version[ranges(starts, ends)])
+        reply, staleness = Reply.join(parts).part(np.argsort(np.concatenate(places))), round - 1 - version
+        return rebased(self.system, reply, started, now, staleness), staleness
+
     @cached_property
-    def _work(self) -> float:
-        """Local steps of the client that has most of them: by them a runtime judges whether a hop pays."""
-        return float(np.max(self._algorithm.work(Visitors(np.arange(self._world.population)))))
+    def _most_work(self) -> float:
+        """Local steps of the client that has most: by them a runtime decides where a batch is computed."""
+        return float(np.max(self._algorithm.work(Visitors(np.arange(self.system.population)))))
 
-    async def iterate(self, first: int, count: int, answered: Answered | None = None) -> tuple[Arrays, Arrays]:
-        """So many rounds of all replicas at a go, from the present state, which stays as it is."""
-        rounds = RoundsToTake(self._world.replicas, first, count, self.state, self.memory, answered)
-        return await self.session.iterate(rounds)
+    async def _arrived(self, position: Array, client: Array, round: int) -> Reply:
+        """Return the replies of visits that arrived: those that the clock had asked for, or computed now."""
+        if not self._computed:
+            return await self._replies(position, client, np.zeros(len(client), np.int64), round)
+        known = np.concatenate([p * self.system.population + c for p, c, _ in self._computed])
+        order = np.argsort(known, kind="stable")
+        reply, self._computed = Reply.join([reply for _, _, reply in self._computed]), []
+        return reply.part(order[np.searchsorted(known[order], position * self.system.population + client)])
 
-    # --- The server's step ------------------------------------------------------------------------------
+    # --- The server's step ------------------------------------------------------------------------------------------
 
-    def fold(self, round: Round, reply: Reply, folds: Folds | None = None) -> None:
-        """Every site's step in this round, out of the replies that arrived; `folds` unless the round says it."""
-        if self.skip:
+    async def aggregate(self, block: RoundBlock, i: int, counted: Array) -> None:
+        """Apply round i of a block to the replicas at these places in it."""
+        if self.timing_only:
             return
-        world, active, folds = self._world, round.active, folds or self._folds_of(round)
-        rows = active[folds.row] * self._sites.models + folds.site
-        everybody = len(rows) == len(self.state["theta"])  # then nothing need be picked out
-        state = self.state if everybody else {n: s[rows] for n, s in self.state.items()}
-        backend, replica = self._setting.backend, world.replicas[active[folds.row]]
-        values = reply.values if folds.pick is None else {n: v[folds.pick] for n, v in reply.values.items()}
-        replies = ArrivedReplies(values, folds, round.number, state, backend)
-        if self._algorithm.batched:
-            new = self._server(state, replies, ServerDraws(partial(self._draws, replica, folds.site, round.number)))
+        v, active = block.visits, block.replicas[counted]
+        starts, ends = block.offsets[counted, i], block.offsets[counted, i + 1]
+        at = ranges(starts, ends)
+        position = np.repeat(active, ends - starts)
+        received = block.replied[at]
+        at, position = at[received], position[received]
+        client, round = v.client[at].astype(np.int64), block.first_round + i
+        staleness = None
+        if self.system.policy.asynchronous:
+            reply, staleness = await self._stale_replies(block, i, counted, at, position)
         else:
-            new = self._one_by_one(state, replies, replica, folds.site)
-        for n, s in new.items():
-            self._check_finite(n, np.asarray(s), replica, round.number)
-            self.state[n][rows] = s
-        if self._sites.every and self._sites.models > 1 and (round.number + 1) % self._sites.every == 0:
-            merge(self.state, self._rows(active), self._sites, self._algorithm.merge, backend)
-        who = round.arrived
-        position = active[who.row]
-        for n, m in reply.memory.items():  # clients remember only what the server has folded
-            self.memory[n][position, who.client] = m
+            reply = await self._arrived(position, client, round)
+        if block.gossip is not None:
+            segments = neighbours_of(block, i, counted)
+        else:
+            site, times = v.site[at].astype(np.int64), v.multiplicity[at].astype(np.int64)
+            segments = self.weighing.segments(active, position, site, client, times, staleness)
+        if self.system.clock_reads_losses:
+            losses = reply.values["loss"].reshape(len(client)).astype(np.float64)
+            for p, c, loss in zip(position.tolist(), client.tolist(), losses.tolist(), strict=True):
+                self._losses[p][c] = loss
+        self.step(segments, reply, round)
+        if self._sites.models > 1 and self._sites.every and merge_due(round, self._sites.every):
+            rows, weights = self._rows(active), self._sites.weights
+            merge_at_cloud(self.state, rows, weights, self._algorithm.merge, self._setting.backend)
+        for name, memory in reply.memory.items():  # clients remember only what the server has aggregated
+            self.memory[name][position, client] = memory
 
-    @cached_property
-    def _server(self) -> Callable[[Arrays, Replies, Rng], Arrays]:
-        return server_of(self._algorithm)
+    def step(self, segments: Segments, reply: Reply, round: int) -> None:
+        """Apply the server's step to these segments of replies."""
+        rows = segments.position * self._sites.models + segments.site
+        all_rows = len(rows) == len(self.state["theta"])
+        state = self.state if all_rows else {n: s[rows] for n, s in self.state.items()}
+        order, backend = segments.order, self._setting.backend
+        values = reply.values if order is None else {n: value[order] for n, value in reply.values.items()}
+        replies = SegmentReplies(values, segments, round - 1, state, backend)
+        replica, site = self.system.replicas[segments.position], segments.site
+        if self._algorithm.batched:
+            new = self.server(state, replies, server_draws(self._setting, replica, site, round - 1))
+        else:
+            new = self._one_by_one(state, replies, replica, site, round)
+        for name, value in new.items():
+            check_state(self._algorithm.own, self._setting, name, np.asarray(value), replica, round)
+            self.state[name][rows] = value
 
-    def _folds_of(self, round: Round) -> Folds:
-        """Who folds what; the very cohort that was heard last, all from the same broadcast, is weighed as it was."""
-        alike = isinstance(round.started, int) and round.copies is None
-        if self._heard is not None and alike and self._heard[0] is round.arrived:
-            return self._heard[1]
-        folds = folds_of(self._world, round)
-        folds.weights.flags.writeable = False
-        self._heard = (round.arrived, folds) if alike else None
-        return folds
+    def _one_by_one(self, state: Arrays, replies: SegmentReplies, replica: Array, site: Array, round: int) -> Arrays:
+        new = []
+        for s in range(len(site)):
+            own, here = {n: value[s] for n, value in state.items()}, slice(s, s + 1)
+            draws = server_draws(self._setting, replica[here], site[here], round - 1, single=True)
+            new.append(self.server(own, replies.of(s, own), draws))
+        return {n: np.stack([one[n] for one in new]) for n in new[0]}
 
-    def _draws(self, replica: Array, site: Array, round: int, single: bool = False) -> Draws:
-        backend, seed = self._setting.backend, self._setting.seed
-        key = backend.keys(seed, Stream.SERVER, replica=replica, client=site, round=round)
-        return Draws(key, single, backend)
+    # --- Several rounds in one call -----------------------------------------------------------------------------------
+
+    async def aggregate_rounds(self, block: RoundBlock, low: int, high: int, counted: Array) -> Array | None:
+        """Apply rounds low ... high - 1 of the replicas at these places in one call.
+
+        Return theta after each, (rounds, replicas, d). None: something is not finite, so that the rounds had better be
+        taken one by one, which names the client.
+        """
+        everyone = len(active := block.replicas[counted]) == len(self.system.replicas)  # nothing is copied then
+        state, memory = (
+            arrays if everyone else {n: a[active] for n, a in arrays.items()} for arrays in (self.state, self.memory)
+        )
+        theta, state, memory = await self.session.learn(
+            LearningBlock(
+                self.system.replicas[active], block.first_round - 1 + low, high - low, state, memory,
+                self._block_segments(block, low, high, counted), self.reply_shape(2).values,
+            )
+        )  # fmt: skip
+        if not all(np.isfinite(s).all() for s in state.values()):
+            return None
+        for own, new in ((self.state, state), (self.memory, memory)):
+            for name, value in new.items():
+                own[name][active] = value
+        return theta
+
+    def _block_segments(self, block: RoundBlock, low: int, high: int, counted: Array) -> Segments:
+        """Return the segments of these rounds, or of one round if all clients arrive in every one of them."""
+        v, system, many = block.visits, self.system, len(counted)
+        if block.all_arrive and (block.sizes == system.population).all():
+            if many not in self._everyone:
+                client = np.tile(np.arange(system.population), many)
+                position, zero = np.repeat(np.arange(many), system.population), np.zeros_like(client)
+                self._everyone[many] = self.weighing.segments(np.arange(many), position, zero, client, zero + 1)
+            return self._everyone[many]
+        starts, ends = (block.offsets[counted, low + k : high + k].T.ravel() for k in (0, 1))
+        at, row = ranges(starts, ends), np.repeat(np.arange(len(starts)), ends - starts)
+        if not block.all_arrive:
+            received = v.outcome[at] == ARRIVED
+            at, row = at[received], row[received]
+        client, times = v.client[at].astype(np.int64), v.multiplicity[at].astype(np.int64)
+        return self.weighing.segments(np.arange(len(starts)), row, np.zeros_like(client), client, times)
+
+    # --- What is recorded ---------------------------------------------------------------------------------------------
 
     def theta(self, active: Array) -> Array:
-        """What the run is judged by, (replicas, d): its sites' average."""
+        """Return what a run is evaluated by, (replicas, d): the average of its sites."""
         theta = self.state["theta"][self._rows(active)]
-        return theta if self._sites.models == 1 else average(theta, self._sites, self._setting.backend)
+        return theta if self._sites.models == 1 else average(theta, self._sites.weights, self._setting.backend)
 
     def models(self, active: Array) -> Array:
-        """Every site's theta, (replicas, sites, d); where a cloud has the only one, its edges have that."""
-        sites = self._sites
-        theta = self.state["theta"][self._rows(active)].reshape(len(active), sites.models, -1)
-        return np.broadcast_to(theta, (len(active), sites.count, theta.shape[-1]))
+        """Return every site's theta, (replicas, sites, d); where a cloud has the only one, its edges have that."""
+        theta = self.state["theta"][self._rows(active)].reshape(len(active), self._sites.models, -1)
+        return np.broadcast_to(theta, (len(active), self._sites.count, theta.shape[-1]))
 
     def _rows(self, active: Array) -> Array:
-        """Where these replicas' models stand in the state."""
-        return active if self._sites.models == 1 else self._sites.rows(active)
-
-    def _one_by_one(self, state: Arrays, replies: ArrivedReplies, replica: Array, site: Array) -> Arrays:
-        rows = []
-        for r in range(len(site)):
-            mine, here = {n: s[r] for n, s in state.items()}, slice(r, r + 1)
-            draws = ServerDraws(partial(self._draws, replica[here], site[here], replies.round, single=True))
-            rows.append(self._server(mine, replies.of(r, mine), draws))
-        return {n: np.stack([row[n] for row in rows]) for n in rows[0]}
-
-    def _check_finite(self, name: str, value: Array, replica: Array, round: int) -> None:
-        if not np.isfinite(value).all():
-            row = int(np.argmin(np.isfinite(value).reshape(len(value), -1).all(axis=1)))
-            raise NonFinite(
-                f"the server's {name} is not finite in round {round + 1} (replica {replica[row]}, "
-                f"seed {self._setting.seed}); {advice(self._algorithm.own, self._setting)}"
-            )
-
-
-class ServerDraws:
-    """A server's `rng`. Its key is made when it first draws, for most servers never do."""
-
-    def __init__(self, make: Callable[[], Draws]) -> None:
-        self._make = make
-
-    @cached_property
-    def _draws(self) -> Draws:
-        return self._make()
-
-    def uniform(self, lanes: int | None = None) -> Any:
-        return self._draws.uniform(lanes)
-
-    def normal(self, lanes: int | None = None, dtype: npt.DTypeLike = np.float64) -> Any:
-        return self._draws.normal(lanes, dtype)
-
-    def integers(self, below: npt.ArrayLike, lanes: int | None = None) -> Any:
-        return self._draws.integers(below, lanes)
-
-    def choice(self, population: int, size: int) -> Any:
-        return self._draws.choice(population, size)
-
-
-class ArrivedReplies:
-    """What a site sees of a closed round, see `protocols.Replies`: one site of one replica, or many stacked."""
-
-    def __init__(
-        self, values: Mapping[str, Array], folds: Folds, round: int, state: Arrays, backend: Backend,
-        single: bool = False,
-    ) -> None:  # fmt: skip
-        who = folds.who
-        self.clients, self.multiplicity, self.starts = who.client, who.multiplicity, who.starts
-        self.staleness, self.weights, self.round = folds.staleness, folds.weights, round
-        self._values, self._folds, self._state = values, folds, state
-        self._backend, self._single = backend, single
-
-    def of(self, segment: int, state: Arrays) -> ArrivedReplies:
-        """One segment's replies, without a leading axis."""
-        own = slice(self.starts[segment], self.starts[segment + 1])
-        count = own.stop - own.start
-        who = Cohort(np.zeros(count, np.int64), self.clients[own], self.multiplicity[own], np.array([0, count]))
-        values = {n: v[own] for n, v in self._values.items()}
-        f, here = self._folds, slice(segment, segment + 1)
-        mine = None if f.own is None else f.own[here] - own.start
-        folds = Folds(f.row[here], f.site[here], who, self.weights[own], self.staleness[own], None, mine)
-        return ArrivedReplies(values, folds, self.round, state, self._backend, single=True)
-
-    def __len__(self) -> int:
-        return len(self.clients)
-
-    def __getitem__(self, name: str) -> Array:
-        return locked(self._named(name))
-
-    def _named(self, name: str) -> Array:
-        if name not in self._values:
-            raise InvalidInput(f"replies[{name!r}]: the clients' replies hold {', '.join(self._values) or 'nothing'}")
-        return self._values[name]
-
-    @property
-    def count(self) -> int | Array:
-        """How many arrived: a number, or (replicas, 1)."""
-        count = self._folds.who.sizes
-        return int(count[0]) if self._single else count[:, None]
-
-    def mean(self, name: str) -> Array:
-        """The weighted mean; of nobody the state's own value, or zero where the state has none of that name."""
-        out = self.weighted(name, self.weights)
-        empty = self._folds.who.sizes == 0
-        if empty.any() and name in self._state:
-            kept = self._state[name][None] if self._single else self._state[name]
-            out = np.where(empty[:, None], kept, out[None] if self._single else out)
-            out = out[0] if self._single else out
-        return out
-
-    def own(self, name: str) -> Array:
-        """The reply of the site's own client."""
-        if self._folds.own is None:
-            raise InvalidInput(f"replies.own({name!r}): only over gossip does a site have a client of its own")
-        values = self._named(name)[self._folds.own]
-        return locked(values[0] if self._single else values)
-
-    def sum(self, name: str) -> Array:
-        """The plain sum."""
-        return self.weighted(name, np.ones(len(self.clients)))
-
-    def weighted(self, name: str, weights: Array) -> Array:
-        """A sum with any weights, one per reply, in client order."""
-        values = np.ascontiguousarray(self._named(name))
-        flat = values.reshape(len(values), math.prod(values.shape[1:]))
-        out = self._backend.segment_sum(flat, weights, self.starts).reshape(-1, *values.shape[1:])
-        return np.asarray(out[0] if self._single else out)
+        """Return where these replicas' models stand in the state."""
+        models = self._sites.models
+        return active if models == 1 else np.asarray((active[:, None] * models + np.arange(models)).ravel())

@@ -1,39 +1,39 @@
-"""One run in progress: the world it runs in, what is learnt, what was spent, what is recorded.
-
-A driver keeps time. It looks at the `World`, asks the `Learner` for broadcasts and for the lengths of replies, and
-yields rounds; it touches nothing else of a run.
-"""
+"""One run: next block from the clock, commit it, checkpoint; and what committed rounds leave behind."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.engine.accounts import Accounts, settle, settle_stretch
 from fedsim.engine.checkpoint import Checkpointer
-from fedsim.engine.clock_inputs import ClockInputs
+from fedsim.engine.clock import Clock
+from fedsim.engine.commit import Totals, commit
 from fedsim.engine.evaluation import Evaluator
+from fedsim.engine.events import Events
 from fedsim.engine.learner import Learner
 from fedsim.engine.record import Recorder
-from fedsim.engine.round import Round, Stretch
-from fedsim.engine.run_checks import check_data, check_skip, refuse_endless
-from fedsim.engine.site_checks import check_lengths
-from fedsim.engine.trace import Trace
-from fedsim.engine.world import World
-from fedsim.protocols import Observer, SessionLike, is_sparse
-from fedsim.runtime.jobs import Reply
+from fedsim.engine.rounds import RoundBlock
+from fedsim.engine.system import System
+from fedsim.protocols import Observer, Visitors, is_sparse
 from fedsim.runtime.worker import advice
+
+LARGEST_BLOCK = 512  # rounds; with 64 toys take about 1.2 to 1.5 times the processor time
+LARGEST_BYTES = 64_000_000  # of a block's visits
+VISIT_BYTES = 77
+LONG_S = 0.5  # real seconds that a block may take before blocks become shorter: signals and checkpoints wait for it
+NUMBERS = 4_000_000  # updated in one call of several rounds: signals soon get their turn
+LARGE = 200_000  # updated in a round: threads gain more there than several rounds in one call do
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What an observer sees after a round: for the eye, never for the run."""
+    """What an observer sees after a round."""
 
     round: int
     active: int
@@ -42,231 +42,235 @@ class Progress:
     metrics: dict[str, float]  # the latest values (medians where per replica)
 
 
-class Driver(Protocol):
-    """A way of keeping time."""
-
-    path: str  # its name, for the manifest
-
-    def resume(self, number: int, active: Array, saved: Arrays) -> None:
-        """Go to the opening of round `number`; `saved` is what `state` gave."""
-
-    async def next(self, number: int, active: Array) -> Round | Stretch:
-        """The next round, or rounds, of these replicas."""
-
-    async def replies(self, round: Round) -> Reply:
-        """The replies that arrived in the round that `next` gave, or of some of its replicas."""
-
-    def report_losses(self, round: Round, losses: Array) -> None:
-        """The losses that those replies report, for policies to look at."""
-
-    def rounds_counted(self, stretch: Stretch, count: int) -> None:
-        """So many of its rounds counted; none: take them one by one."""
-
-    def state(self, active: Array) -> Arrays:
-        """What a resumed run cannot work out again."""
-
-    async def close(self) -> None:
-        """The run is over."""
-
-
 class Run:
     """Everything that rounds leave behind, for replicas named by their position 0 ... R - 1."""
 
     def __init__(
-        self, world: World, session: SessionLike, checkpoints: Checkpointer, observers: Iterable[Observer] = ()
+        self, system: System, learner: Learner, checkpoints: Checkpointer, observers: Iterable[Observer] = ()
     ) -> None:
-        check_data(world.problem, world.skip)
-        self.world, self.checkpoints, self.observers = world, checkpoints, tuple(observers)
+        self.system, self.learner, self.checkpoints, self.observers = system, learner, checkpoints, tuple(observers)
+        scenario, replicas = system.scenario, np.arange(len(system.replicas))
+        self.totals = Totals(system)
+        self.recorder = Recorder(scenario.record, system.replicas, system.problem.dim, system.setting.dtype)
+        remedy = partial(advice, system.algorithm.own, system.setting)
+        self.evaluator = Evaluator(scenario, self.recorder, system.setting.problem, remedy)
+        if not system.timing_only:
+            self.evaluator.check(learner.theta(replicas), learner.models(replicas), learner.memory)
+        self.trace = Events(scenario.record.events)
         self.watched = not all(map(is_sparse, self.observers))  # after every round
-        self.learner = Learner(world, session)
-        self.accounts = Accounts(world)
-        self.recorder = Recorder(world.scenario.record, world.replicas, world.problem.dim, world.setting.dtype)
-        remedy = partial(advice, world.algorithm.own, world.setting)
-        self.evaluator = Evaluator(world.scenario, self.recorder, world.setting.problem, remedy)
-        if not world.skip:
-            everybody = np.arange(len(world.replicas))
-            start = self.learner.theta(everybody), self.learner.models(everybody)
-            self.evaluator.check(*start, self.learner.memory)
-        self.trace = Trace(world.scenario.record.events)
-        self.inputs = ClockInputs(kept=checkpoints.files is not None)
+        self._visits = len(system.replicas) * system.visits_a_round
+        self._one_by_one = (
+            learner.sizes.depend_on_values or system.clock_reads_losses or self.evaluator.ledger is not None
+        )
+        self.clock_used: dict[str, str] = {}
         self._latest: dict[str, float] = {}
-        self.path = ""  # which way of keeping time drove it
-        check_skip(world, self.learner)
-        check_lengths(world, self.learner)
 
-    async def drive(self, driver: Driver) -> None:
-        """Rounds until every replica's budget is spent."""
-        number, active, saved = self.checkpoints.resume(self)
-        driver.resume(number, active, saved)
-        self.inputs.forget()
+    async def drive(self, clock: Clock, reason: str) -> None:
+        """Commit blocks of rounds until every replica has stopped; `reason`: why this clock was chosen."""
+        done, active, saved = self.checkpoints.take_up(self)
+        await clock.resume(done, active, saved)
+        rounds = 1
         try:
             while len(active):
-                closed = await driver.next(number, active)
-                if isinstance(closed, Round):
-                    taken, active = 1, await settle(self, driver, closed)
-                else:
-                    taken, active = await settle_stretch(self, closed)
-                    driver.rounds_counted(closed, taken)
-                    if not taken:
-                        continue
-                number += taken
+                began = time.perf_counter()
+                taken, active = await commit(self, await clock.next(active, self._rounds(done, rounds)))
+                done += taken
+                rounds = 2 * rounds if time.perf_counter() - began < LONG_S else max(1, rounds // 2)
                 if self.checkpoints.asked:
-                    self.checkpoints.after(self, driver, number, active)
+                    self.checkpoints.after_block(self, clock, done, active)
         finally:
-            self.path = driver.path
-            await driver.close()
+            self.clock_used = {"name": clock.name, "path": clock.path, "reason": reason}
+            await clock.close()
 
-    # --- Privacy ------------------------------------------------------------------------------------
+    def _rounds(self, done: int, wanted: int) -> int:
+        """Return the length of the next block: never more than what is done, so that little is simulated in vain."""
+        if self._one_by_one:
+            return 1
+        system, most = self.system, LARGEST_BYTES // (VISIT_BYTES * self._visits)
+        left = LARGEST_BLOCK if system.budget.rounds is None else int(system.budget.rounds) - done
+        every = self.checkpoints.rounds
+        until = LARGEST_BLOCK if every is None else every - done % every
+        return max(1, min(wanted, LARGEST_BLOCK, most, left, until, max(done, 1)))
 
     def epsilon(self) -> Array | None:
-        """What was given away so far, where a metric accounts for it."""
+        """Return the privacy loss so far, where a metric accounts for it."""
         return None if self.evaluator.ledger is None else self.evaluator.ledger.epsilon()
 
-    # --- Closing ------------------------------------------------------------------------------------
+    def stop(self, positions: Array, reason: str) -> None:
+        """End these replicas; a thinned row that is being summed for them ends here."""
+        self.totals.stop(positions, reason)
+        self.recorder.flush(positions)
 
-    def close(
-        self, active: Array, number: int, columns: Arrays, theta: Array | None = None, known: Arrays | None = None
-    ) -> Array:
-        """Record round `number` (from 1) of these replicas; returns those that go on.
-
-        `theta` (replicas, d) is what it was then, if more has been learnt since; there is one site. `known` are
-        columns of metrics that have been evaluated already.
-        """
-        world = self.world
-        if not np.isfinite(columns["closed_s"]).all():
-            refuse_endless(number)
-        if self.accounts.idle_rounds is not None:
-            self.accounts.idle_rounds.after(active, columns)
-        models = None if theta is None else theta[:, None]
-        if theta is None:
-            theta = self.learner.state["theta"] if world.skip else self.learner.theta(active)
-        if models is None and not world.skip and world.scenario.record.sites == "all":
-            models = self.learner.models(active)
-        if not world.skip:
-            self.recorder.sample(number, active, theta, models if world.scenario.record.sites == "all" else None)
-        last = world.budget.rounds is not None and number >= world.budget.rounds
-        per_replica: Arrays = {}
-        overall: dict[str, float] = {}
-        if self._judges and (number % world.scenario.evaluate_every == 0 or last):
-            models = self.learner.models(active) if models is None else models
-            spent = {n: s[active] for n, s in self.accounts.spent.items()} | {"seconds": columns["closed_s"]}
-            per_replica, overall = self.evaluator.after(
-                number, active, theta, models, spent, self.learner.memory, self.learner.state, known or {}
-            )
-        self.recorder.round(number, active, columns, per_replica)
-        if overall:
-            self.recorder.metrics.append(self._so_far(number, active, columns) | overall)
-        going = self._going(active, number, per_replica | overall)
-        if self.observers:
-            self._observe(number, active, columns, per_replica, overall)
-        return going
-
-    def close_stretch(self, stretch: Stretch, theta: Array | None) -> Array:
-        """Record the rounds of a stretch, theta (count, replicas, d); returns who goes on.
-
-        Metrics that look at theta alone judge all its rounds in one call.
-        """
-        first, active, going = stretch.number, stretch.active, stretch.active
-        ends = self._looked_at(stretch) if theta is not None else [stretch.count]
-        known = self.evaluator.of_rounds(theta, ends) if theta is not None and self.evaluator.metrics else {}
-        for k, (begin, end) in enumerate(itertools.pairwise([0, *ends])):
-            columns = {n: c[begin:end] for n, c in stretch.columns.items()}
-            self.accounts.spend(active, columns)
-            for i in range(begin, end - 1):
-                if self.accounts.idle_rounds is not None:
-                    self.accounts.idle_rounds.after(active, {n: c[i - begin] for n, c in columns.items()})
-                if theta is not None:
-                    self.recorder.sample(first + i + 1, active, theta[i])
-            if end - begin > 1:
-                self.recorder.rounds(first + end - 1, active, {n: c[:-1] for n, c in columns.items()})
-            last = None if theta is None else theta[end - 1]
-            values = {n: v[k] for n, v in known.items()}
-            going = self.close(active, first + end, {n: c[-1] for n, c in columns.items()}, last, values)
-        return going
-
-    def _looked_at(self, stretch: Stretch) -> list[int]:
-        """After how many of its rounds metrics look at a stretch; and its end."""
-        if not self.evaluator.metrics:
-            return [stretch.count]
-        every = self.world.scenario.evaluate_every
-        return [*range(every - stretch.number % every, stretch.count, every), stretch.count]
-
-    def evaluates_later(self) -> bool:
-        """Whether metrics may look at a round when more have been learnt: at theta, and nothing stops for them."""
-        stateless = not self.learner.memory and self.world.algorithm.ensemble is None
-        return stateless and self.world.sites.models == 1 and self.world.budget.target is None
-
-    def end(self, stopped: Sequence[tuple[str, Array]]) -> None:
-        """These replicas are over before the next round counts, by reason; their last one is evaluated."""
-        self._evaluate_last(np.sort(np.concatenate([positions for _, positions in stopped])))
-        for reason, positions in stopped:
-            self.stop(positions, reason)
-
-    def _evaluate_last(self, stopped: Array) -> None:
-        """Evaluate the last round of these replicas, unless it was: for `rounds` theirs, for `metrics` that of all."""
-        number = int(self.recorder.closed[stopped[0]])
-        if not self._judges or number % self.world.scenario.evaluate_every == 0:
-            return
-        together = np.flatnonzero(self.recorder.closed == number)  # who closed that round
-        per_replica, _ = self._judged(number, stopped, per_replica=True)
-        _, overall = self._judged(number, together, per_replica=False)
-        self.recorder.evaluated_last(stopped, per_replica)
-        columns = {"closed_s": self.recorder.closed_s[together]}
-        if overall:
-            self.recorder.metrics.append(self._so_far(number, together, columns) | overall)
-        if self.observers:
-            self._observe(number, together, columns, per_replica, overall)
+    def end(self, block: RoundBlock, i: int, reasons: dict[int, str]) -> None:
+        """End the replicas at these places before round i of a block counts; their last round is evaluated."""
+        stopped, number = block.replicas[list(reasons)], block.first_round - 1 + i
+        if self._evaluates and number % self.system.scenario.evaluate_every:
+            spent = self._spent(block, i - 1, np.arange(len(block.replicas)))
+            together = np.flatnonzero(self.recorder.closed == number)  # all that closed that round
+            per_replica, _ = self._evaluate(number, stopped, spent, per_replica=True)
+            _, overall = self._evaluate(number, together, spent, per_replica=False)
+            self.recorder.evaluated_last(stopped, per_replica)
+            self._show(number, together, spent, per_replica, overall)
+        for r, reason in reasons.items():
+            self.stop(block.replicas[r : r + 1], reason)
 
     def interrupted(self, number: int, active: Array) -> None:
-        """Show observers the figures of the last round. Nothing is recorded: a resumed run goes on without them."""
-        if self.observers and self._judges and number % self.world.scenario.evaluate_every:
-            per_replica, overall = self._judged(number, active)
-            self._observe(number, active, {"closed_s": self.recorder.closed_s[active]}, per_replica, overall)
+        """Show observers the figures of the last round. Nothing is recorded: a resumed run continues without them."""
+        if self.observers and self._evaluates and number % self.system.scenario.evaluate_every:
+            per_replica, overall = self._evaluate(number, active, self.totals.spent)
+            self._show(number, active, self.totals.spent, per_replica, overall, record=False)
 
     @property
-    def _judges(self) -> bool:
-        return bool(self.evaluator.metrics) and not self.world.skip
+    def _evaluates(self) -> bool:
+        return bool(self.evaluator.metrics) and not self.system.timing_only
 
-    def _judged(self, number: int, active: Array, per_replica: bool | None = None) -> tuple[Arrays, dict[str, float]]:
-        """The metrics of these replicas as they are after the last round that counts."""
-        spent = {n: s[active] for n, s in self.accounts.spent.items()} | {"seconds": self.recorder.closed_s[active]}
-        theta, models = self.learner.theta(active), self.learner.models(active)
-        memory, state = self.learner.memory, self.learner.state
-        return self.evaluator.after(number, active, theta, models, spent, memory, state, per_replica=per_replica)
+    def _evaluate(
+        self, number: int, active: Array, spent: Arrays, per_replica: bool | None = None
+    ) -> tuple[Arrays, dict[str, float]]:  # fmt: skip
+        """Return the metrics of these replicas as they are now, after round `number`."""
+        learner, so_far = self.learner, {n: s[active] for n, s in spent.items()}
+        so_far["seconds"] = self.recorder.closed_s[active]
+        theta, models = learner.theta(active), learner.models(active)
+        return self.evaluator.after(
+            number, active, theta, models, so_far, learner.memory, learner.state, per_replica=per_replica
+        )
 
-    def stop(self, positions: Sequence[int] | Array, reason: str) -> None:
-        """These replicas are over; a thinned row that is being summed for them ends here."""
-        self.accounts.stop(positions, reason)
-        self.recorder.flush(np.asarray(positions, np.int64))
+    # --- Several rounds in one call -----------------------------------------------------------------------------------
 
-    def _going(self, active: Array, number: int, values: dict[str, Array | float]) -> Array:
-        go, budget = np.ones(len(active), bool), self.world.budget
-        if budget.target is not None:
-            value = values.get(budget.target.metric)
-            if value is not None:
-                go &= ~np.broadcast_to(budget.target.reached(value), go.shape)
-            self.stop(active[~go], "target")
-        if budget.rounds is not None and number >= budget.rounds:
-            self.stop(active[go], "rounds")
-            go[:] = False
-        return active[go]
+    def rounds_together(self, block: RoundBlock, i: int, accepted: Array) -> int:
+        """Return how many accepted rounds from i on can be taken in one call, with no look in between."""
+        system, learner = self.system, self.learner
+        done = block.first_round - 1 + i
+        going = int(accepted[accepted > i].min()) - i  # rounds until one of the replicas ends
+        record, every = system.scenario.record, system.scenario.evaluate_every
+        until_row = record.rounds_every - done % record.rounds_every if record.rounds_every > 1 else block.rounds
+        if system.timing_only:
+            return 1 if self.watched else min(going, until_row)
+        if (
+            not learner.session.learns_blocks or self.watched or system.policy.asynchronous
+            or system.sites.count > 1 or self.evaluator.ledger is not None or system.budget.target is not None
+            or learner.sizes.first_reply != learner.sizes.reply or learner.sizes.reply is None
+            or self._better_on_threads
+        ):  # fmt: skip
+            return 1
+        looks = bool(self.evaluator.metrics) and not self._evaluates_later
+        return min(
+            going,
+            max(1, NUMBERS // (self._visits * system.problem.dim)),
+            every - done % every if looks else block.rounds,
+            until_row,
+        )
 
-    def _so_far(self, number: int, active: Array, columns: Arrays) -> dict[str, float]:
-        spent = self.accounts.spent
-        medians = {name: _median(spent[name][active]) for name in ("uplink_bits", "downlink_bits")}
-        return {"round": number, "seconds": _median(columns["closed_s"]), **medians}
+    @property
+    def _evaluates_later(self) -> bool:
+        """Whether metrics may look at a round when more have been learnt: they look at theta alone."""
+        return not self.learner.memory and self.system.algorithm.ensemble is None
 
-    def _observe(
-        self, number: int, active: Array, columns: Arrays, per_replica: Arrays, overall: dict[str, float]
-    ) -> None:
-        self._latest |= overall | {n: float(np.nanmedian(v)) for n, v in per_replica.items()}
-        at = self._so_far(number, active, columns)
-        progress = Progress(number, len(active), at["seconds"], at["uplink_bits"], dict(self._latest))
-        for observer in self.observers:
-            observer(progress)
+    @property
+    def _better_on_threads(self) -> bool:
+        system = self.system
+        work = float(np.max(system.algorithm.work(Visitors(np.arange(1)))))
+        return len(system.replicas) == 1 and self._visits * system.problem.dim * work >= LARGE
+
+    # --- Closing ------------------------------------------------------------------------------------------------------
+
+    def close(
+        self, block: RoundBlock, i: int, counted: Array, theta: Array | None = None, known: Arrays | None = None
+    ) -> Array:
+        """Record round i of a block for the replicas at these places; return which of them reached the target.
+
+        `theta` (replicas, d) is what it was then, if more has been learnt since; `known` are metrics evaluated already.
+        """
+        system, number, active = self.system, block.first_round + i, block.replicas[counted]
+        columns = {name: column[counted, i] for name, column in block.columns.items()}
+        if self.totals.idle_rounds is not None:
+            self.totals.idle_rounds.after(active, columns)
+        last = system.budget.rounds is not None and number >= system.budget.rounds
+        due = self._evaluates and (number % system.scenario.evaluate_every == 0 or last)
+        per_replica: Arrays = {}
+        overall: dict[str, float] = {}
+        if not system.timing_only:
+            all_sites = system.scenario.record.sites == "all"
+            models = None if theta is None else theta[:, None]
+            if models is None and (all_sites or due):
+                models = self.learner.models(active)
+            theta = self.learner.theta(active) if theta is None else theta
+            self.recorder.sample(number, active, theta, models if all_sites else None)
+            if due:
+                assert models is not None
+                spent = {n: s[active] for n, s in self._spent(block, i, counted).items()}
+                spent["seconds"] = columns["closed_s"]
+                memory, state = self.learner.memory, self.learner.state
+                per_replica, overall = self.evaluator.after(
+                    number, active, theta, models, spent, memory, state, known or {}
+                )
+        self.recorder.round(number, active, columns, per_replica)
+        reached = self._reached(active, per_replica | overall)
+        if overall or self.observers:
+            self._show(number, active, self._spent(block, i, counted), per_replica, overall)
+        if last:
+            self.stop(active[~reached], "rounds")
+        return reached
+
+    def _show(
+        self, number: int, active: Array, spent: Arrays, per_replica: Arrays, overall: dict[str, float],
+        record: bool = True,
+    ) -> None:  # fmt: skip
+        """Record the metrics over replicas after a round, and call the observers."""
+        seconds, up, down = (
+            _median(column[active]) for column in (self.recorder.closed_s, spent["uplink_bits"], spent["downlink_bits"])
+        )
+        if overall and record:
+            so_far = {"round": number, "seconds": seconds, "uplink_bits": up, "downlink_bits": down}
+            self.recorder.metrics.append(so_far | overall)
+        if self.observers:
+            self._latest |= overall | {n: float(np.nanmedian(v)) for n, v in per_replica.items()}
+            progress = Progress(number, len(active), seconds, up, dict(self._latest))
+            for observer in self.observers:
+                observer(progress)
+
+    def close_rounds(self, block: RoundBlock, low: int, high: int, counted: Array, theta: Array | None) -> None:
+        """Record rounds low ... high - 1, which were learnt in one call; theta is (rounds, replicas, d)."""
+        every, count, first = self.system.scenario.evaluate_every, high - low, block.first_round - 1 + low
+        metrics = theta is not None and bool(self.evaluator.metrics)
+        ends = [*range(every - first % every, count, every), count] if metrics else [count]
+        known = self.evaluator.of_rounds(theta, ends) if metrics and theta is not None else {}
+        for k, (begin, end) in enumerate(itertools.pairwise([0, *ends])):
+            self._record_rounds(block, low + begin, low + end - 1, counted, None if theta is None else theta[begin:])
+            found = {n: v[k] for n, v in known.items()}
+            self.close(block, low + end - 1, counted, None if theta is None else theta[end - 1], found)
+
+    def _record_rounds(self, block: RoundBlock, low: int, high: int, counted: Array, theta: Array | None) -> None:
+        """Record rounds at which nothing looks."""
+        if low == high:
+            return
+        active, first = block.replicas[counted], block.first_round
+        columns = {name: column[counted, low:high].T for name, column in block.columns.items()}
+        for i in range(high - low):
+            if self.totals.idle_rounds is not None:
+                self.totals.idle_rounds.after(active, {name: column[i] for name, column in columns.items()})
+            if theta is not None:
+                self.recorder.sample(first + low + i, active, theta[i])
+        self.recorder.rounds(first + high - 1, active, columns)
+
+    def _spent(self, block: RoundBlock, i: int, counted: Array) -> Arrays:
+        """Return what all replicas have spent, round i included; totals are added after the block."""
+        out = {}
+        for name, spent in self.totals.spent.items():
+            out[name] = spent.copy()
+            out[name][block.replicas[counted]] += block.columns[name][counted, : i + 1].sum(axis=1)
+        return out
+
+    def _reached(self, active: Array, values: dict[str, Array | float]) -> Array:
+        """Return which replicas have reached the target; they stop."""
+        target, reached = self.system.budget.target, np.zeros(len(active), bool)
+        if target is not None and (value := values.get(target.metric)) is not None:
+            reached |= np.broadcast_to(target.reached(value), reached.shape)
+            self.stop(active[reached], "target")
+        return reached
 
 
 def _median(values: Array) -> float:
-    """NumPy's, which takes longer than all else that is told of a small round."""
+    """Return the median; NumPy's takes longer than all else that is recorded of a small round."""
     ordered, half = np.sort(values), len(values) // 2
     return float(ordered[half] if len(values) % 2 else (float(ordered[half - 1]) + float(ordered[half])) / 2)

@@ -9,11 +9,11 @@ import numpy as np
 
 from fedsim import metrics as metric_catalogue
 from fedsim.algorithms.activity import check_activity
-from fedsim.errors import InvalidInput, quoted
+from fedsim.errors import InvalidInput, one_of, quoted
 from fedsim.exchanges import Gossip
-from fedsim.participation import Arrived
 from fedsim.problems import weights_of
-from fedsim.runtime.answers import weighed
+from fedsim.protocols.policy import WEIGHTINGS
+from fedsim.runtime.aggregation import Weighing
 
 if TYPE_CHECKING:
     from fedsim.protocols import Policy
@@ -44,25 +44,31 @@ def check_participation(scenario: Scenario) -> None:
     remembers = bool(scenario.parts.algorithm.memory(scenario.problem))
     p = weights_of(scenario.problem)
     equal = bool(np.ptp(p) < 1e-12)
-    if policy.weighting is not None:
+    if policy.weigh is None:
+        where = f"{type(policy.own).__name__}: weighting={{!r}}"
+        one_of(where, policy.weighting, (None, *WEIGHTINGS), f"choose one of {', '.join(WEIGHTINGS)}")
+    asked = "weighting" in getattr(policy.own, "__dataclass_fields__", {})  # of its caller, not declared by its class
+    if asked and policy.weighting is not None:
         check_weighting(scenario)
-    if scenario.parts.algorithm.sampler and policy.unnormalised:
+    if scenario.parts.algorithm.sampler and policy.weighting == "scaled":
         raise InvalidInput(
             f"{written(policy)} with {algorithm}: its weights do not sum to one, so that they multiply a sample by a "
             "random factor; choose weighting='normalised', or with_replacement()"
         )
     if scenario.parts.algorithm.visits_by_weight:
         check_visits(scenario, equal)
-    if scenario.parts.algorithm.weighted and not equal and (why := policy.bias()):
-        raise InvalidInput(why)
-    if scenario.parts.algorithm.weigh is not None:  # on all clients: refuses a policy that its weights do not fit
-        ones = np.ones(clients, np.int64)
-        weighed(scenario.parts.algorithm.weigh, Arrived(p, ones, np.array([0, clients]), clients, policy))
-    at_work = policy.size or clients
-    if policy.asynchronous and policy.replies > at_work and remembers:
+    if scenario.parts.algorithm.weighted and not equal and policy.weighting in (None, "uniform"):
         raise InvalidInput(
-            f"participation.buffered({policy.replies}): clients of {algorithm} remember, so each waits "
-            f"until its reply is folded, and only {at_work} are at work; ask for at most {at_work}"
+            f"{written(policy)} averages with 1/{policy.size or 'received'}, which is biased here because the "
+            "clients' weights differ; choose weighting='normalised', or with_replacement()"
+        )
+    if scenario.parts.algorithm.weigh is not None:  # on all clients: refuses a policy that its weights do not fit
+        weighing, ones = Weighing(policy, scenario.parts.algorithm, p, None, 1, 1), np.ones(clients, np.int64)
+        weighing.weights(np.arange(clients), ones, np.array([0, clients]))
+    if policy.asynchronous and policy.replies > clients and remembers:
+        raise InvalidInput(
+            f"participation.buffered({policy.replies}): clients of {algorithm} remember, so each waits until its reply "
+            f"is aggregated, and only {clients} exist; ask for at most {clients}"
         )
     if policy.discount is not None and remembers:
         raise InvalidInput(
@@ -96,7 +102,8 @@ def check_visits(scenario: Scenario, equal: bool) -> None:
     """
     policy, devices, name = scenario.parts.policy, scenario.parts.devices, type(scenario.algorithm).__name__
     rule = f"{name} must visit client c with probability p_c"
-    if not policy.waits or not (policy.always or policy.draws_by_weight or (equal and policy.undecided)):
+    by_weight = policy.always or policy.weighting == "multiplicity" or (equal and policy.weighting is None)
+    if not policy.waits or not by_weight:
         raise InvalidInput(f"{rule}, and {written(policy)} visits others; use with_replacement(1)")
     if devices is None or (devices.reliable and devices.always_available):
         return

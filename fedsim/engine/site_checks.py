@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,10 +9,11 @@ import numpy as np
 from fedsim.engine.scenario_checks import written
 from fedsim.errors import InvalidInput
 from fedsim.exchanges import Gossip, TiersExchange
+from fedsim.rules.closing import WHEN_ALL_ENDED, Closing, counts_replies
+from fedsim.rules.selection import ALL
 
 if TYPE_CHECKING:
-    from fedsim.engine.learner import Learner
-    from fedsim.engine.world import World
+    from fedsim.protocols import Policy
     from fedsim.scenario import Scenario
 
 
@@ -46,7 +46,7 @@ def _check_tiers(scenario: Scenario, exchange: TiersExchange, name: str) -> None
             "participation.buffered over tiers: an edge's round has no close there; take full(), uniform() or the like"
         )
     least = int(scenario.sites.size.min())
-    size = None if policy.draws_by_weight else policy.size  # repeats count there
+    size = None if policy.weighting == "multiplicity" else policy.size  # repeats count there
     for asked in (size, policy.at_least, policy.replies if policy.replies > 1 else None):
         if asked is not None and asked > least:
             raise InvalidInput(
@@ -60,7 +60,8 @@ def _check_tiers(scenario: Scenario, exchange: TiersExchange, name: str) -> None
                 "message there; set every=1"
             )
         most = int(scenario.sites.size.max())
-        per_edge = policy.size is not None or (policy.patience() or (math.inf,))[0] < math.inf
+        rule = closing_rule(policy)
+        per_edge = policy.size is not None or (rule is not None and counts_replies(rule))
         if algorithm.activity is None and per_edge and most > least:
             raise InvalidInput(
                 f"{written(policy)} over tiers with {name}: each edge asks for the same number of its {least} to "
@@ -104,7 +105,8 @@ def _check_gossip(scenario: Scenario, exchange: Gossip) -> None:
             f"{name} is not written to divide by job.weight; give a doubly stochastic mixing, or set any_mixing = True "
             "on a class that divides"
         )
-    if policy.patience() is None:
+    rule = closing_rule(policy)
+    if rule is None:
         raise InvalidInput(
             f"{written(policy)} over gossip: nobody is selected there; take full(), first(K) "
             "or deadline(seconds), which close a site's round over its neighbours"
@@ -115,18 +117,16 @@ def _check_gossip(scenario: Scenario, exchange: Gossip) -> None:
         raise InvalidInput(f"reach={scenario.reach!r} over gossip: nothing is broadcast there; leave it out")
     devices = scenario.parts.devices
     losses = devices is not None and not (devices.reliable and devices.always_available)
-    if scenario.parts.algorithm.lossless and (losses or policy.patience() != (math.inf, math.inf)):
+    if scenario.parts.algorithm.lossless and (losses or rule.code != WHEN_ALL_ENDED):
         raise InvalidInput(
             f"{name} loses its way where a message is lost: take full() and devices that neither drop out nor go off"
         )
 
 
-def check_lengths(world: World, learner: Learner) -> None:
-    """Sites run ahead of what is learnt, so the lengths of their messages must not depend on it."""
-    lockstep = world.sites.count == 1 or world.sites.every == 1
-    if not lockstep and any(learner.reply_shape(round).bits is None for round in (0, 1)):
-        raise InvalidInput(
-            f"{type(world.algorithm.own).__name__} with {world.algorithm.codec}: how long its replies are depends on "
-            "their values, which sites that run ahead of each other do not know in time; take a codec of fixed length "
-            "such as fs.codecs.QSGD(levels)" + ", or every=1" * bool(world.sites.every)
-        )
+def closing_rule(policy: Policy) -> Closing | None:
+    """Return the rule by which a policy closes a round over all clients that there are; None: it selects some."""
+    columns = policy.to_columns()
+    if columns is None or policy.asynchronous:
+        return None
+    selects = columns.selection != ALL and columns.closing.code == WHEN_ALL_ENDED
+    return None if selects else columns.closing

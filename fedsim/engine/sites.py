@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
+from fedsim.engine.rounds import RoundBlock
 from fedsim.errors import InvalidInput
 from fedsim.exchanges import Exchange, Gossip, StarExchange, TiersExchange
-from fedsim.kernels.clock.parts import RouteArrays
 from fedsim.network import Paths
 from fedsim.protocols import Algorithm, NetworkModel
+from fedsim.protocols.columns import RouteColumns
+from fedsim.runtime.aggregation import Segments
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,6 @@ class Sites:
             return p
         return np.asarray(p / np.bincount(self.site_of, p, minlength=self.count)[self.site_of])
 
-    def rows(self, replicas: Array) -> Array:
-        """The rows of these replicas' models, where all replicas' models stand one after another."""
-        if self.models == 1:
-            return replicas
-        return np.asarray((replicas[:, None] * self.models + np.arange(self.models)).ravel())
-
 
 def sites_of(
     exchange: Exchange, clients: int, p: Array, algorithm: Algorithm, network: NetworkModel | None
@@ -70,7 +66,7 @@ class SiteNetwork:
     """Routes of messages that do not all lead to a server: a row for each pair of places that talk."""
 
     def __init__(self, network: NetworkModel, up: Paths, down: Paths | None = None) -> None:
-        self.capacities_bps, self.varying = network.capacities_bps, network.varying
+        self.own, self.capacities_bps, self.varying = self, network.capacities_bps, network.varying
         self._up, self._down = up, up if down is None else down
         ways = (up,) if down is None else (up, down)
         used = np.concatenate([way.links for way in ways]) if ways else np.empty(0, np.int64)
@@ -97,9 +93,9 @@ class SiteNetwork:
     def route(self, client: int, upward: bool) -> Array:
         return np.asarray(self._way(upward).route(client))
 
-    def as_arrays(self) -> RouteArrays:
+    def to_columns(self) -> RouteColumns:
         down, up = self._down, self._up
-        return RouteArrays(self.capacities_bps, down.links, down.starts, up.links, up.starts)
+        return RouteColumns(self.capacities_bps, down.links, down.starts, up.links, up.starts)
 
 
 # --- Tiers ------------------------------------------------------------------------------------------------
@@ -156,3 +152,30 @@ def _neighbours(exchange: Gossip, network: NetworkModel | None) -> Any:
         network.paths([])  # refuses, and says what is missing
     ends = zip(exchange.sender.tolist(), exchange.receiver.tolist(), strict=True)
     return SiteNetwork(network, network.paths([(network.nodes[j], network.nodes[i]) for j, i in ends]))
+
+
+def neighbours_of(block: RoundBlock, i: int, counted: Array) -> Segments:
+    """Return the segments of round i over gossip: a site's own reply and those of neighbours that arrived in time."""
+    gossip = block.gossip
+    assert gossip is not None
+    sites = gossip.aggregated.shape[2]
+    aggregated = np.flatnonzero(gossip.aggregated[counted, i].ravel())  # segments: place in counted * sites + site
+    begin, end = gossip.offsets[counted, i], gossip.offsets[counted, i + 1]
+    at = np.concatenate([np.arange(a, b) for a, b in zip(begin.tolist(), end.tolist(), strict=True)])
+    place = np.repeat(np.arange(len(counted)), end - begin)[gossip.received[at]]
+    at = at[gossip.received[at]]
+    segment = np.concatenate([place * sites + gossip.receiver[at], aggregated])
+    client = np.concatenate([gossip.sender[at].astype(np.int64), aggregated % sites])
+    weights = np.concatenate([gossip.weight[at], gossip.own_weight[counted, i].ravel()[aggregated]])
+    by_client = np.lexsort((client, segment))
+    segment, client, weights = segment[by_client], client[by_client], weights[by_client]
+    weights.flags.writeable = False
+    first = block.offsets[counted, i]
+    replied = np.concatenate([block.replied[a : a + sites] for a in first.tolist()])
+    order = (np.cumsum(replied) - 1)[segment // sites * sites + client]
+    starts = np.append(np.searchsorted(segment, aggregated), len(segment))
+    nothing = np.zeros(len(client), np.int64)
+    return Segments(
+        block.replicas[counted][aggregated // sites], aggregated % sites, starts, client, nothing + 1, nothing,
+        weights, order, np.flatnonzero(client == segment % sites),
+    )  # fmt: skip

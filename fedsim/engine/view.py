@@ -1,186 +1,223 @@
-"""What a policy sees of one replica while a round is open."""
+"""What a policy sees of one site of one replica while a round is open, and its answer as a cohort."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, SupportsFloat
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.engine.selection import by_weight
-from fedsim.engine.world import World
+from fedsim.engine.system import System
 from fedsim.errors import InvalidInput, whole
 from fedsim.rng import Draws, Stream
 
 LAST = ("duration_s", "heard_s", "round", "loss")
-NONE = (np.nan, np.nan, np.nan, 0)  # of a client that was never heard
+NO_REPLY = (np.nan, np.nan, np.nan, 0)
 
 
-class ReplicaView:
-    """The view of one replica; `lifted` while a batched policy selects, which then gets its replicas axis of one."""
+class SiteView:
+    """The view of a site; `lifted` while a batched policy selects, which then gets a replicas axis of length 1."""
 
-    def __init__(self, world: World, position: int, site: int = 0) -> None:
-        self._world, self._position, self._site = world, position, site
-        self.weights, self.clients, self.sizes = world.weights, world.population, world.problem.sizes
-        self._own: Array | None = None  # the clients of its site; None: all
-        if world.sites.count > 1:
-            self._own = world.sites.members[site]
-            self.weights = np.where(world.sites.site_of == site, world.sites.share(world.weights), 0.0)
-        self.round, self.now_s, self.opened_s = 0, 0.0, 0.0
+    def __init__(
+        self, system: System, position: int, site: int, observed: Callable[[int, Array], Array] | None = None
+    ) -> None:  # fmt: skip
+        self._system, self._position, self._site, self._observed = system, position, site, observed
+        self.weights, self.clients, self.sizes = system.weights, system.population, system.problem.sizes
+        self.members, self._is_star = np.arange(system.population), system.sites.count == 1
+        if not self._is_star:
+            self.members = system.sites.members[site]
+            self.weights = np.where(system.sites.site_of == site, system.sites.share(system.weights), 0.0)
+        self.round, self.now_s, self.opened_s = 0, 0.0, 0.0  # policies count rounds from 0
         self.selected: list[int] = []
         self.arrived: list[int] = []
-        self.in_flight: dict[int, Any] = {}  # client to visit; its length and its keys are what a policy needs
+        self.in_flight: dict[int, Any] = {}  # by client; policies read its length and its keys
         self._replies: dict[int, tuple[float, float, int, int]] = {}  # by client: three of LAST, and how many so far
-        self._losses: dict[int, float] = {}  # by client: of its latest reply
         self._rng: Draws | None = None
-        self._lifted, self._always = False, world.always_on
+        self._lifted = False
 
-    def select(self, round: int, now_s: float) -> Array:
-        """The policy's answer: ids, or a mask, of this replica alone."""
-        self.round, self.now_s, self.opened_s = round, now_s, now_s
-        policy = self._world.policy
+    # --- For the clock ----------------------------------------------------------------------------------------------
+
+    def select(self, round: int, now_s: float) -> tuple[Array, Array]:
+        """Ask the policy for the cohort of a round, from 1; return its clients in order and their multiplicities."""
+        self.round, self.now_s, self.opened_s = round - 1, now_s, now_s
+        policy, here = self._system.policy, slice(self._position, self._position + 1)
         self._lifted = policy.batched
-        here = slice(self._position, self._position + 1)
-        self._rng = self._world.draws(Stream.SELECT, here, self._site, round, single=not self._lifted)
+        self._rng = self._system.draws(Stream.SELECT, here, self._site, round - 1, single=not self._lifted)
         answer = policy.select(self, self._rng)
+        name = type(policy.own).__name__
         try:
             answer = np.asarray(answer)
         except ValueError:  # rows of different lengths
+            raise InvalidInput(f"{name}.select returned {answer!r:.60}; return a list of client numbers") from None
+        clients, multiplicity = cohort_of(np.asarray(answer[0] if self._lifted else answer), self.clients)
+        strangers = clients[self._system.sites.site_of[clients] != self._site]
+        if len(strangers):
             raise InvalidInput(
-                f"{type(policy.own).__name__}.select returned {answer!r:.60}; return a list of client numbers"
-            ) from None
-        return self._of_own_site(np.asarray(answer[0] if self._lifted else answer))
+                f"{name}.select asked client {strangers[0]} at edge {self._site}, which is not one of its own; choose "
+                "among view.everybody()"
+            )
+        return clients, multiplicity
 
-    def _of_own_site(self, answer: Array) -> Array:
-        """An edge may ask only its own clients."""
-        if self._own is not None and answer.ndim == 1:
-            ids = np.flatnonzero(answer) if answer.dtype == bool else answer
-            strange = np.setdiff1d(ids, self._own)
-            if len(strange):
-                raise InvalidInput(
-                    f"{type(self._world.policy.own).__name__}.select asked client {strange[0]} at edge {self._site}, "
-                    "which is not one of its own; choose among view.everybody()"
-                )
-        return answer
+    def opened(self, in_flight: dict[int, Any]) -> None:
+        """Note the visits of a round that has opened."""
+        self.selected, self.arrived, self.in_flight = list(in_flight), [], in_flight
 
-    # --- For policies -------------------------------------------------------------------------------
+    def ended(self, client: int, started_s: float, now_s: float, arrived: bool) -> None:
+        """Note the end of a visit."""
+        del self.in_flight[client]
+        if arrived:
+            self.arrived.append(client)
+            count = self._replies.get(client, NO_REPLY)[3] + 1
+            self._replies[client] = (now_s - started_s, now_s, self.round, count)
+
+    def closing_s(self, now_s: float) -> float:
+        """Ask the policy when the round closes; inf: keep waiting."""
+        self.now_s = now_s
+        answer: SupportsFloat = self._system.policy.close(self)
+        try:
+            instant = float(answer)
+        except (TypeError, ValueError):
+            instant = np.nan
+        if instant != instant:
+            raise InvalidInput(
+                f"{type(self._system.policy.own).__name__}.close returned no time in round {self.round + 1}; return "
+                "seconds on the virtual clock, or inf to keep waiting"
+            )
+        return instant
+
+    def online(self) -> Array:
+        """Return the site's clients that are online now."""
+        return self.members[self._is_online(self.members)]
+
+    # --- For policies -----------------------------------------------------------------------------------------------
 
     def everybody(self) -> Array:
-        return self._lift(self._here[self._on(self._here)])
+        return self._lift(self.online())
 
     def available(self) -> Any:
-        if self._always and self._own is None:
+        if self._system.always_online and self._is_star:
             return True
         mask = np.zeros(self.clients, bool)
-        mask[self._here[self._on(self._here)]] = True
+        mask[self.online()] = True
         return self._lift(mask)
 
     def sample_available(self, size: int) -> Array:
-        """Different clients, uniformly among those that are on now: as many as asked for, or all there are."""
+        """Return different clients, uniformly among those that are online now: `size`, or all there are."""
         assert self._rng is not None
         size = whole("view.sample_available({})", size, 0, remedy="ask for a whole number of clients")
-        there = self.clients if self._own is None else len(self._own)
-        tried = min(size if self._always else 4 * size, there)
+        always, count = self._system.always_online, len(self.members)
+        tried = min(size if always else 4 * size, count)
         while True:
-            ids = np.atleast_1d(np.asarray(self._rng.choice(there, tried))).reshape(-1)
-            ids = ids if self._own is None else self._own[ids]
-            ids = ids if self._always else ids[self._on(ids)]
-            if len(ids) >= size or tried == there:
+            ids = np.atleast_1d(np.asarray(self._rng.choice(count, tried))).reshape(-1)
+            ids = ids if self._is_star else self.members[ids]
+            ids = ids if always else ids[self._is_online(ids)]
+            if len(ids) >= size or tried == count:
                 return self._lift(ids[:size])
-            tried = min(4 * tried, there)
+            tried = min(4 * tried, count)
 
     def sample_weighted(self, draws: int) -> Array:
-        """So many clients, each drawn with probability p_c among those that are on now; repeats count."""
+        """Return clients drawn with probability p_c among those that are online now; repeats count."""
         assert self._rng is not None
-        if self._always and self._own is None:
-            return by_weight(self._world.cumulative, self._rng.uniform(draws))
-        on = self._here[self._on(self._here)]
-        total = np.cumsum(self.weights[on])
-        if not len(on) or total[-1] <= 0:
+        if self._system.always_online and self._is_star:
+            return by_weight(self._system.cumulative_weights, self._rng.uniform(draws))
+        online = self.online()
+        total = np.cumsum(self.weights[online])
+        if not len(online) or total[-1] <= 0:
             return self._lift(np.empty(0, np.int64))
-        return np.asarray(on[by_weight(total, self._rng.uniform(draws) * total[-1])])
+        return np.asarray(online[by_weight(total, self._rng.uniform(draws) * total[-1])])
 
     def heard(self, ids: npt.ArrayLike) -> Array:
-        """How many of the clients' replies have arrived in time so far."""
-        return np.array([self._replies.get(int(c), NONE)[3] for c in np.atleast_1d(ids)], np.int64)
+        """Return how many of the clients' replies have arrived in time so far."""
+        return np.array([self._replies.get(int(c), NO_REPLY)[3] for c in np.atleast_1d(ids)], np.int64)
 
     def last(self, ids: npt.ArrayLike, column: str = "duration_s") -> Array:
-        """Of each client's latest reply: how long its visit took ("duration_s"), when it arrived ("heard_s"), in which
-        round, counted as `view.round` ("round"), and the loss that it reported ("loss"). NaN where there is none."""
+        """Return a column of each client's latest reply: how long its visit took ("duration_s"), when it arrived
+        ("heard_s"), its round, counted as `view.round` ("round"), or the loss it reported ("loss"); NaN: none."""
         if column not in LAST:
             raise AttributeError(f"view.last(ids, {column!r}): kept are {', '.join(map(repr, LAST))}")
+        clients = np.atleast_1d(np.asarray(ids)).astype(np.int64)
         if column == "loss":
-            return np.array([self._losses.get(int(c), np.nan) for c in np.atleast_1d(ids)])
+            if self._system.sites.every > 1 and not self._is_star:
+                raise InvalidInput(
+                    f"{type(self._system.policy.own).__name__} reads losses, which edges that run ahead of each other "
+                    "do not have in time; set every=1"
+                )
+            return np.full(len(clients), np.nan) if self._observed is None else self._observed(self._position, clients)
         at = LAST.index(column)
-        return np.array([self._replies.get(int(c), NONE)[at] for c in np.atleast_1d(ids)], np.float64)
+        return np.array([self._replies.get(c, NO_REPLY)[at] for c in clients.tolist()], np.float64)
 
-    # --- For the engine -----------------------------------------------------------------------------
-
-    def heard_of(self, visit: Any) -> None:
-        """A reply has arrived."""
-        c, ends = visit.client, visit.ends_s
-        self.arrived.append(c)
-        self._replies[c] = (ends - visit.started_s, ends, self.round, self._replies.get(c, NONE)[3] + 1)
-
-    def note_losses(self, clients: list[int], losses: list[float]) -> None:
-        """What these clients' replies say of their loss."""
-        self._losses.update(zip(clients, losses, strict=True))
-
-    def anybody(self) -> bool:
-        """Whether somebody is on now."""
-        return self.when(1, self.now_s) == self.now_s
-
-    def when(self, enough: int, now_s: float) -> float:
-        """Now if so many clients are on, else the earliest time at which they might be; inf: never."""
-        if self._always:
-            return now_s
-        there, tried, here = 0, 0, self._here
-        while tried < len(here):  # mostly the first few will do
-            upto = min(4 * max(tried, enough), len(here))
-            at = self.next_available(here[tried:upto], now_s)
-            there, tried = there + int((at == now_s).sum()), upto
-            if there >= enough:
-                return now_s
-        return float(np.partition(self.next_available(here, now_s), enough - 1)[enough - 1])
-
-    # --- Availability -------------------------------------------------------------------------------
-
-    def next_available(self, ids: Array, now_s: float) -> Array:
-        """When each client is on, now or later; inf: never again."""
-        if self._always:
-            return np.full(len(ids), now_s)
-        assert self._world.devices is not None
-        at = np.asarray(self._world.devices.next_available(ids, np.full(len(ids), now_s), self._presence(ids)))
-        if at.shape != ids.shape or not (at >= now_s).all():
-            raise InvalidInput(
-                f"{type(self._world.devices.own).__name__}.next_available gave {at!r:.60} at {now_s:g} s; give one "
-                "time per client, now or later"
-            )
-        return at
-
-    def offline_s(self, ids: Array, now_s: float) -> Array:
-        """When each client, on now, goes off."""
-        if self._always:
-            return np.full(len(ids), np.inf)
-        assert self._world.devices is not None
-        until = np.asarray(self._world.devices.available_until(ids, np.full(len(ids), now_s), self._presence(ids)))
-        if until.shape != ids.shape or np.isnan(until).any():
-            raise InvalidInput(
-                f"{type(self._world.devices.own).__name__}.available_until gave {until!r:.60}; give one time per client"
-            )
-        return until
-
-    def _on(self, ids: Array) -> Array:
-        return np.asarray(self.next_available(ids, self.now_s) == self.now_s)
-
-    @property
-    def _here(self) -> Array:
-        """The clients of its site."""
-        return np.arange(self.clients) if self._own is None else self._own
-
-    def _presence(self, ids: Array) -> Draws:
-        return self._world.draws(Stream.AVAILABILITY, self._position, ids)
+    def _is_online(self, ids: Array) -> Array:
+        return np.asarray(self._system.online_s(self._position, ids, self.now_s) == self.now_s)
 
     def _lift(self, value: Array) -> Array:
         return value[None] if self._lifted else value
+
+
+def by_weight(cumulative: Array, u: Array) -> Array:
+    """Return the places that uniform numbers fall on where place i has the weight cumulative[i] - cumulative[i - 1]."""
+    return np.asarray(np.minimum(np.searchsorted(cumulative, u), len(cumulative) - 1))
+
+
+def cohort_of(answer: Array, clients: int) -> tuple[Array, Array]:
+    """Return the clients of a policy's answer, ids with repeats or a mask, in order, and their multiplicities."""
+    _, client, multiplicity = cohorts_of(answer[None], clients)
+    return client, multiplicity
+
+
+def cohorts_of(answer: Array, clients: int) -> tuple[Array, Array, Array]:
+    """Return the row, client and multiplicity of every visit of (rows, size) ids or (rows, clients) masks, in order."""
+    if answer.ndim != 2 or (answer.size and answer.dtype.kind not in "biu"):
+        raise InvalidInput(
+            f"select returned an array of {answer.dtype} with shape {answer.shape[1:]}; return a list of client "
+            "numbers, or a mask with one truth value per client"
+        )
+    if answer.dtype == bool:
+        if answer.shape[1] != clients:
+            raise InvalidInput(f"select returned a mask of {answer.shape[1]} clients; there are {clients}")
+        row, client = np.nonzero(answer)
+        return row, client, np.ones(len(row), np.int64)
+    if answer.size and (answer.min() < 0 or answer.max() >= clients):
+        wrong = answer.min() if answer.min() < 0 else answer.max()
+        raise InvalidInput(f"select returned client {wrong}; clients are numbered 0 to {clients - 1}")
+    ids = np.sort(answer.astype(np.int64), axis=1)
+    first = np.ones(ids.shape, bool)
+    first[:, 1:] = ids[:, 1:] != ids[:, :-1]
+    row, column = np.nonzero(first)
+    return row, ids[row, column], np.diff(np.append(np.flatnonzero(first.ravel()), first.size))
+
+
+class AllReplicasView:
+    """What a batched policy sees while it selects for all replicas of a star, whose clients are always online."""
+
+    def __init__(self, system: System, active: Array, round: int) -> None:
+        self._system, self._replicas = system, len(active)
+        self.weights, self.clients, self.sizes = system.weights, system.population, system.problem.sizes
+        self.round = round - 1  # policies count rounds from 0
+        self.rng = system.draws(Stream.SELECT, active, 0, round - 1)
+
+    def everybody(self) -> Array:
+        return np.broadcast_to(np.arange(self.clients), (self._replicas, self.clients))
+
+    def available(self) -> Any:
+        return True
+
+    def sample_available(self, size: int) -> Array:
+        size = whole("view.sample_available({})", size, 0, remedy="ask for a whole number of clients")
+        return np.asarray(self.rng.choice(self.clients, min(size, self.clients)))
+
+    def sample_weighted(self, draws: int) -> Array:
+        return by_weight(self._system.cumulative_weights, self.rng.uniform(draws))
+
+    def heard(self, ids: npt.ArrayLike) -> Array:
+        return self._no_history()
+
+    def last(self, ids: npt.ArrayLike, column: str = "duration_s") -> Array:
+        return self._no_history()
+
+    def _no_history(self) -> Array:
+        raise InvalidInput(
+            "view.heard and view.last have no history where all replicas select in one call; set history = True in the "
+            "policy's class, and its rounds are simulated on the SimPy clock"
+        )

@@ -27,6 +27,7 @@ from fedsim.kernels.draws import choice, integers, keys, keys_into, uniform
 from fedsim.kernels.qlsd import wire_form
 from fedsim.kernels.sums import segment_sum
 from fedsim.protocols import GradientKernels, PortableGradients, ProblemLike, Rows
+from fedsim.protocols.runtime import LangevinSteps
 
 name = "cuda"
 
@@ -159,24 +160,27 @@ def chosen(key: Array, population: Array, start: Array, step: int) -> Any:
 # --- Langevin steps, Hamiltonian trajectories, QLSD's messages ---------------------------------------------
 
 
-def langevin_quadratic(
+def langevin_quadratic(dim: int) -> LangevinSteps:
+    """Return the twin of what `reference.langevin_quadratic` returns: same arguments, one thread a job."""
+    return _langevin_quadratic
+
+
+def _langevin_quadratic(
     theta: Array, hessian: Array, linear: Array, client: Array, private: Array, shared: Array, scale: Array,
-    correlation: float, steps: Array, temperature: float,
-) -> Array:  # fmt: skip
-    """The twin of `reference.langevin_quadratic`: same arguments, one thread a job."""
+    correlation: np.floating[Any], steps: Array, amplitude: Array,
+) -> None:  # fmt: skip
     jobs, d = theta.shape
     dtype = theta.dtype
     state, scratch = put(theta.T, dtype), empty((0 if d <= REGISTERS else d, jobs), dtype)
-    amplitude = np.sqrt(2 * np.asarray(steps) * temperature)
     run(
         "langevin_quadratic", dtype, jobs,
         np.int64(jobs), np.int32(d), state, scratch, table(hessian, dtype), table(linear, dtype),
         put(client, np.int64), put(private, np.uint32), put(shared, np.uint32), put(scale, dtype),
-        np.int32(correlation < 1), np.int32(correlation > 0), dtype.type(correlation),
+        np.int32(correlation < 1), np.int32(correlation > 0), correlation,
         np.int32(len(steps)), put(steps, dtype), put(amplitude, dtype),
         dim=d if d <= REGISTERS else 0,
     )  # fmt: skip
-    return np.ascontiguousarray(get(state).T)
+    theta[:] = get(state).T
 
 
 leapfrog_quadratic = partial(cuda_leapfrog.leapfrog_quadratic, sys.modules[__name__])

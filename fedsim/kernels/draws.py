@@ -14,9 +14,7 @@ from fedsim.arrays import Array, Numbers
 from fedsim.errors import InvalidInput
 from fedsim.kernels.elementary import inline, jit, u32, u64
 from fedsim.kernels.lanes import fill_keys, fill_normals32, fill_normals64, fill_words, philox
-from fedsim.rng import boxmuller
 
-_FIRST_VISIT = np.zeros(1, np.int64)
 LANES = 512  # blocks whose words and normals stay in the first-level cache together
 
 
@@ -185,7 +183,7 @@ def _spread(column, begin, lanes):
 
 
 @jit
-def _keys(seed, stream, replica, client, round, visit, out):
+def keys_into(seed, stream, replica, client, round, visit, out):
     """Keys into `out`; returns the bits for which a key has no room, 0 if all is well."""
     c, w, beyond = np.empty((4, LANES), np.uint32), np.empty((4, LANES), np.uint32), u64(0)
     low, high = u32(seed), u32(seed >> u64(32))
@@ -217,7 +215,7 @@ def keys(
         rng.check_address(replica=replica, client=client, round=round, visit=visit)
         raise
     out = np.empty((max(map(len, columns)) if all(map(len, columns)) else 0, 4), np.uint32)
-    if _keys(u64(seed), u64(int(stream)), *columns, out):
+    if keys_into(u64(seed), u64(int(stream)), *columns, out):
         rng.check_address(replica=replica, client=client, round=round, visit=visit)
     return out
 
@@ -226,12 +224,6 @@ def _column(numbers: Numbers) -> Array:
     if type(numbers) is np.ndarray and numbers.dtype == np.int64 and numbers.ndim == 1 and numbers.flags.c_contiguous:
         return numbers
     return np.ascontiguousarray(np.atleast_1d(np.asarray(numbers, np.int64)))
-
-
-def keys_into(out: Array, seed: int, stream: int, replica: Array, client: Array, round: Numbers) -> Array:
-    """Keys of addresses that have been checked, int64 columns as long as `out`, without an array made for them."""
-    _keys(u64(seed), u64(int(stream)), replica, client, _column(round), _FIRST_VISIT, out)
-    return out
 
 
 def words(key: Array, blocks: int, step: int = 0, first: int = 0) -> Array:
@@ -252,14 +244,14 @@ def normal(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.floa
 
 def uniform(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.float64) -> Array:
     if np.dtype(dtype) == np.float32:
-        return boxmuller.unit32(words(key, -(-lanes // 4), step)[:, :lanes])
+        return rng.unit32(words(key, -(-lanes // 4), step)[:, :lanes])
     w = words(key, -(-lanes // 2), step).reshape(len(key), 2 * -(-lanes // 2), 2)[:, :lanes]
-    return boxmuller.unit64(w[..., 0], w[..., 1])
+    return rng.unit64(w[..., 0], w[..., 1])
 
 
 def integers(key: Array, lanes: int, below: npt.ArrayLike, step: int = 0) -> Array:
     w = words(key, -(-lanes // 2), step).reshape(len(key), 2 * -(-lanes // 2), 2)[:, :lanes]
-    return boxmuller.scaled(w[..., 0], w[..., 1], below)
+    return rng.scaled(w[..., 0], w[..., 1], below)
 
 
 def choice(key: Array, population: npt.ArrayLike, size: int, step: int = 0) -> Array:

@@ -13,9 +13,20 @@ from typing import Any
 import numpy as np
 
 from fedsim.kernels import cache
-from fedsim.kernels.elementary_reference import EXP32, EXP64
 from fedsim.kernels.llvm import Builder, Context, Signature, Type, Typing, Value, intrinsic, types
-from fedsim.rng.boxmuller import COS32, COS64, LN2_HIGH, LN2_LOW, LOG64, MINUS_2_LN2, RADIUS32, SIN32, SIN64
+from fedsim.rng.elementary import (
+    COS32,
+    COS64,
+    EXP32,
+    EXP64,
+    LN2_HIGH,
+    LN2_LOW,
+    LOG64,
+    MINUS_2_LN2,
+    RADIUS32,
+    SIN32,
+    SIN64,
+)
 
 jit, inline = cache.jit, cache.inline
 u32, u64, i32, i64, f32, f64 = np.uint32, np.uint64, np.int32, np.int64, np.float32, np.float64
@@ -45,7 +56,7 @@ def as_int(typing: Typing, x: Type) -> Any:
 
 @intrinsic
 def fma(typing: Typing, a: Any, b: Any, c: Any) -> Any:
-    """a * b + c, rounded once: one instruction, and exactly what `boxmuller.fma32` computes."""
+    """a * b + c, rounded once: one instruction, and exactly what `rng.elementary.fma32` computes."""
 
     def build(context: Context, builder: Builder, signature: Signature, args: Sequence[Value]) -> Any:
         return builder.fma(*args)

@@ -15,7 +15,7 @@ from fedsim.kernels.elementary import jit
 from fedsim.kernels.langevin_plane import quadratic_plane
 from fedsim.kernels.llvm import overload
 from fedsim.kernels.noise import GROUP, fill_blocks
-from fedsim.protocols import StepSizes
+from fedsim.protocols.runtime import LangevinSteps
 
 JOBS = 256  # lanes of a block
 NARROW = 8  # up to this d a lane is a job
@@ -115,18 +115,7 @@ def quadratic_wide(theta, hessian, linear, client, private, shared, scale, rho, 
                     t[i] = t[i] - eta * g[i] + a * (s * own[0, i])
 
 
-def langevin_quadratic(
-    theta: Array, hessian: Array, linear: Array, client: Array, private: Array, shared: Array, scale: Array,
-    correlation: float, steps: StepSizes, temperature: float,
-) -> Array:  # fmt: skip
-    """The compiled twin of `reference.langevin_quadratic`: same arguments, same bits."""
-    out = np.ascontiguousarray(theta).copy()
-    cast = out.dtype.type
-    d = out.shape[1]
-    kernel = quadratic_plane if d == 2 else quadratic_narrow if d <= NARROW else quadratic_wide
-    amplitude = np.sqrt(2 * np.asarray(steps) * temperature).astype(cast)
-    kernel(
-        out, hessian, linear, client, private, shared, np.asarray(scale, cast),
-        cast(correlation), np.asarray(steps, cast), amplitude,
-    )  # fmt: skip
-    return out
+def langevin_quadratic(dim: int) -> LangevinSteps:
+    """Return the compiled twin of what `reference.langevin_quadratic` returns: same arguments, same bits."""
+    kernel: LangevinSteps = quadratic_plane if dim == 2 else quadratic_narrow if dim <= NARROW else quadratic_wide
+    return kernel

@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.kernels.elementary_reference import exp
 from fedsim.protocols import StepSizes
+from fedsim.rng.elementary import exp
 
 
 def step_sizes(steps: StepSizes, dtype: npt.DTypeLike) -> Array:

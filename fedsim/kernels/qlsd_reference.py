@@ -11,8 +11,9 @@ import numpy as np
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.kernels import elementary_reference, quantise_reference
+from fedsim.kernels import quantise_reference
 from fedsim.protocols import Quantise, Terms, Wire
+from fedsim.rng.elementary import exp
 
 Results = tuple[Array, Array, Array]
 
@@ -52,7 +53,7 @@ def logistic_messages(
     """Gradients are sums of (1 / (1 + exp(-x_row theta)) - y_row) x_row."""
 
     def gradient(t: Array, c: int, chosen: Array) -> Array:
-        return np.asarray(x[chosen].T @ (1 / (1 + elementary_reference.exp(-(x[chosen] @ t))) - y[chosen]))
+        return np.asarray(x[chosen].T @ (1 / (1 + exp(-(x[chosen] @ t))) - y[chosen]))
 
     return _messages(gradient, theta, offsets, client, rows, key, terms, wire)
 

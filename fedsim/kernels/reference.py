@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from fedsim import rng
-from fedsim.arrays import Array, Numbers
+from fedsim.arrays import Array
 from fedsim.kernels import leapfrog_reference, qlsd_reference
-from fedsim.kernels.elementary_reference import exp
-from fedsim.protocols import ProblemLike, Rows, StepSizes, as_problem
+from fedsim.protocols import ProblemLike, Rows, as_problem
+from fedsim.protocols.runtime import LangevinSteps
+from fedsim.rng.elementary import exp
 
 
-def langevin_quadratic(
-    theta: Array,  # (jobs, d) where each job starts
+def langevin_quadratic(dim: int) -> LangevinSteps:
+    """Return K local Langevin steps of every job on its own quadratic potential (FA-LD, equation 7), in place."""
+    return _langevin_quadratic
+
+
+def _langevin_quadratic(
+    theta: Array,  # (jobs, d) where each job starts, and where it ends
     hessian: Array,  # (clients, d, d), already divided by the client's weight
     linear: Array,  # (clients, d), likewise: the gradient is hessian @ theta - linear
     client: Array,  # (jobs,)
     private: Array,  # uint32 (jobs, 4) keys of the private noise
     shared: Array,  # uint32 (jobs, 4) keys of the shared noise
     scale: Array,  # (jobs,) what multiplies the private noise
-    correlation: float,
-    steps: StepSizes,  # (K,) step sizes
-    temperature: float,
-) -> Array:
-    """K local Langevin steps of every job on its own quadratic potential (FA-LD, equation 7)."""
-    theta = theta.copy()
-    d, dtype = theta.shape[1], theta.dtype.type
+    correlation: np.floating[Any],
+    steps: Array,  # (K,) step sizes eta
+    amplitude: Array,  # (K,) sqrt(2 eta temperature)
+) -> None:
+    d = theta.shape[1]
     h, b = hessian[client], linear[client]
-    for k, eta in enumerate(steps):
+    for k in range(len(steps)):
         gradient = h[:, 0] * theta[:, :1] - b
         for i in range(1, d):  # in this order, so that no BLAS decides it
             gradient = gradient + h[:, i] * theta[:, i : i + 1]
@@ -35,9 +41,8 @@ def langevin_quadratic(
         if correlation < 1:
             noise = scale[:, None] * rng.normal(private, d, k, theta.dtype)
         if correlation > 0:
-            noise = dtype(correlation) * rng.normal(shared, d, k, theta.dtype) + noise
-        theta = theta - dtype(eta) * gradient + dtype(np.sqrt(2 * eta * temperature)) * noise
-    return theta
+            noise = correlation * rng.normal(shared, d, k, theta.dtype) + noise
+        theta[:] = theta - steps[k] * gradient + amplitude[k] * noise
 
 
 def segment_sum(values: Array, weights: Array, starts: Array) -> Array:
@@ -68,10 +73,12 @@ def choose_rows(key: Array, population: Array, start: Array, step: int) -> Array
     return out
 
 
-def keys_into(out: Array, seed: int, stream: int, replica: Array, client: Array, round: Numbers) -> Array:
-    """Keys of addresses that are known to be right, written into `out`."""
-    out[:] = rng.keys(seed, stream, replica=replica, client=client, round=round)
-    return out
+def keys_into(
+    seed: np.uint64, stream: np.uint64, replica: Array, client: Array, round: Array, visit: Array, out: Array
+) -> int:
+    """Keys of int64 columns, of one row or as many as `out`, into `out`; return 0 if the keys have room for them."""
+    out[:] = rng.keys(int(seed), int(stream), replica=replica, client=client, round=round, visit=visit)
+    return 0
 
 
 leapfrog_quadratic = leapfrog_reference.leapfrog_quadratic

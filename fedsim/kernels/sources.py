@@ -1,4 +1,4 @@
-"""What a compiled kernel is made of: its own file, the files of kernels and of `rng` that it imports, and so on.
+"""What a compiled kernel is made of: its own file, the files of kernels, `rules` and `rng` that it imports, and so on.
 
 Numba itself looks at the function's own file alone, but machine code holds the code of all the functions that it calls.
 What else changes is no reason to compile anew, nor is a file that was only touched.
@@ -12,7 +12,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FOLLOWED = ("fedsim.kernels", "fedsim.rng")  # nothing else of ours is compiled in
+FOLLOWED = ("fedsim.kernels", "fedsim.rng", "fedsim.rules")  # nothing else of ours is compiled in
 FROM = re.compile(r"^\s*from\s+(fedsim[\w.]*)\s+import\s+(\([^)]*\)|[^\n]*)", re.MULTILINE)
 WHOLE = re.compile(r"^\s*import\s+(fedsim[\w.]+)", re.MULTILINE)
 

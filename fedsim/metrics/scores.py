@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fedsim.arrays import Array
 from fedsim.checks import array_of
 from fedsim.errors import InvalidInput, number, quoted, whole
-from fedsim.rng.boxmuller import log64
+from fedsim.rng.elementary import log64
 
 TINY = float(np.finfo(np.float64).tiny)
 _SUM_TOLERANCE = 1e-3  # float32 softmax over many classes stays within; logits do not

@@ -30,13 +30,13 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, quoted
-from fedsim.kernels.clock.parts import RouteArrays
 from fedsim.network.drawing import SKETCHED, draw_gossip, rate, sketch
 from fedsim.network.finishing import finish_times
 from fedsim.network.flows import Flows
 from fedsim.network.graph import Attribute, arcs_of, clients_of, nodes_with_role, server_of
 from fedsim.network.routes import Paths, Router, own_routes
 from fedsim.network.varying import Varying
+from fedsim.protocols.columns import RouteColumns
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -173,10 +173,10 @@ class Network:
         """The links between a client and the server, in the order of travel."""
         return self._ways(upward).route(client)
 
-    def as_arrays(self) -> RouteArrays:
-        """Everybody's routes."""
+    def to_columns(self) -> RouteColumns:
+        """Return all routes."""
         down, up = self._ways(False), self._ways(True)
-        return RouteArrays(self.capacities_bps, down.links, down.starts, up.links, up.starts)
+        return RouteColumns(self.capacities_bps, down.links, down.starts, up.links, up.starts)
 
     def delay_s(self, upward: bool) -> Array:
         """Each client's latency on the way to the server, or back."""

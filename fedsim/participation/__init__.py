@@ -2,12 +2,13 @@
 
 `select(view, rng)` names the clients, `close(view)` the instant at which the round ends (inf: keep waiting). A
 policy with `batched = True` promises that its `select` also serves all replicas at once: `rng` and `view` then
-have a leading replicas axis and the ids come out as (replicas, size). `weigh` turns the replies that arrived
-into the weights of `replies.mean`. Two things make rounds in which nobody waits for a link quick to run: `waits =
-True`, if `close` closes when nothing is outstanding, or `closing`, which is `close` in closed form.
+have a leading replicas axis and the ids come out as (replicas, size). `weighting` names the weights of
+`replies.mean`: "p", "normalised", "uniform", "multiplicity" or "scaled"; or `weigh(arrived)` returns them.
 
-Optional: `at_least`, how many clients have to be on before a round opens, and `history = True` for a policy with
-either of them that looks at `view.heard` or `view.last`.
+Optional: `to_columns`, the policy as columns for the compiled clock; `waits = True`, if `close` closes when no visit is
+outstanding and never before: a batched policy then runs on the short path of the compiled clock; `at_least`, how many
+clients must be online before a round opens; `history = True`, if the policy reads `view.heard` or `view.last`: it then
+runs on the SimPy clock.
 
 A policy of your own needs `select` and `close`; its replies are weighted by p_c renormalised over the arrived.
 `fs.explain("view")` says what it sees, with an example.
@@ -22,7 +23,7 @@ import numpy.typing as npt
 from fedsim.participation.early import Buffered, Deadline, First
 from fedsim.participation.waiting import Bernoulli, Full, Uniform, WithReplacement
 from fedsim.protocols import View
-from fedsim.protocols.policy import Arrived, VisitEnds
+from fedsim.protocols.policy import Arrived
 
 __all__ = [
     "Arrived",
@@ -33,7 +34,6 @@ __all__ = [
     "Full",
     "Uniform",
     "View",
-    "VisitEnds",
     "WithReplacement",
     "bernoulli",
     "buffered",

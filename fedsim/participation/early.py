@@ -5,7 +5,6 @@ What they have in common are functions, which their classes name as methods.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,11 +12,11 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, positive, quoted
-from fedsim.kernels.clock import parts
-from fedsim.kernels.clock.parts import PolicyArrays
 from fedsim.participation.counts import Sized, check_counts, check_size
 from fedsim.protocols import Rng, View
-from fedsim.protocols.policy import Arrived, VisitEnds
+from fedsim.protocols.columns import PolicyColumns
+from fedsim.rules import selection
+from fedsim.rules.closing import AT_DEADLINE, AT_REPLIES, Closing, closing_s
 
 
 def _ask(self: Sized, view: View, rng: Rng) -> Array:
@@ -25,13 +24,12 @@ def _ask(self: Sized, view: View, rng: Rng) -> Array:
     return np.asarray(view.everybody() if self.size is None else view.sample_available(self.size))
 
 
-def _normalised(self: object, arrived: Arrived) -> Array:
-    return arrived.normalised(arrived.p)
+def _columns(self: Sized, rule: Closing) -> PolicyColumns:
+    return PolicyColumns(selection.ALL if self.size is None else selection.UNIFORM, self.size or 0, closing=rule)
 
 
-def _asks(self: Sized, closes: int, replies: int = 0, seconds: float = math.inf) -> PolicyArrays:
-    selects = parts.ALL if self.size is None else parts.SOME
-    return PolicyArrays(selects, closes, self.size or 0, replies=replies, seconds=seconds)
+def _closing_s(rule: Closing, view: View) -> float:
+    return closing_s(rule, view.opened_s, float(view.now_s), len(view.selected), len(view.arrived))
 
 
 def _at_most(self: Sized, weights: Array, clients: Array) -> tuple[Array, bool]:
@@ -52,15 +50,12 @@ class First:
             given = f"participation.first({self.replies}, of={self.size})"
             raise InvalidInput(f"{given}: cannot wait for {self.replies} of {self.size}; ask at least {self.replies}")
 
-    def close(self, view: View) -> float:
-        return float(view.now_s) if len(view.arrived) >= self.replies else math.inf
+    @property
+    def _closing(self) -> Closing:
+        return Closing(AT_REPLIES, float(self.replies))
 
-    def closing(self, heard: VisitEnds) -> tuple[Array, Array]:
-        rank = heard.rank()
-        closed = heard.last_s()
-        decisive = (rank == self.replies - 1) & ~heard.dropped
-        closed[heard.row[decisive]] = heard.ends_s[decisive]
-        return closed, rank < self.replies
+    def close(self, view: View) -> float:
+        return _closing_s(self._closing, view)
 
     def check(self, clients: int) -> None:
         check_size(self, clients)
@@ -68,13 +63,10 @@ class First:
             given = f"participation.first({self.replies})"
             raise InvalidInput(f"{given}: only {clients} clients exist; wait for at most {clients}")
 
-    def as_arrays(self) -> PolicyArrays:
-        return _asks(self, parts.AT_REPLIES, replies=self.replies)
+    def to_columns(self) -> PolicyColumns:
+        return _columns(self, self._closing)
 
-    select, weigh, chance = _ask, _normalised, _at_most
-
-    def patience(self) -> tuple[float, float]:
-        return self.replies, math.inf
+    select, chance = _ask, _at_most
 
 
 @dataclass(frozen=True)
@@ -89,20 +81,17 @@ class Deadline:
         object.__setattr__(self, "seconds", positive("participation.deadline({})", self.seconds, remedy=remedy))
         check_counts("deadline", self, optional=("size", "at_least"))
 
+    @property
+    def _closing(self) -> Closing:
+        return Closing(AT_DEADLINE, self.seconds)
+
     def close(self, view: View) -> float:
-        return float(view.opened_s + self.seconds)
+        return _closing_s(self._closing, view)
 
-    def closing(self, heard: VisitEnds) -> tuple[Array, Array]:
-        closed = np.minimum(heard.last_s(), heard.opened_s + self.seconds)
-        return closed, heard.ends_s <= closed[heard.row]
+    def to_columns(self) -> PolicyColumns:
+        return _columns(self, self._closing)
 
-    def as_arrays(self) -> PolicyArrays:
-        return _asks(self, parts.AT_DEADLINE, seconds=self.seconds)
-
-    select, weigh, check, chance = _ask, _normalised, check_size, _at_most
-
-    def patience(self) -> tuple[float, float]:
-        return math.inf, self.seconds
+    select, check, chance = _ask, check_size, _at_most
 
 
 @dataclass(frozen=True)
@@ -118,10 +107,14 @@ class Buffered:
             given = f"participation.buffered(discount={quoted(self.discount)})"
             raise InvalidInput(f"{given}: give a function of the staleness, or None")
 
+    @property
+    def _closing(self) -> Closing:
+        return Closing(AT_REPLIES, float(self.replies))
+
     def close(self, view: View) -> float:
-        return float(view.now_s) if len(view.arrived) >= self.replies else math.inf
+        return _closing_s(self._closing, view)
 
-    def as_arrays(self) -> PolicyArrays:
-        return _asks(self, parts.FOLDS, replies=self.replies)
+    def to_columns(self) -> PolicyColumns:
+        return _columns(self, self._closing)
 
-    select, weigh, check = _ask, _normalised, check_size
+    select, check = _ask, check_size

@@ -11,11 +11,10 @@ import numpy as np
 from fedsim.arrays import Array
 from fedsim.checks import floats_of
 from fedsim.errors import InvalidInput, one_of, shown
-from fedsim.kernels.clock import parts
-from fedsim.kernels.clock.parts import PolicyArrays
 from fedsim.participation.counts import check_counts, check_size, check_wait
 from fedsim.protocols import Rng, View
-from fedsim.protocols.policy import Arrived
+from fedsim.protocols.columns import PolicyColumns
+from fedsim.rules import selection
 
 
 def _wait(self: object, view: View) -> float:
@@ -27,31 +26,26 @@ def _wait(self: object, view: View) -> float:
 class Full:
     batched = waits = True
     always = True  # the same clients in every round
+    weighting = "p"
 
     def select(self, view: View, rng: Rng) -> Array:
         return np.asarray(view.everybody())
 
     close = _wait
 
-    def as_arrays(self) -> PolicyArrays:
-        return PolicyArrays(parts.ALL)
+    def to_columns(self) -> PolicyColumns:
+        return PolicyColumns(selection.ALL)
 
     def chance(self, weights: Array, clients: Array) -> tuple[Array, bool]:
         return np.ones(len(weights)), True
-
-    def weigh(self, arrived: Arrived) -> Array:
-        everybody = arrived.counts == arrived.clients
-        return arrived.p if everybody.all() else np.where(everybody, arrived.p, arrived.normalised(arrived.p))
-
-    def patience(self) -> tuple[float, float]:
-        return math.inf, math.inf
 
 
 @dataclass(frozen=True)
 class WithReplacement:
     draws: int
     at_least: int | None = None
-    batched = waits = draws_by_weight = True
+    batched = waits = True
+    weighting = "multiplicity"
 
     def __post_init__(self) -> None:
         check_counts("with_replacement", self, "draws", optional=("at_least",))
@@ -66,17 +60,14 @@ class WithReplacement:
         """How many different clients are asked, at the most."""
         return self.draws
 
-    def as_arrays(self) -> PolicyArrays:
-        return PolicyArrays(parts.WEIGHTED, draws=self.draws)
+    def to_columns(self) -> PolicyColumns:
+        return PolicyColumns(selection.BY_WEIGHT, self.draws)
 
     def check(self, clients: int) -> None:
         check_wait(self, clients, "with_replacement")
 
     def chance(self, weights: Array, clients: Array) -> tuple[Array, bool]:
         return 1 - (1 - weights) ** self.draws, True
-
-    def weigh(self, arrived: Arrived) -> Array:
-        return arrived.normalised(arrived.multiplicity.astype(float))
 
 
 @dataclass(frozen=True)
@@ -97,34 +88,11 @@ class Uniform:
 
     close, check = _wait, check_size
 
-    def as_arrays(self) -> PolicyArrays:
-        return PolicyArrays(parts.SOME, draws=self.size)
-
-    @property
-    def undecided(self) -> bool:
-        return self.weighting is None
-
-    @property
-    def unnormalised(self) -> bool:
-        return self.weighting == "scaled"
-
-    def bias(self) -> str:
-        if self.weighting is not None:
-            return ""
-        return (
-            f"participation.uniform({self.size}) averages with 1/{self.size}, which is biased here because the "
-            "clients' weights differ; choose weighting='normalised', or with_replacement()"
-        )
+    def to_columns(self) -> PolicyColumns:
+        return PolicyColumns(selection.UNIFORM, self.size)
 
     def chance(self, weights: Array, clients: Array) -> tuple[Array, bool]:
         return self.size / clients, True
-
-    def weigh(self, arrived: Arrived) -> Array:
-        if self.weighting == "scaled":
-            return np.asarray(arrived.p * arrived.clients / arrived.counts)
-        if self.weighting == "normalised":
-            return arrived.normalised(arrived.p)
-        return np.asarray(1.0 / arrived.counts)
 
 
 @dataclass(frozen=True)
@@ -144,11 +112,8 @@ class Bernoulli:
 
     close = _wait
 
-    def weigh(self, arrived: Arrived) -> Array:
-        return arrived.normalised(arrived.p)
-
-    def as_arrays(self) -> PolicyArrays:
-        return PolicyArrays(parts.COINS, coin=self.probability)
+    def to_columns(self) -> PolicyColumns:
+        return PolicyColumns(selection.BERNOULLI, probability=self.probability)
 
     def check(self, clients: int) -> None:
         if isinstance(self.probability, tuple) and len(self.probability) != clients:

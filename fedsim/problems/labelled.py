@@ -13,7 +13,7 @@ from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, quoted, whole
 from fedsim.kernels.reference import exp
 from fedsim.problems import shards
-from fedsim.rng.boxmuller import log64
+from fedsim.rng.elementary import log64
 
 BLOCK = 4096  # rows converted at once where all are walked through
 

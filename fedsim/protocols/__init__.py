@@ -8,7 +8,7 @@ objects can do (an exact answer, a prediction, privacy) is a small Protocol of i
     algorithm.py   AlgorithmLike, Algorithm; what it sees: Job, Replies, Visitors
     problem.py     ProblemLike, Problem; Exact, Quadratic, Reacts, Predicts, ...
     potentials.py  the clients' potentials of any problem that has them
-    policy.py      PolicyLike, Policy; what it sees: View, Arrived, VisitEnds
+    policy.py      PolicyLike, Policy; what it sees: View, Arrived
     devices.py     DevicesLike, DeviceModel
     network.py     NetworkLike, NetworkModel
     rng.py         Rng, what policies, devices and servers draw from
@@ -21,21 +21,16 @@ objects can do (an exact answer, a prediction, privacy) is a small Protocol of i
 from __future__ import annotations
 
 from fedsim.protocols.algorithm import (
-    LENGTHS,
     Algorithm,
     AlgorithmLike,
-    Answered,
     BatchSize,
     Job,
     JobOfKernel,
     Kernel,
-    ManyRounds,
     PrivacyGuarantee,
     PrivacyMechanism,
     Quantise,
     Replies,
-    RoundKeys,
-    RoundsToTake,
     Visitors,
 )
 from fedsim.protocols.completing import (
@@ -52,7 +47,7 @@ from fedsim.protocols.completing import (
 )
 from fedsim.protocols.devices import ComesAndGoes, DeviceModel, DevicesLike, Drops, InColumns, InNumbers
 from fedsim.protocols.network import NetworkLike, NetworkModel
-from fedsim.protocols.policy import Arrived, ClosesInClosedForm, Policy, PolicyLike, View, VisitEnds
+from fedsim.protocols.policy import Arrived, Policy, PolicyLike, View
 from fedsim.protocols.potentials import (
     Potentials,
     check_potential,
@@ -93,16 +88,16 @@ from fedsim.protocols.runtime import (
 from fedsim.protocols.watching import Describes, KeepsLedger, Metric, Observer, Watching
 
 __all__ = [
-    "LENGTHS", "Algorithm", "AlgorithmLike", "Answered", "Arrived", "Backend", "BatchSize", "BatchedGradients",
+    "Algorithm", "AlgorithmLike", "Arrived", "Backend", "BatchSize", "BatchedGradients",
     "BatchedPotentials", "Clips",
-    "ClosesInClosedForm", "Codec", "ComesAndGoes", "Completed", "Describes", "DeviceModel", "DevicesLike",
+    "Codec", "ComesAndGoes", "Completed", "Describes", "DeviceModel", "DevicesLike",
     "Drops", "Exact", "FixedLength", "GradientKernels", "HasLoss", "HasPotential", "HasShards", "InColumns",
     "InNumbers", "Job",
-    "JobOfKernel", "KeepsLedger", "Kernel", "ManyRounds", "Metric", "NetworkLike", "NetworkModel", "Observer",
+    "JobOfKernel", "KeepsLedger", "Kernel", "Metric", "NetworkLike", "NetworkModel", "Observer",
     "Policy", "PolicyLike", "PortableGradients", "Potentials", "Predicts", "PrivacyGuarantee", "PrivacyMechanism",
-    "Problem", "ProblemLike", "Quadratic", "Quantise", "Reacts", "Replies", "Rng", "RoundKeys", "RoundsToTake", "Rows",
+    "Problem", "ProblemLike", "Quadratic", "Quantise", "Reacts", "Replies", "Rng", "Rows",
     "Runtime",
-    "Session", "SessionLike", "Stable", "StepSizes", "Terms", "View", "VisitEnds", "Visitors", "Watching", "Wire",
+    "Session", "SessionLike", "Stable", "StepSizes", "Terms", "View", "Visitors", "Watching", "Wire",
     "as_algorithm", "as_devices", "as_network", "as_policy", "as_problem", "as_session", "check_potential", "is_sparse",
     "members", "missing", "potentials_of", "potentials_one_by_one", "whole_potential",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from fedsim.arrays import Array, Arrays, Numbers
+from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -17,11 +17,9 @@ if TYPE_CHECKING:
     from fedsim.protocols.rng import Rng
     from fedsim.protocols.runtime import Backend, Codec
 
-LENGTHS = "bits of replies"  # among the states that `many_rounds` returns
 BatchSize = int | float | Sequence[int] | None  # rows a gradient: a count, a fraction, one per client; None: all
 Quantise = Callable[[Array, Array], tuple[Array, Array]]  # values and keys: what arrives, and its bits
 Kernel = Callable[["JobOfKernel", Arrays, Arrays], tuple[dict[str, Any], Arrays]]  # a compiled `client`
-ManyRounds = Callable[["RoundsToTake", "RoundKeys"], tuple[Arrays, Arrays]]  # see Algorithm.many_rounds
 
 
 @dataclass(frozen=True)
@@ -29,27 +27,6 @@ class Visitors:
     """What `work` may look at, before anything is computed: who visits. It answers one number, or one for each."""
 
     client: Array
-
-
-@dataclass(frozen=True)
-class Answered:
-    """Whose replies are folded in many rounds: round after round a segment for each replica, sorted by client."""
-
-    client: Array  # (k,)
-    weights: Array  # (k,) of `replies.mean`
-    starts: Array  # (rounds * replicas + 1,)
-
-
-@dataclass(frozen=True)
-class RoundsToTake:
-    """Rounds first ... first + count - 1 of some replicas, to be taken at a go."""
-
-    replicas: Array  # their numbers
-    first: int
-    count: int
-    state: Arrays  # (replicas, ...) before them; it stays as it is
-    memory: Arrays  # (replicas, clients, ...) before them; it stays as it is
-    answered: Answered | None = None  # None: everybody answers
 
 
 class AlgorithmLike(Protocol):
@@ -98,7 +75,6 @@ class Algorithm(AlgorithmLike, Protocol):
     any_mixing: bool = False  # it divides by job.weight, so that W need not be doubly stochastic over gossip
     needs_gossip: bool = False  # it tells a site's own reply apart (`replies.own`), so it runs over gossip alone
     lossless: bool = False  # its recursion is wrong where a message is lost
-    partial_rounds: bool = False  # its `many_rounds` also serves rounds in which only some answer
     ensemble: Callable[[Arrays], tuple[Array, Array]] | None = None  # models (replicas, models, d), and which are there
 
     def memory(self, problem: ProblemLike) -> Arrays:
@@ -107,15 +83,6 @@ class Algorithm(AlgorithmLike, Protocol):
 
     def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
         """A compiled `client` for many jobs, where there is one for this problem and this backend."""
-        return None
-
-    def many_rounds(self, problem: ProblemLike, backend: Backend) -> ManyRounds | None:
-        """`go(rounds, keys)`: several rounds, compiled.
-
-        It returns the states after each round, (count, replicas, ...), and the memory after the last; where lengths
-        of replies depend on values, also these under LENGTHS, (count, replicas, clients). Everybody answers unless
-        `partial_rounds`.
-        """
         return None
 
     def surrogate_numbers(self, dim: int) -> int:
@@ -131,10 +98,6 @@ class Algorithm(AlgorithmLike, Protocol):
             f"{type(self).__name__} needs a server: its replies are not models that neighbours could average; gossip "
             "with FALD, FAHMC, FedAvg, DESGLD or DIGingSGLD, or give your own class for_gossip(problem, weights)"
         )
-
-    def rounds_alike(self, number: int) -> int:
-        """How many rounds from `number` on differ in nothing but their number."""
-        return 2**62
 
 
 class Job(Protocol):
@@ -185,25 +148,6 @@ class JobOfKernel(Job, Protocol):
 
     def encode_by(self, quantise: Quantise, value: Array, lane: int = 0) -> Any:
         """`encode` by a function of (jobs, d) and of a key for each, such as a kernel that computes as well."""
-
-
-class RoundKeys(Protocol):
-    """Keys for a kernel that takes many rounds at a go."""
-
-    def server(self, replicas: Array, first: int, count: int) -> Array:
-        """Of the servers' draws, (count * replicas, 4), round after round."""
-
-    def codec(self, replica: Array, client: Array, round: int, out: Array) -> None:
-        """Of what `job.encode` draws in one round, a row of `out` each."""
-
-    def rows(self, replica: Array, client: Array, round: Numbers, out: Array) -> None:
-        """Of minibatches, in one round or in a round each."""
-
-    def noise(self, replica: Array, client: Array, round: int, out: Array) -> None:
-        """Of `job.normal`."""
-
-    def shared(self, replica: Array, round: int, out: Array) -> None:
-        """Of `job.shared_normal`."""
 
 
 class Replies(Protocol):

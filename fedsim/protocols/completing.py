@@ -33,21 +33,13 @@ class Completed:
         self.own = own
 
 
-# Compiled forms of an algorithm, and what each of them was written for.
-COMPILED_FORMS = {
-    "fused": ("client",),
-    "many_rounds": ("client", "fused", "broadcast", "server", "memory", "weigh"),
-}
-
-
 def as_algorithm(own: object) -> Algorithm:
-    """A class that overrides `client` or the like does not inherit the compiled form of what it has replaced."""
+    """A class that overrides `client` does not inherit its compiled form."""
     if isinstance(own, Completed):
         return cast(Algorithm, own)
     made, kind = Completed(own, Algorithm), type(own)
-    for form, originals in COMPILED_FORMS.items():
-        if any(_defined_at(kind, name) < _defined_at(kind, form) for name in originals):
-            setattr(made, form, MethodType(members(Algorithm)[form], own))
+    if _defined_at(kind, "client") < _defined_at(kind, form := "fused"):
+        setattr(made, form, MethodType(members(Algorithm)[form], own))
     return cast(Algorithm, made)
 
 

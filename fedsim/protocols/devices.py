@@ -10,7 +10,7 @@ import numpy as np
 from fedsim.arrays import Array
 
 if TYPE_CHECKING:
-    from fedsim.kernels.clock.parts import DeviceArrays, PresenceArrays, SlowdownArrays
+    from fedsim.protocols.columns import AvailabilityColumns, DeviceColumns, SlowdownColumns
     from fedsim.protocols.rng import Rng
 
 
@@ -60,8 +60,9 @@ class DeviceModel(DevicesLike, Protocol):
     def check(self, clients: int) -> None:
         """Refuse tables with too few rows."""
 
-    def as_arrays(self, clients: int, work: Array) -> DeviceArrays | None:
-        """Itself in columns, for the compiled clock; None: it is asked at every visit. `work` is (clients,), or one."""
+    def to_columns(self, clients: int, work: Array) -> DeviceColumns | None:
+        """Return the devices as columns for the compiled clock, given the work of every client's visit; None: they run
+        on the SimPy clock."""
         return None
 
 
@@ -69,14 +70,14 @@ class DeviceModel(DevicesLike, Protocol):
 class InNumbers(Protocol):
     """A law, such as a slow-down's, that a kind and a few numbers name."""
 
-    def as_arrays(self) -> SlowdownArrays: ...
+    def to_columns(self) -> SlowdownColumns: ...
 
 
 @runtime_checkable
 class InColumns(Protocol):
     """When clients are on, told in columns: a row for each of these."""
 
-    def as_arrays(self, rows: Array) -> PresenceArrays: ...
+    def to_columns(self, rows: Array) -> AvailabilityColumns: ...
 
 
 @runtime_checkable

@@ -11,7 +11,7 @@ from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from fedsim.kernels.clock.parts import RouteArrays
+    from fedsim.protocols.columns import RouteColumns
 
 
 class NetworkLike(Protocol):
@@ -54,8 +54,8 @@ class NetworkModel(NetworkLike, Protocol):
         """The links that a transfer uses, by number."""
         raise NotImplementedError("a contended network needs capacities_bps and route(client, upward)")
 
-    def as_arrays(self) -> RouteArrays | None:
-        """All routes at once, for the compiled clock; None: it is asked at every transfer."""
+    def to_columns(self) -> RouteColumns | None:
+        """Return all routes as columns for the compiled clock; None: it runs on the SimPy clock."""
         return None
 
     def sketch(self) -> dict[str, Any] | None:

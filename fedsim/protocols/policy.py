@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,15 @@ from fedsim.arrays import Array
 from fedsim.protocols.rng import Rng
 
 if TYPE_CHECKING:
-    from fedsim.kernels.clock.parts import PolicyArrays
+    from fedsim.protocols.columns import PolicyColumns
+
+WEIGHTINGS = {  # the weights of `replies.mean` that a policy may declare
+    "p": "p_c where all clients arrived, else as normalised",
+    "normalised": "p_c renormalised over the arrived",
+    "uniform": "1 / arrived",
+    "multiplicity": "how often each was drawn, renormalised: p_c decides who is asked",
+    "scaled": "p_c N / arrived, which do not sum to one: for optimisers alone",
+}
 
 
 class View(Protocol):
@@ -70,24 +78,10 @@ class Policy(PolicyLike, Protocol):
     replies: int = 1
     size: int | None = None  # how many are asked, or at work; None: all, or not known
     discount: Callable[[int], float] | None = None  # of a reply's staleness
-    draws_by_weight: bool = False  # p_c decides who is asked, so that the weights do not
-    weighting: Any = None  # the weights of replies that its caller asked for; None: not asked
-    undecided: bool = False  # it averages the arrived alike, and leaves it to algorithms that know better
-    unnormalised: bool = False  # its weights do not sum to one: for optimisers alone
+    weighting: str | None = "normalised"  # a word of WEIGHTINGS; None: "uniform", unless an algorithm knows better
+    weigh: Callable[[Arrived], npt.ArrayLike] | None = None  # own weights of `replies.mean`, instead of a word
     at_least: int | None = None  # so many must be on before a round opens
     history: bool = False  # it looks at `view.heard` or `view.last`, so visits are followed one by one
-
-    def closing(self, ends: VisitEnds) -> tuple[Array, Array]:
-        """`close` in closed form, for `batched` policies: when rounds end (replicas,), who was in time (m,)."""
-        raise NotImplementedError("asked only of policies that have it, and do not wait for everybody")
-
-    def patience(self) -> tuple[float, float] | None:
-        """Over gossip: how many neighbours' replies are enough for a site, and how many seconds; None: it cannot."""
-        return None
-
-    def weigh(self, arrived: Arrived) -> Array:
-        """Weights of `replies.mean`, one a reply."""
-        return arrived.normalised(arrived.p)
 
     def check(self, clients: int) -> None:
         """Refuse a population that it cannot serve."""
@@ -99,21 +93,9 @@ class Policy(PolicyLike, Protocol):
         """
         return None
 
-    def bias(self) -> str:
-        """What is wrong with its weights where the p_c differ, and the remedy; "" for nothing."""
-        return ""
-
-    def as_arrays(self) -> PolicyArrays | None:
-        """Itself in plain numbers, for the compiled clock; None: it is asked at every opening and arrival."""
+    def to_columns(self) -> PolicyColumns | None:
+        """Return the policy as columns for the compiled clock; None: it runs on the SimPy clock."""
         return None
-
-
-@runtime_checkable
-class ClosesInClosedForm(Protocol):
-    def closing(self, ends: VisitEnds) -> tuple[Array, Array]: ...
-
-
-# --- What `weigh` and `closing` look at --------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -125,49 +107,15 @@ class Arrived:
     starts: Array  # (replicas + 1,) replica r owns rows starts[r]:starts[r + 1]
     clients: int | Array  # of the whole population; over tiers of each row's edge, (m,)
     policy: Policy | None = None  # the one that selected them, for algorithms that weigh by scheme
+    weights: Array | None = None  # (m,) those that the policy declares
 
     def normalised(self, a: Array) -> Array:
         """`a` divided by its sum over the replica's rows, summed in client order."""
-        totals = np.zeros(len(self.starts) - 1)
-        row = np.repeat(np.arange(len(totals)), np.diff(self.starts))
-        np.add.at(totals, row, a)  # unbuffered, hence sequential
-        return np.asarray(a / totals[row])
+        row = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+        return np.asarray(a / np.bincount(row, a)[row])
 
     @property
     def counts(self) -> Array:
         """How many of its own replica arrived, per row."""
         count = np.diff(self.starts)
         return np.repeat(count, count)
-
-
-@dataclass(frozen=True)
-class VisitEnds:
-    """When the server hears of each visit of a round, for all replicas at once: what `closing` looks at."""
-
-    opened_s: Array  # (replicas,)
-    row: Array  # (m,) the visit's replica
-    ends_s: Array  # (m,) its arrival, or its loss
-    dropped: Array  # bool (m,)
-    tie: Callable[[], Array]  # (m,) orders visits that end at the same instant; drawn only if asked for
-
-    def last_s(self) -> Array:
-        """When nothing is outstanding any more, (replicas,)."""
-        closed = self.opened_s.copy()
-        np.maximum.at(closed, self.row, self.ends_s)
-        return closed
-
-    def rank(self) -> Array:
-        """0 for a replica's first arrival, 1 for the next, ...; dropped visits come last. (m,)"""
-        order = self._order()
-        begin = np.searchsorted(self.row, np.arange(len(self.opened_s)))  # rows are sorted by replica
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order)) - begin[self.row]
-        return rank
-
-    def _order(self) -> Array:
-        """By replica and arrival; the drawn order is asked for only where two arrive together."""
-        at = np.where(self.dropped, np.inf, self.ends_s)
-        order = np.lexsort((at, self.row))
-        then = at[order]
-        together = (then[1:] == then[:-1]) & (self.row[1:] == self.row[:-1]) & (then[1:] < np.inf)
-        return np.lexsort((self.tie(), at, self.row)) if together.any() else order

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import numpy as np
 import numpy.typing as npt
 
-from fedsim.arrays import Array, Arrays, Numbers
+from fedsim.arrays import Array, Numbers
 
 if TYPE_CHECKING:
-    from fedsim.protocols.algorithm import AlgorithmLike, RoundsToTake
+    from fedsim.protocols.algorithm import AlgorithmLike
     from fedsim.protocols.problem import ProblemLike, Rows
+    from fedsim.runtime.blocks import LearningBlock, Learnt
     from fedsim.runtime.jobs import Batch, Reply, Setting
 
 StepSizes = Array | Sequence[float]  # one for each local step
+LangevinSteps = Callable[  # theta, Hessian, linear, client, private, shared, scale; correlation; steps, amplitude
+    [Array, Array, Array, Array, Array, Array, Array, np.floating[Any], Array, Array], None
+]
 Wire = tuple[Any, ...]  # a codec in a backend's own terms
 Terms = tuple[Array | None, Array | None, Array | None, float]  # QLSD's control, anchor, memory and memory rate
 
@@ -80,14 +85,13 @@ class Backend(Protocol):
     def choose_rows(self, key: Array, population: Array, start: Array, step: int) -> Array: ...
     def segment_sum(self, values: Array, weights: Array, starts: Array) -> Array: ...
     def gradients(self, problem: ProblemLike, theta: Array, clients: Array, rows: Rows) -> Array: ...
-    def keys_into(self, out: Array, seed: int, stream: int, replica: Array, client: Array, round: Numbers) -> Array:
-        """`keys` of addresses that are known to be right, written into `out`."""
+    def keys_into(
+        self, seed: np.uint64, stream: np.uint64, replica: Array, client: Array, round: Array, visit: Array, out: Array
+    ) -> int:
+        """`keys` of int64 columns, of one row or as many as `out`, into `out`; 0: the keys have room for them."""
 
     # Compiled clients; `kernels/*reference.py` says what each argument is.
-    def langevin_quadratic(
-        self, theta: Array, hessian: Array, linear: Array, client: Array, private: Array, shared: Array, scale: Array,
-        correlation: float, steps: StepSizes, temperature: float,
-    ) -> Array: ...  # fmt: skip
+    def langevin_quadratic(self, dim: int) -> LangevinSteps: ...
     def leapfrog_quadratic(
         self, theta: Array, hessian: Array, linear: Array, client: Array, private: Array, shared: Array, scale: Array,
         common: float, steps: StepSizes, leapfrog_steps: int,
@@ -123,16 +127,15 @@ class Session(SessionLike, Protocol):
     """What a session may do besides."""
 
     own: Any  # the object itself, once it is completed
-    elsewhere: bool = False  # jobs sent early run while the driver keeps time
-    can_iterate: bool = False  # `iterate` serves this algorithm and problem
+    learns_blocks: bool = False  # `learn` serves this algorithm and problem
 
     def each(self, function: Callable[[int], int], items: Sequence[int]) -> list[int]:
         """`function` of each, on the threads that this process has for the run."""
         return [function(item) for item in items]
 
-    async def iterate(self, rounds: RoundsToTake) -> tuple[Arrays, Arrays]:
-        """`many_rounds` of the algorithm, on this runtime."""
-        raise NotImplementedError("asked only of sessions that `can_iterate`")
+    async def learn(self, block: LearningBlock) -> Learnt:
+        """Take the rounds of a block."""
+        raise NotImplementedError("asked only of sessions that have `learns_blocks`")
 
 
 class Runtime(Protocol):

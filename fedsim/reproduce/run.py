@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsim.engine import Interrupted
-from fedsim.errors import FedsimError
+from fedsim.errors import FedsimError, Interrupted
 from fedsim.reproduce.claims import Claim
 from fedsim.reproduce.drawn import draw
 from fedsim.reproduce.figures import Figure, figures, load_figure

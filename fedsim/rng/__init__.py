@@ -8,8 +8,7 @@ Philox4x32-10 (Salmon, Moraes, Dror and Shaw, SC 2011) turn that name into bits:
 2. The four words of the key then encrypt (block, step), four words at a time.
 
 This file is the NumPy reference. `kernels/draws.py` holds the compiled twin, and a test asks that the two give
-the same bits, which is why logarithm, sine and cosine are written out in `boxmuller`: a libm may differ in the last
-place from one machine to the next, a polynomial in a fixed order may not.
+the same bits, which is why logarithm, sine and cosine are written out in `elementary`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ import numpy.typing as npt
 from fedsim.arrays import Array, Numbers
 from fedsim.checks import array_of, refuse_beyond_memory
 from fedsim.errors import InvalidInput, is_whole, quoted, shown, whole
-from fedsim.rng.boxmuller import log64, radius32, scaled, sincos32, sincos64, unit32, unit64
+from fedsim.rng.elementary import log64, radius32, sincos32, sincos64
 
 U32, U64 = np.uint32, np.uint64
 
@@ -131,6 +130,23 @@ def words(key: Array, blocks: int, step: int = 0, first: int = 0) -> Array:
 
 
 # --- Uniforms, normals, integers ------------------------------------------------------------------
+
+
+def unit32(word: Array) -> Array:
+    """One word to a float32 in (0, 1) with 23 bits and a half, exactly."""
+    return np.asarray(((word >> U32(9)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-23))
+
+
+def scaled(high: Array, low: Array, below: npt.ArrayLike) -> Array:
+    """Two words to a whole number in [0, below)."""
+    n = np.asarray(below, U64)
+    return ((high * n + (low * n >> U64(32))) >> U64(32)).astype(np.int64)
+
+
+def unit64(high: Array, low: Array) -> Array:
+    """Two words to a float64 in (0, 1) with 52 bits and a half, exactly."""
+    coarse = (high >> U32(1)).astype(np.int32).astype(np.float64) * 2.0**-31
+    return np.asarray(coarse + ((low >> U32(11)).astype(np.int32).astype(np.float64) + 0.5) * 2.0**-52)
 
 
 def uniform(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.float64) -> Array:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.algorithms.arguments import rows_per_batch
-from fedsim.arrays import Array, Arrays, Numbers
+from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
 from fedsim.protocols import (
     BatchSize,
@@ -27,9 +27,11 @@ from fedsim.protocols import (
     as_problem,
     potentials_of,
 )
-from fedsim.rng import Stream
+from fedsim.rng import Stream, check_address
 from fedsim.runtime.answers import locked, unlocked
 from fedsim.runtime.clipping import clipped_gradients
+
+NOBODY = FIRST_VISIT = np.zeros(1, np.int64)  # in the keys of draws that clients have in common
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,11 @@ class JobsAtHand:
         sizes = setting.problem.sizes[batch.client]
         self.size: Any = int(sizes[0]) if single else sizes[:, None]
 
+    @property
+    def batch(self) -> Batch:
+        """The jobs, for messages about errors."""
+        return self._batch
+
     def locked(self) -> JobsAtHand:
         """With columns that cannot be changed in place, for bodies that are not ours."""
         self.client, self.replica = locked(self._batch.client), locked(self._batch.replica)
@@ -236,7 +243,7 @@ class JobsAtHand:
 
     @cached_property
     def shared_key(self) -> Array:
-        return self._keys(Stream.SHARED, 0, visit=0)
+        return self._keys(Stream.SHARED, NOBODY, visit=FIRST_VISIT)
 
     @cached_property
     def _data_key(self) -> Array:
@@ -246,14 +253,12 @@ class JobsAtHand:
     def rows_key(self) -> Array:
         return self._keys(Stream.BATCH, self._batch.client)
 
-    def _keys(self, stream: Stream, client: Numbers, visit: Numbers | None = None) -> Array:
-        b = self._batch
-        visit = b.visit if visit is None else visit
-        return np.asarray(
-            self._setting.backend.keys(
-                self._setting.seed, stream, replica=b.replica, client=client, round=b.round, visit=visit
-            )
-        )
+    def _keys(self, stream: Stream, client: Array, visit: Array | None = None) -> Array:
+        b, seed, keys = self._batch, self._setting.seed, np.empty((len(self._batch), 4), np.uint32)
+        address = (b.replica, client, np.array([self.round]), b.visit if visit is None else visit)
+        if self._setting.backend.keys_into(np.uint64(seed), np.uint64(stream), *address, keys):
+            check_address(**dict(zip(("replica", "client", "round", "visit"), address, strict=True)))
+        return keys
 
     def _normal(self, key: Array, step: int) -> Array:
         s = self._setting

@@ -18,20 +18,22 @@ from typing import Any
 import numpy as np
 
 from fedsim import kernels
-from fedsim.arrays import Array, Arrays
+from fedsim.arrays import Array
 from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, positive, whole
-from fedsim.protocols import AlgorithmLike, RoundsToTake
+from fedsim.protocols import AlgorithmLike
+from fedsim.runtime.blocks import LearningBlock, Learnt
 from fedsim.runtime.client_memory import MemoryAtHost, SentBatch
 from fedsim.runtime.jobs import Batch, Reply, Setting
-from fedsim.runtime.many_rounds import joined, split
 from fedsim.runtime.ray_cluster import check_address, join
 from fedsim.runtime.ray_host import Host, carry_source, dealt, pack
 from fedsim.runtime.ray_own import OwnRay
 from fedsim.runtime.worker import Worker
 
-TRIES = 5  # hosts in a row that may die over one batch
+# Real seconds before a host that died is replaced, one each time: for a while Ray may start the next on a lost node.
+PAUSES_S = (0.0, 2.0, 8.0, 20.0)
+TRIES = len(PAUSES_S) + 1
 INLINE_BYTES = 100_000  # a broadcast up to this size travels inside the call, a larger one once as an object
-WHOLE_BYTES = 64_000_000  # of data up to this size every host may have all, for kernels that take many rounds at a go
+WHOLE_BYTES = 64_000_000  # of data up to this size every host may have all, for blocks of rounds
 LOOK_S = 1.0  # how often those who wait for hosts make sure that Ray itself is alive
 REMEDY = "look at the machine's memory, then resume from the last checkpoint"
 
@@ -95,8 +97,6 @@ class HostCall:
 class RaySession:
     """A run's hosts. A client's shard says which host computes it; replies come together in the batch's order."""
 
-    elsewhere = True  # jobs sent early run while the driver keeps time
-
     def __init__(self, runtime: Ray, algorithm: AlgorithmLike, setting: Setting) -> None:
         import ray
 
@@ -115,8 +115,8 @@ class RaySession:
             self._rows = {"weight": setting.weights, **setting.rows}  # what a host knows of its clients
             size = int(setting.problem.sizes.sum()) * setting.problem.dim * setting.dtype.itemsize
             fits = self._backend == "cpu" and size <= WHOLE_BYTES
-            self.can_iterate = fits and Worker(algorithm, setting).rounds is not None
-            self._whole = ray.put(setting.problem) if self.can_iterate else None
+            self.learns_blocks = fits and Worker(algorithm, setting).learns_blocks
+            self._whole = ray.put(setting.problem) if self.learns_blocks else None
             self._actor = ray.remote(Host)
             self.hosts = [self._host(i) for i in range(len(self._shards))]
             self._at_hosts = [MemoryAtHost() for _ in self.hosts]
@@ -208,38 +208,37 @@ class RaySession:
 
     async def _insist(self, call: HostCall) -> Reply:
         """The replies of a call that may have failed: again, with everybody's memory, at a new host if need be."""
-        for attempt in range(TRIES):
-            if attempt > 0:
-                call = self._call(call.index, call.part, call.message, in_full=True)
+        for pause_s in (*PAUSES_S, None):
             try:
                 reply = self._opened(call, await self._answer(call.answer))
                 if reply is not None:
                     return reply
             except (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError):
-                self._replace(call.index, call.host)
+                await self._replace(call.index, call.host, pause_s)
+            call = self._call(call.index, call.part, call.message, in_full=True)
         clients = self._shards[call.index]
         raise RuntimeFailed(
             f"the host of clients {clients[0]} to {clients[-1]} died {TRIES} times over round {call.part.round + 1}; "
             "look at its memory, then resume from the last checkpoint"
         )
 
-    async def iterate(self, rounds: RoundsToTake) -> tuple[Arrays, Arrays]:
-        """Many rounds at a go, some replicas at each host."""
+    async def learn(self, block: LearningBlock) -> Learnt:
+        """Take the rounds of a block, some replicas at each host."""
         self._look()
-        parts = split(rounds, len(self.hosts))
-        return joined(await asyncio.gather(*(self._rounds(i, pack(part)) for i, part in enumerate(parts))))
+        parts = block.parts(len(self.hosts))
+        return Learnt.join(list(await asyncio.gather(*(self._learn(i, pack(part)) for i, part in enumerate(parts)))))
 
-    async def _rounds(self, index: int, packed: bytes) -> tuple[Arrays, Arrays]:
+    async def _learn(self, index: int, packed: bytes) -> Learnt:
         """One host's share; it keeps nothing, so that another one can do the same again."""
-        for _ in range(TRIES):
+        for pause_s in (*PAUSES_S, None):
             host = self.hosts[index]
             try:
-                answer = await self._answer(host.iterate.remote(self._whole, packed))
-                done: tuple[Arrays, Arrays] = pickle.loads(answer)
+                answer = await self._answer(host.learn.remote(self._whole, packed))
+                done: Learnt = pickle.loads(answer)
                 return done
             except (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError):
-                self._replace(index, host)
-        raise RuntimeFailed(f"host {index} died {TRIES} times over many rounds at a go; {REMEDY}")
+                await self._replace(index, host, pause_s)
+        raise RuntimeFailed(f"host {index} died {TRIES} times over a block of rounds; {REMEDY}")
 
     async def _answer(self, answer: object) -> bytes:
         """What a host answers, or what its client's own code raised: no repetition would help."""
@@ -250,10 +249,11 @@ class RaySession:
             cause = error.cause
             raise cause if isinstance(cause, FedsimError) else RuntimeFailed(str(error)) from error
 
-    def _replace(self, index: int, dead: object) -> None:
-        """Another host in the place of one that died, unless somebody was faster."""
-        self._look()  # nor is there anybody to start one, if Ray itself has died
-        if self.hosts[index] is dead:
+    async def _replace(self, index: int, dead: object, pause_s: float | None) -> None:
+        """Start another host in the place of one that died, after a pause, unless that was done; None: give up."""
+        self._look()  # if Ray itself has died there is nothing to start one with
+        await asyncio.sleep(pause_s or 0.0)
+        if pause_s is not None and self.hosts[index] is dead:
             self.hosts[index], self._at_hosts[index] = self._host(index), MemoryAtHost()
 
     async def about(self) -> list[dict[str, Any]]:

@@ -28,7 +28,7 @@ class Host:
 
         hear_sigterm()
         self.clients, self.rows, self.held = clients, rows, HeldMemory()
-        self._whole: Worker | None = None  # with everybody's data, for many rounds at a go
+        self._whole: Worker | None = None  # with the data of all clients, for blocks of rounds
         problem, weights, seed, dtype = setting
         self.worker = Worker(algorithm, Setting(problem, weights, seed, dtype, kernels.backend(backend)))
         self._limits = threadpool_limits(1)  # after the kernels have loaded every BLAS there is
@@ -43,12 +43,12 @@ class Host:
         self.held.keep(batch, light.call, reply)
         return pack(reply)
 
-    async def iterate(self, problem: ProblemLike, packed: bytes) -> bytes:
-        """`many_rounds` of some replicas; they need everybody's data, which comes once, as an object of its own."""
+    async def learn(self, problem: ProblemLike, packed: bytes) -> bytes:
+        """Take a block of rounds of some replicas; the data of all clients come once, as an object of their own."""
         if self._whole is None:
             own = self.worker.setting
             self._whole = Worker(self.worker.algorithm, replace(own, problem=problem))
-        return pack(self._whole.iterate(pickle.loads(packed)))
+        return pack(self._whole.learn(pickle.loads(packed)))
 
     async def about(self) -> dict[str, Any]:
         """Whom it models, and what their links and devices are like."""

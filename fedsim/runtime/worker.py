@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.arrays import Arrays
+from fedsim.arrays import Array, Arrays
 from fedsim.errors import ClientFailed, FedsimError, InvalidInput, NonFinite, shown
-from fedsim.protocols import AlgorithmLike, Quadratic, RoundsToTake, as_algorithm
+from fedsim.protocols import AlgorithmLike, Quadratic, as_algorithm
 from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
+from fedsim.runtime.blocks import BlockCohort, LearningBlock, Learnt, learn
 from fedsim.runtime.jobs import Batch, Encoded, JobsAtHand, Reply, Setting
-from fedsim.runtime.many_rounds import SeededKeys, joined, split
 from fedsim.runtime.memory import keep_freed_memory
 
 QUICK_S = 1e-3  # a round below it is mostly Python, which threads can only wait for by turns
@@ -36,8 +36,8 @@ class Worker:
         keep_freed_memory()
         self.algorithm, self.role, self.setting = algorithm, as_algorithm(algorithm), setting
         self.kernel = self.role.fused(setting.problem, setting.backend)
-        self.rounds = self.role.many_rounds(setting.problem, setting.backend)
         self.stacked = self.kernel is not None or self.role.batched
+        self.learns_blocks = self.kernel is not None and self.role.batched and setting.backend.name == "cpu"
 
     def compute(self, batch: Batch) -> Reply:
         """Every job's reply, in the batch's order."""
@@ -52,19 +52,23 @@ class Worker:
         self._check_finite(batch, reply)
         return reply
 
-    def iterate(self, rounds: RoundsToTake) -> tuple[Arrays, Arrays]:
-        """Many rounds at a go: states (rounds or 1, replicas, ...), last one last, and memory."""
-        assert self.rounds is not None
+    def learn(self, block: LearningBlock) -> Learnt:
+        """Take the rounds of a block."""
         with np.errstate(over="ignore", invalid="ignore"):  # what diverges is taken again one by one
-            return self.rounds(rounds, SeededKeys(self.setting.seed, self.setting.backend))
+            return learn(block, self.role, self.setting, self._of_cohort)
+
+    def _of_cohort(self, cohort: BlockCohort, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+        assert self.kernel is not None
+        values, memory = self._guarded(self.kernel, cohort, message, memory)
+        return {name: self._value(name, v) for name, v in values.items()}, memory
 
     def _stacked(self, batch: Batch) -> Reply:
         job = JobsAtHand(self.setting, batch, single=False)
-        message, memory = {name: m[batch.version] for name, m in batch.message.items()}, batch.memory
+        message, memory = {name: m.take(batch.version, axis=0) for name, m in batch.message.items()}, batch.memory
         if self.kernel is not None:  # our own, which changes nothing and answers as it must
-            values, memory = self._call(self.kernel, job, message, memory, batch)
+            values, memory = self._call(self.kernel, job, message, memory)
             return self._reply(values, memory, len(batch))
-        answer = self._call(self.algorithm.client, job.locked(), all_locked(message), all_locked(memory), batch)
+        answer = self._call(self.algorithm.client, job.locked(), all_locked(message), all_locked(memory))
         values, memory = client_answer(self.who, answer)
         return self._reply(values, memory_answer(self.who, memory, batch.memory), len(batch))
 
@@ -72,7 +76,7 @@ class Worker:
         job = JobsAtHand(self.setting, batch, single=True)
         message = {name: m[batch.version[0]].copy() for name, m in batch.message.items()}
         before = {name: m[0].copy() for name, m in batch.memory.items()}
-        answer = self._call(self.algorithm.client, job, all_locked(message), all_locked(before), batch)
+        answer = self._call(self.algorithm.client, job, all_locked(message), all_locked(before))
         values, memory = client_answer(self.who, answer)
         lifted = {
             name: Encoded(v.value[None], np.array([v.bits]))
@@ -87,15 +91,19 @@ class Worker:
     def who(self) -> str:
         return f"{type(self.algorithm).__name__}.client"
 
-    def _call(self, body: Callable[..., Any], job: JobsAtHand, message: Arrays, memory: Arrays, batch: Batch) -> Any:
+    def _call(self, body: Callable[..., Any], job: JobsAtHand, message: Arrays, memory: Arrays) -> Any:
+        with np.errstate(over="ignore", invalid="ignore"):  # what diverges is reported once, as NonFinite
+            return self._guarded(body, job, message, memory)
+
+    def _guarded(self, body: Callable[..., Any], job: JobsAtHand, message: Arrays, memory: Arrays) -> Any:
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # what diverges is reported once, as NonFinite
-                return body(job, message, memory)
+            return body(job, message, memory)
         except FedsimError:
             raise
         except BaseException as error:  # sys.exit() too: it would end a host, or the program, without a word
             if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
                 raise  # the user's own Ctrl-C, which only the main thread hears
+            batch = job.batch
             who = (
                 f"client {batch.client[0]}" if len(batch) == 1 else f"clients {sorted(set(batch.client.tolist()))[:5]}"
             )
@@ -110,21 +118,25 @@ class Worker:
         bits = np.zeros(jobs, np.int64)
         plain: Arrays = {}
         for name, v in values.items():
+            plain[name] = self._value(name, v)
             if isinstance(v, Encoded):
                 bits += v.bits
-                plain[name] = v.value
+            elif name in self.role.kept:  # it never travels
+                continue
             else:
-                plain[name] = v if self._plain(v) else real(self.who, name, v, self.setting.dtype)
-                if name in self.role.kept:  # it never travels
-                    continue
                 bits += 8 * plain[name].itemsize * math.prod(plain[name].shape[1:])
             if plain[name].shape[:1] != (jobs,):
                 rows = f"{name} of shape {plain[name].shape} for {jobs} jobs"
                 raise InvalidInput(f"{self.who} returned {rows}; a batched client returns one row for each job")
         return Reply(plain, bits, memory)
 
-    def _plain(self, value: object) -> bool:
-        return type(value) is np.ndarray and value.dtype == self.setting.dtype
+    def _value(self, name: str, value: Any) -> Array:
+        """One named array of a reply, in the scenario's dtype."""
+        if isinstance(value, Encoded):
+            return value.value
+        if type(value) is np.ndarray and value.dtype == self.setting.dtype:
+            return value
+        return real(self.who, name, value, self.setting.dtype)
 
     def _check_finite(self, batch: Batch, reply: Reply) -> None:
         for name, v in reply.values.items():
@@ -140,13 +152,11 @@ class Worker:
 class InlineSession:
     """A run's threads. Chunks come back in whatever order; replies are put together in the batch's."""
 
-    elsewhere = False
-
     def __init__(self, worker: Worker, threads: int | None, chunk: int | None) -> None:
         self.worker, self.chunk, self.threads = worker, chunk, threads or os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(self.threads, "fedsim") if self.threads > 1 else None
-        self.can_iterate = worker.rounds is not None
-        self._round_s = math.inf  # on one thread, of the rounds last taken many at a go
+        self.learns_blocks = worker.learns_blocks
+        self._round_s = math.inf  # on one thread, of the rounds of the last block
 
     async def submit(self, batch: Batch, work: float = 1.0) -> Reply:
         """All replies of the batch; `work` is local steps per job, to judge whether a hop pays."""
@@ -170,18 +180,18 @@ class InlineSession:
             return [function(item) for item in items]
         return list(self._pool.map(function, items))
 
-    async def iterate(self, rounds: RoundsToTake) -> tuple[Arrays, Arrays]:
-        """`Worker.iterate`, some replicas on each thread; all on one where the rounds before were over quickly."""
-        parts = split(rounds, 1 if self._round_s < QUICK_S else self.threads)
+    async def learn(self, block: LearningBlock) -> Learnt:
+        """`Worker.learn`, some replicas on each thread; all on one where the rounds before were over quickly."""
+        parts = block.parts(1 if self._round_s < QUICK_S else self.threads)
         began = time.perf_counter()
         if self._pool is None or len(parts) == 1:
-            done = [self.worker.iterate(rounds)]
+            done = [self.worker.learn(block)]
         else:
             loop = asyncio.get_running_loop()
-            running = [loop.run_in_executor(self._pool, self.worker.iterate, part) for part in parts]
+            running = [loop.run_in_executor(self._pool, self.worker.learn, part) for part in parts]
             done = list(await asyncio.gather(*running))
-        self._round_s = (time.perf_counter() - began) * len(parts) / rounds.count
-        return joined(done)
+        self._round_s = (time.perf_counter() - began) * len(parts) / block.rounds
+        return Learnt.join(done)
 
     def close(self) -> None:
         if self._pool is not None:
@@ -208,3 +218,15 @@ def advice(algorithm: AlgorithmLike, setting: Setting) -> str:
         hessian = problem.quadratic()[0] / setting.weights[:, None, None]
         return f"try step_size <= {1 / (2 * np.linalg.eigvalsh(hessian).max()):.1g}"
     return f"try step_size <= {eta / 10:.1g}" if isinstance(eta, float) else "try smaller step sizes"
+
+
+def check_state(
+    algorithm: AlgorithmLike, setting: Setting, name: str, value: Array, replica: Array, round: int
+) -> None:
+    """Refuse a server's new state, a row a replica, that is not finite after a round, counted from 1."""
+    if not np.isfinite(value).all():
+        row = int(np.argmin(np.isfinite(value).reshape(len(value), -1).all(axis=1)))
+        raise NonFinite(
+            f"the server's {name} is not finite in round {round} (replica {replica[row]}, seed {setting.seed}); "
+            f"{advice(algorithm, setting)}"
+        )

@@ -12,8 +12,7 @@ from typing import Any
 
 from fedsim import results
 from fedsim.checks import path_of
-from fedsim.engine import Interrupted
-from fedsim.errors import FedsimError, InvalidInput, is_whole
+from fedsim.errors import FedsimError, Interrupted, InvalidInput, is_whole
 from fedsim.protocols import Runtime
 from fedsim.results import Result
 from fedsim.results.state import tidy

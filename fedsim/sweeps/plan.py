@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import fedsim
-from fedsim.engine.collect import described
+from fedsim.engine.manifest import described
 from fedsim.errors import CorruptData, InvalidInput, quoted
 from fedsim.results import lock, write_atomic
 from fedsim.results.atomic import check_writable, explained

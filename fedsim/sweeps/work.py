@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fedsim.engine import Interrupted
-from fedsim.errors import FedsimError, InUse
+from fedsim.errors import FedsimError, Interrupted, InUse
 from fedsim.results import lock, write_atomic
 from fedsim.results.atomic import remove_stale
 from fedsim.results.sealed import to_json

@@ -10,16 +10,14 @@ import numpy as np
 from fedsim import kernels, rng
 from fedsim.arrays import Array, Arrays
 from fedsim.budget import Budget
-from fedsim.engine.copies import Copies
-from fedsim.engine.folds import Folds, folds_of
 from fedsim.engine.learner import Learner
-from fedsim.engine.round import Cohort, Round, all_arrived
-from fedsim.engine.world import World, setting_of
+from fedsim.engine.system import System, setting_of
 from fedsim.errors import InvalidInput, NonFinite
 from fedsim.exchanges import Gossip, star
 from fedsim.participation import bernoulli, full
 from fedsim.protocols import AlgorithmLike, ProblemLike, Replies, Rng, as_algorithm
 from fedsim.running import run
+from fedsim.runtime.aggregation import Segments
 from fedsim.runtime.answers import ChangedInPlace
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.jobs import Batch, JobsAtHand, Reply, Setting
@@ -57,9 +55,9 @@ def check_algorithm(
         exchange=_ring(problem.clients) if as_algorithm(algorithm).needs_gossip else star(),
     )  # fmt: skip
     setting = setting_of(scenario, kernels.backend("cpu"))
-    world = World(scenario, setting, skip=False)
-    trial = Learner(world, Inline(threads=1).open(algorithm, setting))
-    batch = _batch(world, trial)
+    system = System(scenario, setting, timing_only=False)
+    trial = Learner(system, Inline(threads=1).open(algorithm, setting))
+    batch = _batch(system, trial)
     worker = Worker(algorithm, setting)
     looped = Worker(cast(AlgorithmLike, _Looped(algorithm)), setting)
     promise = Promises(algorithm, "" if strangers is None else type(problem).__name__)
@@ -93,7 +91,7 @@ def check_algorithm(
             f"chunks of {size} give the bits of the whole batch", _equal(first, Reply.join(parts)),
             f"chunks of {size} do not give the bits of the whole batch: a job's reply depends on its neighbours",
         )  # fmt: skip
-    pure, ordered = _server(world, trial, first)
+    pure, ordered = _server(system, trial, first)
     promise(
         "the server leaves its state and the replies alone", pure,
         "the server changes the state or the replies that it is given; copy what you write to",
@@ -103,7 +101,7 @@ def check_algorithm(
         "the order of the replies matters: the same ones in another order gave another state",
     )  # fmt: skip
     promise(
-        "the server accepts that nobody arrived", _nobody(world, trial, first),
+        "the server accepts that nobody arrived", _nobody(system, trial, first),
         "the server does not accept that nobody arrived: its state went non-finite; keep theta then",
     )  # fmt: skip
     whole = run(scenario, runtime=Inline(threads=1))
@@ -112,10 +110,10 @@ def check_algorithm(
         "threads and chunks do not change a run", whole.fingerprint == again.fingerprint,
         "threads and chunks change a run: two threads gave other bits than one",
     )  # fmt: skip
-    looked_at = run(scenario, observers=[lambda progress: None])  # then no rounds are taken several at a go
+    looked_at = run(scenario, observers=[lambda progress: None])  # then rounds are learnt one by one
     promise(
-        "nor does whoever looks at every round", whole.fingerprint == looked_at.fingerprint,
-        "whoever looks at every round changes the run: rounds taken several at a go gave other bits than one by one",
+        "nor does an observer of every round", whole.fingerprint == looked_at.fingerprint,
+        "an observer of every round changes the run: rounds learnt in blocks gave other bits than one by one",
     )  # fmt: skip
     one = run(replace(scenario, replicas=range(1, 2)))
     assert whole.samples is not None
@@ -140,9 +138,9 @@ class _Unfused(_Looped):
     batched = True
 
 
-def _batch(world: World, trial: Learner) -> Batch:
-    clients = np.arange(JOBS) % world.population
-    position = np.arange(JOBS) // world.population % REPLICAS
+def _batch(system: System, trial: Learner) -> Batch:
+    clients = np.arange(JOBS) % system.population
+    position = np.arange(JOBS) // system.population % REPLICAS
     message = trial.broadcast(np.arange(REPLICAS))
     shaken = {
         n: (
@@ -150,9 +148,9 @@ def _batch(world: World, trial: Learner) -> Batch:
         ).astype(m.dtype)
         for n, m in message.items()
     }
-    visit, memory = np.zeros(JOBS, np.int64), trial.recall(position, clients)
-    version = position * world.sites.models + (world.sites.site_of[clients] if world.sites.models > 1 else 0)
-    return Batch(1, world.replicas[position], clients, visit, shaken, version, memory)
+    visit, memory = np.zeros(JOBS, np.int64), {n: m[position, clients] for n, m in trial.memory.items()}
+    version = position * system.sites.models + (system.sites.site_of[clients] if system.sites.models > 1 else 0)
+    return Batch(1, system.replicas[position], clients, visit, shaken, version, memory)
 
 
 def _inputs_untouched(algorithm: AlgorithmLike, setting: Setting, batch: Batch) -> bool:
@@ -170,11 +168,10 @@ def _inputs_untouched(algorithm: AlgorithmLike, setting: Setting, batch: Batch) 
     return True
 
 
-def _server(world: World, trial: Learner, reply: Reply) -> tuple[bool, bool]:
+def _server(system: System, trial: Learner, reply: Reply) -> tuple[bool, bool]:
     """Whether it leaves state and replies alone, and whether it does not mind the order of a replica's replies."""
-    round, reply = _round(world, reply, True)
-    folds = folds_of(world, round)
-    before, server, outcomes, untouched = trial.state, world.algorithm.server, [], [True]
+    segments, reply = _received(trial, reply, True)
+    before, server, outcomes, untouched = trial.state, trial.server, [], [True]
 
     def watched(state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         handed = {n: s.copy() for n, s in state.items()}
@@ -182,51 +179,64 @@ def _server(world: World, trial: Learner, reply: Reply) -> tuple[bool, bool]:
         untouched.append(_same(handed, state))
         return new
 
-    world.algorithm.server = watched  # type: ignore[method-assign]
+    trial.server = watched
     handed_out = {n: v.copy() for n, v in reply.values.items()}
     for backwards in (False, True):
         trial.state = {n: s.copy() for n, s in before.items()}
         try:
-            trial.fold(round, reply, _backwards(folds) if backwards else folds)
+            trial.step(_backwards(segments) if backwards else segments, reply, 2)
         except ChangedInPlace:
             return False, True
         outcomes.append(trial.state)
         untouched.append(_same(handed_out, reply.values))
-    trial.state, world.algorithm.server = before, server  # type: ignore[method-assign]
+    trial.state, trial.server = before, server
     return all(untouched), all(_near(outcomes[0][n], outcomes[1][n]) for n in before)
 
 
-def _round(world: World, reply: Reply, heard: bool) -> tuple[Round, Reply]:
-    """A round in which everybody is heard, or nobody (over gossip: every site hears itself alone), and its replies."""
-    m, everybody = world.population * REPLICAS, np.arange(REPLICAS)
-    there = np.arange(m) if heard or world.sites.count > 1 else np.arange(0)
-    row, client = there // world.population, there % world.population
-    starts = np.searchsorted(row, np.arange(REPLICAS + 1))
-    made = all_arrived(1, everybody, Cohort(row, client, np.ones(len(there), np.int64), starts))
-    exchange = world.scenario.exchange
-    if isinstance(exchange, Gossip):
-        mixing, k = exchange.at(0, 0, 1), len(exchange.receiver)
-        copies = Copies(
-            np.repeat(everybody, k), np.tile(exchange.receiver, REPLICAS), np.tile(exchange.sender, REPLICAS),
-            np.tile(mixing.weight, REPLICAS), np.full(REPLICAS * k, heard), np.tile(mixing.own, (REPLICAS, 1)),
-            np.ones((REPLICAS, exchange.sites), bool),
-        )  # fmt: skip
-        made = replace(made, copies=copies)
-    values = {n: v[np.resize(np.arange(len(v)), len(there))] for n, v in reply.values.items()}
-    return made, Reply(values, np.resize(reply.bits, len(there)), {})
+def _received(trial: Learner, reply: Reply, heard: bool) -> tuple[Segments, Reply]:
+    """Segments of a round in which all replies arrive, or none (over gossip each site has its own), and the replies."""
+    system, replicas = trial.system, np.arange(REPLICAS)
+    n, exchange = system.population, system.scenario.exchange
+    there = np.arange(n * REPLICAS if heard or system.sites.count > 1 else 0)
+    values = {name: v[np.resize(np.arange(len(v)), len(there))] for name, v in reply.values.items()}
+    replies = Reply(values, np.resize(reply.bits, len(there)), {})
+    if not isinstance(exchange, Gossip):
+        one = np.ones(len(there), np.int64)
+        site = system.sites.site_of[there % n]
+        return trial.weighing.segments(replicas, there // n, site, there % n, one), replies
+    mixing, sites = exchange.at(0, 0, 1), np.arange(n)
+    sender, receiver, weight = (
+        (exchange.sender, exchange.receiver, mixing.weight) if heard else (sites[:0], sites[:0], np.zeros(0))
+    )
+    own_weight = mixing.own if heard else np.ones(n)
+    client, site, weights = (
+        np.concatenate(pair) for pair in ((sender, sites), (receiver, sites), (weight, own_weight))
+    )
+    by_site = np.lexsort((client, site))
+    client, site, weights = client[by_site], site[by_site], weights[by_site]
+    segment, client = (np.concatenate([r * n + part for r in replicas]) for part in (site, client))
+    starts, one = np.searchsorted(segment, np.arange(n * REPLICAS + 1)), np.ones(len(segment), np.int64)
+    weights = np.tile(weights, REPLICAS)
+    weights.flags.writeable = False
+    own = np.flatnonzero(client == segment)
+    return Segments(
+        np.repeat(replicas, n), np.tile(sites, REPLICAS), starts, client % n, one, one - 1, weights, client, own
+    ), replies
 
 
-def _backwards(folds: Folds) -> Folds:
+def _backwards(segments: Segments) -> Segments:
     """The same with every segment's replies in the opposite order."""
-    who, k = folds.who, len(folds.who.client)
-    order = np.lexsort((-np.arange(k), who.row))
+    k = len(segments.client)
+    order = np.lexsort((-np.arange(k), np.repeat(np.arange(len(segments.sizes)), segments.sizes)))
     place = np.empty(k, np.int64)
     place[order] = np.arange(k)
-    pick = np.arange(k) if folds.pick is None else folds.pick
+    weights = segments.weights[order]
+    weights.flags.writeable = False
     return replace(
-        folds, who=Cohort(who.row, who.client[order], who.multiplicity[order], who.starts),
-        weights=folds.weights[order], staleness=folds.staleness[order], pick=pick[order],
-        own=None if folds.own is None else place[folds.own],
+        segments, client=segments.client[order], multiplicity=segments.multiplicity[order],
+        staleness=segments.staleness[order], weights=weights,
+        order=(np.arange(k) if segments.order is None else segments.order)[order],
+        own=None if segments.own is None else place[segments.own],
     )  # fmt: skip
 
 
@@ -237,10 +247,10 @@ def _ring(clients: int) -> Gossip:
     return Gossip(networkx.cycle_graph(clients))
 
 
-def _nobody(world: World, trial: Learner, reply: Reply) -> bool:
+def _nobody(system: System, trial: Learner, reply: Reply) -> bool:
     handed = {n: s.copy() for n, s in trial.state.items()}
     try:
-        trial.fold(*_round(world, reply, heard=False))
+        trial.step(*_received(trial, reply, heard=False), 2)
     except NonFinite:
         return False
     finally:

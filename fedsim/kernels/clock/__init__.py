@@ -1,20 +1,17 @@
-"""The virtual clock, compiled: one replica's events, from the opening of a round to its close, in plain arrays.
+"""The compiled clock: `fedsim.rules` and the loops over them as machine code.
 
-It does what `fedsim.engine` does on SimPy, in the same order and with the same operations, so both give the same bits:
+    compiled_rules   the rules under their own names
+    units            how inner functions and units are compiled
+    state            records and tables; no Numba
+    heap             events by (time, rank), a sort
+    selection        a site's cohort; which clients are online
+    visits           draws of a visit; visits on private links
+    messages         visits on shared links, models between edges and the cloud, unselected broadcasts
+    flows            flows on shared links; flow_groups: those that have one rate; maxmin: their rates
+    rounds           rounds of sites, star and tiers
+    asynchronous     asynchronous clients: places, the buffer, visits in flight
+    loops            the event loop, a compile unit for each kind of links and devices
+    uncontended      the short path: private links, devices always online; a unit of its own
 
-    state.py      the columns: what is known of the replica, of every client, visit, event and flow
-    heap.py       events by (time, priority, number)
-    draws.py      compute times, dropouts, ties, coins: the numbers that `fedsim.rng` names
-    presence.py   who is on, and until when
-    select.py     who takes part
-    flows.py      messages that share links max-min fairly; bundles.py says which of them travel together, marks.py when
-                  each is over, serving.py at what rate, finishes.py where flows end next
-    visits.py     a client's way through a round
-    rounds.py     synchronous rounds;  folds.py  continuously working clients
-    loop.py       events one after another: the one function that is called from outside
-
-Several sites have columns of their own and a function of their own to call, so that nobody else compiles them:
-
-    gossip.py     a site's round among its neighbours (gossip_state.py, gossip_rows.py, gossip_loop.py)
-    tiers.py      an edge's round, and the cloud (tiers_state.py, tiers_select.py, tiers_loop.py)
+What differs between kinds of links and devices is chosen by the types of `State.links` and `Tables.law`.
 """

@@ -1,229 +1,253 @@
 # mypy: allow-untyped-defs
-"""Messages that share links max-min fairly: `fedsim.network.flows` for one clock, operation for operation."""
+"""Flows that share links max-min fairly: `network.flows` in arrays, operation by operation.
+
+Every group of flows has a clock that counts bits: how many each of its flows has been served since the group became
+busy. A flow is over when that clock reaches its mark, which is set once. So an event costs a few operations for each
+group whose rate it changes, and a flow whose rate never changes ends at exactly start + bits / rate.
+"""
 
 from __future__ import annotations
 
-import numpy as np
+from math import inf
 
-from fedsim.kernels.clock import marks
-from fedsim.kernels.clock.bundles import learn
-from fedsim.kernels.clock.finishes import pop
-from fedsim.kernels.clock.rows import (
-    bundle_at,
-    dirty_at,
-    done_at,
-    finish_at,
-    flow_at,
-    hop_at,
-    link_at,
-    more_at,
-    node_at,
-    route_at,
-    route_link_at,
-    starting_at,
-)
-from fedsim.kernels.clock.serving import clock, end_of, serve
-from fedsim.kernels.inner import inline, jit
+from fedsim.kernels.clock import compiled_rules  # noqa: F401
+from fedsim.kernels.clock.flow_groups import enlist, learn, unlist
+from fedsim.kernels.clock.heap import push
+from fedsim.kernels.clock.maxmin import fill, relist
+from fedsim.kernels.clock.units import called, inner
+from fedsim.rules import closing
 
 
-@jit
-def start(s, route, bits, slot, kind, priority):
-    """A new flow; its place, or -1 for one that needs no time."""
-    _advance(s)
-    r = route_at(s, route)
-    if not r.known:
-        learn(s, route)
-    narrowest = np.inf
-    for i in range(r.begin, r.end):
-        narrowest = min(narrowest, link_at(s, route_link_at(s, i).it).capacity)
-    number = s.started
-    s.started += 1
-    if bits == 0.0 or narrowest == np.inf:
-        s.instant += 1
-        return -1
-    if s.flow_free >= 0:
-        at = s.flow_free
-        s.flow_free = flow_at(s, at).next
+@inner
+def served_now(group, now_s):
+    """Return what a group's clock reads now."""
+    elapsed_s = now_s - group.since
+    return group.served + group.rate * elapsed_s if elapsed_s > 0.0 else group.served
+
+
+@inner
+def reaches_s(group, mark):
+    """Return when a group's clock reaches a mark."""
+    missing = mark - group.served
+    if missing <= 0.0:
+        return group.since
+    return group.since + missing / group.rate if group.rate > 0.0 else inf
+
+
+@called
+def new_flow(w, s, route, bits, owner):
+    """Start a flow at this instant; return its place."""
+    replica, links = s.replica[0], s.links
+    if not links.routes[route].known:
+        learn(w, s, route)
+    at = replica.flow_free
+    if at >= 0:
+        replica.flow_free = links.flows[at].following
     else:
-        at = s.flow_top
-        s.flow_top += 1
-    s.flows += 1
-    flow = flow_at(s, at)
-    flow.number, flow.route, flow.bits, flow.slot, flow.kind, flow.priority = number, route, bits, slot, kind, priority
-    flow.alive, flow.entered, flow.node = 1, 0, -1
-    starting_at(s, s.starting).it = at
-    s.starting += 1
+        at = replica.flow_top
+        replica.flow_top += 1
+    replica.flows += 1
+    flow = links.flows[at]
+    flow.owner, flow.route, flow.bits, flow.entered = owner, route, bits, 0
+    links.starting[replica.starting] = at
+    replica.starting += 1
+    share_later(s)
     return at
 
 
-@jit
-def cancel(s, at):
-    """End a flow early; how many of its bits were sent."""
-    _advance(s)
-    flow = flow_at(s, at)
-    sent = 0.0
+@called
+def take_off(s, at):
+    """End a flow early; return how many of its bits the links have carried."""
+    replica, links, carried = s.replica[0], s.links, 0.0
+    flow = links.flows[at]
     if flow.entered:
-        missing = flow.mark - clock(s, bundle_at(s, flow.bundle))
-        flow.alive = 0
-        _leave(s, flow.bundle, 1)
-        sent = flow.bits - min(max(missing, 0.0), flow.bits)
+        group = links.groups[flow.group]
+        missing = flow.mark - served_now(group, replica.now_s)
+        unlist(links, group, at)
+        leave(s, flow.group, 1)
+        missing = missing if missing > 0.0 else 0.0
+        carried = flow.bits - (missing if missing < flow.bits else flow.bits)
     else:
         n = 0
-        for i in range(s.starting):
-            if starting_at(s, i).it != at:
-                starting_at(s, n).it = starting_at(s, i).it
+        for i in range(replica.starting):
+            if links.starting[i] != at:
+                links.starting[n] = links.starting[i]
                 n += 1
-        s.starting = n
-    release(s, at)
-    return sent
+        replica.starting = n
+    free(s, at)
+    share_later(s)
+    return carried
 
 
-@jit
-def release(s, at):
-    """The place of a flow that is over is free."""
-    flow = flow_at(s, at)
-    flow.alive, flow.next = 0, s.flow_free
-    s.flow_free = at
-    s.flows -= 1
+@inner
+def free(s, at):
+    s.links.flows[at].entered, s.links.flows[at].following = 0, s.replica[0].flow_free
+    s.replica[0].flow_free = at
+    s.replica[0].flows -= 1
 
 
-@jit
-def next_finish(s):
-    """When the next flow ends if nothing else happens; inf if none does."""
-    settle(s)
-    if s.instant > 0:
-        return s.flow_now
-    while s.flow_events > 0:
-        first = finish_at(s, 0)
-        if bundle_at(s, first.bundle).stamp == first.stamp:
-            return first.end
-        pop(s)
-    return np.inf
+@inner
+def share_later(s):
+    """Share the links once, after all other events of this instant: SHARING is the last kind, so no event is needed."""
+    s.replica[0].sharing = 1
 
 
-@jit
-def finish(s):
-    """The flows that end now into `done`, in the order of their numbers; how many."""
-    _advance(s)
-    settle(s)
-    s.instant = 0
-    n = 0
-    while s.flow_events > 0 and finish_at(s, 0).end <= s.now:
-        b, stamp = finish_at(s, 0).bundle, finish_at(s, 0).stamp
-        pop(s)
-        if bundle_at(s, b).stamp == stamp:
-            n = _complete(s, b, n)
-    for i in range(1, n):
-        at = done_at(s, i).it
-        j = i
-        while j > 0 and flow_at(s, done_at(s, j - 1).it).number > flow_at(s, at).number:
-            done_at(s, j).it = done_at(s, j - 1).it
-            j -= 1
-        done_at(s, j).it = at
+@inner
+def enter(s, at, missing):
+    """Add a flow to the group of its route."""
+    links, flow, now_s = s.links, s.links.flows[at], s.replica[0].now_s
+    number = links.routes[flow.route].group
+    group = links.groups[number]
+    if group.flows == 0:
+        group.rate, group.served, group.since = 0.0, 0.0, now_s
+    group.flows += 1
+    for h in range(group.hop, group.hop + group.hops):
+        links.trunks[links.hops[h]].load += 1
+    flow.mark, flow.group, flow.entered = served_now(group, now_s) + missing, number, 1
+    enlist(links, group, at)
+    note_change(s, number)
+
+
+@inner
+def leave(s, number, flows):
+    """Count flows that have left a group."""
+    links, group = s.links, s.links.groups[number]
+    note_change(s, number)
+    group.flows -= flows
+    for h in range(group.hop, group.hop + group.hops):
+        links.trunks[links.hops[h]].load -= flows
+
+
+@inner
+def note_change(s, number):
+    if not s.links.groups[number].changed:
+        s.links.groups[number].changed = 1
+        s.links.changed[s.replica[0].changed] = number
+        s.replica[0].changed += 1
+
+
+@called
+def move(s, at):
+    """Put a flow into the group where its route belongs now."""
+    links, flow = s.links, s.links.flows[at]
+    if flow.group != links.routes[flow.route].group:
+        group = links.groups[flow.group]
+        missing = flow.mark - served_now(group, s.replica[0].now_s)
+        unlist(links, group, at)
+        leave(s, flow.group, 1)
+        missing = missing if missing > 0.0 else 0.0
+        enter(s, at, missing if missing < flow.bits else flow.bits)
+
+
+@called
+def serve(s):
+    """Give new rates to the flows that the starts and ends of this instant affect, and plan their ends."""
+    replica, links = s.replica[0], s.links
+    replica.sharing = 0
+    if replica.moved:
+        for at in range(replica.flow_top):
+            if links.flows[at].entered and links.routes[links.flows[at].route].moved:
+                move(s, at)
+        for i in range(len(links.routes)):
+            links.routes[i].moved = 0
+        replica.moved = 0
+    for i in range(replica.starting):
+        enter(s, links.starting[i], links.flows[links.starting[i]].bits)
+    replica.starting = 0
+    replica.serial += 1
+    for i in range(replica.changed):
+        number = links.changed[i]
+        group = links.groups[number]
+        group.changed = 0
+        if group.head >= 0:
+            group.mark = links.flows[group.head].mark
+        else:
+            group.stamp = replica.serial
+        if group.hops > 0:
+            relist(number, links.trunks, links.groups, links.hops, links.lists)
+        elif group.head >= 0:
+            serve_alone(s, number)
+    for i in range(replica.changed):
+        group = links.groups[links.changed[i]]
+        for h in range(group.hop, group.hop + group.hops):
+            if links.trunks[links.hops[h]].seen != replica.serial:
+                count = connect(links, links.hops[h], replica.serial)
+                end_s, due = fill(
+                    replica.now_s, replica.serial, links.component, count, links.trunks, links.groups, links.hops,
+                    links.lists, links.due, links.offering, links.offers,
+                )  # fmt: skip
+                if end_s < inf:
+                    for j in range(due):
+                        plan(s, links.due[j], end_s)
+    replica.changed = 0
+
+
+@inner
+def serve_alone(s, number):
+    """Give a group without trunks its rate."""
+    replica, group = s.replica[0], s.links.groups[number]
+    rate = group.cap / group.flows
+    if rate != group.rate:
+        group.served = served_now(group, replica.now_s)
+        group.since, group.rate = replica.now_s, rate
+    group.stamp = replica.serial
+    end_s = reaches_s(group, group.mark)
+    if end_s < inf:
+        plan(s, number, end_s)
+
+
+@inner
+def plan(s, number, end_s):
+    """Add the end of a group's next flow as an event."""
+    now_s = s.replica[0].now_s
+    stamp = s.links.groups[number].stamp
+    push(s, end_s if end_s > now_s else now_s, closing.rank(closing.FLOW_END, 0, number), number, stamp)
+
+
+@inner
+def connect(links, first, serial):
+    """Write the trunks that busy groups connect with one into `component`; return their number."""
+    links.component[0], links.trunks[first].seen = first, serial
+    n, at = 1, 0
+    while at < n:
+        trunk = links.trunks[links.component[at]]
+        at += 1
+        for i in range(trunk.begin, trunk.begin + trunk.listed):
+            group = links.groups[links.lists[i]]
+            for h in range(group.hop, group.hop + group.hops):
+                other = links.hops[h]
+                if links.trunks[other].seen != serial:
+                    links.trunks[other].seen = serial
+                    links.component[n] = other
+                    n += 1
     return n
 
 
-@jit
-def rate_bps(s, at):
-    """At what rate a flow is served now."""
-    settle(s)
-    return bundle_at(s, flow_at(s, at).bundle).rate
+@inner
+def next_over(s, number):
+    """Return the next flow of a group that is over by now, or -1; `mark` is that of the latest one that ended."""
+    links, group = s.links, s.links.groups[number]
+    at = group.head
+    if at < 0:
+        return -1
+    mark = links.flows[at].mark
+    return at if mark <= group.mark or reaches_s(group, mark) <= s.replica[0].now_s else -1
 
 
-@inline
-def served_at(s, at):
-    """At what rate a flow was served up to now; 0 for one that has only just started."""
-    return bundle_at(s, flow_at(s, at).bundle).rate if flow_at(s, at).entered else 0.0
+@inner
+def end_flow(s, number, at):
+    """Take a flow that is over out of its group; return its owner."""
+    links, group, owner = s.links, s.links.groups[number], s.links.flows[at].owner
+    group.mark = links.flows[at].mark
+    unlist(links, group, at)
+    leave(s, number, 1)
+    free(s, at)
+    return owner
 
 
-@jit
-def _advance(s):
-    if s.now != s.flow_now:
-        if s.now > next_finish(s):
-            s.refer = 1
-        s.flow_now = s.now
-
-
-@jit
-def _complete(s, number, n):
-    """Take out the flows of a bundle that are over."""
-    b, more = bundle_at(s, number), more_at(s, number)
-    last, count = b.mark, 0
-    while more.root >= 0:
-        node = node_at(s, more.root)
-        if marks.alive(s, more.root):
-            if node.mark > last and end_of(b, node.mark) > s.flow_now:
-                break
-            last = node.mark
-            flow_at(s, node.flow).alive = 0
-            done_at(s, n).it = node.flow
-            n += 1
-            count += 1
-        more.root = marks.without_root(s, more.root)
-    b.served, b.since = last, s.flow_now
-    _leave(s, number, count)
-    return n
-
-
-@jit
-def _enter(s, at, missing):
-    flow = flow_at(s, at)
-    number = route_at(s, flow.route).bundle
-    b, more = bundle_at(s, number), more_at(s, number)
-    if b.flows == 0:
-        b.rate, b.served, b.since = 0.0, 0.0, s.flow_now
-    b.flows += 1
-    for h in range(b.hop, b.hop + b.hops):
-        link_at(s, hop_at(s, h).it).load += 1
-    flow.mark, flow.bundle, flow.entered = clock(s, b) + missing, number, 1
-    flow.node, more.root = marks.add(s, more.root, flow.mark, flow.number, at)
-    _concern(s, number)
-
-
-@jit
-def _leave(s, number, flows):
-    b, more = bundle_at(s, number), more_at(s, number)
-    _concern(s, number)
-    b.flows -= flows
-    for h in range(b.hop, b.hop + b.hops):
-        link_at(s, hop_at(s, h).it).load -= flows
-    if b.flows == 0:
-        while more.root >= 0:
-            more.root = marks.without_root(s, more.root)
-
-
-@inline
-def _concern(s, number):
-    if not more_at(s, number).dirty:
-        more_at(s, number).dirty = 1
-        dirty_at(s, s.dirty).it = number
-        s.dirty += 1
-
-
-@jit
-def settle(s):
-    """Give new rates to all whom the latest starts and ends concern."""
-    if s.moved:
-        for at in range(s.flow_top):
-            flow = flow_at(s, at)
-            if flow.alive and flow.entered and route_at(s, flow.route).moved:
-                _move(s, at)
-        for route in range(s.room_routes):
-            route_at(s, route).moved = 0
-        s.moved = 0
-    for i in range(s.starting):
-        _enter(s, starting_at(s, i).it, flow_at(s, starting_at(s, i).it).bits)
-    s.starting = 0
-    if s.dirty > 0:
-        serve(s)
-
-
-@jit
-def _move(s, at):
-    """Put a flow into the bundle where it belongs now."""
-    flow = flow_at(s, at)
-    if flow.bundle != route_at(s, flow.route).bundle:
-        missing = flow.mark - clock(s, bundle_at(s, flow.bundle))
-        flow.node = -1
-        _leave(s, flow.bundle, 1)
-        _enter(s, at, min(max(missing, 0.0), flow.bits))
+@inner
+def set_clock(s, number):
+    """Set a group's clock to the mark of the flow that ended, exactly, where rate times time would round."""
+    group = s.links.groups[number]
+    group.served, group.since = group.mark, s.replica[0].now_s
+    share_later(s)

@@ -1,245 +1,307 @@
 # mypy: allow-untyped-defs
-"""A site's round: it works, tells its neighbours, waits for theirs and folds (`fedsim.engine.gossip_replica`)."""
+"""A site's round over gossip: it computes, sends its reply to its neighbours, waits for theirs and aggregates.
+
+`at` of an event is the slot of a message in flight, or -1 - site for the site's own work: with stamp 0 its device goes
+offline, else the stamp is the round.
+"""
 
 from __future__ import annotations
 
-import numpy as np
+from math import inf, nan
 
-from fedsim.kernels.clock.draws import compute_s, drop
-from fedsim.kernels.clock.gossip_rows import (
-    begin_round,
-    header_at,
-    message_at,
-    message_row_at,
-    outgoing_at,
-    site_at,
-    site_row_at,
-)
-from fedsim.kernels.clock.gossip_state import AHEAD, HEAR, OPENS
+from numba.extending import overload
+
+from fedsim.kernels.clock import compiled_rules  # noqa: F401
+from fedsim.kernels.clock.flows import end_flow, new_flow, next_over, set_clock, take_off
 from fedsim.kernels.clock.heap import push
-from fedsim.kernels.clock.presence import next_on, on_until
-from fedsim.kernels.clock.rows import client_at, note_at, visit_at
-from fedsim.kernels.clock.sorting import sort
-from fedsim.kernels.clock.state import (
-    AGGREGATE,
-    BEFORE,
-    COMPUTE,
-    COMPUTED,
-    COMPUTED_,
-    DOWNLOAD,
-    DROP,
-    GOES_OFF,
-    LAST,
-    LOST,
-    NOT,
-    PROGRESS,
-    RINGS,
-    SELECT,
-    UPLOAD,
-    UPLOADED,
-)  # fmt: skip
-from fedsim.kernels.clock.visits import call_off, upload
-from fedsim.kernels.inner import inline, jit
+from fedsim.kernels.clock.messages import is_shared
+from fedsim.kernels.clock.rounds import stop
+from fedsim.kernels.clock.selection import offline_s, online_s
+from fedsim.kernels.clock.state import TOO_FAR_AHEAD, TOO_LATE
+from fedsim.kernels.clock.units import INNER, called, inner
+from fedsim.kernels.clock.visits import NO_FLOW, compute_s, dropout, reply_bits, tie_of
+from fedsim.rules import closing, visits
+from fedsim.rules.closing import NO_CLIENTS, RUNNING
+from fedsim.rules.visits import ARRIVED, BEFORE, DROPPED, IN_COMPUTE, IN_UPLOAD, LATE, NO_DROP
+
+UNUSED = -2  # instead of a message's bits: not asked for by the round's mixing
 
 
-@inline
-def _say(s, who, what, bits, round):
-    if s.traced:
-        row = note_at(s, s.notes)
-        s.notes += 1
-        row.time, row.client, row.what, row.bits, row.round = s.now, who, what, bits, round
-
-
-@jit
-def open_site(s, i):
-    """Begin to work, if the device is on; a site that is off pauses."""
-    site = site_at(s, i)
-    round = site.round
-    if round > s.newest:
-        if round - s.round > AHEAD:
-            s.refer = 1
+@called
+def open_round(w, s, i):
+    """Start to compute from the own model; pause while the device is offline."""
+    replica, site, now_s = s.replica[0], s.sites[i], s.replica[0].now_s
+    round = site.ended + 1
+    if round > replica.newest:
+        if closing.is_too_far_ahead(round - replica.closed_rounds - 1, w.round_size):
+            replica.status = TOO_FAR_AHEAD
             return
-        begin_round(s, round)
-    at = next_on(s, i, s.now)
-    if at > s.now:
-        if at < np.inf and at <= s.limit:
-            push(s, at, PROGRESS, OPENS, i, 0)
-        elif round <= s.hopeless:
-            s.hopeless, s.hopeless_s = round, at
+        replica.newest = round
+    at_s = online_s(w, replica.id, i, now_s)
+    if at_s != at_s:
+        replica.status = TOO_LATE
         return
-    site.open, site.done, site.overdue, site.latest = 1, 0, 0, round
-    site_row_at(s, round, i).opened = s.now
-    c = client_at(s, i)
-    computed = s.now + compute_s(s, c, i, round, 0)
-    site.phase, site.fraction = drop(s, c, i, round, 0)
-    _say(s, i, SELECT, 0, round)
-    _say(s, i, DOWNLOAD, 0, round)  # it has its model
-    off = max(on_until(s, i, s.now), s.now)
-    if site.phase == BEFORE:
-        push(s, s.now, PROGRESS, LOST, i, round)
-    elif site.phase == COMPUTE:
-        push(s, s.now + site.fraction * (computed - s.now), PROGRESS, LOST, i, round)
-    else:
-        push(s, computed, PROGRESS, COMPUTED, i, round)
-    if off < np.inf:
-        push(s, off, PROGRESS, GOES_OFF, i, round)
-    if s.seconds < np.inf:
-        push(s, s.now + s.seconds, LAST, RINGS, i, round)
-
-
-@jit
-def computed(s, i, round):
-    """The site's own reply is there: one copy to every neighbour that counts it."""
-    site, row = site_at(s, i), site_row_at(s, round, i)
-    site.done, row.spent_s = 1, s.now - row.opened
-    _say(s, i, COMPUTED_, 0, round)
-    broken = site.phase == UPLOAD
-    row.dropped = broken
-    for k in range(site.begin, site.end):
-        m = outgoing_at(s, k).it
-        copy = message_row_at(s, round, m)
-        if copy.used:
-            copy.lost, copy.sent = broken, _sent(s, m, round, site, row.rank)
-            row.bits += copy.sent
-    consider(s, i, round)
-
-
-@jit
-def _sent(s, m, round, site, rank):
-    """A copy sets out; how many bits of it will get there."""
-    if s.free >= 0:
-        slot = s.free
-        s.free = visit_at(s, slot).flow
-    else:
-        slot = s.slots
-        s.slots += 1
-    s.under_way += 1
-    v = visit_at(s, slot)
-    v.serial = s.serial
-    s.serial += 1
-    v.client, v.version, v.rank, v.flow = m, round, rank, -1
-    v.phase, v.fraction = UPLOAD if site.phase == UPLOAD else NOT, site.fraction
-    v.over = v.through = 0
-    v.bits = s.first_bits if round == 0 else s.later_bits
-    upload(s, v, slot)
-    return v.bits
-
-
-@inline
-def _over(s, v, slot):
-    """A copy is no longer under way; its place is free."""
-    v.over, v.flow, s.free = 1, s.free, slot
-    s.under_way -= 1
-
-
-@jit
-def arrived(s, v, slot):
-    _over(s, v, slot)
-    receiver, round = message_at(s, v.client).receiver, v.version
-    _say(s, -1 - receiver, HEAR, v.sending, round)
-    if site_at(s, receiver).round <= round:  # else it is too late
-        message_row_at(s, round, v.client).folded = True
-        row = site_row_at(s, round, receiver)
-        row.outstanding -= 1
-        row.heard += 1
-        consider(s, receiver, round)
-
-
-@jit
-def broke(s, v, slot):
-    _over(s, v, slot)
-    _unheard(s, message_at(s, v.client).receiver, v.version)
-
-
-@jit
-def _unheard(s, receiver, round):
-    """A neighbour's reply will not come, and the receiver learns it at once."""
-    if site_at(s, receiver).round <= round:
-        site_row_at(s, round, receiver).outstanding -= 1
-        consider(s, receiver, round)
-
-
-@inline
-def works(s, i, round):
-    """Whether the site is at work in this round."""
-    site = site_at(s, i)
-    return site.round == round and site.open and not site.done
-
-
-@jit
-def lose(s, i, round):
-    """The work was lost: the site keeps its model, sends nothing and goes on."""
-    site, row = site_at(s, i), site_row_at(s, round, i)
-    row.dropped, row.folds, row.spent_s = True, False, s.now - row.opened
-    _say(s, i, DROP, 0, round)
-    for k in range(site.begin, site.end):
-        m = outgoing_at(s, k).it
-        copy = message_row_at(s, round, m)
-        if copy.used:
-            copy.lost = True
-            _unheard(s, message_at(s, m).receiver, round)
-    _close(s, i)
-
-
-@jit
-def rings(s, i, round):
-    """Its patience is at an end; it folds now, or as soon as its own work is done."""
-    if site_at(s, i).round == round:
-        site_at(s, i).overdue = 1
-        consider(s, i, round)
-
-
-@jit
-def goes_off(s, i, round):
-    """Work is lost; everything that the device is sending breaks where it is, messages of earlier rounds too."""
-    if site_at(s, i).latest != round:
-        return  # a later round has the same end of its on-period
-    cut, serial, n = np.empty(s.under_way, np.int64), np.empty(s.under_way), 0
-    for slot in range(s.slots):
-        v = visit_at(s, slot)
-        if not v.over and message_at(s, v.client).sender == i:
-            cut[n], serial[n] = slot, v.serial
-            n += 1
-    if n > 0:
-        sort(serial, cut, n)  # in the order in which they set out
-        call_off(s, cut, n)
-        for k in range(n):
-            _cut(s, i, cut[k])
-    if works(s, i, round):
-        lose(s, i, round)
-
-
-@jit
-def _cut(s, i, slot):
-    v = visit_at(s, slot)
-    message, round = v.client, v.version
-    _over(s, v, slot)
-    if round >= s.round:  # a row that is final counts all its bits
-        copy, row = message_row_at(s, round, message), site_row_at(s, round, i)
-        copy.lost = row.dropped = True
-        row.bits += v.sent - copy.sent
-        copy.sent = v.sent
-        _unheard(s, message_at(s, message).receiver, round)
-
-
-@jit
-def consider(s, i, round):
-    """Fold once the own work is done and the policy need not wait for any neighbour."""
-    site = site_at(s, i)
-    if site.round != round or not site.open or not site.done:
+    if site.jumps == closing.MOST_JUMPS:
+        stop(replica, round, NO_CLIENTS)
         return
-    row = site_row_at(s, round, i)
-    if row.outstanding == 0 or row.heard >= s.enough or site.overdue:
-        _say(s, i, DROP if row.dropped else UPLOADED, row.bits, round)
-        _say(s, -1 - i, AGGREGATE, 0, round)
-        _close(s, i)
+    if at_s > now_s:
+        reason = closing.opening_stop(at_s, now_s, w.limit_s)
+        if reason != RUNNING:
+            stop(replica, round, reason)
+        else:
+            site.jumps += 1
+            push(s, at_s, closing.rank(closing.OPENING, 0, i), i, 0)
+        return
+    start_round(w, s, i, round)
 
 
-@jit
-def _close(s, i):
-    site = site_at(s, i)
-    site_row_at(s, site.round, i).closed = s.now
-    header_at(s, site.round - s.base).missing -= 1
-    site.round += 1
+@inner
+def start_round(w, s, i, round):
+    replica, site, now_s = s.replica[0], s.sites[i], s.replica[0].now_s
+    row = s.site_rows[round - replica.first_round, i]
+    site.open, site.computing, site.jumps, site.opened_s, site.answer_s = 1, 1, 0, now_s, inf
+    row.opened_s, row.computed_s = now_s, nan
+    site.tie = tie_of(w, replica.id, i, round, 0)
+    seconds = compute_s(w, w.client[i], replica.id, i, round, 0)
+    site.drop, site.fraction = dropout(w, replica.id, i, round, 0)
+    ends_s = now_s if site.drop == BEFORE else visits.compute_ends_s(now_s, seconds, site.drop, site.fraction)
+    kind = closing.BREAK if site.drop == BEFORE or site.drop == IN_COMPUTE else closing.PROGRESS
+    push(s, ends_s, closing.rank(kind, site.tie, i), -1 - i, round)
+    until_s = offline_s(w, replica.id, i, now_s)
+    if until_s != until_s:
+        replica.status = TOO_LATE
+    if until_s != site.offline_s:
+        site.offline_s = until_s
+        if until_s < inf:
+            push(s, until_s, closing.rank(closing.BREAK, 0, i), -1 - i, 0)
+
+
+@inner
+def computed(w, s, i):
+    """Send the own reply to every neighbour that counts it; then wait for theirs."""
+    replica, site = s.replica[0], s.sites[i]
+    round = site.ended + 1
+    end_work(s, i, ARRIVED if site.drop == NO_DROP else DROPPED)
+    s.site_rows[round - replica.first_round, i].computed_s = replica.now_s
+    for k in range(w.offsets[i], w.offsets[i + 1]):
+        if s.message_rows[round - replica.first_round, w.outgoing[k]].bits != UNUSED:
+            send(w, s, i, w.outgoing[k], round)
+    consider(w, s, i)
+
+
+@inner
+def end_work(s, i, outcome):
+    site, replica = s.sites[i], s.replica[0]
+    row = s.site_rows[site.ended + 1 - replica.first_round, i]
+    site.computing, row.outcome, row.worked_until_s = 0, outcome, replica.now_s
+
+
+@called
+def drop_out(w, s, i):
+    """End a site's round without a reply: it keeps its model, and its neighbours wait for it no longer."""
+    round, first = s.sites[i].ended + 1, s.replica[0].first_round
+    end_work(s, i, DROPPED)
+    end_round(s, i)
+    for k in range(w.offsets[i], w.offsets[i + 1]):
+        m = w.outgoing[k]
+        if s.message_rows[round - first, m].bits != UNUSED:
+            message_ended(w, s, w.message[m].receiver, round, 0)
+
+
+@inner
+def consider(w, s, i):
+    """Ask the policy when site i, whose own reply is there, stops waiting for its neighbours."""
+    site, now_s = s.sites[i], s.replica[0].now_s
+    row = s.site_rows[site.ended + 1 - s.replica[0].first_round, i]
+    previous_s = site.answer_s
+    site.answer_s = closing.closing_s(w.closing, site.opened_s, now_s, row.expected, row.arrived)
+    if closing.closes_now(site.answer_s, previous_s, now_s, row.outstanding):
+        aggregate(s, i)
+    elif site.answer_s != previous_s:
+        site.deadline += 1
+        if site.answer_s < inf:
+            push(s, site.answer_s, closing.rank(closing.DEADLINE, 0, i), i, site.deadline)
+
+
+@inner
+def aggregate(s, i):
+    s.site_rows[s.sites[i].ended + 1 - s.replica[0].first_round, i].aggregated = 1
+    end_round(s, i)
+
+
+@inner
+def end_round(s, i):
+    """End site i's round; the replica has closed a round when all its sites have ended it."""
+    replica, site = s.replica[0], s.sites[i]
     site.open = 0
-    push(s, s.now, PROGRESS, OPENS, i, 0)
+    site.ended += 1
+    site.deadline += 1  # the present one is stale
+    s.site_rows[site.ended - replica.first_round, i].ended_s = replica.now_s
+    replica.lagging -= site.ended == replica.closed_rounds + 1
+    if replica.lagging == 0:
+        replica.closed_rounds += 1
+        for other in range(len(s.sites)):
+            replica.lagging += s.sites[other].ended <= replica.closed_rounds
+    push(s, replica.now_s, closing.rank(closing.OPENING, 0, i), i, 0)
+
+
+# --- Messages ---------------------------------------------------------------------------------------------------------
+
+
+@inner
+def send(w, s, i, m, round):
+    """Start message m of a round: site i's reply to one neighbour."""
+    replica, site, route = s.replica[0], s.sites[i], w.message[m]
+    at = replica.slot_free
+    if at >= 0:
+        replica.slot_free = s.messages[at].following
+    else:
+        at = replica.slot_top
+        replica.slot_top += 1
+    replica.sent += 1
+    replica.in_flight += 1
+    v, row = s.messages[at], s.message_rows[round - replica.first_round, m]
+    v.message, v.stamp, v.round, v.flow, v.sending_s = m, replica.sent, round, NO_FLOW, replica.now_s
+    v.bits = visits.reply_bits(reply_bits(w, round), site.drop, site.fraction)
+    v.arrives = site.drop != IN_UPLOAD
+    v.tie = tie_of(w, replica.id, i, round, 1 + route.receiver)
+    row.bits, row.outcome, row.arrived_s = v.bits, LATE if v.arrives else DROPPED, nan
+    v.previous, v.following = -1, site.sending
+    if site.sending >= 0:
+        s.messages[site.sending].previous = at
+    site.sending = at
+    if not start_flow(w, s, at):
+        arrives(w, s, at, replica.now_s + visits.transfer_s(v.bits, route.loss_factor, route.bandwidth_bps))
+
+
+@inner
+def arrives(w, s, at, last_bit_s):
+    """Plan the end of a message whose last bit leaves at a time."""
+    v, route = s.messages[at], w.message[s.messages[at].message]
+    kind = closing.ARRIVAL if v.arrives else closing.BREAK
+    push(s, visits.arrival_s(last_bit_s, route.latency_s), closing.rank(kind, v.tie, route.order), at, v.stamp)
+
+
+@inner
+def message_over(w, s, at):
+    """Take a message that has arrived or broken out of its slot, and tell its receiver."""
+    v, arrived = s.messages[at], 0
+    m, round = v.message, v.round
+    receiver = w.message[m].receiver
+    if v.arrives and s.sites[receiver].ended < round:
+        row, arrived = s.message_rows[round - s.replica[0].first_round, m], 1
+        row.outcome, row.arrived_s = ARRIVED, s.replica[0].now_s
+    free(w, s, at)
+    message_ended(w, s, receiver, round, arrived)
+
+
+@inner
+def free(w, s, at):
+    v, replica = s.messages[at], s.replica[0]
+    if v.previous >= 0:
+        s.messages[v.previous].following = v.following
+    else:
+        s.sites[w.message[v.message].sender].sending = v.following
+    if v.following >= 0:
+        s.messages[v.following].previous = v.previous
+    v.stamp, v.following, replica.slot_free = 0, replica.slot_free, at
+    replica.in_flight -= 1
+
+
+@inner
+def message_ended(w, s, i, round, arrived):
+    """Count a message to site i that arrived or will not; only those of the open round ask the policy."""
+    site = s.sites[i]
+    if site.ended < round:
+        row = s.site_rows[round - s.replica[0].first_round, i]
+        row.outstanding -= 1
+        row.arrived += arrived
+        if site.open and not site.computing and site.ended + 1 == round:
+            consider(w, s, i)
+
+
+@called
+def end_flows(w, s, number):
+    """End the flows of a group whose last bit leaves now."""
+    at = next_over(s, number)
+    while at >= 0:
+        owner = end_flow(s, number, at)
+        s.messages[owner].flow = NO_FLOW
+        arrives(w, s, owner, s.replica[0].now_s)
+        at = next_over(s, number)
+    set_clock(s, number)
+
+
+@called
+def go_offline(w, s, i):
+    """Break everything that a device is sending, messages of earlier rounds too, and what it computes.
+
+    Bits first: a receiver that ends its round by it may make the row final.
+    """
+    replica, site = s.replica[0], s.sites[i]
+    at = site.sending
+    while at >= 0:
+        v = s.messages[at]
+        bits = bits_until_now(w, s, at)
+        if v.round > replica.closed_rounds:
+            row = s.message_rows[v.round - replica.first_round, v.message]
+            row.bits, row.outcome = bits, DROPPED
+            s.site_rows[v.round - replica.first_round, i].outcome = DROPPED
+        v.arrives = 0
+        at = v.following
+    if site.computing:
+        drop_out(w, s, i)
+    while site.sending >= 0:
+        message_over(w, s, site.sending)
+
+
+@inner
+def bits_until_now(w, s, at):
+    """Return the bits of a message that have left its sender; take it off the links if it is still there."""
+    v, route = s.messages[at], w.message[s.messages[at].message]
+    if v.flow == NO_FLOW:
+        return visits.bits_sent(s.replica[0].now_s - v.sending_s, v.bits, route.loss_factor, inf)
+    carried = stop_flow(s, v.flow)
+    v.flow = NO_FLOW
+    return visits.flow_bits_sent(carried, v.bits, route.loss_factor)
+
+
+# --- The kind of links ------------------------------------------------------------------------------------------------
+
+
+def start_flow(w, s, at):
+    """Start the flow of a message; return False if it needs none."""
+    raise NotImplementedError
+
+
+def start_flow_shared(w, s, at):
+    v, route = s.messages[at], w.message[s.messages[at].message]
+    if v.bits > 0 and route.bandwidth_bps < inf:
+        v.flow = new_flow(w, s, route.route, float(v.bits) * route.loss_factor, at)
+        return True
+    return False
+
+
+def stop_flow(s, flow):
+    """Take a flow off the links; return the bits that they carried."""
+    raise NotImplementedError
+
+
+def link_ended(w, s, number):
+    """End flows of a group."""
+    raise NotImplementedError
+
+
+@overload(start_flow, jit_options=INNER)
+def _(w, s, at):
+    return start_flow_shared if is_shared(s) else lambda w, s, at: False
+
+
+@overload(stop_flow, jit_options=INNER)
+def _(s, flow):
+    return (lambda s, flow: take_off(s, flow)) if is_shared(s) else lambda s, flow: 0.0
+
+
+@overload(link_ended, jit_options=INNER)
+def _(w, s, number):
+    return (lambda w, s, number: end_flows(w, s, number)) if is_shared(s) else lambda w, s, number: None

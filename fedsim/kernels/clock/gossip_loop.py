@@ -1,132 +1,132 @@
 # mypy: allow-untyped-defs
-"""Events of sites that gossip, one after another, until so many rounds are closed everywhere or the arrays are full.
-
-A kernel of its own: who does not gossip does not pay for it.
-"""
+"""The event loop of sites that gossip, a compile unit; it shares heap, flows, draws and rules with the other loops."""
 
 from __future__ import annotations
 
-import numpy as np
+from math import inf
 
-from fedsim.kernels import cache
-from fedsim.kernels.clock.gossip import arrived, broke, computed, goes_off, lose, open_site, rings, works
-from fedsim.kernels.clock.gossip_rows import header_at, site_at
-from fedsim.kernels.clock.gossip_state import OPENS
-from fedsim.kernels.clock.heap import keep, peek, pop
-from fedsim.kernels.clock.rows import event_at, visit_at
-from fedsim.kernels.clock.state import (
-    ARRIVES,
-    BEGINS,
-    BREAKS,
-    COMPUTED,
-    DONE,
-    ENDS,
-    GOES_OFF,
-    GONE,
-    LOST,
-    PLANS,
-    REFER,
-    RINGS,
-    ROOM,
-)  # fmt: skip
-from fedsim.kernels.clock.visits import begins, ends, plans
-from fedsim.kernels.inner import inline, jit
+from fedsim.kernels.clock import compiled_rules  # noqa: F401
+from fedsim.kernels.clock.gossip import (
+    aggregate,
+    computed,
+    drop_out,
+    go_offline,
+    link_ended,
+    message_over,
+    open_round,
+)
+from fedsim.kernels.clock.gossip_state import GossipState
+from fedsim.kernels.clock.heap import is_flow_plan_stale, pop, sink
+from fedsim.kernels.clock.loops import links_of
+from fedsim.kernels.clock.messages import room_for_flows, share
+from fedsim.kernels.clock.rounds import stop
+from fedsim.kernels.clock.state import DONE, NEEDS_GROWTH, NEVER_CLOSES
+from fedsim.kernels.clock.units import called, inner, unit
+from fedsim.rules import closing
 
 
-@cache.jit
-def run(state):
-    """Rounds up to number `until`; why it returned. Called again with more room, it goes on where it was."""
-    s = state[0]
-    if not s.begun:
-        for i in range(s.population):
-            open_site(s, i)
-        s.begun, s.begun_notes = 1, s.notes
-    while s.round < s.until:
-        if s.refer:
-            return REFER
-        if s.newest >= s.round and header_at(s, s.round - s.base).missing == 0:
-            header_at(s, s.round - s.base).end_notes = s.notes
-            s.round += 1
-            if s.now > s.limit:
-                break
-            continue
-        if s.hopeless == s.round:
-            return GONE
-        if _cramped(s):
-            return ROOM
-        if not peek(s) < np.inf:
-            return REFER  # it never closes
-        _step(s)
+@unit
+def advance_gossip(w, state, active, until):
+    """Handle events until the active replicas have closed round `until`, or will never; return why it ended."""
+    for r in active:
+        status = advance_replica(w, of_replica(state, r), until)
+        if status != DONE:
+            return status
     return DONE
 
 
-@jit
-def _cramped(s):
-    """Whether what may happen next might not fit."""
-    most = 4 * (s.under_way + 2 * s.degree) + 64
-    if s.room_events - s.events < most:
-        _forget(s)
-        if s.room_events < 2 * (s.events + most):
-            return True
+@inner
+def advance_replica(w, s, until):
+    replica = s.replica[0]
+    while replica.closed_rounds < until and replica.closed_rounds + 1 != replica.stop_round:
+        if replica.status != DONE:
+            return replica.status
+        if needs_growth(w, s):
+            return NEEDS_GROWTH
+        if replica.sharing and (replica.events == 0 or s.events[0].time_s > replica.now_s):
+            share(s)
+        if replica.events == 0 or s.events[0].time_s == inf:
+            if w.limit_s < inf:
+                stop(replica, replica.closed_rounds + 1, closing.OUT_OF_TIME)
+                continue
+            replica.status = NEVER_CLOSES
+            return NEVER_CLOSES
+        time_s, kind, at, stamp = pop(s)
+        if is_stale(s, kind, at, stamp):
+            continue
+        replica.now_s = time_s
+        if kind == closing.ARRIVAL or (kind == closing.BREAK and at >= 0):
+            message_over(w, s, at)
+        elif kind == closing.PROGRESS:
+            computed(w, s, -1 - at)
+        elif kind == closing.OPENING:
+            open_round(w, s, at)
+        elif kind == closing.DEADLINE:
+            aggregate(s, at)
+        elif kind == closing.FLOW_END:
+            link_ended(w, s, at)
+        elif stamp > 0:
+            drop_out(w, s, -1 - at)
+        else:
+            go_offline(w, s, -1 - at)
+    return replica.status
+
+
+@inner
+def is_stale(s, kind, at, stamp):
+    """Return True if the message, work, deadline or plan of an event is over."""
+    if kind == closing.FLOW_END:
+        return is_flow_plan_stale(s.links, at, stamp)
+    if kind == closing.OPENING:
+        return False
+    if kind == closing.DEADLINE:
+        return s.sites[at].deadline != stamp
+    if at >= 0:
+        return s.messages[at].stamp != stamp
+    return stamp > 0 and (s.sites[-1 - at].ended + 1 != stamp or not s.sites[-1 - at].computing)
+
+
+@inner
+def needs_growth(w, s):
+    """Return True if an event may need more memory than there is, stale events discarded.
+
+    An event may end one round and open none; it adds an event for each message of a site, for each neighbour that ends
+    its round, and, when links are shared, for each flow.
+    """
+    replica = s.replica[0]
+    most_events = 4 * w.degree + 8 + replica.flows
+    if len(s.events) - replica.events < most_events:
+        discard_stale(s)
     return (
-        s.newest + 2 - s.base > s.room_headers
-        or s.room_visits - s.under_way < s.degree + 1
-        or (s.traced and s.room_notes - s.notes < most)
-        or (s.shared and (s.room_flows - s.flows < most or s.room_nodes - s.nodes < most))
+        len(s.events) - replica.events < most_events
+        or len(s.messages) - replica.in_flight < w.degree
+        or replica.newest + 2 - replica.first_round > len(s.site_rows)
+        or room_for_flows(s) < w.degree
     )
 
 
-@jit
-def _forget(s):
-    """Drop the events that will change nothing: a site has one for every round in which it might have gone off."""
-    wanted = np.zeros(s.events, np.bool_)
-    for k in range(s.events):
-        e = event_at(s, k)
-        if e.kind == COMPUTED or e.kind == LOST:
-            wanted[k] = works(s, e.slot, e.serial)
-        elif e.kind == GOES_OFF:
-            wanted[k] = site_at(s, e.slot).latest == e.serial
-        elif e.kind == RINGS:
-            wanted[k] = site_at(s, e.slot).round == e.serial
-        elif e.kind == ENDS:
-            wanted[k] = e.serial == s.planned
-        else:
-            wanted[k] = e.kind == OPENS or e.kind == PLANS or _under_way(s, e.slot, e.serial)
-    keep(s, wanted)
+@called
+def discard_stale(s):
+    """Remove stale events."""
+    replica, events, kept = s.replica[0], s.events, 0
+    for i in range(replica.events):
+        if not is_stale(s, closing.kind_of(events[i].rank), events[i].at, events[i].stamp):
+            events[kept] = events[i]
+            kept += 1
+    replica.events = kept
+    for i in range(kept // 2 - 1, -1, -1):
+        sink(events, kept, i, i)
 
 
-@inline
-def _under_way(s, slot, serial):
-    v = visit_at(s, slot)
-    return v.serial == serial and not v.over
-
-
-@jit
-def _step(s):
-    """The next event."""
-    s.now, _, kind, slot, serial = pop(s)
-    if kind == BEGINS:
-        if _under_way(s, slot, serial):
-            begins(s, visit_at(s, slot), slot)
-    elif kind == ARRIVES:
-        if _under_way(s, slot, serial):
-            arrived(s, visit_at(s, slot), slot)
-    elif kind == BREAKS:
-        if _under_way(s, slot, serial):
-            broke(s, visit_at(s, slot), slot)
-    elif kind == OPENS:
-        open_site(s, slot)
-    elif kind == COMPUTED:
-        if works(s, slot, serial):
-            computed(s, slot, serial)
-    elif kind == LOST:
-        if works(s, slot, serial):
-            lose(s, slot, serial)
-    elif kind == GOES_OFF:
-        goes_off(s, slot, serial)
-    elif kind == RINGS:
-        rings(s, slot, serial)
-    elif kind == PLANS:
-        plans(s)
-    else:
-        ends(s, serial)
+@inner
+def of_replica(s, r):
+    """Return one replica's part of the state."""
+    return GossipState(
+        s.replica[r : r + 1],
+        s.events[r],
+        s.sites[r],
+        s.messages[r],
+        s.site_rows[r],
+        s.message_rows[r],
+        links_of(s.links, r),
+    )

@@ -1,117 +1,164 @@
 # mypy: allow-untyped-defs
-"""Synchronous rounds: opening, closing, and what is written of them (`fedsim.engine.events`)."""
+"""Synchronous rounds of sites: a star, or edges under a cloud. A star is one site without a cloud."""
 
 from __future__ import annotations
 
-import numpy as np
+from math import inf, nan
 
-from fedsim.kernels.clock.heap import keep, push
-from fedsim.kernels.clock.parts import AT_DEADLINE, AT_REPLIES
-from fedsim.kernels.clock.rows import chosen_at, ended_at, event_at, place_at, round_at, times_at, visit_at
-from fedsim.kernels.clock.state import AGGREGATE, COPIES, ENDS, GOES_OFF, LAST, LATE, PLANS, RINGS
-from fedsim.kernels.clock.visits import begin, call_off, copy, note, note_cut, set_out
-from fedsim.kernels.inner import jit
-
-FINE = 2.0**53  # a tie is a whole number of these parts
-
-
-@jit
-def open_round(s, m):
-    """Every visit of the m chosen clients sets out."""
-    if s.events > 4 * m + 64:
-        _forget(s)
-    for i in range(m):
-        set_out(s, i, chosen_at(s, i).it, s.round, 0, FINE)
-        visit_at(s, i).times = times_at(s, i).it
-    s.open, s.selected, s.in_flight, s.arrived, s.opened = 1, m, m, 0, s.now
-    for i in range(m):
-        begin(s, i)
-    if s.copies:
-        i = 0
-        for c in range(s.population):
-            if i < m and chosen_at(s, i).it == c:
-                i += 1
-            else:
-                copy(s, c)
-    if m == 0:
-        _close(s)
-    elif s.closes == AT_DEADLINE:
-        at = s.opened + s.seconds
-        if at < np.inf:
-            push(s, max(at, s.now), LAST, RINGS, 0, s.round)
+from fedsim.kernels.clock import compiled_rules  # noqa: F401
+from fedsim.kernels.clock.heap import push
+from fedsim.kernels.clock.messages import send_model, send_unselected
+from fedsim.kernels.clock.selection import enough_online_s, is_online, select
+from fedsim.kernels.clock.state import OVER, TOO_FAR_AHEAD, TOO_LATE
+from fedsim.kernels.clock.units import called, inner
+from fedsim.kernels.clock.visits import end_visit, reply_bits, start_visit
+from fedsim.rules import closing
+from fedsim.rules.closing import MOST_AHEAD, NO_CLIENTS, RUNNING
 
 
-@jit
-def _forget(s):
-    """Drop the events of visits that were called off; nobody is under way."""
-    wanted = np.zeros(s.events, np.bool_)
-    for i in range(s.events):
-        e = event_at(s, i)
-        if e.kind == GOES_OFF:
-            wanted[i] = place_at(s, e.slot).until == e.time
+@called
+def open_round(w, s, scratch, out, k):
+    """Select site k's cohort and start its visits, or wait until enough clients are online."""
+    replica, site, now_s = s.replica[0], s.sites[k], s.replica[0].now_s
+    online_s = enough_online_s(w, scratch, replica.id, k, now_s)
+    if online_s != online_s:
+        replica.status = TOO_LATE
+        return
+    if site.jumps == closing.MOST_JUMPS:
+        stop(replica, site.round + 1, NO_CLIENTS)
+        return
+    if online_s > now_s:
+        reason = closing.opening_stop(online_s, now_s, w.limit_s)
+        if reason != RUNNING:
+            stop(replica, site.round + 1, reason)
         else:
-            wanted[i] = e.kind == COPIES or e.kind == PLANS or (e.kind == ENDS and e.serial == s.planned)
-    keep(s, wanted)
+            site.jumps += 1
+            push(s, online_s, closing.rank(closing.OPENING, 0, k), k, 0)
+        return
+    site.round += 1
+    site.jumps = 0
+    if site.round - replica.closed_rounds - 1 > MOST_AHEAD:
+        replica.status = TOO_FAR_AHEAD
+        return
+    m = select(w, scratch, replica.id, k, site.round, now_s)
+    site.open, site.opened_s, site.selected, site.arrived, site.outstanding = 1, now_s, m, 0, m
+    site.unselected = unselected(w, s, scratch, k, m) if w.broadcasts_to_all else 0
+    first = w.slots[k]
+    for j in range(m):  # loads that do not depend on each other: cache misses overlap
+        s.clients[first + j] = w.client[scratch.chosen[j]]
+    for j in range(m):
+        c, bits = scratch.chosen[j], reply_bits(w, site.round)
+        start_visit(w, s, first + j, c, scratch.multiplicity[j], k, site.round, 0, bits)
+    if m == 0:
+        close_round(w, s, out, k)
+    else:
+        site.answer_s = closing.closing_s(w.closing, now_s, now_s, m, 0)
+        set_deadline(s, k, closing.first_closing_s(site.answer_s, now_s))
 
 
-@jit
-def heard(s, v):
-    """A reply arrived, or the server learnt that none will."""
-    s.in_flight -= 1
-    if v.arrived:
-        s.arrived += 1
-    if s.in_flight == 0 or (s.closes == AT_REPLIES and s.arrived >= s.replies):
-        _close(s)
+@inner
+def stop(replica, round, reason):
+    """Note that a site will never open a round; the earliest such round ends the replica."""
+    if replica.stop_round == 0 or round < replica.stop_round:
+        replica.stop_round, replica.stopped_by = round, reason
 
 
-@jit
-def rings(s, round):
-    if s.open and s.round == round:
-        _close(s)
+@inner
+def set_deadline(s, k, time_s):
+    """Replace the time at which a site's round closes by itself; inf: never."""
+    s.sites[k].deadline += 1
+    if time_s < inf:
+        push(s, time_s, closing.rank(closing.DEADLINE, 0, k), k, s.sites[k].deadline)
 
 
-@jit
-def _close(s):
-    s.open = 0
-    if s.in_flight > 0:
-        slots, n = np.empty(s.in_flight, np.int64), 0
-        for i in range(s.selected):
-            if not visit_at(s, i).over:
-                slots[n] = i
-                n += 1
-        call_off(s, slots.copy(), n)
-        for i in range(n):
-            v = visit_at(s, slots[i])
-            v.over, v.late, v.ends_s = 1, 1, s.now
-            note_cut(s, v)
-            note(s, v.client, LATE, v.sent)
-    note(s, -1, AGGREGATE, 0)
+@called
+def unselected(w, s, scratch, k, m):
+    """Send broadcasts to a site's online clients that were not selected; return their number."""
+    now_s, at, count = s.replica[0].now_s, 0, 0
+    for i in range(w.offsets[k], w.offsets[k + 1]):
+        c = w.members[i]
+        if at < m and scratch.chosen[at] == c:
+            at += 1
+        elif is_online(w, s.replica[0].id, c, now_s):
+            count += 1
+            send_unselected(w, s, c)
+    return count
 
 
-@jit
-def write_round(s):
-    for i in range(s.selected):
-        write(s, visit_at(s, i))
-    row = round_at(s, s.rounds)
-    s.rounds += 1
-    row.opened, row.closed, row.selected, row.came_down, row.end = s.opened, s.now, s.selected, 0, s.rows
-    row.copied = s.population - s.selected if s.reaches else 0
-    row.begun_notes, row.end_notes = s.begun_notes, s.notes
-    s.round += 1
+@inner
+def visit_ended(w, s, out, slot, kind):
+    """End a visit, and its round if that is due."""
+    k, now_s = s.visits[slot].site, s.replica[0].now_s
+    site = s.sites[k]
+    end_visit(w, s, slot, kind)
+    site.outstanding -= 1
+    site.arrived += kind == closing.ARRIVAL
+    previous_s = site.answer_s
+    if site.outstanding > 0:
+        site.answer_s = closing.closing_s(w.closing, site.opened_s, now_s, site.selected, site.arrived)
+    if closing.closes_now(site.answer_s, previous_s, now_s, site.outstanding):
+        close_round(w, s, out, k)
+    elif site.answer_s != previous_s:
+        set_deadline(s, k, site.answer_s)
 
 
-@jit
-def write(s, v):
-    """What became of a visit."""
-    row = ended_at(s, s.rows)
-    s.rows += 1
-    row.client, row.times, row.arrived, row.late, row.uploading = v.client, v.times, v.arrived, v.late, v.uploading
-    row.sent, row.came_down, row.spent_s = v.sent, v.came_down, v.ends_s - v.started_s
-    row.version, row.number = v.version, v.number
+@called
+def close_round(w, s, out, k):
+    """Cut the visits that are outstanding and aggregate, or send the model to the cloud first."""
+    replica, site = s.replica[0], s.sites[k]
+    if site.outstanding > 0:
+        for slot in range(w.slots[k], w.slots[k] + site.selected):
+            if s.visits[slot].phase != OVER:
+                end_visit(w, s, slot, closing.DEADLINE)
+        site.outstanding = 0
+    site.open, site.closed_s, site.at_cloud_s = 0, replica.now_s, nan
+    if closing.merge_due(site.round, w.every):
+        send_model(w, s, k)
+    else:
+        aggregate(w, s, out, k)
+        site.from_cloud_s = nan
+        push(s, replica.now_s, closing.rank(closing.OPENING, 0, k), k, 0)
 
 
-@jit
-def copy_ended(source, to):
-    to.client, to.times, to.arrived, to.late = source.client, source.times, source.arrived, source.late
-    to.uploading, to.sent, to.came_down, to.spent_s = source.uploading, source.sent, source.came_down, source.spent_s
-    to.version, to.number = source.version, source.number
+@called
+def model_arrived(w, s, out, k):
+    """Count an edge's model at the cloud, which sends its own to all edges after the last one; or open the round."""
+    replica, site = s.replica[0], s.sites[k]
+    if site.at_cloud:
+        site.at_cloud, site.from_cloud_s = 0, replica.now_s
+        push(s, replica.now_s, closing.rank(closing.OPENING, 0, k), k, 0)
+        return
+    site.at_cloud_s = replica.now_s
+    replica.at_cloud += 1
+    if replica.at_cloud == len(s.sites):
+        replica.at_cloud = 0
+        for other in range(len(s.sites)):
+            aggregate(w, s, out, other)
+            s.sites[other].at_cloud = 1
+        for other in range(len(s.sites)):
+            send_model(w, s, other)
+
+
+@called
+def aggregate(w, s, out, k):
+    """List site k's round and its visits; the replica has closed a round when all its sites have."""
+    replica, site, counts, ended = s.replica[0], s.sites[k], out.counts[0], out.visits
+    segment = out.segments[counts.segments]
+    counts.segments += 1
+    segment.position, segment.round, segment.site = replica.position, site.round, k
+    segment.begin, segment.visits, segment.unselected = counts.visits, site.selected, site.unselected
+    segment.opened_s, segment.closed_s, segment.aggregated_s = site.opened_s, site.closed_s, replica.now_s
+    segment.at_cloud_s, segment.from_cloud_s = site.at_cloud_s, site.from_cloud_s
+    for j in range(site.selected):
+        v, at = s.visits[w.slots[k] + j], counts.visits + j
+        ended.client[at], ended.multiplicity[at], ended.outcome[at] = v.client, v.multiplicity, v.outcome
+        ended.started_s[at], ended.downloaded_s[at] = v.started_s, v.downloaded_s
+        ended.computed_s[at], ended.ended_s[at] = v.computed_s, v.ended_s
+        ended.down_bits[at], ended.up_bits[at] = v.down_bits, v.up_bits
+    counts.visits += site.selected
+    site.closed = site.round
+    replica.lagging -= site.round == replica.closed_rounds + 1
+    if replica.lagging == 0:
+        replica.closed_rounds += 1
+        for other in range(len(s.sites)):
+            replica.lagging += s.sites[other].closed <= replica.closed_rounds

@@ -1,99 +1,249 @@
-"""The columns of the compiled clock, and the numbers that name its choices. No Numba here."""
+"""The records of the compiled loops, and the tables that they read. No Numba here.
+
+Visits in flight have slots. An event names a slot and a stamp; it is stale if the slot has another stamp. No array has
+a row per (replica, client): the records of a cohort's clients are copied into its slots.
+"""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-NOT, BEFORE, COMPUTE, UPLOAD = range(4)  # where a visit drops out
-DOWNLOADED, COMPUTED, ARRIVES, BREAKS, LOST, GOES_OFF, RINGS, COMES_ON, BEGINS, COPIES, PLANS, ENDS, STOPS = range(13)
-PROGRESS, LAST = 0, 1 << 60  # priorities at one instant: arrivals come in between, in a drawn order
-DONE, ROOM, GONE, REFER = range(4)  # why the loop returned: rounds made; arrays full; nobody comes; ask the reference
-NOTES = ("select", "download", "compute", "upload", "drop", "cut", "late", "aggregate")
-SELECT, DOWNLOAD, COMPUTED_, UPLOADED, DROP, CUT, LATE, AGGREGATE = range(len(NOTES))
+from fedsim.arrays import Array
+from fedsim.kernels.sharing_columns import BUNDLE, LINK
+from fedsim.rules.closing import Closing
 
-COLUMNS = (
-    "events", "visits", "clients", "places", "ended", "rounds", "notes", "intervals", "chosen", "times", "waiting",
-    "flows", "nodes", "finishes", "routes", "route_links", "links", "bundles", "users", "more", "privates", "table",
-    "starting", "dirty", "group", "due", "done", "hops", "lists",
-    "headers", "sites", "messages", "outgoing", "mixed", "site_rows", "message_rows",  # see `gossip_state`
-    "edges", "members", "asked", "sites_of",  # see `tiers_state`
-)  # fmt: skip
-STATE = np.dtype([
-    # --- what never changes
-    ("low", "u4"), ("high", "u4"), ("replica", "i8"), ("population", "i8"), ("limit", "f8"),
-    ("selects", "i8"), ("draws", "i8"), ("closes", "i8"), ("replies", "i8"), ("seconds", "f8"), ("at_least", "i8"),
-    ("down_bits", "i8"), ("first_bits", "i8"), ("later_bits", "i8"),
-    ("slowdown", "i8"), ("slow_a", "f8"), ("slow_b", "f8"), ("timed", "i8"), ("drops", "i8"), ("presence", "i8"),
-    ("shared", "i8"), ("copies", "i8"), ("reaches", "i8"), ("remembers", "i8"), ("asynchronous", "i8"),
-    ("traced", "i8"), ("places", "i8"),
-    # --- where its columns begin, and how long they are
-    *((f"at_{name}", "i8") for name in COLUMNS), *((f"room_{name}", "i8") for name in COLUMNS),
-    # --- the clock
-    ("now", "f8"), ("events", "i8"), ("numbered", "i8"), ("refer", "i8"),
-    # --- the round, or the version
-    ("round", "i8"), ("until", "i8"), ("open", "i8"), ("opened", "f8"), ("selected", "i8"), ("in_flight", "i8"),
-    ("arrived", "i8"), ("serial", "i8"), ("copied", "i8"), ("came_down", "i8"), ("lost", "i8"),
-    ("unanswered", "i8"), ("waiting", "i8"), ("free", "i8"), ("begun_notes", "i8"),
-    # --- what was written
-    ("rows", "i8"), ("rounds", "i8"), ("notes", "i8"),
-    # --- flows
-    ("flow_now", "f8"), ("flow_events", "i8"), ("flow_serial", "i8"), ("started", "i8"), ("instant", "i8"),
-    ("starting", "i8"), ("dirty", "i8"), ("moved", "i8"), ("planned", "i8"), ("settling", "i8"), ("bundles", "i8"),
-    ("hops", "i8"), ("privates", "i8"), ("flows", "i8"), ("flow_free", "i8"), ("flow_top", "i8"),
-    ("nodes", "i8"), ("node_free", "i8"), ("node_top", "i8"), ("coming", "i8"),
-    # --- several sites: rounds that have headers, from the first to the last, and the first that can never be opened
-    ("begun", "i8"), ("base", "i8"), ("newest", "i8"), ("hopeless", "i8"), ("hopeless_s", "f8"),
-    # --- gossip: replies that are enough, the most neighbours of a site, mixings used in turn (0: drawn); messages
-    # under way, and places they have ever taken
-    ("enough", "f8"), ("degree", "i8"), ("tables", "i8"), ("under_way", "i8"), ("slots", "i8"),
-    # --- tiers: rounds between two merges, bits to the cloud and back, the first round that some edge has not closed
-    ("every", "i8"), ("to_cloud", "i8"), ("from_cloud", "i8"), ("first", "i8"),
-])  # fmt: skip
+DONE, NEEDS_GROWTH, NEVER_CLOSES, TOO_LATE, TOO_FAR_AHEAD, NEEDS_LOOP = 0, 1, 2, 3, 4, 5  # why a kernel returned
+OVER, DOWNLOAD, COMPUTE, UPLOAD = 0, 1, 2, 3  # phases of a visit; UPLOAD on private links stands for all three
 
-CLIENT = np.dtype([
-    ("latency_down", "f8"), ("stretch_down", "f8"), ("bandwidth_down", "f8"), ("route_down", "i8"),
-    ("latency_up", "f8"), ("stretch_up", "f8"), ("bandwidth_up", "f8"), ("route_up", "i8"),
-    ("work_s", "f8"), ("wake_s", "f8"), ("before", "f8"), ("compute", "f8"), ("upload", "f8"),
-    ("coin", "f8"), ("weight", "f8"),
-    ("presence_a", "f8"), ("presence_b", "f8"), ("period", "f8"), ("begin", "i8"), ("end", "i8"),
-])  # fmt: skip
 
-PLACE = np.dtype([  # of a client, where the clock has to know
-    ("slot", "i8"), ("visits", "i8"), ("heard", "i8"),  # its visit, how often it set out, the last version it answered
-    ("until", "f8"), ("until_slot", "i8"), ("until_serial", "i8"),  # when it goes off, and its latest visit
-])  # fmt: skip
+def record(ints: str, floats: str = "") -> np.dtype[np.void]:
+    """Return a record of int64 and float64 fields."""
+    return np.dtype([(name, "i8") for name in ints.split()] + [(name, "f8") for name in floats.split()])
 
-VISIT = np.dtype([
-    ("client", "i8"), ("serial", "i8"), ("times", "i8"), ("compute_s", "f8"), ("fraction", "f8"), ("rank", "i8"),
-    ("phase", "i1"), ("over", "i1"), ("arrived", "i1"), ("late", "i1"), ("downloaded", "i1"), ("uploading", "i1"),
-    ("through", "i1"), ("bits", "i8"), ("sent", "i8"), ("came_down", "i8"), ("sending", "i8"),
-    ("started_s", "f8"), ("ends_s", "f8"), ("sending_s", "f8"), ("flow", "i8"), ("version", "i8"), ("number", "i8"),
-])  # fmt: skip
 
-EVENT = np.dtype(
-    [("time", "f8"), ("priority", "i8"), ("number", "i8"), ("kind", "i8"), ("slot", "i8"), ("serial", "i8")]
+# What every visit reads of its client, one cache line.
+CLIENT = record("", "down_bps up_bps down_latency_s up_latency_s down_loss_factor up_loss_factor work_s wake_s")
+LAW = record("code begin end", "a b period_s")  # rules.availability.OnlineLaw
+EVENT = record("rank at stamp", "time_s")  # at: a visit's slot, a site, a group of flows; stamp: which one it was
+REPLICA = record(
+    "id position closed_rounds lagging at_cloud events visits stop_round stopped_by status opening "
+    "sharing flows flow_top flow_free starting changed moved groups hops privates serial",  # of shared links
+    "now_s",
 )
+SITE = record(
+    "round closed open selected arrived outstanding deadline jumps unselected at_cloud",
+    "opened_s answer_s closed_s at_cloud_s from_cloud_s",
+)
+VISIT = record(
+    "client stamp site multiplicity tie drop phase outcome flow bits down_bits up_bits",
+    "started_s downloaded_s computed_s ended_s compute_s fraction sending_s ends_s",
+)
+SEGMENT = record(  # one round of a site; its visits are listed from `begin` on
+    "position round site begin visits unselected", "opened_s closed_s at_cloud_s from_cloud_s aggregated_s"
+)
+COUNTS = record("visits segments")  # listed
 
-ENDED = np.dtype([  # a row that `fedsim.engine.round.Ended` is made of
-    ("client", "i8"), ("times", "i8"), ("arrived", "?"), ("late", "?"), ("uploading", "?"), ("sent", "i8"),
-    ("came_down", "i8"), ("spent_s", "f8"), ("version", "i8"), ("number", "i8"),
-])  # fmt: skip
+FLOW = record("owner route group entered previous following", "mark bits")  # owner: a slot, -2 - site, or -1
+ROUTE = record("known group moved")
+GROUP = np.dtype(BUNDLE.descr + record("head tail private privates changed").descr)  # flows that have one rate
+TRUNK = np.dtype(LINK.descr + record("users first seen").descr)
 
-ROUND = np.dtype([
-    ("opened", "f8"), ("closed", "f8"), ("selected", "i8"), ("copied", "i8"), ("came_down", "i8"), ("end", "i8"),
-    ("begun_notes", "i8"), ("end_notes", "i8"),
-])  # fmt: skip
 
-INTERVAL = np.dtype([("start", "f8"), ("end", "f8")])
-NUMBER, SHORT = np.dtype([("it", "i8")]), np.dtype([("it", "u4")])
-NOTE = np.dtype([("time", "f8"), ("client", "i8"), ("what", "i8"), ("bits", "i8"), ("round", "i8")])
+class Outcomes(NamedTuple):
+    """Visits that ended, in the order in which their sites closed: the columns of a block that the loops write."""
 
-FLOW = np.dtype([  # a message on shared links; a dead one waits for its node to be taken off its bundle's heap
-    ("number", "i8"), ("bundle", "i8"), ("mark", "f8"), ("bits", "f8"), ("route", "i8"), ("node", "i8"),
-    ("slot", "i8"), ("kind", "i8"), ("priority", "i8"), ("next", "i8"), ("alive", "i1"), ("entered", "i1"),
-])  # fmt: skip
-NODE = np.dtype([("mark", "f8"), ("number", "i8"), ("flow", "i8"), ("child", "i8"), ("sibling", "i8")])
-FINISH = np.dtype([("end", "f8"), ("bundle", "i8"), ("stamp", "i8")])
-ROUTE = np.dtype([("begin", "i8"), ("end", "i8"), ("known", "i1"), ("bundle", "i8"), ("moved", "i1")])
-USER = np.dtype([("users", "i8"), ("first", "i8"), ("seen", "i8")])  # of a link: routes known, the first, latest search
-MORE = np.dtype([("root", "i8"), ("private", "i8"), ("privates", "i8"), ("hash", "i8"), ("dirty", "i1")])  # of a bundle
+    client: Array  # int32
+    multiplicity: Array  # int32
+    outcome: Array  # int8
+    started_s: Array
+    downloaded_s: Array
+    computed_s: Array
+    ended_s: Array
+    down_bits: Array  # int64
+    up_bits: Array  # int64
+
+
+OUTCOME_DTYPES = ("i4", "i4", "i1", "f8", "f8", "f8", "f8", "i8", "i8")
+
+
+class AlwaysOnline(NamedTuple):
+    """No laws of availability. A type of its own: a loop is then compiled without them."""
+
+    always: bool = True
+
+
+class Tables(NamedTuple):
+    """A scenario as the loops read it: scalars, and arrays that all replicas share."""
+
+    client: Array  # (clients,) CLIENT
+    cloud: Array  # (sites,) CLIENT, the routes between an edge and the cloud
+    law: Array | AlwaysOnline  # (clients,) LAW
+    starts_s: Array  # recorded intervals
+    ends_s: Array
+    dropout: Array  # (clients, 3) probabilities: before, in compute, in the upload
+    members: Array  # (clients,) ordered by site, then client
+    offsets: Array  # (sites + 1,) a site's clients are members[offsets[site] : offsets[site + 1]]
+    slots: Array  # (sites + 1,) likewise for its visits in flight
+    probability: Array  # (clients,) of bernoulli
+    weights: Array  # (clients,) p_c among the clients of its site
+    cumulative: Array  # (clients,) their sums over members
+    route_down: Array  # (clients + sites,) int64; one row on private links
+    route_up: Array
+    route_offsets: Array  # (routes + 1,) a route's links are route_links[route_offsets[r] : route_offsets[r + 1]]
+    route_links: Array
+    closing: Closing
+    selection: int
+    size: int
+    at_least: int
+    every: int
+    seed_low: int
+    seed_high: int
+    broadcast_bits: int
+    first_reply_bits: int
+    reply_bits: int
+    to_cloud_bits: int
+    from_cloud_bits: int
+    slowdown: int
+    slowdown_a: float
+    slowdown_b: float
+    limit_s: float
+    unselected_s: float  # that an unselected broadcast may take on private links
+    drops: bool
+    always_online: bool
+    broadcasts_to_all: bool
+    replies: int  # that asynchronous clients send before the server aggregates
+    remembers: bool
+
+
+class Links(NamedTuple):
+    """Flows on shared links, with a leading axis of replicas; inside a loop, of one replica."""
+
+    trunks: Array  # (R, links) TRUNK
+    routes: Array  # (R, routes) ROUTE
+    groups: Array  # (R, groups) GROUP
+    flows: Array  # (R, flows) FLOW
+    starting: Array  # (R, flows) int64: flows that start at this instant
+    hops: Array  # (R, ...) uint32: the trunks of every group
+    lists: Array  # (R, ...) uint32: the busy groups of every trunk, by the cap on a flow
+    privates: Array  # (R, ...) int64: the private links of every group
+    table: Array  # (R, ...) int64: a hash table of the groups
+    changed: Array  # (R, groups) int64: groups that need new rates
+    due: Array  # (R, groups) int64
+    component: Array  # (R, links) int64: connected trunks
+    offers: Array  # (R, links)
+    offering: Array  # (R, links) int64
+
+
+class PrivateLinks(NamedTuple):
+    """A route of its own for every client: no flow is needed. One empty array, so that there is one type."""
+
+    nothing: Array
+
+
+class State(NamedTuple):
+    """What a checkpoint saves, with a leading axis of replicas; inside a loop, of one replica."""
+
+    replica: Array  # (R,) REPLICA
+    events: Array  # (R, capacity) EVENT
+    sites: Array  # (R, sites) SITE
+    visits: Array  # (R, slots) VISIT
+    clients: Array  # (R, slots) CLIENT
+    links: Links | PrivateLinks
+
+
+class Scratch(NamedTuple):
+    """Memory that a call needs and does not keep."""
+
+    chosen: Array  # int64: a site's cohort
+    multiplicity: Array  # int64
+    cells: Array  # int64: hash tables
+    values: Array  # int64
+    places: Array  # int64: 0, 1, 2, ...; empty where only a few of many clients are drawn
+    online_s: Array  # float64, a site's clients, where devices go offline
+
+
+class Out(NamedTuple):
+    """Where a loop lists what has ended."""
+
+    counts: Array  # (1,) COUNTS
+    segments: Array  # (...,) SEGMENT
+    visits: Outcomes  # (...,)
+
+
+# --- Asynchronous clients -------------------------------------------------------------------------------------------
+
+SERVER = record(
+    "arrived dropped draws free idle waiting filler pending gives informs oldest newest visits starts unselected",
+    "opens_s opened_s",
+)
+FLIGHT = record("version visit older newer")  # of a slot, beside its VISIT: a list in the order of starts
+AGGREGATION = record("position round visits ends starts last_start unselected oldest", "opened_s closed_s")
+LISTED = record("visits segments starts")
+
+
+class AsynchronousState(NamedTuple):
+    """What a checkpoint saves, with a leading axis of replicas; inside a loop, of one replica."""
+
+    replica: Array  # (R,) REPLICA
+    events: Array  # (R, capacity) EVENT
+    sites: Array  # (R, 1) SITE
+    visits: Array  # (R, places) VISIT
+    clients: Array  # (R, places) CLIENT
+    links: Links | PrivateLinks
+    server: Array  # (R,) SERVER
+    flights: Array  # (R, places) FLIGHT
+    places: Array  # (R, places) int64: the free ones, where places are fewer than clients
+    numbers: Array  # (R, clients) int32: visits begun
+    idle: Array  # (R, clients) int32: idle clients from the front; those that wait for an aggregation at the end
+
+
+class Aggregations(NamedTuple):
+    """Where the loop of asynchronous clients lists what has ended, and what has started."""
+
+    counts: Array  # (1,) LISTED
+    segments: Array  # (...,) AGGREGATION
+    visits: Outcomes  # (...,)
+    version: Array  # int32, of a visit
+    visit: Array  # int32
+    start_client: Array  # int32
+    start_visit: Array  # int32
+    started_s: Array
+
+
+# --- The short path -------------------------------------------------------------------------------------------------
+
+OPENINGS = record("", "opens_s from_cloud_s")  # of a site: its next opening
+
+
+class Openings(NamedTuple):
+    """The state of the short path."""
+
+    ids: Array  # (R,) int64: numbers of the replicas
+    closed_rounds: Array  # (R,) int64
+    sites: Array  # (R, sites) OPENINGS
+
+
+class CohortScratch(NamedTuple):
+    """What is drawn for the visits of a cohort."""
+
+    client: Array  # CLIENT
+    compute_s: Array
+    drop: Array  # int64
+    fraction: Array
+    tie: Array  # int64
+    events: Array  # EVENT: the visits' ends
+    bits: Array  # int64: of the replies of all visits of one round, where they depend on values; else empty
+
+
+class GivenCohorts(NamedTuple):
+    """The visits of one round, drawn outside the loop: of replica r the rows offsets[r] : offsets[r + 1]."""
+
+    offsets: Array
+    chosen: Array
+    multiplicity: Array
+    compute_s: Array
+    drop: Array
+    fraction: Array
+    tie: Array

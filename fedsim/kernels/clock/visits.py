@@ -1,263 +1,160 @@
 # mypy: allow-untyped-defs
-"""A client's way through a round: download, compute, upload, or lost on the way (`fedsim.engine.visits`, `clock`)."""
+"""Visits in slots. On private links a visit is one event, its end; on shared links every phase is one (`messages`)."""
 
 from __future__ import annotations
 
-import numpy as np
+from math import inf, nan
 
-from fedsim.kernels.clock import flows
-from fedsim.kernels.clock.draws import compute_s, drop, tie
+from fedsim.kernels.clock import compiled_rules  # noqa: F401
 from fedsim.kernels.clock.heap import push
-from fedsim.kernels.clock.parts import ALWAYS
-from fedsim.kernels.clock.presence import on_until
-from fedsim.kernels.clock.rows import client_at, done_at, flow_at, note_at, place_at, visit_at
-from fedsim.kernels.clock.state import (
-    ARRIVES,
-    BEFORE,
-    BEGINS,
-    BREAKS,
-    COMPUTE,
-    COMPUTED,
-    COPIES,
-    CUT,
-    DOWNLOAD,
-    DOWNLOADED,
-    ENDS,
-    GOES_OFF,
-    LAST,
-    LOST,
-    PLANS,
-    PROGRESS,
-    SELECT,
-    UPLOAD,
-)  # fmt: skip
-from fedsim.kernels.inner import inline, jit
+from fedsim.kernels.clock.selection import offline_s
+from fedsim.kernels.clock.state import OVER, TOO_LATE, UPLOAD
+from fedsim.kernels.clock.units import called, inner
+from fedsim.rng import Stream
+from fedsim.rules import closing, draws, visits
+from fedsim.rules.visits import ARRIVED, BEFORE, DROPPED, IN_COMPUTE, NO_DROP
 
-WHOLE = 1 + 2.0**-30  # as in `fedsim.engine.arrivals`
+TIE, COMPUTING, DROPOUT = int(Stream.TIE), int(Stream.COMPUTE), int(Stream.DROPOUT)
+NO_FLOW = -1  # also the owner of a flow of an unselected broadcast
 
 
-@inline
-def note(s, client, what, bits):
-    if s.traced:
-        row = note_at(s, s.notes)
-        s.notes += 1
-        row.time, row.client, row.what, row.bits, row.round = s.now, client, what, bits, s.round
+@called
+def uniform(seed_low, seed_high, stream, replica, c, round, visit, step):
+    """Return a uniform number of a visit."""
+    return draws.uniform(draws.key_of(seed_low, seed_high, stream, replica, c, round - 1, visit), step)
 
 
-@jit
-def set_out(s, slot, client, round, visit, scale):
-    """A new visit in a slot, as it is drawn; `scale` is how finely ties are told apart."""
-    v, c = visit_at(s, slot), client_at(s, client)
-    v.client = client
-    v.serial = s.serial
-    s.serial += 1
-    v.compute_s = compute_s(s, c, client, round, visit)
-    v.phase, v.fraction = drop(s, c, client, round, visit)
-    v.rank = np.int64(tie(s, client, round, visit) * scale)
-    v.over = v.arrived = v.late = v.downloaded = v.uploading = v.through = 0
-    v.bits = s.first_bits if s.round == 0 else s.later_bits
-    v.sent = v.came_down = v.sending = 0
-    v.started_s = v.ends_s = v.sending_s = 0.0
-    v.flow, v.version, v.number, v.times = -1, s.round, visit, 1
+@inner
+def tie_of(w, replica, c, round, visit):
+    """Return the keyed number of a visit that orders events of one instant."""
+    return closing.tie_of(uniform(w.seed_low, w.seed_high, TIE, replica, c, round, visit, 0))
 
 
-@jit
-def begin(s, slot):
-    """Send the broadcast; the visit is lost if its client goes offline before it is through."""
-    v = visit_at(s, slot)
-    note(s, v.client, SELECT, s.down_bits)
-    v.started_s = s.now
-    if v.phase == BEFORE:
-        push(s, s.now, PROGRESS, LOST, slot, v.serial)
-        return
-    if s.presence != ALWAYS:
-        off = on_until(s, v.client, s.now)
-        if off < np.inf:
-            off = max(off, s.now)
-            place = place_at(s, v.client)
-            before, place.until = place.until, off
-            place.until_slot, place.until_serial = slot, v.serial
-            if before != off or off == s.now:  # one event for each of a client's on-periods
-                push(s, off, PROGRESS, GOES_OFF, v.client, 0)
-    send(s, v, slot, s.down_bits, DOWNLOADED, PROGRESS)
+@inner
+def compute_s(w, client, replica, c, round, visit):
+    """Return the seconds that a visit computes."""
+    if w.slowdown == draws.NO_SLOWDOWN:
+        return client.work_s + client.wake_s
+    key = draws.key_of(w.seed_low, w.seed_high, COMPUTING, replica, c, round - 1, visit)
+    return client.work_s * draws.slowdown(w.slowdown, w.slowdown_a, w.slowdown_b, key) + client.wake_s
 
 
-@jit
-def downloaded(s, v, slot):
-    v.downloaded, v.came_down = 1, v.sending
-    s.came_down += v.sending
-    note(s, v.client, DOWNLOAD, v.sending)
-    computed = s.now + v.compute_s
-    if v.phase == COMPUTE:
-        push(s, s.now + v.fraction * (computed - s.now), PROGRESS, LOST, slot, v.serial)
+@inner
+def dropout(w, replica, c, round, visit):
+    """Return the phase in which a visit drops out, and how far into it."""
+    if not w.drops:
+        return NO_DROP, 0.0
+    u = uniform(w.seed_low, w.seed_high, DROPOUT, replica, c, round, visit, 0)
+    phase = visits.drop_phase(u, w.dropout[c, 0], w.dropout[c, 1], w.dropout[c, 2])
+    return phase, uniform(w.seed_low, w.seed_high, DROPOUT, replica, c, round, visit, 1) if phase != NO_DROP else 0.0
+
+
+@inner
+def reply_bits(w, round):
+    return w.first_reply_bits if round == 1 else w.reply_bits
+
+
+@inner
+def start_visit(w, s, slot, c, multiplicity, site, round, visit, bits):
+    """Draw a visit of client c, whose record is in the slot, and start it; `bits`: of its reply."""
+    replica, v, client = s.replica[0], s.visits[slot], s.clients[slot]
+    replica.visits += 1
+    v.client, v.stamp, v.site, v.multiplicity, v.outcome = c, replica.visits, site, multiplicity, visits.NONE
+    v.started_s, v.downloaded_s, v.computed_s, v.ends_s = replica.now_s, nan, nan, inf
+    v.flow, v.bits, v.down_bits, v.up_bits = NO_FLOW, bits, 0, 0
+    v.tie = tie_of(w, replica.id, c, round, visit)
+    v.compute_s = compute_s(w, client, replica.id, c, round, visit)
+    v.drop, v.fraction = dropout(w, replica.id, c, round, visit)
+    until_s = offline_s(w, replica.id, c, replica.now_s)
+    if until_s != until_s:
+        replica.status = TOO_LATE
+    begin(w, s, slot)
+    if until_s < v.ends_s:
+        plan(s, slot, until_s, closing.BREAK)
+    elif v.ends_s < inf:
+        plan(s, slot, v.ends_s, closing.ARRIVAL if v.drop == NO_DROP else closing.BREAK)
+
+
+@inner
+def plan(s, slot, time_s, kind):
+    """Add the next event of a visit."""
+    v = s.visits[slot]
+    push(s, time_s, closing.rank(kind, v.tie, v.client), slot, v.stamp)
+
+
+@inner
+def end_visit(w, s, slot, kind):
+    """End a visit at its own end, when its device goes offline, or where its server cuts it: kind DEADLINE."""
+    v, now_s = s.visits[slot], s.replica[0].now_s
+    uploading = account(w, s, slot, now_s == v.ends_s and kind != closing.DEADLINE)
+    if kind == closing.DEADLINE:
+        v.outcome = visits.cut_outcome(uploading)
     else:
-        push(s, computed, PROGRESS, COMPUTED, slot, v.serial)
+        v.outcome = ARRIVED if kind == closing.ARRIVAL else DROPPED
+    v.phase, v.ended_s = OVER, now_s
 
 
-@jit
-def upload(s, v, slot):
-    """Send the reply, or as much of it as gets out."""
-    v.uploading = 1
-    if v.phase == UPLOAD:
-        v.bits = np.int64(np.floor(v.fraction * v.bits))
-        send(s, v, slot, v.bits, BREAKS, PROGRESS)
-    else:
-        send(s, v, slot, v.bits, ARRIVES, 1 + v.rank)
+def begin(w, s, slot):
+    """Start a visit: on private links its end becomes known, on shared links its download begins."""
+    raise NotImplementedError
 
 
-@jit
-def send(s, v, slot, bits, kind, priority):
-    c = client_at(s, v.client)
-    latency = c.latency_up if v.uploading else c.latency_down
-    stretch = c.stretch_up if v.uploading else c.stretch_down
-    bandwidth = c.bandwidth_up if v.uploading else c.bandwidth_down
-    v.sending_s, v.sending = s.now, bits
-    if not s.shared:
-        push(s, s.now + latency + bits * stretch / bandwidth, priority, kind, slot, v.serial)
-        return
-    v.flow, v.through = -1, 0
-    if bits == 0 or bandwidth == np.inf:  # nobody can be in its way
-        push(s, s.now + latency, priority, kind, slot, v.serial)
-    else:
-        push(s, s.now + latency, PROGRESS, BEGINS, slot, v.serial)
+def account(w, s, slot, complete):
+    """Count the bits that left their senders; return True if the visit was uploading. `complete`: it was not cut."""
+    raise NotImplementedError
 
 
-# --- Shared links ---------------------------------------------------------------------------------------
+# --- Private links --------------------------------------------------------------------------------------------------
 
 
-@jit
-def begins(s, v, slot):
-    """A message meets others on the links from now on."""
-    c = client_at(s, v.client)
-    if not v.uploading:
-        v.flow = flows.start(s, c.route_down, v.sending * c.stretch_down, slot, DOWNLOADED, PROGRESS)
-    elif v.phase == UPLOAD:
-        v.flow = flows.start(s, c.route_up, v.sending * c.stretch_up, slot, BREAKS, PROGRESS)
-    else:
-        v.flow = flows.start(s, c.route_up, v.sending * c.stretch_up, slot, ARRIVES, 1 + v.rank)
-    _settle(s)
+@inner
+def private_ends_s(w, client, start_s, compute_s, drop, fraction, bits):
+    """Return when a visit's download, compute time and upload end; inf: never, because it drops out before."""
+    if drop == BEFORE:
+        return inf, inf, start_s
+    sent_s = start_s + visits.transfer_s(w.broadcast_bits, client.down_loss_factor, client.down_bps)
+    downloaded_s = visits.arrival_s(sent_s, client.down_latency_s)
+    computed_s = visits.compute_ends_s(downloaded_s, compute_s, drop, fraction)
+    if drop == IN_COMPUTE:
+        return downloaded_s, inf, computed_s
+    sent_s = computed_s + visits.transfer_s(
+        visits.reply_bits(bits, drop, fraction), client.up_loss_factor, client.up_bps
+    )
+    return downloaded_s, computed_s, visits.arrival_s(sent_s, client.up_latency_s)
 
 
-@jit
-def copy(s, client):
-    """A broadcast copy that nobody waits for sets out."""
-    s.coming += 1
-    push(s, s.now + client_at(s, client).latency_down, PROGRESS, COPIES, client, 0)
+@inner
+def private_bits(w, client, now_s, start_s, downloaded_s, computed_s, drop, bits, complete):
+    """Return the bits down and up that had left their senders when a visit ended; `bits`: of its upload."""
+    if drop == BEFORE:
+        return 0, 0
+    if now_s < downloaded_s:
+        down = visits.bits_sent(now_s - start_s, w.broadcast_bits, client.down_loss_factor, client.down_bps)
+        return down, 0
+    if now_s < computed_s:
+        return w.broadcast_bits, 0
+    if complete:
+        return w.broadcast_bits, bits
+    return w.broadcast_bits, visits.bits_sent(now_s - computed_s, bits, client.up_loss_factor, client.up_bps)
 
 
-@jit
-def copies(s, client):
-    s.coming -= 1
-    c = client_at(s, client)
-    flows.start(s, c.route_down, s.down_bits * c.stretch_down, -1, 0, 0)
-    _settle(s)
+def begin_private(w, s, slot):
+    v = s.visits[slot]
+    v.phase = UPLOAD
+    v.downloaded_s, v.computed_s, v.ends_s = private_ends_s(
+        w, s.clients[slot], v.started_s, v.compute_s, v.drop, v.fraction, v.bits
+    )
+    v.bits = visits.reply_bits(v.bits, v.drop, v.fraction)
 
 
-@inline
-def _settle(s):
-    """Plan the next finish once per instant, after everything that starts or stops in it."""
-    if not s.settling:
-        s.settling = 1
-        push(s, s.now, LAST - 1, PLANS, 0, 0)
-
-
-@jit
-def plans(s):
-    s.settling = 0
-    s.planned += 1
-    at = flows.next_finish(s)
-    if at < np.inf:
-        push(s, max(at, s.now), PROGRESS, ENDS, 0, s.planned)
-
-
-@jit
-def ends(s, token):
-    if token != s.planned:
-        return
-    for i in range(flows.finish(s)):
-        at = done_at(s, i).it
-        flow = flow_at(s, at)
-        if flow.slot >= 0:
-            v = visit_at(s, flow.slot)
-            v.flow, v.through = -1, 1
-            push(s, s.now, flow.priority, flow.kind, flow.slot, v.serial)
-        flows.release(s, at)
-    _settle(s)
-
-
-# --- Calling off ------------------------------------------------------------------------------------------
-
-
-@jit
-def call_off(s, slots, n):
-    """Take what is under way off the links together, and note how much of it had left its sender."""
-    m = 0
-    for i in range(n):
-        v = visit_at(s, slots[i])
-        if v.uploading or not (v.downloaded or v.phase == BEFORE):
-            slots[m] = slots[i]
-            m += 1
-    rates = np.empty(m if s.shared else 0)
-    if s.shared:
-        _rates(s, slots, rates)
-    for i in range(m):
-        v = visit_at(s, slots[i])
-        bits = _taken_off(s, v, rates[i]) if s.shared else _left(s, client_at(s, v.client), v)
-        if v.uploading:
-            v.sent = bits
-        else:
-            v.came_down = bits
-            s.came_down += bits
-
-
-@inline
-def _left(s, c, v):
-    stretch = c.stretch_up if v.uploading else c.stretch_down
-    bandwidth = c.bandwidth_up if v.uploading else c.bandwidth_down
-    elapsed = s.now - v.sending_s
-    if bandwidth == np.inf:
-        return v.sending if elapsed > 0 else 0
-    gone = elapsed * (bandwidth / stretch) * WHOLE
-    return v.sending if gone >= v.sending else np.int64(gone)
-
-
-@jit
-def _rates(s, slots, rates):
-    """At what rate each message is served, or would be if it had got as far as the links already."""
-    fresh = np.zeros(len(rates), np.bool_)
-    for i in range(len(rates)):
-        v = visit_at(s, slots[i])
-        rates[i] = flows.served_at(s, v.flow) if v.flow >= 0 else np.inf
-    for i in range(len(rates)):
-        v = visit_at(s, slots[i])
-        c = client_at(s, v.client)
-        ideal = (c.bandwidth_up if v.uploading else c.bandwidth_down) == np.inf
-        if v.flow < 0 and not (v.through or v.sending == 0 or ideal):
-            route = c.route_up if v.uploading else c.route_down
-            stretch = c.stretch_up if v.uploading else c.stretch_down
-            v.flow = flows.start(s, route, v.sending * stretch, slots[i], 0, 0)
-            fresh[i] = True
-    for i in range(len(rates)):
-        if fresh[i] or rates[i] == 0.0:
-            rates[i] = flows.rate_bps(s, visit_at(s, slots[i]).flow)
-
-
-@jit
-def _taken_off(s, v, rate):
-    """What had left of a message that is, or would be, served at this rate; its flow ends here."""
-    elapsed = s.now - v.sending_s
-    if v.flow < 0:
-        return v.sending if v.through or elapsed > 0 else 0
-    c = client_at(s, v.client)
-    served = flows.cancel(s, v.flow)
-    _settle(s)
-    v.flow = -1
-    under_way = rate * min(elapsed, c.latency_up if v.uploading else c.latency_down)
-    gone = (served + under_way) / (c.stretch_up if v.uploading else c.stretch_down) * WHOLE
-    return v.sending if gone >= v.sending else np.int64(gone)
-
-
-@inline
-def note_cut(s, v):
-    if not v.downloaded and v.came_down:
-        note(s, v.client, CUT, v.came_down)
+def account_private(w, s, slot, complete):
+    v, now_s = s.visits[slot], s.replica[0].now_s
+    v.down_bits, v.up_bits = private_bits(
+        w, s.clients[slot], now_s, v.started_s, v.downloaded_s, v.computed_s, v.drop, v.bits, complete
+    )
+    uploading = v.computed_s <= now_s
+    if not v.downloaded_s <= now_s:
+        v.downloaded_s = nan
+    if not uploading:
+        v.computed_s = nan
+    return uploading

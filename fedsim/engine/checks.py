@@ -1,0 +1,91 @@
+"""What a run refuses: timelines that would need values which are not there, and rounds that never end."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import numpy as np
+
+from fedsim.arrays import Array
+from fedsim.budget import Budget
+from fedsim.engine.system import MessageSizes, System
+from fedsim.errors import InvalidInput
+from fedsim.protocols import Problem
+from fedsim.protocols.columns import has_columns
+
+IDLE_ROUNDS = 1_000  # in a row that spend nothing of what the budget limits, before a run counts as endless;
+EMPTY_ROUNDS = 4_000  # as many where nobody was even asked, which a policy's coin may bring about
+TOO_MANY = 1e9  # rounds to spend the budget
+
+
+def check_run(system: System, sizes: MessageSizes) -> None:
+    """Refuse what no clock can simulate."""
+    check_data(system.problem, system.timing_only)
+    policy = type(system.policy.own).__name__
+    described = system.policy.to_columns() is not None and has_columns(system.policy.own, "policy")
+    if system.gossip is not None and not described:
+        raise InvalidInput(
+            f"the policy {policy} over gossip: its closing rule has no columns, so nothing says "
+            "when a site stops waiting for its neighbours; take full(), first(K) or deadline(seconds)"
+        )
+    name, codec = type(system.algorithm.own).__name__, system.algorithm.codec
+    if system.policy.asynchronous and not described:
+        raise InvalidInput(
+            f"{policy}: asynchronous clients are drawn and aggregated as participation.buffered says; a "
+            "select or close of its own would never be called; leave it out, or work in rounds"
+        )
+    if system.timing_only and system.budget.target is not None:
+        raise InvalidInput(
+            f'compute="skip" evaluates no metrics, so Budget(target on {system.budget.target.metric!r}) would never be '
+            "reached; give rounds=, bits or seconds="
+        )
+    if system.timing_only and sizes.depend_on_values:
+        raise InvalidInput(
+            f'compute="skip" cannot time {name} with {codec}: how long its replies are depends on their values; take a '
+            "codec of fixed length such as fs.codecs.QSGD(levels), or compute"
+        )
+    in_step = system.sites.count == 1 or system.sites.every == 1
+    if not in_step and sizes.depend_on_values:
+        raise InvalidInput(
+            f"{name} with {codec}: how long its replies are depends on their values, which sites that run ahead of "
+            "each other do not know in time; take a codec of fixed length such as fs.codecs.QSGD(levels)"
+            + ", or every=1"
+            * bool(system.sites.every)
+        )
+
+
+def check_data(problem: Problem, timing_only: bool) -> None:
+    """Refuse to compute with a problem that is only as long as its messages."""
+    if not timing_only and problem.timing_only:
+        raise InvalidInput(
+            f'problems.{type(problem.own).__name__} has no data to compute with; run it with compute="skip"'
+        )
+
+
+def refuse_endless(number: int) -> NoReturn:
+    """A round that was counted never closes."""
+    raise InvalidInput(
+        f"round {number} never closes: some client takes infinitely long; shorten its latency or its compute "
+        "time, close with a deadline, or give the Budget seconds="
+    )
+
+
+class IdleRounds:
+    """Watches, where rounds are not limited, that each brings every replica nearer to the end of its budget."""
+
+    def __init__(self, budget: Budget, replicas: int) -> None:
+        self._least = {name: limit / TOO_MANY for name, limit in budget.limits.items() if name != "epsilon"}
+        self._idle = np.zeros(replicas)  # rounds in a row that spent nothing, as a share of those that are allowed
+
+    def after(self, active: Array, columns: dict[str, Array]) -> None:
+        """A round of these replicas is about to count."""
+        spent = {**columns, "seconds": columns["closed_s"] - columns["opened_s"]}
+        spent["total_bits"] = columns["uplink_bits"] + columns["downlink_bits"] + columns["backhaul_bits"]
+        moved = np.any([spent[name] > least for name, least in self._least.items()], axis=0)
+        share = np.where(columns["selected"] > 0, 1 / IDLE_ROUNDS, 1 / EMPTY_ROUNDS)
+        self._idle[active] = np.where(moved, 0.0, self._idle[active] + share)
+        if self._idle[active].max() >= 1.0:
+            raise InvalidInput(
+                f"the last {IDLE_ROUNDS:,} rounds or more spent next to nothing of what the budget limits, so the run "
+                "might never end; add rounds= to the Budget"
+            )

@@ -1,0 +1,70 @@
+"""Which clock simulates a scenario. Both give the same bits, so this decides how long a run takes, nothing else."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from fedsim.engine.clock import Clock, Learning
+from fedsim.engine.system import MessageSizes, System
+from fedsim.errors import InvalidInput
+from fedsim.kernels.found import Found
+
+CLOCKS = ("auto", "simpy", "compiled")
+VISIT_S = {"private": 30e-6, "shared": 90e-6}  # of a visit on SimPy
+# What a run may pay for the compiled clock. Compiling takes 5 to 15 s of one core, but later runs load its code.
+WORTH_S = {Found.LOADED: 0.0, Found.KEPT: 0.3, Found.NOWHERE: 4.0}
+
+
+class Choice(NamedTuple):
+    """A clock, and why it was taken."""
+
+    clock: Clock
+    reason: str
+
+
+def choose(system: System, sizes: MessageSizes, learning: Learning, name: str, saves: bool = True) -> Choice:
+    """Return the clock of this name; "auto": the compiled one if it can serve and SimPy would not be done sooner.
+
+    `saves`: whether the run has checkpoints.
+    """
+    if name != "simpy":
+        from fedsim.engine.clock.compiled.paths import compiled_clock
+
+        made = compiled_clock(system, sizes, learning=learning)
+        if isinstance(made, str):
+            if name == "compiled":
+                raise InvalidInput(f'clock="compiled" cannot serve this scenario: {made}; use clock="simpy"')
+            return Choice(_simpy(system, sizes, learning, saves), made)
+        if name == "compiled":
+            return Choice(made, "as asked for")
+        found = made.found()
+        seconds = expected_visits(system, sizes) * VISIT_S["shared" if system.shares_links else "private"]
+        if seconds >= WORTH_S[found]:
+            return Choice(made, "every part has columns")
+        return Choice(_simpy(system, sizes, learning, saves), f"a short run, and the compiled code is {found.value}")
+    return Choice(_simpy(system, sizes, learning, saves), "as asked for")
+
+
+def _simpy(system: System, sizes: MessageSizes, learning: Learning, saves: bool) -> Clock:
+    from fedsim.engine.clock.simpy import SimpyClock
+
+    return SimpyClock(system, sizes, learning, saves)
+
+
+def expected_visits(system: System, sizes: MessageSizes) -> float:
+    """Return about how many visits a run has; inf where that is not known beforehand."""
+    budget, sites, each = system.budget, system.sites, system.visits_a_round
+    up, down, between = (sizes.reply or 0) * each, sizes.broadcast * each, 0.0  # bits of a round
+    if system.gossip is not None:
+        up, down, between = 0, 0, float((sizes.reply or 0) * len(system.gossip.sender))
+    elif sites.every:
+        between = sites.count * (sizes.to_cloud + sizes.from_cloud) / sites.every
+    rounds = math.inf if budget.rounds is None else float(budget.rounds)
+    for limit, bits in (
+        (budget.uplink_bits, up), (budget.downlink_bits, down), (budget.backhaul_bits, between),
+        (budget.total_bits, up + down + between),
+    ):  # fmt: skip
+        if limit is not None and bits:
+            rounds = min(rounds, limit / bits + 1)
+    return rounds * each * len(system.replicas)

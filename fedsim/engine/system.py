@@ -1,0 +1,241 @@
+"""What a clock may read: the scenario's parts, routes, sizes of messages and keyed draws. Nothing here ever changes.
+
+This is the only module of the engine that reads the parts' own attribute names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fedsim.algorithms.arguments import rows_per_batch
+from fedsim.arrays import Array, Numbers
+from fedsim.engine.rounds import Cohort
+from fedsim.errors import InvalidInput
+from fedsim.exchanges import Gossip, Mixing
+from fedsim.problems import reweighted, weights_of
+from fedsim.protocols import Backend, DeviceModel, NetworkModel, Visitors
+from fedsim.protocols.columns import has_columns
+from fedsim.rng import Draws, Stream
+from fedsim.rules.visits import IN_UPLOAD, NO_DROP
+from fedsim.runtime.jobs import Setting
+
+if TYPE_CHECKING:
+    from fedsim.scenario import Scenario
+
+TIES = 2.0**30  # the values of a tie number, `rules.closing.tie_of`
+
+
+class Routes(NamedTuple):
+    """The routes of one direction: a row per client to its site, then, of tiers, one per edge to the cloud."""
+
+    latency_s: Array
+    loss_factor: Array
+    bandwidth_bps: Array  # the bottleneck's; inf: no time but the latency
+
+
+@dataclass(frozen=True)
+class MessageSizes:
+    """Bits of the messages of a run."""
+
+    broadcast: int
+    first_reply: int | None  # of round 1; None: it depends on values
+    reply: int | None  # of later rounds
+    to_cloud: int = 0  # of tiers, one edge's message
+    from_cloud: int = 0
+
+    def of_reply(self, round: int) -> int | None:
+        """Return the bits of a reply in a round, counted from 1."""
+        return self.first_reply if round == 1 else self.reply
+
+    @property
+    def depend_on_values(self) -> bool:
+        return self.first_reply is None or self.reply is None
+
+
+class System:
+    """The scenario as a clock reads it; replicas are named by their position 0 ... R - 1."""
+
+    def __init__(self, scenario: Scenario, setting: Setting, timing_only: bool) -> None:
+        parts = scenario.parts
+        self.scenario, self.setting, self.timing_only = scenario, setting, timing_only
+        self.problem, self.algorithm, self.policy, self.devices = (
+            parts.problem, parts.algorithm, parts.policy, parts.devices,
+        )  # fmt: skip
+        self.sites, self.budget = scenario.sites, scenario.budget
+        self.gossip = scenario.exchange if isinstance(scenario.exchange, Gossip) else None
+        self.network: NetworkModel | None = self.sites.network
+        self.replicas = np.asarray(scenario.replica_numbers, np.int64)
+        self.population, self.weights = self.problem.clients, setting.weights
+        self.down, self.up = routes_of(self.network, False), routes_of(self.network, True)
+        self.always_online = self.devices is None or self.devices.always_available
+        self.limit_s = np.inf if self.budget.seconds is None else float(self.budget.seconds)
+        self.broadcasts_to_all = scenario.reaches_all
+        self.reports_loss = "loss" in self.algorithm.kept
+        may_read = self.policy.history or not has_columns(self.policy.own, "policy")  # a user's own policy
+        self.clock_reads_losses = may_read and self.reports_loss and not timing_only
+
+    @cached_property
+    def cumulative_weights(self) -> Array:
+        """p_0, p_0 + p_1, ..., for policies that draw by weight."""
+        return np.cumsum(self.weights)
+
+    @cached_property
+    def remembers(self) -> bool:
+        """Whether clients have memory, so that an asynchronous one waits until its reply has been aggregated."""
+        return bool(self.algorithm.memory(self.problem.own))
+
+    @cached_property
+    def mixing(self) -> Mixing | None:
+        """How sites that gossip mix, where all rounds of all replicas mix alike."""
+        return self.gossip.at(0, 0, 0) if self.gossip is not None and self.gossip.constant else None
+
+    @property
+    def visits_a_round(self) -> int:
+        """About how many visits end in a round, at most; over gossip, with their messages."""
+        if self.gossip is not None:
+            return self.population + len(self.gossip.sender)
+        if self.policy.asynchronous:
+            return int(self.policy.replies)
+        size = self.policy.size
+        return self.population if size is None else min(size * self.sites.count, self.population)
+
+    @property
+    def has_unselected_flows(self) -> bool:
+        """Whether broadcasts to clients that were not selected take links up."""
+        everyone = self.policy.always and self.always_online
+        return self.broadcasts_to_all and self.network is not None and not everyone
+
+    @property
+    def own_links_carry_flows(self) -> bool:
+        """Whether two messages may be on one client's own link at a time."""
+        return self.network is not None and (self.has_unselected_flows or self.gossip is not None)
+
+    @property
+    def shares_links(self) -> bool:
+        """Whether transfers may contend, or bandwidths change."""
+        return self.network is not None and bool(self.network.contended or self.network.varying)
+
+    # --- Draws ------------------------------------------------------------------------------------------------------
+
+    def draws(
+        self, stream: Stream, position: Numbers | slice, client: Numbers = 0, round: Numbers = 0, visit: Numbers = 0,
+        single: bool = False,
+    ) -> Draws:  # fmt: skip
+        """Return an rng whose rows are these replicas, clients, rounds (from 0) and visits."""
+        backend, replica = self.setting.backend, self.replicas[position]
+        key = backend.keys(self.setting.seed, stream, replica=replica, client=client, round=round, visit=visit)
+        return Draws(key, single, source=backend)
+
+    def draw_cohort(
+        self, position: Numbers, client: Array, multiplicity: Array, round: int, now_s: float | Array, visit: int = 0
+    ) -> Cohort:  # fmt: skip
+        """Return what is drawn for visits that start now; `round` is counted from 1, keys from 0."""
+        m, address = len(client), (position, client, round - 1, visit)
+        tie = np.asarray(self.draws(Stream.TIE, *address).uniform() * TIES).astype(np.int64)
+        compute_s, drop, fraction = np.zeros(m), np.full(m, NO_DROP), np.zeros(m)
+        devices = self.devices
+        if devices is not None:
+            start_s, rng = np.full(m, now_s), self.draws(Stream.COMPUTE, *address)
+            compute_s = np.asarray(devices.compute_s(client, self.work[client], start_s, rng), float)
+            _check(devices, "compute_s", compute_s, client, compute_s >= 0)
+            if not devices.reliable:
+                rng = self.draws(Stream.DROPOUT, *address)
+                drop, fraction = map(np.asarray, devices.drop(client, start_s, rng))
+                _check(devices, "drop", drop, client, (drop >= NO_DROP) & (drop <= IN_UPLOAD))
+                _check(devices, "drop", fraction, client, (fraction >= 0) & (fraction <= 1))
+        return Cohort(client, multiplicity, compute_s, drop, fraction, tie)
+
+    def draw_ties(self, position: int, sender: Array, receiver: Array, round: int) -> Array:
+        """Return the keyed number of every message between sites in a round, counted from 1."""
+        drawn = self.draws(Stream.TIE, position, sender, round - 1, 1 + receiver).uniform()
+        return np.asarray(drawn * TIES).astype(np.int64)
+
+    @cached_property
+    def work(self) -> Array:
+        """(population,) local steps of a visit, times rows a step where the devices' time counts them."""
+        client = np.arange(self.population)
+        steps = np.zeros(self.population) + np.asarray(self.algorithm.work(Visitors(client)), np.float64)
+        if self.devices is None or not self.devices.per_example:
+            return steps
+        sizes, batch_size = self.problem.sizes, self.algorithm.batch_size
+        return np.asarray(steps * (sizes if batch_size is None else rows_per_batch(batch_size, sizes, client)))
+
+    # --- Availability -----------------------------------------------------------------------------------------------
+
+    def online_s(self, position: int, client: Array, now_s: float) -> Array:
+        """Return the earliest time from now on at which each client is online; inf: never."""
+        if self.devices is None or self.always_online:
+            return np.full(len(client), now_s)
+        rng = self.draws(Stream.AVAILABILITY, position, client)
+        at = np.asarray(self.devices.next_available(client, np.full(len(client), now_s), rng))
+        if at.shape != client.shape or not (at >= now_s).all():
+            raise InvalidInput(
+                f"{type(self.devices.own).__name__}.next_available returned {at!r:.60} at {now_s:g} s; return one time "
+                "per client, now or later"
+            )
+        return at
+
+    def offline_s(self, position: int, client: Array, now_s: float) -> Array:
+        """Return when each client, online now, goes offline; now for a client that is offline."""
+        if self.devices is None or self.always_online:
+            return np.full(len(client), np.inf)
+        rng = self.draws(Stream.AVAILABILITY, position, client)
+        until = np.asarray(self.devices.available_until(client, np.full(len(client), now_s), rng))
+        if until.shape != client.shape or np.isnan(until).any():
+            raise InvalidInput(
+                f"{type(self.devices.own).__name__}.available_until returned {until!r:.60}; return one time per client"
+            )
+        return np.asarray(np.maximum(until, now_s))
+
+    def enough_online_s(self, position: int, client: Array, enough: int, now_s: float) -> float:
+        """Return now if `enough` of these clients are online, else the earliest time at which they might be."""
+        if enough > len(client):
+            return np.inf
+        if self.always_online:
+            return now_s
+        online, tried = 0, 0
+        while tried < len(client):  # the first few mostly suffice
+            until = min(4 * max(tried, enough), len(client))
+            online += int((self.online_s(position, client[tried:until], now_s) == now_s).sum())
+            tried = until
+            if online >= enough:
+                return now_s
+        return float(np.partition(self.online_s(position, client, now_s), enough - 1)[enough - 1])
+
+
+def setting_of(scenario: Scenario, backend: Backend) -> Setting:
+    """Return what all jobs of a scenario have in common."""
+    problem, devices, network = scenario.problem, scenario.parts.devices, scenario.parts.network
+    weights = weights_of(problem)
+    if isinstance(scenario.exchange, Gossip) and np.any(weights != scenario.sites.weights):
+        weights = scenario.sites.weights
+        problem = reweighted(problem, weights)
+    everyone, rows = np.arange(problem.clients), {}
+    if network is not None and network.has_server:
+        for up, name in ((True, "uplink"), (False, "downlink")):
+            rows[f"{name}_delay_s"] = np.broadcast_to(network.delay_s(up), everyone.shape)
+            rows[f"{name}_bottleneck_bps"] = np.broadcast_to(network.bottleneck_bps(up), everyone.shape)
+    if devices is not None and (dropout := devices.dropout_of(everyone)) is not None:
+        rows["dropout"] = dropout
+    return Setting(problem, weights, scenario.seed, np.dtype(scenario.dtype), backend, rows)
+
+
+def routes_of(network: NetworkModel | None, upward: bool) -> Routes | None:
+    """Return a network's routes in one direction; None: an ideal network."""
+    if network is None:
+        return None
+    columns = network.delay_s(upward), network.stretch(upward), network.bottleneck_bps(upward)
+    return Routes(*(np.broadcast_to(column, (network.clients,)) for column in columns))
+
+
+def _check(devices: DeviceModel, method: str, value: Array, client: Array, right: Array) -> None:
+    """Refuse answers of users' own devices that no clock can use."""
+    if np.shape(value) != client.shape or not right.all():
+        raise InvalidInput(
+            f"{type(devices.own).__name__}.{method} returned {value!r:.60} for {len(client)} visits; return one number "
+            "per visit: seconds of at least 0, phases from 0 to 3, fractions from 0 to 1"
+        )
