@@ -8,10 +8,9 @@
 from __future__ import annotations
 
 from fedsim.devices import traces
-from fedsim.devices.availability import Availability, Diurnal, Intervals, diurnal, intervals
+from fedsim.devices.availability import Availability, Diurnal, Intervals, Markov, diurnal, intervals, markov
 from fedsim.devices.factories import constant, from_flops, lognormal, table
 from fedsim.devices.model import BEFORE, COMPUTE, NONE, UPLOAD, Devices
-from fedsim.devices.onoff import Markov, markov
 from fedsim.devices.speed import (
     BimodalSlowdown,
     LognormalSlowdown,

@@ -1,13 +1,13 @@
-"""When a client is on: always, by the hour of the day, at random (`onoff.py`), or as a trace recorded it.
+"""When clients are online: by the hour of the day, at random, or as a trace recorded it.
 
-Each model is a pure function of a client's key and the time, so its answers agree with one another in any
-order. An on-period includes its start and excludes its end, and all comparisons are made between the very
-numbers that are returned: a client is on at the time `next_available` names.
+A class checks its numbers and describes them as columns; `rules.availability` has the laws. Each is a function of the
+client's key and the time alone, so answers agree in any order.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,6 +21,8 @@ from fedsim.errors import InvalidInput, quoted, shown
 from fedsim.protocols.columns import AvailabilityColumns
 from fedsim.rng import Draws
 from fedsim.rules import availability
+from fedsim.rules.availability import OnlineLaw
+from fedsim.rules.draws import Key
 
 
 class Availability(Protocol):
@@ -36,16 +38,57 @@ class Availability(Protocol):
     def describe(self) -> str: ...
 
 
-def cycle(now_s: Array, length_s: Column, start: Column = 0.0) -> Array:
-    """The k with (k + start) * length <= now < (k + 1 + start) * length, as computed in floating point."""
-    k = np.floor(now_s / length_s - start)
-    k -= (k + start) * length_s > now_s
-    k = np.asarray(k + ((k + 1.0 + start) * length_s <= now_s))
-    if not (np.abs(k) < 2.0**52).all():  # counting on would stand still
+def times(rule: Callable[..., float], law: AvailabilityColumns, clients: Array, now_s: Array, rng: Draws) -> Array:
+    """Return a rule's answer for each client: compiled where the draws are, else by a loop in Python."""
+    rows = (np.broadcast_to(column, clients.shape) for column in law[1:6])
+    arguments = (law.code, *rows, law.starts_s, law.ends_s, rng.key, np.broadcast_to(now_s, clients.shape))
+    plain = rng.source is None or rng.source.name == "numpy"
+    out = looped(rule, *arguments) if plain else rng.source.online_times(rule is availability.offline_s, *arguments)
+    if np.isnan(out).any():
         raise InvalidInput(
-            f"the clock is at {np.max(now_s):g} s, too late for periods of {duration(length_s)}; set a budget"
+            f"the clock is at {np.max(now_s):g} s, too late to count the periods of devices; set a budget"
         )
-    return k
+    return out
+
+
+def looped(
+    rule: Callable[..., float], code: int, a: Array, b: Array, period_s: Array, begin: Array, end: Array,
+    starts_s: Array, ends_s: Array, key: Array, now_s: Array,
+) -> Array:  # fmt: skip
+    """Return a rule's answer for each row."""
+    columns = (a, b, period_s, begin, end, key, now_s)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    answers = [rule(now, OnlineLaw(code, *law), Key(*words), starts_s, ends_s) for *law, words, now in rows]
+    return np.array(answers, np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Markov:
+    """Alternating exponential periods with means `on_s` and `off_s`, numbers or one per client."""
+
+    on_s: Column
+    off_s: Column
+
+    def __post_init__(self) -> None:
+        for name in ("on_s", "off_s"):
+            object.__setattr__(self, name, column(f"markov {name}", getattr(self, name), low=TINY))
+
+    @property
+    def clients(self) -> int | None:
+        rows = [n for n in (length(self.on_s), length(self.off_s)) if n is not None]
+        return min(rows, default=None)
+
+    def next_available(self, clients: Array, now_s: Array, rng: Draws) -> Array:
+        return times(availability.online_s, self.to_columns(clients), clients, now_s, rng)
+
+    def available_until(self, clients: Array, now_s: Array, rng: Draws) -> Array:
+        return times(availability.offline_s, self.to_columns(clients), clients, now_s, rng)
+
+    def to_columns(self, rows: Array) -> AvailabilityColumns:
+        return AvailabilityColumns(availability.MARKOV, pick(self.on_s, rows), pick(self.off_s, rows))
+
+    def describe(self) -> str:
+        return f"on for {duration(self.on_s)}, off for {duration(self.off_s)} at random"
 
 
 BRIEFEST = 1e-9  # of a period: a shorter window would vanish in the rounding of the clock
@@ -77,21 +120,10 @@ class Diurnal:
         return min(rows, default=None)
 
     def next_available(self, clients: Array, now_s: Array, rng: Draws) -> Array:
-        end, following = self._window(clients, now_s, rng)
-        on = pick(self.on_fraction, clients)
-        return np.where(on <= 0.0, np.inf, np.where((now_s < end) | (on >= 1.0), now_s, following))
+        return times(availability.online_s, self.to_columns(clients), clients, now_s, rng)
 
     def available_until(self, clients: Array, now_s: Array, rng: Draws) -> Array:
-        end, _ = self._window(clients, now_s, rng)
-        return np.where(pick(self.on_fraction, clients) >= 1.0, np.inf, np.maximum(end, now_s))
-
-    def _window(self, clients: Array, now_s: Array, rng: Draws) -> tuple[Array, Array]:
-        """The end of the window that began last, and the beginning of the next."""
-        phase = rng.uniform() if isinstance(self.phase, str) else pick(self.phase, clients)
-        k = cycle(now_s, self.period_s, phase)
-        end = (k + phase + pick(self.on_fraction, clients)) * self.period_s
-        following = (k + 1.0 + phase) * self.period_s
-        return np.minimum(end, following), following
+        return times(availability.offline_s, self.to_columns(clients), clients, now_s, rng)
 
     def to_columns(self, rows: Array) -> AvailabilityColumns:
         phase = math.nan if isinstance(self.phase, str) else pick(self.phase, rows)
@@ -137,53 +169,16 @@ class Intervals:
         return len(self.offsets) - 1
 
     def next_available(self, clients: Array, now_s: Array, rng: Draws) -> Array:
-        first, end, base, following, at = self._find(clients, now_s)
-        on = (at >= first) & (now_s < self._end(clients, at, base, following))
-        again = np.where(end > first, following + self._value(self.starts, first), np.inf)
-        later = np.where(at + 1 < end, base + self._value(self.starts, at + 1), again)
-        return np.where(on, now_s, later)
+        return times(availability.online_s, self.to_columns(clients), clients, now_s, rng)
 
     def available_until(self, clients: Array, now_s: Array, rng: Draws) -> Array:
-        first, _, base, following, at = self._find(clients, now_s)
-        until = self._end(clients, at, base, following)
-        on = (at >= first) & (now_s < until)
-        # The last interval of a period may go on in the first of the next.
-        joined = on & (until == following) & (self._value(self.starts, first) == 0.0)
-        whole = joined & (at == first)
-        until = np.where(joined, following + self._value(self.ends, first), until)
-        return np.where(whole, np.inf, np.where(on, until, now_s))
-
-    def _find(self, clients: Array, now_s: Array) -> tuple[Array, Array, Array, Array, Array]:
-        """Each client's range of intervals, when its period began and ends, and its last interval begun."""
-        if clients.size and (clients.min() < 0 or clients.max() >= len(self.offsets) - 1):
-            raise InvalidInput(
-                f"client {clients.max()} has no intervals: only {len(self.offsets) - 1} clients were recorded"
-            )
-        first, end = self.offsets[clients], self.offsets[clients + 1]
-        base, following = np.zeros(len(clients)), np.full(len(clients), np.inf)
-        if self.period_s is not None:
-            period = pick(self.period_s, clients)
-            k = cycle(now_s, period)
-            base, following = k * period, (k + 1.0) * period
-        low, high = first - 1, end  # the last interval begun is at `low` or between it and `high`
-        while (wide := high - low > 1).any():
-            middle = (low + high) // 2
-            begun = base + self._value(self.starts, middle) <= now_s
-            low, high = np.where(wide & begun, middle, low), np.where(wide & ~begun, middle, high)
-        return first, end, base, following, low
-
-    def _end(self, clients: Array, at: Array, base: Array, following: Array) -> Array:
-        """When interval `at` ends; exactly with the period if it was recorded so."""
-        end = self._value(self.ends, at)
-        period = np.inf if self.period_s is None else pick(self.period_s, clients)
-        return np.where(end == period, following, np.minimum(base + end, following))
-
-    @staticmethod
-    def _value(values: Array, at: Array) -> Array:
-        """values[at], with anything where `at` points outside: the caller masks it."""
-        return values[np.clip(at, 0, len(values) - 1)] if len(values) else np.zeros(at.shape)
+        return times(availability.offline_s, self.to_columns(clients), clients, now_s, rng)
 
     def to_columns(self, rows: Array) -> AvailabilityColumns:
+        if rows.size and (rows.min() < 0 or rows.max() >= len(self.offsets) - 1):
+            raise InvalidInput(
+                f"client {rows.max()} has no intervals: only {len(self.offsets) - 1} clients were recorded"
+            )
         period_s = math.inf if self.period_s is None else pick(self.period_s, rows)
         begin, end = self.offsets[rows], self.offsets[rows + 1]
         return AvailabilityColumns(availability.INTERVALS, 0.0, 0.0, period_s, begin, end, self.starts, self.ends)
@@ -220,6 +215,11 @@ def _checked(starts: npt.ArrayLike, ends: npt.ArrayLike, offsets: npt.ArrayLike)
             " sort a client's intervals and merge those that touch"
         )
     return s, e, o
+
+
+def markov(on_s: Column, off_s: Column) -> Markov:
+    """On and off for exponential times with these means; numbers for all or one per client."""
+    return Markov(on_s, off_s)
 
 
 def diurnal(period_s: float, on_fraction: Any, phase: Any = "per client") -> Diurnal:

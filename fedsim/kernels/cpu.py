@@ -43,6 +43,12 @@ def choose_rows(key: Array, population: Array, start: Array, step: int) -> Array
 # --- Loaded when they are first asked for: few runs need them, and each takes its time ---------------------
 
 
+def online_times(*arguments: Any) -> Array:
+    from fedsim.kernels.clock import availability
+
+    return availability.online_times(*arguments)
+
+
 def wire_form(d: int, dtype: str | None, levels: int | None, code: str | None, form: str | None) -> Wire:
     from fedsim.kernels import qlsd
 
@@ -95,5 +101,6 @@ def network_gradient(*arguments: Any) -> None:
 __all__ = [
     "choice", "choose_rows", "gaussian_messages", "gaussian_rows", "gradients", "integers", "keys", "keys_into",
     "langevin_quadratic", "leapfrog_logistic", "leapfrog_quadratic", "linear_model", "logistic_messages", "name",
-    "network_gradient", "normal", "quadratic_full", "segment_sum", "softmax_gradient", "uniform", "wire_form",
+    "network_gradient", "normal", "online_times", "quadratic_full", "segment_sum", "softmax_gradient", "uniform",
+    "wire_form",
 ]  # fmt: skip

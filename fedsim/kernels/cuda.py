@@ -23,6 +23,7 @@ import numpy.typing as npt
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
 from fedsim.kernels import cuda_leapfrog, cuda_network, cuda_qlsd, cuda_rows
+from fedsim.kernels.cpu import online_times
 from fedsim.kernels.draws import choice, integers, keys, keys_into, uniform
 from fedsim.kernels.qlsd import wire_form
 from fedsim.kernels.sums import segment_sum
@@ -239,6 +240,6 @@ def gaussian_rows(
 __all__ = [
     "choice", "choose_rows", "gaussian_messages", "gaussian_rows", "gradients", "integers", "keys", "keys_into",
     "langevin_quadratic", "leapfrog_logistic", "leapfrog_quadratic", "linear_model", "logistic_messages", "name",
-    "network_gradient", "normal", "quadratic_full", "require_device", "segment_sum", "softmax_gradient", "uniform",
-    "wire_form", "words",
+    "network_gradient", "normal", "online_times", "quadratic_full", "require_device", "segment_sum", "softmax_gradient",
+    "uniform", "wire_form", "words",
 ]  # fmt: skip

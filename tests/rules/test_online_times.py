@@ -1,4 +1,4 @@
-"""The compiled answer to "when is a randomly switching device on" has the bits of the plain one."""
+"""The compiled loop over clients that asks when each is online has the bits of the rules in Python."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedsim.errors import InvalidInput
 from fedsim.kernels import cpu
 from fedsim.rng import Draws, Stream
 
-CLIENTS = np.arange(1000)
+CLIENTS = np.arange(200)
 
 
 def both(model, question, now_s):
@@ -20,7 +20,7 @@ def both(model, question, now_s):
 
 @pytest.mark.parametrize("question", ["next_available", "available_until"])
 @pytest.mark.parametrize("on_s, off_s", [(3.0, 5.0), (500.0, 0.5), (0.5, 500.0), (1e-3, 1e-3)])
-def test_compiled_presence_has_the_bits_of_the_plain_form(on_s, off_s, question):
+def test_the_compiled_loop_has_the_bits_of_the_rules(on_s, off_s, question):
     model = devices.markov(on_s, off_s)
     for now in (0.0, 1e-9, 7.3, 123456.789):
         plain, compiled = both(model, question, np.full(len(CLIENTS), now))
@@ -29,10 +29,19 @@ def test_compiled_presence_has_the_bits_of_the_plain_form(on_s, off_s, question)
         assert plain.tobytes() == compiled.tobytes()
 
 
-def test_compiled_presence_takes_means_of_each_client():
+def test_the_compiled_loop_takes_numbers_of_each_client():
     model = devices.markov(np.geomspace(0.1, 100.0, len(CLIENTS)), np.geomspace(50.0, 0.2, len(CLIENTS)))
     plain, compiled = both(model, "next_available", np.linspace(0.0, 1e4, len(CLIENTS)))
     assert plain.tobytes() == compiled.tobytes()
+
+
+@pytest.mark.parametrize("question", ["next_available", "available_until"])
+def test_the_compiled_loop_has_every_law(question):
+    per_client = np.linspace(0.0, 1.0, len(CLIENTS))
+    recorded = devices.intervals(np.tile([0.0, 3.0], 200), np.tile([1.0, 5.0], 200), 2 * np.arange(201), period_s=5.0)
+    for model in (devices.diurnal(7.0, per_client), devices.diurnal(7.0, 0.4, phase=per_client), recorded):
+        plain, compiled = both(model, question, np.linspace(0.0, 100.0, len(CLIENTS)))
+        assert plain.tobytes() == compiled.tobytes()
 
 
 def test_a_time_beyond_all_counting_is_refused_compiled_too():
