@@ -40,8 +40,8 @@ class Availability(Protocol):
 
 def times(rule: Callable[..., float], law: AvailabilityColumns, clients: Array, now_s: Array, rng: Draws) -> Array:
     """Return a rule's answer for each client: compiled where the draws are, else by a loop in Python."""
-    rows = (np.broadcast_to(column, clients.shape) for column in law[1:6])
-    arguments: tuple[Any, ...] = (law.code, *rows, law.starts_s, law.ends_s, rng.key, np.broadcast_to(now_s, clients.shape))
+    rows = [np.broadcast_to(np.asarray(column), clients.shape) for column in (*law[1:6], now_s)]
+    arguments: tuple[Any, ...] = (law.code, *rows[:5], law.starts_s, law.ends_s, rng.key, rows[5])
     plain = rng.source is None or rng.source.name == "numpy"
     out = looped(rule, *arguments) if plain else rng.source.online_times(rule is availability.offline_s, *arguments)
     if np.isnan(out).any():
