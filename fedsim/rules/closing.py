@@ -6,7 +6,8 @@ from math import inf
 from typing import NamedTuple
 
 # Kinds of events, in the order in which the events of one instant are handled.
-FLOW_END, PROGRESS, ARRIVAL, BREAK, DEADLINE, MERGE, OPENING, SHARING = 1, 2, 3, 4, 5, 6, 7, 8
+# BREAK: a visit or a message drops out. OFFLINE: a device goes offline, which ends what has not ended by itself.
+FLOW_END, PROGRESS, ARRIVAL, BREAK, OFFLINE, DEADLINE, MERGE, OPENING, SHARING = 1, 2, 3, 4, 5, 6, 7, 8, 9
 
 WHEN_ALL_ENDED, AT_REPLIES, AT_DEADLINE = 0, 1, 2  # codes of closing rules
 
@@ -29,6 +30,11 @@ def rank(kind: int, tie: int, number: int) -> int:
 def kind_of(rank: int) -> int:
     """Return the kind of an event from its rank."""
     return rank >> 58
+
+
+def ends_visit(kind: int) -> bool:
+    """Return True if an event of this kind ends a visit."""
+    return kind == ARRIVAL or kind == BREAK or kind == OFFLINE
 
 
 def number_of(rank: int) -> int:

@@ -130,6 +130,7 @@ def test_events_of_one_instant_are_ordered_by_kind_then_keyed_number_then_client
         closing.PROGRESS,
         closing.ARRIVAL,
         closing.BREAK,
+        closing.OFFLINE,
         closing.DEADLINE,
         closing.MERGE,
         closing.OPENING,

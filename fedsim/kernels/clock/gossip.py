@@ -73,7 +73,7 @@ def start_round(w, s, i, round):
     if until_s != site.offline_s:
         site.offline_s = until_s
         if until_s < inf:
-            push(s, until_s, closing.rank(closing.BREAK, 0, i), -1 - i, 0)
+            push(s, until_s, closing.rank(closing.OFFLINE, 0, i), -1 - i, 0)
 
 
 @inner

@@ -65,10 +65,10 @@ def advance_replica(w, s, until):
             aggregate(s, at)
         elif kind == closing.FLOW_END:
             link_ended(w, s, at)
-        elif stamp > 0:
-            drop_out(w, s, -1 - at)
-        else:
+        elif kind == closing.OFFLINE:
             go_offline(w, s, -1 - at)
+        else:
+            drop_out(w, s, -1 - at)
     return replica.status
 
 

@@ -52,7 +52,7 @@ def sink(events, size, i, source):
 @inner
 def is_stale(s, kind, at, stamp):
     """Return True if the visit, deadline or plan of an event is over."""
-    if kind == closing.PROGRESS or kind == closing.ARRIVAL or kind == closing.BREAK:
+    if kind == closing.PROGRESS or closing.ends_visit(kind):
         return s.visits[at].stamp != stamp or s.visits[at].phase == OVER
     if kind == closing.DEADLINE:
         return s.sites[at].deadline != stamp or not s.sites[at].open
@@ -62,7 +62,7 @@ def is_stale(s, kind, at, stamp):
 
 
 def is_flow_plan_stale(links, at, stamp):
-    """Return True if a group of flows has been served again; `flows` defines it by the type of links."""
+    """Return True if a group of flows has been served again; `messages` defines it by the type of links."""
     raise NotImplementedError
 
 

@@ -49,7 +49,7 @@ def advance_replica(w, s, scratch, out, until):
         if is_stale(s, kind, at, stamp):
             continue
         replica.now_s = time_s
-        if kind == closing.ARRIVAL or kind == closing.BREAK:
+        if closing.ends_visit(kind):
             visit_ended(w, s, out, at, kind)
         elif kind == closing.OPENING:
             open_round(w, s, scratch, out, at)
@@ -113,7 +113,7 @@ def advance_clients_of(w, s, out, until):
         if is_stale(s, kind, at, stamp):
             continue
         replica.now_s = time_s
-        if kind == closing.ARRIVAL or kind == closing.BREAK:
+        if closing.ends_visit(kind):
             client_ended(w, s, out, at, kind)
         elif kind == closing.OPENING:
             opening(w, s, at)

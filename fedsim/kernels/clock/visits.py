@@ -70,7 +70,7 @@ def start_visit(w, s, slot, c, multiplicity, site, round, visit, bits):
         replica.status = TOO_LATE
     begin(w, s, slot)
     if until_s < v.ends_s:
-        plan(s, slot, until_s, closing.BREAK)
+        plan(s, slot, until_s, closing.OFFLINE)
     elif v.ends_s < inf:
         plan(s, slot, v.ends_s, closing.ARRIVAL if v.drop == NO_DROP else closing.BREAK)
 

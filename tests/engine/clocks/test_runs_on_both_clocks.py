@@ -273,3 +273,20 @@ def test_a_round_that_never_closes_ends_a_run_with_a_limit_on_time(made, shared)
         )  # fmt: skip
         agree(scenario, compute="skip")
         assert fs.run(scenario, compute="skip").stopped_by == ("seconds",) * 3
+
+
+@pytest.mark.parametrize("policy", [fs.participation.full(), fs.participation.buffered(1)])
+@pytest.mark.parametrize("network", [None, "star"])
+def test_a_dropout_at_the_instant_at_which_the_device_goes_offline_counts_its_bits(policy, network):
+    links = None if network is None else fs.topologies.star(2, uplink_bps=math.inf, downlink_bps=math.inf)
+    scenario = fs.Scenario(
+        problem=fs.problems.GaussianMean.synthetic(clients=2, dim=2, samples=3, seed=1),
+        algorithm=fs.algorithms.FALD(step_size=1e-3, local_steps=1),
+        network=links,
+        devices=fs.devices.constant(
+            1.0, dropout={"upload": 0.7}, availability=fs.devices.intervals([0, 0], [1, 1], [0, 1, 2], period_s=10)
+        ),
+        participation=policy, budget=fs.Budget(rounds=4), seed=1,
+    )  # fmt: skip
+    assert "loop" in agree(scenario)
+    assert on_simpy(scenario).clients["wasted_bits"].sum() > 0

@@ -153,7 +153,7 @@ class GossipSite:
 
     def go_offline(self, offline_s: float) -> Process:
         """Break everything that the device is sending, messages of earlier rounds too, and what it computes."""
-        yield Instant(self.env, offline_s, self.rank(closing.BREAK))
+        yield Instant(self.env, offline_s, self.rank(closing.OFFLINE))
         if offline_s == self.offline_s:
             for process in self.sending.values():
                 process.interrupt()

@@ -83,6 +83,6 @@ def participate(
 
 def go_offline(env: simpy.Environment, visit: Visit, process: simpy.Process, offline_s: float) -> Process:
     """Break a visit when its device goes offline."""
-    yield Instant(env, offline_s, visit.rank(closing.BREAK))
+    yield Instant(env, offline_s, visit.rank(closing.OFFLINE))
     if process.is_alive:
         process.interrupt(DROPPED)
