@@ -7,7 +7,9 @@ learner     models, client memory, replies                    broadcasts    what
 system      what clocks may read                              view          what a policy sees
 sites       models of a replica, routes between sites         record        samples, rows, metrics
 events      rows of `events`                                  evaluation    metrics after a round
-checkpoint  when, what is saved, resume                       checks, scenario_checks, site_checks, manifest
+checkpoint  when, what is saved, resume                       checks, scenario_checks, site_checks, memory_needed
+message_sizes  bits of replies                                initial_state models and memory before round 1
+manifest    what a finished run leaves                        own_code      digests of users' classes
 clock/      the protocol of a clock, and which one: SimPy, compiled
 """
 

@@ -3,6 +3,7 @@
     visits         when a message arrives, when a visit ends, how many bits had left when it was cut
     closing        the order of events at one instant, when a round closes, when edges merge, why a run stops
     availability   when a device is online: always, Markov, diurnal, intervals
+    selection      codes of the ways in which policies select clients
     draws          keyed random numbers, one at a time, with the addresses and bits of `fedsim.rng`
 
 The SimPy clock calls a rule as Python, the compiled clock as machine code (`kernels/clock/compiled_rules`); both must

@@ -34,7 +34,7 @@ def kind_of(rank: int) -> int:
 
 def ends_visit(kind: int) -> bool:
     """Return True if an event of this kind ends a visit."""
-    return kind == ARRIVAL or kind == BREAK or kind == OFFLINE
+    return ARRIVAL <= kind <= OFFLINE
 
 
 def number_of(rank: int) -> int:
@@ -121,8 +121,13 @@ def gives_up(dropped: int, places: int) -> bool:
 # --- Waiting for clients --------------------------------------------------------------------------------------------
 
 
-def opening_stop(online_s: float, now_s: float, limit_s: float) -> int:
-    """Return RUNNING, or why a site never opens a round that must wait until `online_s` for its clients."""
+def opening_stop(online_s: float, now_s: float, limit_s: float, jumps: int) -> int:
+    """Return RUNNING, or why a site never opens a round: enough clients are online from `online_s` on.
+
+    `jumps`: how often it has waited for this round, because its clients were offline again.
+    """
+    if jumps >= MOST_JUMPS:
+        return NO_CLIENTS
     if online_s <= now_s:
         return RUNNING
     if online_s == inf:

@@ -5,6 +5,7 @@
     state            records and tables; no Numba
     heap             events by (time, rank), a sort
     selection        a site's cohort; which clients are online
+    availability     when many clients are online, for the SimPy clock
     visits           draws of a visit; visits on private links
     messages         visits on shared links, models between edges and the cloud, unselected broadcasts
     flows            flows on shared links; flow_groups: those that have one rate; maxmin: their rates
@@ -12,6 +13,7 @@
     asynchronous     asynchronous clients: places, the buffer, visits in flight
     loops            the event loop, a compile unit for each kind of links and devices
     uncontended      the short path: private links, devices always online; a unit of its own
+    gossip           sites without a server; gossip_state, gossip_loop, and the short path uncontended_gossip
 
 What differs between kinds of links and devices is chosen by the types of `State.links` and `Tables.law`.
 """

@@ -21,7 +21,7 @@ from fedsim.kernels.clock.state import TOO_FAR_AHEAD, TOO_LATE
 from fedsim.kernels.clock.units import INNER, called, inner
 from fedsim.kernels.clock.visits import NO_FLOW, compute_s, dropout, reply_bits, tie_of
 from fedsim.rules import closing, visits
-from fedsim.rules.closing import NO_CLIENTS, RUNNING
+from fedsim.rules.closing import RUNNING
 from fedsim.rules.visits import ARRIVED, BEFORE, DROPPED, IN_COMPUTE, IN_UPLOAD, LATE, NO_DROP
 
 UNUSED = -2  # instead of a message's bits: not asked for by the round's mixing
@@ -41,16 +41,13 @@ def open_round(w, s, i):
     if at_s != at_s:
         replica.status = TOO_LATE
         return
-    if site.jumps == closing.MOST_JUMPS:
-        stop(replica, round, NO_CLIENTS)
+    reason = closing.opening_stop(at_s, now_s, w.limit_s, site.jumps)
+    if reason != RUNNING:
+        stop(replica, round, reason)
         return
     if at_s > now_s:
-        reason = closing.opening_stop(at_s, now_s, w.limit_s)
-        if reason != RUNNING:
-            stop(replica, round, reason)
-        else:
-            site.jumps += 1
-            push(s, at_s, closing.rank(closing.OPENING, 0, i), i, 0)
+        site.jumps += 1
+        push(s, at_s, closing.rank(closing.OPENING, 0, i), i, 0)
         return
     start_round(w, s, i, round)
 

@@ -13,7 +13,7 @@ from fedsim.kernels.clock.state import OVER, TOO_FAR_AHEAD, TOO_LATE
 from fedsim.kernels.clock.units import called, inner
 from fedsim.kernels.clock.visits import end_visit, reply_bits, start_visit
 from fedsim.rules import closing
-from fedsim.rules.closing import MOST_AHEAD, NO_CLIENTS, RUNNING
+from fedsim.rules.closing import RUNNING
 
 
 @called
@@ -24,20 +24,17 @@ def open_round(w, s, scratch, out, k):
     if online_s != online_s:
         replica.status = TOO_LATE
         return
-    if site.jumps == closing.MOST_JUMPS:
-        stop(replica, site.round + 1, NO_CLIENTS)
+    reason = closing.opening_stop(online_s, now_s, w.limit_s, site.jumps)
+    if reason != RUNNING:
+        stop(replica, site.round + 1, reason)
         return
     if online_s > now_s:
-        reason = closing.opening_stop(online_s, now_s, w.limit_s)
-        if reason != RUNNING:
-            stop(replica, site.round + 1, reason)
-        else:
-            site.jumps += 1
-            push(s, online_s, closing.rank(closing.OPENING, 0, k), k, 0)
+        site.jumps += 1
+        push(s, online_s, closing.rank(closing.OPENING, 0, k), k, 0)
         return
     site.round += 1
     site.jumps = 0
-    if site.round - replica.closed_rounds - 1 > MOST_AHEAD:
+    if closing.is_too_far_ahead(site.round - replica.closed_rounds - 1, 0):
         replica.status = TOO_FAR_AHEAD
         return
     m = select(w, scratch, replica.id, k, site.round, now_s)

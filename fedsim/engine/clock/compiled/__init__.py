@@ -1,8 +1,11 @@
 """The compiled clock: columns in, blocks of rounds out, for parts that have columns. The loops are in `kernels/clock`.
 
+    paths         loop or short path
     tables        the scenario as the loops read it; routes by number
     site_tables   sites and cohorts; the state at time 0
+    own_parts     users' batched parts on the short path
     reader        what the loops list, as blocks
+    saved         state in checkpoints
     asynchronous  the clock of asynchronous clients
     gossip        the clock of sites without a server
 

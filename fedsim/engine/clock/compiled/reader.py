@@ -8,6 +8,7 @@ from fedsim.arrays import Array
 from fedsim.engine.rounds import CloudTimes, RoundBlock, VisitOutcomes, offsets_of
 from fedsim.engine.system import MessageSizes
 from fedsim.kernels.clock.state import COUNTS, OUTCOME_DTYPES, SEGMENT, Out, Outcomes
+from fedsim.rules.closing import merge_due
 
 
 def new_out(visits: int, segments: int) -> Out:
@@ -47,8 +48,8 @@ def block_of(
         return filled
 
     counts = per_round(segments["visits"], 0, np.add)
-    numbers = first + np.arange(rounds)
-    merges = (numbers % every == 0) & (np.arange(rounds) < lengths[:, None]) if every else np.zeros(shape, bool)
+    due = np.array([merge_due(first + i, every) for i in range(rounds)], bool)
+    merges = due & (np.arange(rounds) < lengths[:, None])
     cloud = None
     if every:
         times = np.full((3, len(active) * rounds, sites), np.nan)
@@ -65,7 +66,8 @@ def block_of(
         first, active, lengths, stopped_by,
         per_round(segments["opened_s"], np.inf, np.minimum), per_round(segments["aggregated_s"], -np.inf, np.maximum),
         counts, per_round(segments["unselected"], 0, np.add) * sizes.broadcast,
-        merges * (sites * (sizes.to_cloud + sizes.from_cloud)), np.broadcast_to(numbers, shape), offsets_of(counts),
+        merges * (sites * (sizes.to_cloud + sizes.from_cloud)),
+        np.broadcast_to(first + np.arange(rounds), shape), offsets_of(counts),
         VisitOutcomes(visits.client, site, unseen[0], version, *visits[1:], unseen[1]), cloud,
     )  # fmt: skip
 

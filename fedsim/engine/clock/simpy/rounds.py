@@ -114,15 +114,14 @@ def wait_for_clients(
     env: simpy.Environment, system: System, position: int, members: Array, enough: int, rank: int
 ) -> Any:  # fmt: skip
     """Wait until enough of these clients are online; return RUNNING, or why they never will be."""
-    for _ in range(closing.MOST_JUMPS):
+    jumps = 0
+    while True:
         online_s = system.enough_online_s(position, members, enough, env.now)
-        if online_s <= env.now:
-            return closing.RUNNING
-        reason = closing.opening_stop(online_s, env.now, system.limit_s)
-        if reason != closing.RUNNING:
+        reason = closing.opening_stop(online_s, env.now, system.limit_s, jumps)
+        if reason != closing.RUNNING or online_s <= env.now:
             return reason
         yield Instant(env, online_s, rank)
-    return closing.NO_CLIENTS
+        jumps += 1
 
 
 class Cloud:
@@ -199,7 +198,7 @@ class Replica:
 
     def row(self, round: int) -> Row:
         if round not in self.rows:
-            if round - min(self.rows, default=round) > closing.MOST_AHEAD:
+            if closing.is_too_far_ahead(round - min(self.rows, default=round), 0):
                 raise InvalidInput(
                     f"an edge is {closing.MOST_AHEAD:,} rounds ahead of another, which may never catch up; "
                     "merge more often"
