@@ -592,9 +592,9 @@ def test_an_address_where_nobody_listens_is_said_at_once():
 # awaits the hosts is woken up, from `running` on.
 ON_HOSTS = """
     engine.run engine.commit engine.rounds engine.clock.compiled
-    engine.clock.compiled.reader engine.learner
+    rules.closing engine.clock.compiled.reader engine.learner
     algorithms.fald runtime.jobs runtime.ray runtime.client_memory runtime.ray_host running engine runtime.aggregation
-    engine.record
+    runtime.worker engine.record
 """
 
 

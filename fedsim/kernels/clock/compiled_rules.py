@@ -1,8 +1,11 @@
 """Compile `fedsim.rules`: importing this module lets kernels call every rule under its own name.
 
-`register_jitable` leaves a function as it is for Python. So both clocks write `closing.closing_s(...)`, rules may call
-rules, and no rule imports Numba. A kernel that calls rules imports this module and the modules of the rules: its cache
-then follows these files (`kernels/sources`).
+A rule stays what it is for Python; the compiler takes an inner function (`kernels/inner`) in its place. So both clocks
+write `closing.closing_s(...)`, rules may call rules, and no rule imports Numba. A kernel that calls rules imports this
+module and the modules of the rules: its cache then follows these files (`kernels/sources`).
+
+Numba's `register_jitable` would do the same, but optimises every rule by itself before it is inlined: half of the time
+that a clock takes to compile.
 """
 
 from __future__ import annotations
@@ -11,14 +14,13 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from numba.extending import register_jitable
+from numba.core.registry import cpu_target
+from numba.core.types import Dispatcher
 
+from fedsim.kernels.inner import inline
 from fedsim.rules import availability, closing, draws, visits
 
 RULES = (draws, visits, closing, availability)
-OPTIONS: dict[str, Any] = {
-    "error_model": "numpy", "nogil": True, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True,
-}  # fmt: skip
 
 
 def rules_of(module: Any) -> list[Callable[..., Any]]:
@@ -26,6 +28,6 @@ def rules_of(module: Any) -> list[Callable[..., Any]]:
     return [f for f in vars(module).values() if isinstance(f, FunctionType) and f.__module__ == module.__name__]
 
 
-for _module in RULES:
-    for _rule in rules_of(_module):
-        register_jitable(**OPTIONS)(_rule)
+COMPILED = {rule: inline(rule) for module in RULES for rule in rules_of(module)}
+for _rule, _inner in COMPILED.items():
+    cpu_target.typing_context.insert_global(_rule, Dispatcher(_inner))

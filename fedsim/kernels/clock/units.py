@@ -12,7 +12,7 @@ from typing import Any
 from fedsim.kernels.cache import kept
 from fedsim.kernels.inner import Inner, Kernel, compiled
 
-CALLED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
+CALLED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False, "forceinline": False}
 INNER = CALLED | {"forceinline": True}
 
 inner: Any = compiled(Inner, **INNER)
