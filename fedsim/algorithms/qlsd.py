@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.algorithms.arguments import check_batch_size, check_codec, check_step_size, check_word
+from fedsim.algorithms.qlsd_block import block_kernel
 from fedsim.algorithms.qlsd_fused import Quantised, compiled
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import floats_of
@@ -17,6 +18,7 @@ from fedsim.errors import InvalidInput, quoted, shown
 from fedsim.participation import Arrived
 from fedsim.protocols import (
     Backend,
+    BlockKernel,
     Job,
     Kernel,
     ProblemLike,
@@ -99,6 +101,9 @@ class QLSD:
     def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
         send = compiled(self, problem, backend)
         return send and (lambda job, message, memory: ({"gradient": send(job, message["theta"])[0]}, memory))
+
+    def fused_rounds(self, problem: ProblemLike, backend: Backend) -> BlockKernel | None:
+        return block_kernel(self, problem, backend)
 
 
 # --- What the family has in common: the server -------------------------------------------------------

@@ -19,25 +19,13 @@ def _segments(values, weights, starts, out):
 
 
 @jit
-def langevin_step(values, weights, starts, theta, centre, precision, drift, rate, gamma, spread, noise, out):
-    """out = theta - gamma (drift + sum of w values + precision (theta - centre)) + spread noise, replica by replica.
-
-    The server of the QLSD family where nobody looks between iterations; drift moves on by rate times the plain sum. An
-    empty centre or drift is zero, and stays so.
-    """
+def langevin_step(values, weights, starts, theta, precision, gamma, spread, noise, out):
+    """QLSD's server: out = theta - gamma (sum of w values + precision theta) + spread noise, replica by replica."""
     _segments(values, weights, starts, out)
     cast = out.dtype.type
-    total = np.empty_like(out[:1])
     for r in range(out.shape[0]):
-        if len(drift):
-            _segments(values, np.ones_like(weights), starts[r : r + 2], total)
         for i in range(out.shape[1]):
-            away = theta[r, i] if len(centre) == 0 else theta[r, i] - centre[r, i]
-            gradient = out[r, i]
-            if len(drift):
-                gradient = drift[r, i] + gradient
-                drift[r, i] += cast(rate) * total[0, i]
-            gradient = gradient + precision[r, 0] * away
+            gradient = out[r, i] + precision[r, 0] * theta[r, i]
             out[r, i] = theta[r, i] - cast(gamma) * gradient + cast(spread) * noise[r, i]
 
 

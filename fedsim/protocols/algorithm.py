@@ -85,6 +85,10 @@ class Algorithm(AlgorithmLike, Protocol):
         """A compiled `client` for many jobs, where there is one for this problem and this backend."""
         return None
 
+    def fused_rounds(self, problem: ProblemLike, backend: Backend) -> BlockKernel | None:
+        """A compiled form of blocks of rounds, `client` and `server`; None: the engine loops over `fused`."""
+        return None
+
     def surrogate_numbers(self, dim: int) -> int:
         """Numbers that every client sends once, before its first visit; the first round counts their bits."""
         return 0
@@ -148,6 +152,34 @@ class JobOfKernel(Job, Protocol):
 
     def encode_by(self, quantise: Quantise, value: Array, lane: int = 0) -> Any:
         """`encode` by a function of (jobs, d) and of a key for each, such as a kernel that computes as well."""
+
+
+class RoundsToLearn(Protocol):
+    """Consecutive rounds of some replicas, for a compiled form of blocks of rounds."""
+
+    @property
+    def replicas(self) -> Array: ...  # their numbers
+    @property
+    def first(self) -> int: ...  # the first round, from 0
+    @property
+    def rounds(self) -> int: ...
+    @property
+    def state(self) -> Arrays: ...  # (replicas, ...)
+    @property
+    def alike(self) -> bool:
+        """Whether all rounds aggregate the same clients with the same weights."""
+
+    def segments_of(self, k: int) -> Any:
+        """The replies of the k-th round: `client`, `weights`, and `starts` of each replica's."""
+
+
+class RoundKeys(Protocol):
+    """Keys of draws of a stream, one a row."""
+
+    def __call__(self, stream: int, replica: Array, client: Array, round: Array) -> Array: ...
+
+
+BlockKernel = Callable[[RoundsToLearn, RoundKeys], Array]  # theta after every round, (rounds, replicas, d)
 
 
 class Replies(Protocol):

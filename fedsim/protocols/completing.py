@@ -34,12 +34,13 @@ class Completed:
 
 
 def as_algorithm(own: object) -> Algorithm:
-    """A class that overrides `client` does not inherit its compiled form."""
+    """A class that overrides `client` or `server` does not inherit its compiled form."""
     if isinstance(own, Completed):
         return cast(Algorithm, own)
     made, kind = Completed(own, Algorithm), type(own)
-    if _defined_at(kind, "client") < _defined_at(kind, form := "fused"):
-        setattr(made, form, MethodType(members(Algorithm)[form], own))
+    for form, names in (("fused", ("client",)), ("fused_rounds", ("client", "server", "broadcast", "weigh"))):
+        if any(_defined_at(kind, name) < _defined_at(kind, form) for name in names):
+            setattr(made, form, MethodType(members(Algorithm)[form], own))
     return cast(Algorithm, made)
 
 

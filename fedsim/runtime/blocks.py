@@ -41,13 +41,18 @@ class LearningBlock:
         """Whether all rounds aggregate the same clients with the same weights."""
         return len(self.segments.site) == len(self.replicas)
 
+    def segments_of(self, k: int) -> Segments:
+        """Return the segments of the k-th round."""
+        n = len(self.replicas)
+        return self.segments if self.alike else self.segments.consecutive(k * n, (k + 1) * n)
+
     def cohorts(self, setting: Setting) -> Iterator[BlockCohort]:
         """Yield the jobs of round after round; columns and keys of some rounds are made in one call."""
-        n, jobs = len(self.replicas), max(1, len(self.segments.client))
+        jobs = max(1, len(self.segments.client))
         step = max(1, int(JOBS / (jobs if self.alike else jobs / self.rounds)))
         for begin in range(0, self.rounds, step):
             rounds = range(begin, min(begin + step, self.rounds))
-            own = [self.segments] if self.alike else [self.segments.consecutive(k * n, (k + 1) * n) for k in rounds]
+            own = [self.segments] if self.alike else [self.segments_of(k) for k in rounds]
             numbers = range(self.first + rounds.start, self.first + rounds.stop)
             yield from JobColumns(setting, self.replicas, numbers, own).cohorts()
 

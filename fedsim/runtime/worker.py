@@ -19,6 +19,7 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import ClientFailed, FedsimError, InvalidInput, NonFinite, shown
 from fedsim.protocols import AlgorithmLike, Quadratic, as_algorithm
+from fedsim.rng import check_address
 from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
 from fedsim.runtime.blocks import BlockCohort, LearningBlock, Learnt, learn
 from fedsim.runtime.jobs import Batch, Encoded, JobsAtHand, Reply, Setting
@@ -36,6 +37,7 @@ class Worker:
         keep_freed_memory()
         self.algorithm, self.role, self.setting = algorithm, as_algorithm(algorithm), setting
         self.kernel = self.role.fused(setting.problem, setting.backend)
+        self.block_kernel = self.role.fused_rounds(setting.problem, setting.backend)
         self.stacked = self.kernel is not None or self.role.batched
         self.learns_blocks = self.kernel is not None and self.role.batched and setting.backend.name == "cpu"
 
@@ -55,7 +57,18 @@ class Worker:
     def learn(self, block: LearningBlock) -> Learnt:
         """Take the rounds of a block."""
         with np.errstate(over="ignore", invalid="ignore"):  # what diverges is taken again one by one
-            return learn(block, self.role, self.setting, self._of_cohort)
+            if self.block_kernel is None:
+                return learn(block, self.role, self.setting, self._of_cohort)
+            theta = self.block_kernel(block, self._keys)
+            return Learnt(theta, block.state | {"theta": theta[-1]}, block.memory)
+
+    def _keys(self, stream: int, replica: Array, client: Array, round: Array) -> Array:
+        out, s = np.empty((len(replica), 4), np.uint32), self.setting
+        if s.backend.keys_into(
+            np.uint64(s.seed), np.uint64(stream), replica, client, round, np.zeros(1, np.int64), out
+        ):
+            check_address(replica=replica, client=client, round=round)
+        return out
 
     def _of_cohort(self, cohort: BlockCohort, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         assert self.kernel is not None
