@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 import pytest
-import real_data
 from hypothesis import settings
+from tools import real_data
 
 settings.register_profile("fixed", derandomize=True, deadline=None)  # a failure seen once is a failure seen again
 settings.load_profile("fixed")
@@ -29,7 +29,7 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.fixture
 def on_host(monkeypatch):
     """The CUDA backend with CuPy's place taken by the host's compiler and NumPy."""
-    import cuda_on_host
+    from tools import cuda_on_host
 
     from fedsim.kernels import cuda
 
