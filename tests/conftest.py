@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 from tools import real_data
 
+pytest.register_assert_rewrite("engine.clocks")  # modules there that compare for several files of tests
 settings.register_profile("fixed", derandomize=True, deadline=None)  # a failure seen once is a failure seen again
 settings.load_profile("fixed")
 

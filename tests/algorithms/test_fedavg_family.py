@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from oracles import moments
+from strategies.rows import DIM, START, client_data
 
 import fedsim as fs
 from fedsim import participation, rng
@@ -26,19 +27,8 @@ from fedsim.privacy.fedpaq import noise_sigma
 from fedsim.protocols import as_policy
 from fedsim.runtime.aggregation import declared_weights
 
-ETA, DIM = 0.15, 3
+ETA = 0.15
 SIZES = (6, 9, 12, 15, 18)
-START = np.array([1.0, -1.0, 0.5])
-
-
-def client_data(sizes, seed=4):
-    """Rows (X, y) whose scale and coefficients differ from client to client."""
-    rng = np.random.default_rng(seed)
-    data = []
-    for n in sizes:
-        x = rng.normal(size=(n, DIM)) * rng.uniform(0.4, 1.6, DIM)
-        data.append((x, x @ rng.normal(size=DIM) + 0.3 * rng.normal(size=n)))
-    return data
 
 
 UNEQUAL, EQUAL = client_data(SIZES), client_data((12,) * 5)

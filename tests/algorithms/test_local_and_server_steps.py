@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from algorithms.test_fedavg_family import DIM, START, client_data
+from strategies.rows import DIM, START, client_data
 
 import fedsim as fs
 from fedsim import participation

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from oracles import moments
-from problems.test_credit import applicants
 from scipy.optimize import minimize, minimize_scalar
+from strategies.rows import applicants
 
 import fedsim as fs
 from fedsim import kernels, participation, rng

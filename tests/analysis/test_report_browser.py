@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from analysis.test_report import small
+from strategies.reported import small
 
 import fedsim as fs
 from fedsim.analysis import report

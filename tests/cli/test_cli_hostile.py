@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 
 import numpy as np
 import pytest
+from strategies.files import ENTRY, TINY
 
 import fedsim as fs
 from fedsim.cli.app import call
 from fedsim.errors import InvalidInput
-
-TINY = """
-import fedsim as fs
-
-def scenario(*, rounds: int = 2, step: float = 1e-3, name: str = "x", seeds: tuple[int, ...] = (1, 2)):
-    problem = fs.problems.GaussianMean.synthetic(clients=2, dim=2, samples=3)
-    return fs.Scenario(problem=problem, algorithm=fs.algorithms.FALD(step_size=step), budget=fs.Budget(rounds=rounds))
-"""
 
 
 @pytest.fixture
@@ -138,9 +130,6 @@ def test_fuzzed_command_lines_never_raise(tiny, capfd):
 def shell(line, folder, **options):
     line = line.replace("fedsim", ENTRY)
     return subprocess.run(["bash", "-c", line], cwd=folder, capture_output=True, text=True, timeout=300, **options)
-
-
-ENTRY = f'{sys.executable} -c "from fedsim.cli import main; main()"'
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from sweeps.test_sweep import TEXT
+from strategies.files import MOODY
 
 import fedsim as fs
 from fedsim.cli.app import call
@@ -23,7 +23,7 @@ SLOW = ["--set", "rounds=300", "--set", "slow=slow"]
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "tiny.py").write_text(TEXT)
+    (tmp_path / "tiny.py").write_text(MOODY)
     return tmp_path
 
 
@@ -148,12 +148,12 @@ def test_a_run_that_is_asked_to_stop_can_be_resumed_from_its_own_copy_of_the_fil
         assert running.wait(timeout=60) == 130
         assert re.fullmatch(r"fedsim: stopped after round \d+; go on with: fedsim resume .*/a\n", running.stderr.read())
     stored = json.loads((here / "a/run.json").read_text())
-    assert stored["source"]["text"] == TEXT
+    assert stored["source"]["text"] == MOODY
     assert stored["source"]["settings"] == {"rounds": "300", "slow": "slow"}
     (here / "tiny.py").unlink()
     (here / "slow").unlink()
     assert call(["resume", "a", "--quiet"]) == 0
-    (here / "tiny.py").write_text(TEXT)
+    (here / "tiny.py").write_text(MOODY)
     assert call([*line[:-1], "b", "--quiet"]) == 0
     assert fs.load("a").fingerprint == fs.load("b").fingerprint
 

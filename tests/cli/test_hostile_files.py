@@ -6,7 +6,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from cli.test_cli_hostile import ENTRY, TINY
+from strategies.files import ENTRY, TINY
 
 import fedsim as fs
 from fedsim.errors import FedsimError, RuntimeFailed

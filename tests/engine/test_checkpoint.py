@@ -14,32 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from strategies.checkpointed import POLICIES, scenario
 
 import fedsim as fs
 from fedsim.errors import CorruptData, Interrupted, InvalidInput
-
-POLICIES = {
-    "lockstep": fs.participation.uniform(4),
-    "events": fs.participation.first(3, of=6),
-    "buffered": fs.participation.buffered(3),
-    "buffered of": fs.participation.buffered(3, of=5),
-}
-
-
-def scenario(policy="lockstep", rounds=24, trace=False, **more):
-    problem = fs.problems.GaussianMean.synthetic(8, 2, 4.0, 20, seed=1)
-    return fs.Scenario(
-        problem=problem,
-        algorithm=fs.algorithms.FALD(step_size=1e-3, local_steps=2),
-        budget=fs.Budget(rounds=rounds),
-        participation=POLICIES[policy],
-        devices=fs.devices.lognormal(1e-2, 0.5, dropout=0.1),
-        metrics=("mean_error",),
-        record=fs.Record(events=trace, rounds_every=3),
-        replicas=3,
-        seed=3,
-        **more,
-    )
 
 
 def interrupted(what, folder, after, every=5):
@@ -139,8 +117,9 @@ def test_vanished_folder_is_a_clear_error(tmp_path):
 CHILD = """
     import sys, time
     sys.path.insert(0, {tests!r})
-    import fedsim as fs; from engine import test_checkpoint as t
-    fs.run(t.scenario({policy!r}, rounds=60), out={out!r}, resume=True, checkpoint_every=4,
+    import fedsim as fs
+    from strategies.checkpointed import scenario
+    fs.run(scenario({policy!r}, rounds=60), out={out!r}, resume=True, checkpoint_every=4,
            observers=[lambda p: (print(p.round, flush=True), time.sleep(0.02))])
 """
 

@@ -6,9 +6,9 @@ import dataclasses
 
 import numpy as np
 import pytest
-from contract.test_contract import EVERY, scenario
-from engine.test_gossip_runs import CROWD
 from golden.golden_scenarios import COMING, ON_SIMPY_ALONE, SCENARIOS, SLOW, STAR, resumed
+from strategies.every_algorithm import EVERY, scenario
+from strategies.gossip_crowd import CROWD
 from tools.clocks import always_compiled, reference_clock
 
 import fedsim as fs

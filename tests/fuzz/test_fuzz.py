@@ -6,18 +6,16 @@ Case n is a function of n, so a failure names the case that has to be run again:
 from __future__ import annotations
 
 import math
-import signal
 import warnings
-from contextlib import contextmanager
 
 import networkx as nx
 import numpy as np
 import pytest
+from tools.watchdog import Hung, watchdog
 
 import fedsim as fs
 from fedsim.algorithms.fedpaq import FedPAQ
 
-PROCESSOR_S, REAL_S = 60, 180  # for one case, all of them tiny; one may compile a clock on a busy machine
 NONSENSE = (
     math.nan,
     math.inf,
@@ -306,27 +304,6 @@ def exchange(chance, case, clients):
             graph, chance.spoilt(chance.of(*words, np.full((len(graph),) * 2, 1 / len(graph))), 20)
         )
     return fs.exchanges.star()
-
-
-class Hung(BaseException):
-    """Not an Exception, so that nobody on the way mistakes it for a client's."""
-
-
-@contextmanager
-def watchdog(case):
-    def bark(*_):
-        raise Hung(f"case {case} ran for more than {PROCESSOR_S} s of processor time, or waits for something")
-
-    timers = ((signal.ITIMER_PROF, signal.SIGPROF, PROCESSOR_S), (signal.ITIMER_REAL, signal.SIGALRM, REAL_S))
-    before = [signal.signal(number, bark) for _, number, _ in timers]
-    for timer, _, seconds in timers:
-        signal.setitimer(timer, seconds)
-    try:
-        yield
-    finally:
-        for (timer, number, _), handler in zip(timers, before, strict=True):
-            signal.setitimer(timer, 0)
-            signal.signal(number, handler)
 
 
 def outcome(case):

@@ -6,8 +6,8 @@ import inspect
 import warnings
 
 import pytest
-from fuzz.test_fuzz import Hung, watchdog
 from strategies.hostile import attack, makers
+from tools.watchdog import Hung, watchdog
 
 import fedsim as fs
 

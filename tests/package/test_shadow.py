@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from package.test_wheel import PARTS, ROOT, run
+from tools.installing import PARTS, ROOT, run
 
 
 def test_the_scenarios_are_linked_into_the_package_so_that_an_editable_install_is_a_plain_path() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
 import sysconfig
 import tomllib
@@ -12,16 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
-PARTS = ("fedsim", "scenarios", "pyproject.toml", "README.md", "LICENSE")
-
-
-def run(*command: object, cwd: Path) -> str:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-    done = subprocess.run([str(c) for c in command], cwd=cwd, env=kept, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+from tools.installing import PARTS, ROOT, run
 
 
 class Installed(NamedTuple):

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import minimize
+from strategies.rows import applicants
 from tools.real_data import needs
 
 import fedsim as fs
@@ -37,15 +38,6 @@ def test_the_papers_gaussian_clients_reach_one_hundred_at_least_at_rate_one_over
     assert np.polyfit(np.log(t[late]), np.log(error[late]), 1)[0] < -0.85
     assert abs(samples[-1].mean() - 100) < 1.5
     assert error[-1] < 9
-
-
-def applicants(clients=4, dim=5):
-    generator = np.random.default_rng(2)
-    truth, data = generator.normal(size=dim), []
-    for n in (30, 40, 50, 60)[:clients]:
-        x = np.column_stack([generator.normal(size=(n, dim - 1)), np.ones(n)])
-        data.append((x, (generator.uniform(size=n) < 1 / (1 + np.exp(-x @ truth))).astype(float)))
-    return data
 
 
 def small(eps=(0.2, 0.5, 0.8, 0.3)):

@@ -7,7 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
-from cli.test_cli_hostile import TINY
+from strategies.files import TINY
 
 import fedsim as fs
 from fedsim.cli.app import call

@@ -18,6 +18,7 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pytest
+from strategies.hosted import CLIENTS, scenario
 from tools.clocks import always_compiled, reference_clock
 from tools.follow import followed
 
@@ -30,7 +31,6 @@ from fedsim.runtime.ray import Ray
 from fedsim.runtime.ray_own import OwnRay
 
 ray = pytest.importorskip("ray")
-CLIENTS = 6
 
 
 @pytest.fixture(scope="module")
@@ -40,20 +40,6 @@ def cluster():
     own = OwnRay(16)
     yield own
     own.close()
-
-
-def scenario(policy=None, algorithm=None, rounds=8, **more):
-    return fs.Scenario(
-        problem=fs.problems.GaussianMean.synthetic(CLIENTS, 2, 4.0, 20, seed=1),
-        algorithm=algorithm or fs.algorithms.FALD(step_size=1e-3, local_steps=2),
-        budget=fs.Budget(rounds=rounds),
-        participation=policy or fs.participation.full(),
-        network=fs.topologies.star(CLIENTS, np.arange(1, CLIENTS + 1) * 1e5, 1e6, np.arange(CLIENTS) * 1e-3),
-        devices=fs.devices.constant(1e-2, dropout=np.linspace(0, 0.3, CLIENTS)),
-        replicas=2,
-        seed=3,
-        **more,
-    )
 
 
 POLICIES = {
@@ -478,12 +464,13 @@ def test_an_existing_cluster_is_left_as_it_was(cluster):
 ALONE = """
     import sys
     sys.path.insert(0, {tests!r})
-    import fedsim as fs; from runtime import test_ray as t
+    import fedsim as fs
+    from strategies.hosted import scenario
     from fedsim.runtime.ray import Ray
     import os
     try:
         observers = [lambda p: os.kill(os.getpid(), {signal}) if {signal} and p.round == 2 else None]
-        print(fs.run(t.scenario(), runtime=Ray(hosts=2), observers=observers).fingerprint)
+        print(fs.run(scenario(), runtime=Ray(hosts=2), observers=observers).fingerprint)
     except KeyboardInterrupt:
         print("interrupted")
 """

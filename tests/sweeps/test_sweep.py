@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from strategies.files import MOODY
 
 import fedsim as fs
 from fedsim.errors import Interrupted, InvalidInput, NotRecorded
@@ -18,48 +19,11 @@ from fedsim.sweeps.plan import Plan
 from fedsim.sweeps.status import status
 from fedsim.sweeps.work import claimed
 
-TEXT = """
-from dataclasses import dataclass
-import os, signal, time
-import numpy as np
-import fedsim as fs
-
-@dataclass(frozen=True)
-class Moody(fs.algorithms.FALD):
-    batched = False
-    bad: str = ""
-    kill: str = ""
-    slow: str = ""
-
-    def fused(self, problem, backend):
-        return None
-
-    def client(self, job, message, memory):
-        if self.bad and os.path.exists(self.bad):
-            print("this goes to the log")
-            raise LookupError("the dog ate it")
-        if self.kill and os.path.exists(self.kill):
-            os.unlink(self.kill)
-            os.kill(os.getpid(), signal.SIGKILL)
-        if self.slow and os.path.exists(self.slow):
-            time.sleep(0.05)
-        return {"theta": 0.5 * message["theta"] + job.normal(0)}, memory
-
-def scenario(*, level: int = 0, bad: str = "", kill: str = "", slow: str = "", rounds: int = 3):
-    if level < 0:
-        raise ValueError("below the floor")
-    trouble = bad if level == 1 else ""
-    return fs.Scenario(
-        problem=fs.problems.GaussianMean([np.zeros((4, 2)), np.full((4, 2), 1.0 + level)], np.eye(2)),
-        algorithm=Moody(step_size=1e-3, bad=trouble, kill=kill if level == 2 else "", slow=slow),
-        budget=fs.Budget(rounds=rounds), metrics=("mean_error",))
-"""
-
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "tiny.py"
-    path.write_text(TEXT)
+    path.write_text(MOODY)
     return path
 
 
@@ -143,7 +107,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_run_repeated(tmp_path: Path
 
 def test_a_run_that_kills_its_process_every_time_is_given_up_and_named(tmp_path: Path) -> None:
     path = tmp_path / "tiny.py"
-    path.write_text(TEXT.replace("            os.unlink(self.kill)\n", ""))
+    path.write_text(MOODY.replace("            os.unlink(self.kill)\n", ""))
     study = fs.sweep(path, {"level": [2]}, settings={"kill": str(path)}, out=tmp_path / "runs", jobs=1)
     assert [(f.kind, f.settings["level"]) for f in study.failed] == [("RuntimeFailed", 2)]
     assert "its process died 3 times (signal SIGKILL" in study.failed[0].message
@@ -211,7 +175,7 @@ def test_a_grid_may_grow_but_a_folder_keeps_to_one_source(tmp_path: Path, file: 
         fs.sweep(file, {"level": [4]}, out=out, resume=True)
     with pytest.raises(InvalidInput, match="another settings"):
         fs.sweep(file, {"level": [3, 4]}, settings={"rounds": 9}, out=out, resume=True)
-    file.write_text(TEXT.replace("0.5 *", "0.25 *"))
+    file.write_text(MOODY.replace("0.5 *", "0.25 *"))
     with pytest.raises(InvalidInput, match="another source"):
         fs.sweep(file, {"level": [3, 4]}, out=out, resume=True)
 
@@ -220,7 +184,7 @@ def test_text_and_values_name_the_same_run_and_everything_else_another(file: Pat
     from fedsim.scenario_file import load_file
     from fedsim.sweeps.plan import plan
 
-    def names(grid: dict[str, list[object]], settings: dict[str, object], text: str = TEXT) -> list[str]:
+    def names(grid: dict[str, list[object]], settings: dict[str, object], text: str = MOODY) -> list[str]:
         file.write_text(text)
         return [order.run for order in plan(load_file(file), grid, settings).orders]
 
@@ -230,7 +194,7 @@ def test_text_and_values_name_the_same_run_and_everything_else_another(file: Pat
     others = [
         names({"level": [4]}, {"budget.rounds": 5}),
         names({"level": [3]}, {"budget.rounds": 6}),
-        names({"level": [3]}, {"budget.rounds": 5}, TEXT + "\n# changed\n"),
+        names({"level": [3]}, {"budget.rounds": 5}, MOODY + "\n# changed\n"),
     ]
     assert len({*map(tuple, others), tuple(base)}) == 4
 
