@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 
 import pytest
-import real_data
 from hypothesis import settings
+from tools import real_data
 
+pytest.register_assert_rewrite("engine.clocks")  # modules there that compare for several files of tests
 settings.register_profile("fixed", derandomize=True, deadline=None)  # a failure seen once is a failure seen again
 settings.load_profile("fixed")
 
@@ -29,7 +30,7 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.fixture
 def on_host(monkeypatch):
     """The CUDA backend with CuPy's place taken by the host's compiler and NumPy."""
-    import cuda_on_host
+    from tools import cuda_on_host
 
     from fedsim.kernels import cuda
 

@@ -7,8 +7,8 @@ small functions that call one another that is a minute and a half of work. Here 
 until a kernel of `cache.jit` that calls it is optimised as a whole, in a fifth of the time and with a better view. Only
 that kernel is kept on the disk.
 
-What is used of Numba for it (dispatchers, code libraries) is not promised to stay; `tests/test_private_doors.py`
-notices when it does not.
+What is used of Numba for it (dispatchers, code libraries) is not promised to stay;
+`tests/package/test_private_doors.py` notices when it does not.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 Why it is there: Numba has no public way to ask for a vector of lanes, a gather without a bounds check or the bits of a
 float, and the compiler finds none of them by itself in these loops.
 What stands behind the door (`llvmlite.ir`, `numba.core.cgutils` and the arguments of an intrinsic's code generator) is
-not promised to stay; `tests/test_private_doors.py` notices when it does not.
+not promised to stay; `tests/package/test_private_doors.py` notices when it does not.
 """
 
 from __future__ import annotations

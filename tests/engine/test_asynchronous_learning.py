@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from engine.clocks.test_asynchronous_timelines import random_case
+from engine.clocks.asynchronous_cases import random_case
 from oracles.asynchronous_clock import AsynchronousClock
 
 import fedsim as fs

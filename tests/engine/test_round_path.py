@@ -6,7 +6,7 @@ Compiled kernels have no Python code to run. A round on Ray is followed in `test
 
 import networkx as nx
 import pytest
-from follow import followed
+from tools.follow import followed
 
 import fedsim as fs
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 from hypothesis import strategies as st
-from strategies.clock_scenarios import delays, devices, rates
 
 import fedsim as fs
 from fedsim.engine.system import MessageSizes
+from strategies.clock_scenarios import delays, devices, rates
 
 
 @st.composite

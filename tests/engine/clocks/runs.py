@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from clocks import clock, compiled_path
+from tools.clocks import clock, compiled_path
 
 import fedsim as fs
 

@@ -9,8 +9,8 @@ import math
 import networkx as nx
 import numpy as np
 import pytest
-from engine.clocks import test_gossip_timelines as timelines
-from engine.clocks.test_both_clocks import assert_same, blocks_of, clock_of
+from engine.clocks import gossip_cases
+from engine.clocks.blocks import assert_same, blocks_of, clock_of
 from engine.clocks.timelines import block_of, system_of
 from strategies.gossip_scenarios import metropolis
 
@@ -192,7 +192,7 @@ class Columns:
 
 
 def compare(seed, shape, path):
-    scenario, case = timelines.random_case(seed, shape, Columns)
+    scenario, case = gossip_cases.random_case(seed, shape, Columns)
     system = system_of(scenario)
 
     def fate(client, round):
@@ -201,7 +201,7 @@ def compare(seed, shape, path):
         return int(phase[0]), float(fraction[0])
 
     case.fate = fate
-    return timelines.compared(scenario, case, lambda *given: compiled_clock(system_of(given[0]), given[1], path))
+    return gossip_cases.compared(scenario, case, lambda *given: compiled_clock(system_of(given[0]), given[1], path))
 
 
 @pytest.mark.parametrize("shape", ["private", "shared", "hub"])

@@ -8,7 +8,8 @@ import networkx as nx
 import numpy as np
 import pytest
 from engine.clocks.timelines import block_of, simpy_clock
-from oracles.tier_clock import Case, TierClock, Way, next_on, on_until
+from oracles.tier_clock import Case, TierClock, Way
+from strategies.scripted_devices import Script
 
 import fedsim as fs
 from fedsim.engine.system import MessageSizes
@@ -18,31 +19,6 @@ DIM, ROUNDS, AHEAD = 5, 6, 4  # edges may be `every` rounds ahead of each other
 BITS = 64 * DIM
 SIZES = MessageSizes(BITS, BITS, BITS, BITS, BITS)
 OUTCOMES = {"arrived": ARRIVED, "late": LATE, "called off": CALLED_OFF, "dropped": DROPPED}
-
-
-class Script:
-    """Devices that do as they are told: seconds and online periods by client, fates by client and visit number."""
-
-    def __init__(self, seconds, fate, on):
-        self.seconds, self.fate, self.on, self.always_available = seconds, fate, on, on is None
-        self.visits: dict[int, int] = {}
-
-    def compute_s(self, clients, work, now_s, rng):
-        return np.array([self.seconds[c] for c in clients])
-
-    def drop(self, clients, now_s, rng):
-        fates = [self.fate(c, self._number(c)) for c in clients.tolist()]
-        return np.array([f[0] for f in fates], "int8"), np.array([f[1] for f in fates], float)
-
-    def _number(self, client):
-        self.visits[client] = self.visits.get(client, -1) + 1
-        return self.visits[client]
-
-    def next_available(self, clients, now_s, rng):
-        return np.array([next_on(self.on[c], float(t)) for c, t in zip(clients, now_s, strict=True)], float)
-
-    def available_until(self, clients, now_s, rng):
-        return np.array([on_until(self.on[c], float(t)) for c, t in zip(clients, now_s, strict=True)], float)
 
 
 def graph_of(draw, clients: int, edges: int, shape: str) -> nx.Graph:

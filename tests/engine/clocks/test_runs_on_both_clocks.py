@@ -8,11 +8,11 @@ import math
 import networkx as nx
 import numpy as np
 import pytest
-from clocks import clock
 from engine.clocks.runs import ONE, agree, assert_same, interrupt, on_path, on_simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies.clock_scenarios import devices, networks, policies
+from tools.clocks import clock
 
 import fedsim as fs
 from fedsim.algorithms.fedpaq import FedPAQ

@@ -1,0 +1,383 @@
+"""The page of `fedsim report`: what it says of runs, comparisons, sweeps and claims, and that nothing gets out of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from strategies.reported import small
+
+import fedsim as fs
+from fedsim.analysis import fronts, report, units
+from fedsim.analysis.report import charts, comparisons, html
+from fedsim.cli.app import call
+
+
+@pytest.fixture(scope="module")
+def run():
+    return fs.run(small())
+
+
+@pytest.fixture(scope="module")
+def other():
+    return fs.run(small(fs.participation.first(2)))
+
+
+def specs(page: str) -> list[dict]:
+    return [json.loads(text) for text in re.findall(r'class="spec">(.*?)</script>', page)]
+
+
+def test_the_page_of_a_run_has_every_section_and_plots_that_plotly_accepts(run):
+    go = pytest.importorskip("plotly.graph_objects")
+    page = report.run_page("one", run)
+    titles = re.findall(r"<h2 id=\"[^\"]*\">(.*?)</h2>", page)
+    assert titles == [
+        "The scenario",
+        "What it bought",
+        "A few rounds",
+        "The network",
+        "Clients",
+        "Where theta went",
+        "All of it",
+    ]
+    assert "came to mean_error" in page
+    found = specs(page)
+    assert len(found) == 7
+    for spec in found:
+        figure = go.Figure(spec)  # refuses what plotly does not know
+        assert all(len(trace["x"]) for trace in figure.data)
+
+
+def test_a_curve_is_the_result_s_own_against_each_of_the_axes(run):
+    (spec, *_) = specs(report.run_page("one", run))
+    curve = run.curve("mean_error", "seconds")
+    (line,) = spec["data"]
+    np.testing.assert_allclose(line["y"], curve["mean_error"])
+    np.testing.assert_allclose(line["x"], curve["seconds"])
+    buttons = {b["label"]: b["args"] for b in spec["layout"]["updatemenus"][0]["buttons"]}
+    assert list(buttons) == ["virtual time", "all bits", "uplink", "rounds"]
+    np.testing.assert_allclose(buttons["rounds"][0]["x"][0], np.arange(1, 7))
+    sent = run.curve("mean_error", "uplink_bits")["uplink_bits"]
+    np.testing.assert_allclose(np.array(buttons["uplink"][0]["x"][0]) * 1e3, sent)
+    assert buttons["uplink"][1] == {"xaxis.title.text": "uplink, kbit"}
+
+
+def test_a_metric_of_each_replica_has_a_band():
+    import pandas as pd
+
+    table = pd.DataFrame(
+        {
+            "rounds": [1, 2],
+            "seconds": [0.0, 0.0],
+            "total_bits": [8, 16],
+            "uplink_bits": [8, 16],
+            "value": [2.0, 1.0],
+            "low": [1.5, 0.5],
+            "high": [3.0, 2.0],
+        }
+    )
+    band, line = charts.curves({"a": table}, "nll")["data"]
+    assert list(band["y"]) == [3.0, 2.0, 0.5, 1.5]  # there along the top, back along the bottom
+    assert list(band["x"]) == [8, 16, 16, 8]  # the clock stood still, so bits come first
+    assert list(line["y"]) == [2.0, 1.0]
+
+
+def test_the_bottleneck_of_a_graph_is_marked():
+    import networkx as nx
+
+    graph = nx.Graph()
+    graph.add_node("core", role="server")
+    for c in range(3):
+        graph.add_node(c, client=c)
+        graph.add_edge(c, "hub", bandwidth_bps=1e5, latency_s=0.01)
+    graph.add_edge("hub", "core", bandwidth_bps=2e5, latency_s=0.01)
+    told = fs.Network(graph).sketch()
+    assert [kind for _, kind in told["nodes"]] == ["server", "client", "relay", "client", "client"]
+    assert [0, 2, 2e5, 3] in [sorted(link[:2]) + link[2:] for link in told["links"]]
+    scenario = replace(
+        small(), network=fs.Network(graph), problem=fs.problems.GaussianMean.synthetic(3, dim=2, samples=10, seed=4)
+    )
+    lines = specs(report.run_page("one", fs.run(scenario)))[2]["data"]
+    marked = next(trace for trace in lines if trace.get("name") == "bottleneck")
+    hub = next(trace for trace in lines if trace.get("name") == "relay")
+    core = next(trace for trace in lines if trace.get("name") == "server")
+    assert sorted(x for x in marked["x"] if x is not None) == sorted([*hub["x"], *core["x"]])
+
+
+def test_a_comparison_says_what_differs_and_what_it_did(run, other):
+    frame = comparisons.differences({"a": run, "b": other})
+    told = dict(zip(frame["field"], frame["b"], strict=True))
+    assert told["participation.type"] == "'First'"
+    assert told["participation.replies"] == "2"
+    assert all(field.startswith("participation.") for field in told)
+    page = report.comparison_page({"a": run, "b": other})
+    assert "ends with the best mean_error" in page
+    assert "What is worth choosing" in page
+    table = comparisons.outcomes({"a": run, "b": other})
+    assert table["seconds"].iloc[1] < table["seconds"].iloc[0]
+    assert "The quickest is b" in comparisons.best(table.assign(mean_error=[0.1, 0.2]), ["mean_error"])
+
+
+def test_runs_without_a_shared_metric_can_be_compared(run):
+    bare = fs.run(replace(small(), metrics=()))
+    assert "share no metric" in report.comparison_page({"a": run, "b": bare})
+
+
+def test_the_knee_is_on_the_front_and_near_the_best_of_everything():
+    points = np.array([[1.0, 100.0], [2.0, 2.0], [100.0, 1.0], [3.0, 50.0]])
+    assert fronts.undominated(points).tolist() == [True, True, True, False]
+    assert fronts.knee(points) == 1
+    assert fronts.knee(points[:, ::-1]) == 1
+
+
+def test_bands_are_over_seeds():
+    import pandas as pd
+
+    rows = [
+        {
+            "k": k,
+            "seed": s,
+            "rounds": r,
+            "seconds": 2.0 * r,
+            "total_bits": 9 * r,
+            "uplink_bits": 8 * r,
+            "value": 10 * k + s,
+        }
+        for k in (1, 2)
+        for s in range(5)
+        for r in (1, 2)
+    ]
+    lines = comparisons.bands(pd.DataFrame(rows), "k")
+    assert list(lines) == ["k=1", "k=2"]
+    assert lines["k=2"]["value"].tolist() == [22.0, 22.0]
+    np.testing.assert_allclose(lines["k=2"][["low", "high"]].iloc[0], [20.2, 23.8])
+    assert comparisons.bands(pd.DataFrame(rows).assign(k=1), "k") == {}
+    few = comparisons.bands(pd.DataFrame(rows)[lambda t: t["seed"] < 2], "k")["k=2"]
+    np.testing.assert_allclose(few[["low", "high"]].iloc[0], [20.0, 21.0])  # two runs have a range
+
+
+def test_long_lines_are_thinned_and_keep_their_ends():
+    values = np.arange(10_000)
+    few = charts.thin(values)
+    assert len(few) <= charts.POINTS
+    assert few[0] == 0
+    assert few[-1] == 9_999
+
+
+def test_axes_have_the_unit_that_fits():
+    assert units.scale("uplink_bits", 3e6) == (1e6, "Mbit")
+    assert units.scale("uplink_bits", 12) == (1.0, "bit")
+    assert units.scale("seconds", 100) == (1.0, "seconds")
+    assert units.scale("seconds", 600) == (60.0, "minutes")
+    assert units.scale("seconds", 1e5) == (3600.0, "hours")
+    assert units.scale("rounds", 1e5) == (1.0, "")
+
+
+def test_names_are_text_and_never_markup():
+    import pandas as pd
+
+    evil = "</script><script>alert(1)</script>"
+    page = html.page(
+        evil,
+        evil,
+        [
+            html.section(
+                evil, html.table(pd.DataFrame({evil: [evil]})), html.plot({"data": [{"name": evil}], "layout": {}})
+            )
+        ],
+    )
+    assert "alert(1)" in page
+    assert "<script>alert" not in page
+    assert specs(page)[0]["data"][0]["name"] == evil
+
+
+def test_what_is_not_finite_is_nothing_in_a_plot():
+    spec = specs(html.plot({"data": [{"y": np.array([1.0, np.nan, np.inf]), "n": np.int64(3)}], "layout": {}}))[0]
+    assert spec["data"] == [{"y": [1.0, None, None], "n": 3}]
+
+
+CLAIM = {
+    "paper": "fa-ld",
+    "figure": "fig1",
+    "claim": "more is less",
+    "ours": "1.2",
+    "published": "3",
+    "why": "A13",
+    "expected": "holds",
+}
+
+
+def test_the_page_of_claims_counts_what_can_hold_and_explains_what_did_not(tmp_path):
+    verdicts = [
+        CLAIM | {"held": True},
+        CLAIM | {"held": False, "claim": "<b>"},
+        CLAIM | {"held": None, "expected": "cannot"},
+    ]
+    (tmp_path / "claims.json").write_text(json.dumps(verdicts))
+    assert call(["report", str(tmp_path)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "Of 2 published claims that can hold and were run, 1 did (3 claims: 1 held, 1 not held, 1 not run)." in page
+    assert "&lt;b&gt;" in page
+    assert "A13" in page
+    tables = tmp_path / CLAIM["paper"] / CLAIM["figure"] / "tables.json"
+    tables.parent.mkdir(parents=True)
+    for damaged in ("{", '{"spent": 3}', '{"spent": {"columns": ["a"], "rows": [[1, 2]]}}', "[]", '{"title": 3}'):
+        tables.write_text(damaged)
+        assert call(["report", str(tmp_path)]) == 1, damaged
+    tables.unlink()
+    (tmp_path / "claims.json").write_text("{")
+    assert call(["report", str(tmp_path)]) == 1
+
+
+def test_a_report_without_plotly_says_what_to_install(run, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    with pytest.raises(fs.errors.InvalidInput, match=r"pip install 'fedsim-systems\[report\]'"):
+        report.run_page("one", run)
+
+
+def test_several_folders_make_one_page(run, other, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run.save("a")
+    other.save("b")
+    assert call(["report", "a", "b"]) == 0
+    assert "<title>a against b</title>" in Path("report.html").read_text()
+    assert call(["report", "a", "--out", "x.html"]) == 0
+    assert "<title>a</title>" in Path("x.html").read_text()
+    assert not Path("a/report.html").exists()
+
+
+# --- What is compared ---------------------------------------------------------------------------------------
+
+
+def stopped(policy, seconds, **budget):
+    """Many rounds that a limit on the virtual time ends."""
+    scenario = replace(small(policy), budget=fs.Budget(seconds=seconds, **budget), devices=None, initial=[3.0, 3.0])
+    return fs.run(scenario)
+
+
+def test_of_runs_stopped_by_the_same_seconds_the_first_to_stop_is_not_recommended():
+    """The slow one stops first, since its next round would cross the limit, with the worse metric for fewer bits."""
+    rarely = fs.run(
+        replace(
+            small(), network=fs.topologies.star(4, uplink_bps=150.0, downlink_bps=1e6),
+            budget=fs.Budget(seconds=3.05), devices=None, initial=[3.0, 3.0],
+        )
+    )  # fmt: skip
+    often = stopped(fs.participation.full(), 3.05)
+    named = {"often": often, "rarely": rarely}
+    table = comparisons.outcomes(named)
+    assert table["stopped_by"].tolist() == ["seconds=3.05"] * 2
+    assert table["seconds"].iloc[1] < table["seconds"].iloc[0]
+    assert table["mean_error"].iloc[0] < table["mean_error"].iloc[1]
+    assert comparisons.comparable(table) == ["total_bits"]
+    assert "quickest" not in comparisons.best(table, ["mean_error"])
+    section, _, why = comparisons.trade_off(table, "mean_error")
+    assert "Not compared: time, since a limit on it stopped the runs." in section
+    assert " s " not in why
+    equal = table.assign(total_bits=1000.0)
+    assert comparisons.trade_off(equal, "mean_error")[1] == "often"
+
+
+def test_seconds_that_did_not_stop_the_runs_are_compared(run, other):
+    assert comparisons.comparable(comparisons.outcomes({"a": run, "b": other})) == ["seconds", "total_bits"]
+
+
+def test_runs_with_a_target_are_compared_by_time_and_bits_to_it():
+    goal = fs.Target("mean_error", below=2.0)
+    named = {
+        name: fs.run(
+            replace(
+                small(policy), budget=fs.Budget(rounds=3000, target=goal), devices=None, initial=[3.0, 3.0], metrics=(fs.metrics.mean_error(),),
+            )
+        )
+        for name, policy in (("all", None), ("two", fs.participation.first(2, of=2)))
+    }  # fmt: skip
+    table = comparisons.outcomes(named)
+    assert table["target"].tolist() == ["mean_error <= 2"] * 2
+    for name, result in named.items():
+        row = table.set_index("run").loc[name]
+        assert row["seconds_to_target"] == result.time_to("mean_error", below=2.0, against="seconds")
+        assert row["total_bits_to_target"] == result.time_to("mean_error", below=2.0, against="total_bits")
+    assert comparisons.comparable(table) == ["seconds_to_target", "total_bits_to_target"]
+    _, chosen, why = comparisons.trade_off(table, "mean_error")
+    assert f"{chosen} reaches mean_error <= 2 for " in why
+    never = table.assign(seconds_to_target=[np.inf, 1.0], total_bits_to_target=[np.inf, 8.0])
+    assert "to mean_error &lt;= 2" not in comparisons.trade_off(never, "mean_error")[0]
+    assert "all: never at mean_error <= 2." in comparisons._left_out(never)
+
+
+def test_bits_between_sites_are_no_bargain():
+    """Over gossip nothing goes up: the total is what is compared, and what the page says."""
+    import networkx as nx
+
+    gossip = fs.run(replace(small(), devices=None, exchange=fs.exchanges.gossip(nx.complete_graph(4))))
+    star = fs.run(replace(small(), devices=None))
+    named = {"gossip": gossip, "star": star}
+    table = comparisons.outcomes(named).set_index("run")
+    assert table.loc["gossip", "uplink_bits"] == 0
+    assert table.loc["gossip", "total_bits"] == 6 * 12 * 128 > table.loc["star", "total_bits"] == 6 * 8 * 128
+    assert comparisons.comparable(table.reset_index())[-1] == "total_bits"
+    assert "9.22 kbit sent" in comparisons.sentence(gossip)
+    assert "0 bit" not in report.comparison_page(named).split("<nav>")[0].split("answer")[1]
+    front = fs.analysis.pareto(named, "mean_error").frame
+    assert {"total_bits", "seconds"} <= set(front.columns)
+
+
+def test_the_bottleneck_is_that_of_the_exchange():
+    """Neighbours on a ring of quick links never use the slow link to the server."""
+    import networkx as nx
+
+    graph = nx.cycle_graph(4)
+    nx.set_node_attributes(graph, {c: c for c in range(4)}, "client")
+    nx.set_edge_attributes(graph, 1e6, "bandwidth_bps")
+    graph.edges[2, 3]["bandwidth_bps"] = 5e5
+    graph.add_node("core", role="server")
+    graph.add_edge(0, "core", bandwidth_bps=1e3)
+    nx.set_edge_attributes(graph, 0.01, "latency_s")
+    scenario = replace(small(), network=fs.Network(graph), devices=None)
+
+    def worst(result):
+        links = result.manifest["network"]["links"]
+        names = [name for name, _ in result.manifest["network"]["nodes"]]
+        share = [bps / count if count else np.inf for _, _, bps, count in links]
+        a, b, *_ = links[int(np.argmin(share))]
+        return {names[a], names[b]}, result.manifest["network"]["title"]
+
+    ends, title = worst(fs.run(scenario))
+    assert ends == {"0", "core"}
+    assert "4 clients" in title
+    ring = fs.exchanges.gossip(nx.cycle_graph(4))
+    gossip = fs.run(replace(scenario, exchange=ring))
+    ends, title = worst(gossip)
+    assert ends == {"2", "3"}
+    assert "1 transfer" in title
+    marked = next(
+        trace
+        for spec in specs(report.run_page("one", gossip))
+        for trace in spec["data"]
+        if trace.get("name") == "bottleneck"
+    )
+    assert len([x for x in marked["x"] if x is not None]) == 2
+
+
+def test_warnings_reach_comparisons_and_the_sentence_that_recommends(run):
+    doubted = fs.run(replace(small(), metrics=("w2",), replicas=8, initial=fs.initial.normal(0.3)))
+    doubted.manifest["warnings"] = ["w2 0.1 is mostly noise"]
+    clean = fs.run(replace(small(rounds=12), metrics=("w2",), replicas=8))
+    clean.manifest["warnings"] = []
+    page = report.comparison_page({"clean": clean, "doubted": doubted})
+    assert '<p class="warn">doubted: w2 0.1 is mostly noise</p>' in page
+    table = comparisons.outcomes({"clean": clean, "doubted": doubted})
+    assert table["warnings"].tolist() == ["", "w2 0.1 is mostly noise"]
+    _, _, why = comparisons.trade_off(table, "w2", "doubted")
+    assert why.endswith("Warning: w2 0.1 is mostly noise.")
+    assert (
+        fs.analysis.pareto({"clean": clean, "doubted": doubted}, "w2").frame["warnings"].tolist()
+        == table["warnings"].tolist()
+    )

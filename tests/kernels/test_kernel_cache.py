@@ -1,0 +1,87 @@
+"""Compiled kernels are kept where it is possible; where it is not, or what is there is damaged, a run still runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SMALL = """
+import sys
+from fedsim.kernels.cache import jit
+sys.path.insert(0, "."); import kernel
+print(kernel.twice(21), end="")
+"""
+KERNEL = "from fedsim.kernels.cache import jit\n\n\n@jit\ndef twice(x):\n    return 2 * x\n"
+
+
+def go(folder, **environment):
+    """Compile and call a small kernel that lives in `folder`."""
+    (folder / "kernel.py").write_text(KERNEL) if not (folder / "kernel.py").exists() else None
+    own = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
+    root = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", SMALL], cwd=folder, env=own | {"PYTHONPATH": root} | environment, capture_output=True, text=True, timeout=120
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "42"
+    return done.stderr
+
+
+def test_kernels_are_kept_without_a_word(tmp_path):
+    assert go(tmp_path) == ""
+    assert len(list((tmp_path / "__pycache__").glob("*.nbc"))) == 1
+    assert go(tmp_path) == ""
+
+
+RARE = [(w, d) for w in ("nbi", "nbc") for d in ("cut", "emptied", "nonsense")]
+
+
+@pytest.mark.parametrize(
+    "what, damage", [("nbi", "flipped"), ("nbc", "flipped"), *(pytest.param(*p, marks=pytest.mark.slow) for p in RARE)]
+)
+def test_a_damaged_cache_is_deleted_and_rebuilt(tmp_path, what, damage):
+    go(tmp_path)
+    (file,) = (tmp_path / "__pycache__").glob(f"*.{what}")
+    data = file.read_bytes()
+    middle = len(data) // 2
+    flipped = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+    file.write_bytes({"cut": data[:middle], "emptied": b"", "flipped": flipped, "nonsense": b"\x80" * 99}[damage])
+    said = go(tmp_path)
+    assert "damaged" in said
+    assert said.count("\n") == 1
+    assert go(tmp_path) == ""  # whole again
+
+
+def test_without_a_folder_to_write_to_a_temporary_one_serves(tmp_path):
+    (tmp_path / "__pycache__").write_text("in the way")  # also for root, who may write anywhere
+    (tmp_path / "home").write_text("no folder")
+    said = go(tmp_path, HOME=str(tmp_path / "home"), XDG_CACHE_HOME=str(tmp_path / "home"), TMPDIR=str(tmp_path))
+    assert said.count("\n") == 1
+    assert "a temporary folder serves" in said
+    assert not list(tmp_path.glob("fedsim-kernels-*"))  # it is gone at the end
+
+
+def test_a_full_disk_is_no_obstacle(tmp_path):
+    full = "import builtins, os\nreal = os.replace\ndef replace(a, b):\n    if '__pycache__' in str(b) and str(b).endswith('nbc'):\n        raise OSError(28, 'No space left on device')\n    return real(a, b)\nos.replace = replace\n"
+    (tmp_path / "kernel.py").write_text(full + KERNEL)
+    said = go(tmp_path)
+    assert said.count("\n") == 1
+    assert "No space left on device" in said
+
+
+def test_machine_code_under_another_functions_key_is_not_taken(tmp_path):
+    """As two processes can leave it behind that save at the same time."""
+    swapped = (
+        "from fedsim.kernels.cache import jit\n\n\n@jit\ndef twice(x):\n    return 2 * x\n\n\ntwice(1.5), twice(1)\n"
+    )
+    (tmp_path / "kernel.py").write_text(swapped)
+    go(tmp_path)
+    first, second = sorted((tmp_path / "__pycache__").glob("*.nbc"))
+    one, two = first.read_bytes(), second.read_bytes()
+    first.write_bytes(two)
+    second.write_bytes(one)
+    assert go(tmp_path) == ""  # and 42 as before

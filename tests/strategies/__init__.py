@@ -1,0 +1,1 @@
+"""What tests are given: drawn scenarios, hostile values, small files, data and results."""
