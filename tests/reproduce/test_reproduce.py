@@ -314,7 +314,7 @@ def test_rounds_to_a_level_is_the_first_round_below_it() -> None:
     assert all(a > b for a, b in pairwise(curve))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_quick_form_of_everything_runs_and_most_claims_that_can_hold_do(tmp_path: Path) -> None:
     assert call(["reproduce", "--quick", "--out", str(tmp_path)]) == 0
     verdicts = json.loads((tmp_path / "claims.json").read_text())

@@ -18,7 +18,7 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pytest
-from strategies.hosted import CLIENTS, scenario
+from strategies.hosted import CLIENTS, POLICIES, scenario
 from tools.clocks import always_compiled, reference_clock
 from tools.follow import followed
 
@@ -40,13 +40,6 @@ def cluster():
     own = OwnRay(16)
     yield own
     own.close()
-
-
-POLICIES = {
-    "full": fs.participation.full(),
-    "first": fs.participation.first(2, of=4),
-    "buffered": fs.participation.buffered(2),
-}
 
 
 @dataclass(frozen=True)
@@ -72,6 +65,7 @@ def test_hosts_give_the_bits_of_inline(cluster, policy):
         assert fs.run(what, runtime=runtime).fingerprint == inline.fingerprint
 
 
+@pytest.mark.slow
 def test_an_actor_per_client_reports_its_own_client(cluster):
     what = scenario()
     WATCHED.clear()
@@ -92,6 +86,7 @@ def test_an_actor_per_client_reports_its_own_client(cluster):
         assert a["dropout"] == [np.linspace(0, 0.3, CLIENTS)[c]]
 
 
+@pytest.mark.slow
 def test_every_row_of_bytes_is_held_by_one_host(cluster):
     digits = fs.data.load("digits")
     parts = fs.data.dirichlet(digits.y, clients=10, alpha=0.5, seed=1)
@@ -133,6 +128,7 @@ class Weighs(fs.algorithms.FedAvg):
         return super().server(state, replies, rng) | own
 
 
+@pytest.mark.slow
 def test_a_host_computes_potentials_and_losses_from_its_own_clients_rows(cluster):
     g = np.random.default_rng(2)
     data = [(g.normal(size=(5 + 4 * c, 3)), g.integers(0, 3, 5 + 4 * c)) for c in range(CLIENTS)]
@@ -162,6 +158,7 @@ def test_a_killed_host_is_replaced_and_its_jobs_repeated(cluster, policy):
     assert result.fingerprint == fs.run(what).fingerprint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", ["tiers", "gossip"])
 def test_a_host_killed_over_several_sites_is_replaced_and_the_bits_stay(cluster, shape):
     exchanges = {
@@ -183,6 +180,7 @@ def test_a_host_killed_over_several_sites_is_replaced_and_the_bits_stay(cluster,
     assert result.fingerprint == fs.run(what, runtime=fs.Inline(threads=2)).fingerprint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hosts", "algorithm"),
     [
@@ -212,6 +210,7 @@ def test_hosts_take_blocks_of_rounds_and_one_that_dies_is_replaced(cluster, host
     assert result.fingerprint == fs.run(what, observers=[lambda progress: None]).fingerprint  # one by one
 
 
+@pytest.mark.slow
 def test_hosts_learn_blocks_of_the_rounds_of_the_compiled_clock(cluster):
     channel = fs.topologies.multiple_access(CLIENTS, 1e6, latency_s=0.02)
     what = replace(scenario(fs.participation.deadline(0.1), rounds=30), network=channel)
@@ -252,6 +251,7 @@ def travels(monkeypatch):
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", REMEMBERING)
 def test_memory_stays_with_its_host(cluster, travels, algorithm):
     what = replace(scenario(algorithm=REMEMBERING[algorithm]), devices=PUNCTUAL)
@@ -261,6 +261,7 @@ def test_memory_stays_with_its_host(cluster, travels, algorithm):
     assert result.fingerprint == fs.run(what).fingerprint
 
 
+@pytest.mark.slow
 def test_memory_is_restored_at_the_host_that_replaces_a_dead_one(cluster, travels):
     what = replace(scenario(algorithm=REMEMBERING["qlsd++"]), devices=PUNCTUAL)
     WATCHED.clear()
@@ -275,6 +276,7 @@ def test_memory_is_restored_at_the_host_that_replaces_a_dead_one(cluster, travel
     assert result.fingerprint == fs.run(what).fingerprint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clock", ["simpy", "compiled"])
 @pytest.mark.parametrize("policy", ["first", "buffered"])
 def test_memory_travels_once_to_the_host_of_a_client_however_many_visits_are_late_or_lost(
@@ -292,6 +294,7 @@ def test_memory_travels_once_to_the_host_of_a_client_however_many_visits_are_lat
     assert result.fingerprint == fs.run(what).fingerprint
 
 
+@pytest.mark.slow
 def test_clients_whose_reply_was_computed_for_its_length_and_came_late_keep_their_earlier_memory(cluster, travels):
     """Late replies are computed for their bits and not aggregated; those clients are sent the memory that they had."""
     algorithm = fs.algorithms.QLSDPlusPlus(step_size=1e-4, refresh_every=3, batch_size=5, codec=fs.codecs.Elias(4))
@@ -302,6 +305,7 @@ def test_clients_whose_reply_was_computed_for_its_length_and_came_late_keep_thei
     assert result.fingerprint == fs.run(what).fingerprint
 
 
+@pytest.mark.slow
 def test_a_buffered_run_on_hosts_resumes_to_the_same_bits(cluster, tmp_path):
     what = scenario(POLICIES["buffered"], REMEMBERING["scaffold"], rounds=12)
     stop = threading.Event()
@@ -328,6 +332,7 @@ def test_resources_that_make_no_sense_are_refused(name, wrong):
         Ray(**{name: wrong})
 
 
+@pytest.mark.slow
 def test_hosts_that_keep_dying_end_the_run_with_a_clear_error(cluster, monkeypatch):
     monkeypatch.setattr("fedsim.runtime.ray.PAUSES_S", (0.0,) * 4)
     with pytest.raises(RuntimeFailed, match=r"died 5 times over round 1; .* resume"):
@@ -382,6 +387,7 @@ def test_a_client_that_would_end_its_host_aborts_the_run_instead(cluster, how, s
     assert time.monotonic() - began < 90  # it hung; the machine may be busy
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="looks into /proc")
 def test_a_ray_of_our_own_listens_on_loopback_alone(cluster):
     WATCHED.clear()
@@ -451,6 +457,7 @@ def test_more_than_the_cluster_has_is_refused(cluster):
         Ray(hosts=2, clients_per_host=3)
 
 
+@pytest.mark.slow
 def test_an_existing_cluster_is_left_as_it_was(cluster):
     fs.run(scenario(), runtime=Ray(hosts=2))
     assert ray.is_initialized()
@@ -502,31 +509,6 @@ def test_a_ray_of_our_own_leaves_no_orphans(sent):
             return
         time.sleep(0.2)
     raise AssertionError("processes of Ray are left behind")
-
-
-@pytest.mark.slow
-def test_two_nodes_and_a_lost_one_give_the_bits_of_inline():
-    from ray.cluster_utils import Cluster
-
-    if ray.is_initialized():
-        ray.shutdown()
-    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
-    second = nodes.add_node(num_cpus=2)
-    try:
-        what = scenario(POLICIES["buffered"], rounds=20)
-        whole = fs.run(what).fingerprint
-        assert fs.run(what, runtime=Ray(hosts=3, address=nodes.address)).fingerprint == whole
-
-        def lose(progress):
-            if progress.round == 5:
-                nodes.remove_node(second, allow_graceful=False)
-                nodes.add_node(num_cpus=2)
-
-        assert fs.run(what, runtime=Ray(hosts=3, address=nodes.address), observers=[lose]).fingerprint == whole
-    finally:
-        if ray.is_initialized():
-            ray.shutdown()
-        nodes.shutdown()
 
 
 @pytest.mark.slow

@@ -8,6 +8,12 @@ import fedsim as fs
 
 CLIENTS = 6
 
+POLICIES = {
+    "full": fs.participation.full(),
+    "first": fs.participation.first(2, of=4),
+    "buffered": fs.participation.buffered(2),
+}
+
 
 def scenario(policy=None, algorithm=None, rounds=8, **more):
     return fs.Scenario(
