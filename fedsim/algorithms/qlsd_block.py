@@ -17,7 +17,6 @@ from fedsim.arrays import Array
 from fedsim.codecs import QSGD, Elias, Identity
 from fedsim.problems import GaussianMean
 from fedsim.protocols import Backend, BlockKernel, ProblemLike, RoundKeys, RoundsToLearn
-from fedsim.rng import Stream
 from fedsim.schedules import step_at
 
 
@@ -39,7 +38,7 @@ def block_kernel(algorithm: Quantised, problem: ProblemLike, backend: Backend) -
         theta: Array = block.state["theta"]
         n, nothing = len(block.replicas), theta[:0]
         precision = block.state["precision"]
-        noise = backend.normal(keys(Stream.SERVER, *_servers(block)), d, 0, theta.dtype).reshape(block.rounds, n, d)
+        noise = backend.normal(keys.server(*_servers(block)), d, 0, theta.dtype).reshape(block.rounds, n, d)
         history = np.empty((block.rounds, n, d), theta.dtype)
         for k in range(block.rounds):
             if k == 0 or not block.alike:
@@ -51,8 +50,8 @@ def block_kernel(algorithm: Quantised, problem: ProblemLike, backend: Backend) -
                 replica, order = block.replicas[at], by_client(client, clients)
                 sent, bits = np.empty((len(client), d), theta.dtype), np.empty(len(client), np.int64)
             address = (replica, client, np.array([block.first + k]))
-            coins = keys(Stream.CODEC, *address)
-            row_keys = no_key if rows is None else keys(Stream.BATCH, *address)
+            coins = keys.codec(*address)
+            row_keys = no_key if rows is None else keys.rows(*address)
             messages(
                 theta, at, *tables(theta.dtype), client, order, size, row_keys, nothing, nothing, nothing, 0.0, coins,
                 *wire, sent, bits, nothing,
@@ -69,7 +68,7 @@ def block_kernel(algorithm: Quantised, problem: ProblemLike, backend: Backend) -
     return learn
 
 
-def _servers(block: RoundsToLearn) -> tuple[Array, Array, Array]:
-    """Return replica, site and round of the servers' steps, round after round."""
+def _servers(block: RoundsToLearn) -> tuple[Array, Array]:
+    """Return replica and round of the servers' steps, round after round."""
     rounds = np.repeat(np.arange(block.first, block.first + block.rounds), len(block.replicas))
-    return np.tile(block.replicas, block.rounds), np.zeros(1, np.int64), rounds
+    return np.tile(block.replicas, block.rounds), rounds

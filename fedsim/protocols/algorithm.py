@@ -174,9 +174,13 @@ class RoundsToLearn(Protocol):
 
 
 class RoundKeys(Protocol):
-    """Keys of draws of a stream, one a row."""
+    """Keys to draw with in a block of rounds, one a row."""
 
-    def __call__(self, stream: int, replica: Array, client: Array, round: Array) -> Array: ...
+    def codec(self, replica: Array, client: Array, round: Array) -> Array: ...
+    def rows(self, replica: Array, client: Array, round: Array) -> Array:
+        """Of minibatches."""
+
+    def server(self, replica: Array, round: Array) -> Array: ...
 
 
 BlockKernel = Callable[[RoundsToLearn, RoundKeys], Array]  # theta after every round, (rounds, replicas, d)

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.protocols import Algorithm
-from fedsim.rng import Draws, Stream
+from fedsim.rng import Draws, Stream, check_address
 from fedsim.runtime.aggregation import SegmentReplies, Segments, ServerDraws
 from fedsim.runtime.answers import server_of
 from fedsim.runtime.jobs import Batch, JobsAtHand, Setting
@@ -22,6 +22,7 @@ from fedsim.runtime.jobs import Batch, JobsAtHand, Setting
 JOBS = 16_384  # whose columns and keys are made in one call: they stay in the caches
 KEYS = ("noise_key", "shared_key", "rows_key", "_data_key")  # of a job in one round
 FIRST_VISIT = np.zeros((), np.int64)
+NO_SITE = np.zeros(1, np.int64)
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,28 @@ class JobColumns:
         s = self.setting
         made = s.backend.keys(s.seed, stream, replica=replica, client=client, round=round, visit=visit)
         return np.asarray(made)
+
+
+@dataclass(frozen=True)
+class KeysOfRounds:
+    """The `RoundKeys` of a compiled block of rounds: those of the jobs and servers of the rounds taken one by one."""
+
+    setting: Setting
+
+    def codec(self, replica: Array, client: Array, round: Array) -> Array:
+        return self._made(Stream.CODEC, replica, client, round)
+
+    def rows(self, replica: Array, client: Array, round: Array) -> Array:
+        return self._made(Stream.BATCH, replica, client, round)
+
+    def server(self, replica: Array, round: Array) -> Array:
+        return self._made(Stream.SERVER, replica, NO_SITE, round)
+
+    def _made(self, stream: Stream, replica: Array, client: Array, round: Array) -> Array:
+        out, s = np.empty((len(replica), 4), np.uint32), self.setting
+        if s.backend.keys_into(np.uint64(s.seed), np.uint64(stream), replica, client, round, NO_SITE, out):
+            check_address(replica=replica, client=client, round=round)
+        return out
 
 
 class BlockCohort(JobsAtHand):

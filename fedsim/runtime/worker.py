@@ -19,9 +19,8 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import ClientFailed, FedsimError, InvalidInput, NonFinite, shown
 from fedsim.protocols import AlgorithmLike, Quadratic, as_algorithm
-from fedsim.rng import check_address
 from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
-from fedsim.runtime.blocks import BlockCohort, LearningBlock, Learnt, learn
+from fedsim.runtime.blocks import BlockCohort, KeysOfRounds, LearningBlock, Learnt, learn
 from fedsim.runtime.jobs import Batch, Encoded, JobsAtHand, Reply, Setting
 from fedsim.runtime.memory import keep_freed_memory
 
@@ -59,16 +58,8 @@ class Worker:
         with np.errstate(over="ignore", invalid="ignore"):  # what diverges is taken again one by one
             if self.block_kernel is None:
                 return learn(block, self.role, self.setting, self._of_cohort)
-            theta = self.block_kernel(block, self._keys)
+            theta = self.block_kernel(block, KeysOfRounds(self.setting))
             return Learnt(theta, block.state | {"theta": theta[-1]}, block.memory)
-
-    def _keys(self, stream: int, replica: Array, client: Array, round: Array) -> Array:
-        out, s = np.empty((len(replica), 4), np.uint32), self.setting
-        if s.backend.keys_into(
-            np.uint64(s.seed), np.uint64(stream), replica, client, round, np.zeros(1, np.int64), out
-        ):
-            check_address(replica=replica, client=client, round=round)
-        return out
 
     def _of_cohort(self, cohort: BlockCohort, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         assert self.kernel is not None
