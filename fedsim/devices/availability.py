@@ -45,8 +45,9 @@ def times(rule: Callable[..., float], law: AvailabilityColumns, clients: Array, 
     plain = rng.source is None or rng.source.name == "numpy"
     out = looped(rule, *arguments) if plain else rng.source.online_times(rule is availability.offline_s, *arguments)
     if np.isnan(out).any():
+        length_s = np.minimum(law.a, law.b) if law.code == availability.MARKOV else law.period_s
         raise InvalidInput(
-            f"the clock is at {np.max(now_s):g} s, too late to count the periods of devices; set a budget"
+            f"the clock is at {np.max(now_s):g} s, too late for periods of {duration(length_s)}; set a budget"
         )
     return out
 
