@@ -119,7 +119,7 @@ def opening(w, s, at):
         server.gives, server.opens_s = 1, inf
 
 
-@called
+@inner
 def give_places(w, s, out):
     """Give every free place to a client; then inform the others, if the version is new.
 
