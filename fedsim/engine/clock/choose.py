@@ -11,7 +11,7 @@ from fedsim.errors import InvalidInput
 from fedsim.kernels.found import Found
 
 CLOCKS = ("auto", "simpy", "compiled")
-VISIT_S = {"private": 30e-6, "shared": 90e-6}  # of a visit on SimPy
+VISIT_S = {"private": 30e-6, "shared": 200e-6}  # of a visit on SimPy
 # What a run may pay for the compiled clock. Compiling takes 5 to 15 s of one core, but later runs load its code.
 WORTH_S = {Found.LOADED: 0.0, Found.KEPT: 0.3, Found.NOWHERE: 4.0}
 
