@@ -22,15 +22,15 @@ _HOME = {
     "Inline": "fedsim.runtime.inline",
     "Network": "fedsim.network",
     "Ray": "fedsim.runtime.ray",
-    "Record": "fedsim.engine.record",
+    "Record": "fedsim.engine.recorder",
     "Scenario": "fedsim.scenario",
     "Study": "fedsim.sweeps.study",
     "Target": "fedsim.budget",
     "arun": "fedsim.running",
-    "explain": "fedsim.glossary",
+    "explain": "fedsim.docs",
     "load": "fedsim.sweeps",
-    "plan": "fedsim.sweeps.planner",
-    "replay": "fedsim.job_replay",
+    "plan": "fedsim.sweeps.tuner",
+    "replay": "fedsim.running.replay",
     "run": "fedsim.running",
     "sweep": "fedsim.sweeps",
 }
@@ -71,16 +71,16 @@ if TYPE_CHECKING:
         testing,
     )  # fmt: skip
     from fedsim.budget import Budget, Target
-    from fedsim.engine.record import Record
-    from fedsim.glossary import explain
-    from fedsim.job_replay import replay
+    from fedsim.docs import explain
+    from fedsim.engine.recorder import Record
     from fedsim.running import arun, run
+    from fedsim.running.replay import replay
     from fedsim.runtime.inline import Inline
     from fedsim.runtime.ray import Ray
     from fedsim.scenario import Scenario
     from fedsim.sweeps import load, sweep
-    from fedsim.sweeps.planner import plan
     from fedsim.sweeps.study import Study
+    from fedsim.sweeps.tuner import plan
 
 
 def __getattr__(name: str) -> Any:

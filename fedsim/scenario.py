@@ -12,20 +12,14 @@ from fedsim import protocols
 from fedsim.arrays import Array
 from fedsim.budget import Budget
 from fedsim.checks import array_of
-from fedsim.engine.record import Record
-from fedsim.engine.scenario_checks import (
-    check_budget,
-    check_metrics,
-    check_participation,
-    check_population,
-    check_reach,
-)
-from fedsim.engine.site_checks import check_exchange, check_graph
+from fedsim.engine.recorder import Record
 from fedsim.engine.sites import Sites, sites_of
 from fedsim.errors import InvalidInput, is_whole, one_of, quoted, shown, whole
 from fedsim.exchanges import Exchange, Gossip, StarExchange
 from fedsim.initial import Start
 from fedsim.problems import weights_of
+from fedsim.scenario_checks import check_budget, check_metrics, check_participation, check_population, check_reach
+from fedsim.scenario_checks.exchanges import check_exchange, check_graph
 
 PARTS: dict[str, tuple[type, str]] = {  # what each of them must offer, and the sentence about what it lacks
     "problem": (protocols.ProblemLike, "a problem needs {}; see fs.problems"),

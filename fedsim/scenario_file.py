@@ -22,8 +22,8 @@ from typing import Any
 
 from fedsim import settings
 from fedsim.checks import path_of
+from fedsim.code_digest import imported_sources, sums
 from fedsim.errors import CorruptData, FedsimError, InvalidInput, quoted
-from fedsim.imported_sources import imported_sources, sums
 from fedsim.scenario import Scenario
 
 

@@ -30,12 +30,12 @@ def scenario(
 
 
 def problem(data: str, clients: int, alpha: float) -> fs.problems.Torch:
-    from fedsim.problems import torch_models
+    from fedsim.problems.torch import models
 
     d = fs.data.load(data)
     parts = fs.data.dirichlet(d.y, clients=clients, alpha=alpha, seed=1)
     side = round(d.x.shape[1] ** 0.5)
-    return fs.problems.Torch.of(torch_models.lenet5((1, side, side), d.classes), d, parts)
+    return fs.problems.Torch.of(models.lenet5((1, side, side), d.classes), d, parts)
 
 
 def figure(study):

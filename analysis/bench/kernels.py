@@ -14,8 +14,9 @@ from threadpoolctl import threadpool_limits
 
 from analysis.bench.timing import best
 from fedsim import problems, rng
-from fedsim.kernels import cpu, draws, reference
-from fedsim.kernels.noise import fill_blocks_32
+from fedsim.kernels import cpu, reference
+from fedsim.kernels.cpu import draws
+from fedsim.kernels.cpu.lanes import fill_blocks_32
 
 ROUNDS = 40
 

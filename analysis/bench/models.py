@@ -26,9 +26,9 @@ from fedsim.algorithms import FedAvg
 from fedsim.kernels import cpu  # loads every BLAS there is, so that all of them can be held to one thread
 from fedsim.problems import weights_of
 from fedsim.rng import Stream, keys
+from fedsim.runtime.inline import Worker
 from fedsim.runtime.jobs import Batch, Setting
 from fedsim.runtime.ray import Ray
-from fedsim.runtime.worker import Worker
 
 FEATURES, CLASSES, WIDTHS = 784, 10, (64, 32)
 ROUNDS, STEPS = 12, 10
@@ -130,7 +130,7 @@ def network() -> None:
 
 def torch_problem(d: fs.data.Dataset, parts: list[np.ndarray]) -> fs.problems.Torch:
     """The same network as a `torch.nn.Module`."""
-    from fedsim.problems.torch_models import mlp
+    from fedsim.problems.torch.models import mlp
 
     return fs.problems.Torch.of(mlp(FEATURES, WIDTHS, CLASSES), d, parts)
 

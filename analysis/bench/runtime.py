@@ -19,7 +19,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import fedsim as fs
-from fedsim.runtime.ray_own import OPTIONS
+from fedsim.runtime.ray.cluster import OPTIONS
 
 
 def round_times(scenario: fs.Scenario, runtime: Any) -> tuple[np.ndarray, float]:

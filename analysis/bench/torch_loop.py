@@ -15,7 +15,7 @@ import torch
 
 from analysis.bench.timing import best
 from fedsim.problems import Torch
-from fedsim.problems.torch_models import lenet5, mlp
+from fedsim.problems.torch.models import lenet5, mlp
 
 ROWS, OWN, WARM, TRIES = 20, 60, 60, 25
 GENERATOR = np.random.default_rng(0)

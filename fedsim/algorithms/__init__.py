@@ -20,15 +20,13 @@ from fedsim.algorithms.dgsgld import DGSGLD
 from fedsim.algorithms.diging_sgld import DIGingSGLD
 from fedsim.algorithms.fahmc import FAHMC
 from fedsim.algorithms.fald import FALD
-from fedsim.algorithms.fedadagrad import FedAdagrad
-from fedsim.algorithms.fedadam import FedAdam
 from fedsim.algorithms.fedavg import FedAvg, distributed_sgd
 from fedsim.algorithms.fedbe import FedBE
 from fedsim.algorithms.feddyn import FedDyn
 from fedsim.algorithms.fednova import FedNova
+from fedsim.algorithms.fedopt import FedAdagrad, FedAdam, FedYogi
 from fedsim.algorithms.fedpaq import FedPAQ
 from fedsim.algorithms.fedprox import FedProx
-from fedsim.algorithms.fedyogi import FedYogi
 from fedsim.algorithms.fsgld import FSGLD
 from fedsim.algorithms.hmc import HMC
 from fedsim.algorithms.mala import MALA

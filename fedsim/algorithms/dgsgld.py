@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.algorithms.arguments import check_batch_size, check_count, check_step_size
+from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_step_size
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import floats_of
 from fedsim.errors import InvalidInput, shown

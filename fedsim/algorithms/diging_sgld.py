@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.algorithms.arguments import check_batch_size, check_step_size
+from fedsim.algorithms.common.arguments import check_batch_size, check_step_size
 from fedsim.algorithms.desgld import step_share
 from fedsim.arrays import Array, Arrays
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors

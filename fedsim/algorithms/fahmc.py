@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.algorithms.arguments import (
+from fedsim.algorithms.common.arguments import (
     check_batch_size,
     check_codec,
     check_count,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.algorithms.arguments import (
+from fedsim.algorithms.common.arguments import (
     check_batch_size,
     check_count,
     check_number,

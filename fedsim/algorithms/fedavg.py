@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.algorithms import local, local_fused, objectives
-from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
+from fedsim.algorithms.common import local_descent
+from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
 from fedsim.participation import Arrived
@@ -70,7 +70,7 @@ class FedAvg:
 
     def __post_init__(self) -> None:
         check_descent("FedAvg", self)
-        local.check_inertia("FedAvg", self)
+        local_descent.check_inertia("FedAvg", self)
 
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         return {"theta": initial}
@@ -86,26 +86,26 @@ class FedAvg:
 
     def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x = message["theta"]
-        scale = objectives.scale(self.objective, job, x.dtype)
-        return {"delta": local.descend(job, x, scale, local.descent_of(self)) - x}, memory
+        scale = local_descent.scale(self.objective, job, x.dtype)
+        return {"delta": local_descent.descend(job, x, scale, local_descent.descent_of(self)) - x}, memory
 
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": state["theta"] + self.server_step * replies.mean("delta")}
 
     def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
         """All local steps in one kernel where there is one for the problem."""
-        descend = local_fused.descent(problem, backend, local.descent_of(self))
+        descend = local_descent.descent(problem, backend, local_descent.descent_of(self))
         if descend is None:
             return None
 
         def kernel(job: JobOfKernel, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
             x = message["theta"]
-            return {"delta": descend(job, x, objectives.scale(self.objective, job, x.dtype))}, memory
+            return {"delta": descend(job, x, local_descent.scale(self.objective, job, x.dtype))}, memory
 
         return kernel
 
     def weigh(self, arrived: Arrived) -> Array:
-        return objectives.weigh("FedAvg", self.objective, arrived)
+        return local_descent.weigh("FedAvg", self.objective, arrived)
 
     def for_gossip(self, problem: ProblemLike, weights: Array) -> GossipFedAvg:
         if self.objective == "scaled":
@@ -165,8 +165,8 @@ class GossipFedAvg:
         s, x = self.settings, message["theta"]
         pace = np.asarray(self.pace, x.dtype)[job.client]
         pace = pace[:, None] if pace.ndim else pace
-        scale = objectives.scale("mean", job, x.dtype)
-        return {"theta": local.descend(job, x, scale, local.descent_of(s), pace=pace)}, memory
+        scale = local_descent.scale("mean", job, x.dtype)
+        return {"theta": local_descent.descend(job, x, scale, local_descent.descent_of(s), pace=pace)}, memory
 
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         x = state["theta"]
@@ -187,4 +187,4 @@ def check_descent(where: str, settings: Any) -> None:
     check_count(where, settings, "local_steps")
     check_batch_size(where, settings.batch_size)
     check_number(where, settings, "server_step")
-    objectives.check_objective(where, settings.objective)
+    local_descent.check_objective(where, settings.objective)

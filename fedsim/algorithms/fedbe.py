@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.algorithms import local, objectives
-from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
+from fedsim.algorithms.common import local_descent
+from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput, one_of
 from fedsim.participation import Arrived
@@ -64,7 +64,7 @@ class FedBE:
         one_of("FedBE(law={!r})", self.law, ("gauss", "dirichlet"))
         check_number("FedBE", self, "concentration", 1e-2)
         check_batch_size("FedBE", self.batch_size)
-        local.check_inertia("FedBE", self)
+        local_descent.check_inertia("FedBE", self)
 
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         models = 1 + problem.clients + self.members
@@ -86,8 +86,8 @@ class FedBE:
 
     def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x = message["theta"]
-        how = local.descent_of(self)
-        return {"theta": local.descend(job, x, objectives.scale("mean", job, x.dtype), how)}, memory
+        how = local_descent.descent_of(self)
+        return {"theta": local_descent.descend(job, x, local_descent.scale("mean", job, x.dtype), how)}, memory
 
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         theta, d = replies.mean("theta"), state["theta"].shape[-1]
@@ -121,7 +121,7 @@ class FedBE:
         return state["models"], state["held"]
 
     def weigh(self, arrived: Arrived) -> Array:
-        return objectives.weigh("FedBE", "mean", arrived)
+        return local_descent.weigh("FedBE", "mean", arrived)
 
     def _sampled(self, wbar: Array, w: Array, p: Array, who: Array, draws: Array) -> Array:
         """M models (M, d) from the clients' w (m, d) with weights p (m,)."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.algorithms import local, objectives
-from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
+from fedsim.algorithms.common import local_descent
+from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
 from fedsim.participation import Arrived
 from fedsim.problems import weights_of
@@ -57,7 +57,7 @@ class FedDyn:
         check_number("FedDyn", self, "regularity", 1e-30)
         check_batch_size("FedDyn", self.batch_size)
         check_number("FedDyn", self, "weight_decay")
-        objectives.check_objective("FedDyn", self.objective)
+        local_descent.check_objective("FedDyn", self.objective)
 
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         p = np.full(problem.clients, 1 / problem.clients) if self.objective == "scaled" else weights_of(problem)
@@ -74,9 +74,9 @@ class FedDyn:
 
     def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x, g, alpha = message["theta"], memory["g"], self.regularity
-        scale = objectives.scale(self.objective, job, x.dtype)
-        how = local.Descent(self.step_size, self.local_steps, self.batch_size, weight_decay=self.weight_decay)
-        delta = local.descend(job, x, scale, how, lambda y: alpha * (y - x) - g) - x
+        scale = local_descent.scale(self.objective, job, x.dtype)
+        how = local_descent.Descent(self.step_size, self.local_steps, self.batch_size, weight_decay=self.weight_decay)
+        delta = local_descent.descend(job, x, scale, how, lambda y: alpha * (y - x) - g) - x
         return {"delta": delta}, memory | {"g": g - alpha * delta}
 
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
@@ -87,4 +87,4 @@ class FedDyn:
         return {"theta": np.where(nobody, state["theta"], theta), "h": h}
 
     def weigh(self, arrived: Arrived) -> Array:
-        return objectives.weigh("FedDyn", self.objective, arrived)
+        return local_descent.weigh("FedDyn", self.objective, arrived)

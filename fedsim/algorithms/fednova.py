@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fedsim.algorithms import local, objectives
-from fedsim.algorithms.arguments import check_batch_size, check_number, check_step_size
+from fedsim.algorithms.common import local_descent
+from fedsim.algorithms.common.arguments import check_batch_size, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
 from fedsim.participation import Arrived
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
@@ -52,14 +52,14 @@ class FedNova:
 
     def __post_init__(self) -> None:
         check_step_size("FedNova", self)
-        local.check_steps("FedNova", self)
+        local_descent.check_steps("FedNova", self)
         check_batch_size("FedNova", self.batch_size)
-        local.check_inertia("FedNova", self)
+        local_descent.check_inertia("FedNova", self)
         check_number("FedNova", self, "server_step")
-        objectives.check_objective("FedNova", self.objective)
+        local_descent.check_objective("FedNova", self.objective)
 
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
-        local.check_everybody("FedNova", self.local_steps, problem)
+        local_descent.check_everybody("FedNova", self.local_steps, problem)
         return {"theta": initial}
 
     def memory(self, problem: ProblemLike) -> Arrays:
@@ -69,18 +69,18 @@ class FedNova:
         return {"theta": state["theta"]}
 
     def work(self, job: Visitors) -> Any:
-        return local.work(job, self.local_steps)
+        return local_descent.work(job, self.local_steps)
 
     def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x = message["theta"]
-        scale = objectives.scale(self.objective, job, x.dtype)
-        how = local.descent_of(self)
-        reach = local.reach(job, x, how)
-        return {"direction": (local.descend(job, x, scale, how) - x) / reach, "reach": reach}, memory
+        scale = local_descent.scale(self.objective, job, x.dtype)
+        how = local_descent.descent_of(self)
+        reach = local_descent.reach(job, x, how)
+        return {"direction": (local_descent.descend(job, x, scale, how) - x) / reach, "reach": reach}, memory
 
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         move = replies.mean("reach") * replies.mean("direction")
         return {"theta": state["theta"] + self.server_step * move}
 
     def weigh(self, arrived: Arrived) -> Array:
-        return objectives.weigh("FedNova", self.objective, arrived)
+        return local_descent.weigh("FedNova", self.objective, arrived)

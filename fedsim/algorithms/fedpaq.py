@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedsim.algorithms import local, objectives
-from fedsim.algorithms.arguments import check_codec
+from fedsim.algorithms.common import local_descent
+from fedsim.algorithms.common.arguments import check_codec
 from fedsim.algorithms.fedavg import check_descent
 from fedsim.arrays import Array, Arrays
 from fedsim.codecs import QSGD
@@ -71,8 +71,13 @@ class FedPAQ:
 
     def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
         x = message["theta"]
-        scale = objectives.scale(self.objective, job, x.dtype)
-        delta = local.descend(job, x, scale, local.Descent(self.step_size, self.local_steps, self.batch_size)) - x
+        scale = local_descent.scale(self.objective, job, x.dtype)
+        delta = (
+            local_descent.descend(
+                job, x, scale, local_descent.Descent(self.step_size, self.local_steps, self.batch_size)
+            )
+            - x
+        )
         return {"delta": job.encode(self.codec, delta)}, memory
 
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
@@ -84,4 +89,4 @@ class FedPAQ:
         )
 
     def weigh(self, arrived: Arrived) -> Array:
-        return objectives.weigh("FedPAQ", self.objective, arrived)
+        return local_descent.weigh("FedPAQ", self.objective, arrived)

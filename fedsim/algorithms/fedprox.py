@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fedsim.algorithms import local, objectives
-from fedsim.algorithms.arguments import check_batch_size, check_number, check_step_size
+from fedsim.algorithms.common import local_descent
+from fedsim.algorithms.common.arguments import check_batch_size, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
 from fedsim.participation import Arrived
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
@@ -48,14 +48,14 @@ class FedProx:
 
     def __post_init__(self) -> None:
         check_step_size("FedProx", self)
-        local.check_steps("FedProx", self)
+        local_descent.check_steps("FedProx", self)
         check_number("FedProx", self, "proximal")
         check_batch_size("FedProx", self.batch_size)
-        local.check_inertia("FedProx", self)
-        objectives.check_objective("FedProx", self.objective)
+        local_descent.check_inertia("FedProx", self)
+        local_descent.check_objective("FedProx", self.objective)
 
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
-        local.check_everybody("FedProx", self.local_steps, problem)
+        local_descent.check_everybody("FedProx", self.local_steps, problem)
         return {"theta": initial}
 
     def memory(self, problem: ProblemLike) -> Arrays:
@@ -65,16 +65,16 @@ class FedProx:
         return {"theta": state["theta"]}
 
     def work(self, job: Visitors) -> Any:
-        return local.work(job, self.local_steps)
+        return local_descent.work(job, self.local_steps)
 
     def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x = message["theta"]
-        scale = objectives.scale(self.objective, job, x.dtype)
-        how = local.descent_of(self)
-        return {"delta": local.descend(job, x, scale, how, lambda y: self.proximal * (y - x)) - x}, memory
+        scale = local_descent.scale(self.objective, job, x.dtype)
+        how = local_descent.descent_of(self)
+        return {"delta": local_descent.descend(job, x, scale, how, lambda y: self.proximal * (y - x)) - x}, memory
 
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": state["theta"] + replies.mean("delta")}
 
     def weigh(self, arrived: Arrived) -> Array:
-        return objectives.weigh("FedProx", self.objective, arrived)
+        return local_descent.weigh("FedProx", self.objective, arrived)

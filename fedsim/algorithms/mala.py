@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsim.algorithms.arguments import check_count, check_number, check_step_size
-from fedsim.algorithms.metropolis import accepted, check_single, counted, nothing_proposed, square
+from fedsim.algorithms.common.arguments import check_count, check_number, check_step_size
+from fedsim.algorithms.common.metropolis import accepted, check_single, counted, nothing_proposed, square
 from fedsim.arrays import Array, Arrays
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors, potentials_of
 from fedsim.schedules import StepSize, step_at

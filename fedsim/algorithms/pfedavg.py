@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fedsim.algorithms import objectives
-from fedsim.algorithms.arguments import check_batch_size, check_count, check_step_size
+from fedsim.algorithms.common import local_descent
+from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_step_size
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
 from fedsim.participation import Arrived
@@ -52,7 +52,7 @@ class PFedAvg:
         check_step_size("PFedAvg", self)
         check_count("PFedAvg", self, "local_steps")
         check_batch_size("PFedAvg", self.batch_size)
-        objectives.check_objective("PFedAvg", self.objective)
+        local_descent.check_objective("PFedAvg", self.objective)
 
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         if not isinstance(problem, Reacts):
@@ -73,7 +73,7 @@ class PFedAvg:
 
     def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         theta = message["theta"]
-        scale = objectives.scale(self.objective, job, theta.dtype)
+        scale = local_descent.scale(self.objective, job, theta.dtype)
         for k in range(self.local_steps):
             eta = step_at(self.step_size, job.round, self.local_steps, k)
             theta = theta - eta * scale * job.gradient(theta, k, self.batch_size)
@@ -84,6 +84,6 @@ class PFedAvg:
 
     def weigh(self, arrived: Arrived) -> Array:
         if self.objective == "scaled":
-            return objectives.equally("PFedAvg", arrived)
+            return local_descent.equally("PFedAvg", arrived)
         scheme_two = arrived.p * arrived.clients * arrived.normalised(arrived.multiplicity.astype(float))
-        return objectives.policy_weights(arrived, scheme_two)
+        return local_descent.policy_weights(arrived, scheme_two)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.algorithms import objectives
-from fedsim.algorithms.arguments import (
+from fedsim.algorithms.common import local_descent
+from fedsim.algorithms.common.arguments import (
     check_batch_size,
     check_codec,
     check_count,
@@ -128,7 +128,7 @@ class PrivateFedPAQ:
         return {"theta": state["theta"] + replies.mean("delta")}
 
     def weigh(self, arrived: Arrived) -> Array:
-        return objectives.weigh("PrivateFedPAQ", "mean", arrived)
+        return local_descent.weigh("PrivateFedPAQ", "mean", arrived)
 
     def guarantee(self, problem: ProblemLike) -> Guarantee:
         """What a client is promised on this problem, by how much noise, and whether the proof covers it."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
-from fedsim.algorithms.metropolis import check_single
+from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_number, check_step_size
+from fedsim.algorithms.common.metropolis import check_single
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import floats_of
 from fedsim.errors import InvalidInput, quoted

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.algorithms.arguments import check_batch_size, check_codec, check_step_size, check_word
-from fedsim.algorithms.qlsd_block import block_kernel
-from fedsim.algorithms.qlsd_fused import Quantised, compiled
+from fedsim.algorithms.common.arguments import check_batch_size, check_codec, check_step_size, check_word
+from fedsim.algorithms.common.qlsd_block import block_kernel
+from fedsim.algorithms.common.quantised_langevin import Quantised, compiled
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import floats_of
 from fedsim.codecs import Identity

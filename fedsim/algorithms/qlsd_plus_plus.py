@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fedsim.algorithms import qlsd
-from fedsim.algorithms.arguments import check_count, check_number
-from fedsim.algorithms.qlsd_fused import compiled
+from fedsim.algorithms.common.arguments import check_count, check_number
+from fedsim.algorithms.common.quantised_langevin import compiled
 from fedsim.arrays import Array, Arrays
 from fedsim.codecs import Identity
 from fedsim.participation import Arrived

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.algorithms import qlsd
-from fedsim.algorithms.qlsd_fused import compiled
+from fedsim.algorithms.common.quantised_langevin import compiled
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import numbers
 from fedsim.codecs import Identity

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.algorithms import objectives
+from fedsim.algorithms.common import local_descent
 from fedsim.algorithms.fedavg import check_descent
 from fedsim.arrays import Array, Arrays
 from fedsim.participation import Arrived
@@ -68,7 +68,7 @@ class Scaffold:
 
     def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         x, c, c_i = message["theta"], message["c"], memory["c"]
-        scale = objectives.scale(self.objective, job, x.dtype)
+        scale = local_descent.scale(self.objective, job, x.dtype)
         steps = steps_of(self.step_size, job.round, self.local_steps)
         y = x
         for k, eta in enumerate(steps):
@@ -85,4 +85,4 @@ class Scaffold:
         }
 
     def weigh(self, arrived: Arrived) -> Array:
-        return objectives.weigh("Scaffold", self.objective, arrived)
+        return local_descent.weigh("Scaffold", self.objective, arrived)

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from fedsim.algorithms.arguments import check_batch_size, check_count, check_number, check_step_size
-from fedsim.algorithms.metropolis import check_single
+from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_number, check_step_size
+from fedsim.algorithms.common.metropolis import check_single
 from fedsim.arrays import Array, Arrays
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, step_at

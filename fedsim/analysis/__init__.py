@@ -12,9 +12,9 @@ trace files of runs with `record=fs.Record(events=True)`; `report` makes the HTM
 
 from fedsim.analysis import figures, report, summary, timeline
 from fedsim.analysis.clients import fairness, waste
-from fedsim.analysis.fronts import ess_rates, pareto
-from fedsim.analysis.knobs import compare, u_curve
-from fedsim.analysis.spending import at_budget, bits_to, deadline, time_to
+from fedsim.analysis.effects import compare, u_curve
+from fedsim.analysis.targets import at_budget, bits_to, deadline, time_to
+from fedsim.analysis.tradeoffs import ess_rates, pareto
 
 __all__ = [
     "at_budget",

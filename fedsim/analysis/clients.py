@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.analysis import figures, timeline
-from fedsim.analysis.runs import Answer, facts, gather
+from fedsim.analysis.inputs import Answer, facts, gather
 from fedsim.arrays import Array
 from fedsim.errors import NotRecorded
 from fedsim.results import Result

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from fedsim.analysis import units
+from fedsim import text as units
 from fedsim.analysis.intervals import wilson
 from fedsim.analysis.timeline import shares
 from fedsim.budget import Target

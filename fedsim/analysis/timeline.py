@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedsim.analysis import figures, site_lanes
+from fedsim.analysis import figures
+from fedsim.analysis import lanes as site_lanes
 from fedsim.errors import InvalidInput, NotRecorded
 from fedsim.results import Result, write_atomic
 

@@ -9,11 +9,11 @@ import sys
 def main() -> None:
     """The `fedsim` command."""
     try:
-        from fedsim.cli.output import careful  # here, so that importing fedsim.cli costs nothing
+        from fedsim.cli.terminal import careful  # here, so that importing fedsim.cli costs nothing
 
         with careful() as output:
             from fedsim.cli.app import call
-            from fedsim.runtime.process_exit import leave
+            from fedsim.runtime.process import leave
 
             code = call(sys.argv[1:])
     except KeyboardInterrupt:  # while the libraries load

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from fedsim.checks import path_of
-from fedsim.cli.streams import warnings_last
+from fedsim.cli.terminal import warnings_last
 from fedsim.errors import FedsimError, Interrupted, InvalidInput, shown
 
 FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
@@ -199,8 +199,8 @@ def plan(
     address: Address = None,
 ) -> None:  # fmt: skip
     """Find the settings that reach a goal for the least, and say what each is worth."""
-    from fedsim.cli.plan import plan as command
     from fedsim.cli.run import runtime_named
+    from fedsim.cli.sweep import tune as command
 
     where = runtime_named(runtime, address=address)
     code = command(
@@ -250,7 +250,7 @@ def reproduce(
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="For runs, claims.json and a page.")] = None,
 ) -> None:  # fmt: skip
     """Run the papers' figures and say of each published claim whether it held."""
-    from fedsim.cli.reproduce import reproduce as command
+    from fedsim.cli.report import reproduce as command
 
     raise typer.Exit(command(asked, quick=quick, full=full, jobs=jobs, out=out, quiet=quiet))
 
@@ -258,8 +258,8 @@ def reproduce(
 @app.command("list")
 def list_() -> None:
     """List scenarios, algorithms, problems, policies, devices, networks, codecs and metrics."""
-    from fedsim.analysis.units import width
     from fedsim.cli.listing import lines
+    from fedsim.text import width
 
     typer.echo("\n".join(lines(width())))
 
@@ -271,7 +271,7 @@ def explain(
     ] = None,
 ) -> None:
     """Explain job, replies, view, combinations, or a code such as A5 that a docstring mentions."""
-    from fedsim.glossary import explain as page
+    from fedsim.docs import explain as page
 
     typer.echo(page(topic))
 

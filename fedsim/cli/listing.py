@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from fedsim import algorithms, codecs, data, devices, metrics, participation, privacy, problems, topologies
-from fedsim.analysis import units
-from fedsim.metrics.learning import PREDICTIVE
+from fedsim import text as units
+from fedsim.metrics.classification import PREDICTIVE
 from fedsim.protocols import Codec, PolicyLike, as_algorithm, missing
 from fedsim.scenario import Scenario
 from fedsim.scenario_file import shipped

@@ -1,4 +1,7 @@
-"""`fedsim report`: one page about a run, several runs, a sweep or the papers' claims. Nothing in them is executed."""
+"""`fedsim report`: one page about a run, several runs, a sweep or the papers' claims. Nothing in them is executed.
+
+`fedsim reproduce`: the papers' claims as a table, figure by figure as they are done.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fedsim import text
 from fedsim.analysis import report as pages
 from fedsim.cli.run import draw
 from fedsim.cli.sweep import status
+from fedsim.cli.terminal import stopping, voices
 from fedsim.errors import CorruptData, FedsimError, InvalidInput
-from fedsim.reproduce.drawn import TABLES
+from fedsim.reproduce.run import TABLES, FigureProgress, Verdict
+from fedsim.reproduce.run import reproduce as carry_out
 from fedsim.results import Result, write_atomic
-from fedsim.results.state import tidy
+from fedsim.results.folder import tidy
 from fedsim.scenario_file import load_file
 from fedsim.sweeps import load
-from fedsim.sweeps.advice import read_plan
-from fedsim.sweeps.plan import Plan
+from fedsim.sweeps.recommendation import read_plan
+from fedsim.sweeps.spec import Plan
 from fedsim.sweeps.study import Study
 
 PAGE, CLAIMS = "report.html", "claims.json"
@@ -115,3 +121,69 @@ def _is_picture(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         return file.read(len(PNG)) == PNG
+
+
+WORDS = {True: "held", False: "not held", None: "not run"}
+COLUMN = 10
+
+
+def reproduce(asked: str | None, *, quick: bool, full: bool, jobs: int | None, out: Path | None, quiet: bool) -> int:
+    """Judge the claims of what is asked; the exit code says whether all of it ran, not whether it held."""
+    if quick and full:
+        raise InvalidInput("--quick and --full: choose one of them (without either it is --quick)")
+    form = "full" if full else "quick"
+    out = out if out is not None else Path("runs") / f"reproduce-{form}"
+    say, _ = voices(quiet)
+    wide = text.width()
+
+    def tell(progress: FigureProgress) -> None:
+        if progress.verdicts is None:
+            say(f"{progress.figure.paper}/{progress.figure.name}  {text.many(progress.runs, 'run')}")
+            return
+        lines = [line for verdict in progress.verdicts for line in claim_lines(verdict, wide)]
+        title = text.wrapped(f"{progress.figure.paper}/{progress.figure.name}  {progress.figure.title}", wide, indent=2)
+        if progress.not_drawn:
+            lines += text.wrapped(f"  not drawn: {progress.not_drawn}", wide, indent=4)
+        say(*title, *lines, f"  {text.seconds(progress.real_s)}", "")
+
+    with stopping() as stop:
+        verdicts, failures = carry_out(asked, out=out, form=form, jobs=jobs, observer=tell, stop=stop)
+    say(*count_lines(verdicts), f"claims  {out / CLAIMS}", f"page    {_page(out)}")
+    for failure in failures:
+        say(f"failed  {failure}")
+    return 1 if failures else 0
+
+
+def _page(out: Path) -> str:
+    """The path of the page about all claims, or what it needs."""
+    try:
+        return str(report([out]))
+    except InvalidInput as error:
+        return str(error)
+
+
+def claim_lines(verdict: Verdict, wide: int) -> list[str]:
+    """A row of the table: verdict and claim, then our figure, the paper's, and why where they differ."""
+    word = WORDS[verdict["held"]]
+    expected = "" if verdict["expected"] == "holds" else f" [{verdict['expected']}]"
+    rows = [f"  {word:{COLUMN}}{verdict['claim']}{expected}"]
+    pad = " " * (COLUMN + 2)
+    if verdict["ours"]:
+        rows.append(f"{pad}ours       {verdict['ours']}")
+    rows.append(f"{pad}published  {verdict['published']}")
+    if verdict["held"] is not True or verdict["expected"] != "holds":
+        rows.append(f"{pad}why        {verdict['why']}")
+    return [
+        line for i, row in enumerate(rows) for line in text.wrapped(row, wide, indent=COLUMN + (2 if i == 0 else 13))
+    ]
+
+
+def count_lines(verdicts: list[Verdict]) -> list[str]:
+    """How many claims held, of those that can and of the others."""
+    count = {word: sum(v["held"] is held for v in verdicts) for held, word in WORDS.items()}
+    can = [v for v in verdicts if v["expected"] == "holds" and v["held"] is not None]
+    held = sum(v["held"] for v in can)
+    return [
+        f"{text.many(len(verdicts), 'claim')}: " + ", ".join(f"{n} {word}" for word, n in count.items()),
+        f"of {len(can)} that can hold and were run, {held} did",
+    ]

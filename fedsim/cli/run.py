@@ -1,34 +1,37 @@
-"""`fedsim run`: a scenario file from the header to the summary and the picture."""
+"""`fedsim run`: a scenario file from the header to the summary and the picture.
+
+What will run, before it runs.
+"""
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedsim import progress
 from fedsim import settings as texts
-from fedsim.analysis import units
+from fedsim import text as units
 from fedsim.analysis.summary import lines as summed_up
-from fedsim.cli import header
-from fedsim.cli.stopping import stopping
-from fedsim.cli.summary import table
+from fedsim.cli.sweep import table
+from fedsim.cli.terminal import stopping, voices
+from fedsim.engine.message_sizes import reply_shape
 from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, shown
-from fedsim.protocols import Runtime
-from fedsim.reproduce.figures import makes_claims
+from fedsim.protocols import Describes, Runtime, as_algorithm, as_problem
+from fedsim.reproduce.claims import makes_claims
 from fedsim.results import Result, load, write_atomic
-from fedsim.results.atomic import new_folder
-from fedsim.results.state import WHOLE, settle
-from fedsim.run_folder import check_free, claimed, facts_of, leave_nothing
+from fedsim.results.files import new_folder
+from fedsim.results.folder import WHOLE, settle
+from fedsim.running import progress
 from fedsim.running import run as simulate
+from fedsim.running.folder import check_free, claimed, facts_of, leave_nothing
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.ray import Ray
 from fedsim.scenario import Scenario
 from fedsim.scenario_file import ScenarioFile, from_origin, load_file
 from fedsim.sweeps.study import Study, grid_runs
+from fedsim.text import called, many, policy, width, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -105,7 +108,7 @@ def run(
             scenario = loaded.build(arguments)
             if i == 0:
                 with loaded.blamed(FedsimError):
-                    say(*header.lines(loaded.name, scenario, runtime, runs))
+                    say(*lines(loaded.name, scenario, runtime, runs))
             label = "" if alone else " ".join(f"{name}={arguments[name]}" for name in loaded.grid) + "  "
             options: dict[str, Any] = {"out": out, "checkpoint_every": every} if kept else {}
             options |= {"runtime": runtime, "stop": stop, "clock": clock}
@@ -132,7 +135,7 @@ def resume(folder: Path, *, quiet: bool, runtime: Runtime) -> None:
         raise InvalidInput(f"{folder} is where a grid was being run, which starts anew: repeat its fedsim run command")
     loaded, settings = from_origin(facts.get("source") or {})
     scenario = loaded.build(settings)
-    say(*header.lines(loaded.name, scenario, runtime, [settings]))
+    say(*lines(loaded.name, scenario, runtime, [settings]))
     with stopping() as stop:
         every = facts.get("checkpoint_every")
         result = _watched(
@@ -177,21 +180,6 @@ def _resumable(out: Path | None) -> Iterator[None]:
         raise RuntimeFailed(f"{error}: fedsim resume {out}") from error
 
 
-def voices(quiet: bool) -> tuple[Any, Any]:
-    """How to say a line, and the terminal for the bar; plain text wherever stdout is not a terminal."""
-    if quiet:
-        return (lambda *lines: None), None
-    from rich.console import Console
-
-    console = Console(force_terminal=sys.stdout.isatty(), highlight=False, markup=False, emoji=False)
-
-    def say(*lines: str) -> None:
-        for line in lines:
-            console.print(line, soft_wrap=True)
-
-    return say, Console(stderr=True, force_terminal=sys.stderr.isatty())
-
-
 def _save(study: Study, out: Path) -> None:
     """The runs of a grid are folders in one, named after their settings, all there or none."""
     with new_folder(out / WHOLE) as folder:
@@ -220,3 +208,50 @@ def _next(study: Study, out: Path | None) -> str:
         return "next: add --out DIR to keep samples, tables and manifest"
     first = out if len(study.runs) == 1 else out / _folder_name(study.runs[0][0])
     return f'next: fedsim report {first}, or fedsim.load("{first}") in Python'
+
+
+WIDTH = 11
+
+
+def lines(name: str, scenario: Scenario, runtime: Runtime, runs: list[dict[str, Any]]) -> list[str]:
+    """The header of one run, or of several that differ in the settings of a grid."""
+    problem = scenario.problem
+    title = (
+        f"{name}: {type(scenario.algorithm).__name__}, {type(problem).__name__} d={problem.dim:,}, "
+        f"{many(problem.clients, 'client')}, {many(len(scenario.replica_numbers), 'replica')}, "
+        f"seed {scenario.seed}, {_described(runtime, 'inline')}"
+    )
+    facts = {
+        "algorithm": called(scenario.algorithm),
+        "network": _described(scenario.network, "none: messages take no time"),
+        "devices": _described(scenario.devices, "none: computing takes no time, and nobody drops out"),
+        "policy": f"{policy(scenario.participation)}     wire  {_wire(scenario)}",
+        "budget": called(scenario.budget),
+        **_settings(runs),
+    }
+    lines = [title, *(f"{key:{WIDTH}}{text}" for key, text in facts.items())]
+    return [piece for line in lines for piece in wrapped(line, width(), indent=WIDTH)]
+
+
+def _settings(runs: list[dict[str, Any]]) -> dict[str, str]:
+    """What was set from outside, and in what several runs differ."""
+    values = {name: list(dict.fromkeys(str(settings[name]) for settings in runs)) for name in runs[0]}
+    fixed = [f"{name}={texts[0]}" for name, texts in values.items() if len(texts) == 1]
+    axes = [f"{name} = {', '.join(texts)}" for name, texts in values.items() if len(texts) > 1]
+    rows = {"set": ", ".join(fixed)} if fixed else {}
+    return rows | ({"runs": f"{len(runs)}: {'; '.join(axes)} (the first is shown above)"} if axes else {})
+
+
+def _described(part: object, nothing: str) -> str:
+    if part is None:
+        return nothing
+    return str(part.describe()) if isinstance(part, Describes) else called(part)
+
+
+def _wire(scenario: Scenario) -> str:
+    import numpy as np
+
+    algorithm, problem = as_algorithm(scenario.algorithm), as_problem(scenario.problem)
+    state = algorithm.init(scenario.problem, scenario.start)
+    size = reply_shape(algorithm, problem, state, np.dtype(scenario.dtype), 0).bits
+    return f"{scenario.dtype}, " + ("bits up depend on the values" if size is None else f"{size:,} bits up")

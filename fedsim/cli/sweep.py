@@ -1,4 +1,9 @@
-"""`fedsim sweep` and `fedsim status`: many runs, as counts and a table, and as a list of what failed."""
+"""`fedsim sweep` and `fedsim status`: many runs, as counts and a table, and as a list of what failed.
+
+`fedsim plan`: the planner from the words on the command line to its answer.
+
+What came out of the runs of a grid, a line each.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +13,22 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from fedsim import settings as texts
-from fedsim.analysis import units
-from fedsim.cli.board import Board
-from fedsim.cli.run import voices
-from fedsim.cli.stopping import stopping
+from fedsim import text as units
+from fedsim.analysis.summary import clock, final_metrics, reasons, warnings
+from fedsim.cli.terminal import Board, stopping, voices
 from fedsim.errors import InvalidInput, shown
 from fedsim.protocols import Runtime
 from fedsim.runtime.ray import Ray
 from fedsim.scenario_file import load_file
-from fedsim.sweeps import carry_out
-from fedsim.sweeps.estimate import Estimate, estimate
-from fedsim.sweeps.plan import Plan, plan
-from fedsim.sweeps.status import look
-from fedsim.sweeps.status import status as read_status
-from fedsim.sweeps.study import Failure
+from fedsim.sweeps import Event, carry_out
+from fedsim.sweeps.execution import Estimate, estimate, look
+from fedsim.sweeps.execution import status as read_status
+from fedsim.sweeps.spec import Plan, plan
+from fedsim.sweeps.study import Failure, Study, outcome
+from fedsim.sweeps.tuner import plan as search
 
 SHOWN = 20  # failures listed in full
 
@@ -123,3 +128,72 @@ def _shard(text: str | None) -> tuple[int, int] | None:
     if match is None:
         raise InvalidInput(f"--shard {shown(text)}: write 3/20 for the runs 3, 23, 43, ... of those numbered from 0")
     return int(match[1]), int(match[2])
+
+
+def tune(
+    file: str, goal: str, vary: Sequence[str], spend: str, within: Sequence[str], *, seeds: int, out: Path | None,
+    given: Sequence[str], jobs: int | None, quiet: bool, runtime: Runtime,
+) -> int:  # fmt: skip
+    """Say what was found; the exit code is 1 if nothing reaches the goal within the limits."""
+    knobs = {name: texts.axis(text) for name, text in texts.pairs(vary, "--vary").items()}
+    limits = {name: _number(name, text) for name, text in texts.pairs(within, "--within").items()}
+    say = voices(quiet)[0]
+
+    def failed(event: Event) -> None:
+        if event.state == "failed":
+            say(f"failed  {event.order.run} {event.reason}")
+
+    with stopping() as stop:
+        advice = search(
+            file, knobs, goal, spend, limits, out=out, settings=texts.pairs(given, "--set"), seeds=seeds, jobs=jobs,
+            runtime=runtime if isinstance(runtime, Ray) else None, observers=(failed,), stop=stop,
+            say=lambda line: say(f"try     {line}"),
+        )  # fmt: skip
+    lines = [piece for line in advice.lines() for piece in units.wrapped(line, units.width(), indent=8)]
+    say("", *lines)
+    if out is not None:
+        say(f"kept    {out}", f"next    fedsim report {out}")
+    return 0 if advice.met else 1
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInput(f"--within {name}={text}: give a number, such as {name}=3600") from None
+
+
+TITLES = {"seconds": "virtual time", "uplink_bits": "uplink", "real_s": "real"}
+
+
+def table(study: Study, wide: int = units.NARROW) -> list[str]:
+    """Settings that differ, what was spent, the metrics at the end; then what all runs have in common."""
+    shown: dict[str, Callable[[Any], str]] = {
+        "rounds": units.number,
+        "seconds": units.seconds,
+        "uplink_bits": units.bits,
+        **dict.fromkeys(final_metrics(study.runs[0][1]), units.number),
+        "real_s": units.seconds,
+        "fingerprint": _first_eight,
+    }
+    settings = [given for given, _ in study.runs]
+    axes = [name for name in settings[0] if len({str(given[name]) for given in settings}) > 1]
+    stops = [reasons(result) for _, result in study.runs]
+    same = len(set(stops)) == 1
+    rows = [[*axes, *(TITLES.get(name, name) for name in shown), *([] if same else ["stopped by"])]]
+    for (given, result), stop in zip(study.runs, stops, strict=True):
+        ends = outcome(result)
+        facts = [form(ends[name]) for name, form in shown.items()]
+        rows.append([*(str(given[name]) for name in axes), *facts, *([] if same else [stop])])
+    foot = [*([f"all stopped by {stops[0]}"] if same else []), clock(study.runs[0][1])]
+    for given, result in study.runs:
+        words = " ".join(f"{name}={given[name]}" for name in axes)
+        foot += [f"! {words}{': ' if words else ''}{text}" for text in warnings(result)]
+    return [
+        *units.columns(rows, wide, keys=len(axes)),
+        *(piece for line in foot for piece in units.wrapped(line, wide, indent=2)),
+    ]
+
+
+def _first_eight(text: str) -> str:
+    return text[:8]

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from fedsim import readers
 from fedsim.checks import path_of
-from fedsim.data import catalogue, files, formats
-from fedsim.data.bring import from_arrays, from_frame, from_huggingface
-from fedsim.data.dataset import Dataset
-from fedsim.data.holdings import holdings, picture
+from fedsim.data import catalogue, store
+from fedsim.data.catalogue import synthetic
+from fedsim.data.dataset import Dataset, from_arrays, from_frame, from_huggingface
+from fedsim.data.distribution import holdings, picture
 from fedsim.data.partition import dirichlet, dominant, iid, natural, pathological, quantity, shards
-from fedsim.data.synthetic import synthetic
 from fedsim.errors import InvalidInput, flag, quoted
 
 __all__ = [
@@ -64,26 +64,26 @@ def load(name: str, *, download: bool = False) -> Dataset:
     if path.suffix == ".npz":
         if not path.is_file():
             raise InvalidInput(f"data.load({quoted(name)}): no such file; give the path of an npz file")
-        a = formats.npz(path, ("x", "y"), ("test_x", "test_y"))
+        a = readers.npz(path, ("x", "y"), ("test_x", "test_y"))
         return from_arrays(a["x"], a["y"], a.get("test_x"), a.get("test_y"), name=path.stem)
     raise InvalidInput(f"data.load({quoted(name)}): unknown; choose among {', '.join(NAMES)}, or give an npz file")
 
 
 def _from_files(name: str, download: bool) -> Dataset:
     entry = catalogue.ENTRIES[name]
-    found = files.find(entry.folder, entry.files, download)
+    found = store.find(entry.folder, entry.files, download)
     if found is None and entry.otherwise:
-        found = files.find(entry.folder, entry.otherwise, download)
+        found = store.find(entry.folder, entry.otherwise, download)
     if found is None and name == "cifar10-2class":  # airplane and automobile, out of the whole set
-        whole = files.find("cifar10", catalogue.ENTRIES["cifar10"].files, download)
+        whole = store.find("cifar10", catalogue.ENTRIES["cifar10"].files, download)
         if whole is not None:
             return _from_files("cifar10", download).only(0, 1)
     if found is None:
-        where = " or ".join(str(f) for f in files.folders(entry.folder))
+        where = " or ".join(str(f) for f in store.folders(entry.folder))
         remedy = entry.note or "or call data.load with download=True"
         wanted = ", ".join(f.name for f in entry.files)
         raise InvalidInput(f"data.load({name!r}): put {wanted} into {where} ({remedy}); 'digits' needs no file")
-    arrays = files.mapped(name, found, lambda: entry.decode(found))
+    arrays = store.mapped(name, found, lambda: entry.decode(found))
     return _dataset(name, arrays, entry.classes, entry.shape, entry.scale)
 
 

@@ -1,16 +1,26 @@
-"""The data sets that `load` knows: their files, with checksums and addresses, and what is made of them."""
+"""The data sets that `load` knows: their files, with checksums and addresses, and what is made of them.
+
+GiveMeSomeCredit as Perdomo, Zrnic, Mendler-Duenner and Hardt (ICML 2020) prepare it.
+
+SYNTHETIC(alpha, beta) of Li et al. (FedProx, MLSys 2020): users whose models and features differ.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedsim import readers, rng
 from fedsim.arrays import Array, Arrays
-from fedsim.data import credit, formats
-from fedsim.data.files import File
+from fedsim.checks import floats_of, refuse_beyond_memory
+from fedsim.data.dataset import Dataset
+from fedsim.data.store import File
+from fedsim.errors import CorruptData, flag, positive, whole
+from fedsim.kernels import reference
 from fedsim.rng import Stream, keys, uniform
 
 CIFAR_ROWS = 10_000  # in each of six files
@@ -47,7 +57,7 @@ def standardised(arrays: Arrays) -> Arrays:
 
 
 def _mnist(paths: list[Path]) -> Arrays:
-    x, y, test_x, test_y = (formats.idx(p) for p in paths)
+    x, y, test_x, test_y = (readers.idx(p) for p in paths)
     return {"x": x.reshape(len(x), -1), "y": y, "test_x": test_x.reshape(len(test_x), -1), "test_y": test_y}
 
 
@@ -61,7 +71,7 @@ def _idx_files(*known: tuple[str, ...], url: str) -> tuple[File, ...]:
 def _cifar10(paths: list[Path]) -> Arrays:
     """The binary archive, six files of label and pixels by channel; rows become (32, 32, 3)."""
     names = (*(f"cifar-10-batches-bin/data_batch_{i}.bin" for i in range(1, 6)), "cifar-10-batches-bin/test_batch.bin")
-    files = formats.tar_members(paths[0], names, CIFAR_ROWS * 3073)
+    files = readers.tar_members(paths[0], names, CIFAR_ROWS * 3073)
     parts = [np.frombuffer(b, np.uint8).reshape(-1, 3073) for b in files]
 
     def pixels(rows: Array) -> Array:
@@ -72,7 +82,7 @@ def _cifar10(paths: list[Path]) -> Arrays:
 
 
 def _cifar10_two(paths: list[Path]) -> Arrays:
-    a = formats.npz(paths[0], ("x_train", "y_train", "x_test", "y_test"))
+    a = readers.npz(paths[0], ("x_train", "y_train", "x_test", "y_test"))
     x, test_x = (a[name].reshape(len(a[name]), -1) for name in ("x_train", "x_test"))
     return {"x": x, "y": a["y_train"], "test_x": test_x, "test_y": a["y_test"]}
 
@@ -80,25 +90,25 @@ def _cifar10_two(paths: list[Path]) -> Arrays:
 def _covtype(paths: list[Path]) -> Arrays:
     """Arrays X and y, or UCI's own table: 54 columns and the cover type, 1 to 7."""
     if paths[0].suffix == ".npz":
-        a = formats.npz(paths[0], ("X", "y"))
+        a = readers.npz(paths[0], ("X", "y"))
     else:
-        rows = formats.table(paths[0], heading=False).to_numpy(np.int16)
+        rows = readers.table(paths[0], heading=False).to_numpy(np.int16)
         a = {"X": rows[:, :-1], "y": rows[:, -1].astype(np.uint8)}
     return standardised(split(a["X"], a["y"] - np.uint8(1)))
 
 
 def _credit(paths: list[Path]) -> Arrays:
-    x, y = credit.prepare(formats.table(paths[0]))
+    x, y = prepare(readers.table(paths[0]))
     return {"x": x, "y": y}
 
 
 def digits(path: Path) -> Arrays:
-    a = formats.npz(path, ("x", "y"))
+    a = readers.npz(path, ("x", "y"))
     return split(a["x"], a["y"])
 
 
 def breast_cancer(path: Path) -> Arrays:
-    a = formats.npz(path, ("x", "y"))
+    a = readers.npz(path, ("x", "y"))
     return standardised(split(a["x"], a["y"]))
 
 
@@ -164,3 +174,64 @@ ENTRIES = {
         "GiveMeSomeCredit's cs-training.csv, gzipped; Kaggle's terms do not let us pass it on",
     ),
 }  # fmt: skip
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LABEL = "SeriousDlqin2yrs"
+OTHERS = 10_000  # rows without a default that are kept: the first so many
+
+
+def prepare(frame: pd.DataFrame) -> tuple[Array, Array]:
+    """Rows (n, 11) with an intercept last, and labels, 1 for a default, in a fixed random order.
+
+    Rows with a gap are dropped, features are standardised over all rows that remain, then all defaults and the first
+    10,000 others are kept: 18,357 of them. (The order is ours; theirs is NumPy's shuffle with seed 0.)
+    """
+    if LABEL not in frame.columns or frame.shape[1] != 12:
+        raise CorruptData(f"credit: the table must have 12 columns, one of them {LABEL}; this is another file")
+    frame = frame.drop(columns=frame.columns[0]).dropna()
+    y, x = (floats_of(part.to_numpy()) for part in (frame.pop(LABEL), frame))
+    if x is None or y is None or not np.isfinite(x).all() or not np.isin(y, (0, 1)).all():
+        raise CorruptData("credit: the table must hold finite numbers, and labels 0 and 1; this is another file")
+    if not len(x) or (np.ptp(x, axis=0) == 0).any():
+        raise CorruptData("credit: the table has a column without two different numbers; this is another file")
+    x = (x - x.mean(axis=0)) / x.std(axis=0)
+    kept = np.concatenate([np.flatnonzero(y == 1), np.flatnonzero(y == 0)[:OTHERS]])
+    kept = kept[np.argsort(rng.uniform(rng.keys(0, rng.Stream.DATA), len(kept))[0], kind="stable")]
+    return np.column_stack([x[kept], np.ones(len(kept))]), y[kept].astype(np.uint8)
+
+
+ROWS = 450  # of a user, on average
+TEST = 10  # every tenth row of a user is for testing
+
+
+def synthetic(
+    alpha: float = 1.0, beta: float = 1.0, clients: int = 30, features: int = 60, classes: int = 10, seed: int = 0,
+    iid: bool = False,
+) -> Dataset:  # fmt: skip
+    """User k has u_k ~ N(0, alpha), B_k ~ N(0, beta), W_k, b_k ~ N(u_k, 1), v_k ~ N(B_k, 1); alpha, beta as deviations.
+
+    x ~ N(v_k, diag(j^-1.2)) and y = argmax(x W_k + b_k), over floor(lognormal(4, 2)) + 50 rows. `iid`: one W and b for
+    all, v_k = B_k = 0. `fs.data.natural(d.ids)` gives every user their own rows.
+    """
+    alpha, beta = positive("synthetic(alpha={})", alpha, zero=True), positive("synthetic(beta={})", beta, zero=True)
+    clients, features = whole("synthetic(clients={})", clients), whole("synthetic(features={})", features)
+    classes, iid = whole("synthetic(classes={})", classes, least=2), flag("synthetic(iid={})", iid)
+    size = 45.0 * clients * (float(ROWS) * features + (features + 1.0) * classes)
+    refuse_beyond_memory(f"synthetic({clients:,} clients)", size, "ask for fewer clients, features or classes")
+
+    def draw(round: int, lanes: int, rows: int = clients) -> Array:
+        return rng.normal(rng.keys(seed, rng.Stream.DATA, round=round, client=np.arange(rows)), lanes)
+
+    sizes = np.floor(reference.exp(4 + 2 * draw(0, 1)[:, 0])).astype(np.int64) + 50
+    centre = draw(1, 2) * ((0.0, 0.0) if iid else (alpha, beta))
+    weights = draw(2, (features + 1) * classes).reshape(clients, features + 1, classes)
+    weights = np.broadcast_to(weights[:1], weights.shape) if iid else weights + centre[:, :1, None]
+    v = np.zeros((clients, features)) if iid else draw(3, features) + centre[:, 1:]
+    ids = np.repeat(np.arange(clients), sizes)
+    x = v[ids] + np.arange(1, features + 1) ** -0.6 * draw(4, features, len(ids))
+    y = np.concatenate([(x[ids == k] @ weights[k, :-1] + weights[k, -1]).argmax(axis=1) for k in range(clients)])
+    held = np.concatenate([np.arange(n) % TEST == TEST - 1 for n in sizes])
+    name = f"synthetic({alpha:g}, {beta:g})"
+    return Dataset(x[~held], y[~held], x[held], y[held], classes, name, ids=ids[~held])

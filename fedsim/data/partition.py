@@ -1,4 +1,6 @@
-"""Who holds which rows: each function gives a list of index arrays, one per client, and every row to exactly one.
+"""Gamma variates, as the shares of a Dirichlet law need them, from keyed draws and exactly rounded arithmetic.
+
+Who holds which rows: each function gives a list of index arrays, one per client, and every row to exactly one.
 
 All are pure functions of the labels and the seed, in arithmetic that is the same on every machine. Arguments are those
 of flwr-datasets where it has them: its `num_partitions` is `clients`, its `num_classes_per_partition` is
@@ -13,10 +15,34 @@ import numpy.typing as npt
 from fedsim import rng
 from fedsim.arrays import Array
 from fedsim.checks import floats_of
-from fedsim.data.gamma import log_gamma_draws
-from fedsim.data.holdings import labels_of
+from fedsim.data.distribution import labels_of
 from fedsim.errors import InvalidInput, flag, one_of, positive, shown, whole
 from fedsim.kernels import reference
+from fedsim.rng.elementary import log64
+
+
+def log_gamma_draws(key: Array, shape: Array) -> Array:
+    """The logarithm of one Gamma(shape, 1) variate per key: Marsaglia and Tsang (2000), retried until accepted.
+
+    A shape below 1 goes through G(a) = G(a + 1) U^(1/a), in logarithms, so that no share underflows.
+    """
+    lifted = shape + 1.0  # above 1 always, so that one rule does for all
+    d = lifted - 1 / 3
+    c = 1 / np.sqrt(9 * d)
+    out = np.full(len(key), np.nan)
+    waiting, step = np.arange(len(key)), 0
+    while len(waiting):
+        x = rng.normal(key[waiting], 1, 0, call=2 * step + 1)[:, 0]
+        u = rng.uniform(key[waiting], 2, 2 * step + 2)[:, 0]
+        v = 1 + c[waiting] * x
+        v = v * v * v
+        right = 0.5 * x * x + d[waiting] * (1 - v + log64(np.where(v > 0, v, 1.0)))
+        good = (v > 0) & (log64(u) < right)
+        at = waiting[good]
+        out[at] = log64(d[at]) + log64(v[good])
+        waiting, step = waiting[~good], step + 1
+    return np.asarray(out + log64(rng.uniform(key, 2, 0)[:, 0]) / shape)
+
 
 SMALLEST = 1e-100  # of a concentration: shares are computed from its inverse
 DRAWS = 10  # of Dirichlet shares, before the poorest clients are topped up

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.checks import floats_of
-from fedsim.devices.columns import TINY, Column, column, duration, length, pick, settle
 from fedsim.errors import InvalidInput, quoted, shown
+from fedsim.per_client import TINY, Column, column, duration, length, pick, settle
 from fedsim.protocols.columns import AvailabilityColumns
 from fedsim.rng import Draws
 from fedsim.rules import availability

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.devices.availability import Availability
-from fedsim.devices.columns import TINY, column, length, number, pick
 from fedsim.devices.model import Devices
 from fedsim.devices.speed import LognormalSpeed, Slowdown
 from fedsim.errors import InvalidInput, quoted, shown
+from fedsim.per_client import TINY, column, length, number, pick
 
 
 def constant(

@@ -20,9 +20,9 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.devices.availability import Availability
-from fedsim.devices.columns import Column, column, duration, length, pick
 from fedsim.devices.speed import LognormalSpeed, Slowdown
 from fedsim.errors import InvalidInput, flag, quoted, shown
+from fedsim.per_client import Column, column, duration, length, pick
 from fedsim.protocols import Describes, InColumns, InNumbers
 from fedsim.protocols.columns import AvailabilityColumns, DeviceColumns, SlowdownColumns
 from fedsim.rng import Draws

@@ -14,8 +14,8 @@ import numpy as np
 
 from fedsim import rng as numpy_draws
 from fedsim.arrays import Array
-from fedsim.devices.columns import settle
 from fedsim.errors import whole
+from fedsim.per_client import settle
 from fedsim.protocols.columns import SlowdownColumns
 from fedsim.rng import Draws, Stream
 from fedsim.rng.elementary import exp, log64

@@ -13,9 +13,9 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.devices.availability import Intervals
-from fedsim.devices.files import checked_offsets, numbers, read_csv, read_npz, read_records
 from fedsim.errors import CorruptData, InvalidInput, one_of, positive, quoted, whole
 from fedsim.network.varying import Varying
+from fedsim.readers import checked_offsets, numbers, read_csv, read_npz, read_records
 
 # --- When devices are on ----------------------------------------------------------------------------
 

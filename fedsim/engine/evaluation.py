@@ -13,7 +13,7 @@ import numpy as np
 
 from fedsim import metrics
 from fedsim.arrays import Array, Arrays
-from fedsim.engine.record import Recorder
+from fedsim.engine.recorder import Recorder
 from fedsim.errors import FedsimError, InvalidInput, NonFinite
 from fedsim.exchanges import Gossip
 from fedsim.protocols import Exact, KeepsLedger, ProblemLike

@@ -23,10 +23,10 @@ from fedsim.protocols import SessionLike, Visitors, as_session
 from fedsim.rules.closing import merge_due
 from fedsim.rules.visits import ARRIVED
 from fedsim.runtime.aggregation import SegmentReplies, Segments, Weighing, average, merge_at_cloud, server_draws
-from fedsim.runtime.answers import server_of
 from fedsim.runtime.blocks import LearningBlock
+from fedsim.runtime.inline import check_state
 from fedsim.runtime.jobs import Batch, Reply
-from fedsim.runtime.worker import check_state
+from fedsim.runtime.validation import server_of
 
 
 class Learner:

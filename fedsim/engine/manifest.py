@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.arrays import Arrays
-from fedsim.engine.own_code import code_digest
+from fedsim.code_digest import code_digest
 from fedsim.engine.run import Run
 from fedsim.engine.sites import SiteNetwork
 from fedsim.exchanges import Gossip
-from fedsim.metrics.sampling import common_start
+from fedsim.metrics.diagnostics import common_start
 from fedsim.network import Network
 from fedsim.protocols import PrivacyGuarantee, Runtime
 from fedsim.results import Result, cpu_features, versions
-from fedsim.results.sealed import to_json
-from fedsim.runtime.blas import blas_kernels
-from fedsim.topologies.star import Star
+from fedsim.results.checksums import to_json
+from fedsim.runtime.process import blas_kernels
+from fedsim.topologies.stars_and_trees import Star
 
 if TYPE_CHECKING:
     import pandas as pd

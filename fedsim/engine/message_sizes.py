@@ -15,8 +15,8 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import ClientFailed, FedsimError, shown
 from fedsim.protocols import Algorithm, BatchSize, Codec, FixedLength, Problem, potentials_of
-from fedsim.runtime.answers import all_locked, changed_in_place, client_answer, memory_answer, real
 from fedsim.runtime.jobs import Encoded
+from fedsim.runtime.validation import all_locked, changed_in_place, client_answer, memory_answer, real
 
 
 class DryJob:

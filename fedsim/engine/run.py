@@ -17,11 +17,11 @@ from fedsim.engine.commit import Totals, commit
 from fedsim.engine.evaluation import Evaluator
 from fedsim.engine.events import Events
 from fedsim.engine.learner import Learner
-from fedsim.engine.record import Recorder
+from fedsim.engine.recorder import Recorder
 from fedsim.engine.rounds import RoundBlock
 from fedsim.engine.system import System
 from fedsim.protocols import Observer, Visitors, is_sparse
-from fedsim.runtime.worker import advice
+from fedsim.runtime.inline import advice
 
 LARGEST_BLOCK = 512  # rounds; with 64 toys take about 1.2 to 1.5 times the processor time
 LARGEST_BYTES = 64_000_000  # of a block's visits

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fedsim.algorithms.arguments import rows_per_batch
+from fedsim.algorithms.common.arguments import rows_per_batch
 from fedsim.arrays import Array, Numbers
 from fedsim.engine.rounds import Cohort
 from fedsim.errors import InvalidInput

@@ -2,11 +2,14 @@
 
 `reference` is plain NumPy, `cpu` Numba, `cuda` CuPy. A backend is the module itself: whoever computes holds one and
 calls `backend.normal(...)`, `backend.langevin_quadratic(...)`.
+
+Where a kernel's machine code is found. No Numba here: who only wants the words need not load it.
 """
 
 from __future__ import annotations
 
 import os
+from enum import Enum
 from typing import Any
 
 from fedsim.errors import InvalidInput, quoted
@@ -32,3 +35,11 @@ def backend(name: str) -> Any:
         cuda.require_device()
         return cuda
     raise InvalidInput(f"backend={quoted(name)}: choose 'auto', 'cpu', 'cuda' or 'numpy' (the slow reference)")
+
+
+class Found(Enum):
+    """By how long it takes until it runs."""
+
+    LOADED = "in this process"
+    KEPT = "on the disk"
+    NOWHERE = "nowhere: it would be compiled"

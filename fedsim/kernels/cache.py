@@ -23,9 +23,9 @@ import llvmlite.binding as llvm
 import numba as nb
 from numba.core import caching, config
 
-from fedsim.kernels.found import Found
-from fedsim.kernels.inner import Kernel, compiled
-from fedsim.kernels.sources import digest_of
+from fedsim.code_digest import digest_of
+from fedsim.kernels import Found
+from fedsim.kernels.compiler import Kernel, compiled
 
 DIGEST = 16  # bytes at the end of every file; a reader of pickles does not look at them
 log = logging.getLogger("fedsim")

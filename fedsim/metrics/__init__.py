@@ -1,6 +1,6 @@
 """What a run is judged by: functions of samples and probabilities, and factories for Scenario(metrics=...).
 
-The functions come from `distances`, `scores` and `chains`; `chains.ess(draws)` keeps its module's name in
+The functions come from `distances`, `scores` and `diagnostics`; `diagnostics.ess(draws)` keeps its module's name in
 front because `ess()` here makes the metric. `Metric` says what a metric of your own has to offer.
 """
 
@@ -15,11 +15,37 @@ import numpy.typing as npt
 from fedsim.arrays import Array
 from fedsim.checks import called, numbers
 from fedsim.errors import InvalidInput, number, one_of, quoted
-from fedsim.metrics import chains, distances
-from fedsim.metrics.chains import split_rhat
-from fedsim.metrics.comparisons import against, calibration, confident, entropies, hpd
+from fedsim.metrics import diagnostics, distances
+from fedsim.metrics.classification import (
+    PREDICTIVE,
+    Consensus,
+    Loss,
+    Predictive,
+    against,
+    calibration,
+    confident,
+    entropies,
+    hpd,
+)
+from fedsim.metrics.diagnostics import Accepted, Ess, EssPer, MeanSquaredError, Rhat, split_rhat
 from fedsim.metrics.distances import gaussian_w2, hpd_error, marginal_w1, w2_floor
-from fedsim.metrics.evaluate import (
+from fedsim.metrics.posterior import COVARIANCE_ERROR, MEAN_ERROR, W2, Distance, MarginalError, Measure, Moments, Over
+from fedsim.metrics.scores import (
+    Reliability,
+    accuracy,
+    accuracy_above,
+    accuracy_curve,
+    agreement,
+    brier,
+    ece,
+    entropy,
+    nll,
+    outside_accuracy,
+    predictions,
+    reliability,
+    total_variation,
+)
+from fedsim.metrics.theta import (
     DistanceTo,
     DistanceToStable,
     Explained,
@@ -29,22 +55,6 @@ from fedsim.metrics.evaluate import (
     MetricView,
     OfTheta,
     Warns,
-)
-from fedsim.metrics.laws import COVARIANCE_ERROR, MEAN_ERROR, W2, Distance, MarginalError, Measure, Moments, Over
-from fedsim.metrics.learning import PREDICTIVE, Consensus, Loss, Predictive
-from fedsim.metrics.predicted import accuracy_curve, outside_accuracy, predictions
-from fedsim.metrics.sampling import Accepted, Ess, EssPer, MeanSquaredError, Rhat
-from fedsim.metrics.scores import (
-    Reliability,
-    accuracy,
-    accuracy_above,
-    agreement,
-    brier,
-    ece,
-    entropy,
-    nll,
-    reliability,
-    total_variation,
 )
 
 __all__ = [
@@ -63,10 +73,10 @@ __all__ = [
     "agreement",
     "brier",
     "calibration",
-    "chains",
     "confident",
     "consensus",
     "covariance_error",
+    "diagnostics",
     "distance_to",
     "distance_to_ps",
     "ece",

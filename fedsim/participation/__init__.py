@@ -20,10 +20,9 @@ from collections.abc import Callable
 
 import numpy.typing as npt
 
-from fedsim.participation.early import Buffered, Deadline, First
-from fedsim.participation.waiting import Bernoulli, Full, Uniform, WithReplacement
+from fedsim.participation.synchronous import Bernoulli, Buffered, Deadline, First, Full, Uniform, WithReplacement
 from fedsim.protocols import View
-from fedsim.protocols.policy import Arrived
+from fedsim.protocols.participation import Arrived
 
 __all__ = [
     "Arrived",

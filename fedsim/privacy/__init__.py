@@ -23,10 +23,8 @@ Where a paper's bound and the accountant differ:
 from __future__ import annotations
 
 from fedsim.privacy import fald, fedpaq
-from fedsim.privacy.guarantee import Guarantee
-from fedsim.privacy.ledger import Ledger
-from fedsim.privacy.metric import Comparison, Spent, compare, spent
-from fedsim.privacy.rdp import Mechanism, epsilons
+from fedsim.privacy.accountant import Guarantee, Mechanism, epsilons
+from fedsim.privacy.ledger import Comparison, Ledger, Spent, compare, spent
 
 __all__ = [
     "Comparison",

@@ -25,8 +25,7 @@ import numpy.typing as npt
 from fedsim.arrays import Array
 from fedsim.checks import numbers
 from fedsim.errors import InvalidInput, as_float, number, one_of, shown, whole
-from fedsim.privacy.guarantee import Guarantee, amplified, check, composed
-from fedsim.privacy.rdp import Mechanism
+from fedsim.privacy.accountant import Guarantee, Mechanism, amplified, check, composed
 from fedsim.schedules import Constant, StepSize, steps_of
 
 

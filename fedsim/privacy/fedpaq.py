@@ -21,8 +21,7 @@ import numpy.typing as npt
 from fedsim.arrays import Array
 from fedsim.checks import numbers
 from fedsim.errors import one_of
-from fedsim.privacy.guarantee import Guarantee, amplified, check
-from fedsim.privacy.rdp import Mechanism
+from fedsim.privacy.accountant import Guarantee, Mechanism, amplified, check
 from fedsim.rng.elementary import log64
 
 PAPER, TIGHT = 4.0, 2.0  # Delta_f in units of C sum_t eta_t, the farthest that a client walks in a round

@@ -24,7 +24,7 @@ from fedsim.problems.gaussian import GaussianMean
 from fedsim.problems.jax import Jax
 from fedsim.problems.linear import LinearRegression
 from fedsim.problems.logistic import LogisticRegression
-from fedsim.problems.network import NeuralNetwork
+from fedsim.problems.neural_network import NeuralNetwork
 from fedsim.problems.payload import Payload
 from fedsim.problems.performative import PerformativeMean
 from fedsim.problems.pooled import pooled

@@ -54,9 +54,10 @@ class StrategicCredit:
     @classmethod
     def from_csv(cls, path: str | Path, clients: int = 10, seed: int = 0) -> StrategicCredit:
         """Kaggle's `cs-training.csv`, plain or gzipped, prepared as `fs.data.load("credit")` is, dealt by `of`."""
-        from fedsim.data import credit, formats
+        from fedsim import readers
+        from fedsim.data import catalogue
 
-        x, y = credit.prepare(formats.table(path_of("StrategicCredit.from_csv(path)", path)))
+        x, y = catalogue.prepare(readers.table(path_of("StrategicCredit.from_csv(path)", path)))
         return cls._dealt(x, y, clients, None, None, seed)
 
     @classmethod
@@ -87,7 +88,7 @@ class StrategicCredit:
         regularisation: float | None,
         seed: int,
     ) -> StrategicCredit:
-        from fedsim.data.holdings import check
+        from fedsim.data.distribution import check
 
         if not isinstance(clients, Sequence):
             count = whole("StrategicCredit.of(clients={})", clients, most=len(x))

@@ -140,7 +140,7 @@ def columns(
 def arguments(dataset: object, parts: Sequence[Any]) -> dict[str, Any]:
     """What `from_arrays` needs for a `fs.data` set split into `parts`: each client's rows together, still as stored."""
     from fedsim.data.dataset import Dataset
-    from fedsim.data.holdings import check as check_parts
+    from fedsim.data.distribution import check as check_parts
 
     if not isinstance(dataset, Dataset):
         given = f"of({quoted(dataset, 60)}, ...)"

@@ -99,7 +99,7 @@ class LinearRegression:
         self, kernels: GradientKernels, theta: Array, clients: Array, rows: tuple[Array, Array] | None
     ) -> Array:
         """`gradients` by a backend's own kernels."""
-        from fedsim.kernels.gradients import ALL_ROWS
+        from fedsim.kernels.cpu.sums import ALL_ROWS
 
         out = np.empty_like(theta)
         if rows is None and self.tabulated:

@@ -84,7 +84,7 @@ class LogisticRegression:
         self, kernels: GradientKernels, theta: Array, clients: Array, rows: tuple[Array, Array] | None
     ) -> Array:
         """`gradients` by a backend's own kernels."""
-        from fedsim.kernels.gradients import ALL_ROWS
+        from fedsim.kernels.cpu.sums import ALL_ROWS
 
         out = np.empty_like(theta)
         cast = theta.dtype.type
@@ -101,8 +101,8 @@ class LogisticRegression:
 
     def potentials(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
         """The same for a flat batch of jobs, compiled."""
-        from fedsim.kernels.gradients import ALL_ROWS
-        from fedsim.kernels.potentials import logistic_potentials
+        from fedsim.kernels.cpu.potentials import logistic_potentials
+        from fedsim.kernels.cpu.sums import ALL_ROWS
 
         out = np.empty(len(theta))
         logistic_potentials(

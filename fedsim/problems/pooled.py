@@ -10,7 +10,7 @@ from fedsim.errors import InvalidInput
 from fedsim.problems.gaussian import GaussianMean
 from fedsim.problems.linear import LinearRegression
 from fedsim.problems.logistic import LogisticRegression
-from fedsim.problems.network import NeuralNetwork
+from fedsim.problems.neural_network import NeuralNetwork
 from fedsim.problems.softmax import SoftmaxRegression
 from fedsim.problems.torch import Torch
 from fedsim.protocols import ProblemLike

@@ -107,7 +107,7 @@ class SoftmaxRegression:
         self, kernels: GradientKernels, theta: Array, clients: Array, rows: tuple[Array, Array] | None
     ) -> Array:
         """`gradients` by a backend's own kernels."""
-        from fedsim.kernels.gradients import ALL_ROWS
+        from fedsim.kernels.cpu.sums import ALL_ROWS
 
         out = np.empty_like(theta)
         kernels.softmax_gradient(

@@ -20,7 +20,7 @@ objects can do (an exact answer, a prediction, privacy) is a small Protocol of i
 
 from __future__ import annotations
 
-from fedsim.protocols.algorithm import (
+from fedsim.protocols.algorithms import (
     Algorithm,
     AlgorithmLike,
     BatchSize,
@@ -32,11 +32,12 @@ from fedsim.protocols.algorithm import (
     PrivacyMechanism,
     Quantise,
     Replies,
+    Rng,
     RoundKeys,
     RoundsToLearn,
     Visitors,
 )
-from fedsim.protocols.completing import (
+from fedsim.protocols.defaults import (
     Completed,
     as_algorithm,
     as_devices,
@@ -49,16 +50,10 @@ from fedsim.protocols.completing import (
     missing,
 )
 from fedsim.protocols.devices import ComesAndGoes, DeviceModel, DevicesLike, Drops, InColumns, InNumbers
+from fedsim.protocols.metrics import Describes, KeepsLedger, Metric, Observer, Watching
 from fedsim.protocols.network import NetworkLike, NetworkModel
-from fedsim.protocols.policy import Arrived, Policy, PolicyLike, View
-from fedsim.protocols.potentials import (
-    Potentials,
-    check_potential,
-    potentials_of,
-    potentials_one_by_one,
-    whole_potential,
-)
-from fedsim.protocols.problem import (
+from fedsim.protocols.participation import Arrived, Policy, PolicyLike, View
+from fedsim.protocols.problems import (
     BatchedGradients,
     BatchedPotentials,
     Clips,
@@ -67,6 +62,7 @@ from fedsim.protocols.problem import (
     HasPotential,
     HasShards,
     PortableGradients,
+    Potentials,
     Predicts,
     Problem,
     ProblemLike,
@@ -74,8 +70,11 @@ from fedsim.protocols.problem import (
     Reacts,
     Rows,
     Stable,
+    check_potential,
+    potentials_of,
+    potentials_one_by_one,
+    whole_potential,
 )
-from fedsim.protocols.rng import Rng
 from fedsim.protocols.runtime import (
     Backend,
     Codec,
@@ -88,7 +87,6 @@ from fedsim.protocols.runtime import (
     Terms,
     Wire,
 )
-from fedsim.protocols.watching import Describes, KeepsLedger, Metric, Observer, Watching
 
 __all__ = [
     "Algorithm",

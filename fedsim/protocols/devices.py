@@ -10,8 +10,8 @@ import numpy as np
 from fedsim.arrays import Array
 
 if TYPE_CHECKING:
+    from fedsim.protocols.algorithms import Rng
     from fedsim.protocols.columns import AvailabilityColumns, DeviceColumns, SlowdownColumns
-    from fedsim.protocols.rng import Rng
 
 
 class DevicesLike(Protocol):

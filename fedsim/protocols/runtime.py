@@ -11,8 +11,8 @@ import numpy.typing as npt
 from fedsim.arrays import Array, Numbers
 
 if TYPE_CHECKING:
-    from fedsim.protocols.algorithm import AlgorithmLike
-    from fedsim.protocols.problem import ProblemLike, Rows
+    from fedsim.protocols.algorithms import AlgorithmLike
+    from fedsim.protocols.problems import ProblemLike, Rows
     from fedsim.runtime.blocks import LearningBlock, Learnt
     from fedsim.runtime.jobs import Batch, Reply, Setting
 

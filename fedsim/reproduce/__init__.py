@@ -6,15 +6,13 @@ A figure file (`scenarios/papers/<paper>/<figure>.py`) is a scenario file with a
     full = {"local_steps": [1, 10, 100, 1000], "replicas": 300}
     needs = ("mnist", "torch")                          # optional: data sets, or torch, without which it is not run
     claims = [Claim("sentence", judge, published="...", why="...")]
-    def figure(study): ...                              # the paper's figure again, by `pictures`; or
+    def figure(study): ...                              # the paper's figure again, by `plots`; or
     def table(study): ...                               # the paper's table, as a list of rows {column: value}
 """
 
-from fedsim.reproduce import pictures
-from fedsim.reproduce.claims import Claim, Finding, available, bootstrap, end, pick, spread
-from fedsim.reproduce.figures import Figure, figures
+from fedsim.reproduce import plots
+from fedsim.reproduce.claims import Claim, Figure, Finding, available, bootstrap, end, figures, pick, spread, system
 from fedsim.reproduce.run import reproduce
-from fedsim.reproduce.system import system
 
 __all__ = [
     "Claim",
@@ -25,7 +23,7 @@ __all__ = [
     "end",
     "figures",
     "pick",
-    "pictures",
+    "plots",
     "reproduce",
     "spread",
     "system",

@@ -15,8 +15,8 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput, NotRecorded
-from fedsim.results.atomic import write_atomic
 from fedsim.results.environment import cpu_features, versions
+from fedsim.results.files import write_atomic
 from fedsim.results.folder import load, save
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import numpy as np
 
 from fedsim.arrays import Arrays
 from fedsim.errors import CorruptData, InvalidInput
-from fedsim.results.atomic import write_atomic
+from fedsim.results.files import write_atomic
 
 FORMAT = "fedsim-checkpoint-1"
 KEEP = 2

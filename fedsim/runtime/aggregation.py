@@ -15,8 +15,8 @@ from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
 from fedsim.protocols import Algorithm, Arrived, Backend, Policy
 from fedsim.rng import Draws, Stream
-from fedsim.runtime.answers import all_locked, locked, weighed
 from fedsim.runtime.jobs import Setting
+from fedsim.runtime.validation import all_locked, locked, weighed
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from fedsim.arrays import Array, Arrays
 from fedsim.protocols import Algorithm
 from fedsim.rng import Draws, Stream, check_address
 from fedsim.runtime.aggregation import SegmentReplies, Segments, ServerDraws
-from fedsim.runtime.answers import server_of
 from fedsim.runtime.jobs import Batch, JobsAtHand, Setting
+from fedsim.runtime.validation import server_of
 
 JOBS = 16_384  # whose columns and keys are made in one call: they stay in the caches
 KEYS = ("noise_key", "shared_key", "rows_key", "_data_key")  # of a job in one round

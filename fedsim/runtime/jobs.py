@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.algorithms.arguments import rows_per_batch
+from fedsim.algorithms.common.arguments import rows_per_batch
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
 from fedsim.protocols import (
@@ -28,8 +28,8 @@ from fedsim.protocols import (
     potentials_of,
 )
 from fedsim.rng import Stream, check_address
-from fedsim.runtime.answers import locked, unlocked
 from fedsim.runtime.clipping import clipped_gradients
+from fedsim.runtime.validation import locked, unlocked
 
 NOBODY = FIRST_VISIT = np.zeros(1, np.int64)  # in the keys of draws that clients have in common
 

@@ -15,11 +15,11 @@ from fedsim.checks import path_of
 from fedsim.errors import FedsimError, Interrupted, InvalidInput, is_whole
 from fedsim.protocols import Runtime
 from fedsim.results import Result
-from fedsim.results.state import tidy
+from fedsim.results.folder import tidy
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.ray import Ray
 from fedsim.scenario_file import load_file
-from fedsim.sweeps.plan import PLAN, Order, Plan, plan
+from fedsim.sweeps.spec import PLAN, Order, Plan, plan
 from fedsim.sweeps.study import Study
 
 __all__ = ["Event", "load", "sweep"]
@@ -61,9 +61,8 @@ def carry_out(
     orders: tuple[Order, ...] | None = None,
 ) -> Study:  # fmt: skip
     """`sweep` for those who have made the plan already; `orders` are some of its runs, instead of a shard."""
-    from fedsim.sweeps.merge import Lines, lines, merge, outcomes
-    from fedsim.sweeps.status import look
-    from fedsim.sweeps.work import clean
+    from fedsim.sweeps.execution import clean, look
+    from fedsim.sweeps.study import Lines, lines, merge, outcomes
 
     if jobs is not None and not is_whole(jobs, least=1):
         raise InvalidInput(f"jobs={jobs}: ask for a whole number of at least 1")
@@ -112,8 +111,8 @@ def load(path: str | Path) -> Any:
 
 def study(what: Plan, out: Path, orders: tuple[Order, ...]) -> Study:
     """A sweep's folder as a study of all its whole runs; of the failures, those among `orders`."""
-    from fedsim.sweeps.merge import tables, whole
-    from fedsim.sweeps.status import look
+    from fedsim.sweeps.execution import look
+    from fedsim.sweeps.study import tables, whole
 
     there = whole(what, out)
     runs = Runs(tuple((order.settings, out / order.run) for order in there))
@@ -140,10 +139,10 @@ def _reports(
     what: Plan, orders: list[Order], out: Path, jobs: int | None, runtime: Runtime | None, stop: threading.Event
 ) -> Generator[tuple[Order, dict[str, Any]], None, None]:  # fmt: skip
     if isinstance(runtime, Ray):
-        from fedsim.sweeps.tasks import tasks
+        from fedsim.sweeps.workers import tasks
 
         return tasks(what, orders, out, jobs, runtime, stop)
-    from fedsim.sweeps.pool import pool
+    from fedsim.sweeps.workers import pool
 
     return pool(what, orders, out, jobs or os.cpu_count() or 1, stop)
 

@@ -11,11 +11,10 @@ from typing import Any
 from fedsim.errors import InvalidInput, quoted
 from fedsim.protocols import AlgorithmLike, Codec, DevicesLike, NetworkLike, PolicyLike, ProblemLike, missing
 from fedsim.testing.algorithms import check_algorithm, check_algorithm_on_all
-from fedsim.testing.networks import check_network
-from fedsim.testing.parts import check_codec, check_devices, check_policy
 from fedsim.testing.problems import check_problem
 from fedsim.testing.promises import Broken
 from fedsim.testing.small import small_problem
+from fedsim.testing.system import check_codec, check_devices, check_network, check_policy
 
 __all__ = ["Broken", "check", "small_problem"]
 

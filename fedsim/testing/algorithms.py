@@ -18,10 +18,9 @@ from fedsim.participation import bernoulli, full
 from fedsim.protocols import AlgorithmLike, ProblemLike, Replies, Rng, as_algorithm
 from fedsim.running import run
 from fedsim.runtime.aggregation import Segments
-from fedsim.runtime.answers import ChangedInPlace
-from fedsim.runtime.inline import Inline
+from fedsim.runtime.inline import Inline, Worker
 from fedsim.runtime.jobs import Batch, JobsAtHand, Reply, Setting
-from fedsim.runtime.worker import Worker
+from fedsim.runtime.validation import ChangedInPlace
 from fedsim.scenario import Scenario
 from fedsim.testing.promises import JOBS, Promises
 from fedsim.testing.small import small_problems

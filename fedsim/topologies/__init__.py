@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from fedsim.topologies.graphml import from_graphml
 from fedsim.topologies.meshes import complete, erdos_renyi, from_graph, grid, random_regular, ring, small_world
-from fedsim.topologies.shapes import multiple_access, tree
-from fedsim.topologies.star import star
+from fedsim.topologies.stars_and_trees import multiple_access, star, tree
 
 __all__ = [
     "complete",

@@ -19,7 +19,9 @@ import fedsim.testing
 from fedsim import rng
 from fedsim.algorithms.fahmc import FAHMC, halving
 from fedsim.errors import InvalidInput
-from fedsim.kernels import cpu, leapfrog, leapfrog_reference
+from fedsim.kernels import cpu
+from fedsim.kernels.cpu import leapfrog
+from fedsim.kernels.reference import leapfrog as leapfrog_reference
 from fedsim.rng import Stream
 from fedsim.runtime.jobs import Batch, JobsAtHand, Setting
 

@@ -20,7 +20,9 @@ from fedsim import engine, rng
 from fedsim.algorithms import QLSD, QLSDPlusPlus, QLSDStar
 from fedsim.codecs import QSGD, Elias, Identity
 from fedsim.errors import InvalidInput
-from fedsim.kernels import cpu, qlsd, qlsd_logistic, qlsd_reference
+from fedsim.kernels import cpu
+from fedsim.kernels.cpu import qlsd, qlsd_logistic
+from fedsim.kernels.reference import qlsd as qlsd_reference
 from fedsim.rng import Stream
 
 REPLICAS, GAMMA, PRIOR = 4000, 4e-3, 5.0

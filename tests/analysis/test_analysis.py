@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 import fedsim as fs
 from fedsim import analysis
 from fedsim.analysis import intervals
-from fedsim.analysis.fronts import undominated
-from fedsim.analysis.spending import goal_of
+from fedsim.analysis.targets import goal_of
+from fedsim.analysis.tradeoffs import undominated
 from fedsim.errors import CorruptData, InvalidInput, NotRecorded
 from fedsim.results import Result
 

@@ -12,7 +12,8 @@ import pytest
 from strategies.reported import small
 
 import fedsim as fs
-from fedsim.analysis import fronts, report, units
+from fedsim import text as units
+from fedsim.analysis import report, tradeoffs
 from fedsim.analysis.report import charts, comparisons, html
 from fedsim.cli.app import call
 
@@ -129,9 +130,9 @@ def test_runs_without_a_shared_metric_can_be_compared(run):
 
 def test_the_knee_is_on_the_front_and_near_the_best_of_everything():
     points = np.array([[1.0, 100.0], [2.0, 2.0], [100.0, 1.0], [3.0, 50.0]])
-    assert fronts.undominated(points).tolist() == [True, True, True, False]
-    assert fronts.knee(points) == 1
-    assert fronts.knee(points[:, ::-1]) == 1
+    assert tradeoffs.undominated(points).tolist() == [True, True, True, False]
+    assert tradeoffs.knee(points) == 1
+    assert tradeoffs.knee(points[:, ::-1]) == 1
 
 
 def test_bands_are_over_seeds():

@@ -11,7 +11,7 @@ from strategies.reported import small
 
 import fedsim as fs
 from fedsim.analysis import report
-from fedsim.reproduce import pictures
+from fedsim.reproduce import plots
 from fedsim.sweeps.study import Study
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
@@ -59,7 +59,7 @@ def _claims() -> str:
         "spent": {"columns": ["arm", "uplink_bits", "seconds"], "rows": [[EVIL, 12345, None], ["b", 1024, 2.0]]},
     }  # fmt: skip
     png = io.BytesIO()
-    pictures.panels({EVIL: {EVIL: pictures.Series([1, 2], [3, 4])}}, "x", "y").savefig(png, dpi=150)
+    plots.panels({EVIL: {EVIL: plots.Series([1, 2], [3, 4])}}, "x", "y").savefig(png, dpi=150)
     return report.claims_page(EVIL, [verdict], {"toy/fig1/figure": png.getvalue()}, {"toy/fig1": told})
 
 

@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 
 import fedsim as fs
-from fedsim import progress
-from fedsim.analysis import intervals, units
+from fedsim import text as units
+from fedsim.analysis import intervals
 from fedsim.cli import listing
 from fedsim.cli.app import call
 from fedsim.engine.run import Progress
+from fedsim.running import progress
 
 SCENARIO = '''"""A mean of five clients."""
 from dataclasses import dataclass

@@ -18,10 +18,10 @@ from hypothesis.extra import numpy as hnp
 from fedsim import codecs, rng
 from fedsim.codecs import QSGD, Elias, Identity
 from fedsim.errors import CorruptData, InvalidInput, NonFinite
-from fedsim.kernels import bitstream
-from fedsim.kernels import quantise as compiled
-from fedsim.kernels import quantise_reference as reference
-from fedsim.kernels.elementary import jit
+from fedsim.kernels.cpu import qsgd as compiled
+from fedsim.kernels.cpu.elementary import jit
+from fedsim.kernels.reference import qsgd
+from fedsim.kernels.reference import qsgd as reference
 
 LEVELS = [1, 2, 3, 16, 255, 2**16]
 ELIAS = [
@@ -104,7 +104,7 @@ def test_the_zero_vector_arrives_as_zero_without_a_sign(codec):
         if isinstance(codec, QSGD | Elias):
             assert not np.signbit(arrived).any()
         if isinstance(codec, Elias):
-            end = bitstream.elias_length(np.array(10), codec.code)
+            end = qsgd.elias_length(np.array(10), codec.code)
             assert bits[0] == 32 + {"sparse": end, "dense": 9, "auto": min(end, 9)}[codec.form]
 
 
@@ -357,22 +357,22 @@ def test_the_compiled_kernel_gives_the_references_bits(dtype, d):
 def test_elias_lengths_are_the_published_ones():
     k = np.arange(1, 33)
     omega = [1, *[3] * 2, *[6] * 4, *[7] * 8, *[11] * 16, 12]
-    assert bitstream.elias_length(k, "omega").tolist() == omega
-    assert bitstream.elias_length(k, "gamma").tolist() == [2 * int(np.log2(n)) + 1 for n in k]
+    assert qsgd.elias_length(k, "omega").tolist() == omega
+    assert qsgd.elias_length(k, "gamma").tolist() == [2 * int(np.log2(n)) + 1 for n in k]
     for code in ("omega", "gamma"):
-        assert bitstream.elias_lengths(32, code)[:33].tolist() == [0, *bitstream.elias_length(k, code)]
+        assert qsgd.elias_lengths(32, code)[:33].tolist() == [0, *qsgd.elias_length(k, code)]
     edge = 2 ** np.arange(1, 40)
-    assert np.array_equal(bitstream.floor_log2(edge), np.arange(1, 40))
-    assert np.array_equal(bitstream.floor_log2(edge - 1), np.arange(0, 39))
+    assert np.array_equal(qsgd.floor_log2(edge), np.arange(1, 40))
+    assert np.array_equal(qsgd.floor_log2(edge - 1), np.arange(0, 39))
 
 
 @given(code=st.sampled_from(["omega", "gamma"]), numbers=st.lists(st.integers(1, 2**40 - 1), min_size=1))
 def test_elias_codes_can_be_read_back(code, numbers):
-    words, widths = bitstream.elias(np.array(numbers), code)
-    data = bitstream.pack(words, widths)
-    assert np.array_equal(widths, bitstream.elias_length(np.array(numbers), code))
+    words, widths = qsgd.elias(np.array(numbers), code)
+    data = qsgd.pack(words, widths)
+    assert np.array_equal(widths, qsgd.elias_length(np.array(numbers), code))
     assert len(data) == -(-widths.sum() // 8)
-    reader = bitstream.EliasReader(data, code, 2**40)
+    reader = qsgd.EliasReader(data, code, 2**40)
     assert [reader.number() for _ in numbers] == numbers
     reader.finish()
 
@@ -381,7 +381,7 @@ def test_elias_codes_can_be_read_back(code, numbers):
     v=vectors(),
     seed=st.integers(0, 99),
     levels=st.sampled_from([1, 3, 50]),
-    code=st.sampled_from(bitstream.CODES),
+    code=st.sampled_from(qsgd.CODES),
 )
 def test_auto_takes_the_shorter_form_and_tells_which(v, seed, levels, code):
     auto, sparse, dense = (Elias(levels, code, form) for form in ("auto", "sparse", "dense"))
@@ -429,7 +429,7 @@ def test_expected_bits_of_sure_things_and_of_long_vectors():
     assert codecs.expected_elias_bits(np.zeros(4), 5, form="dense") == 36
     one = np.zeros(100_000)
     one[-1] = 1.0
-    assert codecs.expected_elias_bits(one, 1) == 32 + bitstream.elias_length(np.array(100_000), "omega") + 2 + 1
+    assert codecs.expected_elias_bits(one, 1) == 32 + qsgd.elias_length(np.array(100_000), "omega") + 2 + 1
 
 
 def test_the_bound_of_the_papers():

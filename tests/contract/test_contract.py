@@ -20,8 +20,8 @@ import fedsim as fs
 from fedsim import algorithms, participation
 from fedsim.errors import Interrupted, InvalidInput
 from fedsim.runtime.ray import RaySession
-from fedsim.runtime.ray_host import Host
-from fedsim.runtime.ray_own import OwnRay
+from fedsim.runtime.ray.cluster import OwnRay
+from fedsim.runtime.ray.host import Host
 from fedsim.testing import Broken, check
 
 GOSSIPING = {"DESGLD", "DIGingSGLD"}  # no server: test_sites.py and test_sites_exact.py have their promises

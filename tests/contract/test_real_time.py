@@ -10,8 +10,8 @@ import pytest
 
 import fedsim as fs
 from fedsim import kernels
+from fedsim.runtime.inline import Worker
 from fedsim.runtime.jobs import Reply
-from fedsim.runtime.worker import Worker
 
 
 @dataclasses.dataclass(frozen=True)

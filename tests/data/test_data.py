@@ -21,7 +21,8 @@ import pytest
 from tools.real_data import needs
 
 import fedsim as fs
-from fedsim.data import catalogue, files, formats
+from fedsim import readers
+from fedsim.data import catalogue, store
 from fedsim.errors import CorruptData, InvalidInput, RuntimeFailed
 
 
@@ -138,7 +139,7 @@ def test_covtype_is_the_same_from_arrays_and_from_the_published_table(folder, mo
         else:
             lines = [",".join(map(str, (*row, k))) for row, k in zip(x.tolist(), y.tolist(), strict=True)]
             (held / name).write_bytes(gzip.compress("\n".join(lines).encode()))
-        known = (files.File(name, (f"sha256:{files.digest(held / name)}",)),)
+        known = (store.File(name, (f"sha256:{store.digest(held / name)}",)),)
         monkeypatch.setitem(
             catalogue.ENTRIES, "covtype",
             replace(entry, files=known) if name.endswith("npz") else replace(entry, otherwise=known),
@@ -170,7 +171,7 @@ def tiny(monkeypatch, folder):
     for i, data in enumerate(held):
         path = folder / "tiny" / f"part{i}.gz"
         path.write_bytes(data)
-        known.append(files.File(path.name, (f"sha256:{files.digest(path)}",), None))
+        known.append(store.File(path.name, (f"sha256:{store.digest(path)}",), None))
     entry = replace(catalogue.ENTRIES["mnist"], folder="tiny", files=tuple(known), classes=3, shape=(4, 4))
     monkeypatch.setitem(catalogue.ENTRIES, "tiny", entry)
     return folder / "tiny", arrays[0].reshape(30, 16)
@@ -282,7 +283,7 @@ def test_hostile_archives_are_refused(tmp_path):
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as z:
             z.writestr(name, data)
         with pytest.raises(CorruptData) as caught:
-            formats.npz(path, ("x",))
+            readers.npz(path, ("x",))
         assert "\n" not in str(caught.value)
 
     huge = npy({"descr": "<f8", "fortran_order": False, "shape": (2**60,)})
@@ -295,21 +296,21 @@ def test_hostile_archives_are_refused(tmp_path):
     member(b"", "../x.npy")
     path.write_bytes(b"PK\x03\x04 rubbish")
     with pytest.raises(CorruptData):
-        formats.npz(path, ("x",))
+        readers.npz(path, ("x",))
 
 
 def test_a_bomb_is_not_unpacked(tmp_path):
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(b"\0" * 2_000_000))
     with pytest.raises(CorruptData, match="more than 1,000,000 bytes"):
-        formats.unpack(path, 1_000_000)
+        readers.unpack(path, 1_000_000)
     for bad in (b"no gzip", gzip.compress(b"some")[:-6], idx(np.zeros((3, 2), np.uint8))[:20]):
         path.write_bytes(bad)
         with pytest.raises(CorruptData):
-            formats.idx(path)
+            readers.idx(path)
     path.write_bytes(gzip.compress(bytes([0, 0, 8, 3]) + b"\xff" * 12))
     with pytest.raises(CorruptData, match="announces shape"):
-        formats.idx(path)
+        readers.idx(path)
 
 
 def test_a_tar_archive_is_read_by_name_and_never_extracted(tmp_path):
@@ -323,17 +324,17 @@ def test_a_tar_archive_is_read_by_name_and_never_extracted(tmp_path):
                 tar.addfile(info, io.BytesIO(data))
 
     archive(a=(tarfile.REGTYPE, b"1234"), evil=(tarfile.SYMTYPE, b""))
-    assert formats.tar_members(path, ("a",), 4) == [b"1234"]
+    assert readers.tar_members(path, ("a",), 4) == [b"1234"]
     assert list(tmp_path.iterdir()) == [path]
     archive(a=(tarfile.SYMTYPE, b""))
     with pytest.raises(CorruptData, match="not a plain file of 4 bytes"):
-        formats.tar_members(path, ("a",), 4)
+        readers.tar_members(path, ("a",), 4)
     archive(b=(tarfile.REGTYPE, b"1234"))
     with pytest.raises(CorruptData, match="lacks a"):
-        formats.tar_members(path, ("a",), 4)
+        readers.tar_members(path, ("a",), 4)
     path.write_bytes(path.read_bytes()[:30])
     with pytest.raises(CorruptData, match="cannot be unpacked"):
-        formats.tar_members(path, ("a",), 4)
+        readers.tar_members(path, ("a",), 4)
 
 
 def test_the_binary_form_of_cifar10_is_decoded_channel_by_channel(tmp_path, monkeypatch):
@@ -395,7 +396,7 @@ def test_files_are_downloaded_once_and_only_when_asked_for(served, cache):
 
 def test_a_tampered_download_is_refused_and_does_not_stay(served, cache, monkeypatch):
     _, site, _ = served
-    monkeypatch.setattr(files, "TRIES", 0)
+    monkeypatch.setattr(store, "TRIES", 0)
     (site / "part1.gz").write_bytes(b"something else")
     with pytest.raises(CorruptData, match=r"gave something else than part1\.gz"):
         fs.data.load("tiny", download=True)
@@ -404,7 +405,7 @@ def test_a_tampered_download_is_refused_and_does_not_stay(served, cache, monkeyp
 
 def test_without_a_network_the_answer_says_what_to_do(tiny, cache, monkeypatch):
     pytest.importorskip("pooch")
-    monkeypatch.setattr(files, "TRIES", 0)
+    monkeypatch.setattr(store, "TRIES", 0)
     (tiny[0] / "part3.gz").unlink()
     entry = catalogue.ENTRIES["tiny"]
     closed = tuple(replace(f, url=f"http://127.0.0.1:9/{f.name}") for f in entry.files)

@@ -13,7 +13,7 @@ from scipy import stats
 import fedsim as fs
 from fedsim import rng
 from fedsim.data import dirichlet, dominant, holdings, iid, natural, pathological, picture, quantity, shards
-from fedsim.data.gamma import log_gamma_draws
+from fedsim.data.partition import log_gamma_draws
 from fedsim.errors import InvalidInput
 
 Y = np.repeat(np.arange(10), [60, 50, 40, 70, 60, 55, 45, 60, 80, 80])  # 600 rows

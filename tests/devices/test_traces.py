@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tools.real_data import find
 
-from fedsim import devices, rng
-from fedsim.devices import files, traces
+from fedsim import devices, readers, rng
+from fedsim.devices import traces
 from fedsim.errors import CorruptData, FedsimError, InvalidInput
 
 DAY = 86400.0
@@ -394,7 +394,7 @@ def test_damaged_archives_give_clean_errors_or_whole_answers(tmp_path):
 
 
 def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "LIMIT", 10_000)
+    monkeypatch.setattr(readers, "LIMIT", 10_000)
     bomb = tmp_path / "bomb.csv.gz"
     bomb.write_bytes(gzip.compress(b"0" * 1_000_000))
     with pytest.raises(InvalidInput, match="when unpacked"):

@@ -8,7 +8,7 @@ import pytest
 import fedsim as fs
 from fedsim.engine.learner import Learner
 from fedsim.engine.run import Run
-from fedsim.runtime.worker import Worker
+from fedsim.runtime.inline import Worker
 
 GENERATOR = np.random.default_rng(7)
 POINTS = [GENERATOR.normal(size=(n, 5)) + GENERATOR.normal(size=5) for n in (7, 20, 11, 34)]
@@ -122,7 +122,7 @@ def test_replicas_are_split_over_threads_where_rounds_take_long(quick_s, most, m
         seen.append(len(block.replicas))
         return learn(worker, block)
 
-    monkeypatch.setattr("fedsim.runtime.worker.QUICK_S", quick_s)
+    monkeypatch.setattr("fedsim.runtime.inline.QUICK_S", quick_s)
     monkeypatch.setattr(Worker, "learn", watched)
     s = scenario(replicas=5, record=fs.Record(rounds_every=10))
     result = fs.run(s, runtime=fs.Inline(threads=3))

@@ -14,7 +14,7 @@ import fedsim as fs
 from fedsim import kernels
 from fedsim.analysis import timeline
 from fedsim.errors import ClientFailed, Interrupted
-from fedsim.runtime.worker import Worker
+from fedsim.runtime.inline import Worker
 
 CLIENTS = 6
 

@@ -28,10 +28,10 @@ LEARNING = {
     "engine.run",
     "engine.commit",
     "engine.learner",
-    "engine.record",
+    "engine.recorder",
     "runtime.aggregation",
     "runtime.jobs",
-    "runtime.worker",
+    "runtime.inline",
     "algorithms.fald",
 }
 MORE_LEARNING = {
@@ -58,13 +58,13 @@ SIMPY = {
     "rules.closing",
     "rules.visits",
     "rng",
-    "kernels.draws",  # the compiled draws behind `rng`
+    "kernels.cpu.draws",  # the compiled draws behind `rng`
     "devices.model",
 }
 MORE_SIMPY = {
-    "star": {"engine.view", "participation.waiting"},
-    "shared": {"engine.view", "participation.waiting"},
-    "tiers": {"engine.view", "participation.waiting"},
+    "star": {"engine.view", "participation.synchronous"},
+    "shared": {"engine.view", "participation.synchronous"},
+    "tiers": {"engine.view", "participation.synchronous"},
     "asynchronous": {"engine.clock.simpy.asynchronous"},
     "gossip": {"engine.clock.simpy.gossip", "engine.clock.gossip_rows"},
 }

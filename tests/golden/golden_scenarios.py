@@ -28,7 +28,7 @@ from fedsim import algorithms as alg
 from fedsim import codecs, devices, exchanges, participation, problems, topologies
 from fedsim.errors import Interrupted
 from fedsim.results import cpu_features, versions
-from fedsim.runtime.blas import blas_kernels
+from fedsim.runtime.process import blas_kernels
 
 FILE = Path(__file__).with_name("fingerprints.json")
 KERNELS = "Haswell"  # OpenBLAS's name for the kernels that need AVX2 and FMA alone

@@ -18,7 +18,8 @@ from tools import cuda_on_host
 import fedsim as fs
 from fedsim import kernels, rng
 from fedsim.errors import InvalidInput
-from fedsim.kernels import cpu, cuda, gradients, reference
+from fedsim.kernels import cpu, cuda, reference
+from fedsim.kernels.cpu import sums
 from fedsim.protocols import Backend, members
 from fedsim.rng import Stream
 
@@ -152,7 +153,7 @@ def minibatches(client):
     return reference.choose_rows(rng.keys(5, Stream.BATCH, client=np.arange(JOBS)), sizes, start, 0), start
 
 
-def both(name, theta, *arguments, twin=gradients):
+def both(name, theta, *arguments, twin=sums):
     """What the CUDA kernel and its Numba twin make of the same arguments."""
     found, expected = np.empty_like(theta), np.empty_like(theta)
     getattr(cuda, name)(theta, *arguments, found)
@@ -190,7 +191,7 @@ def test_gaussian_minibatch_gradients_equal_numbas(on_host, dtype, copies):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_linear_model_gradients_equal_numbas(on_host, monkeypatch, dtype, whole, logistic):
     theta, x, y, client = data(dtype, 7)
-    rows, start = gradients.ALL_ROWS if whole else minibatches(client)
+    rows, start = sums.ALL_ROWS if whole else minibatches(client)
     scale, share = np.array([2.5, 0.3], dtype)
     arguments = x, y, OFFSETS, client, rows, start, logistic, scale, share
     for scores in (cuda.SCORES, 64, 1):  # all jobs at once, a few, one at a time
@@ -217,7 +218,7 @@ def test_a_nan_in_theta_comes_out_as_a_nan(on_host, dtype):
     theta[4, 2] = np.nan
     out = np.empty_like(theta)
     one = np.dtype(dtype).type(1)
-    cuda.linear_model(theta, x, y, OFFSETS, client, *gradients.ALL_ROWS, True, one, one, out)
+    cuda.linear_model(theta, x, y, OFFSETS, client, *sums.ALL_ROWS, True, one, one, out)
     assert np.isnan(out[4]).all()
     assert np.isfinite(np.delete(out, 4, axis=0)).all()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import fedsim
-from fedsim.kernels import sources
+from fedsim import code_digest
 
 KERNELS = Path(fedsim.__file__).parent / "kernels"
 
@@ -24,14 +24,14 @@ def tree(tmp_path, monkeypatch):
         "d": "import math\n",
     }.items():
         (folder / f"{name}.py").write_text(text)
-    monkeypatch.setattr(sources, "ROOT", tmp_path)
+    monkeypatch.setattr(code_digest, "ROOT", tmp_path)
     return folder
 
 
 def digests(folder):
-    for remembered in (sources.digest_of, sources._bytes, sources._imported):
+    for remembered in (code_digest.digest_of, code_digest._source, code_digest._imported):
         remembered.cache_clear()
-    return {name: sources.digest_of(folder / f"{name}.py") for name in "abcd"}
+    return {name: code_digest.digest_of(folder / f"{name}.py") for name in "abcd"}
 
 
 @pytest.mark.parametrize("changed, dropped", [("a", "a"), ("b", "ab"), ("c", "abc"), ("d", "d")])
@@ -52,11 +52,11 @@ def test_a_file_that_was_only_touched_drops_nothing(tree):
 def test_every_import_of_a_kernel_is_seen():
     """By Python's own parser, which would take too long at every start."""
     for path in KERNELS.rglob("*.py"):
-        seen = sources._imported(path)
+        seen = code_digest._imported(path)
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(sources.FOLLOWED):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(code_digest.FOLLOWED):
                 for alias in node.names:
-                    home = sources._file(f"{node.module}.{alias.name}") or sources._file(node.module)
+                    home = code_digest._file(f"{node.module}.{alias.name}") or code_digest._file(node.module)
                     assert home in seen, f"{path}: {node.module}.{alias.name}"
 
 

@@ -9,13 +9,13 @@ import fedsim as fs
 from fedsim import problems
 from fedsim.algorithms import FedAvg
 from fedsim.kernels import cpu
-from fedsim.kernels.gradients import ALL_ROWS
-from fedsim.kernels.narrow_products import add_slopes, scores
-from fedsim.kernels.vectors import LANES, aligned
+from fedsim.kernels.cpu.narrow_products import add_slopes, scores
+from fedsim.kernels.cpu.sums import ALL_ROWS
+from fedsim.kernels.cpu.vectors import LANES, aligned
 from fedsim.problems import weights_of
 from fedsim.rng.elementary import exp, fma32
+from fedsim.runtime.inline import Worker
 from fedsim.runtime.jobs import Batch, JobsAtHand, Setting
-from fedsim.runtime.worker import Worker
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from scipy import stats
 
 from fedsim import rng
 from fedsim.errors import InvalidInput
-from fedsim.kernels import draws
+from fedsim.kernels.cpu import draws
 from fedsim.rng import Draws, Stream, elementary
 
 MAX = 0xFFFFFFFF
@@ -156,7 +156,7 @@ def test_choices_have_the_same_bits_compiled(data, rows, step):
 def test_a_draw_of_no_lanes_is_empty():
     """In a process of its own, because the wrong answer to this question is a write outside an array."""
     code = (
-        "import numpy as np; from fedsim.kernels import draws; from fedsim.rng import Draws; "
+        "import numpy as np; from fedsim.kernels.cpu import draws; from fedsim.rng import Draws; "
         "key = draws.keys(1, 1, client=np.arange(3)); "
         "shapes = [draws.normal(key, 0, 0, t).shape for t in ('float32', 'float64')]; "
         "shapes += [getattr(Draws(key), name)(*a).shape for name, a in "

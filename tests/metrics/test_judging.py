@@ -11,7 +11,7 @@ import pytest
 import fedsim as fs
 from fedsim import metrics
 from fedsim.errors import InvalidInput, ResultWarning
-from fedsim.metrics import chains, distances
+from fedsim.metrics import diagnostics, distances
 
 algorithms = fs.algorithms
 ROUNDS = 12
@@ -251,7 +251,7 @@ def test_a_history_counts_its_effective_samples():
     scenario = gaussian(2, HISTORY[:1], record=fs.Record(warmup=20))
     with pytest.warns(ResultWarning, match="that the history is worth"):
         result = fs.run(scenario)
-    worth = chains.ess(result.samples).min()
+    worth = diagnostics.ess(result.samples).min()
     floor = metrics.w2_floor(scenario.problem.exact()[1], worth)
     assert f"the {worth:.0f} samples that the history is worth" in result.manifest["warnings"][0]
     assert f"would show {floor:.3g}" in result.manifest["warnings"][0]

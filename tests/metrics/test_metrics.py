@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from fedsim import metrics
 from fedsim.errors import InvalidInput
-from fedsim.metrics import chains
+from fedsim.metrics import diagnostics
 
 
 def generator(seed=0):
@@ -179,14 +179,14 @@ def test_rhat_and_ess_equal_arviz(arviz, correlation, draws):
     ess = [float(arviz.ess(c, method="bulk")) for c in columns]
     tail = [float(arviz.ess(c, method="tail")) for c in columns]
     np.testing.assert_allclose(metrics.split_rhat(x), rhat, rtol=1e-8)
-    np.testing.assert_allclose(chains.ess(x), ess, rtol=1e-8)
-    np.testing.assert_allclose(chains.ess_tail(x), tail, rtol=1e-8)
+    np.testing.assert_allclose(diagnostics.ess(x), ess, rtol=1e-8)
+    np.testing.assert_allclose(diagnostics.ess_tail(x), tail, rtol=1e-8)
 
 
 def test_ess_of_one_chain_of_heavy_tails_and_of_repeated_draws_equals_arviz(arviz):
     one = autoregressive(0.7, 200, count=1, dim=1)
     for x in (one, one**5, np.round(one)):
-        for ours, method in ((chains.ess, "bulk"), (chains.ess_tail, "tail")):
+        for ours, method in ((diagnostics.ess, "bulk"), (diagnostics.ess_tail, "tail")):
             assert ours(x)[0] == pytest.approx(float(arviz.ess(x[:, :, 0].T, method=method)), rel=1e-8)
 
 
@@ -201,7 +201,7 @@ def test_rhat_and_tail_ess_equal_arviz_whatever_the_law(arviz, shape, draws):
     x = laws.get(shape, x)
     column = np.ascontiguousarray(x[:, :, 0].T)
     assert metrics.split_rhat(x)[0] == pytest.approx(float(arviz.rhat(column)), rel=1e-8)
-    assert chains.ess_tail(x)[0] == pytest.approx(float(arviz.ess(column, method="tail")), rel=1e-8)
+    assert diagnostics.ess_tail(x)[0] == pytest.approx(float(arviz.ess(column, method="tail")), rel=1e-8)
 
 
 def test_a_chain_with_six_times_the_right_deviation_is_found_by_rhat():
@@ -240,19 +240,19 @@ def test_chains_that_never_moved_have_no_effective_sample_size():
     middle = np.ones((11, 2, 1))
     middle[5] = 3.0  # split chains leave the middle draw out
     for still in (np.ones((10, 2, 1)), apart, middle):
-        assert np.isnan(chains.ess(still)[0])
-        assert np.isnan(chains.ess_tail(still)[0])
+        assert np.isnan(diagnostics.ess(still)[0])
+        assert np.isnan(diagnostics.ess_tail(still)[0])
 
 
 def test_a_chain_that_moved_once_among_frozen_ones_counts_as_arviz_counts_it(arviz):
     x = np.ones((20, 3, 1))
     x[11:, 1] = 2.0
-    assert chains.ess(x)[0] == pytest.approx(float(arviz.ess(x[:, :, 0].T, method="bulk")), rel=1e-8)
+    assert diagnostics.ess(x)[0] == pytest.approx(float(arviz.ess(x[:, :, 0].T, method="bulk")), rel=1e-8)
 
 
 def test_ess_of_an_autoregression_is_near_its_known_value():
     x = autoregressive(0.5, 4000, count=8, dim=1)
-    assert chains.ess(x)[0] == pytest.approx(8 * 4000 / 3, rel=0.1)  # (1 - a)/(1 + a) = 1/3
+    assert diagnostics.ess(x)[0] == pytest.approx(8 * 4000 / 3, rel=0.1)  # (1 - a)/(1 + a) = 1/3
 
 
 def test_rhat_of_chains_in_different_places_is_large_and_of_frozen_chains_undefined():
@@ -266,11 +266,11 @@ def test_rhat_of_chains_in_different_places_is_large_and_of_frozen_chains_undefi
 def test_nan_in_one_coordinate_leaves_the_others_alone():
     x = autoregressive(0.2, 50, count=2, dim=2)
     x[7, 1, 0] = np.nan
-    for statistic in (metrics.split_rhat, chains.ess, chains.ess_tail):
+    for statistic in (metrics.split_rhat, diagnostics.ess, diagnostics.ess_tail):
         assert np.isnan(statistic(x)).tolist() == [True, False]
 
 
-@pytest.mark.parametrize("statistic", [metrics.split_rhat, chains.ess, chains.ess_tail])
+@pytest.mark.parametrize("statistic", [metrics.split_rhat, diagnostics.ess, diagnostics.ess_tail])
 @pytest.mark.parametrize("shape", [(3, 2, 1), (10, 2), (10, 0, 1)])
 def test_chains_too_short_or_of_another_shape_are_refused(statistic, shape):
     with pytest.raises(InvalidInput):
@@ -490,8 +490,8 @@ def test_chain_metrics_report_the_worst_coordinate_once_there_are_four_draws():
     history = autoregressive(0.5, 40, count=3, dim=2)
     seen = view(history[-1], history)
     assert metrics.rhat().evaluate(seen)["rhat"] == metrics.split_rhat(history).max()
-    assert metrics.ess().evaluate(seen)["ess"] == chains.ess(history).min()
-    assert metrics.ess_tail().evaluate(seen)["ess_tail"] == chains.ess_tail(history).min()
+    assert metrics.ess().evaluate(seen)["ess"] == diagnostics.ess(history).min()
+    assert metrics.ess_tail().evaluate(seen)["ess_tail"] == diagnostics.ess_tail(history).min()
     for metric in (metrics.rhat(), metrics.ess(), metrics.ess_tail()):
         assert np.isnan(list(metric.evaluate(view(history[2], history[:3])).values())).all()
 

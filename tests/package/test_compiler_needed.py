@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsim.kernels import langevin, leapfrog_lanes, noise, qlsd_logistic
+from fedsim.kernels.cpu import lanes, langevin, leapfrog_lanes, qlsd_logistic
 
 ROOT = Path(__file__).parents[2]
 SENTENCE = "NUMBA_DISABLE_JIT=1: fedsim needs Numba's compiler; unset the variable"
@@ -42,7 +42,7 @@ def test_a_command_without_the_compiler_is_refused_in_one_sentence(tmp_path, com
 
 
 @pytest.mark.parametrize(
-    "function", [langevin.fill_row, noise.fill_blocks, leapfrog_lanes._residuals, qlsd_logistic._sigmoid]
+    "function", [langevin.fill_row, lanes.fill_blocks, leapfrog_lanes._residuals, qlsd_logistic._sigmoid]
 )
 def test_a_function_that_only_an_overload_fills_does_not_run_in_python(function):
     with pytest.raises(NotImplementedError):

@@ -8,14 +8,15 @@ import simpy
 
 import fedsim as fs
 from fedsim.engine.clock.simpy.links import Instant
-from fedsim.kernels import cache, elementary, inner
+from fedsim.kernels import cache, compiler
+from fedsim.kernels.cpu import elementary
 from fedsim.results.environment import cpu_features
 
 PACKAGE = Path(fs.__file__).parent
 DOORS = {  # by the words of an import or an attribute: the one file that may say them; None: no file
-    "ir": "kernels/llvm.py",  # of llvmlite; its `binding` is public
+    "ir": "kernels/intrinsics.py",  # of llvmlite; its `binding` is public
     "_eid": None,  # of SimPy; `links.Instant` needs its public names alone
-    "_library_class": "kernels/inner.py",  # of Numba's code generator
+    "_library_class": "kernels/compiler.py",  # of Numba's code generator
     "_core": "results/environment.py",
 }
 
@@ -105,11 +106,11 @@ def test_numpy_says_what_the_processor_can_do():
 
 
 def test_numba_leaves_inner_functions_to_the_kernel_that_calls_them():
-    @inner.jit
+    @compiler.jit
     def least(a, b):
         return a if a < b else b
 
-    @inner.jit
+    @compiler.jit
     def middle(a, b, c):
         return max(least(a, b), least(max(a, b), c))
 
@@ -119,12 +120,12 @@ def test_numba_leaves_inner_functions_to_the_kernel_that_calls_them():
 
     assert [kernel(k) for k in (1, 4, 9)] == [3 + 2, 4 + 4, 5 + 7]
     assert len(least.overloads) == len(middle.overloads) == 1  # not one for each constant
-    assert isinstance(next(iter(middle.overloads.values())).library, inner.Unfinished)
-    assert isinstance(next(iter(kernel.overloads.values())).library, inner.Whole)
+    assert isinstance(next(iter(middle.overloads.values())).library, compiler.Unfinished)
+    assert isinstance(next(iter(kernel.overloads.values())).library, compiler.Whole)
 
 
 def test_numpy_in_an_inner_function_is_there_for_other_kernels_too():
-    @inner.jit
+    @compiler.jit
     def ordered(values):
         return np.sort(values)
 

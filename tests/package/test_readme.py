@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedsim.cli.app import call
-from fedsim.privacy.rdp import curve
+from fedsim.privacy.accountant import curve
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

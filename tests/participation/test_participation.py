@@ -15,7 +15,7 @@ import fedsim as fs
 from fedsim import participation
 from fedsim.engine.view import AllReplicasView, cohorts_of
 from fedsim.errors import InvalidInput
-from fedsim.kernels import draws
+from fedsim.kernels.cpu import draws
 from fedsim.protocols import as_policy
 from fedsim.rng import Draws
 from fedsim.runtime.aggregation import declared_weights

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from fedsim import privacy, schedules
 from fedsim.errors import InvalidInput
 from fedsim.privacy import fald, fedpaq
-from fedsim.privacy.rdp import ORDERS, curve, to_epsilon
+from fedsim.privacy.accountant import ORDERS, curve, to_epsilon
 
 DELTA = 1e-5
 BALANCED = np.full(10, 0.1)

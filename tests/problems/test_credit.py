@@ -12,7 +12,7 @@ from tools.real_data import needs
 import fedsim as fs
 from fedsim import participation
 from fedsim.algorithms import PFedAvg
-from fedsim.data import credit
+from fedsim.data import catalogue
 from fedsim.errors import CorruptData, InvalidInput
 from fedsim.problems import PerformativeMean, StrategicCredit
 
@@ -86,24 +86,24 @@ def test_the_distance_to_the_stable_point_goes_by_name():
 def table(rows=300):
     """A stand-in for cs-training.csv: the same columns, some gaps."""
     generator = np.random.default_rng(4)
-    frame = pd.DataFrame(generator.normal(3, 2, (rows, 12)), columns=["", credit.LABEL, *"abcdefghij"])
-    frame[credit.LABEL] = (np.arange(rows) % 3 == 0).astype(int)
+    frame = pd.DataFrame(generator.normal(3, 2, (rows, 12)), columns=["", catalogue.LABEL, *"abcdefghij"])
+    frame[catalogue.LABEL] = (np.arange(rows) % 3 == 0).astype(int)
     frame.loc[::10, "e"] = np.nan
     return frame
 
 
 def test_features_are_standardised_over_all_complete_rows_before_the_balance(monkeypatch, tmp_path):
-    monkeypatch.setattr(credit, "OTHERS", 50)
+    monkeypatch.setattr(catalogue, "OTHERS", 50)
     frame = table()
-    x, y = credit.prepare(frame)
+    x, y = catalogue.prepare(frame)
     complete = frame.dropna()
-    assert np.bincount(y).tolist() == [50, int(complete[credit.LABEL].sum())]
+    assert np.bincount(y).tolist() == [50, int(complete[catalogue.LABEL].sum())]
     assert (x[:, -1] == 1).all()
     z = (complete["a"] - complete["a"].mean()) / complete["a"].std(ddof=0)
-    kept = np.r_[z[complete[credit.LABEL] == 1], z[complete[credit.LABEL] == 0][:50]]
+    kept = np.r_[z[complete[catalogue.LABEL] == 1], z[complete[catalogue.LABEL] == 0][:50]]
     assert np.allclose(np.sort(x[:, 0]), np.sort(kept))
     with pytest.raises(CorruptData, match="12 columns"):
-        credit.prepare(frame.drop(columns="a"))
+        catalogue.prepare(frame.drop(columns="a"))
     frame.to_csv(tmp_path / "cs-training.csv", index=False)
     problem = StrategicCredit.from_csv(tmp_path / "cs-training.csv", clients=4)
     assert problem.sizes.tolist() == [len(x) // 4] * 4

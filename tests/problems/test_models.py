@@ -8,11 +8,11 @@ import pytest
 import fedsim as fs
 from fedsim.algorithms import FALD, FedAvg, PrivateFedPAQ
 from fedsim.errors import InvalidInput
-from fedsim.kernels.rows import STRIP, gather
+from fedsim.kernels.cpu.rows import STRIP, gather
 from fedsim.problems import LinearRegression, NeuralNetwork, SoftmaxRegression, weights_of
 from fedsim.runtime.clipping import clipped_gradients
+from fedsim.runtime.inline import Worker
 from fedsim.runtime.jobs import Batch, Setting
-from fedsim.runtime.worker import Worker
 
 
 @pytest.fixture(scope="module")

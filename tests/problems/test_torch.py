@@ -18,8 +18,9 @@ from fedsim.errors import InvalidInput
 from fedsim.problems import NeuralNetwork, Torch, pooled
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install torch==2.13.0 for these tests")
-from fedsim.problems import torch_blocks, torch_maths  # noqa: E402
-from fedsim.problems.torch_models import lenet5, mlp, resnet20  # noqa: E402
+from fedsim.problems.torch import gradients as torch_maths  # noqa: E402
+from fedsim.problems.torch import vmap  # noqa: E402
+from fedsim.problems.torch.models import lenet5, mlp, resnet20  # noqa: E402
 
 CROSS_ENTROPY = torch.nn.functional.cross_entropy
 SIZES = (30, 5, 70, 9, 21)
@@ -313,7 +314,7 @@ def test_a_block_whose_bits_depend_on_its_size_is_not_trusted(monkeypatch):
 
 @pytest.mark.parametrize("rows", [4, 5])  # a full block, and one with padding
 def test_a_shape_that_comes_often_is_recorded_and_keeps_its_bits(monkeypatch, rows):
-    monkeypatch.setattr(torch_blocks, "OFTEN", 2)
+    monkeypatch.setattr(vmap, "OFTEN", 2)
     problem = small()
     theta = problem.initial(0) + 0.05 * np.random.default_rng(5).normal(size=(8, problem.dim))
     args = theta, np.arange(8) % 5, (np.tile(np.arange(rows), 8), rows * np.arange(9))
@@ -329,8 +330,8 @@ def test_a_recording_with_other_bits_is_not_used(monkeypatch):
     def wrong(function):
         return lambda *example: lambda *jobs: function(*jobs) * (1 + 1e-15)
 
-    monkeypatch.setattr(torch_blocks, "OFTEN", 2)
-    monkeypatch.setattr(torch_blocks, "make_fx", wrong)
+    monkeypatch.setattr(vmap, "OFTEN", 2)
+    monkeypatch.setattr(vmap, "make_fx", wrong)
     problem = small()
     args = np.stack([problem.initial(0)] * 8), np.arange(8) % 5, (np.tile(np.arange(4), 8), 4 * np.arange(9))
     first = problem.gradients(*args)
@@ -393,7 +394,7 @@ torch.set_num_threads(int(sys.argv[1]))
 import fedsim as fs
 from fedsim.algorithms import FedAvg, PrivateFedPAQ
 from fedsim.problems import Torch
-from fedsim.problems.torch_models import lenet5
+from fedsim.problems.torch.models import lenet5
 
 rng = np.random.default_rng(0)
 data = [(rng.normal(size=(n, 64)), rng.integers(0, 10, n)) for n in (40, 25)]

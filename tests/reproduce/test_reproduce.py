@@ -16,11 +16,10 @@ import pytest
 import fedsim as fs
 from fedsim.cli.app import call
 from fedsim.devices.speed import LognormalSpeed
-from fedsim.reproduce import Claim, Finding, bootstrap, figures, pick, pictures, system
-from fedsim.reproduce.drawn import draw
-from fedsim.reproduce.figures import load_figure
+from fedsim.reproduce import Claim, Finding, bootstrap, figures, pick, plots, system
+from fedsim.reproduce.claims import load_figure
 from fedsim.reproduce.moments import FALDMoments, Weights
-from fedsim.reproduce.run import reproduce
+from fedsim.reproduce.run import draw, reproduce
 from fedsim.sweeps.study import Study
 
 FIELDS = ["paper", "figure", "claim", "held", "expected", "ours", "published", "why"]
@@ -33,7 +32,7 @@ PUBLISHED = {
 }
 FIGURE = '''"""A toy: two steps towards a mean."""
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick, pictures, system
+from fedsim.reproduce import Claim, Finding, pick, plots, system
 
 quick = {"local_steps": [1, 2], "rounds": 3}
 full = {"local_steps": [1, 2], "rounds": 5}
@@ -48,8 +47,8 @@ def nearer(study):
     return Finding(bool(two < one), f"{one:.3f} and {two:.3f} from the mean")
 
 def figure(study):
-    return pictures.panels(
-        {"toy": {f"K = {s['local_steps']}": pictures.Series([1, 2], [1, s["local_steps"]]) for s, _ in study.runs}},
+    return plots.panels(
+        {"toy": {f"K = {s['local_steps']}": plots.Series([1, 2], [1, s["local_steps"]]) for s, _ in study.runs}},
         "x", "y")
 
 def unsure(study):
@@ -70,7 +69,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "scenarios" / "papers" / "toy"
     folder.mkdir(parents=True)
     (folder / "fig1.py").write_text(FIGURE)
-    monkeypatch.setattr(sys.modules["fedsim.reproduce.figures"], "scenarios_folder", lambda: tmp_path / "scenarios")
+    monkeypatch.setattr(sys.modules["fedsim.reproduce.claims"], "scenarios_folder", lambda: tmp_path / "scenarios")
     return folder / "fig1.py"
 
 
@@ -194,12 +193,12 @@ def test_the_assumed_system_changes_nothing_that_is_learnt() -> None:
 
 
 def test_panels_want_a_label_for_all_or_one_for_each() -> None:
-    one = {"line": pictures.Series([1, 2], [1, np.inf])}
-    figure = pictures.panels({"a": one, "b": one, "c": one, "d": one}, "x", ["p", "q", "r", "s"], "y")
+    one = {"line": plots.Series([1, 2], [1, np.inf])}
+    figure = plots.panels({"a": one, "b": one, "c": one, "d": one}, "x", ["p", "q", "r", "s"], "y")
     assert [axes.get_ylabel() for axes in figure.axes] == ["p", "q", "r", "s"]
     assert list(figure.axes[0].lines[0].get_xdata()) == [1]  # only what is finite
     with pytest.raises(fs.errors.InvalidInput, match="2 labels for 1 panels"):
-        pictures.panels({"a": one}, ["x", "y"], "y")
+        plots.panels({"a": one}, ["x", "y"], "y")
 
 
 def test_the_best_curve_is_the_highest_accuracy_and_the_lowest_error() -> None:
@@ -208,8 +207,8 @@ def test_the_best_curve_is_the_highest_accuracy_and_the_lowest_error() -> None:
         return SimpleNamespace(metrics=pd.DataFrame(), rounds=table)
 
     low, high = made(0.9, 0.1), made(0.2, 0.8)
-    assert list(pictures.best([low, high], "accuracy").y) == [0.2, 0.8]
-    assert list(pictures.best([low, high], "ece").y) == [0.9, 0.1]
+    assert list(plots.best([low, high], "accuracy").y) == [0.2, 0.8]
+    assert list(plots.best([low, high], "ece").y) == [0.9, 0.1]
 
 
 def test_figures_asked_for_one_by_one_add_up_in_one_claims_file(toy: Path, tmp_path: Path) -> None:

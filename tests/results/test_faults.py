@@ -18,10 +18,10 @@ from tools.faults import SWEPT, died, dying, pair, run, scenario, sweep
 import fedsim as fs
 from fedsim.errors import FedsimError, Interrupted
 from fedsim.results import Result
-from fedsim.results.sealed import file_sum, read_json, to_json
-from fedsim.sweeps.merge import FORMAT, RUNS
-from fedsim.sweeps.merge import MERGED as MERGED_SUMS
-from fedsim.sweeps.status import status
+from fedsim.results.checksums import file_sum, read_json, to_json
+from fedsim.sweeps.execution import status
+from fedsim.sweeps.study import FORMAT, RUNS
+from fedsim.sweeps.study import MERGED as MERGED_SUMS
 
 RESULT = {"manifest.json", "rounds.parquet", "metrics.parquet", "clients.parquet", "samples.npz"}
 MERGED = {"sweep.json", "runs.parquet", "curves.parquet", "merged.json"}

@@ -12,7 +12,7 @@ import pytest
 import fedsim as fs
 from fedsim.cli.app import call
 from fedsim.results import folder as folders
-from fedsim.results.sealed import file_sum, read_json, sealed
+from fedsim.results.checksums import file_sum, read_json, sealed
 
 TEXT = """
 import fedsim as fs

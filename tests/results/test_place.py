@@ -18,13 +18,13 @@ from tools.faults import run, scenario
 
 import fedsim as fs
 from fedsim.cli.app import call
+from fedsim.code_digest import imported_sources
 from fedsim.engine.run import Progress
 from fedsim.errors import Interrupted, InUse, InvalidInput
-from fedsim.imported_sources import imported_sources
 from fedsim.results import lock
 from fedsim.scenario_file import load_file
 from fedsim.sweeps import carry_out
-from fedsim.sweeps.plan import plan
+from fedsim.sweeps.spec import plan
 
 PROGRAM = [sys.executable, "-c", "from fedsim.cli import main; main()"]
 

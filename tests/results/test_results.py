@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from fedsim import results
 from fedsim.errors import CorruptData, InvalidInput, NotRecorded, RuntimeFailed
-from fedsim.results import Result, atomic
-from fedsim.results.sealed import file_sum, read_json, sealed
+from fedsim.results import Result, files
+from fedsim.results.checksums import file_sum, read_json, sealed
 
 AXES = ("rounds", "seconds", "uplink_bits", "downlink_bits", "total_bits")
 
@@ -403,7 +403,7 @@ def test_a_disk_that_fails_leaves_nothing_behind(tmp_path, monkeypatch, code, ki
             raise OSError(code, os.strerror(code))
         fsync(descriptor)
 
-    monkeypatch.setattr(atomic.os, "fsync", failing)
+    monkeypatch.setattr(files.os, "fsync", failing)
     with pytest.raises(kind, match=message):
         make_result().save(tmp_path / "run")
     assert os.listdir(tmp_path) == []
@@ -441,7 +441,7 @@ def test_write_atomic_replaces_a_file_or_keeps_the_old_one(tmp_path, monkeypatch
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(atomic.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(RuntimeFailed, match=r"no room to write .*checkpoint"):
         results.write_atomic(path, b"newer")
     assert path.read_bytes() == b"new"

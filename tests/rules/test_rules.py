@@ -17,7 +17,7 @@ import pytest
 
 import fedsim
 from fedsim.kernels.clock import compiled_rules
-from fedsim.kernels.inner import Kernel, compiled
+from fedsim.kernels.compiler import Kernel, compiled
 from fedsim.rules import availability, closing, visits
 from fedsim.rules.availability import OnlineLaw
 from fedsim.rules.closing import Closing

@@ -7,8 +7,8 @@ import pickle
 import numpy as np
 import pytest
 
-from fedsim.runtime.client_memory import HeldMemory, MemoryAtHost, SentBatch
 from fedsim.runtime.jobs import Batch, Reply
+from fedsim.runtime.ray.host import HeldMemory, MemoryAtHost, SentBatch
 
 
 def batch_of(clients, replica=0, round=0, **memory):

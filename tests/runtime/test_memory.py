@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 import fedsim as fs
-from fedsim.runtime.memory import NEW_OBJECTS, rare_collections
+from fedsim.runtime.process import NEW_OBJECTS, rare_collections
 
 SMALL = fs.Scenario(
     problem=fs.problems.GaussianMean.synthetic(3, dim=2, samples=5, seed=1),
@@ -61,7 +61,7 @@ def test_what_is_set_during_a_run_stands():
 FAULTS = """
 import resource, sys
 import numpy as np
-from fedsim.runtime.memory import keep_freed_memory
+from fedsim.runtime.process import keep_freed_memory
 if sys.argv[1] == "kept":
     keep_freed_memory()
 def faults():

@@ -25,10 +25,11 @@ from tools.follow import followed
 import fedsim as fs
 from fedsim.errors import ClientFailed, Interrupted, InvalidInput, RuntimeFailed
 from fedsim.runtime import ray as ray_runtime
-from fedsim.runtime import ray_cluster, ray_folder
-from fedsim.runtime.client_memory import SentBatch
 from fedsim.runtime.ray import Ray
-from fedsim.runtime.ray_own import OwnRay
+from fedsim.runtime.ray import cluster as ray_cluster
+from fedsim.runtime.ray import folder as ray_folder
+from fedsim.runtime.ray.cluster import OwnRay
+from fedsim.runtime.ray.host import SentBatch
 
 ray = pytest.importorskip("ray")
 
@@ -562,8 +563,8 @@ def test_an_address_where_nobody_listens_is_said_at_once():
 ON_HOSTS = """
     engine.run engine.commit engine.rounds engine.clock.compiled
     rules.closing engine.clock.compiled.reader engine.learner
-    algorithms.fald runtime.jobs runtime.ray runtime.client_memory runtime.ray_host running engine runtime.aggregation
-    runtime.worker engine.record
+    algorithms.fald runtime.jobs runtime.ray runtime.ray.host runtime.ray_host running engine runtime.aggregation
+    runtime.inline engine.recorder
 """
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import fedsim as fs
-from fedsim.runtime import ray_folder
+from fedsim.runtime.ray import folder as ray_folder
 from fedsim.scenario_file import load_file
 
 pytest.importorskip("ray")

@@ -12,8 +12,8 @@ from oracles import moments
 import fedsim as fs
 from fedsim.cli.app import call
 from fedsim.errors import InvalidInput, NotRecorded
-from fedsim.results.sealed import read_json
-from fedsim.sweeps.advice import FORMAT
+from fedsim.results.checksums import read_json
+from fedsim.sweeps.recommendation import FORMAT
 
 # A run's cost is known: theta halves `rate` times a round, so that off <= 1/64 takes ceil(6 / rate) rounds, each of
 # `cohort` messages of 64 bits; rate 4 goes non-finite.

@@ -15,9 +15,8 @@ from strategies.files import MOODY
 
 import fedsim as fs
 from fedsim.errors import Interrupted, InvalidInput, NotRecorded
-from fedsim.sweeps.plan import Plan
-from fedsim.sweeps.status import status
-from fedsim.sweeps.work import claimed
+from fedsim.sweeps.execution import claimed, status
+from fedsim.sweeps.spec import Plan
 
 
 @pytest.fixture
@@ -182,7 +181,7 @@ def test_a_grid_may_grow_but_a_folder_keeps_to_one_source(tmp_path: Path, file: 
 
 def test_text_and_values_name_the_same_run_and_everything_else_another(file: Path) -> None:
     from fedsim.scenario_file import load_file
-    from fedsim.sweeps.plan import plan
+    from fedsim.sweeps.spec import plan
 
     def names(grid: dict[str, list[object]], settings: dict[str, object], text: str = MOODY) -> list[str]:
         file.write_text(text)

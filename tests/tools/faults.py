@@ -15,10 +15,10 @@ import fedsim as fs
 from fedsim import sweeps
 from fedsim.results import lock
 from fedsim.scenario_file import load_file
-from fedsim.sweeps.work import perform
+from fedsim.sweeps.execution import perform
 
 CHANGES = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "os.link")
-PRELOAD = ["fedsim.sweeps.merge", "fedsim.sweeps.work", "fedsim.kernels.cpu", "fedsim.problems", "pyarrow.parquet"]
+PRELOAD = ["fedsim.sweeps.study", "fedsim.sweeps.execution", "fedsim.kernels.cpu", "fedsim.problems", "pyarrow.parquet"]
 
 SWEPT = """
 import fedsim as fs

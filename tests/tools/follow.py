@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
-from fedsim.engine.record import Recorder
+from fedsim.engine.recorder import Recorder
 
 WARM = 2  # rounds before the one that is followed
 

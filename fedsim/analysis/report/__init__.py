@@ -9,7 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fedsim.analysis import summary, units
+from fedsim import text
+from fedsim.analysis import summary
 from fedsim.analysis.report import charts, claims, comparisons, html, sections
 from fedsim.results import Result
 
@@ -116,7 +117,7 @@ def claims_page(
     count = {word: sum(v["held"] is held for v in verdicts) for held, word in claims.WORDS.items()}
     answer = (
         f"Of {len(can)} published claims that can hold and were run, {sum(v['held'] for v in can)} did "
-        f"({units.many(len(verdicts), 'claim')}: {', '.join(f'{n} {word}' for word, n in count.items())})."
+        f"({text.many(len(verdicts), 'claim')}: {', '.join(f'{n} {word}' for word, n in count.items())})."
     )
     groups: dict[str, list[dict[str, Any]]] = {}
     for verdict in verdicts:

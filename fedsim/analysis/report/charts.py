@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedsim.analysis import figures, units
+from fedsim import text
+from fedsim.analysis import figures
 from fedsim.analysis.report.html import Chart
 from fedsim.arrays import Array
 from fedsim.results import Axis
@@ -33,7 +34,7 @@ def curves(lines: Mapping[str, pd.DataFrame], metric: str) -> Chart:
     """
     lines = {name: thinned(table) for name, table in lines.items()}
     most = {axis: max((float(t[axis].max()) for t in lines.values()), default=0.0) for axis in AXES}
-    scales = {axis: units.scale(axis, most[axis]) for axis in AXES}
+    scales = {axis: text.scale(axis, most[axis]) for axis in AXES}
     data: list[dict[str, Any]] = []
     places: dict[str, list[Array]] = {axis: [] for axis in AXES}
     for i, (name, table) in enumerate(lines.items()):
@@ -79,7 +80,7 @@ def curves(lines: Mapping[str, pd.DataFrame], metric: str) -> Chart:
 
 def front(frame: pd.DataFrame, cost: str, metric: str, up: bool, chosen: str) -> Chart:
     """Settings as points: what each spent and reached; those on the front joined, the chosen one marked."""
-    size, unit = units.scale(cost, float(frame[cost].max()))
+    size, unit = text.scale(cost, float(frame[cost].max()))
     data = []
     own = frame.sort_values(cost)
     looks = (
@@ -192,7 +193,7 @@ def network(
         )
     middles = [(at[a] + at[b]) / 2 for a, b, *_ in links]
     labels = [
-        f"{nodes[a][0]} - {nodes[b][0]}: {units.bits(bps)}/s, {units.many(count, 'transfer')}"
+        f"{nodes[a][0]} - {nodes[b][0]}: {text.bits(bps)}/s, {text.many(count, 'transfer')}"
         for a, b, bps, count in links
     ]
     data.append({

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedsim.analysis import clients, fronts, intervals, spending, summary, units
+from fedsim import text as units
+from fedsim.analysis import clients, intervals, summary, targets, tradeoffs
+from fedsim.analysis.inputs import HIGHER
 from fedsim.analysis.report import charts, html
-from fedsim.analysis.runs import HIGHER
 from fedsim.results import Result
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ LINES = 12  # in one plot, before it is unreadable
 
 def sentence(result: Result) -> str:
     """What a run came to: what it reached, and what for."""
-    spent = fronts.costs(result)
+    spent = tradeoffs.costs(result)
     rounds = float(result.rounds.groupby("replica")["round"].max().median())
     time, sent = units.seconds(spent["seconds"]), units.bits(spent["total_bits"])
     what = f"{units.number(rounds)} rounds, {time} of virtual time and {sent} sent"
@@ -42,7 +43,7 @@ def outcomes(results: Mapping[str, Result]) -> pd.DataFrame:
     for name, result in results.items():
         rounds = float(result.rounds.groupby("replica")["round"].max().median())
         ends = {"stopped_by": summary.stopped(result), "warnings": "; ".join(summary.warnings(result))}
-        costs = fronts.costs(result) | spending.to_target(result)
+        costs = tradeoffs.costs(result) | targets.to_target(result)
         rows.append({"run": name, "rounds": rounds, **costs, **summary.final_metrics(result), **ends})
     return pd.DataFrame(rows)
 
@@ -126,7 +127,7 @@ def by_setting(frame: pd.DataFrame, varied: Sequence[str]) -> pd.DataFrame:
     texts = [name for name in ("target", "stopped_by", "warnings") if name in frame]
     keys: Any = list(varied) or np.zeros(len(frame))
     groups = frame.groupby(keys, sort=False)
-    medians = groups[numbers].agg(lambda own: spending.median(own.dropna().to_numpy(np.float64)))
+    medians = groups[numbers].agg(lambda own: targets.median(own.dropna().to_numpy(np.float64)))
     table = medians.assign(seeds=groups.size(), **{name: groups[name].agg(_AGREED[name]) for name in texts})
     table = table.reset_index(drop=not varied)
     table.insert(0, "run", [words(row, varied) for row in table.to_dict("records")] if varied else "all")
@@ -179,8 +180,8 @@ def trade_off(table: pd.DataFrame, metric: str, chosen: str = "") -> tuple[str, 
     points[:, -1] *= -1 if up else 1
     if costs[0] in TO_TARGET:  # all are at the target then: what is over it at the end bought nothing
         points = points[:, :-1]
-    known["front"] = fronts.undominated(points)
-    chosen = chosen or str(known["run"].iloc[fronts.knee(points)])
+    known["front"] = tradeoffs.undominated(points)
+    chosen = chosen or str(known["run"].iloc[tradeoffs.knee(points)])
     row = known[known["run"] == chosen]
     why = _reason(known, row.iloc[0], costs, metric, up) if len(row) else ""
     if why and (doubt := row.iloc[0].get("warnings")):

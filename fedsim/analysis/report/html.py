@@ -11,7 +11,7 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from fedsim.analysis import units
+from fedsim import text as units
 from fedsim.errors import InvalidInput
 
 if TYPE_CHECKING:

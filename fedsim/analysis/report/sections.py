@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedsim.analysis import clients, figures, summary, timeline, units
+from fedsim import text
+from fedsim.analysis import clients, figures, summary, timeline
 from fedsim.analysis.report import charts, html
 from fedsim.arrays import Array
-from fedsim.metrics import chains
-from fedsim.metrics.sampling import RHAT
+from fedsim.metrics import diagnostics
+from fedsim.metrics.diagnostics import RHAT
 from fedsim.network.drawing import positions
 from fedsim.results import Result
 
@@ -34,14 +35,14 @@ def numbers(result: Result) -> str:
         spent["between sites"] = replicas["backhaul_bits"].sum()
     if "wasted_s" in result.rounds:
         spent["devices wasted"] = replicas["wasted_s"].sum()
-    forms = {"rounds": units.number, "virtual time": units.seconds, "devices wasted": units.seconds}
+    forms = {"rounds": text.number, "virtual time": text.seconds, "devices wasted": text.seconds}
     shown = {}
     for name, values in spent.items():
-        form = forms.get(name, units.bits)
+        form = forms.get(name, text.bits)
         low, middle, high = (form(float(values.quantile(q))) for q in (0.05, 0.5, 0.95))
         shown[name] = (middle, f"{low} to {high}" if low != high else "")
     for name, value in summary.final_metrics(result).items():
-        shown[name] = (units.number(value), _judged(result, name))
+        shown[name] = (text.number(value), _judged(result, name))
     return html.cards(shown)
 
 
@@ -62,7 +63,7 @@ def scenario(result: Result) -> str:
         "seed",
         "dtype",
     )
-    rows = {name: units.recorded(recorded[name]) for name in names if recorded.get(name) is not None}
+    rows = {name: text.recorded(recorded[name]) for name in names if recorded.get(name) is not None}
     clock = html.text(summary.clock(result), "note")
     return html.section("The scenario", html.facts(rows), clock)
 
@@ -118,7 +119,7 @@ def rounds(result: Result) -> str:
     if shares:
         note += (
             " Of all clients' time: "
-            + ", ".join(f"{name} {units.share(max(s, 0.0))}" for name, s in shares.items())
+            + ", ".join(f"{name} {text.share(max(s, 0.0))}" for name, s in shares.items())
             + "."
         )
     return html.section("A few rounds", html.text(note, "note"), html.plot(chart, 140 + 22 * len(lanes)))
@@ -173,7 +174,7 @@ def _wasted(result: Result) -> str:
     spent = {cause: float(result.rounds[name].sum()) / len(result.replicas) for name, cause in names.items()}
     if not any(spent.values()):
         return ""
-    by_cause = ", ".join(f"{cause} {units.seconds(value)}" for cause, value in spent.items())
+    by_cause = ", ".join(f"{cause} {text.seconds(value)}" for cause, value in spent.items())
     return html.text(f"Device-seconds per replica that were for nothing: {by_cause}.", "note")
 
 
@@ -204,13 +205,14 @@ def _diagnostics(kept: Array) -> str:
 
     draws, _, d = kept.shape
     later = kept[draws // 2 :]
-    if len(later) < chains.MIN_DRAWS:
+    if len(later) < diagnostics.MIN_DRAWS:
         return ""
     few = later[:, :, :COORDINATES]
     frame = pd.DataFrame(
         {
             "coordinate": np.arange(few.shape[2]), "mean": few.mean(axis=(0, 1)), "sd": few.std(axis=(0, 1), ddof=1),
-            "R-hat": chains.split_rhat(few), "bulk ESS": chains.ess(few), "tail ESS": chains.ess_tail(few),
+            "R-hat": diagnostics.split_rhat(few), "bulk ESS": diagnostics.ess(few),
+            "tail ESS": diagnostics.ess_tail(few),
         }
     ).sort_values("R-hat", ascending=False, kind="stable")  # fmt: skip
     cut = f" The first {COORDINATES} of {d:,} coordinates." if d > COORDINATES else ""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fedsim.engine.clock import Clock, Learning
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
-from fedsim.kernels.found import Found
+from fedsim.kernels import Found
 
 CLOCKS = ("auto", "simpy", "compiled")
 VISIT_S = {"private": 30e-6, "shared": 200e-6}  # of a visit on SimPy

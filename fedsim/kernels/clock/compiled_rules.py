@@ -17,7 +17,7 @@ from typing import Any
 from numba.core.registry import cpu_target
 from numba.core.types import Dispatcher
 
-from fedsim.kernels.inner import inline
+from fedsim.kernels.compiler import inline
 from fedsim.rules import availability, closing, draws, visits
 
 RULES = (draws, visits, closing, availability)

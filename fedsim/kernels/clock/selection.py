@@ -10,7 +10,7 @@ from numba.extending import overload
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
 from fedsim.kernels.clock.heap import sift, sort
 from fedsim.kernels.clock.units import INNER, called, inner
-from fedsim.kernels.llvm import types
+from fedsim.kernels.intrinsics import types
 from fedsim.rng import Stream
 from fedsim.rules import availability, draws
 from fedsim.rules.availability import OnlineLaw

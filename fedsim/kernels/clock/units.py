@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedsim.kernels.cache import kept
-from fedsim.kernels.inner import Inner, Kernel, compiled
+from fedsim.kernels.compiler import Inner, Kernel, compiled
 
 CALLED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False, "forceinline": False}
 INNER = CALLED | {"forceinline": True}

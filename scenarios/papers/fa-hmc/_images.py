@@ -6,7 +6,7 @@ counts.
 """
 
 import fedsim as fs
-from fedsim.reproduce import Finding, end, pick, pictures, system
+from fedsim.reproduce import Finding, end, pick, plots, system
 
 METRICS = ("accuracy", "brier", "ece", "nll")
 BETTER = {"accuracy": max, "brier": min, "ece": min, "nll": min}
@@ -72,12 +72,12 @@ def panels(study, axis: str, values, rates, metrics, letter: str = "", **setting
     """{metric: {K = 5: curve with the best rate}}; without `letter` the values are arms, such as K 5."""
     runs = {v: [pick(study, **{axis: v}, rate=r, **settings) for r in rates] for v in values}
     return {
-        m: {(f"{letter} = {v}" if letter else v.replace(" ", " = ")): pictures.best(own, m) for v, own in runs.items()}
+        m: {(f"{letter} = {v}" if letter else v.replace(" ", " = ")): plots.best(own, m) for v, own in runs.items()}
         for m in metrics
     }
 
 
 def figure(content: dict[str, dict]):
     """{what: panels}."""
-    named = {f"{what}{pictures.metric_name(m)}": own for what, part in content.items() for m, own in part.items()}
-    return pictures.panels(named, "communication rounds", "")
+    named = {f"{what}{plots.metric_name(m)}": own for what, part in content.items() for m, own in part.items()}
+    return plots.panels(named, "communication rounds", "")

@@ -14,7 +14,7 @@ import numpy as np
 
 import fedsim as fs
 from fedsim import rng
-from fedsim.reproduce import Claim, Finding, pick, pictures, system
+from fedsim.reproduce import Claim, Finding, pick, plots, system
 
 CLIENTS, ROWS = 20, 50
 KINDS = ["exact", "noisy"]
@@ -153,16 +153,16 @@ def turning(study) -> Finding:
 
 def figure(study):
     content = {
-        f"({letter}) {kind} gradients": {f"FA-{name}": pictures.of(errors(study, name, kind)) for name in ("HMC", "LD")}
+        f"({letter}) {kind} gradients": {f"FA-{name}": plots.of(errors(study, name, kind)) for name in ("HMC", "LD")}
         for letter, kind in zip("ab", KINDS, strict=True)
     }
     level, rounds = needed(study)
     never = ", ".join(arm.replace(" ", " = ") for arm, n in rounds.items() if np.isinf(n))
     content[f"(c) to an error of {level:.3f}" + (f" ({never}: never)" if never else "")] = {
-        "FA-HMC": pictures.of({int(arm.split()[1]): n for arm, n in rounds.items()})
+        "FA-HMC": plots.of({int(arm.split()[1]): n for arm, n in rounds.items()})
     }
     x, y = ["step size", "step size", "local iterations T"], ["marginal error", "marginal error", "rounds"]
-    return pictures.panels(content, x, y, "x")
+    return plots.panels(content, x, y, "x")
 
 
 claims = [

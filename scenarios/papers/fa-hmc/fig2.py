@@ -7,7 +7,7 @@ linear in (theta, p), so the law of theta after any round follows from scalars. 
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick, pictures, system
+from fedsim.reproduce import Claim, Finding, pick, plots, system
 
 K, T = 5, 10  # leapfrog steps, local HMC iterations
 MEANS, VARIANCES = np.array([20.0, 1.0]), np.array([1.0, 4.0])
@@ -104,24 +104,24 @@ def figure(study):
     rounds = {d: rounds_to(d) for d in DIMS}
     slope = np.polyfit(DIMS, [n**2 for n in rounds.values()], 1)
     squares = {
-        "exact": pictures.of({d: n**2 for d, n in rounds.items()}, "points"),
-        "straight line": pictures.Series([0, DIMS[-1]], np.polyval(slope, [0, DIMS[-1]]), "guide"),
+        "exact": plots.of({d: n**2 for d, n in rounds.items()}, "points"),
+        "straight line": plots.Series([0, DIMS[-1]], np.polyval(slope, [0, DIMS[-1]]), "guide"),
     }
     runs = {f"d = {s['dim']}": [followed(s["dim"], result), distances(s["dim"], result)] for s, result in study.runs}
     x, y = ["dimension d", "communication rounds"], ["(rounds to W2^2 < 0.1)^2", "W2^2"]
     content = {"rounds against the dimension": squares, "lines: exact; points: 2000 replicas": runs}
-    return pictures.panels(content, x, y, ["", "y"])
+    return plots.panels(content, x, y, ["", "y"])
 
 
-def followed(dim: int, result) -> pictures.Series:
+def followed(dim: int, result) -> plots.Series:
     """Exact W2^2, round by round."""
-    return pictures.of({n: squared_w2(dim, *law(step(dim), n)) for n in range(1, int(result.sample_rounds[-1]) + 1)})
+    return plots.of({n: squared_w2(dim, *law(step(dim), n)) for n in range(1, int(result.sample_rounds[-1]) + 1)})
 
 
-def distances(dim: int, result) -> pictures.Series:
+def distances(dim: int, result) -> plots.Series:
     """The same of the replicas."""
     kept = zip(result.sample_rounds, result.samples[:, :, 0], strict=True)
-    return pictures.of({int(n): squared_w2(dim, own.mean(), own.var(ddof=1)) for n, own in kept}, "points")
+    return plots.of({int(n): squared_w2(dim, own.mean(), own.var(ddof=1)) for n, own in kept}, "points")
 
 
 def squared_w2(dim: int, mean, variance):

@@ -6,7 +6,7 @@ The step size is tuned for each K, as in the paper: of all rates that were run, 
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Finding, end, pick, pictures, system
+from fedsim.reproduce import Finding, end, pick, plots, system
 
 METRICS = ("accuracy", "brier", "ece")
 BETTER = {"accuracy": max, "brier": min, "ece": min}
@@ -85,11 +85,11 @@ def figure(study):
     """Scores by round, with the rate that is best for the score at the end."""
     steps, rates = (list(dict.fromkeys(s[name] for s, _ in study.runs)) for name in ("local_steps", "rate"))
     content = {
-        f"{data}: {pictures.metric_name(m)}": {
-            f"K = {k}": pictures.best([pick(study, data=data, local_steps=k, rate=rate) for rate in rates], m)
+        f"{data}: {plots.metric_name(m)}": {
+            f"K = {k}": plots.best([pick(study, data=data, local_steps=k, rate=rate) for rate in rates], m)
             for k in steps
         }
         for data in SETS
         for m in METRICS
     }
-    return pictures.panels(content, "communication rounds", "")
+    return plots.panels(content, "communication rounds", "")

@@ -11,7 +11,7 @@ import numpy as np
 
 import fedsim as fs
 from fedsim.privacy import fald
-from fedsim.reproduce import Claim, Finding, end, pick, pictures, system
+from fedsim.reproduce import Claim, Finding, end, pick, plots, system
 from fedsim.reproduce.moments import FALDMoments, Weights
 
 K, CHOSEN, DELTA = 10, 10, 1e-5
@@ -128,12 +128,12 @@ def figure(study):
         f"step {eta:g}": {f"rho = {rho:g}": spent(pick(study, correlation=rho, step_size=eta)) for rho in rhos}
         for eta in steps
     }
-    return pictures.panels(content, f"epsilon spent, at delta = {DELTA:g}", "Wasserstein-2 distance", "xy")
+    return plots.panels(content, f"epsilon spent, at delta = {DELTA:g}", "Wasserstein-2 distance", "xy")
 
 
-def spent(result) -> pictures.Series:
+def spent(result) -> plots.Series:
     """W2 against epsilon, round by round."""
-    return pictures.Series(pictures.curve(result, "epsilon").y, pictures.curve(result, "w2").y)
+    return plots.Series(plots.curve(result, "epsilon").y, plots.curve(result, "w2").y)
 
 
 claims = [

@@ -9,7 +9,7 @@ import _toy
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick, pictures, system
+from fedsim.reproduce import Claim, Finding, pick, plots, system
 from fedsim.reproduce.moments import FALDMoments
 
 STEP = 1e-7
@@ -115,13 +115,13 @@ def figure(study):
     alpha = study.runs[0][0].get("alpha", 1.0)
     content = {
         f"{hessians} Hessians, to W2 <= {level:g}": {
-            "exact moments": pictures.of(exact(hessians, alpha)),
-            "300 replicas": pictures.of(ran(study, hessians), "points"),
+            "exact moments": plots.of(exact(hessians, alpha)),
+            "300 replicas": plots.of(ran(study, hessians), "points"),
         }
         for hessians, level in LEVELS.items()
     }
     note = "where the line ends, exact moments never get there; 300 replicas may seem to"
-    return pictures.panels(content, "local steps K", "communication rounds", "xy", note)
+    return plots.panels(content, "local steps K", "communication rounds", "xy", note)
 
 
 claims = [

@@ -8,7 +8,7 @@ from itertools import pairwise
 import _toy
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, end, pick, pictures, system
+from fedsim.reproduce import Claim, Finding, end, pick, plots, system
 from fedsim.reproduce.moments import FALDMoments
 
 ALPHAS = [0.0, 1.0, 10.0, 100.0, 1000.0]
@@ -55,11 +55,11 @@ def level(study) -> Finding:
 
 
 def figure(study):
-    w2 = {f"alpha = {a:g}": pictures.curve(pick(study, alpha=a), "w2") for a in ALPHAS}
+    w2 = {f"alpha = {a:g}": plots.curve(pick(study, alpha=a), "w2") for a in ALPHAS}
     floor = fs.metrics.w2_floor(_toy.problem(0.0).exact()[1], 300)
     ends = w2["alpha = 0"].x[[0, -1]]
-    w2["300 perfect samples"] = pictures.Series(ends, [floor, floor], "guide")
-    return pictures.panels({"K = 10": w2}, "communication rounds", "Wasserstein-2 distance", "y")
+    w2["300 perfect samples"] = plots.Series(ends, [floor, floor], "guide")
+    return plots.panels({"K = 10": w2}, "communication rounds", "Wasserstein-2 distance", "y")
 
 
 claims = [

@@ -8,7 +8,7 @@ import _toy
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, end, pick, pictures, system
+from fedsim.reproduce import Claim, Finding, end, pick, plots, system
 from fedsim.reproduce.moments import FALDMoments, Weights
 
 RHOS = [0.0, 0.5, 1.0]
@@ -68,11 +68,11 @@ def figure(study):
     ran = dict.fromkeys(s["setting"] for s, _ in study.runs)
     content = {
         titles[setting]: {
-            f"rho = {rho:g}": pictures.curve(pick(study, correlation=rho, setting=setting), "w2") for rho in RHOS
+            f"rho = {rho:g}": plots.curve(pick(study, correlation=rho, setting=setting), "w2") for rho in RHOS
         }
         for setting in ran
     }
-    return pictures.panels(content, "communication rounds", "Wasserstein-2 distance", "y")
+    return plots.panels(content, "communication rounds", "Wasserstein-2 distance", "y")
 
 
 claims = [

@@ -5,7 +5,7 @@ import numpy as np
 from scipy.stats import gaussian_kde, multivariate_normal
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick, pictures, system
+from fedsim.reproduce import Claim, Finding, pick, plots, system
 
 quick = {"replicas": 1000, "rounds": 450}
 full = {"replicas": 30_000, "rounds": 1500}
@@ -49,7 +49,7 @@ def figure(study):
         "(d) exact": lambda points: exact.pdf(points.T),
         f"(e) {len(samples):,} samples": gaussian_kde(samples.T),
     }
-    return pictures.planes(content, mean, 3.2 * np.sqrt(np.diag(covariance)))
+    return plots.planes(content, mean, 3.2 * np.sqrt(np.diag(covariance)))
 
 
 claims = [

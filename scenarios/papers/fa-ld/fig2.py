@@ -4,7 +4,7 @@ import _toy
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, end, pick, pictures, system
+from fedsim.reproduce import Claim, Finding, end, pick, plots, system
 from fedsim.reproduce.moments import FALDMoments, Weights
 
 K, P = 100, np.full(_toy.CLIENTS, 1 / _toy.CLIENTS)
@@ -84,12 +84,12 @@ def figure(study):
         for eta in steps
     }
     note = "lines: 300 replicas; dashes: exact, in the long run"
-    return pictures.panels(content, "communication rounds", "Wasserstein-2 distance", "y", note)
+    return plots.panels(content, "communication rounds", "Wasserstein-2 distance", "y", note)
 
 
-def both(result, level: float) -> list[pictures.Series]:
-    own = pictures.curve(result, "w2")
-    return [own, pictures.Series(own.x[[0, -1]], [level, level], "dashes")]
+def both(result, level: float) -> list[plots.Series]:
+    own = plots.curve(result, "w2")
+    return [own, plots.Series(own.x[[0, -1]], [level, level], "dashes")]
 
 
 claims = [

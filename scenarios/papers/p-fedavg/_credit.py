@@ -3,7 +3,7 @@
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick, pictures, system
+from fedsim.reproduce import Claim, Finding, pick, plots, system
 
 SCHEMES = ["full", "I", "II"]
 REGULARISATION = 1000.0  # in rows, as in the NeurIPS 2020 version of the benchmark (D12)
@@ -63,7 +63,7 @@ def figure(study):
     batches = list(dict.fromkeys(s.get("batch_size") for s, _ in study.runs))
     content = {
         name + (f", batch {batch}" if batch else ""): {
-            {"full": "full participation"}.get(scheme, f"scheme {scheme}"): pictures.curve(
+            {"full": "full participation"}.get(scheme, f"scheme {scheme}"): plots.curve(
                 pick(study, scheme=scheme, **({"batch_size": batch} if batch else {})), metric
             )
             for scheme in SCHEMES
@@ -71,7 +71,7 @@ def figure(study):
         for metric, name in (("loss", "loss"), ("distance_to_ps", "distance to theta_PS"))
         for batch in batches
     }
-    return pictures.panels(content, "communication rounds", "", "x")
+    return plots.panels(content, "communication rounds", "", "x")
 
 
 def converges(study) -> Finding:

@@ -3,7 +3,7 @@
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import pictures, system
+from fedsim.reproduce import plots, system
 
 CLIENTS = 25
 SCHEMES = {"full": "full participation", "I": "scheme I", "II": "scheme II"}
@@ -89,16 +89,16 @@ def ran(result) -> np.ndarray:
     return (table["distance_to_ps"] ** 2).groupby(table["round"]).mean().to_numpy()
 
 
-def series(result, exact, local_steps: int) -> list[pictures.Series]:
+def series(result, exact, local_steps: int) -> list[plots.Series]:
     """Exact moments and the runs, by iteration."""
     at = local_steps * np.arange(1, len(exact) + 1)
     return [
-        pictures.Series(at, exact),
-        pictures.curve(result, "distance_to_ps", "points", power=2, steps=local_steps),
+        plots.Series(at, exact),
+        plots.curve(result, "distance_to_ps", "points", power=2, steps=local_steps),
     ]
 
 
 def figure(letter: str, values: list[int], series_of):
     """A panel for each scheme of sampling, with `series_of(value, scheme)` for every value of E or K."""
     content = {f"scheme {s}": {f"{letter} = {v}": series_of(v, s) for v in values} for s in ("I", "II")}
-    return pictures.panels(content, *AXES, LINES)
+    return plots.panels(content, *AXES, LINES)

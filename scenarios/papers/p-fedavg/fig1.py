@@ -4,7 +4,7 @@ import _gaussian
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick, pictures
+from fedsim.reproduce import Claim, Finding, pick, plots
 
 SCHEMES = ["full", "I", "II"]
 E, K, STEP = 5, 20, (20.0, 200.0)
@@ -68,8 +68,8 @@ def figure(study):
     rounds = int(study.runs[0][0]["rounds"])
     panel = {_gaussian.SCHEMES[s]: _gaussian.series(pick(study, scheme=s), exact(s, rounds), E) for s in SCHEMES}
     at = E * np.arange(rounds // 10, rounds + 1)
-    panel["1/T"] = pictures.Series(at, exact("full", rounds)[-1] * at[-1] / at, "guide")
-    return pictures.panels({"": panel}, *_gaussian.AXES, _gaussian.LINES)
+    panel["1/T"] = plots.Series(at, exact("full", rounds)[-1] * at[-1] / at, "guide")
+    return plots.panels({"": panel}, *_gaussian.AXES, _gaussian.LINES)
 
 
 claims = [

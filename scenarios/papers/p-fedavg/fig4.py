@@ -3,7 +3,7 @@
 import _gaussian
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick, pictures
+from fedsim.reproduce import Claim, Finding, pick, plots
 
 STEP, E, K = (20.0, 200.0), 5, 20
 CASES = {"m 0": (0.0, 0.1), "m 6": (6.0, 0.1), "eps 0.1": (0.6, 0.1), "eps 0.6": (0.6, 0.6)}
@@ -55,7 +55,7 @@ def figure(study):
         }
 
     content = {"(a) heterogeneous data": panel("m 0", "m 6"), "(b) heterogeneous shifts": panel("eps 0.1", "eps 0.6")}
-    return pictures.panels(content, *_gaussian.AXES, _gaussian.LINES)
+    return plots.panels(content, *_gaussian.AXES, _gaussian.LINES)
 
 
 claims = [

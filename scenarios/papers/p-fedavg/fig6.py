@@ -4,7 +4,7 @@ import _gaussian
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick, pictures
+from fedsim.reproduce import Claim, Finding, pick, plots
 
 quick = {"step": ["constant", "decaying"], "rounds": 600, "replicas": 50}
 full = {"step": ["constant", "decaying"], "rounds": 10_000, "replicas": 500}
@@ -45,7 +45,7 @@ def figure(study):
         f"{name} step": _gaussian.series(pick(study, step=name), _gaussian.squared(problem, step, 10, rounds), 10)
         for name, step in steps.items()
     }
-    return pictures.panels({"E = 10": panel}, *_gaussian.AXES, _gaussian.LINES)
+    return plots.panels({"E = 10": panel}, *_gaussian.AXES, _gaussian.LINES)
 
 
 claims = [

@@ -8,7 +8,7 @@ import _gaussian
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick, pictures
+from fedsim.reproduce import Claim, Finding, pick, plots
 
 N, K, E = _gaussian.CLIENTS, 20, 5
 quick = {"rounds": 3000, "replicas": 40}
@@ -60,10 +60,10 @@ def spreads(study) -> Finding:
 
 
 def figure(study):
-    own = pictures.curve(pick(study), "distance_to_ps", power=2, steps=E)
-    theory = pictures.Series(own.x, 100**2 / (1 + own.x / 10_000), "guide")
+    own = plots.curve(pick(study), "distance_to_ps", power=2, steps=E)
+    theory = plots.Series(own.x, 100**2 / (1 + own.x / 10_000), "guide")
     panel = {"replicas' mean": own, "100^2/(1 + t/10000), full participation": theory}
-    return pictures.panels({"scheme II, Var(p) = 0.01": panel}, *_gaussian.AXES)
+    return plots.panels({"scheme II, Var(p) = 0.01": panel}, *_gaussian.AXES)
 
 
 claims = [

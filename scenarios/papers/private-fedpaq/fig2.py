@@ -4,7 +4,7 @@ import _het
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick, pictures
+from fedsim.reproduce import Claim, Finding, pick, plots
 
 needs = ("mnist",)
 MODES, HORIZONS = ["plain", "private 0.2", "private 0.8"], ["rounds", "iterations"]
@@ -78,14 +78,12 @@ def figure(study):
     def curves(fixed: str):
         runs = {E: pick(study, mode="plain", fixed=fixed, local_steps=E) for E in steps}
         return {
-            f"E = {E}": pictures.curve(run, "loss", steps=E if fixed == "iterations" else 1) for E, run in runs.items()
+            f"E = {E}": plots.curve(run, "loss", steps=E if fixed == "iterations" else 1) for E, run in runs.items()
         }
 
     def ends(fixed: str):
         return {
-            mode.replace(" ", ", gamma = "): pictures.of(
-                dict(zip(steps, losses(study, mode, fixed, steps), strict=True))
-            )
+            mode.replace(" ", ", gamma = "): plots.of(dict(zip(steps, losses(study, mode, fixed, steps), strict=True)))
             for mode in MODES
         }
 
@@ -94,7 +92,7 @@ def figure(study):
         "(c) after all rounds": ends("rounds"), "(d) after all iterations": ends("iterations"),
     }  # fmt: skip
     x = ["communication rounds", "iterations", "local iterations E", "local iterations E"]
-    return pictures.panels(content, x, "training loss", ["", "", "x", "x"])
+    return plots.panels(content, x, "training loss", ["", "", "x", "x"])
 
 
 claims = [

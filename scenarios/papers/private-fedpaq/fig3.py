@@ -4,7 +4,7 @@ import _het
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, bootstrap, pick, pictures, spread
+from fedsim.reproduce import Claim, Finding, bootstrap, pick, plots, spread
 
 needs = ("mnist",)
 KINDS = [
@@ -98,10 +98,10 @@ def figure(study):
         },
     }
     content = {
-        title: {name: pictures.curve(pick(study, kind=kind), "loss") for kind, name in own.items()}
+        title: {name: plots.curve(pick(study, kind=kind), "loss") for kind, name in own.items()}
         for title, own in names.items()
     }
-    return pictures.panels(content, "communication rounds", "training loss")
+    return plots.panels(content, "communication rounds", "training loss")
 
 
 claims = [

@@ -3,7 +3,7 @@
 import _het
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick, pictures
+from fedsim.reproduce import Claim, Finding, pick, plots
 
 needs = ("mnist",)
 SETTINGS = [
@@ -94,7 +94,7 @@ def proved(study) -> Finding:
 
 def figure(study):
     def run(noise: str = "mean", eps: float = 1, clip: float = 1, gamma: float = 0.2):
-        return pictures.curve(pick(study, setting=f"noise={noise} eps={eps} C={clip} gamma={gamma}"), "loss")
+        return plots.curve(pick(study, setting=f"noise={noise} eps={eps} C={clip} gamma={gamma}"), "loss")
 
     content = {
         "(a) privacy": {f"epsilon = {eps}": run(eps=eps) for eps in (0.1, 1, 10)},
@@ -103,7 +103,7 @@ def figure(study):
         "(d) both": {f"C = {c}, gamma = {g}, epsilon = {e}": run(eps=e, clip=c, gamma=g)
                      for e, g in ((1, 0.2), (0.1, 0.8)) for c in (0.5, 1, 2)},
     }  # fmt: skip
-    return pictures.panels(content, "communication rounds", "training loss", ["", "y", "", ""])
+    return plots.panels(content, "communication rounds", "training loss", ["", "y", "", ""])
 
 
 claims = [

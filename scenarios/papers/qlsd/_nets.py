@@ -26,14 +26,14 @@ def data(name: str, rows: int, tests: int) -> fs.data.Dataset:
 @cache
 def problem(rows: int, tests: int, outside: str = "") -> fs.problems.Torch:
     """Weight decay 5; `outside` puts another set's images in place of the test rows."""
-    from fedsim.problems import torch_models
+    from fedsim.problems.torch import models
 
     d = data("mnist", rows, tests)
     if outside:
         other = data(outside, rows, tests)
         d = fs.data.Dataset(d.x, d.y, other.test_x, other.test_y, d.classes, d.name, d.scale, d.shift, d.shape)
     parts = fs.data.dominant(d.y, CLIENTS, 0.4, 0.01, seed=1)
-    return fs.problems.Torch.of(torch_models.lenet5((1, 28, 28), d.classes), d, parts, prior_precision=5.0)
+    return fs.problems.Torch.of(models.lenet5((1, 28, 28), d.classes), d, parts, prior_precision=5.0)
 
 
 @cache

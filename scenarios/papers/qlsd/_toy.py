@@ -4,7 +4,7 @@ import numpy as np
 
 import fedsim as fs
 from fedsim import rng
-from fedsim.reproduce import pictures, system
+from fedsim.reproduce import plots, system
 
 CLIENTS, DIM = 20, 50
 STEP = 4.9e-4
@@ -71,10 +71,10 @@ def bound(levels: int) -> float:
     return (0.5 * (dense + 1) + 2) * DIM + 32
 
 
-def mse(result) -> pictures.Series:
+def mse(result) -> plots.Series:
     """Mean squared error of the running average of |theta|, against the bits that all clients have sent for it."""
     norms = np.linalg.norm(result.samples, axis=2)  # (kept, replicas)
     kept = np.arange(1, len(norms) + 1)
     error = (norms.cumsum(axis=0) / kept[:, None] - truth()) ** 2
     every = int(result.sample_rounds[-1] - result.sample_rounds[-2])
-    return pictures.Series(bits(result) * CLIENTS * every * kept, error.mean(axis=1))
+    return plots.Series(bits(result) * CLIENTS * every * kept, error.mean(axis=1))

@@ -9,7 +9,7 @@ import _toy
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, bootstrap, pick, pictures
+from fedsim.reproduce import Claim, Finding, bootstrap, pick, plots
 
 quick = {"algorithm": _toy.ALGORITHMS, "iterations": 6000, "kept": 5000, "replicas": 10}
 full = {"algorithm": _toy.ALGORITHMS, "iterations": 500_000, "kept": 50_000, "replicas": 30}
@@ -91,12 +91,12 @@ def noise(study) -> Finding:
 def figure(study):
     made = _toy.problem()
     means = [made.x[a:b, :2].mean(axis=0) for a, b in pairwise(made.offsets)]
-    data = {"observations": pictures.Series(*made.x[:, :2].T, "points"),
-            "clients' means": pictures.Series(*np.transpose(means), "points")}  # fmt: skip
+    data = {"observations": plots.Series(*made.x[:, :2].T, "points"),
+            "clients' means": plots.Series(*np.transpose(means), "points")}  # fmt: skip
     error = {name: _toy.mse(pick(study, algorithm=name)) for name in _toy.ALGORITHMS}
     content = {"two of 50 coordinates": data, "E |theta|, estimated": error}
     x, y = ["y_1", "uplink bits since the warm-up"], ["y_2", "mean squared error"]
-    return pictures.panels(content, x, y, ["", "xy"])
+    return plots.panels(content, x, y, ["", "xy"])
 
 
 claims = [

@@ -4,7 +4,7 @@ import _toy
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick, pictures
+from fedsim.reproduce import Claim, Finding, pick, plots
 
 STEPS = [4.9e-4, 2e-4, 1e-4]
 BITS = ["QLSD* 2", "QLSD* 8", "LSD*"]
@@ -59,7 +59,7 @@ def figure(study):
     content = {
         f"step {eta:g}": {name: _toy.mse(pick(study, algorithm=name, step_size=eta)) for name in BITS} for eta in STEPS
     }
-    return pictures.panels(content, "uplink bits since the warm-up", "mean squared error of E |theta|", "xy")
+    return plots.panels(content, "uplink bits since the warm-up", "mean squared error of E |theta|", "xy")
 
 
 claims = [

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, bootstrap, pick, pictures, system
+from fedsim.reproduce import Claim, Finding, bootstrap, pick, plots, system
 
 CLIENTS, ROWS, LEVELS, STEP = 50, 50, [2, 4], 1e-4
 MEMORY = ["none", "memory"]
@@ -97,14 +97,14 @@ def figure(study):
         }
         for levels in LEVELS
     }
-    return pictures.panels(content, "iterations", "error of the variance over the variance", "xy")
+    return plots.panels(content, "iterations", "error of the variance over the variance", "xy")
 
 
-def running(result) -> pictures.Series:
+def running(result) -> plots.Series:
     """The relative error of the variance of the samples so far, averaged over runs, at forty iterations."""
     at = np.unique(np.geomspace(min(20, len(result.samples)), len(result.samples), 40).astype(int))
     so_far = np.array([np.linalg.norm(result.samples[:n].var(axis=0) - posterior()[1], axis=1).mean() for n in at])
-    return pictures.Series(result.sample_rounds[at - 1], so_far / np.linalg.norm(posterior()[1]))
+    return plots.Series(result.sample_rounds[at - 1], so_far / np.linalg.norm(posterior()[1]))
 
 
 claims = [

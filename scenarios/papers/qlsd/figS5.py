@@ -7,7 +7,7 @@ import _nets
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pictures
+from fedsim.reproduce import Claim, Finding, plots
 
 needs = ("mnist", "fashion-mnist", "torch")
 METHODS = ["SGLD", "QLSD++", "QLSD++ PP"]
@@ -45,10 +45,10 @@ def figure(study):
     at = np.linspace(0, np.log(10), 200)
     found = {m: entropies(study, m) for m in METHODS}
     content = {
-        m: {"MNIST": pictures.density(inside, at), "Fashion-MNIST": pictures.density(outside, at)}
+        m: {"MNIST": plots.density(inside, at), "Fashion-MNIST": plots.density(outside, at)}
         for m, (inside, outside) in found.items()
     }
-    return pictures.panels(content, "predictive entropy", "density")
+    return plots.panels(content, "predictive entropy", "density")
 
 
 claims = [

@@ -4,7 +4,7 @@ import _nets
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pictures
+from fedsim.reproduce import Claim, Finding, plots
 
 needs = ("mnist", "torch")
 METHODS = ["SGLD", "QLSD++", "QLSD++ PP"]
@@ -40,11 +40,11 @@ def calibrated(study) -> Finding:
 def figure(study):
     found = {m: _nets.probabilities(study, m, ROWS, TESTS) for m in METHODS}
     bins = {m: fs.metrics.reliability(p, truth(), 10) for m, p in found.items()}
-    gaps = {m: pictures.Series(confidence, right - confidence) for m, (confidence, right, _) in bins.items()}
+    gaps = {m: plots.Series(confidence, right - confidence) for m, (confidence, right, _) in bins.items()}
     at = np.linspace(0, 0.99, 34)
-    above = {m: pictures.Series(at, fs.metrics.accuracy_curve(p, truth(), at)[0]) for m, p in found.items()}
+    above = {m: plots.Series(at, fs.metrics.accuracy_curve(p, truth(), at)[0]) for m, p in found.items()}
     x, y = ["confidence", "confidence threshold"], ["accuracy - confidence", "accuracy above it"]
-    return pictures.panels({"reliability": gaps, "confident predictions": above}, x, y)
+    return plots.panels({"reliability": gaps, "confident predictions": above}, x, y)
 
 
 claims = [

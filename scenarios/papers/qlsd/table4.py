@@ -21,14 +21,14 @@ full = {"method": METHODS, "iterations": 400, "rows": 2000, "side": 32}
 @cache
 def problem(rows: int, side: int) -> fs.problems.Torch:
     """Prior N(0, I/5)."""
-    from fedsim.problems import torch_models
+    from fedsim.problems.torch import models
 
     d = fs.data.load("cifar10-2class")
     every = 32 // side
     x, test = (part.reshape(-1, 32, 32, 3)[:, ::every, ::every].transpose(0, 3, 1, 2).reshape(len(part), -1)
                for part in (d.x[:rows], d.test_x[:TESTS]))  # fmt: skip
     small = fs.data.Dataset(x, d.y[:rows], test, d.test_y[:TESTS], 2, d.name, 2 / 255, -1.0)
-    module = torch_models.resnet20((3, side, side), 2)
+    module = models.resnet20((3, side, side), 2)
     return fs.problems.Torch.of(module, small, fs.data.iid(small.y, CLIENTS, seed=1), prior_precision=5.0)
 
 

@@ -13,7 +13,7 @@ from fedsim.engine.clock import choose
 from fedsim.engine.clock.compiled import CompiledClock
 from fedsim.engine.clock.compiled.asynchronous import AsynchronousClock
 from fedsim.engine.clock.compiled.gossip import CompiledGossip
-from fedsim.kernels.found import Found
+from fedsim.kernels import Found
 
 CLIENTS, REPLICAS = 6, 2
 PRIVATE = fs.Scenario(

@@ -29,6 +29,7 @@ from fedsim.engine.clock.compiled.tables import PartColumns, RouteNumbers, table
 from fedsim.engine.rounds import CloudTimes, RoundBlock
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
+from fedsim.kernels import Found
 from fedsim.kernels.clock.state import (
     DONE,
     NEEDS_GROWTH,
@@ -42,7 +43,6 @@ from fedsim.kernels.clock.state import (
     PrivateLinks,
     State,
 )
-from fedsim.kernels.found import Found
 from fedsim.rules.closing import MOST_AHEAD, OUT_OF_TIME, RUNNING, counts_replies
 from fedsim.rules.draws import NO_SLOWDOWN
 from fedsim.rules.selection import ALL, BERNOULLI

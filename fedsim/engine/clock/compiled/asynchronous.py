@@ -11,6 +11,7 @@ from fedsim.arrays import Array
 from fedsim.engine.clock.compiled import SAVED, CompiledClock
 from fedsim.engine.clock.compiled.site_tables import new_state
 from fedsim.engine.rounds import RoundBlock, Starts, VisitOutcomes, offsets_of, ranges
+from fedsim.kernels import Found
 from fedsim.kernels.clock.state import (
     AGGREGATION,
     DONE,
@@ -25,7 +26,6 @@ from fedsim.kernels.clock.state import (
     Outcomes,
     Tables,
 )
-from fedsim.kernels.found import Found
 from fedsim.rules.closing import OPENING, RUNNING, rank
 
 

@@ -28,9 +28,9 @@ from fedsim.engine.clock.gossip_rows import (
 from fedsim.engine.rounds import DTYPES, RoundBlock, VisitOutcomes, offsets_of
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
+from fedsim.kernels import Found
 from fedsim.kernels.clock.gossip_state import MESSAGE_ROW, SITE_ROW, Ends, GossipState
 from fedsim.kernels.clock.state import DONE, NEEDS_GROWTH, Links
-from fedsim.kernels.found import Found
 from fedsim.rules.closing import RUNNING
 
 

@@ -10,8 +10,8 @@ from fedsim.arrays import Array
 from fedsim.engine.checks import refuse_endless
 from fedsim.engine.clock.compiled import CompiledClock
 from fedsim.engine.view import AllReplicasView, cohorts_of
+from fedsim.kernels import Found
 from fedsim.kernels.clock.state import DONE, NEEDS_GROWTH, GivenCohorts, Openings, Out
-from fedsim.kernels.found import Found
 from fedsim.protocols import View
 
 

@@ -1,0 +1,142 @@
+"""Sums of gradients over rows of data, for a flat batch of jobs, compiled.
+
+`rows` are the chosen rows of all jobs in one flat array, numbered inside their client; job i owns
+start[i]:start[i + 1]. An empty `rows` with start[i + 1] - start[i] = -1 is not used: full gradients pass
+`rows` = None and let every job walk its client's own range.
+
+Sums over the replies of a replica, always in client order, compiled.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedsim.kernels.cpu.elementary import exp32, exp64, f32, jit
+
+TILE = 64  # rows whose linear predictors are held at once
+
+
+@jit
+def gaussian_rows(theta, x, offsets, precision, client, rows, start, share, out):
+    """sum over rows of (P_c + share I) theta - P_c x_row; precision is (1 or clients, d, d)."""
+    jobs, d = theta.shape
+    total = np.empty(d, theta.dtype)
+    for job in range(jobs):
+        c = client[job]
+        begin, m = offsets[c], start[job + 1] - start[job]
+        total[:] = 0
+        for r in range(start[job], start[job + 1]):
+            row = x[begin + rows[r]]
+            for i in range(d):
+                total[i] += row[i]
+        p = precision[c if precision.shape[0] > 1 else 0]
+        t, g = theta[job], out[job]
+        count = theta.dtype.type(m)
+        for i in range(d):
+            total[i] = count * t[i] - total[i]
+            g[i] = share * count * t[i]
+        for k in range(d):  # P is symmetric: its rows are its columns
+            for i in range(d):
+                g[i] += p[k, i] * total[k]
+
+
+@jit
+def quadratic_full(theta, hessian, linear, client, out):
+    """hessian_c theta - linear_c."""
+    jobs, d = theta.shape
+    for job in range(jobs):
+        h, b, t, g = hessian[client[job]], linear[client[job]], theta[job], out[job]
+        for i in range(d):
+            g[i] = h[0, i] * t[0] - b[i]
+        for k in range(1, d):
+            for i in range(d):
+                g[i] += h[k, i] * t[k]
+
+
+@jit
+def _logistic64(z, n):
+    for r in range(n):
+        z[r] = 1.0 / (1.0 + exp64(-z[r]))
+
+
+@jit
+def _logistic32(z, n):
+    for r in range(n):
+        z[r] = f32(1) / (f32(1) + exp32(-z[r]))
+
+
+@jit
+def linear_rows(t, x, y, begin, rows, first, last, logistic, scale, share, z, g):
+    """The gradient g of one job over rows[first:last] of those from `begin` on; without `rows`, all. z is scratch."""
+    d, whole = len(t), len(rows) == 0
+    count = t.dtype.type(last - first)
+    for i in range(d):
+        g[i] = share * count * t[i]
+    for tile in range(first, last, TILE):
+        n = min(TILE, last - tile)
+        for r in range(n):
+            row = x[begin + (tile + r if whole else rows[tile + r])]
+            # Four partial sums, in a fixed order, so that the dot product need not wait for itself.
+            a0, a1, a2, a3 = z.dtype.type(0), z.dtype.type(0), z.dtype.type(0), z.dtype.type(0)
+            for i in range(0, d - 3, 4):
+                a0 += row[i] * t[i]
+                a1 += row[i + 1] * t[i + 1]
+                a2 += row[i + 2] * t[i + 2]
+                a3 += row[i + 3] * t[i + 3]
+            for i in range(d - d % 4, d):
+                a0 += row[i] * t[i]
+            z[r] = (a0 + a1) + (a2 + a3)
+        if logistic:
+            if t.itemsize == 4:
+                _logistic32(z.view(np.float32), n)
+            else:
+                _logistic64(z.view(np.float64), n)
+        for r in range(n):
+            at = begin + (tile + r if whole else rows[tile + r])
+            row = x[at]
+            residual = scale * (z[r] - z.dtype.type(y[at]))
+            for i in range(d):
+                g[i] += residual * row[i]
+
+
+@jit
+def linear_model(theta, x, y, offsets, client, rows, start, logistic, scale, share, out):
+    """sum over rows of scale (mu(x theta) - y) x + share theta; mu is the identity or the logistic function."""
+    z = np.empty(TILE, theta.dtype)
+    for job in range(len(theta)):
+        begin = offsets[client[job]]
+        first, last = (0, offsets[client[job] + 1] - begin) if len(rows) == 0 else (start[job], start[job + 1])
+        linear_rows(theta[job], x, y, begin, rows, first, last, logistic, scale, share, z, out[job])
+
+
+ALL_ROWS = (np.empty(0, np.int64), np.zeros(1, np.int64))  # in place of a minibatch's rows: every client's all
+
+
+@jit
+def _segments(values, weights, starts, out):
+    for r in range(out.shape[0]):
+        total = out[r]
+        total[:] = 0
+        for row in range(starts[r], starts[r + 1]):
+            w = weights[row]
+            for i in range(out.shape[1]):
+                total[i] += w * values[row, i]
+
+
+@jit
+def langevin_step(values, weights, starts, theta, precision, gamma, spread, noise, out):
+    """QLSD's server: out = theta - gamma (sum of w values + precision theta) + spread noise, replica by replica."""
+    _segments(values, weights, starts, out)
+    cast = out.dtype.type
+    for r in range(out.shape[0]):
+        for i in range(out.shape[1]):
+            gradient = out[r, i] + precision[r, 0] * theta[r, i]
+            out[r, i] = theta[r, i] - cast(gamma) * gradient + cast(spread) * noise[r, i]
+
+
+@jit
+def segment_sum(values, weights, starts):
+    """The compiled twin of `reference.segment_sum`: same bits."""
+    out = np.empty((len(starts) - 1, values.shape[1]), values.dtype)
+    _segments(values, weights.astype(values.dtype), starts, out)
+    return out

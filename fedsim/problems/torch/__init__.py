@@ -1,0 +1,288 @@
+"""Any `torch.nn.Module` as a problem: theta is its trainable parameters, flat, in the module's own order.
+
+torch is an extra (`pip install fedsim-systems[torch]`), loaded when a problem is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.arrays import Array
+from fedsim.errors import InvalidInput, shown
+from fedsim.problems import reductions, shards
+from fedsim.problems.labelled import columns
+
+if TYPE_CHECKING:
+    import torch
+
+ROWS = 512  # rows at once where all are walked through
+
+
+class Torch:
+    """Clients with rows (X_c, y_c), a `torch.nn.Module` that maps rows to outputs, and a loss(outputs, y).
+
+    Rows may have any shape that the module takes; small integers are kept so and count as `scale * x + shift`. A row's
+    outputs depend on that row alone. The loss is the mean or the sum over rows, as `reduction="mean"` or "sum" says;
+    without it, the constructor compares the loss of several rows with the rows' own, as for
+    `torch.nn.functional.cross_entropy`. A prior N(0, I / prior_precision) is spread over the rows. `test=(X, y)` rows
+    are judged by the softmax of the outputs. A run starts from the module's parameters.
+    """
+
+    fresh = True
+
+    def __init__(
+        self, module: torch.nn.Module, loss: Callable[..., Any], data: Sequence[Any], test: shards.TestRows = None,
+        prior_precision: float = 0.0, scale: npt.ArrayLike | None = None, shift: npt.ArrayLike | None = None,
+        reduction: str | None = None,
+    ) -> None:  # fmt: skip
+        try:
+            pairs = [(np.asarray(x), np.asarray(y)) for x, y in data]
+        except (TypeError, ValueError):
+            raise InvalidInput(f"Torch(data={shown(data, 40)}): give a list of pairs (X, y), one per client") from None
+        for c, (x, y) in enumerate(pairs):
+            if x.ndim < 2 or x.dtype.kind not in "biuf" or len(x) != len(y) or not len(x):
+                raise InvalidInput(
+                    f"Torch: data[{c}] has X {x.shape} and y {y.shape}; give at least a row, a label each"
+                )
+            if x.shape[1:] != pairs[0][0].shape[1:]:
+                raise InvalidInput(f"Torch: data[{c}] has rows {x.shape[1:]}, data[0] {pairs[0][0].shape[1:]}")
+        if not pairs:
+            raise InvalidInput("Torch: data is empty; give one pair (X, y) per client")
+        x, y = (np.concatenate([pair[i] for pair in pairs]) for i in (0, 1))
+        sizes = np.array([len(x) for x, _ in pairs])
+        self._build(module, loss, x, y, sizes, test, prior_precision, scale, shift, reduction)
+
+    @classmethod
+    def of(
+        cls, module: Any, dataset: Any, parts: Sequence[Any], loss: Callable[..., Any] | None = None,
+        prior_precision: float = 0.0, reduction: str | None = None,
+    ) -> Torch:  # fmt: skip
+        """A `fs.data` set, its rows given to clients by `fs.data.dirichlet(...)` or its like, with its test rows."""
+        own = [np.asarray(part, np.int64) for part in parts]
+        empty = next((c for c, part in enumerate(own) if not len(part)), None)
+        if not own or empty is not None:
+            raise InvalidInput(f"Torch.of: client {empty or 0} has no data; leave it out or give it at least one row")
+        order = np.concatenate(own)
+        if order.min() < 0 or order.max() >= len(dataset.x):
+            raise InvalidInput(f"Torch.of: a row {order.max()} of {len(dataset.x)}; rows are numbered from 0")
+        self = cls.__new__(cls)
+        test = None if dataset.test_x is None else (dataset.test_x, dataset.test_y)
+        scale, shift = getattr(dataset, "scale", None), getattr(dataset, "shift", None)
+        self._build(
+            module, loss or _cross_entropy(), dataset.x[order], dataset.y[order], np.array([len(part) for part in own]),
+            test, prior_precision, scale, shift, reduction,
+        )  # fmt: skip
+        return self
+
+    def _build(
+        self, module: torch.nn.Module, loss: Callable[..., Any], x: Array, y: Array, sizes: Array,
+        test: shards.TestRows, prior_precision: float, scale: npt.ArrayLike | None, shift: npt.ArrayLike | None,
+        reduction: str | None,
+    ) -> None:  # fmt: skip
+        maths = _maths()
+        from fedsim.problems.torch import checks
+        from fedsim.problems.torch.vmap import Blocks
+
+        if not callable(loss):
+            raise InvalidInput(f"Torch(loss={loss!r:.60}): give a function such as torch.nn.functional.cross_entropy")
+        if x.dtype.kind == "f" and not np.isfinite(x).all():
+            raise InvalidInput("Torch: the data hold a NaN or an infinity; clean them")
+        self.criterion, self.layers = loss, repr(module)
+        self.x, self.y, self.sizes = x, _labels(y), sizes
+        self.offsets = np.concatenate([[0], np.cumsum(sizes)])
+        self.scale, self.shift = columns("Torch", scale, shift, x.shape[1:])
+        self.clients, self.prior_precision = len(sizes), shards.check_prior("Torch", prior_precision)
+        self.share = self.prior_precision / len(x)
+        checks.check_module(module)
+        self._maths = maths.Maths(module, loss)
+        self._blocks = Blocks(self._maths)
+        self.stack = max(self._blocks.sizes, default=1)
+        self.dim, self.start = self._maths.dim, self._maths.start()
+        with maths.quiet():
+            few = self._rows(reductions.rows_to_try(self.y), np.dtype(np.float64))
+            self._maths.averages = checks.check_rows(self._maths, reduction, *few) == "mean"
+        self.test = None
+        if test is not None:
+            test_x, test_y = (np.asarray(part) for part in test)
+            if test_x.shape[1:] != x.shape[1:] or len(test_x) != len(test_y) or not len(test_x):
+                found = f"X {test_x.shape} and y {test_y.shape}"
+                raise InvalidInput(f"Torch(test): {found}; give rows like the clients' {x.shape[1:]}, a label each")
+            self.test = (test_x, _labels(test_y))
+
+    def initial(self, seed: int) -> Array:
+        """The module's own parameters, whatever the seed."""
+        return np.array(self.start)
+
+    @property
+    def brought(self) -> tuple[Any, ...]:
+        """What the user has written, whose source a host on another machine may need."""
+        return (self.criterion, *self._maths.module.modules())
+
+    def shard(self, clients: Array) -> Torch:
+        """The same problem with the rows of these clients alone, for the host that computes for them."""
+        part = copy(self)
+        rows, part.offsets = shards.rows_of(self.offsets, clients)
+        part.x, part.y, part.test = self.x[rows], self.y[rows], None
+        return part
+
+    def pooled(self) -> Torch:
+        """The same problem with one client that owns every row."""
+        whole = copy(self)
+        whole.clients, whole.sizes, whole.offsets = 1, np.array([len(self.x)]), np.array([0, len(self.x)])
+        return whole
+
+    # --- Gradients ------------------------------------------------------------------------------------------
+
+    def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
+        """The sum over the client's rows, all of them or those given, by plain autograd."""
+        own, out = self._own(client, rows), np.empty_like(theta)
+        with _maths().quiet():
+            self._alone(theta, own, out)
+        return np.asarray(out + theta.dtype.type(self.share * len(own)) * theta)
+
+    def gradients(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
+        """The same for a flat batch of jobs: small ones in blocks under vmap, large ones one after the other."""
+        own = self._all(clients, rows)
+        counts = np.array([len(r) for r in own])
+        out = np.empty_like(theta)
+        with _maths().quiet():
+            for j in np.flatnonzero(~self._in_blocks(theta, own, counts, out)):
+                self._alone(theta[j], own[j], out[j])
+        if self.share:
+            out += (self.share * counts).astype(theta.dtype)[:, None] * theta
+        return out
+
+    def _in_blocks(self, theta: Array, own: list[Array], counts: Array, out: Array) -> Array:
+        """Compute what can be computed in blocks: which jobs (jobs,) these were."""
+        from fedsim.problems.torch import vmap
+
+        done = np.zeros(len(own), bool)
+        if not self._blocks.sizes:
+            return done
+        padded = -(-counts // vmap.PAD) * vmap.PAD
+        kinds = 2 * padded + (padded > counts)  # a job's own rows alone decide which one it is of
+        for kind in np.unique(kinds[counts <= vmap.ROWS]):
+            jobs = np.flatnonzero(kinds == kind)
+            at = 0
+            while at < len(jobs):
+                size = self._blocks.size(len(jobs) - at)
+                block = jobs[at : at + size]
+                if not self._block(theta, [own[j] for j in block], block, size, int(padded[block[0]]), out):
+                    break
+                done[block] = True
+                at += size
+        return done
+
+    def _block(self, theta: Array, own: list[Array], jobs: Array, size: int, rows: int, out: Array) -> bool:
+        """Up to `size` jobs, filled up to so many `rows`; False, and nothing done, where blocks are not trusted."""
+        torch = _maths().torch
+        filled = np.concatenate([jobs, np.repeat(jobs[:1], size - len(jobs))])
+        at = np.empty((size, rows), np.int64)
+        for j, chosen in enumerate(own):
+            at[j, : len(chosen)], at[j, len(chosen) :] = chosen, chosen[0]
+        at[len(own) :] = at[0]
+        counts = np.array([len(chosen) for chosen in own] + [len(own[0])] * (size - len(own)))
+        present = None
+        if counts[0] < rows:  # then all of them have fewer
+            present = torch.from_numpy((np.arange(rows) < counts[:, None]).astype(theta.dtype))
+        neighbours = size == len(jobs) == jobs[-1] - jobs[0] + 1
+        own_theta = theta[jobs[0] : jobs[-1] + 1] if neighbours and theta.flags.writeable else theta[filled]
+        found = self._blocks.gradients(torch.from_numpy(own_theta), *self._rows(at, theta.dtype), present)
+        if found is None:
+            return False
+        out[jobs] = found[: len(jobs)].numpy()
+        return True
+
+    def clipped(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None, clip: float) -> Array:
+        """Sums of every row's own gradient, its share of the prior included, scaled down to norm `clip`."""
+        out = np.empty_like(theta)
+        with _maths().quiet():
+            for j, own in enumerate(self._all(clients, rows)):
+                t = _tensor(theta[j])
+                x, y = self._rows(own, theta.dtype)
+                out[j] = self._maths.clipped(t, x, y, clip, self.share * t).numpy()
+        return out
+
+    def _alone(self, theta: Array, own: Array, out: Array) -> None:
+        self._maths.gradient(_tensor(theta), *self._rows(own, theta.dtype), _maths().torch.from_numpy(out))
+
+    def _all(self, clients: Array, rows: tuple[Array, Array] | None) -> list[Array]:
+        """Every job's rows, as numbers of the whole."""
+        if rows is None:
+            return [self._own(int(c), None) for c in clients]
+        flat, start = rows
+        return [self._own(int(c), flat[a:b]) for c, a, b in zip(clients, start[:-1], start[1:], strict=True)]
+
+    def _own(self, client: int, rows: Array | None) -> Array:
+        first = self.offsets[client]
+        return np.asarray(first + (np.arange(self.sizes[client]) if rows is None else rows), np.int64)
+
+    def _rows(self, at: Array, dtype: np.dtype[Any]) -> tuple[Any, Any]:
+        """The rows numbered `at`, any shape, as the tensors that the module sees; they hold until the next call."""
+        y = self.y[at]
+        return self._inputs(self.x, at, dtype), _tensor(y if y.dtype.kind == "i" else y.astype(dtype))
+
+    def _inputs(self, x: Array, at: Array, dtype: np.dtype[Any]) -> Any:
+        from fedsim.kernels.cpu.rows import gather
+
+        found = gather(x.reshape(len(x), -1), at.reshape(-1), dtype, self.scale, self.shift)
+        return _maths().torch.from_numpy(found.reshape(*at.shape, *x.shape[1:]))
+
+    # --- Judging --------------------------------------------------------------------------------------------
+
+    def potential(self, theta: Array, client: int, rows: Array | None = None) -> float:
+        """The loss summed over the client's rows, all of them or those given, and their share of the prior."""
+        own = self._own(client, rows)
+        return self._summed(np.asarray(theta, np.float64), own) + shards.prior_part(self.share, len(own), theta)
+
+    def loss(self, theta: Array) -> Array:
+        """Mean loss over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
+        rows, squares = np.arange(len(self.x)), (theta.astype(np.float64) ** 2).sum(axis=1)
+        return np.asarray([self._summed(t, rows) for t in theta] + self.prior_precision / 2 * squares) / len(rows)
+
+    def _summed(self, theta: Array, rows: Array) -> float:
+        """The loss summed over the rows numbered so, in the precision of theta."""
+        parts = (rows[at : at + ROWS] for at in range(0, len(rows), ROWS))
+        with _maths().quiet():
+            return float(sum(self._maths.loss(_tensor(theta), *self._rows(part, theta.dtype)) for part in parts))
+
+    def predict(self, theta: Array, x: Array | None = None) -> Array:
+        """Class probabilities of the test rows, or of other rows, under one theta (d,): (rows, classes)."""
+        if x is None:
+            assert self.test is not None
+            x = self.test[0]
+        out = []
+        with _maths().quiet():
+            for at in range(0, len(x), ROWS):
+                rows = self._inputs(x, np.arange(at, min(at + ROWS, len(x))), theta.dtype)
+                out.append(self._maths.outputs(_tensor(theta), rows).softmax(dim=-1).numpy())
+        return np.concatenate(out)
+
+
+def _maths() -> Any:
+    try:
+        from fedsim.problems.torch import gradients as torch_maths
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise InvalidInput("Torch: PyTorch is not installed; pip install 'fedsim-systems[torch]'") from None
+    return torch_maths
+
+
+def _cross_entropy() -> Callable[..., Any]:
+    made: Callable[..., Any] = _maths().torch.nn.functional.cross_entropy
+    return made
+
+
+def _tensor(array: Array) -> Any:
+    """A copy: torch wants memory of its own, that it may write to."""
+    return _maths().torch.tensor(np.ascontiguousarray(array))
+
+
+def _labels(y: Array) -> Array:
+    return y.astype(np.int64) if y.dtype.kind in "biu" else np.asarray(y)

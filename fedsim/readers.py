@@ -1,0 +1,232 @@
+"""Reading recordings that somebody else made: bounded in size, never unpickled, never trusted.
+
+A file that cannot be opened, or is of a kind we do not read, is the caller's mistake (InvalidInput); one that
+is not what it claims to be is CorruptData.
+
+Readers of the files that data sets come in. None runs anything that a file brings, or grows beyond its bound.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import math
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedsim.arrays import Array, Arrays
+from fedsim.checks import path_of
+from fedsim.errors import CorruptData, InvalidInput, shown
+
+LIMIT = 2**30  # bytes after decompression: a small archive can unpack to anything
+NO_PICKLE = (
+    "a pickle can run any code when it is opened, so it is not read; where you trust it, convert it by"
+    " json.dump(pickle.load(open(old, 'rb')), open(new, 'w')) and give the new file"
+)
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The whole file, unpacked if it is gzip; pickles are refused."""
+    path = path_of("path", path)
+    try:
+        with path.open("rb") as file:
+            start = file.read(2)
+            if start[:1] == b"\x80" or path.suffix in (".pkl", ".pickle"):
+                raise InvalidInput(f"{path}: {NO_PICKLE}")
+            file.seek(0)
+            if start != b"\x1f\x8b":
+                data = file.read(LIMIT + 1)
+            else:
+                with gzip.GzipFile(fileobj=file) as unpacked:
+                    data = unpacked.read(LIMIT + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise CorruptData(f"{path}: the gzip file is damaged ({error}); fetch it again") from error
+    except OSError as error:
+        raise InvalidInput(f"{shown(path)}: cannot be read ({error.strerror}); give a trace file's path") from error
+    if len(data) > LIMIT:
+        raise InvalidInput(f"{path}: over {LIMIT} bytes when unpacked; split it into smaller files")
+    return data
+
+
+def read_csv(path: str | Path, names: Sequence[str]) -> dict[str, list[str]]:
+    """The named columns of a CSV file (gzip or plain) as text; there is at least one row."""
+    data = read_bytes(path)
+    try:
+        rows = list(csv.reader(io.StringIO(data.decode("utf-8")), strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise CorruptData(f"{path}: not a CSV file in UTF-8 ({error})") from error
+    header = rows[0] if rows else []
+    missing = [name for name in names if name not in header]
+    if missing or len(rows) < 2:
+        raise CorruptData(f"{path}: needs the columns {', '.join(names)} and a row; missing: {missing or 'rows'}")
+    for i, row in enumerate(rows[1:], start=2):
+        if len(row) != len(header):
+            raise CorruptData(f"{path}: line {i} has {len(row)} fields, the header has {len(header)}")
+    return {name: [row[header.index(name)] for row in rows[1:]] for name in names}
+
+
+def numbers(path: str | Path, name: str, texts: Sequence[Any]) -> Array:
+    """A column of numbers, float64; empty fields become NaN."""
+    try:
+        return np.array([np.nan if text == "" else float(text) for text in texts], np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise CorruptData(f"{path}: column {name} is not all numbers ({error})") from error
+
+
+def read_npz(path: str | Path, kinds: dict[str, str]) -> dict[str, Array]:
+    """The named arrays of an .npz file, one-dimensional, each of its kind ("f" float, "i" integer, ...)."""
+    data = read_bytes(path)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > LIMIT:
+                raise InvalidInput(f"{path}: over {LIMIT} bytes when unpacked; split it into smaller files")
+        with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in kinds}
+    except InvalidInput:
+        raise
+    except KeyError as error:
+        raise CorruptData(f"{path}: needs the arrays {', '.join(kinds)}; {error}") from error
+    except Exception as error:  # numpy and zipfile raise a dozen kinds on damaged bytes
+        raise CorruptData(f"{path}: not a readable .npz file ({error})") from error
+    for name, kind in kinds.items():
+        if not isinstance(arrays[name], np.ndarray) or arrays[name].ndim != 1 or arrays[name].dtype.kind != kind:
+            raise CorruptData(f"{path}: the array {name} has to be one-dimensional and of kind {kind!r}")
+    return arrays
+
+
+def checked_offsets(path: str | Path, offsets: Array, owners: int, total: int) -> Array:
+    """Offsets that cut `total` items into `owners` pieces."""
+    bounds = offsets.astype(np.int64)
+    if len(bounds) != owners + 1 or bounds[0] != 0 or bounds[-1] != total or (np.diff(bounds) < 0).any():
+        raise CorruptData(f"{path}: offsets do not cut {total} items into {owners} pieces")
+    return bounds
+
+
+def read_records(path: str | Path, fields: Sequence[str]) -> list[dict[str, Any]]:
+    """The values of a JSON object {whole number: {field: ...}}, in the order of the numbers; at least one."""
+    data = read_bytes(path)
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        if data.endswith(b"."):  # as the oldest pickles do, which begin like text
+            raise InvalidInput(f"{path}: {NO_PICKLE}") from error
+        raise CorruptData(f"{path}: not a JSON file ({error})") from error
+    if not isinstance(content, dict) or not content:
+        raise CorruptData(f"{path}: has to be a JSON object with one entry per client")
+    try:
+        ordered = sorted((int(client), client) for client in content)
+    except ValueError as error:
+        raise CorruptData(f"{path}: client ids have to be whole numbers ({error})") from error
+    records = [content[client] for _, client in ordered]
+    for (_, client), record in zip(ordered, records, strict=True):
+        if not isinstance(record, dict) or any(field not in record for field in fields):
+            raise CorruptData(f"{path}: client {client} needs the fields {', '.join(fields)}")
+    return records
+
+
+MOST_BYTES = 2**31  # of one array, or of one unpacked file
+_DTYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
+
+
+def unpack(path: Path, most: int = MOST_BYTES) -> bytes:
+    """What a gzip file holds, at most so many bytes."""
+    try:
+        with gzip.open(path) as file:
+            data = file.read(most + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise CorruptData(f"{path} cannot be unpacked ({error}); fetch it again") from None
+    if len(data) > most:
+        raise CorruptData(f"{path} unpacks to more than {most:,} bytes; it is not what it claims to be")
+    return data
+
+
+def idx(path: Path) -> Array:
+    """An array in the IDX format of MNIST, gzipped."""
+    data = unpack(path)
+    if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in _DTYPES or data[3] == 0:
+        raise CorruptData(f"{path} is not an IDX file; fetch it again")
+    begin = 4 + 4 * data[3]
+    shape = np.frombuffer(data[4:begin], ">u4").tolist()
+    dtype = np.dtype(_DTYPES[data[2]])
+    if len(shape) != data[3] or len(data) != begin + math.prod(shape) * dtype.itemsize:
+        raise CorruptData(f"{path} is truncated or padded: it announces shape {tuple(shape)}; fetch it again")
+    return np.frombuffer(data, dtype, offset=begin).reshape(shape)
+
+
+def npz(path: Path, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> Arrays:
+    """The named arrays of an npz file; Python objects in it are refused, and not loaded."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            present = {info.filename: info for info in archive.infolist()}
+            missing = [n for n in names if f"{n}.npy" not in present]
+            if missing:
+                raise CorruptData(f"{path} lacks the array {missing[0]!r}; it must hold {', '.join(names)}")
+            wanted = [n for n in (*names, *optional) if f"{n}.npy" in present]
+            return {name: _member(path, archive, present[f"{name}.npy"]) for name in wanted}
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        if isinstance(error, CorruptData) or not path.exists():
+            raise
+        raise CorruptData(f"{path} is no npz file of plain arrays ({error}); fetch or write it again") from None
+
+
+def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
+    """One array, its announced size checked against its bytes before any room is made for it."""
+    with archive.open(info) as file:
+        version = np.lib.format.read_magic(file)
+        if version not in ((1, 0), (2, 0)):
+            raise CorruptData(f"{path}: {info.filename} has the unknown version {version}; write it with NumPy")
+        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = header(file)
+        if dtype.hasobject:
+            raise CorruptData(
+                f"{path}: {info.filename} holds Python objects, which are not loaded; store plain numbers"
+            )
+        size = math.prod(shape) * dtype.itemsize
+        if size > MOST_BYTES or size > info.file_size:
+            raise CorruptData(f"{path}: {info.filename} announces {size:,} bytes, more than it holds or may hold")
+        data = file.read(size + 1)
+    if len(data) != size:
+        raise CorruptData(f"{path}: {info.filename} is truncated or padded; fetch it again")
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def tar_members(path: Path, names: tuple[str, ...], size: int) -> list[bytes]:
+    """Files of a gzipped tar archive, each of exactly `size` bytes; nothing is extracted to a disk."""
+    found: dict[str, bytes] = {}
+    try:
+        with tarfile.open(path, "r:gz") as archive:
+            for member in archive:
+                if member.name in names:
+                    file = archive.extractfile(member) if member.isreg() and member.size == size else None
+                    if file is None:
+                        raise CorruptData(
+                            f"{path}: {member.name} is not a plain file of {size:,} bytes; fetch it again"
+                        )
+                    found[member.name] = file.read()
+    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
+        raise CorruptData(f"{path} cannot be unpacked ({error}); fetch it again") from None
+    missing = [n for n in names if len(found.get(n, b"")) != size]
+    if missing:
+        raise CorruptData(f"{path} lacks {missing[0]}; fetch it again")
+    return [found[n] for n in names]
+
+
+def table(path: Path, heading: bool = True) -> Any:
+    """A csv file, gzipped or not, as a pandas frame; its first line names the columns unless it has no `heading`."""
+    import pandas as pd
+
+    try:
+        text = io.BytesIO(unpack(path) if path.suffix == ".gz" else path.read_bytes())
+        return pd.read_csv(text, header=0 if heading else None)
+    except OSError as error:
+        raise InvalidInput(f"{shown(path)}: cannot be read ({error.strerror}); give the path of a csv file") from None
+    except ValueError as error:  # not text, not a table, empty: all of pandas' own are ValueErrors
+        raise CorruptData(f"{shown(path)} is no csv table ({shown(error, 80)}); give another file") from None

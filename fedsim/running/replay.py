@@ -1,0 +1,141 @@
+"""`replay`: one client's job, computed again alone, to look at what it was sent and what it answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedsim.arrays import Array, Arrays
+from fedsim.budget import Budget
+from fedsim.checks import path_of
+from fedsim.engine.manifest import describes
+from fedsim.engine.recorder import Record
+from fedsim.errors import InvalidInput, NotRecorded, is_whole, shown
+from fedsim.protocols import AlgorithmLike
+from fedsim.results import load
+from fedsim.running import run
+from fedsim.running.folder import facts_of
+from fedsim.runtime.inline import Inline, Worker
+from fedsim.runtime.jobs import Batch, Reply, Setting
+from fedsim.runtime.process import one_blas_thread
+from fedsim.scenario import Scenario
+from fedsim.scenario_file import from_origin
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One job: what the client was sent and remembered, and what it answered."""
+
+    replica: int
+    round: int  # from 1
+    client: int
+    message: Arrays
+    memory: Arrays
+    values: Arrays  # the reply as the server decodes it
+    bits: int
+    new_memory: Arrays
+
+
+def replay(
+    path: str | Path, *, replica: int, round: int, client: int, scenario: Scenario | None = None
+) -> Replayed:  # fmt: skip
+    """Run again, alone, the job of `client` in round `round` (from 1) of one replica of the run in `path`.
+
+    The replica is simulated up to that round, which gives the message to the last bit whatever the run has
+    recorded; then the job is computed by itself. A client that failed there fails here, in your debugger.
+    `scenario` is needed only where the run was not made from a scenario file; without it the copy of the file in
+    the folder is executed, so replay only folders that you trust.
+    """
+    folder = path_of("replay(path)", path)
+    facts, _ = facts_of(folder)
+    if scenario is None:
+        file, settings = from_origin(facts.get("source") or {})
+        scenario = file.build(settings)
+    if "scenario" in facts and not describes(facts["scenario"], scenario):
+        raise InvalidInput(f"the scenario is not the one that {folder} was made from; pass the same one as scenario=")
+    _check(scenario, replica, round, client)
+    if "scenario" in facts:
+        rounds = load(folder).rounds
+        if not (rounds.loc[rounds["replica"] == replica, "round"] >= round).any():
+            raise NotRecorded(f"replica {replica} ended before round {round}; ask for an earlier one")
+    catcher = _JobCatcher(round - 1, client)
+    # Alone, the replica must not stop for reasons that concern all of them, nor spend time on anything else. Where
+    # clients work at their own pace, a job that starts in a round may be computed many rounds later.
+    own_pace = scenario.parts.policy.asynchronous
+    budget = replace(scenario.budget, target=None) if own_pace else Budget(rounds=round)
+    alone = replace(
+        scenario, replicas=range(replica, replica + 1), metrics=(), budget=budget, record=Record(every=round),
+        initial=_start(scenario, replica),
+    )  # fmt: skip
+    try:
+        run(alone, runtime=catcher)
+    except _JobReached as found:
+        return _again(scenario, catcher.setting, found.job)
+    raise NotRecorded(f"client {client} took no part in round {round} of replica {replica}; its events say when it did")
+
+
+def _start(scenario: Scenario, replica: int) -> Array:
+    """Where the replica began, all its sites."""
+    at, models = scenario.replica_numbers.index(replica), scenario.sites.models
+    if models == 1:
+        return np.asarray(scenario.starts[at])
+    return np.asarray(scenario.site_starts.reshape(-1, models, scenario.problem.dim)[at : at + 1])
+
+
+class _JobReached(BaseException):
+    """The job is there: nothing after it matters. No Exception, so that nobody takes it for a mistake."""
+
+    def __init__(self, job: Batch) -> None:
+        self.job = job
+
+
+@dataclass
+class _JobCatcher:
+    """A runtime, and its session, that computes like Inline until the wanted job comes by."""
+
+    round: int  # from 0
+    client: int
+    elsewhere = learns_blocks = False
+
+    def kernels(self) -> Any:
+        return Inline().kernels()
+
+    def open(self, algorithm: AlgorithmLike, setting: Setting) -> _JobCatcher:
+        self.setting, self._session = setting, Inline().open(algorithm, setting)
+        return self
+
+    async def submit(self, batch: Batch, work: float = 1.0) -> Reply:
+        here = np.flatnonzero(batch.client == self.client)
+        if batch.round == self.round and len(here):
+            raise _JobReached(batch.part(here[:1]))
+        return await self._session.submit(batch, work)
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def _again(scenario: Scenario, setting: Setting, job: Batch) -> Replayed:
+    with one_blas_thread():
+        reply = Worker(scenario.parts.algorithm.own, setting).compute(job)
+    at = int(job.version[0])
+    return Replayed(
+        int(job.replica[0]), job.round + 1, int(job.client[0]),
+        {name: m[at] for name, m in job.message.items()}, _only(job.memory), _only(reply.values),
+        int(reply.bits[0]), _only(reply.memory),
+    )  # fmt: skip
+
+
+def _only(arrays: Arrays) -> Arrays:
+    return {name: a[0] for name, a in arrays.items()}
+
+
+def _check(scenario: Scenario, replica: int, round: int, client: int) -> None:
+    if not is_whole(replica) or replica not in scenario.replica_numbers:
+        raise InvalidInput(f"replica={shown(replica)}: the run has {scenario.replica_numbers}")
+    if not is_whole(round, least=1) or round > (scenario.budget.rounds or round):
+        raise InvalidInput(f"round={shown(round)}: rounds count from 1 to {scenario.budget.rounds or 'the last'}")
+    if not is_whole(client, most=scenario.problem.clients - 1):
+        raise InvalidInput(f"client={shown(client)}: clients are numbered 0 to {scenario.problem.clients - 1}")

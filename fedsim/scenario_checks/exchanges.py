@@ -1,0 +1,132 @@
+"""What an exchange refuses, before anything starts: one sentence for each kind of mistake."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedsim.errors import InvalidInput
+from fedsim.exchanges import Gossip, TiersExchange
+from fedsim.rules.closing import WHEN_ALL_ENDED, Closing, counts_replies
+from fedsim.rules.selection import ALL
+from fedsim.scenario_checks import written
+
+if TYPE_CHECKING:
+    from fedsim.protocols import Policy
+    from fedsim.scenario import Scenario
+
+
+def check_graph(scenario: Scenario) -> None:
+    """Whether every client has a node where there is no server."""
+    exchange, clients = scenario.exchange, scenario.problem.clients
+    if isinstance(exchange, Gossip) and exchange.sites != clients:
+        raise InvalidInput(
+            f"exchanges.gossip(graph): {exchange.sites} nodes for {clients} clients; give every client its node"
+        )
+
+
+def check_exchange(scenario: Scenario) -> None:
+    """Whether the scenario's parts can work over its exchange."""
+    if isinstance(scenario.exchange, Gossip):
+        _check_gossip(scenario, scenario.exchange)
+        return
+    algorithm = scenario.parts.algorithm
+    name = type(scenario.algorithm).__name__
+    if algorithm.needs_gossip:
+        raise InvalidInput(f"{name} has no server's step: run it with exchange=fs.exchanges.gossip(graph)")
+    if isinstance(scenario.exchange, TiersExchange):
+        _check_tiers(scenario, scenario.exchange, name)
+
+
+def _check_tiers(scenario: Scenario, exchange: TiersExchange, name: str) -> None:
+    policy, algorithm = scenario.parts.policy, scenario.parts.algorithm
+    if policy.asynchronous:
+        raise InvalidInput(
+            "participation.buffered over tiers: an edge's round has no close there; take full(), uniform() or the like"
+        )
+    least = int(scenario.sites.size.min())
+    size = None if policy.weighting == "multiplicity" else policy.size  # repeats count there
+    for asked in (size, policy.at_least, policy.replies if policy.replies > 1 else None):
+        if asked is not None and asked > least:
+            raise InvalidInput(
+                f"{written(policy)} asks for {asked} clients, and an edge has only {least}: every "
+                f"edge asks its own; ask for at most {least}"
+            )
+    if algorithm.sums:
+        if exchange.every != 1:
+            raise InvalidInput(
+                f"exchanges.tiers(every={exchange.every}): {name} keeps its model at the cloud and needs every "
+                "message there; set every=1"
+            )
+        most = int(scenario.sites.size.max())
+        rule = closing_rule(policy)
+        per_edge = policy.size is not None or (rule is not None and counts_replies(rule))
+        if algorithm.activity is None and per_edge and most > least:
+            raise InvalidInput(
+                f"{written(policy)} over tiers with {name}: each edge asks for the same number of its {least} to "
+                f"{most} clients, so that those of small edges are received more often and count more; make edges of "
+                "equal size, use full() or bernoulli(p), or QLSD(weighting='inverse', activity=...)"
+            )
+        return
+    if not algorithm.averages and algorithm.merge is None:
+        raise InvalidInput(
+            f"{name} over tiers: averages of what its edges made are not what a star makes of the same replies; take "
+            "the star, or FALD or FedAvg"
+        )
+    edges, clients = scenario.sites.weights, np.bincount(scenario.sites.site_of)
+    share = clients / clients.sum()
+    if algorithm.objective == "scaled" and np.abs(edges - share).max() > 1e-12:
+        e = int(np.argmax(np.abs(edges - share)))
+        raise InvalidInput(
+            f"{name}(objective='scaled') over tiers: edge {e} has {share[e]:.3g} of the clients and {edges[e]:.3g} of "
+            "their weight, so that an average with 1/M there would count weights twice; choose objective='mean'"
+        )
+    state = algorithm.init(scenario.problem, np.array(scenario.start))
+    if set(state) != {"theta"} and algorithm.merge is None:
+        more = ", ".join(sorted(set(state) - {"theta"}))
+        raise InvalidInput(
+            f"{name} over tiers: its servers hold {more} besides theta, and it does not say how a cloud would merge "
+            "them; give it merge(states, weights), or take FALD or FedAvg"
+        )
+    if policy.history and "loss" in algorithm.kept and exchange.every > 1:
+        raise InvalidInput(
+            f"{type(policy.own).__name__} looks at losses, which edges that run ahead of each other do not know in "
+            "time; set every=1"
+        )
+
+
+def _check_gossip(scenario: Scenario, exchange: Gossip) -> None:
+    policy = scenario.parts.policy
+    name = type(scenario.algorithm).__name__
+    if not scenario.parts.algorithm.any_mixing and np.ptp(exchange.weights) > 1e-12:
+        raise InvalidInput(
+            f"{name} over gossip: the mixing counts client {int(np.argmax(exchange.weights))} more than others, and "
+            f"{name} is not written to divide by job.weight; give a doubly stochastic mixing, or set any_mixing = True "
+            "on a class that divides"
+        )
+    rule = closing_rule(policy)
+    if rule is None:
+        raise InvalidInput(
+            f"{written(policy)} over gossip: nobody is selected there; take full(), first(K) "
+            "or deadline(seconds), which close a site's round over its neighbours"
+        )
+    if policy.size is not None or policy.at_least is not None:
+        raise InvalidInput(f"{written(policy)} over gossip: a site hears its neighbours; leave of= and at_least= out")
+    if scenario.reach is not None:
+        raise InvalidInput(f"reach={scenario.reach!r} over gossip: nothing is broadcast there; leave it out")
+    devices = scenario.parts.devices
+    losses = devices is not None and not (devices.reliable and devices.always_available)
+    if scenario.parts.algorithm.lossless and (losses or rule.code != WHEN_ALL_ENDED):
+        raise InvalidInput(
+            f"{name} loses its way where a message is lost: take full() and devices that neither drop out nor go off"
+        )
+
+
+def closing_rule(policy: Policy) -> Closing | None:
+    """Return the rule by which a policy closes a round over all clients that there are; None: it selects some."""
+    columns = policy.to_columns()
+    if columns is None or policy.asynchronous:
+        return None
+    selects = columns.selection != ALL and columns.closing.code == WHEN_ALL_ENDED
+    return None if selects else columns.closing
