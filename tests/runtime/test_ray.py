@@ -563,7 +563,7 @@ def test_an_address_where_nobody_listens_is_said_at_once():
 ON_HOSTS = """
     engine.run engine.commit engine.rounds engine.clock.compiled
     rules.closing engine.clock.compiled.reader engine.learner
-    algorithms.fald runtime.jobs runtime.ray runtime.ray.host runtime.ray_host running engine runtime.aggregation
+    algorithms.fald runtime.jobs runtime.ray runtime.ray.host running engine runtime.aggregation
     runtime.inline engine.recorder
 """
 
