@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from fedsim.errors import InvalidInput, number, positive, quoted, whole
+from fedsim.checks import check_float, check_int, check_positive
+from fedsim.errors import InvalidInput
+from fedsim.text import short_repr
 
 ADDS_UP = ("uplink_bits", "downlink_bits", "backhaul_bits", "total_bits", "seconds", "epsilon")
 
@@ -19,13 +21,13 @@ class Target:
     below: float | None = None
 
     def __post_init__(self) -> None:
-        shown_metric = quoted(self.metric).replace("{", "{{").replace("}", "}}")
+        shown_metric = short_repr(self.metric).replace("{", "{{").replace("}", "}}")
         if not isinstance(self.metric, str):
-            raise InvalidInput(f"Target({quoted(self.metric)}): name a metric's column, such as 'w2'")
+            raise InvalidInput(f"Target({short_repr(self.metric)}): name a metric's column, such as 'w2'")
         if (self.above is None) == (self.below is None):
-            raise InvalidInput(f"Target({quoted(self.metric)}): give exactly one of above= and below=")
+            raise InvalidInput(f"Target({short_repr(self.metric)}): give exactly one of above= and below=")
         name, level = ("above", self.above) if self.below is None else ("below", self.below)
-        object.__setattr__(self, name, number(f"Target({shown_metric}, {name}={{}})", level))
+        object.__setattr__(self, name, check_float(f"Target({shown_metric}, {name}={{}})", level))
 
     def reached(self, value: Any) -> Any:
         """Whether `value` is there; NaN is not."""
@@ -49,15 +51,15 @@ class Budget:
         if all(getattr(self, f.name) is None for f in fields(self)):
             raise InvalidInput("Budget(): nothing would ever stop the run; give at least rounds=")
         if self.rounds is not None:
-            object.__setattr__(self, "rounds", whole("Budget(rounds={})", self.rounds))
+            object.__setattr__(self, "rounds", check_int("Budget(rounds={})", self.rounds))
         for name in ADDS_UP:
             if getattr(self, name) is not None:
-                limit = positive(f"Budget({name}={{}})", getattr(self, name))
+                limit = check_positive(f"Budget({name}={{}})", getattr(self, name))
                 if type(getattr(self, name)) not in (int, float):
                     object.__setattr__(self, name, limit)
         if self.target is not None and not isinstance(self.target, Target):
             raise InvalidInput(
-                f"Budget(target={quoted(self.target)}): write fs.Target('w2', below=1e-3) or "
+                f"Budget(target={short_repr(self.target)}): write fs.Target('w2', below=1e-3) or "
                 "fs.Target('accuracy', above=.83)"
             )
 

@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.checks import floats_of
-from fedsim.errors import InvalidInput, quoted, shown, whole
+from fedsim.checks import check_int, floats_of
+from fedsim.errors import InvalidInput
+from fedsim.text import short_repr, short_str
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -73,7 +74,7 @@ class TiersExchange:
     cloud: Any = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "every", whole("exchanges.tiers(every={})", self.every))
+        object.__setattr__(self, "every", check_int("exchanges.tiers(every={})", self.every))
         if self.groups is None:
             return
         right = "give one edge label per client, such as [0, 0, 1, 1]"
@@ -81,9 +82,9 @@ class TiersExchange:
             labels = tuple(g.item() if isinstance(g, np.generic) else g for g in self.groups)
             sorted(set(labels))
         except Exception:  # no sequence, labels without an order, or an object of theirs that raises what it likes
-            raise InvalidInput(f"exchanges.tiers(groups={quoted(self.groups)}): {right}") from None
+            raise InvalidInput(f"exchanges.tiers(groups={short_repr(self.groups)}): {right}") from None
         if not labels or isinstance(self.groups, str | bytes | dict):
-            raise InvalidInput(f"exchanges.tiers(groups={quoted(self.groups)}): {right}")
+            raise InvalidInput(f"exchanges.tiers(groups={short_repr(self.groups)}): {right}")
         object.__setattr__(self, "groups", labels)
 
 
@@ -114,7 +115,7 @@ class Gossip:
             object.__setattr__(self, name, value)
         if isinstance(mixing, str) and mixing not in WORDS:
             words = ", ".join(map(repr, WORDS))
-            raise InvalidInput(f"exchanges.gossip(mixing={quoted(mixing)}): choose {words}, or give a matrix")
+            raise InvalidInput(f"exchanges.gossip(mixing={short_repr(mixing)}): choose {words}, or give a matrix")
         object.__setattr__(self, "mixing", mixing if isinstance(mixing, str) else self._checked(mixing))
         _ = self.weights  # refuses what has none
 
@@ -187,7 +188,7 @@ class Gossip:
         right = f"give a ({self.sites}, {self.sites}) matrix, or a list of them"
         array = floats_of(given)
         if array is None or array.ndim not in (2, 3) or array.shape[-2:] != (self.sites, self.sites) or not len(array):
-            found = quoted(given) if array is None else f"an array of shape {array.shape}"
+            found = short_repr(given) if array is None else f"an array of shape {array.shape}"
             raise InvalidInput(f"exchanges.gossip(mixing={found}): {right}")
         allowed = np.eye(self.sites, dtype=bool)
         allowed[self.receiver, self.sender] = True
@@ -196,7 +197,7 @@ class Gossip:
             off = np.abs(matrix.sum(axis=1) - 1)
             if not np.isfinite(matrix).all() or off.max() > EXACT:
                 row = int(np.argmax(np.where(np.isfinite(off), off, np.inf)))
-                total = shown(matrix[row].sum())
+                total = short_str(matrix[row].sum())
                 raise InvalidInput(f"exchanges.gossip(mixing): row {row} sums to {total}; rows must sum to 1")
             if matrix[~allowed].any():
                 i, j = (int(k) for k in np.argwhere((matrix != 0) & ~allowed)[0])
@@ -218,7 +219,7 @@ def _edges_of(graph: nx.Graph) -> Array:
     count = graph.number_of_nodes()
     wrong = [node for node in graph if type(node) not in (int, np.int64) or not 0 <= node < count]
     if wrong or not count:
-        found = f"node {quoted(wrong[0])}" if wrong else "no nodes"
+        found = f"node {short_repr(wrong[0])}" if wrong else "no nodes"
         raise InvalidInput(f"exchanges.gossip(graph): {found}; its nodes are the client numbers, 0 to clients - 1")
     pairs: Sequence[tuple[int, int]] = [(a, b) for a, b in graph.edges if a != b]
     ends = np.array(pairs, np.int64).reshape(-1, 2)

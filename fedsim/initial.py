@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.checks import numbers
-from fedsim.errors import InvalidInput, positive
+from fedsim.checks import check_positive, numbers
+from fedsim.errors import InvalidInput
 
 __all__ = ["Start", "normal"]
 
@@ -52,7 +52,7 @@ def normal(scale: float, centre: npt.ArrayLike | None = None) -> Normal:
 
     A replica's start depends on the seed and its number alone.
     """
-    scale = positive("initial.normal(scale={})", scale, zero=True)
+    scale = check_positive("initial.normal(scale={})", scale, zero=True)
     if centre is None:
         return Normal(scale)
     return Normal(scale, numbers("initial.normal(centre)", centre, axes=1, finite=True, remedy="give d finite numbers"))

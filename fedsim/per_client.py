@@ -8,7 +8,8 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.checks import floats_of
-from fedsim.errors import InvalidInput, quoted
+from fedsim.errors import InvalidInput
+from fedsim.text import short_repr
 
 Column = float | Array
 
@@ -17,7 +18,7 @@ def column(name: str, value: object, low: float = 0.0, high: float = math.inf) -
     """A float, or a read-only float64 column, with every number finite and in [low, high]."""
     numbers = floats_of(value)
     if numbers is None:
-        raise InvalidInput(f"{name}={quoted(value)}: give a number, or one number per client")
+        raise InvalidInput(f"{name}={short_repr(value)}: give a number, or one number per client")
     if numbers.ndim > 1 or numbers.size == 0:
         raise InvalidInput(
             f"{name} has shape {numbers.shape}: give a number, or one number per client, shape (clients,)"

@@ -24,7 +24,8 @@ import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import path_of
-from fedsim.errors import CorruptData, InvalidInput, shown
+from fedsim.errors import CorruptData, InvalidInput
+from fedsim.text import short_str
 
 LIMIT = 2**30  # bytes after decompression: a small archive can unpack to anything
 NO_PICKLE = (
@@ -50,7 +51,7 @@ def read_bytes(path: str | Path) -> bytes:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise CorruptData(f"{path}: the gzip file is damaged ({error}); fetch it again") from error
     except OSError as error:
-        raise InvalidInput(f"{shown(path)}: cannot be read ({error.strerror}); give a trace file's path") from error
+        raise InvalidInput(f"{short_str(path)}: cannot be read ({error.strerror}); give a trace file's path") from error
     if len(data) > LIMIT:
         raise InvalidInput(f"{path}: over {LIMIT} bytes when unpacked; split it into smaller files")
     return data
@@ -227,6 +228,8 @@ def table(path: Path, heading: bool = True) -> Any:
         text = io.BytesIO(unpack(path) if path.suffix == ".gz" else path.read_bytes())
         return pd.read_csv(text, header=0 if heading else None)
     except OSError as error:
-        raise InvalidInput(f"{shown(path)}: cannot be read ({error.strerror}); give the path of a csv file") from None
+        raise InvalidInput(
+            f"{short_str(path)}: cannot be read ({error.strerror}); give the path of a csv file"
+        ) from None
     except ValueError as error:  # not text, not a table, empty: all of pandas' own are ValueErrors
-        raise CorruptData(f"{shown(path)} is no csv table ({shown(error, 80)}); give another file") from None
+        raise CorruptData(f"{short_str(path)} is no csv table ({short_str(error, 80)}); give another file") from None

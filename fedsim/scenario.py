@@ -11,15 +11,22 @@ from fedsim import participation as policies
 from fedsim import protocols
 from fedsim.arrays import Array
 from fedsim.budget import Budget
-from fedsim.checks import array_of
+from fedsim.checks import array_of, check_choice, check_int, is_int
 from fedsim.engine.recorder import Record
 from fedsim.engine.sites import Sites, sites_of
-from fedsim.errors import InvalidInput, is_whole, one_of, quoted, shown, whole
+from fedsim.errors import InvalidInput
 from fedsim.exchanges import Exchange, Gossip, StarExchange
 from fedsim.initial import Start
 from fedsim.problems import weights_of
-from fedsim.scenario_checks import check_budget, check_metrics, check_participation, check_population, check_reach
+from fedsim.scenario_checks import (
+    check_broadcast_to,
+    check_budget,
+    check_metrics,
+    check_participation,
+    check_population,
+)
 from fedsim.scenario_checks.exchanges import check_exchange, check_graph
+from fedsim.text import short_repr, short_str
 
 PARTS: dict[str, tuple[type, str]] = {  # what each of them must offer, and the sentence about what it lacks
     "problem": (protocols.ProblemLike, "a problem needs {}; see fs.problems"),
@@ -88,7 +95,7 @@ class Scenario:
     metrics: tuple[Any, ...] = ()
     evaluate_every: int = 1
     record: Record = field(default_factory=Record)
-    reach: str | None = None  # who receives the broadcast: "selected" or "all"; None: the algorithm's own
+    broadcast_to: str | None = None  # who receives the broadcast: "selected" or "all"; None: the algorithm's own
     exchange: Exchange = field(default_factory=StarExchange)
 
     def __post_init__(self) -> None:
@@ -103,7 +110,7 @@ class Scenario:
         self._check_start()
         check_exchange(self)
         check_participation(self)
-        check_reach(self)
+        check_broadcast_to(self)
         check_budget(self)
         check_metrics(self)
         if not self.parts.problem.timing_only:
@@ -166,8 +173,8 @@ class Scenario:
         return np.repeat(starts, models, axis=0)
 
     @property
-    def reaches_all(self) -> bool:
-        return (self.reach or self.parts.algorithm.reach) == "all"
+    def broadcasts_to_all(self) -> bool:
+        return (self.broadcast_to or self.parts.algorithm.broadcast_to) == "all"
 
     # --- Checks: each refuses one kind of mistake in one sentence ---------------------------------
 
@@ -180,36 +187,36 @@ class Scenario:
                 kind = part.__name__
                 raise InvalidInput(f"{role}={kind} is a class; give an object of it, {role}={kind}(...)")
             if name := protocols.missing(part, required):
-                raise InvalidInput(f"{role}={quoted(part)}: {lacks.format(name)}")
+                raise InvalidInput(f"{role}={short_repr(part)}: {lacks.format(name)}")
         protocols.check_potential(self.problem)
         if not isinstance(self.exchange, Exchange):
             raise InvalidInput(
-                f"exchange={quoted(self.exchange)}: write fs.exchanges.star(), tiers(groups) or gossip(graph)"
+                f"exchange={short_repr(self.exchange)}: write fs.exchanges.star(), tiers(groups) or gossip(graph)"
             )
         if not isinstance(self.budget, Budget):
-            raise InvalidInput(f"budget={quoted(self.budget)}: write fs.Budget(rounds=200)")
+            raise InvalidInput(f"budget={short_repr(self.budget)}: write fs.Budget(rounds=200)")
         if not isinstance(self.metrics, (tuple, list)):
-            right = f"({quoted(self.metrics)},)" if isinstance(self.metrics, str) else "('w2', fs.metrics.ess())"
-            raise InvalidInput(f"metrics={quoted(self.metrics)}: give a tuple, metrics={right}")
+            right = f"({short_repr(self.metrics)},)" if isinstance(self.metrics, str) else "('w2', fs.metrics.ess())"
+            raise InvalidInput(f"metrics={short_repr(self.metrics)}: give a tuple, metrics={right}")
         if not isinstance(self.record, Record):
-            raise InvalidInput(f"record={quoted(self.record)}: write fs.Record(every=10, warmup=100)")
+            raise InvalidInput(f"record={short_repr(self.record)}: write fs.Record(every=10, warmup=100)")
 
     def _check_numbers(self) -> None:
         if not isinstance(self.replicas, range):
             remedy = "a whole number, or a range of replica numbers"
-            object.__setattr__(self, "replicas", whole("replicas={!r}", self.replicas, -(2**64), remedy))
+            object.__setattr__(self, "replicas", check_int("replicas={!r}", self.replicas, -(2**64), remedy))
         numbers = self.replica_numbers
         if not numbers or min(numbers[0], numbers[-1]) < 0 or max(numbers[0], numbers[-1]) >= 2**32:
             remedy = "ask for at least 1, numbered from 0 and below 2**32"
-            raise InvalidInput(f"replicas={quoted(self.replicas)}: {remedy}")
-        if not is_whole(self.seed) or self.seed >= 2**64:
-            raise InvalidInput(f"seed={quoted(self.seed)}: a whole number from 0 to 2**64 - 1")
+            raise InvalidInput(f"replicas={short_repr(self.replicas)}: {remedy}")
+        if not is_int(self.seed) or self.seed >= 2**64:
+            raise InvalidInput(f"seed={short_repr(self.seed)}: a whole number from 0 to 2**64 - 1")
         object.__setattr__(self, "seed", int(self.seed))
-        if shown(self.dtype) not in ("float32", "float64"):
-            raise InvalidInput(f"dtype={quoted(self.dtype)}: choose 'float32' or 'float64'")
-        object.__setattr__(self, "dtype", shown(self.dtype))
-        object.__setattr__(self, "evaluate_every", whole("evaluate_every={!r}", self.evaluate_every))
-        one_of("reach={!r}", self.reach, (None, "selected", "all"), "choose 'selected' or 'all'")
+        if short_str(self.dtype) not in ("float32", "float64"):
+            raise InvalidInput(f"dtype={short_repr(self.dtype)}: choose 'float32' or 'float64'")
+        object.__setattr__(self, "dtype", short_str(self.dtype))
+        object.__setattr__(self, "evaluate_every", check_int("evaluate_every={!r}", self.evaluate_every))
+        check_choice("broadcast_to={!r}", self.broadcast_to, (None, "selected", "all"), "choose 'selected' or 'all'")
 
     def _check_start(self) -> None:
         starts = self.starts

@@ -23,8 +23,9 @@ from typing import Any
 from fedsim import settings
 from fedsim.checks import path_of
 from fedsim.code_digest import imported_sources, sums
-from fedsim.errors import CorruptData, FedsimError, InvalidInput, quoted
+from fedsim.errors import CorruptData, FedsimError, InvalidInput
 from fedsim.scenario import Scenario
+from fedsim.text import short_repr
 
 
 @dataclass(frozen=True)
@@ -289,6 +290,6 @@ def _parameter(path: Path, function: Callable[..., Any], p: inspect.Parameter) -
 def _grid(path: Path, grid: object) -> dict[str, list[Any]]:
     if not isinstance(grid, Mapping):
         raise InvalidInput(f"{path}: grid is {type(grid).__name__}; write grid = {{'local_steps': [1, 10, 100]}}")
-    axes = {str(name): settings.listed(f"{path}: grid[{quoted(name)}]", values) for name, values in grid.items()}
+    axes = {str(name): settings.listed(f"{path}: grid[{short_repr(name)}]", values) for name, values in grid.items()}
     settings.check_runs(axes)
     return axes

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-from fedsim.checks import called
-from fedsim.errors import InvalidInput, positive
+from fedsim.checks import called, check_positive
+from fedsim.errors import InvalidInput
 
 StepSize = float | Callable[[int], float]
 
@@ -67,8 +67,8 @@ def per_round(eta0: float, every: float) -> PerRound:
 
 def strongly_convex(smoothness: float, convexity: float) -> InverseTime:
     """1 / (2 L + m t / 12), the varying step size of FA-LD's theorem 5.8, for L-smooth, m-convex potentials."""
-    smoothness = positive("schedules.strongly_convex(smoothness={})", smoothness)
-    convexity = positive("schedules.strongly_convex(convexity={})", convexity)
+    smoothness = check_positive("schedules.strongly_convex(smoothness={})", smoothness)
+    convexity = check_positive("schedules.strongly_convex(convexity={})", convexity)
     if convexity > smoothness:
         raise InvalidInput(f"schedules.strongly_convex({smoothness}, {convexity}): needs 0 < convexity <= smoothness")
     return InverseTime(12 / convexity, 24 * smoothness / convexity)
@@ -82,7 +82,7 @@ def step_at(step_size: StepSize, round: int, local_steps: int, step: int) -> flo
     at = start if getattr(step_size, "per_round", False) else start + step
     eta = called(f"step_size({at})", step_size, at)
     eta = eta.item() if hasattr(eta, "item") and getattr(eta, "size", 0) == 1 else eta
-    return positive(f"step_size({at}) = {{}}", eta, remedy="a schedule must return positive numbers")
+    return check_positive(f"step_size({at}) = {{}}", eta, remedy="a schedule must return positive numbers")
 
 
 def steps_of(step_size: StepSize, round: int, local_steps: int) -> list[float]:
@@ -92,5 +92,5 @@ def steps_of(step_size: StepSize, round: int, local_steps: int) -> list[float]:
 
 def _check_positive(name: str, schedule: Constant | InverseTime | PerRound) -> None:
     for f in fields(schedule):
-        number = positive(f"schedules.{name}({f.name}={{}})", getattr(schedule, f.name))
+        number = check_positive(f"schedules.{name}({f.name}={{}})", getattr(schedule, f.name))
         object.__setattr__(schedule, f.name, number)

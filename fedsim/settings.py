@@ -14,7 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from fedsim.errors import InvalidInput, quoted, shown
+from fedsim.errors import InvalidInput
+from fedsim.text import short_repr, short_str
 
 MOST_RUNS = 1_000_000  # of one grid
 TOO_MANY = f"{{:,}} runs, more than {MOST_RUNS:,}; give fewer values, or several sweeps"
@@ -38,13 +39,15 @@ def from_text(name: str, value: object, annotation: Any) -> Any:
         return value
     kinds = sorted(_kinds(annotation), key=_strictness)
     if not kinds:
-        raise InvalidInput(f"{name}={shown(value)}: {spelled(annotation)} cannot be written as text; set its fields")
+        raise InvalidInput(
+            f"{name}={short_str(value)}: {spelled(annotation)} cannot be written as text; set its fields"
+        )
     for kind in kinds:
         try:
             return _read(kind, value.strip())
         except ValueError:
             continue
-    raise InvalidInput(f"{name}={shown(value)}: must be {' or '.join(_words(kind) for kind in kinds)}")
+    raise InvalidInput(f"{name}={short_str(value)}: must be {' or '.join(_words(kind) for kind in kinds)}")
 
 
 def spelled(annotation: Any) -> str:
@@ -107,7 +110,8 @@ def plain(name: str, value: object) -> Any:
     if isinstance(value, tuple | list):
         return ",".join(str(plain(name, part)) for part in value)
     raise InvalidInput(
-        f"{name}={quoted(value)}: {type(value).__name__} cannot be written as text; make it an argument of scenario()"
+        f"{name}={short_repr(value)}: {type(value).__name__} cannot be written as text; make it an argument of "
+        "scenario()"
     )
 
 
@@ -116,7 +120,7 @@ def unknown(name: str, known: Sequence[str]) -> InvalidInput:
     namesakes = [k for k in known if k.rpartition(".")[2] == name.rpartition(".")[2]]
     close = get_close_matches(name, known, 1, 0.6) or namesakes
     remedy = f"did you mean {close[0]}?" if close else f"there is {', '.join(known) or 'nothing to set'}"
-    return InvalidInput(f"nothing here is called {shown(name)}; {shown(remedy, 400)}")
+    return InvalidInput(f"nothing here is called {short_str(name)}; {short_str(remedy, 400)}")
 
 
 def _grouped(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -219,9 +223,9 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise InvalidInput(f"{option} {shown(text)}: write name=value, such as {option} seed=1")
+            raise InvalidInput(f"{option} {short_str(text)}: write name=value, such as {option} seed=1")
         if name.strip() in out:
-            raise InvalidInput(f"{option} {shown(name.strip())} is given twice; give it once")
+            raise InvalidInput(f"{option} {short_str(name.strip())} is given twice; give it once")
         out[name.strip()] = value
     return out
 
@@ -237,12 +241,12 @@ def check_runs(grid: Mapping[str, Sequence[Any]]) -> None:
 def listed(where: str, values: Iterable[Any]) -> list[Any]:
     """The values of an axis, unless there is no end to them."""
     if isinstance(values, str) or not hasattr(values, "__iter__"):
-        raise InvalidInput(f"{where} = {quoted(values)}; give a list of at least one value")
+        raise InvalidInput(f"{where} = {short_repr(values)}; give a list of at least one value")
     found = list(islice(values, MOST_RUNS + 1))
     if not found:
-        raise InvalidInput(f"{where} = {quoted(values)}; give a list of at least one value")
+        raise InvalidInput(f"{where} = {short_repr(values)}; give a list of at least one value")
     if len(found) > MOST_RUNS:
-        raise InvalidInput(f"{where} = {quoted(values)}: more than {MOST_RUNS:,} values; give fewer")
+        raise InvalidInput(f"{where} = {short_repr(values)}: more than {MOST_RUNS:,} values; give fewer")
     return found
 
 
@@ -252,8 +256,8 @@ def axis(text: str) -> list[str]:
     for part in text.split(","):
         span = re.fullmatch(r"(-?[0-9]{1,18}):(-?[0-9]{1,18})", part.strip())
         if span and int(span[2]) - int(span[1]) > MOST_RUNS:
-            raise InvalidInput(f"--grid ...={shown(text)}: {TOO_MANY.format(int(span[2]) - int(span[1]))}")
+            raise InvalidInput(f"--grid ...={short_str(text)}: {TOO_MANY.format(int(span[2]) - int(span[1]))}")
         values += map(str, range(int(span[1]), int(span[2]))) if span else [part.strip()]
     if not any(values):
-        raise InvalidInput(f"--grid ...={shown(text)}: no value at all; write 1,10,100 or 0:5")
+        raise InvalidInput(f"--grid ...={short_str(text)}: no value at all; write 1,10,100 or 0:5")
     return values

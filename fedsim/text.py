@@ -6,15 +6,16 @@ import math
 import re
 import shutil
 import textwrap
+from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-NARROW = 80  # columns, where nobody says how wide the page is
+DEFAULT_WIDTH = 80  # columns, where nobody says how wide the page is
 
 
 def width() -> int:
     """Of the terminal, or what the environment's COLUMNS says."""
-    return shutil.get_terminal_size((NARROW, 24)).columns
+    return shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
 
 
 def wrapped(line: str, wide: int, indent: int = 0) -> list[str]:
@@ -154,3 +155,30 @@ def _short(value: object) -> str:
         return f"array{tuple(value.shape)}"
     text = str(getattr(value, "__name__", None) or repr(value))
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def in_bytes(size: float) -> str:
+    """A number of bytes for people: 1.6 GB."""
+    for unit, name in ((1e18, "EB"), (1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
+        if size >= unit:
+            return f"{size / unit:,.3g} {name}"
+    return f"{size / 1e3:.3g} kB"
+
+
+def short_str(value: object, longest: int = 100) -> str:
+    """A value as part of a sentence: on one line, and cut where it is long. Never fails, whatever the value."""
+    return _cut(value, str, longest)
+
+
+def short_repr(value: object, longest: int = 100) -> str:
+    """The same as its `repr`: text in quotation marks."""
+    return _cut(value, repr, longest)
+
+
+def _cut(value: object, words: Callable[[object], str], longest: int) -> str:
+    try:
+        text = " ".join(words(value).split())
+    except Exception:  # its own __repr__ raised, or an int has more digits than Python writes out
+        kind = type(value).__name__
+        text = f"<an int of {value.bit_length()} bits>" if isinstance(value, int) else f"<{kind}, which has no words>"
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."

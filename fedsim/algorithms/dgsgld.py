@@ -11,9 +11,10 @@ import numpy as np
 from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_step_size
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import floats_of
-from fedsim.errors import InvalidInput, shown
+from fedsim.errors import InvalidInput
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, step_at
+from fedsim.text import short_str
 
 LEAST = 1e-300  # of a coupling, whose inverse must be a number
 
@@ -56,7 +57,7 @@ class DGSGLD:
         check_batch_size("DGSGLD", self.batch_size)
         r = floats_of(self.coupling)
         if r is None or r.ndim > 1 or not np.all((r > LEAST) & (r < np.inf)):
-            given = f"DGSGLD(coupling={shown(self.coupling)})"
+            given = f"DGSGLD(coupling={short_str(self.coupling)})"
             raise InvalidInput(f"{given}: a positive variance, or one per client")
         object.__setattr__(self, "coupling", float(r) if r.ndim == 0 else tuple(r.tolist()))
 

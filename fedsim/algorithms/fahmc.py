@@ -21,7 +21,8 @@ from fedsim.algorithms.common.arguments import (
     rows_per_batch,
 )
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import InvalidInput, positive, whole
+from fedsim.checks import check_int, check_positive
+from fedsim.errors import InvalidInput
 from fedsim.problems import LogisticRegression, weights_of
 from fedsim.protocols import (
     Backend,
@@ -252,4 +253,4 @@ class Halving:
 
 def halving(eta0: float, first: int) -> Halving:
     """eta0 for `first` iterations, then again and again 1/sqrt(2) of it for twice as long (proposition J.1)."""
-    return Halving(positive("halving(eta0={})", eta0), whole("halving(first={})", first))
+    return Halving(check_positive("halving(eta0={})", eta0), check_int("halving(first={})", first))

@@ -11,7 +11,7 @@ from fedsim.algorithms.common import local_descent
 from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
-from fedsim.participation import Arrived
+from fedsim.participation import Received
 from fedsim.problems import weights_of
 from fedsim.protocols import (
     Backend,
@@ -104,7 +104,7 @@ class FedAvg:
 
         return kernel
 
-    def weigh(self, arrived: Arrived) -> Array:
+    def weigh(self, arrived: Received) -> Array:
         return local_descent.weigh("FedAvg", self.objective, arrived)
 
     def for_gossip(self, problem: ProblemLike, weights: Array) -> GossipFedAvg:

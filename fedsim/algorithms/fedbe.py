@@ -10,8 +10,9 @@ import numpy as np
 from fedsim.algorithms.common import local_descent
 from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import InvalidInput, one_of
-from fedsim.participation import Arrived
+from fedsim.checks import check_choice
+from fedsim.errors import InvalidInput
+from fedsim.participation import Received
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
 
@@ -61,7 +62,7 @@ class FedBE:
         check_step_size("FedBE", self)
         check_count("FedBE", self, "local_steps")
         check_count("FedBE", self, "members", 0)
-        one_of("FedBE(law={!r})", self.law, ("gauss", "dirichlet"))
+        check_choice("FedBE(law={!r})", self.law, ("gauss", "dirichlet"))
         check_number("FedBE", self, "concentration", 1e-2)
         check_batch_size("FedBE", self.batch_size)
         local_descent.check_inertia("FedBE", self)
@@ -120,7 +121,7 @@ class FedBE:
         """The models (..., 1 + clients + M, d), and which of them are there (..., 1 + clients + M), 1 or 0."""
         return state["models"], state["held"]
 
-    def weigh(self, arrived: Arrived) -> Array:
+    def weigh(self, arrived: Received) -> Array:
         return local_descent.weigh("FedBE", "mean", arrived)
 
     def _sampled(self, wbar: Array, w: Array, p: Array, who: Array, draws: Array) -> Array:

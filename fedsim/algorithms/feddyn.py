@@ -10,7 +10,7 @@ import numpy as np
 from fedsim.algorithms.common import local_descent
 from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
-from fedsim.participation import Arrived
+from fedsim.participation import Received
 from fedsim.problems import weights_of
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
@@ -86,5 +86,5 @@ class FedDyn:
         theta = state["theta"] + replies.mean("delta") - h / alpha
         return {"theta": np.where(nobody, state["theta"], theta), "h": h}
 
-    def weigh(self, arrived: Arrived) -> Array:
+    def weigh(self, arrived: Received) -> Array:
         return local_descent.weigh("FedDyn", self.objective, arrived)

@@ -8,7 +8,7 @@ from typing import Any
 from fedsim.algorithms.common import local_descent
 from fedsim.algorithms.common.arguments import check_batch_size, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
-from fedsim.participation import Arrived
+from fedsim.participation import Received
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
 
@@ -82,5 +82,5 @@ class FedNova:
         move = replies.mean("reach") * replies.mean("direction")
         return {"theta": state["theta"] + self.server_step * move}
 
-    def weigh(self, arrived: Arrived) -> Array:
+    def weigh(self, arrived: Received) -> Array:
         return local_descent.weigh("FedNova", self.objective, arrived)

@@ -21,7 +21,7 @@ import numpy as np
 from fedsim.algorithms.common import local_descent
 from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
-from fedsim.participation import Arrived
+from fedsim.participation import Received
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
 
@@ -139,7 +139,7 @@ class FedAdam:
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return step(self, state, replies, lambda v, squared: self.beta2 * v + (1 - self.beta2) * squared)
 
-    def weigh(self, arrived: Arrived) -> Array:
+    def weigh(self, arrived: Received) -> Array:
         return local_descent.weigh("FedAdam", self.objective, arrived)
 
 
@@ -209,7 +209,7 @@ class FedYogi:
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return step(self, state, replies, lambda v, squared: v - (1 - self.beta2) * squared * np.sign(v - squared))
 
-    def weigh(self, arrived: Arrived) -> Array:
+    def weigh(self, arrived: Received) -> Array:
         return local_descent.weigh("FedYogi", self.objective, arrived)
 
 
@@ -276,5 +276,5 @@ class FedAdagrad:
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return step(self, state, replies, lambda v, squared: v + squared)
 
-    def weigh(self, arrived: Arrived) -> Array:
+    def weigh(self, arrived: Received) -> Array:
         return local_descent.weigh("FedAdagrad", self.objective, arrived)

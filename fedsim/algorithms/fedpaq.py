@@ -11,7 +11,7 @@ from fedsim.algorithms.fedavg import check_descent
 from fedsim.arrays import Array, Arrays
 from fedsim.codecs import QSGD
 from fedsim.errors import InvalidInput
-from fedsim.participation import Arrived
+from fedsim.participation import Received
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
 
@@ -88,5 +88,5 @@ class FedPAQ:
             "FedPAQ: its codec encodes the difference to a model that neighbours do not have; gossip with FedAvg"
         )
 
-    def weigh(self, arrived: Arrived) -> Array:
+    def weigh(self, arrived: Received) -> Array:
         return local_descent.weigh("FedPAQ", self.objective, arrived)

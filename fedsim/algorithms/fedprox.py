@@ -8,7 +8,7 @@ from typing import Any
 from fedsim.algorithms.common import local_descent
 from fedsim.algorithms.common.arguments import check_batch_size, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
-from fedsim.participation import Arrived
+from fedsim.participation import Received
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
 
@@ -76,5 +76,5 @@ class FedProx:
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": state["theta"] + replies.mean("delta")}
 
-    def weigh(self, arrived: Arrived) -> Array:
+    def weigh(self, arrived: Received) -> Array:
         return local_descent.weigh("FedProx", self.objective, arrived)

@@ -15,10 +15,11 @@ import numpy as np
 
 from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.arrays import Array, Arrays, Numbers
-from fedsim.checks import floats_of
-from fedsim.errors import InvalidInput, flag, quoted
+from fedsim.checks import check_bool, floats_of
+from fedsim.errors import InvalidInput
 from fedsim.protocols import Job, ProblemLike, Quadratic, Replies, Rng, Visitors, as_problem, missing
 from fedsim.schedules import StepSize, step_at
+from fedsim.text import short_repr
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +76,7 @@ class FSGLD:
         m, p = floats_of(self.means), floats_of(self.precisions)
         if m is None or p is None:
             given = self.means if m is None else self.precisions
-            raise InvalidInput(f"FSGLD(means, precisions): {quoted(given, 60)} is no array of numbers; give one")
+            raise InvalidInput(f"FSGLD(means, precisions): {short_repr(given, 60)} is no array of numbers; give one")
         if (
             m.ndim != 2
             or p.shape not in (m.shape, (*m.shape, m.shape[-1]))
@@ -161,9 +162,11 @@ def laplace(problem: ProblemLike, diagonal: bool = False) -> tuple[Array, Array]
 
     A client's loss includes its share of the prior. Where it is flat in some direction, so is the surrogate.
     """
-    flag("FSGLD.laplace(diagonal={})", diagonal)
+    check_bool("FSGLD.laplace(diagonal={})", diagonal)
     if missing(problem, ProblemLike):
-        raise InvalidInput(f"FSGLD.laplace({quoted(problem)}): give a problem, such as fs.problems.GaussianMean(...)")
+        raise InvalidInput(
+            f"FSGLD.laplace({short_repr(problem)}): give a problem, such as fs.problems.GaussianMean(...)"
+        )
     if isinstance(problem, Quadratic):
         hessian, linear = problem.quadratic()
         means = np.array([np.linalg.lstsq(h, b, rcond=None)[0] for h, b in zip(hessian, linear, strict=True)])

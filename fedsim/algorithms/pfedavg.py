@@ -9,7 +9,7 @@ from fedsim.algorithms.common import local_descent
 from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_step_size
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
-from fedsim.participation import Arrived
+from fedsim.participation import Received
 from fedsim.protocols import Job, ProblemLike, Reacts, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, step_at
 
@@ -34,7 +34,7 @@ class PFedAvg:
     reactive. Scheme II's weights do not sum to one where the p_i differ (D2). Wire: up theta_i (d), down theta (d).
     Memory: none. Participation: full(), with_replacement(K) or uniform(K) in the paper.
 
-    Differs from paper: only the selected clients receive the broadcast, which gives the same law; `reach="all"`
+    Differs from paper: only the selected clients receive the broadcast, which gives the same law; `broadcast_to="all"`
     charges the paper's cost (D13).
 
     What a code such as (D3) stands for: `fedsim explain D3`.
@@ -82,7 +82,7 @@ class PFedAvg:
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": replies.mean("theta")}
 
-    def weigh(self, arrived: Arrived) -> Array:
+    def weigh(self, arrived: Received) -> Array:
         if self.objective == "scaled":
             return local_descent.equally("PFedAvg", arrived)
         scheme_two = arrived.p * arrived.clients * arrived.normalised(arrived.multiplicity.astype(float))

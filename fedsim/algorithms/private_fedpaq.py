@@ -19,12 +19,13 @@ from fedsim.algorithms.common.arguments import (
 )
 from fedsim.arrays import Array, Arrays
 from fedsim.codecs import QSGD
-from fedsim.errors import InvalidInput, shown
-from fedsim.participation import Arrived
+from fedsim.errors import InvalidInput
+from fedsim.participation import Received
 from fedsim.privacy import Guarantee, Mechanism
 from fedsim.privacy import fedpaq as accounting
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, steps_of
+from fedsim.text import short_str
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ class PrivateFedPAQ:
             check_number("PrivateFedPAQ", self, name, math.ulp(0.0), 1.0 if name == "delta" else math.inf)
         if (self.batch_size is None) == (self.fraction is None):
             raise InvalidInput(
-                f"PrivateFedPAQ(batch_size={shown(self.batch_size)}, fraction={shown(self.fraction)}): give one of the "
+                f"PrivateFedPAQ(batch_size={short_str(self.batch_size)}, fraction={short_str(self.fraction)}): "
+                "give one of the "
                 "two, rows per step or the share of its rows that a client uses in a round"
             )
         check_batch_size("PrivateFedPAQ", self.batch_size)
@@ -127,7 +129,7 @@ class PrivateFedPAQ:
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": state["theta"] + replies.mean("delta")}
 
-    def weigh(self, arrived: Arrived) -> Array:
+    def weigh(self, arrived: Received) -> Array:
         return local_descent.weigh("PrivateFedPAQ", "mean", arrived)
 
     def guarantee(self, problem: ProblemLike) -> Guarantee:

@@ -12,9 +12,10 @@ from fedsim.algorithms.common.arguments import check_batch_size, check_count, ch
 from fedsim.algorithms.common.metropolis import check_single
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import floats_of
-from fedsim.errors import InvalidInput, quoted
+from fedsim.errors import InvalidInput
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, step_at
+from fedsim.text import short_repr
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class PSGLD:
         check_number("PSGLD", self, "temperature")
         check_batch_size("PSGLD", self.batch_size)
         if self.second_moment is not None and floats_of(self.second_moment) is None:
-            given = f"PSGLD(second_moment={quoted(self.second_moment, 60)})"
+            given = f"PSGLD(second_moment={short_repr(self.second_moment, 60)})"
             raise InvalidInput(f"{given}: give a number of at least 0, or one per coordinate")
 
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:

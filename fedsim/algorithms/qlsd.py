@@ -14,8 +14,8 @@ from fedsim.algorithms.common.quantised_langevin import Quantised, compiled
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import floats_of
 from fedsim.codecs import Identity
-from fedsim.errors import InvalidInput, quoted, shown
-from fedsim.participation import Arrived
+from fedsim.errors import InvalidInput
+from fedsim.participation import Received
 from fedsim.protocols import (
     Backend,
     BlockKernel,
@@ -29,6 +29,7 @@ from fedsim.protocols import (
     as_problem,
 )
 from fedsim.schedules import StepSize, step_at
+from fedsim.text import short_repr, short_str
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class QLSD:
 
     batched = True
     sampler = True  # its iterates are samples of a law
-    reach = "all"
+    broadcast_to = "all"
     own_weights = True  # b / |A| or 1 / p_i, whatever the policy's
     local_steps = 1
     sums = True  # its server needs no more than sums of messages: over tiers the edges add them up
@@ -95,7 +96,7 @@ class QLSD:
         gradient = estimate(self, replies) + state["precision"] * state["theta"]
         return {"theta": langevin(self, state["theta"], gradient, replies, rng)}
 
-    def weigh(self, arrived: Arrived) -> Array:
+    def weigh(self, arrived: Received) -> Array:
         return by_count(self, arrived)
 
     def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
@@ -114,7 +115,7 @@ def prior_precision(problem: ProblemLike, like: Array) -> Array:
     return np.array([as_problem(problem).share * problem.sizes.sum()], like.dtype)
 
 
-def by_count(algorithm: Quantised, arrived: Arrived) -> Array:
+def by_count(algorithm: Quantised, arrived: Received) -> Array:
     """b / |A|: so weighted, `replies.mean` is the sum over the arrived scaled up to all; zero for nobody."""
     drawn = arrived.policy is not None and as_policy(arrived.policy).weighting == "multiplicity"
     if drawn and algorithm.weighting == "count" and np.ptp(arrived.p) > 1e-12:
@@ -157,13 +158,16 @@ def check_arguments(where: str, algorithm: Quantised) -> None:
     activity = algorithm.activity
     if (activity is None) == (algorithm.weighting == "inverse"):
         raise InvalidInput(
-            f"{where}(weighting={quoted(algorithm.weighting)}, activity={shown(activity)}): 'inverse' divides by it, "
+            f"{where}(weighting={short_repr(algorithm.weighting)}, activity={short_str(activity)}): 'inverse' "
+            "divides by it, "
             "'count' has no use for it; give both or neither, such as weighting='inverse', activity=0.5"
         )
     if activity is not None:
         p = floats_of(activity)
         if p is None or p.ndim > 1 or p.size == 0 or not np.all((p > 0) & (p <= 1)):
-            raise InvalidInput(f"{where}(activity={shown(activity)}): probabilities in (0, 1], one or one per client")
+            raise InvalidInput(
+                f"{where}(activity={short_str(activity)}): probabilities in (0, 1], one or one per client"
+            )
         object.__setattr__(algorithm, "activity", float(p) if p.ndim == 0 else tuple(p.tolist()))
 
 

@@ -12,7 +12,7 @@ from fedsim.algorithms.common.arguments import check_count, check_number
 from fedsim.algorithms.common.quantised_langevin import compiled
 from fedsim.arrays import Array, Arrays
 from fedsim.codecs import Identity
-from fedsim.participation import Arrived
+from fedsim.participation import Received
 from fedsim.protocols import (
     Backend,
     Job,
@@ -71,9 +71,9 @@ class QLSDPlusPlus:
 
     batched = True
     sampler = True  # its iterates are samples of a law
-    reach = "all"
+    broadcast_to = "all"
     own_weights = True  # b / |A| or 1 / p_i, whatever the policy's
-    known = ("zeta",)  # never sent: it is a theta that everybody received, hence no reach="selected"
+    known = ("zeta",)  # never sent: it is a theta that everybody received, hence no broadcast_to="selected"
     local_steps = 1
 
     @property
@@ -123,7 +123,7 @@ class QLSDPlusPlus:
             "e": e + self._rate(theta) * replies.sum("gradient"),
         }
 
-    def weigh(self, arrived: Arrived) -> Array:
+    def weigh(self, arrived: Received) -> Array:
         return qlsd.by_count(self, arrived)
 
     def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:

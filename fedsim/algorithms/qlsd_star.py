@@ -13,7 +13,7 @@ from fedsim.arrays import Array, Arrays
 from fedsim.checks import numbers
 from fedsim.codecs import Identity
 from fedsim.errors import InvalidInput
-from fedsim.participation import Arrived
+from fedsim.participation import Received
 from fedsim.protocols import Backend, Exact, Job, Kernel, ProblemLike, Replies, Rng, Visitors, as_problem
 from fedsim.schedules import StepSize
 
@@ -57,7 +57,7 @@ class QLSDStar:
 
     batched = True
     sampler = True  # its iterates are samples of a law
-    reach = "all"
+    broadcast_to = "all"
     own_weights = True  # b / |A| or 1 / p_i, whatever the policy's
     known = beforehand = ("optimum",)  # never sent: everybody has it before the first iteration
     local_steps = 1
@@ -89,7 +89,7 @@ class QLSDStar:
         gradient = qlsd.estimate(self, replies) + state["precision"] * (state["theta"] - state["optimum"])
         return {"theta": qlsd.langevin(self, state["theta"], gradient, replies, rng)}
 
-    def weigh(self, arrived: Arrived) -> Array:
+    def weigh(self, arrived: Received) -> Array:
         return qlsd.by_count(self, arrived)
 
     def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:

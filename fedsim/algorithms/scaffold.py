@@ -10,7 +10,7 @@ import numpy as np
 from fedsim.algorithms.common import local_descent
 from fedsim.algorithms.fedavg import check_descent
 from fedsim.arrays import Array, Arrays
-from fedsim.participation import Arrived
+from fedsim.participation import Received
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, steps_of
 
@@ -84,5 +84,5 @@ class Scaffold:
             "c": state["c"] + replies.sum("delta_c"),
         }
 
-    def weigh(self, arrived: Arrived) -> Array:
+    def weigh(self, arrived: Received) -> Array:
         return local_descent.weigh("Scaffold", self.objective, arrived)

@@ -12,8 +12,10 @@ from fedsim.analysis.inputs import Answer, LabelledRun, gather
 from fedsim.analysis.intervals import FEWEST, RESAMPLES, mean_interval, median_interval, medians, middle
 from fedsim.analysis.targets import AXES, table
 from fedsim.budget import Target
-from fedsim.errors import InvalidInput, NotRecorded, one_of, quoted
+from fedsim.checks import check_choice
+from fedsim.errors import InvalidInput, NotRecorded
 from fedsim.results import Axis
+from fedsim.text import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,9 +37,11 @@ def u_curve(
     """
     import pandas as pd
 
-    one_of("u_curve(against={!r})", against, AXES)
+    check_choice("u_curve(against={!r})", against, AXES)
     if not isinstance(knob, str):
-        raise InvalidInput(f"u_curve(knob={quoted(knob)}): name a setting or a field of the algorithm, 'local_steps'")
+        raise InvalidInput(
+            f"u_curve(knob={short_repr(knob)}): name a setting or a field of the algorithm, 'local_steps'"
+        )
     runs = [_with_knob(one, knob) for one in gather(results)]
     frame = table(runs, Target(metric, above, below))
     groups = {value: own[against].to_numpy(np.float64) for value, own in frame.groupby(knob, sort=True)}
@@ -110,7 +114,7 @@ def compare(
     if (above is None) and (below is None):
         goal, column = Target(metric, below=-LARGEST), "last"  # a level that is never reached: only the end counts
     else:
-        goal, column = Target(metric, above, below), str(one_of("compare(against={!r})", against, AXES))
+        goal, column = Target(metric, above, below), str(check_choice("compare(against={!r})", against, AXES))
     sides = []
     for side in (a, b):
         frame = table(gather(side), goal)

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from fedsim.checks import called, path_of
-from fedsim.errors import InvalidInput, quoted
+from fedsim.errors import InvalidInput
 from fedsim.results import Result, load
+from fedsim.text import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +57,7 @@ def gather(results: object) -> list[LabelledRun]:
     """All runs that `results` stands for: a Result, a run's or a sweep's folder, a study, or several."""
     found = list(_gather(results, ""))
     if not found:
-        raise InvalidInput(f"results={quoted(results)}: there is no finished run in it")
+        raise InvalidInput(f"results={short_repr(results)}: there is no finished run in it")
     if all(one.label for one in found):
         return found
     names = _differing([one.settings for one in found])
@@ -82,11 +83,13 @@ def _gather(results: object, label: str) -> Iterator[LabelledRun]:
         for settings, result in results.runs:
             yield LabelledRun(label, dict(settings), result)
     elif isinstance(results, Iterable):
-        for own in called(f"results={quoted(results)}", list, results):
+        for own in called(f"results={short_repr(results)}", list, results):
             folder = path_of("results", own) if isinstance(own, str | Path) else None
             yield from _gather(own, folder.name if folder is not None and _is_run(folder) else label)
     else:
-        raise InvalidInput(f"results={quoted(results)}: give a result, a folder, a study, or a list or mapping of them")
+        raise InvalidInput(
+            f"results={short_repr(results)}: give a result, a folder, a study, or a list or mapping of them"
+        )
 
 
 def _folder(folder: Path, label: str) -> Iterator[LabelledRun]:

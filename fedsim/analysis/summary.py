@@ -16,7 +16,7 @@ from fedsim.results import Result
 LABEL, COLUMN = 16, 12
 
 
-def lines(result: Result, wide: int = units.NARROW) -> list[str]:
+def lines(result: Result, wide: int = units.DEFAULT_WIDTH) -> list[str]:
     """One run: medians and the 5 to 95 % range over its replicas."""
     rounds = result.rounds.groupby("replica")
     last = rounds[["round", "closed_s"]].max()
@@ -44,7 +44,7 @@ def lines(result: Result, wide: int = units.NARROW) -> list[str]:
     return [piece for line in rows for piece in units.wrapped(line, wide, indent=2)]
 
 
-def heading(result: Result, wide: int = units.NARROW) -> list[str]:
+def heading(result: Result, wide: int = units.DEFAULT_WIDTH) -> list[str]:
     """What was run, as its manifest says."""
     scenario = result.manifest.get("scenario")
     if not scenario:

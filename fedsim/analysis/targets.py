@@ -14,8 +14,10 @@ from fedsim.analysis.intervals import wilson
 from fedsim.analysis.summary import level, target
 from fedsim.arrays import Array
 from fedsim.budget import Target
-from fedsim.errors import InvalidInput, one_of, positive, quoted
+from fedsim.checks import check_choice, check_positive
+from fedsim.errors import InvalidInput
 from fedsim.results import Axis, Result, sent_bits, total_bits
+from fedsim.text import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +34,7 @@ def goal_of(text: str) -> Target:
     except ValueError:
         level = math.nan
     if found is None or math.isnan(level):
-        raise InvalidInput(f"goal={quoted(text)}: write a metric, >= or <=, and a level, as in 'accuracy >= .83'")
+        raise InvalidInput(f"goal={short_repr(text)}: write a metric, >= or <=, and a level, as in 'accuracy >= .83'")
     return Target(found[1], above=level) if ">" in found[2] else Target(found[1], below=level)
 
 
@@ -56,7 +58,7 @@ def spent_at(result: Result, goal: Target) -> pd.DataFrame:
 def _evaluations(result: Result, metric: str) -> tuple[pd.DataFrame, list[int]]:
     """Every evaluation of a metric: `replica, value`, what had been spent by then; and the replicas that there are."""
     if not isinstance(metric, str):
-        raise InvalidInput(f"metric={quoted(metric)}: name a metric's column, such as 'w2'")
+        raise InvalidInput(f"metric={short_repr(metric)}: name a metric's column, such as 'w2'")
     curve = result.curve(metric)  # refuses one that was not evaluated, with those that were
     if metric in result.over_replicas:
         frame = curve.rename(columns={metric: "value"}).assign(replica=EVERYBODY)
@@ -113,7 +115,7 @@ def time_to(
     Infinity where it never was; replica -1 stands for a metric over all replicas, such as w2.
     """
     goal = Target(metric, above, below)
-    one_of("against={!r}", against, AXES)
+    check_choice("against={!r}", against, AXES)
     frame = table(gather(results), goal)
     words = f"{figures.NAMES.get(against, against)} until {level(goal)}"
     return Answer(frame, figures.ranges(frame, against, words))
@@ -123,7 +125,7 @@ def bits_to(
     results: object, metric: str, above: float | None = None, below: float | None = None, bits: Axis = "total_bits"
 ) -> Answer:  # fmt: skip
     """`time_to`, drawn against the bits that were sent, by default up, down and between sites together."""
-    one_of("bits_to(bits={!r})", bits, AXES[2:])
+    check_choice("bits_to(bits={!r})", bits, AXES[2:])
     return time_to(results, metric, above, below, bits)
 
 
@@ -136,7 +138,9 @@ def at_budget(
     import pandas as pd
 
     given = dict(zip(AXES, (rounds, seconds, uplink_bits, downlink_bits, backhaul_bits, total_bits), strict=True))
-    limits = {name: positive(f"at_budget({name}={{}})", limit) for name, limit in given.items() if limit is not None}
+    limits = {
+        name: check_positive(f"at_budget({name}={{}})", limit) for name, limit in given.items() if limit is not None
+    }
     if not limits:
         raise InvalidInput("at_budget: give at least one limit, such as seconds=60")
     parts = []
@@ -159,7 +163,7 @@ def deadline(
     """
     import pandas as pd
 
-    goal, limit = Target(metric, above, below), positive("deadline(seconds={})", seconds)
+    goal, limit = Target(metric, above, below), check_positive("deadline(seconds={})", seconds)
     frame = table(gather(results), goal)
     rows = []
     for label, own in frame.groupby("run", sort=False):

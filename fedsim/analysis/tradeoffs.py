@@ -11,8 +11,10 @@ from fedsim.analysis import figures
 from fedsim.analysis.inputs import HIGHER, Answer, LabelledRun, facts, gather
 from fedsim.analysis.summary import final_metrics, warnings, warnings_of
 from fedsim.arrays import Array
-from fedsim.errors import InvalidInput, NotRecorded, flag, quoted
+from fedsim.checks import check_bool
+from fedsim.errors import InvalidInput, NotRecorded
 from fedsim.results import Result, sent_bits, total_bits
+from fedsim.text import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,13 +66,13 @@ def pareto(
     of which less is better unless it is accuracy or the like. `warnings` are those of the setting's runs, "" for none.
     """
     if not isinstance(among, list | tuple) or not among or any(name not in COSTS for name in among):
-        raise InvalidInput(f"pareto(among={quoted(among)}): choose among {', '.join(COSTS)}")
+        raise InvalidInput(f"pareto(among={short_repr(among)}): choose among {', '.join(COSTS)}")
     if not isinstance(metric, str):
-        raise InvalidInput(f"pareto(metric={quoted(metric)}): name a metric's column, such as 'w2'")
-    up = metric in HIGHER if higher_is_better is None else flag("pareto(higher_is_better={})", higher_is_better)
+        raise InvalidInput(f"pareto(metric={short_repr(metric)}): name a metric's column, such as 'w2'")
+    up = metric in HIGHER if higher_is_better is None else check_bool("pareto(higher_is_better={})", higher_is_better)
     frame = outcomes(gather(results), metric)
     if strange := [name for name in among if name not in frame]:
-        raise NotRecorded(f"pareto(among={quoted(list(among))}): these runs did not record {strange[0]}")
+        raise NotRecorded(f"pareto(among={short_repr(list(among))}): these runs did not record {strange[0]}")
     points = frame[[*among, metric]].to_numpy(np.float64, copy=True)
     points[:, -1] *= -1 if up else 1
     frame["front"] = undominated(points)

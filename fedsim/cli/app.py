@@ -19,7 +19,8 @@ import typer
 
 from fedsim.checks import path_of
 from fedsim.cli.terminal import warnings_last
-from fedsim.errors import FedsimError, Interrupted, InvalidInput, shown
+from fedsim.errors import FedsimError, Interrupted, InvalidInput
+from fedsim.text import short_str
 
 FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
 
@@ -61,7 +62,7 @@ def _call(argv: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _failed("interrupted", INTERRUPTED)
     except _Usage as error:
-        return _failed(f"{shown(error.format_message(), 400).rstrip('.')}; see fedsim --help", MISTAKE)
+        return _failed(f"{short_str(error.format_message(), 400).rstrip('.')}; see fedsim --help", MISTAKE)
     except InvalidInput as error:
         return _failed(str(error), MISTAKE)
     except Interrupted as error:
@@ -71,9 +72,9 @@ def _call(argv: Sequence[str]) -> int:
     except MemoryError:
         return _failed("out of memory; ask for fewer replicas, clients or rounds at a time", FAILED)
     except OSError as error:
-        where = f"{shown(error.filename)}: " if error.filename is not None else ""
+        where = f"{short_str(error.filename)}: " if error.filename is not None else ""
         remedy = _REMEDIES.get(error.errno or 0, "look at the file and the disk, and try again")
-        return _failed(f"{where}{error.strerror or shown(error)}; {remedy}", FAILED)
+        return _failed(f"{where}{error.strerror or short_str(error)}; {remedy}", FAILED)
 
 
 def _version(asked: bool) -> None:

@@ -22,7 +22,7 @@ SHORT = 16  # columns of a name that has its sentence beside it
 WHO = {"selected": "the selected", "all": "all"}
 
 
-def lines(wide: int = units.NARROW) -> list[str]:
+def lines(wide: int = units.DEFAULT_WIDTH) -> list[str]:
     """Everything there is, a section each, in at most so many columns."""
     return [
         *_section(
@@ -71,7 +71,7 @@ def facts(made: Any) -> dict[str, str]:
         file = next(c.__doc__ for c in _classes(inspect.getmodule(made)) if c.__module__ == made.__module__)
         own, reach, arguments = made.__doc__ or "", "selected", _call(made).partition("(")[2][:-1]
     else:
-        own, reach = file or "", as_algorithm(made).reach
+        own, reach = file or "", as_algorithm(made).broadcast_to
         given = [f.name if f.default is MISSING else f"{f.name}={f.default}" for f in fields(made) if f.init]
         arguments = ", ".join(given)
     words = ("Wire", "Memory", "Participation", "Exchange")

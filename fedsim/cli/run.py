@@ -17,7 +17,7 @@ from fedsim.analysis.summary import lines as summed_up
 from fedsim.cli.sweep import table
 from fedsim.cli.terminal import stopping, voices
 from fedsim.engine.message_sizes import reply_shape
-from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, shown
+from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed
 from fedsim.protocols import Describes, Runtime, as_algorithm, as_problem
 from fedsim.reproduce.claims import makes_claims
 from fedsim.results import Result, load, write_atomic
@@ -31,7 +31,7 @@ from fedsim.runtime.ray import Ray
 from fedsim.scenario import Scenario
 from fedsim.scenario_file import ScenarioFile, from_origin, load_file
 from fedsim.sweeps.study import Study, grid_runs
-from fedsim.text import called, many, policy, width, wrapped
+from fedsim.text import called, many, policy, short_str, width, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,7 +45,7 @@ def runtime_named(
 ) -> Any:  # fmt: skip
     """The runtime that the words on the command line stand for; an option that would do nothing is refused."""
     if name not in ("inline", "ray"):
-        raise InvalidInput(f"--runtime {shown(name)}: there is inline, ray")
+        raise InvalidInput(f"--runtime {short_str(name)}: there is inline, ray")
     options = (
         {"--threads": threads}
         if name == "ray"
@@ -53,7 +53,7 @@ def runtime_named(
     )
     for option, value in options.items():
         if value is not None:
-            raise InvalidInput(f"{option} {shown(value)} means nothing to --runtime {name}; leave it out")
+            raise InvalidInput(f"{option} {short_str(value)} means nothing to --runtime {name}; leave it out")
     return Ray(hosts, address, each) if name == "ray" else Inline(threads=threads)
 
 

@@ -19,7 +19,7 @@ from fedsim import settings as texts
 from fedsim import text as units
 from fedsim.analysis.summary import clock, final_metrics, reasons, warnings
 from fedsim.cli.terminal import Board, stopping, voices
-from fedsim.errors import InvalidInput, shown
+from fedsim.errors import InvalidInput
 from fedsim.protocols import Runtime
 from fedsim.runtime.ray import Ray
 from fedsim.scenario_file import load_file
@@ -29,6 +29,7 @@ from fedsim.sweeps.execution import status as read_status
 from fedsim.sweeps.spec import Plan, plan
 from fedsim.sweeps.study import Failure, Study, outcome
 from fedsim.sweeps.tuner import plan as search
+from fedsim.text import short_str
 
 SHOWN = 20  # failures listed in full
 
@@ -126,7 +127,9 @@ def _shard(text: str | None) -> tuple[int, int] | None:
         return None
     match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
     if match is None:
-        raise InvalidInput(f"--shard {shown(text)}: write 3/20 for the runs 3, 23, 43, ... of those numbered from 0")
+        raise InvalidInput(
+            f"--shard {short_str(text)}: write 3/20 for the runs 3, 23, 43, ... of those numbered from 0"
+        )
     return int(match[1]), int(match[2])
 
 
@@ -166,7 +169,7 @@ def _number(name: str, text: str) -> float:
 TITLES = {"seconds": "virtual time", "uplink_bits": "uplink", "real_s": "real"}
 
 
-def table(study: Study, wide: int = units.NARROW) -> list[str]:
+def table(study: Study, wide: int = units.DEFAULT_WIDTH) -> list[str]:
     """Settings that differ, what was spent, the metrics at the end; then what all runs have in common."""
     shown: dict[str, Callable[[Any], str]] = {
         "rounds": units.number,

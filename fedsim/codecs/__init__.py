@@ -31,10 +31,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import array_of
-from fedsim.errors import CorruptData, InvalidInput, NonFinite, is_whole, one_of, quoted, refusal, whole
+from fedsim.checks import array_of, check_choice, check_int, invalid_argument, is_int
+from fedsim.errors import CorruptData, InvalidInput, NonFinite
 from fedsim.kernels.reference import qsgd
 from fedsim.kernels.reference import qsgd as reference
+from fedsim.text import short_repr
 
 MOST_LEVELS = 2**20  # the norm is a float32, and Elias lengths are looked up in a table
 
@@ -47,7 +48,7 @@ class Identity:
     fixed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        one_of("Identity(dtype={!r})", self.dtype, (None, "float32", "float64"))
+        check_choice("Identity(dtype={!r})", self.dtype, (None, "float32", "float64"))
 
     def encode(self, v: Array, key: Array | None = None) -> bytes:
         sent = self._sent(_real(v, 1))
@@ -211,30 +212,30 @@ def expected_elias_bits(v: Array, levels: int, *, code: str = "omega", form: str
 
 
 def _whole(levels: object) -> int:
-    if not isinstance(levels, Integral) or not is_whole(levels, 1, MOST_LEVELS):
-        raise refusal("levels={!r}", levels, f"choose a whole number from 1 to {MOST_LEVELS}")
+    if not isinstance(levels, Integral) or not is_int(levels, 1, MOST_LEVELS):
+        raise invalid_argument("levels={!r}", levels, f"choose a whole number from 1 to {MOST_LEVELS}")
     return int(levels)
 
 
 def _check_elias(code: str, form: str, forms: tuple[str, ...]) -> None:
-    one_of("code={!r}", code, tuple(qsgd.CODES), "choose 'omega' or 'gamma'")
-    one_of("form={!r}", form, forms, f"choose {' or '.join(map(repr, forms))}")
+    check_choice("code={!r}", code, tuple(qsgd.CODES), "choose 'omega' or 'gamma'")
+    check_choice("form={!r}", form, forms, f"choose {' or '.join(map(repr, forms))}")
 
 
 def _positive(d: int) -> int:
-    return whole("d={}", d, 1, "a message holds at least one number, and at most 10**9", 10**9)
+    return check_int("d={}", d, 1, "a message holds at least one number, and at most 10**9", 10**9)
 
 
 def _bytes(data: object) -> bytes:
     if not isinstance(data, bytes | bytearray | memoryview):
-        raise refusal("decode({})", data, "a message is bytes, as encode() makes them")
+        raise invalid_argument("decode({})", data, "a message is bytes, as encode() makes them")
     return bytes(data)
 
 
 def _real(values: npt.ArrayLike, rank: int) -> Array:
     array = array_of(values)
     if array is None or array.ndim != rank or array.shape[-1] == 0 or array.dtype.kind == "b":
-        found = quoted(values, 60) if array is None else f"values of shape {array.shape} and type {array.dtype}"
+        found = short_repr(values, 60) if array is None else f"values of shape {array.shape} and type {array.dtype}"
         raise InvalidInput(f"{found}: a codec takes real numbers (d,), a batch (rows, d)")
     return array.astype(np.float32 if array.dtype.str[1:] == "f4" else np.float64, copy=False)
 

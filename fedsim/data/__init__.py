@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 
 from fedsim import readers
-from fedsim.checks import path_of
+from fedsim.checks import check_bool, path_of
 from fedsim.data import catalogue, store
 from fedsim.data.catalogue import synthetic
 from fedsim.data.dataset import Dataset, from_arrays, from_frame, from_huggingface
 from fedsim.data.distribution import holdings, picture
 from fedsim.data.partition import dirichlet, dominant, iid, natural, pathological, quantity, shards
-from fedsim.errors import InvalidInput, flag, quoted
+from fedsim.errors import InvalidInput
+from fedsim.text import short_repr
 
 __all__ = [
     "NAMES",
@@ -50,7 +51,7 @@ _SYNTHETIC = re.compile(r"synthetic\(\s*([\d.]+)\s*,\s*([\d.]+)\s*\)")
 
 def load(name: str, *, download: bool = False) -> Dataset:
     """A data set by name, or an npz file with arrays x, y and, if it has them, test_x, test_y, by path."""
-    download = flag("data.load(download={})", download)
+    download = check_bool("data.load(download={})", download)
     path = path_of("data.load(name)", name)
     name = str(name)
     if name in catalogue.INSIDE:
@@ -63,10 +64,10 @@ def load(name: str, *, download: bool = False) -> Dataset:
         return synthetic(float(made[1]), float(made[2]))
     if path.suffix == ".npz":
         if not path.is_file():
-            raise InvalidInput(f"data.load({quoted(name)}): no such file; give the path of an npz file")
+            raise InvalidInput(f"data.load({short_repr(name)}): no such file; give the path of an npz file")
         a = readers.npz(path, ("x", "y"), ("test_x", "test_y"))
         return from_arrays(a["x"], a["y"], a.get("test_x"), a.get("test_y"), name=path.stem)
-    raise InvalidInput(f"data.load({quoted(name)}): unknown; choose among {', '.join(NAMES)}, or give an npz file")
+    raise InvalidInput(f"data.load({short_repr(name)}): unknown; choose among {', '.join(NAMES)}, or give an npz file")
 
 
 def _from_files(name: str, download: bool) -> Dataset:

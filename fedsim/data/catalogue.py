@@ -16,10 +16,10 @@ import numpy as np
 
 from fedsim import readers, rng
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import floats_of, refuse_beyond_memory
+from fedsim.checks import check_bool, check_int, check_positive, floats_of, refuse_beyond_memory
 from fedsim.data.dataset import Dataset
 from fedsim.data.store import File
-from fedsim.errors import CorruptData, flag, positive, whole
+from fedsim.errors import CorruptData
 from fedsim.kernels import reference
 from fedsim.rng import Stream, keys, uniform
 
@@ -215,9 +215,12 @@ def synthetic(
     x ~ N(v_k, diag(j^-1.2)) and y = argmax(x W_k + b_k), over floor(lognormal(4, 2)) + 50 rows. `iid`: one W and b for
     all, v_k = B_k = 0. `fs.data.natural(d.ids)` gives every user their own rows.
     """
-    alpha, beta = positive("synthetic(alpha={})", alpha, zero=True), positive("synthetic(beta={})", beta, zero=True)
-    clients, features = whole("synthetic(clients={})", clients), whole("synthetic(features={})", features)
-    classes, iid = whole("synthetic(classes={})", classes, least=2), flag("synthetic(iid={})", iid)
+    alpha, beta = (
+        check_positive("synthetic(alpha={})", alpha, zero=True),
+        check_positive("synthetic(beta={})", beta, zero=True),
+    )
+    clients, features = check_int("synthetic(clients={})", clients), check_int("synthetic(features={})", features)
+    classes, iid = check_int("synthetic(classes={})", classes, least=2), check_bool("synthetic(iid={})", iid)
     size = 45.0 * clients * (float(ROWS) * features + (features + 1.0) * classes)
     refuse_beyond_memory(f"synthetic({clients:,} clients)", size, "ask for fewer clients, features or classes")
 

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import array_of
-from fedsim.errors import InvalidInput, is_whole, quoted, shown, whole
+from fedsim.checks import array_of, check_int, is_int
+from fedsim.errors import InvalidInput
+from fedsim.text import short_repr, short_str
 
 BRACES = str.maketrans("{}", "()")  # which mean something in a refusal's text
 
@@ -41,9 +42,9 @@ class Dataset:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
-            raise InvalidInput(f"Dataset(name={quoted(self.name)}): give it a name, as text")
-        name = shown(self.name, 60)
-        classes = whole(f"Dataset {name.translate(BRACES)}: classes={{}}", self.classes, least=2)
+            raise InvalidInput(f"Dataset(name={short_repr(self.name)}): give it a name, as text")
+        name = short_str(self.name, 60)
+        classes = check_int(f"Dataset {name.translate(BRACES)}: classes={{}}", self.classes, least=2)
         pairs = [("x", self.x, self.y), ("test_x", self.test_x, self.test_y)]
         for where, x, y in pairs:
             if where == "test_x" and x is None and y is None:
@@ -66,12 +67,12 @@ class Dataset:
         for word, value in (("scale", self.scale), ("shift", self.shift)):
             column = array_of(value)
             if column is None or column.shape not in ((), (self.features,)) or not np.isfinite(column).all():
-                given = f"{name}: {word}={quoted(value, 40)}"
+                given = f"{name}: {word}={short_repr(value, 40)}"
                 raise InvalidInput(f"{given}; give a finite number, or one for each of {self.features} columns")
         if self.shape is not None:
-            sides = isinstance(self.shape, tuple) and all(is_whole(side, 1) for side in self.shape)
+            sides = isinstance(self.shape, tuple) and all(is_int(side, 1) for side in self.shape)
             if not sides or math.prod(self.shape) != self.features:
-                given = f"{name}: shape={quoted(self.shape, 40)}"
+                given = f"{name}: shape={short_repr(self.shape, 40)}"
                 raise InvalidInput(f"{given}; give whole numbers whose product is {self.features}, the columns")
         if self.ids is not None and (not isinstance(self.ids, np.ndarray) or self.ids.shape != (len(self.x),)):
             raise InvalidInput(f"{name}: ids must be an array with one for each of {len(self.x)} rows")
@@ -130,7 +131,7 @@ def from_arrays(
 ) -> Dataset:  # fmt: skip
     """Rows of any shape, flattened, and labels 0, 1, ...; `scale` None is 1/255 for bytes and 1 for all else."""
     if not isinstance(name, str):
-        raise InvalidInput(f"from_arrays(name={quoted(name)}): give a word")
+        raise InvalidInput(f"from_arrays(name={short_repr(name)}): give a word")
     x, y = _numbers(name, "x", x), _labels(name, y)
     shape = x.shape[1:] if x.ndim > 2 else None
     rows, test_rows = _flat(x), None if test_x is None else _flat(_numbers(name, "test_x", test_x))
@@ -148,11 +149,11 @@ def from_frame(
 
     if not isinstance(frame, DataFrame) or not isinstance(test, DataFrame | None):
         given = frame if not isinstance(frame, DataFrame) else test
-        raise InvalidInput(f"from_frame({quoted(given, 60)}): give a pandas DataFrame")
+        raise InvalidInput(f"from_frame({short_repr(given, 60)}): give a pandas DataFrame")
     for column in (label, *(() if ids is None else (ids,))):
         if not isinstance(column, str | int) or column not in frame.columns:
-            known = shown(", ".join(map(str, frame.columns)), 80)
-            raise InvalidInput(f"from_frame: no column {quoted(column, 40)}; it has {known}")
+            known = short_str(", ".join(map(str, frame.columns)), 80)
+            raise InvalidInput(f"from_frame: no column {short_repr(column, 40)}; it has {known}")
     features = [c for c in frame.columns if c not in (label, ids)]
     words = [c for c in features if frame[c].dtype.kind not in "biuf"]
     if words:
@@ -183,7 +184,7 @@ def from_huggingface(dataset: Any, features: str | None = None, label: str | Non
     """A `datasets.Dataset`, or a `DatasetDict` of train and test; columns are found by their usual names."""
     train, test = (dataset.get("train"), dataset.get("test")) if isinstance(dataset, Mapping) else (dataset, None)
     if not isinstance(train, Columns) or not (test is None or isinstance(test, Columns)):
-        given = f"from_huggingface({quoted(dataset, 60)})"
+        given = f"from_huggingface({short_repr(dataset, 60)})"
         raise InvalidInput(f"{given}: give a datasets.Dataset, or a DatasetDict with a split named train")
     names = list(train.column_names)
     if features is None:
@@ -191,7 +192,7 @@ def from_huggingface(dataset: Any, features: str | None = None, label: str | Non
     if label is None:
         label = next((n for n in ("label", "labels", "fine_label", "y", "target") if n in names), None)
     if not (isinstance(features, str) and isinstance(label, str) and features in names and label in names):
-        known = shown(", ".join(map(str, names)), 80)
+        known = short_str(", ".join(map(str, names)), 80)
         raise InvalidInput(f"from_huggingface: columns {known}; say which with features=... and label=...")
 
     def part(split: Any) -> tuple[Array, Array]:

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.checks import array_of
-from fedsim.errors import InvalidInput, quoted
+from fedsim.errors import InvalidInput
+from fedsim.text import short_repr
 
 
 def labels_of(name: str, y: object, what: str = "labels") -> Array:
@@ -24,7 +25,7 @@ def labels_of(name: str, y: object, what: str = "labels") -> Array:
         if words.dtype.kind == "U" or (words.dtype.kind == "O" and all(isinstance(w, str) for w in words.flat)):
             labels = words.astype(np.str_)
     if labels is None:
-        raise InvalidInput(f"{name}: {what} {quoted(y, 40)} are neither numbers nor words; give one per row")
+        raise InvalidInput(f"{name}: {what} {short_repr(y, 40)} are neither numbers nor words; give one per row")
     if labels.ndim != 1 or not len(labels):
         raise InvalidInput(f"{name}: {what} have shape {labels.shape}; give one per row")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():

@@ -14,11 +14,12 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.checks import floats_of
+from fedsim.checks import check_bool, check_choice, check_int, check_positive, floats_of
 from fedsim.data.distribution import labels_of
-from fedsim.errors import InvalidInput, flag, one_of, positive, shown, whole
+from fedsim.errors import InvalidInput
 from fedsim.kernels import reference
 from fedsim.rng.elementary import log64
+from fedsim.text import short_str
 
 
 def log_gamma_draws(key: Array, shape: Array) -> Array:
@@ -70,17 +71,17 @@ def dirichlet(
     """
     (labels, members), clients = _classes("dirichlet", y, clients)
     n = sum(map(len, members))
-    least = whole("dirichlet(min_partition_size={})", min_partition_size, least=0)
+    least = check_int("dirichlet(min_partition_size={})", min_partition_size, least=0)
     if least * clients > n:
         raise InvalidInput(f"dirichlet(min_partition_size={least}): {clients} clients share {n} rows; ask for fewer")
     concentration = floats_of(alpha)
-    self_balancing = flag("dirichlet(self_balancing={})", self_balancing)
+    self_balancing = check_bool("dirichlet(self_balancing={})", self_balancing)
     if (
         concentration is None
         or concentration.shape not in ((), (clients,))
         or not np.all((concentration >= SMALLEST) & np.isfinite(concentration))
     ):
-        given = f"dirichlet(alpha={shown(alpha, 40)})"
+        given = f"dirichlet(alpha={short_str(alpha, 40)})"
         raise InvalidInput(
             f"{given}: give a positive number of at least {SMALLEST:g}, or one for each of {clients} clients"
         )
@@ -111,7 +112,7 @@ def pathological(
     first so, the others at random). With "random" a class that nobody drew takes the place of one that several did.
     """
     (labels, members), clients = _classes("pathological", y, clients)
-    each, m = whole("pathological(classes_per_client={})", classes_per_client), len(labels)
+    each, m = check_int("pathological(classes_per_client={})", classes_per_client), len(labels)
     if each > m:
         raise InvalidInput(f"pathological(classes_per_client={each}): there are {m} classes; ask for at most {m}")
     if each * clients < m:
@@ -120,7 +121,7 @@ def pathological(
             f"pathological: {clients} clients with {each} classes each leave out some of {m}; ask for "
             f"classes_per_client={need}"
         )
-    one_of("pathological(class_assignment_mode={!r})", class_assignment_mode, MODES)
+    check_choice("pathological(class_assignment_mode={!r})", class_assignment_mode, MODES)
     has = _assigned(clients, m, each, seed, class_assignment_mode)
     held: list[list[Array]] = [[] for _ in range(clients)]
     for k, rows in enumerate(members):
@@ -157,7 +158,7 @@ def _assigned(clients: int, classes: int, each: int, seed: int, mode: str) -> Ar
 def shards(y: npt.ArrayLike, clients: int, shards_per_client: int = 2, seed: int = 0) -> list[Array]:
     """Rows sorted by label and cut into equal shards, so many of them dealt to every client (McMahan et al. 2017)."""
     n, clients = _rows("shards", y, clients)
-    each = whole("shards(shards_per_client={})", shards_per_client)
+    each = check_int("shards(shards_per_client={})", shards_per_client)
     if clients * each > n:
         raise InvalidInput(f"shards: {clients} clients with {each} shards each need more than {n} rows; ask for fewer")
     pieces = np.array_split(np.argsort(labels_of("shards", y), kind="stable"), clients * each)
@@ -170,8 +171,8 @@ def quantity(
 ) -> list[Array]:
     """Rows at random in unequal amounts, in proportion to lognormal(0, sigma) draws."""
     n, clients = _rows("quantity", y, clients)
-    sigma = positive("quantity(sigma={})", sigma, zero=True)
-    least = whole("quantity(min_partition_size={})", min_partition_size, least=0)
+    sigma = check_positive("quantity(sigma={})", sigma, zero=True)
+    least = check_int("quantity(min_partition_size={})", min_partition_size, least=0)
     if least * clients > n:
         raise InvalidInput(f"quantity(min_partition_size={least}): {clients} clients share {n} rows; ask for fewer")
     logs = sigma * rng.normal(rng.keys(seed, rng.Stream.DATA, round=1, client=np.arange(clients)), 1)[:, 0]
@@ -187,8 +188,8 @@ def dominant(
     proportions to each other; "drop" keeps to the letter, and then not every row has a client.
     """
     (_, members), clients = _classes("dominant", y, clients)
-    share, rest = positive("dominant(share={})", share), positive("dominant(rest={})", rest, zero=True)
-    one_of("dominant(leftover={!r})", leftover, ("deal", "drop"))
+    share, rest = check_positive("dominant(share={})", share), check_positive("dominant(rest={})", rest, zero=True)
+    check_choice("dominant(leftover={!r})", leftover, ("deal", "drop"))
     held: list[list[Array]] = [[] for _ in range(clients)]
     for k, rows in enumerate(members):
         part = np.where(np.arange(clients) % len(members) == k, share, rest)
@@ -219,7 +220,7 @@ def natural(ids: npt.ArrayLike) -> list[Array]:
 
 def _rows(name: str, y: npt.ArrayLike, clients: int) -> tuple[int, int]:
     labels = labels_of(name, y)
-    clients = whole(f"{name}(clients={{}})", clients)
+    clients = check_int(f"{name}(clients={{}})", clients)
     if clients > len(labels):
         raise InvalidInput(f"{name}(clients={clients}): there are {len(labels)} rows; ask for at most so many")
     return len(labels), clients

@@ -16,13 +16,14 @@ import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.checks import floats_of
-from fedsim.errors import InvalidInput, quoted, shown
+from fedsim.errors import InvalidInput
 from fedsim.per_client import TINY, Column, column, duration, length, pick, settle
 from fedsim.protocols.columns import AvailabilityColumns
 from fedsim.rng import Draws
 from fedsim.rules import availability
 from fedsim.rules.availability import OnlineLaw
 from fedsim.rules.draws import Key
+from fedsim.text import short_repr, short_str
 
 
 class Availability(Protocol):
@@ -107,11 +108,11 @@ class Diurnal:
         settle(self, "period_s", "diurnal period_s", low=TINY)
         on = column("diurnal on_fraction", self.on_fraction, high=1.0)
         if np.any((np.asarray(on) > 0) & (np.asarray(on) < BRIEFEST)):
-            raise InvalidInput(f"diurnal on_fraction={shown(on)}: give 0 for never, or at least {BRIEFEST:g}")
+            raise InvalidInput(f"diurnal on_fraction={short_str(on)}: give 0 for never, or at least {BRIEFEST:g}")
         object.__setattr__(self, "on_fraction", on)
         if isinstance(self.phase, str):
             if self.phase != "per client":
-                raise InvalidInput(f'diurnal phase={quoted(self.phase)}: give "per client" or a number from 0 to 1')
+                raise InvalidInput(f'diurnal phase={short_repr(self.phase)}: give "per client" or a number from 0 to 1')
         else:
             object.__setattr__(self, "phase", column("diurnal phase", self.phase, high=1.0))
 

@@ -10,8 +10,9 @@ import numpy.typing as npt
 from fedsim.devices.availability import Availability
 from fedsim.devices.model import Devices
 from fedsim.devices.speed import LognormalSpeed, Slowdown
-from fedsim.errors import InvalidInput, quoted, shown
+from fedsim.errors import InvalidInput
 from fedsim.per_client import TINY, column, length, number, pick
+from fedsim.text import short_repr, short_str
 
 
 def constant(
@@ -77,14 +78,14 @@ def table(
     """
     if isinstance(frame, type) or not hasattr(frame, "keys"):
         raise InvalidInput(
-            f"devices.table({quoted(frame)}): give seconds_per_step and so on in a DataFrame or a mapping"
+            f"devices.table({short_repr(frame)}): give seconds_per_step and so on in a DataFrame or a mapping"
         )
-    names = [shown(name) for name in frame.keys()]  # noqa: SIM118  a DataFrame's keys are its columns
+    names = [short_str(name) for name in frame.keys()]  # noqa: SIM118  a DataFrame's keys are its columns
     unknown = sorted(set(names) - set(COLUMNS))
     speeds = [name for name in COLUMNS[:2] if name in names]
     if unknown or len(speeds) != 1:
         raise InvalidInput(
-            f"devices.table: the columns are {shown(names)}; give seconds_per_step or seconds_per_example,"
+            f"devices.table: the columns are {short_str(names)}; give seconds_per_step or seconds_per_example,"
             f" and of the others only {', '.join(COLUMNS[2:])}"
         )
     if dropout is not None and "dropout" in names:

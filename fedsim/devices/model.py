@@ -19,13 +19,15 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
+from fedsim.checks import check_bool
 from fedsim.devices.availability import Availability
 from fedsim.devices.speed import LognormalSpeed, Slowdown
-from fedsim.errors import InvalidInput, flag, quoted, shown
+from fedsim.errors import InvalidInput
 from fedsim.per_client import Column, column, duration, length, pick
 from fedsim.protocols import Describes, InColumns, InNumbers
 from fedsim.protocols.columns import AvailabilityColumns, DeviceColumns, SlowdownColumns
 from fedsim.rng import Draws
+from fedsim.text import short_repr, short_str
 
 NONE, BEFORE, COMPUTE, UPLOAD = range(4)  # the phases of `drop`
 PHASES = ("before", "compute", "upload")
@@ -57,7 +59,7 @@ class Devices:
 
     def __post_init__(self) -> None:
         for name in ("per_example", "recycle"):
-            object.__setattr__(self, name, flag(f"devices {name}={{}}", getattr(self, name)))
+            object.__setattr__(self, name, check_bool(f"devices {name}={{}}", getattr(self, name)))
         if not isinstance(self.seconds_per_step, LognormalSpeed):
             unit = "seconds_per_example" if self.per_example else "seconds_per_step"
             object.__setattr__(self, "seconds_per_step", column(unit, self.seconds_per_step))
@@ -215,9 +217,9 @@ class Devices:
 def _dropout(value: object) -> Column | dict[str, Column]:
     if not isinstance(value, Mapping):
         return column("dropout", value, high=1.0)
-    unknown = sorted(set(value) - set(PHASES), key=shown)
+    unknown = sorted(set(value) - set(PHASES), key=short_str)
     if unknown:
-        raise InvalidInput(f"dropout of {shown(unknown)}: the phases are {', '.join(PHASES)}")
+        raise InvalidInput(f"dropout of {short_str(unknown)}: the phases are {', '.join(PHASES)}")
     shares = {name: column(f"dropout {name}", value[name], high=1.0) for name in PHASES if name in value}
     lengths = {length(share) for share in shares.values()} - {None}
     if len(lengths) > 1:
@@ -230,7 +232,7 @@ def _dropout(value: object) -> Column | dict[str, Column]:
 
 def _has(part: object, name: str, method: str, example: str) -> None:
     if part is not None and (isinstance(part, type) or not callable(getattr(part, method, None))):
-        raise InvalidInput(f"devices {name}={quoted(part)}: give None or a model such as {example}")
+        raise InvalidInput(f"devices {name}={short_repr(part)}: give None or a model such as {example}")
 
 
 def _words(part: object, name: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedsim import rng as numpy_draws
 from fedsim.arrays import Array
-from fedsim.errors import whole
+from fedsim.checks import check_int
 from fedsim.per_client import settle
 from fedsim.protocols.columns import SlowdownColumns
 from fedsim.rng import Draws, Stream
@@ -47,7 +47,7 @@ class LognormalSpeed:
         settle(self, "median_step_s", "lognormal median_step_s")
         settle(self, "sigma", "lognormal sigma", high=50.0)
         remedy = "a seed is a whole number from 0 to 2**64 - 1"
-        object.__setattr__(self, "seed", whole("lognormal seed={!r}", self.seed, 0, remedy, 2**64 - 1))
+        object.__setattr__(self, "seed", check_int("lognormal seed={!r}", self.seed, 0, remedy, 2**64 - 1))
 
     def seconds_per_step(self, clients: Array, source: Any = None) -> Array:
         """(n,) seconds; `source` is `fedsim.rng` or its compiled twin."""

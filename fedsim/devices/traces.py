@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
+from fedsim.checks import check_choice, check_int, check_positive
 from fedsim.devices.availability import Intervals
-from fedsim.errors import CorruptData, InvalidInput, one_of, positive, quoted, whole
+from fedsim.errors import CorruptData, InvalidInput
 from fedsim.network.varying import Varying
 from fedsim.readers import checked_offsets, numbers, read_csv, read_npz, read_records
+from fedsim.text import short_repr
 
 # --- When devices are on ----------------------------------------------------------------------------
 
@@ -90,7 +92,7 @@ def _merged(pieces: Array) -> Array:
 
 def _list(path: str | Path, value: object) -> list[Any]:
     if not isinstance(value, list):
-        raise CorruptData(f"{path}: active and inactive have to be lists of seconds, not {quoted(value, 40)}")
+        raise CorruptData(f"{path}: active and inactive have to be lists of seconds, not {short_repr(value, 40)}")
     return value
 
 
@@ -103,8 +105,8 @@ def flhetbench_latency(path: str | Path, model: str = "resnet", *, slowest_s: fl
     `model` is "resnet" (997 phones) or "vit" (21). The file states no unit; milliseconds are assumed. Rows that
     were not measured (empty or 0) and outliers above `slowest_s` are left out.
     """
-    one_of("flhetbench_latency model={!r}", model, ("resnet", "vit"), 'give "resnet" or "vit"')
-    slowest_s = positive("flhetbench_latency slowest_s={}", slowest_s)
+    check_choice("flhetbench_latency model={!r}", model, ("resnet", "vit"), 'give "resnet" or "vit"')
+    slowest_s = check_positive("flhetbench_latency slowest_s={}", slowest_s)
     name = f"{model}_latency"
     seconds = numbers(path, name, read_csv(path, [name])[name]) / 1e3
     kept = seconds[(seconds > 0) & (seconds <= slowest_s)]
@@ -119,7 +121,7 @@ def fedscale_capacity(path: str | Path, *, training_factor: float = 3.0) -> tupl
     Returns {"seconds_per_example": (n,)} for `devices.table`, and the bandwidths (n,) in bits per second, by
     rising id. `computation` is the time of inference; FedScale takes three times that for training.
     """
-    training_factor = positive("fedscale_capacity training_factor={}", training_factor)
+    training_factor = check_positive("fedscale_capacity training_factor={}", training_factor)
     records = read_records(path, ("computation", "communication"))
     compute = numbers(path, "computation", [r["computation"] for r in records])
     bandwidth = numbers(path, "communication", [r["communication"] for r in records])
@@ -160,7 +162,7 @@ def mobiperf(path: str | Path, case: int) -> dict[str, Array]:
 
     `mean_bps` and `std_bps` (n,), and the measurements `samples_bps`, of client c `offsets[c]:offsets[c + 1]`.
     """
-    case = whole("mobiperf case={}", case)
+    case = check_int("mobiperf case={}", case)
     text = read_csv(path, ["case", "client", "tcp_speed_kbps"])
     cases = numbers(path, "case", text["case"])
     rows = np.flatnonzero(cases == case)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 
-from fedsim.errors import InvalidInput, quoted
+from fedsim.errors import InvalidInput
 from fedsim.results import Summary
+from fedsim.text import short_repr
 
 CODE = re.compile(r"[A-E]\d+")
 
@@ -19,7 +20,9 @@ def explain(topic: str | None = None) -> Summary:
         codes = "  A5, C1, ...   one decision by the code that a docstring or an error gives"
         return Summary("\n".join(["fedsim explain TOPIC, or fs.explain(TOPIC):", *topics, codes]))
     if not isinstance(topic, str):
-        raise InvalidInput(f"explain({quoted(topic)}): name a topic, one of {', '.join(pages)}, or a code such as A5")
+        raise InvalidInput(
+            f"explain({short_repr(topic)}): name a topic, one of {', '.join(pages)}, or a code such as A5"
+        )
     name = topic.strip().strip("()")
     if name.lower() in pages:
         return Summary(pages[name.lower()].rstrip())
@@ -29,7 +32,7 @@ def explain(topic: str | None = None) -> Summary:
         )
         if found:
             return Summary(found[0].rstrip())
-    raise InvalidInput(f"explain({quoted(topic)}): there is {', '.join(pages)}, or a code such as A5")
+    raise InvalidInput(f"explain({short_repr(topic)}): there is {', '.join(pages)}, or a code such as A5")
 
 
 def _pages() -> dict[str, str]:

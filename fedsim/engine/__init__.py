@@ -39,7 +39,7 @@ async def simulate(
 ) -> Run:  # fmt: skip
     """Run every replica until its budget is spent."""
     setting = setting_of(scenario, runtime.kernels())
-    session = runtime.open(scenario.parts.algorithm.own, setting)
+    session = runtime.open(scenario.parts.algorithm.wrapped, setting)
     try:
         system = System(scenario, setting, timing_only)
         learner = Learner(system, session)

@@ -10,9 +10,8 @@ from collections.abc import Callable
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import called
+from fedsim.checks import called, check_positive
 from fedsim.engine.system import System
-from fedsim.errors import positive
 from fedsim.runtime.jobs import Reply
 
 VERSION_BITS = 32
@@ -102,4 +101,4 @@ def _discounted(discount: Callable[[int], float], staleness: int) -> float:
     factor = np.asarray(called("participation.buffered: discount", discount, staleness))
     given = factor.item() if factor.size == 1 else factor
     where = "participation.buffered: discount returned {}"
-    return positive(where, given, zero=True, remedy="it must be a number of at least 0")
+    return check_positive(where, given, zero=True, remedy="it must be a number of at least 0")

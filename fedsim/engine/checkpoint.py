@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import FedsimError, Interrupted, InvalidInput, is_whole, quoted
+from fedsim.checks import is_int
+from fedsim.errors import FedsimError, Interrupted, InvalidInput
 from fedsim.results.checkpoints import Checkpoints, SavedCheckpoint
+from fedsim.text import short_repr
 
 if TYPE_CHECKING:
     from fedsim.engine.clock import Clock
@@ -99,8 +101,8 @@ def _interval(every: int | str | None) -> tuple[int | None, float | None]:
         return None, None
     if isinstance(every, str) and (match := re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{0,9})?)\s*s", every)):
         return None, float(match[1])
-    if not isinstance(every, str) and is_whole(every, least=1):
+    if not isinstance(every, str) and is_int(every, least=1):
         return int(every), None
     raise InvalidInput(
-        f"checkpoint_every={quoted(every)}: a number of rounds such as 100, or real seconds such as '60s'"
+        f"checkpoint_every={short_repr(every)}: a number of rounds such as 100, or real seconds such as '60s'"
     )

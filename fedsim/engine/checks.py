@@ -21,14 +21,14 @@ TOO_MANY = 1e9  # rounds to spend the budget
 def check_run(system: System, sizes: MessageSizes) -> None:
     """Refuse what no clock can simulate."""
     check_data(system.problem, system.timing_only)
-    policy = type(system.policy.own).__name__
-    described = system.policy.to_columns() is not None and has_columns(system.policy.own, "policy")
+    policy = type(system.policy.wrapped).__name__
+    described = system.policy.to_columns() is not None and has_columns(system.policy.wrapped, "policy")
     if system.gossip is not None and not described:
         raise InvalidInput(
             f"the policy {policy} over gossip: its closing rule has no columns, so nothing says "
             "when a site stops waiting for its neighbours; take full(), first(K) or deadline(seconds)"
         )
-    name, codec = type(system.algorithm.own).__name__, system.algorithm.codec
+    name, codec = type(system.algorithm.wrapped).__name__, system.algorithm.codec
     if system.policy.asynchronous and not described:
         raise InvalidInput(
             f"{policy}: asynchronous clients are drawn and aggregated as participation.buffered says; a "
@@ -58,7 +58,7 @@ def check_data(problem: Problem, timing_only: bool) -> None:
     """Refuse to compute with a problem that is only as long as its messages."""
     if not timing_only and problem.timing_only:
         raise InvalidInput(
-            f'problems.{type(problem.own).__name__} has no data to compute with; run it with compute="skip"'
+            f'problems.{type(problem.wrapped).__name__} has no data to compute with; run it with compute="skip"'
         )
 
 

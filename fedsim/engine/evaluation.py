@@ -39,7 +39,7 @@ class Evaluator:
         replicas = len(recorder.replicas)
         accountants = [m for m in self.metrics if isinstance(m, KeepsLedger)]
         role = scenario.parts.algorithm
-        kept = [m.ledger(role.own, problem, replicas) for m in accountants]
+        kept = [m.ledger(role.wrapped, problem, replicas) for m in accountants]
         self.ledger = kept[0] if kept else None  # the uploads so far, where a metric accounts for their privacy
         self.temperature = role.temperature
         self.sampler = role.sampler and self.temperature > 0

@@ -29,14 +29,14 @@ def first_states(algorithm: Algorithm, problem: ProblemLike, starts: Array, skip
 
 def first_memory(algorithm: Algorithm, problem: Problem, replicas: int, dtype: np.dtype[Any]) -> Arrays:
     """Everybody's memory, (replicas, clients, ...) per name."""
-    rows = algorithm.memory(problem.own)
+    rows = algorithm.memory(problem.wrapped)
     out = {}
     for name, row in rows.items():
         row = np.asarray(row, dtype)
         size = replicas * problem.clients * row.nbytes
         if size > LARGEST:
             raise InvalidInput(
-                f"{type(algorithm.own).__name__} remembers {size / 1e9:.0f} GB for {problem.clients:,} clients in "
+                f"{type(algorithm.wrapped).__name__} remembers {size / 1e9:.0f} GB for {problem.clients:,} clients in "
                 f"{replicas} replicas; run fewer replicas at a time, such as replicas=range(0, 1)"
             )
         out[name] = np.zeros((replicas, problem.clients, *row.shape), dtype)  # pages come on use

@@ -36,7 +36,7 @@ class Learner:
         self.session, self.system, self.timing_only = as_session(session), system, system.timing_only
         self._algorithm, self._setting, self._sites = system.algorithm, system.setting, system.sites
         self._first, self.state = first_states(
-            self._algorithm, system.problem.own, system.scenario.site_starts, self.timing_only
+            self._algorithm, system.problem.wrapped, system.scenario.site_starts, self.timing_only
         )
         self.memory = first_memory(self._algorithm, system.problem, len(system.replicas), self._setting.dtype)
         self._shapes: dict[int, ReplyShape] = {}
@@ -139,7 +139,8 @@ class Learner:
         reply: Reply = await self.session.submit(batch, self._most_work)
         if shape.bits is not None and (reply.bits != shape.bits).any():
             raise InvalidInput(
-                f"{type(self._algorithm.own).__name__}: a reply of {reply.bits.max()} bits in round {round}, where the "
+                f"{type(self._algorithm.wrapped).__name__}: a reply of {reply.bits.max()} bits in round "
+                f"{round}, where the "
                 f"clock expected {shape.bits}; its size must not depend on data, client or round"
             )
         return reply
@@ -229,7 +230,7 @@ class Learner:
         else:
             new = self._one_by_one(state, replies, replica, site, round)
         for name, value in new.items():
-            check_state(self._algorithm.own, self._setting, name, np.asarray(value), replica, round)
+            check_state(self._algorithm.wrapped, self._setting, name, np.asarray(value), replica, round)
             self.state[name][rows] = value
 
     def _one_by_one(self, state: Arrays, replies: SegmentReplies, replica: Array, site: Array, round: int) -> Arrays:

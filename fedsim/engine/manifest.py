@@ -85,8 +85,8 @@ def _sketch(run: Run) -> Any:
     network, sites = run.system.scenario.parts.network, run.system.sites.network
     if network is None:
         return None
-    if isinstance(sites, SiteNetwork) and isinstance(network.own, Network | Star):
-        return network.own.sketch(sites.passing())
+    if isinstance(sites, SiteNetwork) and isinstance(network.wrapped, Network | Star):
+        return network.wrapped.sketch(sites.passing())
     return network.sketch()
 
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedsim.checks import free_bytes, in_bytes
+from fedsim.checks import free_bytes
 from fedsim.errors import InvalidInput
+from fedsim.text import in_bytes
 
 if TYPE_CHECKING:
     from fedsim.scenario import Scenario

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import ClientFailed, FedsimError, shown
+from fedsim.errors import ClientFailed, FedsimError
 from fedsim.protocols import Algorithm, BatchSize, Codec, FixedLength, Problem, potentials_of
 from fedsim.runtime.jobs import Encoded
 from fedsim.runtime.validation import all_locked, changed_in_place, client_answer, memory_answer, real
+from fedsim.text import short_str
 
 
 class DryJob:
@@ -25,7 +26,7 @@ class DryJob:
     client, replica, weight, size, clients = 0, 0, 1.0, 1, 1
 
     def __init__(self, problem: Problem, dtype: np.dtype[Any], round: int) -> None:
-        self.round, self._problem, self._zeros = round, problem.own, np.zeros(problem.dim, dtype)
+        self.round, self._problem, self._zeros = round, problem.wrapped, np.zeros(problem.dim, dtype)
 
     def gradient(self, theta: Array, step: int, batch_size: BatchSize = None, **options: object) -> Array:
         return self._zeros
@@ -67,8 +68,8 @@ def sum_bits(shape: ReplyShape, dtype: np.dtype[Any]) -> int:
 
 def reply_shape(algorithm: Algorithm, problem: Problem, state: Arrays, dtype: np.dtype[Any], round: int) -> ReplyShape:
     """The shape of a reply in this round."""
-    who = f"{type(algorithm.own).__name__}.client"
-    memory = {n: np.asarray(m, dtype) for n, m in algorithm.memory(problem.own).items()}
+    who = f"{type(algorithm.wrapped).__name__}.client"
+    memory = {n: np.asarray(m, dtype) for n, m in algorithm.memory(problem.wrapped).items()}
     message = {n: np.zeros_like(m) for n, m in algorithm.broadcast(state).items()}
     try:
         job = DryJob(problem, dtype, round)
@@ -78,7 +79,7 @@ def reply_shape(algorithm: Algorithm, problem: Problem, state: Arrays, dtype: np
     except FedsimError:
         raise
     except (Exception, SystemExit) as error:
-        what = f"raised {type(error).__name__}: {shown(error, 300)}"
+        what = f"raised {type(error).__name__}: {short_str(error, 300)}"
         if changed_in_place(error):
             what = "changed an array in place that it was handed; work on a copy"
         raise ClientFailed(

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import InvalidInput, flag, one_of, whole
+from fedsim.checks import check_bool, check_choice, check_int
+from fedsim.errors import InvalidInput
 
 LIMIT_BYTES = 1_000_000_000
 COLUMNS = (
@@ -35,9 +36,9 @@ class Record:
 
     def __post_init__(self) -> None:
         for name, least in (("every", 1), ("warmup", 0), ("rounds_every", 1)):
-            object.__setattr__(self, name, whole(f"Record({name}={{}})", getattr(self, name), least))
-        object.__setattr__(self, "events", flag("Record(events={})", self.events))
-        one_of("Record(sites={!r})", self.sites, ("average", "all"))
+            object.__setattr__(self, name, check_int(f"Record({name}={{}})", getattr(self, name), least))
+        object.__setattr__(self, "events", check_bool("Record(events={})", self.events))
+        check_choice("Record(sites={!r})", self.sites, ("average", "all"))
 
     def keeps(self, rounds: int) -> bool:
         """Whether theta is kept after so many rounds."""

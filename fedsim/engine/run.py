@@ -52,7 +52,7 @@ class Run:
         scenario, replicas = system.scenario, np.arange(len(system.replicas))
         self.totals = Totals(system)
         self.recorder = Recorder(scenario.record, system.replicas, system.problem.dim, system.setting.dtype)
-        remedy = partial(advice, system.algorithm.own, system.setting)
+        remedy = partial(advice, system.algorithm.wrapped, system.setting)
         self.evaluator = Evaluator(scenario, self.recorder, system.setting.problem, remedy)
         if not system.timing_only:
             self.evaluator.check(learner.theta(replicas), learner.models(replicas), learner.memory)

@@ -84,8 +84,8 @@ class SiteNetwork:
     def delay_s(self, upward: bool) -> Array:
         return np.asarray(self._way(upward).latency_s)
 
-    def stretch(self, upward: bool) -> Array:
-        return np.asarray(self._way(upward).stretch)
+    def loss_factor(self, upward: bool) -> Array:
+        return np.asarray(self._way(upward).loss_factor)
 
     def bottleneck_bps(self, upward: bool) -> Array:
         return np.asarray(self._way(upward).bottleneck_bps)

@@ -73,9 +73,9 @@ class System:
         self.down, self.up = routes_of(self.network, False), routes_of(self.network, True)
         self.always_online = self.devices is None or self.devices.always_available
         self.limit_s = np.inf if self.budget.seconds is None else float(self.budget.seconds)
-        self.broadcasts_to_all = scenario.reaches_all
+        self.broadcasts_to_all = scenario.broadcasts_to_all
         self.reports_loss = "loss" in self.algorithm.kept
-        may_read = self.policy.history or not has_columns(self.policy.own, "policy")  # a user's own policy
+        may_read = self.policy.history or not has_columns(self.policy.wrapped, "policy")  # a user's own policy
         self.clock_reads_losses = may_read and self.reports_loss and not timing_only
 
     @cached_property
@@ -86,7 +86,7 @@ class System:
     @cached_property
     def remembers(self) -> bool:
         """Whether clients have memory, so that an asynchronous one waits until its reply has been aggregated."""
-        return bool(self.algorithm.memory(self.problem.own))
+        return bool(self.algorithm.memory(self.problem.wrapped))
 
     @cached_property
     def mixing(self) -> Mixing | None:
@@ -174,7 +174,8 @@ class System:
         at = np.asarray(self.devices.next_available(client, np.full(len(client), now_s), rng))
         if at.shape != client.shape or not (at >= now_s).all():
             raise InvalidInput(
-                f"{type(self.devices.own).__name__}.next_available returned {at!r:.60} at {now_s:g} s; return one time "
+                f"{type(self.devices.wrapped).__name__}.next_available returned {at!r:.60} at {now_s:g} s; "
+                "return one time "
                 "per client, now or later"
             )
         return at
@@ -187,7 +188,8 @@ class System:
         until = np.asarray(self.devices.available_until(client, np.full(len(client), now_s), rng))
         if until.shape != client.shape or np.isnan(until).any():
             raise InvalidInput(
-                f"{type(self.devices.own).__name__}.available_until returned {until!r:.60}; return one time per client"
+                f"{type(self.devices.wrapped).__name__}.available_until returned {until!r:.60}; return one time "
+                "per client"
             )
         return np.asarray(np.maximum(until, now_s))
 
@@ -228,7 +230,7 @@ def routes_of(network: NetworkModel | None, upward: bool) -> Routes | None:
     """Return a network's routes in one direction; None: an ideal network."""
     if network is None:
         return None
-    columns = network.delay_s(upward), network.stretch(upward), network.bottleneck_bps(upward)
+    columns = network.delay_s(upward), network.loss_factor(upward), network.bottleneck_bps(upward)
     return Routes(*(np.broadcast_to(column, (network.clients,)) for column in columns))
 
 
@@ -236,6 +238,7 @@ def _check(devices: DeviceModel, method: str, value: Array, client: Array, right
     """Refuse answers of users' own devices that no clock can use."""
     if np.shape(value) != client.shape or not right.all():
         raise InvalidInput(
-            f"{type(devices.own).__name__}.{method} returned {value!r:.60} for {len(client)} visits; return one number "
+            f"{type(devices.wrapped).__name__}.{method} returned {value!r:.60} for {len(client)} visits; return "
+            "one number "
             "per visit: seconds of at least 0, phases from 0 to 3, fractions from 0 to 1"
         )

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
+from fedsim.checks import check_int
 from fedsim.engine.system import System
-from fedsim.errors import InvalidInput, whole
+from fedsim.errors import InvalidInput
 from fedsim.rng import Draws, Stream
 
 LAST = ("duration_s", "heard_s", "round", "loss")
@@ -46,7 +47,7 @@ class SiteView:
         self._lifted = policy.batched
         self._rng = self._system.draws(Stream.SELECT, here, self._site, round - 1, single=not self._lifted)
         answer = policy.select(self, self._rng)
-        name = type(policy.own).__name__
+        name = type(policy.wrapped).__name__
         try:
             answer = np.asarray(answer)
         except ValueError:  # rows of different lengths
@@ -56,7 +57,7 @@ class SiteView:
         if len(strangers):
             raise InvalidInput(
                 f"{name}.select asked client {strangers[0]} at edge {self._site}, which is not one of its own; choose "
-                "among view.everybody()"
+                "among view.all_clients()"
             )
         return clients, multiplicity
 
@@ -82,7 +83,8 @@ class SiteView:
             instant = np.nan
         if instant != instant:
             raise InvalidInput(
-                f"{type(self._system.policy.own).__name__}.close returned no time in round {self.round + 1}; return "
+                f"{type(self._system.policy.wrapped).__name__}.close returned no time in round "
+                f"{self.round + 1}; return "
                 "seconds on the virtual clock, or inf to keep waiting"
             )
         return instant
@@ -93,7 +95,7 @@ class SiteView:
 
     # --- For policies -----------------------------------------------------------------------------------------------
 
-    def everybody(self) -> Array:
+    def all_clients(self) -> Array:
         return self._lift(self.online())
 
     def available(self) -> Any:
@@ -106,7 +108,7 @@ class SiteView:
     def sample_available(self, size: int) -> Array:
         """Return different clients, uniformly among those that are online now: `size`, or all there are."""
         assert self._rng is not None
-        size = whole("view.sample_available({})", size, 0, remedy="ask for a whole number of clients")
+        size = check_int("view.sample_available({})", size, 0, remedy="ask for a whole number of clients")
         always, count = self._system.always_online, len(self.members)
         tried = min(size if always else 4 * size, count)
         while True:
@@ -141,7 +143,8 @@ class SiteView:
         if column == "loss":
             if self._system.sites.every > 1 and not self._is_star:
                 raise InvalidInput(
-                    f"{type(self._system.policy.own).__name__} reads losses, which edges that run ahead of each other "
+                    f"{type(self._system.policy.wrapped).__name__} reads losses, which edges that run ahead of "
+                    "each other "
                     "do not have in time; set every=1"
                 )
             return np.full(len(clients), np.nan) if self._observed is None else self._observed(self._position, clients)
@@ -197,14 +200,14 @@ class AllReplicasView:
         self.round = round - 1  # policies count rounds from 0
         self.rng = system.draws(Stream.SELECT, active, 0, round - 1)
 
-    def everybody(self) -> Array:
+    def all_clients(self) -> Array:
         return np.broadcast_to(np.arange(self.clients), (self._replicas, self.clients))
 
     def available(self) -> Any:
         return True
 
     def sample_available(self, size: int) -> Array:
-        size = whole("view.sample_available({})", size, 0, remedy="ask for a whole number of clients")
+        size = check_int("view.sample_available({})", size, 0, remedy="ask for a whole number of clients")
         return np.asarray(self.rng.choice(self.clients, min(size, self.clients)))
 
     def sample_weighted(self, draws: int) -> Array:

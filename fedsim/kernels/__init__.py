@@ -12,7 +12,8 @@ import os
 from enum import Enum
 from typing import Any
 
-from fedsim.errors import InvalidInput, quoted
+from fedsim.errors import InvalidInput
+from fedsim.text import short_repr
 
 if (_set := os.environ.get("NUMBA_DISABLE_JIT", "0")) not in ("", "0"):
     # An `overload` or an intrinsic has no Python body: without the compiler, kernels would leave out what they fill.
@@ -34,7 +35,7 @@ def backend(name: str) -> Any:
 
         cuda.require_device()
         return cuda
-    raise InvalidInput(f"backend={quoted(name)}: choose 'auto', 'cpu', 'cuda' or 'numpy' (the slow reference)")
+    raise InvalidInput(f"backend={short_repr(name)}: choose 'auto', 'cpu', 'cuda' or 'numpy' (the slow reference)")
 
 
 class Found(Enum):

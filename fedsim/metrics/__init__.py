@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import called, numbers
-from fedsim.errors import InvalidInput, number, one_of, quoted
+from fedsim.checks import called, check_choice, check_float, numbers
+from fedsim.errors import InvalidInput
 from fedsim.metrics import diagnostics, distances
 from fedsim.metrics.classification import (
     PREDICTIVE,
@@ -56,6 +56,7 @@ from fedsim.metrics.theta import (
     OfTheta,
     Warns,
 )
+from fedsim.text import short_repr
 
 __all__ = [
     "Explained",
@@ -141,13 +142,13 @@ def predictive(*columns: str, of: Literal["current", "average"] | None = None) -
     """
     if strange := [name for name in columns if name not in PREDICTIVE]:
         raise InvalidInput(f"metrics.predictive({strange[0]!r}): choose among {', '.join(PREDICTIVE)}")
-    one_of("metrics.predictive(of={!r})", of, (None, "current", "average"))
+    check_choice("metrics.predictive(of={!r})", of, (None, "current", "average"))
     return Predictive(columns or PREDICTIVE, of)
 
 
 def marginal_error(reference: npt.ArrayLike, over: Literal["history", "replicas"] = "history") -> MarginalError:
     """ME against reference samples (m, d), of all samples recorded so far or of the replicas' states now."""
-    one_of("marginal_error: over = {!r}", over, ("history", "replicas"), "it must be 'history' or 'replicas'")
+    check_choice("marginal_error: over = {!r}", over, ("history", "replicas"), "it must be 'history' or 'replicas'")
     return MarginalError(np.sort(distances.columns(reference), axis=0), over)
 
 
@@ -157,8 +158,8 @@ def mse(function: Function, truth: float, name: str = "mse") -> MeanSquaredError
     `function` maps (n, d) to (n,): `mse(lambda theta: np.linalg.norm(theta, axis=1), truth)`.
     """
     if not callable(function) or isinstance(function, type):
-        raise InvalidInput(f"mse(function={quoted(function)}): give a function of samples (n, d) that returns (n,)")
-    return MeanSquaredError(function, number("mse(truth={})", truth), _name("mse", name))
+        raise InvalidInput(f"mse(function={short_repr(function)}): give a function of samples (n, d) that returns (n,)")
+    return MeanSquaredError(function, check_float("mse(truth={})", truth), _name("mse", name))
 
 
 def rhat() -> Rhat:
@@ -193,7 +194,7 @@ def ess_per_megabit(
     "sent_bits" are the uplink and what sites send each other, which over gossip is all there is.
     """
     known = ("sent_bits", "uplink_bits", "downlink_bits", "backhaul_bits", "total_bits")
-    one_of("ess_per_megabit(bits={!r})", bits, known)
+    check_choice("ess_per_megabit(bits={!r})", bits, known)
     return EssPer(bits, 1e6, _name("ess_per_megabit", name))
 
 
@@ -228,7 +229,7 @@ def distance_to(point: npt.ArrayLike, name: str = "distance_to_ps") -> DistanceT
 
 def _name(where: str, name: object) -> str:
     if not isinstance(name, str) or not name or not name.isprintable():
-        raise InvalidInput(f"{where}(name={quoted(name)}): name its column with a word, such as {where!r}")
+        raise InvalidInput(f"{where}(name={short_repr(name)}): name its column with a word, such as {where!r}")
     return name
 
 
@@ -261,14 +262,16 @@ def resolve(metric: Metric | str | Function, probe: npt.ArrayLike | None = None)
             raise InvalidInput("metric 'epsilon' needs arguments; write fs.privacy.spent(delta=1e-5)")
         if metric not in _FACTORIES:
             raise InvalidInput(
-                f"metric {quoted(metric)} is unknown; choose among {', '.join([*_FACTORIES, *PREDICTIVE])}"
+                f"metric {short_repr(metric)} is unknown; choose among {', '.join([*_FACTORIES, *PREDICTIVE])}"
             )
         if metric in _NEED_ARGUMENTS:
-            raise InvalidInput(f"metric {quoted(metric)} needs arguments; write fs.metrics.{metric}(...)")
+            raise InvalidInput(f"metric {short_repr(metric)} needs arguments; write fs.metrics.{metric}(...)")
         made: Metric = _FACTORIES[metric]()
         return made
     if isinstance(metric, type) or not (isinstance(metric, Metric) or callable(metric)):
-        raise InvalidInput(f"{quoted(metric)} is no metric; pass fs.metrics.w2(), a name such as 'w2', or a function")
+        raise InvalidInput(
+            f"{short_repr(metric)} is no metric; pass fs.metrics.w2(), a name such as 'w2', or a function"
+        )
     if isinstance(metric, Metric):
         return metric
     name = getattr(metric, "__name__", "<nameless>")
@@ -281,7 +284,7 @@ def resolve(metric: Metric | str | Function, probe: npt.ArrayLike | None = None)
 
 
 def _distance(measure: Measure, reference: Exact | Law | None, over: Over, name: str) -> Distance:
-    one_of(f"{measure.name}(over={{!r}})", over, ("replicas", "history"))
+    check_choice(f"{measure.name}(over={{!r}})", over, ("replicas", "history"))
     return Distance(measure, _reference(reference), over, _name(measure.name, name))
 
 

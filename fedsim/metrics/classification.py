@@ -16,11 +16,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import floats_of
-from fedsim.errors import InvalidInput, as_float, one_of, quoted, whole
+from fedsim.checks import as_float, check_choice, check_int, floats_of
+from fedsim.errors import InvalidInput
 from fedsim.metrics import distances, scores
 from fedsim.metrics.scores import accuracy_curve, averaged, outside_accuracy
 from fedsim.protocols import Exact, HasLoss, HasPotential, Predicts, ProblemLike, as_problem, whole_potential
+from fedsim.text import short_repr
 
 if TYPE_CHECKING:
     from fedsim.metrics.theta import MetricView
@@ -179,7 +180,7 @@ def against(reference: Any, of: Of = None) -> Scored:
     given = floats_of(reference.theta if hasattr(reference, "samples") else reference)
     if given is None or given.ndim < 2:
         raise InvalidInput(
-            f"metrics.against({quoted(reference, 60)}): give a finished run, or probabilities (rows, classes)"
+            f"metrics.against({short_repr(reference, 60)}): give a finished run, or probabilities (rows, classes)"
         )
     once: list[Array] = []
 
@@ -193,10 +194,10 @@ def against(reference: Any, of: Of = None) -> Scored:
 
 def calibration(bins: int = 20, of: Of = None, name: str = "ece") -> Scored:
     """The expected calibration error in any number of bins of confidence."""
-    bins = whole("metrics.calibration(bins={})", bins, most=10**6)
+    bins = check_int("metrics.calibration(bins={})", bins, most=10**6)
     _of("calibration", of)
     if not isinstance(name, str) or not name:
-        raise InvalidInput(f"metrics.calibration(name={quoted(name)}): name its column with a word, such as 'ece'")
+        raise InvalidInput(f"metrics.calibration(name={short_repr(name)}): name its column with a word, such as 'ece'")
     return Scored((name,), lambda view, p: (scores.ece(p, view.problem.test[1], bins),), of)
 
 
@@ -208,7 +209,7 @@ def confident(*thresholds: float, of: Of = None) -> Scored:
     _of("confident", of)
     at = thresholds or (0.5, 0.8, 0.9, 0.95, 0.99)
     if not all(0 <= as_float(t) <= 1 for t in at):
-        raise InvalidInput(f"metrics.confident{quoted(at)}: probabilities between 0 and 1")
+        raise InvalidInput(f"metrics.confident{short_repr(at)}: probabilities between 0 and 1")
     names = (*(f"accuracy_above_{t:g}" for t in at), *(f"share_above_{t:g}" for t in at))
     return Scored(names, lambda view, p: np.concatenate(accuracy_curve(p, view.problem.test[1], at)).tolist(), of)
 
@@ -221,7 +222,7 @@ def entropies(outside: Any, of: Of = None) -> Entropies:
     """
     _of("entropies", of)
     if not isinstance(outside, Predicts):
-        given = f"metrics.entropies({quoted(outside, 60)})"
+        given = f"metrics.entropies({short_repr(outside, 60)})"
         raise InvalidInput(f"{given}: give a problem with the run's own model and other test rows")
     return Entropies(outside, of)
 
@@ -233,19 +234,19 @@ def hpd(reference: Any, alpha: float = 0.01) -> HpdError:
     -log posterior: zero at the mean where `exact()` has it, else the sum of the clients' potentials.
     """
     if not 0 < as_float(alpha) < 1:
-        raise InvalidInput(f"metrics.hpd(alpha={quoted(alpha)}): no probability; 0.01 means the 99 % region")
+        raise InvalidInput(f"metrics.hpd(alpha={short_repr(alpha)}): no probability; 0.01 means the 99 % region")
     if hasattr(reference, "samples"):
         reference = reference.theta.reshape(-1, reference.samples.shape[-1])
         reference = reference[~np.isnan(reference).any(axis=1)]
     at = floats_of(reference)
     if at is None or at.ndim not in (0, 2):
-        given = f"metrics.hpd({quoted(reference, 60)})"
+        given = f"metrics.hpd({short_repr(reference, 60)})"
         raise InvalidInput(f"{given}: give a threshold, samples (m, d), or a finished run")
     return HpdError(at, float(alpha))
 
 
 def _of(name: str, of: Any) -> None:
-    one_of(f"metrics.{name}(of={{!r}})", of, (None, "current", "average"))
+    check_choice(f"metrics.{name}(of={{!r}})", of, (None, "current", "average"))
 
 
 if TYPE_CHECKING:

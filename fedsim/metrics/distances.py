@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import numbers
-from fedsim.errors import InvalidInput, as_float, number, shown
+from fedsim.checks import as_float, check_float, numbers
+from fedsim.errors import InvalidInput
+from fedsim.text import short_str
 
 _ASYMMETRY = 1e-8  # relative; what repeated rounding leaves behind stays far below
 _CLOSE = 1e-4  # squared and relative: beyond it a difference of traces has twelve digits
@@ -84,7 +85,7 @@ def w2_floor(covariance: npt.ArrayLike, replicas: float) -> float:
     1/(2(R-1)) sum_ij (1 + [i=j]) l_i l_j / (l_i + l_j) in the covariance. Below this floor `w2` says nothing.
     """
     remedy = "fewer than two have no covariance; ask for replicas >= 2"
-    replicas = number("w2_floor: {} replicas", replicas, 2, remedy=remedy)
+    replicas = check_float("w2_floor: {} replicas", replicas, 2, remedy=remedy)
     values = (factor(covariance) ** 2).sum(axis=0)
     pairs = values[:, None] + values
     ratio = np.divide(np.outer(values, values), pairs, out=np.zeros_like(pairs), where=pairs > 0)
@@ -144,7 +145,7 @@ def hpd_error(neg_log_density: npt.ArrayLike, reference: npt.ArrayLike, alpha: f
     eta_ref itself, or the -log pi of reference samples.
     """
     if not 0.0 < as_float(alpha) < 1.0:
-        raise InvalidInput(f"hpd_error: alpha = {shown(alpha)} is no probability; 0.01 means the 99 % region")
+        raise InvalidInput(f"hpd_error: alpha = {short_str(alpha)} is no probability; 0.01 means the 99 % region")
     reference = numbers("hpd_error(reference)", reference, finite=True)
     energies = numbers("hpd_error(neg_log_density)", neg_log_density, finite=True)
     if not (reference.size and energies.size):

@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import array_of, numbers
-from fedsim.errors import InvalidInput, number, quoted, whole
+from fedsim.checks import array_of, check_float, check_int, numbers
+from fedsim.errors import InvalidInput
 from fedsim.protocols import Predicts
 from fedsim.rng.elementary import log64
+from fedsim.text import short_repr
 
 TINY = float(np.finfo(np.float64).tiny)
 _SUM_TOLERANCE = 1e-3  # float32 softmax over many classes stays within; logits do not
@@ -25,7 +26,7 @@ _SUM_TOLERANCE = 1e-3  # float32 softmax over many classes stays within; logits 
 def _probabilities(p: npt.ArrayLike) -> Array:
     found = array_of(p)
     if found is None:
-        raise InvalidInput(f"class probabilities {quoted(p)}; they must be numbers (points, classes)")
+        raise InvalidInput(f"class probabilities {short_repr(p)}; they must be numbers (points, classes)")
     p = found
     if p.ndim != 2 or 0 in p.shape:
         raise InvalidInput(
@@ -55,7 +56,7 @@ def accuracy(p: npt.ArrayLike, y: npt.ArrayLike) -> float:
 def accuracy_above(p: npt.ArrayLike, y: npt.ArrayLike, threshold: float) -> float:
     """Accuracy among the points predicted with probability `threshold` or more; NaN if there are none."""
     p, y = _with_labels(p, y)
-    threshold = number("accuracy_above(threshold={})", threshold)
+    threshold = check_float("accuracy_above(threshold={})", threshold)
     confident = p.max(axis=1) >= threshold
     return float((p.argmax(axis=1) == y)[confident].mean()) if confident.any() else float("nan")
 
@@ -85,7 +86,7 @@ class Reliability(NamedTuple):
 
 def reliability(p: npt.ArrayLike, y: npt.ArrayLike, bins: int = 20) -> Reliability:
     """Mean confidence and accuracy of the points in each of `bins` equally wide bins of confidence."""
-    bins = whole("reliability: bins = {}", bins, 1, "at least 1 is needed, and at most a million", 10**6)
+    bins = check_int("reliability: bins = {}", bins, 1, "at least 1 is needed, and at most a million", 10**6)
     p, y = _with_labels(p, y)
     confidence, right = p.max(axis=1).astype(np.float64), p.argmax(axis=1) == y
     # Comparing with m/M itself puts 0.55 into (0.50, 0.55]; ceil(0.55 * 20) would be 12.
@@ -139,13 +140,13 @@ class Sampled(Protocol):
 def predictions(result: Sampled, problem: Predicts) -> Array:
     """Class probabilities of the problem's test rows, averaged over all samples of a finished run: (rows, classes)."""
     if not isinstance(result, Sampled):
-        raise InvalidInput(f"metrics.predictions(result={quoted(result)}): give a result, as fs.run returns one")
+        raise InvalidInput(f"metrics.predictions(result={short_repr(result)}): give a result, as fs.run returns one")
     return averaged(result.theta, _predicting("metrics.predictions", problem))
 
 
 def _predicting(where: str, problem: object) -> Predicts:
     if not isinstance(problem, Predicts):
-        raise InvalidInput(f"{where}(problem={quoted(problem)}): it makes no predictions; give one with a test set")
+        raise InvalidInput(f"{where}(problem={short_repr(problem)}): it makes no predictions; give one with a test set")
     return problem
 
 

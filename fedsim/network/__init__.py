@@ -4,7 +4,7 @@ What the engine asks of a network, so that anyone's class may stand in for `Netw
 
     clients                  how many there are
     delay_s(upward)          per client, the latency of its route to the server (upward) or back
-    stretch(upward)          per client, by how much loss lengthens a transfer: 1 / prod(1 - loss)
+    loss_factor(upward)          per client, by how much loss lengthens a transfer: 1 / prod(1 - loss)
     bottleneck_bps(upward)   per client, the least capacity on its route
     contended                whether two transfers can meet on a link; if not, nothing below is needed
     capacities_bps           of every link, in one direction (a shared link: in both)
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.errors import InvalidInput, quoted
+from fedsim.errors import InvalidInput
 from fedsim.network.drawing import SKETCHED, draw_gossip, rate, sketch
 from fedsim.network.finishing import finish_times
 from fedsim.network.flows import Flows
@@ -37,6 +37,7 @@ from fedsim.network.graph import Attribute, arcs_of, clients_of, nodes_with_role
 from fedsim.network.routes import Paths, Router, own_routes
 from fedsim.network.varying import Varying
 from fedsim.protocols.columns import RouteColumns
+from fedsim.text import short_repr
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -91,7 +92,9 @@ class Network:
         server = server_of(graph, server)
         numbers = clients_of(graph, clients)
         if server is not None and server in numbers:
-            raise InvalidInput(f"node {quoted(server)} is the server and client {numbers[server]}: give it one role")
+            raise InvalidInput(
+                f"node {short_repr(server)} is the server and client {numbers[server]}: give it one role"
+            )
         arcs = arcs_of(graph, bandwidth_bps, latency_s, loss, shared)
         own = own_routes({} if routes is None else routes, numbers, server, arcs)
         router, up, down, meets = Router(arcs, graph), None, None, False
@@ -186,9 +189,9 @@ class Network:
         """The least bandwidth on each client's route."""
         return self._ways(upward).bottleneck_bps
 
-    def stretch(self, upward: bool) -> Array:
+    def loss_factor(self, upward: bool) -> Array:
         """By how much loss lengthens each client's transfers."""
-        return self._ways(upward).stretch
+        return self._ways(upward).loss_factor
 
     def _ways(self, upward: bool) -> Paths:
         paths = self.up if upward else self.down

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.errors import InvalidInput, quoted, shown
+from fedsim.errors import InvalidInput
 from fedsim.network.flows import Flows
+from fedsim.text import short_repr, short_str
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -92,7 +93,7 @@ def sketch(network: Network, passing: Array | None = None) -> dict[str, Any] | N
         u, v = _ends(network)[name]
         known = links.setdefault(frozenset((u, v)), [place[u], place[v], bps, 0])
         known[2:] = min(known[2], bps), max(known[3], count)
-    nodes = [[shown(node), kind] for node, kind in zip(place, kinds, strict=True)]
+    nodes = [[short_str(node), kind] for node, kind in zip(place, kinds, strict=True)]
     return {"title": network.describe(passing), "nodes": nodes, "links": list(links.values())}
 
 
@@ -182,7 +183,7 @@ def _full(network: Network, gossip: Any) -> dict[frozenset[Any], str]:
 
 def _ends(network: Network) -> dict[str, tuple[Any, Any]]:
     """The ends of a link, by its name."""
-    return {f"{shown(a)}-{shown(b)}": (u, v) for u, v in network.graph.edges for a, b in ((u, v), (v, u))}
+    return {f"{short_str(a)}-{short_str(b)}": (u, v) for u, v in network.graph.edges for a, b in ((u, v), (v, u))}
 
 
 def rate(bps: float) -> str:
@@ -201,7 +202,7 @@ def _axes(ax: Axes | None) -> tuple[Figure, Axes]:
         ax = Blank(figsize=(7, 7), layout="constrained", facecolor="white").add_subplot()
     figure = ax.get_figure(root=True) if isinstance(ax, AnyAxes) else None
     if figure is None:
-        raise InvalidInput(f"draw(ax={quoted(ax)}): give axes of a matplotlib figure, or nothing for a new one")
+        raise InvalidInput(f"draw(ax={short_repr(ax)}): give axes of a matplotlib figure, or nothing for a new one")
     return figure, ax
 
 

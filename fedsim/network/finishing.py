@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.checks import numbers
-from fedsim.errors import InvalidInput, quoted
+from fedsim.errors import InvalidInput
 from fedsim.network.flows import Flows
 from fedsim.network.route_bundles import FlowTables
 from fedsim.network.varying import Varying, means_of
+from fedsim.text import short_repr
 
 MANY_FLOWS, FEW_LINKS = 1000, 512  # where one method is worth its start, and has room for a number per pair of links
 FEW_ROUTES = 10  # on which events are cheap, so that it takes four times as many flows
@@ -35,7 +36,7 @@ def finish_times(
     try:
         listed = [tuple(route) for route in routes]
     except TypeError:
-        raise InvalidInput(f"routes={quoted(routes)}: give a list of routes, each a list of link numbers") from None
+        raise InvalidInput(f"routes={short_repr(routes)}: give a list of routes, each a list of link numbers") from None
     sizes, starts = _column("bits", bits, len(listed)), _column("starts_s", starts_s, len(listed))
     plain = all(type(link) is int for route in listed for link in route)
     for route in dict.fromkeys(listed) if plain else listed:  # 1.0 is no link, though it equals 1

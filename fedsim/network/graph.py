@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.checks import called
-from fedsim.errors import InvalidInput, as_float, quoted, shown
+from fedsim.checks import as_float, called
+from fedsim.errors import InvalidInput
 from fedsim.network.varying import SLOWEST_BPS, Varying
+from fedsim.text import short_repr, short_str
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -43,20 +44,22 @@ def clients_of(graph: nx.Graph, clients: Sequence[Any] | None) -> dict[Any, int]
         named = [(node, number) for node, number in graph.nodes(data="client") if number is not None]
     else:
         if isinstance(clients, str | bytes) or not isinstance(clients, Iterable):
-            raise InvalidInput(f"clients={quoted(clients)}: list the clients' nodes, client 0 first")
+            raise InvalidInput(f"clients={short_repr(clients)}: list the clients' nodes, client 0 first")
         named = [(known_node(graph, node, f"client {c}"), c) for c, node in enumerate(clients)]
     nodes: dict[int, Any] = {}
     numbers: dict[Any, int] = {}
     for node, number in named:
         if not isinstance(number, Integral) or isinstance(number, bool) or number < 0:
-            raise InvalidInput(f"node {quoted(node)} has client={quoted(number)}: number the clients 0, 1, 2, ...")
+            raise InvalidInput(
+                f"node {short_repr(node)} has client={short_repr(number)}: number the clients 0, 1, 2, ..."
+            )
         if number in nodes:
             raise InvalidInput(
-                f"nodes {quoted(nodes[int(number)])} and {quoted(node)} are both client {number}: renumber one"
+                f"nodes {short_repr(nodes[int(number)])} and {short_repr(node)} are both client {number}: renumber one"
             )
         if node in numbers:
             raise InvalidInput(
-                f"node {quoted(node)} is client {numbers[node]} and client {number}: list every node once"
+                f"node {short_repr(node)} is client {numbers[node]} and client {number}: list every node once"
             )
         nodes[int(number)], numbers[node] = node, int(number)
     for c in range(len(nodes)):
@@ -74,12 +77,12 @@ def known_node(graph: nx.Graph, node: Hashable, what: str) -> Any:
     except TypeError:
         known = False
     if not known:
-        raise InvalidInput(f"{what} {quoted(node)} is not a node of the graph: name one of {_some(graph)}")
+        raise InvalidInput(f"{what} {short_repr(node)} is not a node of the graph: name one of {_some(graph)}")
     return node
 
 
 def _some(items: Iterable[Any]) -> str:
-    names = [quoted(item, 40) for item in items]
+    names = [short_repr(item, 40) for item in items]
     return ", ".join(names[:5]) + ", ..." * (len(names) > 5)
 
 
@@ -103,12 +106,12 @@ def arcs_of(graph: nx.Graph, *attributes: Attribute) -> Arcs:
     for name, attribute in zip(_RULES, attributes, strict=True):
         if isinstance(attribute, type) or not (callable(attribute) or isinstance(attribute, str)):
             raise InvalidInput(
-                f"{name}={quoted(attribute)}: name an edge attribute, or give a function of (u, v, data)"
+                f"{name}={short_repr(attribute)}: name an edge attribute, or give a function of (u, v, data)"
             )
     for name, attribute in zip(("loss", "shared"), attributes[2:], strict=True):
         optional = callable(attribute) or attribute == name or not graph.edges
         if not optional and not any(attribute in data for _, _, data in graph.edges(data=True)):
-            raise InvalidInput(f"{name}={quoted(attribute)}: no edge has that attribute; name one that edges have")
+            raise InvalidInput(f"{name}={short_repr(attribute)}: no edge has that attribute; name one that edges have")
     index = {node: i for i, node in enumerate(graph)}
     between: dict[tuple[Any, Any], int] = {}
     names: list[str] = []
@@ -118,7 +121,7 @@ def arcs_of(graph: nx.Graph, *attributes: Attribute) -> Arcs:
     rows: list[tuple[Any, ...]] = []
     for u, v, data in graph.edges(data=True):
         if u == v:
-            raise InvalidInput(f"edge {quoted(u)}-{quoted(v)} leads back to where it starts: remove it")
+            raise InvalidInput(f"edge {short_repr(u)}-{short_repr(v)} leads back to where it starts: remove it")
         width, latency, loss, shared = _read(u, v, data, attributes)
         bandwidth = width.mean_bps if isinstance(width, Varying) else as_float(width)
         for a, b in ((u, v),) if graph.is_directed() else ((u, v), (v, u)):
@@ -126,7 +129,7 @@ def arcs_of(graph: nx.Graph, *attributes: Attribute) -> Arcs:
             if bandwidth == math.inf:
                 link = -1
             elif link == len(names):
-                names.append(f"{shown(a)}-{shown(b)}")
+                names.append(f"{short_str(a)}-{short_str(b)}")
                 capacities.append(bandwidth)
                 if isinstance(width, Varying):
                     varying[link] = width
@@ -137,7 +140,8 @@ def arcs_of(graph: nx.Graph, *attributes: Attribute) -> Arcs:
         alike = back >= 0 and rows[back][6] and (given[u, v] is given[v, u] or given[u, v] == given[v, u])
         if rows[arc][6] and not alike:
             raise InvalidInput(
-                f"edge {quoted(u)}-{quoted(v)} is shared: the edge {quoted(v)}-{quoted(u)} must be shared, too, "
+                f"edge {short_repr(u)}-{short_repr(v)} is shared: the edge {short_repr(v)}-{short_repr(u)} must "
+                "be shared, too, "
                 "with the same bandwidth"
             )
     tail, head, bandwidth_bps, latency_s, losses, link_of = np.array(rows, np.float64).reshape(-1, 7).T[:6]
@@ -162,16 +166,16 @@ def _read(
     values = []
     for (name, (default, good, right)), attribute in zip(_RULES.items(), attributes, strict=True):
         if callable(attribute):
-            value = called(f"{name}= of edge {quoted(u)}-{quoted(v)}", attribute, u, v, data)
+            value = called(f"{name}= of edge {short_repr(u)}-{short_repr(v)}", attribute, u, v, data)
         else:
             value = data.get(attribute, default)
         if value is None:
             raise InvalidInput(
-                f"edge {quoted(u)}-{quoted(v)} has no {quoted(attribute)}: set it, or say with {name}= "
+                f"edge {short_repr(u)}-{short_repr(v)} has no {short_repr(attribute)}: set it, or say with {name}= "
                 "what it is called"
             )
         if not good(value):
-            raise InvalidInput(f"edge {quoted(u)}-{quoted(v)} has {name} {quoted(value)}: {right}")
+            raise InvalidInput(f"edge {short_repr(u)}-{short_repr(v)} has {name} {short_repr(value)}: {right}")
         values.append(value)
     return values[0], float(values[1]), float(values[2]), bool(values[3])
 

@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.checks import numbers
-from fedsim.errors import InvalidInput, quoted
+from fedsim.errors import InvalidInput
 from fedsim.kernels.sharing_columns import BUNDLE, LINK
+from fedsim.text import short_repr
 
 
 class Group:
@@ -77,7 +78,7 @@ class FlowTables:
         last = len(self.links) - 1
         for link in links:
             if not isinstance(link, (int, np.integer)) or not 0 <= link <= last:
-                raise InvalidInput(f"route over link {quoted(link)}: name links by their numbers, 0 to {last}")
+                raise InvalidInput(f"route over link {short_repr(link)}: name links by their numbers, 0 to {last}")
         if len(set(links)) < len(links):
             raise InvalidInput(f"route over links {list(links)}: name every link once")
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.errors import InvalidInput, quoted, shown
+from fedsim.errors import InvalidInput
 from fedsim.network.graph import Arcs, known_node
+from fedsim.text import short_repr, short_str
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -27,7 +28,7 @@ class Paths:
     starts: Array  # where each row's links begin, and one more
     latency_s: Array  # (rows,)
     bottleneck_bps: Array  # (rows,) the least bandwidth; inf where all links are ideal, or there are none
-    stretch: Array  # (rows,) by how much loss lengthens a transfer
+    loss_factor: Array  # (rows,) by how much loss lengthens a transfer
 
     def __len__(self) -> int:
         return len(self.latency_s)
@@ -47,7 +48,7 @@ def own_routes(
 ) -> dict[int, list[Any]]:
     """The routes that the caller chose, by client number."""
     if not isinstance(routes, Mapping):
-        raise InvalidInput(f"routes={quoted(routes)}: give a mapping of clients to lists of nodes")
+        raise InvalidInput(f"routes={short_repr(routes)}: give a mapping of clients to lists of nodes")
     if routes and server is None:
         raise InvalidInput("routes= lead to the server, and no node is one: mark one, or leave routes= out")
     own = {}
@@ -57,19 +58,21 @@ def own_routes(
             known = len(path) >= 2 and path[0] in numbers and len(set(path)) > 0
         except TypeError:
             raise InvalidInput(
-                f"routes[{quoted(client)}] is {quoted(route)}: list its nodes, up to the server"
+                f"routes[{short_repr(client)}] is {short_repr(route)}: list its nodes, up to the server"
             ) from None
         if not known or client not in (path[0], numbers[path[0]]) or path[-1] != server:
             raise InvalidInput(
-                f"routes[{quoted(client)}] is {shown(path)}: list the nodes from that client to the server "
-                f"{quoted(server)}"
+                f"routes[{short_repr(client)}] is {short_str(path)}: list the nodes from that client to the server "
+                f"{short_repr(server)}"
             )
         if len(set(path)) < len(path):
-            raise InvalidInput(f"routes[{quoted(client)}] is {shown(path)}: pass every node once")
+            raise InvalidInput(f"routes[{short_repr(client)}] is {short_str(path)}: pass every node once")
         for u, v in pairwise(path):
             if (u, v) not in arcs.between or (v, u) not in arcs.between:
-                way = f"{quoted(u)}-{quoted(v)}"
-                raise InvalidInput(f"routes[{quoted(client)}] needs {way} both ways: add the edge, or go another way")
+                way = f"{short_repr(u)}-{short_repr(v)}"
+                raise InvalidInput(
+                    f"routes[{short_repr(client)}] needs {way} both ways: add the edge, or go another way"
+                )
         own[numbers[path[0]]] = path
     return own
 
@@ -97,7 +100,8 @@ class Router:
             if where[c] not in tree:
                 ends = (node, server) if upward else (server, node)
                 raise InvalidInput(
-                    f"client {c} has no way from {quoted(ends[0])} to {quoted(ends[1])}, the server: add edges that "
+                    f"client {c} has no way from {short_repr(ends[0])} to {short_repr(ends[1])}, the server: "
+                    "add edges that "
                     "connect them"
                 )
             ways.append(self._walk(tree, where[c], root, upward))
@@ -139,7 +143,8 @@ class Router:
             else:
                 a, b = (other, root) if upward else (root, other)
                 raise InvalidInput(
-                    f"no way leads from {quoted(self._nodes[a])} to {quoted(self._nodes[b])}: add edges that connect "
+                    f"no way leads from {short_repr(self._nodes[a])} to {short_repr(self._nodes[b])}: add edges "
+                    "that connect "
                     "them"
                 )
         return self._gather(ways)
@@ -196,7 +201,7 @@ class Router:
             starts=np.concatenate([[0], np.cumsum(np.bincount(row[real], minlength=rows))]),
             latency_s=latency,
             bottleneck_bps=least,
-            stretch=1.0 / passed,
+            loss_factor=1.0 / passed,
         )
 
 
@@ -204,16 +209,16 @@ def ends_of(pairs: Iterable[Any], index: Mapping[Any, int]) -> list[tuple[int, i
     """Pairs of nodes as pairs of their places in the index."""
     right = "list pairs of nodes, [(from, to), ...]"
     if isinstance(pairs, str | bytes | Mapping | range) or not isinstance(pairs, Iterable) or np.ma.is_masked(pairs):
-        raise InvalidInput(f"paths({quoted(pairs)}): {right}")
+        raise InvalidInput(f"paths({short_repr(pairs)}): {right}")
     try:
         listed = list(pairs)
     except Exception as error:  # whatever a stranger's own iteration raises
-        raise InvalidInput(f"paths({quoted(pairs)}): {right}") from error
+        raise InvalidInput(f"paths({short_repr(pairs)}): {right}") from error
     ends = []
     for pair in listed:
         two = isinstance(pair, tuple | list) or (isinstance(pair, np.ndarray) and pair.ndim == 1)
         if not two or len(pair) != 2:
-            raise InvalidInput(f"paths: {quoted(pair)} is no pair; {right}")
+            raise InvalidInput(f"paths: {short_repr(pair)} is no pair; {right}")
         a, b = (index[known_node(index, node, "paths: the end of a message")] for node in pair)
         ends.append((a, b))
     return ends

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import numbers
-from fedsim.errors import InvalidInput, positive, quoted
+from fedsim.checks import check_positive, numbers
+from fedsim.errors import InvalidInput
+from fedsim.text import short_repr
 
 SLOWEST_BPS = 1e-100  # below it, transfers would last longer than floating-point numbers can say
 
@@ -43,7 +44,9 @@ class Varying:
         for i in np.flatnonzero((bps < SLOWEST_BPS) & (bps != 0.0)).tolist():
             raise InvalidInput(f"Varying(bps[{i}]={bps[i]:g}): give bit/s, or 0 where nothing gets through")
         if self.period_s is not None:
-            period = positive("Varying(period_s={!r})", self.period_s, remedy="give seconds, or None: no repetition")
+            period = check_positive(
+                "Varying(period_s={!r})", self.period_s, remedy="give seconds, or None: no repetition"
+            )
             if period <= times[-1]:
                 raise InvalidInput(f"Varying(period_s={period:g}): the last step is at {times[-1]:g} s; repeat later")
             object.__setattr__(self, "period_s", period)
@@ -110,7 +113,7 @@ class RateSteps:
 
     def __init__(self, varying: Mapping[int, Varying]) -> None:
         if not isinstance(varying, Mapping) or not all(isinstance(v, Varying) for v in varying.values()):
-            raise InvalidInput(f"varying={quoted(varying)}: give a mapping of links to topologies.Varying")
+            raise InvalidInput(f"varying={short_repr(varying)}: give a mapping of links to topologies.Varying")
         self._varying = varying
         self._users = dict.fromkeys(varying, 0)
         self._taken = dict.fromkeys(varying, 0)  # how often each has come into use

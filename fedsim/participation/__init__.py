@@ -22,15 +22,15 @@ import numpy.typing as npt
 
 from fedsim.participation.synchronous import Bernoulli, Buffered, Deadline, First, Full, Uniform, WithReplacement
 from fedsim.protocols import View
-from fedsim.protocols.participation import Arrived
+from fedsim.protocols.participation import Received
 
 __all__ = [
-    "Arrived",
     "Bernoulli",
     "Buffered",
     "Deadline",
     "First",
     "Full",
+    "Received",
     "Uniform",
     "View",
     "WithReplacement",

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.checks import floats_of
-from fedsim.errors import InvalidInput, one_of, positive, quoted, shown
+from fedsim.checks import check_choice, check_positive, floats_of
+from fedsim.errors import InvalidInput
 from fedsim.participation.counts import Sized, check_counts, check_size, check_wait
 from fedsim.protocols import Rng, View
 from fedsim.protocols.columns import PolicyColumns
 from fedsim.rules import selection
 from fedsim.rules.closing import AT_DEADLINE, AT_REPLIES, Closing, closing_s
+from fedsim.text import short_repr, short_str
 
 
 def _wait(self: object, view: View) -> float:
@@ -36,7 +37,7 @@ class Full:
     weighting = "p"
 
     def select(self, view: View, rng: Rng) -> Array:
-        return np.asarray(view.everybody())
+        return np.asarray(view.all_clients())
 
     close = _wait
 
@@ -88,7 +89,7 @@ class Uniform:
         check_counts("uniform", self, "size", optional=("at_least",))
         remedy = "choose 'normalised' or 'scaled'"
         where = "participation.uniform(weighting={!r})"
-        one_of(where, self.weighting, (None, "normalised", "scaled"), remedy)
+        check_choice(where, self.weighting, (None, "normalised", "scaled"), remedy)
 
     def select(self, view: View, rng: Rng) -> Array:
         return np.asarray(view.sample_available(self.size))
@@ -110,7 +111,7 @@ class Bernoulli:
     def __post_init__(self) -> None:
         p = floats_of(self.probability)
         if p is None or p.ndim > 1 or p.size == 0 or not np.all((p > 0) & (p <= 1)):
-            given = shown(self.probability)
+            given = short_str(self.probability)
             raise InvalidInput(f"participation.bernoulli({given}): a probability lies in (0, 1]")
         object.__setattr__(self, "probability", float(p) if p.ndim == 0 else tuple(p.tolist()))
 
@@ -135,7 +136,7 @@ class Bernoulli:
 
 def _ask(self: Sized, view: View, rng: Rng) -> Array:
     """So many clients, or everybody."""
-    return np.asarray(view.everybody() if self.size is None else view.sample_available(self.size))
+    return np.asarray(view.all_clients() if self.size is None else view.sample_available(self.size))
 
 
 def _columns(self: Sized, rule: Closing) -> PolicyColumns:
@@ -192,7 +193,7 @@ class Deadline:
 
     def __post_init__(self) -> None:
         remedy = "seconds must be a positive number"
-        object.__setattr__(self, "seconds", positive("participation.deadline({})", self.seconds, remedy=remedy))
+        object.__setattr__(self, "seconds", check_positive("participation.deadline({})", self.seconds, remedy=remedy))
         check_counts("deadline", self, optional=("size", "at_least"))
 
     @property
@@ -218,7 +219,7 @@ class Buffered:
     def __post_init__(self) -> None:
         check_counts("buffered", self, "replies", optional=("size",))
         if not (self.discount is None or callable(self.discount)) or isinstance(self.discount, type):
-            given = f"participation.buffered(discount={quoted(self.discount)})"
+            given = f"participation.buffered(discount={short_repr(self.discount)})"
             raise InvalidInput(f"{given}: give a function of the staleness, or None")
 
     @property

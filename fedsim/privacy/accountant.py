@@ -23,8 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import numbers
-from fedsim.errors import InvalidInput, as_float, number, quoted, shown
+from fedsim.checks import as_float, check_float, numbers
+from fedsim.errors import InvalidInput
+from fedsim.text import short_repr, short_str
 
 # So few that a curve takes two tenths of a second, and so close that epsilon is within 2 % of what every order up to
 # 1024 would give (a delta of 1e-4 or less); epsilons below about 0.01 want orders beyond and come out too large.
@@ -124,7 +125,7 @@ def to_epsilon(rdp: Array, delta: float) -> Array:
 def check_mechanism(where: str, mechanism: object) -> None:
     if not isinstance(mechanism, Mechanism):
         remedy = "give a privacy.Mechanism, as an algorithm's `mechanism(problem, sensitivity)` returns one"
-        raise InvalidInput(f"privacy.{where}(mechanism={quoted(mechanism)}): {remedy}")
+        raise InvalidInput(f"privacy.{where}(mechanism={short_repr(mechanism)}): {remedy}")
 
 
 def epsilons(mechanism: Mechanism, visits: npt.ArrayLike, delta: float) -> Array:
@@ -141,7 +142,7 @@ def epsilons(mechanism: Mechanism, visits: npt.ArrayLike, delta: float) -> Array
         raise InvalidInput(
             f"privacy.epsilons: {len(n)} visits for {mechanism.clients} clients; give one number for each"
         )
-    delta = number("privacy.epsilons(delta={})", delta, float(np.finfo(float).tiny), 1.0)
+    delta = check_float("privacy.epsilons(delta={})", delta, float(np.finfo(float).tiny), 1.0)
     return to_epsilon(np.where(n > 0, np.maximum(n, 1) * mechanism.rdp(mechanism.kind, 0), 0.0), delta)
 
 
@@ -189,4 +190,4 @@ def check(where: str, high: float, **numbers: float) -> None:
     for name, value in numbers.items():
         if not 0 < as_float(value) <= high or not math.isfinite(as_float(value)):
             most = f" of at most {high:g}" if math.isfinite(high) else ""
-            raise InvalidInput(f"{where}({name}={shown(value)}): must be a positive number{most}")
+            raise InvalidInput(f"{where}({name}={short_str(value)}): must be a positive number{most}")

@@ -23,10 +23,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import numbers
-from fedsim.errors import InvalidInput, as_float, number, one_of, shown, whole
+from fedsim.checks import as_float, check_choice, check_float, check_int, numbers
+from fedsim.errors import InvalidInput
 from fedsim.privacy.accountant import Guarantee, Mechanism, amplified, check, composed
 from fedsim.schedules import Constant, StepSize, steps_of
+from fedsim.text import short_str
 
 
 def guarantee(
@@ -56,19 +57,22 @@ def guarantee(
     where = "privacy.fald.guarantee"
     p = numbers(f"{where}(weights)", weights, 1, finite=True)
     if not p.size or p.min() <= 0 or p.max() > 1:
-        raise InvalidInput(f"{where}(weights={shown(weights)}): all clients' p_c, above 0 and at most 1")
+        raise InvalidInput(f"{where}(weights={short_str(weights)}): all clients' p_c, above 0 and at most 1")
     smallest, largest = float(p.min()), float(p.max())
-    one_of(f"{where}(scheme={{!r}})", scheme, ("I", "II"), "'I' draws with replacement, 'II' without")
-    local_steps, rounds = whole(f"{where}(local_steps={{}})", local_steps), whole(f"{where}(rounds={{}})", rounds)
-    drawn = whole(f"{where}(drawn={{}})", drawn, most=10**6)
-    number(f"{where}(temperature={{}})", temperature, 0)
-    number(f"{where}(correlation={{}})", correlation, 0, 1)
+    check_choice(f"{where}(scheme={{!r}})", scheme, ("I", "II"), "'I' draws with replacement, 'II' without")
+    local_steps, rounds = (
+        check_int(f"{where}(local_steps={{}})", local_steps),
+        check_int(f"{where}(rounds={{}})", rounds),
+    )
+    drawn = check_int(f"{where}(drawn={{}})", drawn, most=10**6)
+    check_float(f"{where}(temperature={{}})", temperature, 0)
+    check_float(f"{where}(correlation={{}})", correlation, 0, 1)
     check(where, 1, fraction=fraction, delta0=delta0)
     check(where, math.inf, step_size=step_size, local_steps=local_steps, rounds=rounds, sensitivity=sensitivity)
     check(where, p.size if scheme == "II" else math.inf, drawn=drawn)
     for name, slack in (("delta1", delta1), ("delta2", delta2)):
         if not 0 <= as_float(slack) < 1:
-            raise InvalidInput(f"{where}({name}={shown(slack)}): must be at least 0 and below 1")
+            raise InvalidInput(f"{where}({name}={short_str(slack)}): must be at least 0 and below 1")
     step_size, sensitivity, fraction, delta0 = map(float, (step_size, sensitivity, fraction, delta0))
     noise = float(temperature) * (1 - float(correlation) ** 2)
     if noise == 0:

@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import numbers
-from fedsim.errors import one_of
+from fedsim.checks import check_choice, numbers
 from fedsim.privacy.accountant import Guarantee, Mechanism, amplified, check
 from fedsim.rng.elementary import log64
 
@@ -82,5 +81,5 @@ def mechanism(*, epsilon: float, delta: float, sizes: Array, used: Array, kind: 
 
 
 def _units(kind: str) -> float:
-    one_of("sensitivity={!r}", kind, ("paper", "tight"))
+    check_choice("sensitivity={!r}", kind, ("paper", "tight"))
     return PAPER if kind == "paper" else TIGHT

@@ -17,9 +17,11 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from fedsim.arrays import Array, Arrays, Numbers
-from fedsim.errors import InvalidInput, quoted, whole
+from fedsim.checks import check_int
+from fedsim.errors import InvalidInput
 from fedsim.privacy.accountant import ORDERS, Guarantee, Mechanism, check, check_mechanism, to_epsilon
 from fedsim.protocols import AlgorithmLike, PrivacyMechanism, ProblemLike
+from fedsim.text import short_repr
 
 LIMIT_BYTES = 8_000_000_000
 
@@ -157,8 +159,10 @@ def compare(paper: Guarantee, mechanism: Mechanism, visits: int) -> Comparison:
     """
     check_mechanism("compare", mechanism)
     if not isinstance(paper, Guarantee):
-        raise InvalidInput(f"privacy.compare(paper={quoted(paper)}): give a privacy.Guarantee, or fald.guarantee(...)")
-    visits = whole("privacy.compare(visits={})", visits, 0, most=2**53 if mechanism.constant else 10**6)
+        raise InvalidInput(
+            f"privacy.compare(paper={short_repr(paper)}): give a privacy.Guarantee, or fald.guarantee(...)"
+        )
+    visits = check_int("privacy.compare(visits={})", visits, 0, most=2**53 if mechanism.constant else 10**6)
     kinds = np.arange(mechanism.kinds)
     rdp = np.zeros((mechanism.kinds, len(ORDERS)))
     if mechanism.constant and visits:

@@ -17,11 +17,12 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.checks import floats_of, numbers, path_of
-from fedsim.errors import InvalidInput, flag, quoted, shown, whole
+from fedsim.checks import check_bool, check_int, floats_of, numbers, path_of
+from fedsim.errors import InvalidInput
 from fedsim.kernels import reference
 from fedsim.problems import shards
 from fedsim.protocols import Backend, BatchSize
+from fedsim.text import short_repr, short_str
 
 STRATEGIC = (0, 5, 7)  # revolving utilisation, open credit lines, real-estate loans
 
@@ -74,7 +75,7 @@ class StrategicCredit:
         from fedsim.data.dataset import Dataset
 
         if not isinstance(dataset, Dataset):
-            raise InvalidInput(f"StrategicCredit.of({quoted(dataset)}): give a data set, fs.data.load('credit')")
+            raise InvalidInput(f"StrategicCredit.of({short_repr(dataset)}): give a data set, fs.data.load('credit')")
         x = dataset.values(dataset.x)
         return cls._dealt(x, np.asarray(dataset.y, np.float64), clients, sensitivities, regularisation, seed)
 
@@ -91,7 +92,7 @@ class StrategicCredit:
         from fedsim.data.distribution import check
 
         if not isinstance(clients, Sequence):
-            count = whole("StrategicCredit.of(clients={})", clients, most=len(x))
+            count = check_int("StrategicCredit.of(clients={})", clients, most=len(x))
             parts = [np.arange(c, c + len(x) // count) for c in range(0, len(x) // count * count, len(x) // count)]
         else:
             parts = check(clients, len(x))
@@ -119,7 +120,7 @@ class StrategicCredit:
         self.sensitivities = np.broadcast_to(eps, (self.clients,)).copy()
         chosen = floats_of(strategic)
         if chosen is None or chosen.ndim != 1 or not np.isin(chosen, np.arange(self.dim)).all():
-            given = f"StrategicCredit(strategic={shown(strategic)})"
+            given = f"StrategicCredit(strategic={short_str(strategic)})"
             raise InvalidInput(f"{given}: columns are numbered 0 to {self.dim - 1}")
         self.strategic = np.zeros(self.dim)
         self.strategic[chosen.astype(np.int64)] = 1
@@ -127,7 +128,7 @@ class StrategicCredit:
             "StrategicCredit", 1 / len(self.x) if regularisation is None else regularisation
         )
         self.shrunk = np.full(self.dim, self.regularisation)
-        if flag("StrategicCredit(intercept={})", intercept):
+        if check_bool("StrategicCredit(intercept={})", intercept):
             self.shrunk[-1] = 0
 
     def react(
@@ -153,7 +154,7 @@ class StrategicCredit:
     def performatively_stable(self, deployments: int = 1000, tolerance: float = 1e-10) -> Array:
         """theta_PS by repeated minimisation: publish, let the rows answer, minimise on them, until nothing moves."""
         theta = np.zeros(self.dim)
-        for _ in range(whole("performatively_stable(deployments={})", deployments)):
+        for _ in range(check_int("performatively_stable(deployments={})", deployments)):
             moved = self._minimiser(theta)
             if not np.isfinite(moved).all():
                 break

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.checks import numbers
-from fedsim.errors import InvalidInput, positive, whole
+from fedsim.checks import check_int, check_positive, numbers
+from fedsim.errors import InvalidInput
 from fedsim.problems import shards
 from fedsim.problems.expansion import Expansion
 from fedsim.protocols import GradientKernels, potentials_one_by_one
@@ -44,10 +44,10 @@ class GaussianMean:
         covariance: npt.ArrayLike | None = None,
     ) -> GaussianMean:  # fmt: skip
         """Clients' centres are N(0, heterogeneity I); `covariance` None is the identity."""
-        dim = whole("GaussianMean.synthetic(dim={})", dim)
+        dim = check_int("GaussianMean.synthetic(dim={})", dim)
         offsets = shards.even_offsets("GaussianMean.synthetic", clients, samples, dim)
         clients = len(offsets) - 1
-        spread = positive("GaussianMean.synthetic(heterogeneity={})", heterogeneity, zero=True)
+        spread = check_positive("GaussianMean.synthetic(heterogeneity={})", heterogeneity, zero=True)
         sigma = _covariances(np.eye(dim) if covariance is None else covariance, clients, dim)
         factors = np.linalg.cholesky(sigma)
         centres = rng.normal(rng.keys(seed, rng.Stream.DATA, client=np.arange(clients)), dim, 0)

@@ -13,8 +13,9 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.checks import called
-from fedsim.errors import InvalidInput, quoted
+from fedsim.errors import InvalidInput
 from fedsim.problems import reductions, shards
+from fedsim.text import short_repr
 
 BLOCK = 4096  # rows at once where all are walked through
 ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}  # else sums would depend on the number of cores
@@ -39,7 +40,7 @@ class Jax:
     ) -> None:  # fmt: skip
         jax = _jax()
         if not callable(loss):
-            raise InvalidInput(f"Jax(loss={quoted(loss, 60)}): give a function of (parameters, X, y)")
+            raise InvalidInput(f"Jax(loss={short_repr(loss, 60)}): give a function of (parameters, X, y)")
         if (test is None) != (outputs is None):
             raise InvalidInput("Jax(outputs=..., test=...): give both, or neither; one is judged by the other")
         rows = shards.from_clients("Jax", data, labelled=True, narrow=True)

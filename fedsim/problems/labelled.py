@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.errors import InvalidInput, quoted, whole
+from fedsim.checks import check_int
+from fedsim.errors import InvalidInput
 from fedsim.kernels.reference import exp
 from fedsim.problems import shards
 from fedsim.rng.elementary import log64
+from fedsim.text import short_repr
 
 BLOCK = 4096  # rows converted at once where all are walked through
 
@@ -115,7 +117,7 @@ def check(
     """Rows, labels and scale, each refused in one sentence if it does not fit."""
     labels = shards.labels_of(name, data)
     remedy = "needs at least 2, a whole number, and at most a million"
-    classes = whole(f"{name}(classes={{}})", classes, 2, remedy, 10**6)
+    classes = check_int(f"{name}(classes={{}})", classes, 2, remedy, 10**6)
     y = _labels(name, labels, classes)
     features = data.x.shape[1]
     tested = None
@@ -143,7 +145,7 @@ def arguments(dataset: object, parts: Sequence[Any]) -> dict[str, Any]:
     from fedsim.data.distribution import check as check_parts
 
     if not isinstance(dataset, Dataset):
-        given = f"of({quoted(dataset, 60)}, ...)"
+        given = f"of({short_repr(dataset, 60)}, ...)"
         raise InvalidInput(f"{given}: give a fs.data set, as fs.data.load('digits') or fs.data.from_arrays(x, y)")
     own = check_parts(parts, len(dataset.x))
     order = np.concatenate(own)

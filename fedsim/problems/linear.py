@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.errors import InvalidInput, positive, whole
+from fedsim.checks import check_int, check_positive
+from fedsim.errors import InvalidInput
 from fedsim.problems import shards
 from fedsim.problems.expansion import Expansion
 from fedsim.protocols import GradientKernels, potentials_one_by_one
@@ -43,11 +44,11 @@ class LinearRegression:
         noise_variance: float = 1.0,
     ) -> LinearRegression:  # fmt: skip
         """Standard normal features; every client's true coefficients are N(common, heterogeneity I)."""
-        dim = whole("LinearRegression.synthetic(dim={})", dim)
+        dim = check_int("LinearRegression.synthetic(dim={})", dim)
         offsets = shards.even_offsets("LinearRegression.synthetic", clients, samples, dim)
         clients = len(offsets) - 1
-        spread = positive("LinearRegression.synthetic(heterogeneity={})", heterogeneity, zero=True)
-        noise_variance = positive("LinearRegression.synthetic(noise_variance={})", noise_variance)
+        spread = check_positive("LinearRegression.synthetic(heterogeneity={})", heterogeneity, zero=True)
+        noise_variance = check_positive("LinearRegression.synthetic(noise_variance={})", noise_variance)
         owner = np.repeat(np.arange(clients), np.diff(offsets))
         row = np.arange(offsets[-1])
         truth = rng.normal(rng.keys(seed, rng.Stream.DATA), dim, 0)
@@ -63,7 +64,7 @@ class LinearRegression:
         self.x, self.offsets, self.sizes = data.x, data.offsets, data.sizes
         self.y = labels.astype(data.x.dtype, copy=False)
         self.clients, self.dim = len(self.sizes), self.x.shape[1]
-        self.noise_variance = positive("LinearRegression(noise_variance={})", noise_variance)
+        self.noise_variance = check_positive("LinearRegression(noise_variance={})", noise_variance)
         self.prior_precision = shards.check_prior("LinearRegression", prior_precision)
         self.share = self.prior_precision / len(self.x)
         self._tables: dict[np.dtype[Any], tuple[Array, Array]] = {}  # a cache: what quadratic() gave, by dtype

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.errors import InvalidInput, positive, whole
+from fedsim.checks import check_int, check_positive
+from fedsim.errors import InvalidInput
 from fedsim.kernels import reference
 from fedsim.problems import shards
 from fedsim.protocols import GradientKernels
@@ -42,10 +43,10 @@ class LogisticRegression:
         prior_precision: float = 1.0,
     ) -> LogisticRegression:  # fmt: skip
         """Standard normal features; every client's true coefficients are N(common, heterogeneity I) (B17)."""
-        dim = whole("LogisticRegression.synthetic(dim={})", dim)
+        dim = check_int("LogisticRegression.synthetic(dim={})", dim)
         offsets = shards.even_offsets("LogisticRegression.synthetic", clients, samples, dim)
         clients = len(offsets) - 1
-        spread = positive("LogisticRegression.synthetic(heterogeneity={})", heterogeneity, zero=True)
+        spread = check_positive("LogisticRegression.synthetic(heterogeneity={})", heterogeneity, zero=True)
         owner = np.repeat(np.arange(clients), np.diff(offsets))
         row = np.arange(offsets[-1])
         truth = rng.normal(rng.keys(seed, rng.Stream.DATA), dim, 0)

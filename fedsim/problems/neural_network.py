@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.errors import is_whole, refusal
+from fedsim.checks import invalid_argument, is_int
 from fedsim.problems import labelled, shards
 from fedsim.problems.softmax import softmax
 from fedsim.protocols import GradientKernels
@@ -56,11 +56,11 @@ class NeuralNetwork:
 
     def _build(self, rows: labelled.Labelled, widths: Sequence[int], prior_precision: float) -> None:
         try:
-            given = [int(w) if is_whole(w, 1, 10**6) else 0 for w in tuple(widths)]
+            given = [int(w) if is_int(w, 1, 10**6) else 0 for w in tuple(widths)]
         except Exception:  # whatever a stranger's own __iter__ raises
             given = [0]
         if 0 in given:
-            raise refusal("NeuralNetwork(widths={})", widths, "give whole numbers of at least 1, as (64, 32)")
+            raise invalid_argument("NeuralNetwork(widths={})", widths, "give whole numbers of at least 1, as (64, 32)")
         self.widths, self.features = tuple(given), rows.x.shape[1]
         self._widths = (self.features, *given, rows.classes)
         self.dim = int(sum((wide + 1) * high for wide, high in pairwise(self.layers.tolist())))

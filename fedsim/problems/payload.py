@@ -7,8 +7,9 @@ from typing import NoReturn
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.checks import refuse_beyond_memory
-from fedsim.errors import InvalidInput, is_whole, shown
+from fedsim.checks import is_int, refuse_beyond_memory
+from fedsim.errors import InvalidInput
+from fedsim.text import short_str
 
 CLIENT = 150  # bytes of a client's own numbers: its size, weight and counts
 
@@ -34,6 +35,8 @@ class Payload:
 
 
 def _count(name: str, value: int, most: int) -> int:
-    if not is_whole(value, least=1) or value > most:
-        raise InvalidInput(f"Payload({name}={shown(value)}): must be a whole number of at least 1 and at most {most:,}")
+    if not is_int(value, least=1) or value > most:
+        raise InvalidInput(
+            f"Payload({name}={short_str(value)}): must be a whole number of at least 1 and at most {most:,}"
+        )
     return int(value)

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.checks import numbers, refuse_beyond_memory
-from fedsim.errors import InvalidInput, number, positive, whole
+from fedsim.checks import check_float, check_int, check_positive, numbers, refuse_beyond_memory
+from fedsim.errors import InvalidInput
 from fedsim.protocols import Backend, BatchSize
 
 
@@ -33,7 +33,9 @@ class PerformativeMean:
         self.base_means = _finite("base_means", base_means)
         self.clients = len(self.base_means)
         self.sensitivities = _finite("sensitivities", sensitivities, self.clients)
-        self.sigma = positive("PerformativeMean(sigma={})", sigma, zero=True, remedy="must be a number of at least 0")
+        self.sigma = check_positive(
+            "PerformativeMean(sigma={})", sigma, zero=True, remedy="must be a number of at least 0"
+        )
         p = np.full(self.clients, 1 / self.clients) if weights is None else _finite("weights", weights)
         if p.shape != (self.clients,) or np.any(p <= 0) or abs(p.sum() - 1) > 1e-9:
             raise InvalidInput(f"PerformativeMean: weights must be {self.clients} positive numbers that sum to 1")
@@ -47,14 +49,14 @@ class PerformativeMean:
     ) -> PerformativeMean:  # fmt: skip
         """Gaussian m_i and eps_i, standardised to exactly these means and variances over the clients (D9)."""
         where = "PerformativeMean.synthetic"
-        clients = whole(f"{where}(clients={{}})", clients, least=2)
+        clients = check_int(f"{where}(clients={{}})", clients, least=2)
         refuse_beyond_memory(f"{where}(clients={clients:,})", 200 * clients, "ask for fewer clients")
         base_mean, sensitivity = (
-            number(f"{where}(base_mean={{}})", base_mean),
-            number(f"{where}(sensitivity={{}})", sensitivity),
+            check_float(f"{where}(base_mean={{}})", base_mean),
+            check_float(f"{where}(sensitivity={{}})", sensitivity),
         )
-        base_variance = positive(f"{where}(base_variance={{}})", base_variance, zero=True)
-        sensitivity_variance = positive(f"{where}(sensitivity_variance={{}})", sensitivity_variance, zero=True)
+        base_variance = check_positive(f"{where}(base_variance={{}})", base_variance, zero=True)
+        sensitivity_variance = check_positive(f"{where}(sensitivity_variance={{}})", sensitivity_variance, zero=True)
         drawn = rng.normal(rng.keys(seed, rng.Stream.DATA, round=np.arange(2)), clients)  # (2, clients)
         standard = (drawn - drawn.mean(axis=1, keepdims=True)) / drawn.std(axis=1, keepdims=True)
         means = base_mean + np.sqrt(base_variance) * standard[0]
@@ -65,7 +67,7 @@ class PerformativeMean:
     ) -> Array:
         """Gradients theta - Z (jobs, 1) with Z drawn in answer to `theta`, averaged over `batch_size` draws."""
         remedy = "a whole number of draws, at least 1"
-        draws = whole("PerformativeMean: batch_size={}", 1 if batch_size is None else batch_size, remedy=remedy)
+        draws = check_int("PerformativeMean: batch_size={}", 1 if batch_size is None else batch_size, remedy=remedy)
         noise = backend.normal(key, draws, step, theta.dtype)
         total = noise[:, :1]
         for j in range(1, draws):  # in this order for any number of jobs

@@ -8,7 +8,8 @@ import numpy as np
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.errors import InvalidInput, one_of
+from fedsim.checks import check_choice
+from fedsim.errors import InvalidInput
 
 ROWS = 32  # rows spread evenly, and as many of different labels
 NEAR = 3  # so many of the points to try are close to the start
@@ -31,7 +32,7 @@ def points_to_try(start: Array) -> list[Array]:
 
 def decide(name: str, said: str | None, tries: Sequence[tuple[Array, float]]) -> str:
     """Return "mean" or "sum", given at every point the rows' own losses (rows,) and the loss of all of them."""
-    one_of(f"{name}(reduction={{!r}})", said, (None, "mean", "sum"))
+    check_choice(f"{name}(reduction={{!r}})", said, (None, "mean", "sum"))
     if not _finite(*tries[0]):
         raise InvalidInput(f"{name}(loss): it is not finite at the parameters that a run starts from; change these")
     seen = [(rows, whole) for rows, whole in tries if _finite(rows, whole)]

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import array_of, refuse_beyond_memory
-from fedsim.errors import InvalidInput, positive, shown, whole
+from fedsim.checks import array_of, check_int, check_positive, refuse_beyond_memory
+from fedsim.errors import InvalidInput
 from fedsim.protocols import BatchSize
+from fedsim.text import short_str
 
 NARROW = (np.uint8, np.int8, np.uint16, np.int16)  # kept as they are where rows are converted as they are used
 
@@ -64,7 +65,7 @@ def from_clients(name: str, data: Sequence[Any], labelled: bool, narrow: bool = 
     try:
         clients = list(data)
     except Exception:  # whatever a stranger's own __iter__ raises
-        raise InvalidInput(f"{name}: data={shown(data)}; give a list with one entry per client") from None
+        raise InvalidInput(f"{name}: data={short_str(data)}; give a list with one entry per client") from None
     if not clients:
         raise InvalidInput(f"{name}: data is empty; give one array per client")
     xs: list[Array] = []
@@ -127,7 +128,7 @@ def from_flat(
 def from_test(name: str, test: TestRows, columns: int, narrow: bool = False) -> tuple[Array, Array]:
     """Test rows (X, y) with as many columns as the clients have."""
     if not (isinstance(test, (tuple, list)) and len(test) == 2):
-        raise InvalidInput(f"{name}(test={shown(test, 40)}): give a pair (X, y)")
+        raise InvalidInput(f"{name}(test={short_str(test, 40)}): give a pair (X, y)")
     x = numbers(f"{name}(test): X", test[0], 2)
     if not len(x):
         raise InvalidInput(f"{name}(test): X has no rows; give some, or leave test out")
@@ -143,10 +144,10 @@ def from_test(name: str, test: TestRows, columns: int, narrow: bool = False) -> 
 
 def even_offsets(name: str, clients: int, samples: npt.ArrayLike, columns: int = 1) -> Array:
     """Offsets for `samples` rows each (one number, or one per client) of so many columns, if there is room for them."""
-    clients = whole(f"{name}(clients={{}})", clients)
+    clients = check_int(f"{name}(clients={{}})", clients)
     sizes = numbers(f"{name}: samples", samples)
     if sizes.shape not in ((), (clients,)) or not _whole(sizes) or np.any(sizes < 1):
-        given = f"{name}(samples={shown(samples, 40)})"
+        given = f"{name}(samples={short_str(samples, 40)})"
         raise InvalidInput(f"{given}: give a whole number of at least 1, or one for each of {clients} clients")
     rows = float(sizes.sum(dtype=np.float64)) * (1.0 if sizes.ndim else clients)
     size = DRAWN * (rows * (columns + 4) + clients * (columns + 4))
@@ -169,7 +170,7 @@ def rows_per_batch(batch_size: BatchSize, sizes: Array, clients: Array) -> Array
 
 def check_prior(name: str, precision: float) -> float:
     remedy = "must be zero (flat prior) or a positive number"
-    return positive(f"{name}(prior_precision={{}})", precision, zero=True, remedy=remedy)
+    return check_positive(f"{name}(prior_precision={{}})", precision, zero=True, remedy=remedy)
 
 
 def prior_part(share: float, rows: int, theta: Array) -> float:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.errors import flag, whole
+from fedsim.checks import check_bool, check_int
 from fedsim.kernels import reference
 from fedsim.problems import labelled, shards
 from fedsim.protocols import GradientKernels
@@ -58,9 +58,9 @@ class SoftmaxRegression:
         bias: bool = True, dtype: npt.DTypeLike = np.float32, test_samples: int = 1000,
     ) -> SoftmaxRegression:  # fmt: skip
         """Standard normal features, label = argmax of a random linear map."""
-        features = whole("SoftmaxRegression.synthetic(features={})", features)
-        classes = whole("SoftmaxRegression.synthetic(classes={})", classes, least=2, most=10**6)
-        test_samples = whole("SoftmaxRegression.synthetic(test_samples={})", test_samples, least=0, most=2**31)
+        features = check_int("SoftmaxRegression.synthetic(features={})", features)
+        classes = check_int("SoftmaxRegression.synthetic(classes={})", classes, least=2, most=10**6)
+        test_samples = check_int("SoftmaxRegression.synthetic(test_samples={})", test_samples, least=0, most=2**31)
         offsets = shards.even_offsets("SoftmaxRegression.synthetic", clients, samples, features + classes)
         shards.even_offsets("SoftmaxRegression.synthetic: test", 1, max(1, test_samples), features + classes)
         n = int(offsets[-1])
@@ -72,7 +72,7 @@ class SoftmaxRegression:
         return cls.from_arrays(x[:n], y[:n], offsets, classes, bias, test)
 
     def _build(self, rows: labelled.Labelled, bias: bool, prior_precision: float) -> None:
-        self.bias, self.features = flag("SoftmaxRegression(bias={})", bias), rows.x.shape[1]
+        self.bias, self.features = check_bool("SoftmaxRegression(bias={})", bias), rows.x.shape[1]
         self.prior_precision = shards.check_prior("SoftmaxRegression", prior_precision)
         self.share = self.prior_precision / len(rows.x)
         self._hold(rows)

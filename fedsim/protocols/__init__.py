@@ -8,7 +8,7 @@ objects can do (an exact answer, a prediction, privacy) is a small Protocol of i
     algorithm.py   AlgorithmLike, Algorithm; what it sees: Job, Replies, Visitors
     problem.py     ProblemLike, Problem; Exact, Quadratic, Reacts, Predicts, ...
     potentials.py  the clients' potentials of any problem that has them
-    policy.py      PolicyLike, Policy; what it sees: View, Arrived
+    policy.py      PolicyLike, Policy; what it sees: View, Received
     devices.py     DevicesLike, DeviceModel
     network.py     NetworkLike, NetworkModel
     rng.py         Rng, what policies, devices and servers draw from
@@ -38,7 +38,7 @@ from fedsim.protocols.algorithms import (
     Visitors,
 )
 from fedsim.protocols.defaults import (
-    Completed,
+    WithDefaults,
     as_algorithm,
     as_devices,
     as_network,
@@ -52,7 +52,7 @@ from fedsim.protocols.defaults import (
 from fedsim.protocols.devices import ComesAndGoes, DeviceModel, DevicesLike, Drops, InColumns, InNumbers
 from fedsim.protocols.metrics import Describes, KeepsLedger, Metric, Observer, Watching
 from fedsim.protocols.network import NetworkLike, NetworkModel
-from fedsim.protocols.participation import Arrived, Policy, PolicyLike, View
+from fedsim.protocols.participation import Policy, PolicyLike, Received, View
 from fedsim.protocols.problems import (
     BatchedGradients,
     BatchedPotentials,
@@ -91,7 +91,6 @@ from fedsim.protocols.runtime import (
 __all__ = [
     "Algorithm",
     "AlgorithmLike",
-    "Arrived",
     "Backend",
     "BatchSize",
     "BatchedGradients",
@@ -100,7 +99,6 @@ __all__ = [
     "Clips",
     "Codec",
     "ComesAndGoes",
-    "Completed",
     "Describes",
     "DeviceModel",
     "DevicesLike",
@@ -133,6 +131,7 @@ __all__ = [
     "Quadratic",
     "Quantise",
     "Reacts",
+    "Received",
     "Replies",
     "Rng",
     "RoundKeys",
@@ -148,6 +147,7 @@ __all__ = [
     "Visitors",
     "Watching",
     "Wire",
+    "WithDefaults",
     "as_algorithm",
     "as_devices",
     "as_network",

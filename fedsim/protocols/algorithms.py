@@ -17,7 +17,7 @@ from fedsim.errors import InvalidInput
 
 if TYPE_CHECKING:
     from fedsim.privacy.accountant import Guarantee, Mechanism
-    from fedsim.protocols.participation import Arrived
+    from fedsim.protocols.participation import Received
     from fedsim.protocols.problems import ProblemLike
     from fedsim.protocols.runtime import Backend, Codec
 
@@ -55,13 +55,13 @@ class AlgorithmLike(Protocol):
 class Algorithm(AlgorithmLike, Protocol):
     """What an algorithm may say besides."""
 
-    own: Any  # the object itself, once it is completed
+    wrapped: Any  # the object itself, once it has defaults
 
     batched: bool = False  # `client`, `broadcast` and `server` also take a leading axis of jobs or replicas
     sampler: bool = False  # its iterates are samples of a law: judged by their average, not by the latest
     weighted: bool = False  # its law is right only under weights that average to p_c
     visits_by_weight: bool = False  # it follows one client a round, which must be client c with probability p_c
-    reach: str = "selected"  # who receives the broadcast: "selected" or "all"
+    broadcast_to: str = "selected"  # who receives the broadcast: "selected" or "all"
     known: tuple[str, ...] = ()  # parts of the message that clients already have, so that they are not sent again
     kept: tuple[str, ...] = ()  # reply fields that never travel and cost no bits ("loss": policies see it)
     beforehand: tuple[str, ...] = ()  # those of `known` that every client had before the first round
@@ -70,7 +70,7 @@ class Algorithm(AlgorithmLike, Protocol):
     batch_size: BatchSize = None
     activity: Any = None  # the chances of arrival that the server divides by, if it does
     codec: Any = None
-    weigh: Callable[[Arrived], Array] | None = None  # weights of `replies.mean`; None: the policy's
+    weigh: Callable[[Received], Array] | None = None  # weights of `replies.mean`; None: the policy's
     own_weights: bool = False  # its server weighs replies by itself and does not use the policy's weights
     merge: Callable[[Arrays, Array], Arrays] | None = None  # a cloud's state out of its edges' (edges, ...) and weights
     sums: bool = False  # its server needs sums of messages alone: over tiers it is the cloud, and edges add up

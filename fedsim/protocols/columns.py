@@ -68,7 +68,7 @@ class RouteColumns(NamedTuple):
 
 DEFINES = {  # members that `to_columns` describes: a class that overrides one of them has no columns
     "policy": ("select", "close"), "devices": ("compute_s", "drop", "next_available", "available_until"),
-    "network": ("route", "delay_s", "stretch", "bottleneck_bps"),
+    "network": ("route", "delay_s", "loss_factor", "bottleneck_bps"),
 }  # fmt: skip
 
 

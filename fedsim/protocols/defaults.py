@@ -16,7 +16,7 @@ from fedsim.protocols.problems import Problem
 from fedsim.protocols.runtime import Session
 
 
-class Completed:
+class WithDefaults:
     """A part with every member of its role: its own where it has one, else the role's default."""
 
     def __init__(self, own: object, role: type) -> None:
@@ -30,14 +30,14 @@ class Completed:
             else:
                 value = MethodType(default, own) if isinstance(default, FunctionType) else default
             setattr(self, name, value)
-        self.own = own
+        self.wrapped = own
 
 
 def as_algorithm(own: object) -> Algorithm:
     """A class that overrides `client` or `server` does not inherit its compiled form."""
-    if isinstance(own, Completed):
+    if isinstance(own, WithDefaults):
         return cast(Algorithm, own)
-    made, kind = Completed(own, Algorithm), type(own)
+    made, kind = WithDefaults(own, Algorithm), type(own)
     for form, names in (("fused", ("client",)), ("fused_rounds", ("client", "server", "broadcast", "weigh"))):
         if any(_defined_at(kind, name) < _defined_at(kind, form) for name in names):
             setattr(made, form, MethodType(members(Algorithm)[form], own))
@@ -50,27 +50,27 @@ def _defined_at(kind: type, name: str) -> int:
 
 
 def as_problem(own: object) -> Problem:
-    return cast(Problem, own if isinstance(own, Completed) else Completed(own, Problem))
+    return cast(Problem, own if isinstance(own, WithDefaults) else WithDefaults(own, Problem))
 
 
 def as_policy(own: object) -> Policy:
-    return cast(Policy, own if isinstance(own, Completed) else Completed(own, Policy))
+    return cast(Policy, own if isinstance(own, WithDefaults) else WithDefaults(own, Policy))
 
 
 def as_devices(own: object) -> DeviceModel:
-    return cast(DeviceModel, own if isinstance(own, Completed) else Completed(own, DeviceModel))
+    return cast(DeviceModel, own if isinstance(own, WithDefaults) else WithDefaults(own, DeviceModel))
 
 
 def as_network(own: object) -> NetworkModel:
-    return cast(NetworkModel, own if isinstance(own, Completed) else Completed(own, NetworkModel))
+    return cast(NetworkModel, own if isinstance(own, WithDefaults) else WithDefaults(own, NetworkModel))
 
 
 def as_session(own: object) -> Session:
-    return cast(Session, own if isinstance(own, Completed) else Completed(own, Session))
+    return cast(Session, own if isinstance(own, WithDefaults) else WithDefaults(own, Session))
 
 
 def is_sparse(observer: Observer) -> bool:
-    return cast(Watching, Completed(observer, Watching)).sparse
+    return cast(Watching, WithDefaults(observer, Watching)).sparse
 
 
 def missing(own: object, required: type) -> str:

@@ -31,7 +31,7 @@ class NetworkLike(Protocol):
     def delay_s(self, upward: bool) -> Array:
         """The latency of everybody's way, (clients,)."""
 
-    def stretch(self, upward: bool) -> Array:
+    def loss_factor(self, upward: bool) -> Array:
         """By how much loss lengthens everybody's transfers, (clients,): 1 without loss."""
 
     def bottleneck_bps(self, upward: bool) -> Array:

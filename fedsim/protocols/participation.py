@@ -37,7 +37,7 @@ class View(Protocol):
     arrived: Any
     in_flight: Any
 
-    def everybody(self) -> Array:
+    def all_clients(self) -> Array:
         """Who is on now."""
 
     def available(self) -> Any:
@@ -71,7 +71,9 @@ class Policy(PolicyLike, Protocol):
 
     own: Any  # the object itself, once it is completed
 
-    batched: bool = False  # `select` also serves all replicas at once: `view.everybody()` and the ids are (replicas, n)
+    batched: bool = (
+        False  # `select` also serves all replicas at once: `view.all_clients()` and the ids are (replicas, n)
+    )
     always: bool = False  # everybody, in every round
     waits: bool = False  # `close` ends a round when nothing is outstanding, and never before
     asynchronous: bool = False  # clients work continuously, and `replies` arrivals make a round
@@ -79,7 +81,7 @@ class Policy(PolicyLike, Protocol):
     size: int | None = None  # how many are asked, or at work; None: all, or not known
     discount: Callable[[int], float] | None = None  # of a reply's staleness
     weighting: str | None = "normalised"  # a word of WEIGHTINGS; None: "uniform", unless an algorithm knows better
-    weigh: Callable[[Arrived], npt.ArrayLike] | None = None  # own weights of `replies.mean`, instead of a word
+    weigh: Callable[[Received], npt.ArrayLike] | None = None  # own weights of `replies.mean`, instead of a word
     at_least: int | None = None  # so many must be on before a round opens
     history: bool = False  # it looks at `view.heard` or `view.last`, so visits are followed one by one
 
@@ -99,7 +101,7 @@ class Policy(PolicyLike, Protocol):
 
 
 @dataclass(frozen=True)
-class Arrived:
+class Received:
     """The replies that a round folds: one row each, sorted by replica, then client."""
 
     p: Array  # (m,) the clients' weights p_c

@@ -17,8 +17,9 @@ import numpy as np
 
 from fedsim import devices, rng, topologies
 from fedsim.arrays import Array
+from fedsim.checks import check_choice
 from fedsim.data import load
-from fedsim.errors import InvalidInput, one_of
+from fedsim.errors import InvalidInput
 from fedsim.results import Result
 from fedsim.scenario_file import ScenarioFile, load_file, scenarios_folder
 
@@ -54,7 +55,7 @@ class Claim:
 
     def __post_init__(self) -> None:
         remedy = "it must be 'holds', 'cannot' or 'undecided'"
-        one_of("Claim(expected={!r})", self.expected, ("holds", "cannot", "undecided"), remedy)
+        check_choice("Claim(expected={!r})", self.expected, ("holds", "cannot", "undecided"), remedy)
 
 
 def pick(study: Study, **settings: object) -> Result:

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.errors import CorruptData, InvalidInput, shown
+from fedsim.errors import CorruptData, InvalidInput
+from fedsim.text import short_str
 
 SEAL = "seal"
 
@@ -45,7 +46,7 @@ def read_json(path: Path, format: str | None = None, unsealed: tuple[str, ...] =
         return facts
     found = facts.get("fedsim_format")
     if found != format and found not in unsealed:
-        said = shown(repr(found))
+        said = short_str(repr(found))
         raise CorruptData(f"{path} has the format {said}; this version of fedsim reads {format!r}")
     if found == format or SEAL in facts:
         seal = facts.pop(SEAL, None)
@@ -71,7 +72,7 @@ def _parsed(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise InvalidInput(f"cannot read {path} ({error.strerror}); ask its owner for access") from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise CorruptData(f"{path} is damaged or not what fedsim wrote: {shown(error)}") from error
+        raise CorruptData(f"{path} is damaged or not what fedsim wrote: {short_str(error)}") from error
     if not isinstance(facts, dict):
         raise CorruptData(f"{path} is damaged: it holds a {type(facts).__name__}, not an object")
     return facts

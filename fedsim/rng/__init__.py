@@ -22,9 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array, Numbers
-from fedsim.checks import array_of, refuse_beyond_memory
-from fedsim.errors import InvalidInput, is_whole, quoted, shown, whole
+from fedsim.checks import array_of, check_int, is_int, refuse_beyond_memory
+from fedsim.errors import InvalidInput
 from fedsim.rng.elementary import log64, radius32, sincos32, sincos64
+from fedsim.text import short_repr, short_str
 
 U32, U64 = np.uint32, np.uint64
 
@@ -74,8 +75,8 @@ def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[Ar
 
 
 def check_seed(seed: int) -> int:
-    if not is_whole(seed) or int(seed) >= 2**64:
-        raise InvalidInput(f"seed={quoted(seed)}: a seed is a whole number from 0 to 2**64 - 1")
+    if not is_int(seed) or int(seed) >= 2**64:
+        raise InvalidInput(f"seed={short_repr(seed)}: a seed is a whole number from 0 to 2**64 - 1")
     return int(seed)
 
 
@@ -84,7 +85,7 @@ def check_address(**columns: object) -> None:
     for name, value in columns.items():
         numbers, bits = array_of(value), 24 if name == "visit" else 32
         if numbers is None or (numbers.dtype.kind == "f" and not (numbers == np.floor(numbers)).all()):
-            raise InvalidInput(f"{name}={quoted(value)}: give whole numbers, 0 to 2**{bits} - 1")
+            raise InvalidInput(f"{name}={short_repr(value)}: give whole numbers, 0 to 2**{bits} - 1")
         if numbers.size and not (numbers.min() >= 0 and numbers.max() < 2**bits):
             worst = numbers.min() if numbers.min() < 0 else numbers.max()
             raise InvalidInput(f"{name}={worst}: keys have room for 0 to 2**{bits} - 1; number {name}s so")
@@ -96,7 +97,7 @@ def keys(
     """One Philox key per broadcast row of (replica, client, round, visit), uint32 (rows, 4)."""
     seed = check_seed(seed)
     check_address(replica=replica, client=client, round=round, visit=visit)
-    stream = whole("stream={}", stream, 0, "name one of rng.Stream, or a number below 256", 255)
+    stream = check_int("stream={}", stream, 0, "name one of rng.Stream, or a number below 256", 255)
     try:
         np.broadcast_shapes(*(np.shape(column) for column in (replica, client, round, visit)))
     except ValueError:
@@ -112,12 +113,12 @@ def keys(
 def _checked(key: Array, lanes: int, step: int, dtype: npt.DTypeLike = np.float64) -> tuple[int, int, bool]:
     """`lanes` and `step` as ints, and whether `dtype` is float32, if this can be drawn at all."""
     if type(key) is not np.ndarray or key.ndim != 2 or key.shape[1] != 4 or key.dtype != U32:
-        raise InvalidInput(f"key={quoted(key)}: make it with rng.keys(...), uint32 (rows, 4)")
-    lanes = whole("lanes={}", lanes, 0, most=2**40)
+        raise InvalidInput(f"key={short_repr(key)}: make it with rng.keys(...), uint32 (rows, 4)")
+    lanes = check_int("lanes={}", lanes, 0, most=2**40)
     refuse_beyond_memory(f"{len(key):,} rows of {lanes:,} numbers", 8.0 * len(key) * lanes, "draw fewer at a time")
-    if not (dtype is np.float64 or dtype is np.float32 or shown(dtype) in ("float32", "float64")):
-        raise InvalidInput(f"dtype={quoted(dtype)}: choose 'float32' or 'float64'")
-    return lanes, whole("step={}", step, 0, most=2**63 - 1), np.dtype(dtype) == np.float32
+    if not (dtype is np.float64 or dtype is np.float32 or short_str(dtype) in ("float32", "float64")):
+        raise InvalidInput(f"dtype={short_repr(dtype)}: choose 'float32' or 'float64'")
+    return lanes, check_int("step={}", step, 0, most=2**63 - 1), np.dtype(dtype) == np.float32
 
 
 def words(key: Array, blocks: int, step: int = 0, first: int = 0) -> Array:
@@ -167,7 +168,7 @@ def normal(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.floa
     """
     lanes, step, single = _checked(key, lanes, step, dtype)
     if type(call) is not int or not 0 <= call < 2**32:
-        call = whole("call={}", call, 0, most=2**32 - 1)
+        call = check_int("call={}", call, 0, most=2**32 - 1)
     per = 4 if single else 2
     begin, end = step * lanes, (step + 1) * lanes
     first = begin // per
@@ -191,7 +192,7 @@ def integers(key: Array, lanes: int, below: npt.ArrayLike, step: int = 0) -> Arr
     lanes, step, _ = _checked(key, lanes, step)
     bounds = array_of(below)
     if bounds is None or (bounds.size and not (bounds.min() >= 1 and bounds.max() < 2**32)):
-        raise InvalidInput(f"integers below {quoted(below)}: give whole numbers from 1 to 2**32 - 1")
+        raise InvalidInput(f"integers below {short_repr(below)}: give whole numbers from 1 to 2**32 - 1")
     try:
         np.broadcast_to(bounds, (len(key), lanes))
     except ValueError:
@@ -209,7 +210,7 @@ def choice(key: Array, population: npt.ArrayLike, size: int, step: int = 0) -> A
     size, step, _ = _checked(key, size, step)
     found = array_of(population)
     if found is None or found.shape not in ((), (1,), (len(key),)) or not np.all((found >= 0) & (found < 2**32)):
-        raise InvalidInput(f"choice out of {quoted(population)}: give a whole number below 2**32, or one per row")
+        raise InvalidInput(f"choice out of {short_repr(population)}: give a whole number below 2**32, or one per row")
     n = np.broadcast_to(found.astype(np.int64), (len(key),))
     if size > n.min(initial=size):
         raise InvalidInput(f"choice of {size} out of {n.min()}: ask for at most {n.min()}")

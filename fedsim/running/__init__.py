@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from fedsim import protocols
+from fedsim.checks import check_bool, check_choice
 from fedsim.engine.memory_needed import check_memory
-from fedsim.errors import InvalidInput, ResultWarning, flag, one_of, quoted
+from fedsim.errors import InvalidInput, ResultWarning
 from fedsim.results import Result
 from fedsim.running.folder import RunFolder
 from fedsim.running.progress import followed
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.process import one_blas_thread, rare_collections
 from fedsim.scenario import Scenario
+from fedsim.text import short_repr
 
 
 def run(scenario: Scenario, **options: Any) -> Result:
@@ -71,18 +73,18 @@ async def arun(
     from fedsim import engine
 
     if not isinstance(scenario, Scenario):
-        raise InvalidInput(f"run({quoted(scenario)}): give it a fs.Scenario")
-    one_of("compute={!r}", compute, ("run", "skip"), "'run', or 'skip' for the timeline alone")
-    one_of("clock={!r}", clock, ("auto", "simpy", "compiled"))
+        raise InvalidInput(f"run({short_repr(scenario)}): give it a fs.Scenario")
+    check_choice("compute={!r}", compute, ("run", "skip"), "'run', or 'skip' for the timeline alone")
+    check_choice("clock={!r}", clock, ("auto", "simpy", "compiled"))
     watching = tuple(observers) if isinstance(observers, tuple | list) else ()
     if (observers is not None and not isinstance(observers, tuple | list)) or not all(map(callable, watching)):
-        raise InvalidInput(f"observers={quoted(observers)}: give a list of functions of what happens")
+        raise InvalidInput(f"observers={short_repr(observers)}: give a list of functions of what happens")
     if stop is not None and not isinstance(stop, threading.Event):
-        raise InvalidInput(f"stop={quoted(stop)}: give a threading.Event, or None")
+        raise InvalidInput(f"stop={short_repr(stop)}: give a threading.Event, or None")
     runtime = runtime if runtime is not None else Inline()
     if isinstance(runtime, type) or protocols.missing(runtime, protocols.Runtime):
-        raise InvalidInput(f"runtime={quoted(runtime)}: write fs.Inline() or fs.Ray()")
-    resume = flag("resume={}", resume)
+        raise InvalidInput(f"runtime={short_repr(runtime)}: write fs.Inline() or fs.Ray()")
+    resume = check_bool("resume={}", resume)
     check_memory(scenario, compute == "skip")
     began = time.perf_counter()
     place = RunFolder.take(out, scenario, compute, checkpoint_every, resume, stop, source, clock)

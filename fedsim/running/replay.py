@@ -10,10 +10,10 @@ import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.budget import Budget
-from fedsim.checks import path_of
+from fedsim.checks import is_int, path_of
 from fedsim.engine.manifest import describes
 from fedsim.engine.recorder import Record
-from fedsim.errors import InvalidInput, NotRecorded, is_whole, shown
+from fedsim.errors import InvalidInput, NotRecorded
 from fedsim.protocols import AlgorithmLike
 from fedsim.results import load
 from fedsim.running import run
@@ -23,6 +23,7 @@ from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.process import one_blas_thread
 from fedsim.scenario import Scenario
 from fedsim.scenario_file import from_origin
+from fedsim.text import short_str
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class _JobCatcher:
 
 def _again(scenario: Scenario, setting: Setting, job: Batch) -> Replayed:
     with one_blas_thread():
-        reply = Worker(scenario.parts.algorithm.own, setting).compute(job)
+        reply = Worker(scenario.parts.algorithm.wrapped, setting).compute(job)
     at = int(job.version[0])
     return Replayed(
         int(job.replica[0]), job.round + 1, int(job.client[0]),
@@ -133,9 +134,9 @@ def _only(arrays: Arrays) -> Arrays:
 
 
 def _check(scenario: Scenario, replica: int, round: int, client: int) -> None:
-    if not is_whole(replica) or replica not in scenario.replica_numbers:
-        raise InvalidInput(f"replica={shown(replica)}: the run has {scenario.replica_numbers}")
-    if not is_whole(round, least=1) or round > (scenario.budget.rounds or round):
-        raise InvalidInput(f"round={shown(round)}: rounds count from 1 to {scenario.budget.rounds or 'the last'}")
-    if not is_whole(client, most=scenario.problem.clients - 1):
-        raise InvalidInput(f"client={shown(client)}: clients are numbered 0 to {scenario.problem.clients - 1}")
+    if not is_int(replica) or replica not in scenario.replica_numbers:
+        raise InvalidInput(f"replica={short_str(replica)}: the run has {scenario.replica_numbers}")
+    if not is_int(round, least=1) or round > (scenario.budget.rounds or round):
+        raise InvalidInput(f"round={short_str(round)}: rounds count from 1 to {scenario.budget.rounds or 'the last'}")
+    if not is_int(client, most=scenario.problem.clients - 1):
+        raise InvalidInput(f"client={short_str(client)}: clients are numbered 0 to {scenario.problem.clients - 1}")

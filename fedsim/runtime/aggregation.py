@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
-from fedsim.protocols import Algorithm, Arrived, Backend, Policy
+from fedsim.protocols import Algorithm, Backend, Policy, Received
 from fedsim.rng import Draws, Stream
 from fedsim.runtime.jobs import Setting
 from fedsim.runtime.validation import all_locked, locked, weighed
@@ -98,13 +98,13 @@ class Weighing:
         if self._weigh is None:
             return declared
         p, multiplicity, starts, declared = (locked(array) for array in (p, multiplicity, starts, declared))
-        return weighed(self._weigh, Arrived(p, multiplicity, starts, clients, self._policy, declared))
+        return weighed(self._weigh, Received(p, multiplicity, starts, clients, self._policy, declared))
 
 
 def declared_weights(
     weighting: str | None, p: Array, multiplicity: Array, starts: Array, clients: int | Array
 ) -> Array:
-    """Return the weights that a policy declares, by segment; sums run in client order. `clients`: see `Arrived`."""
+    """Return the weights that a policy declares, by segment; sums run in client order. `clients`: see `Received`."""
     count = np.diff(starts)
     segment = np.repeat(np.arange(len(count)), count)
     received = count[segment]

@@ -21,12 +21,14 @@ import numpy as np
 
 from fedsim import kernels
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import ClientFailed, FedsimError, InvalidInput, NonFinite, one_of, shown, whole
+from fedsim.checks import check_choice, check_int
+from fedsim.errors import ClientFailed, FedsimError, InvalidInput, NonFinite
 from fedsim.protocols import AlgorithmLike, Quadratic, as_algorithm
 from fedsim.runtime.blocks import BlockCohort, KeysOfRounds, LearningBlock, Learnt, learn
 from fedsim.runtime.jobs import Batch, Encoded, JobsAtHand, Reply, Setting
 from fedsim.runtime.process import keep_freed_memory
 from fedsim.runtime.validation import all_locked, changed_in_place, client_answer, memory_answer, real
+from fedsim.text import short_str
 
 QUICK_S = 1e-3  # a round below it is mostly Python, which threads can only wait for by turns
 SMALL = 50_000  # numbers to update below which a hop to another thread costs more than it saves
@@ -118,7 +120,7 @@ class Worker:
             if changed_in_place(error):
                 what = "changed an array in place that it was handed; work on a copy: theta = theta - step"
             else:
-                what = f"raised {type(error).__name__}: {shown(error, 300)}"
+                what = f"raised {type(error).__name__}: {short_str(error, 300)}"
             at = f"round {batch.round + 1}, replica {batch.replica[0]}, seed {self.setting.seed}"
             raise ClientFailed(f"{self.who} {what} ({who}, {at})") from error
 
@@ -258,9 +260,9 @@ class Inline:
                 object.__setattr__(
                     self,
                     name,
-                    whole(f"Inline({name}={{}})", getattr(self, name), most=2**20 if name == "threads" else 2**40),
+                    check_int(f"Inline({name}={{}})", getattr(self, name), most=2**20 if name == "threads" else 2**40),
                 )
-        one_of("Inline(backend={!r})", self.backend, ("auto", "cpu", "cuda", "numpy"))
+        check_choice("Inline(backend={!r})", self.backend, ("auto", "cpu", "cuda", "numpy"))
 
     def kernels(self) -> Any:
         """The backend module; asking for CUDA without a device fails here, before anything starts."""

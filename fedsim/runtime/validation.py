@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import array_of
-from fedsim.errors import InvalidInput, quoted
-from fedsim.protocols import Algorithm, Arrived, Replies, Rng
+from fedsim.errors import InvalidInput
+from fedsim.protocols import Algorithm, Received, Replies, Rng
+from fedsim.text import short_repr
 
 
 class ChangedInPlace(InvalidInput):
@@ -52,10 +53,10 @@ def changed_in_place(error: BaseException) -> bool:
 def client_answer(who: str, answer: object) -> tuple[dict[str, Any], dict[str, Any]]:
     """A client's reply and memory, if they are what they must be."""
     if not isinstance(answer, tuple | list) or len(answer) != 2:
-        raise InvalidInput(f"{who} returned {quoted(answer, 60)}; {REMEDY}")
+        raise InvalidInput(f"{who} returned {short_repr(answer, 60)}; {REMEDY}")
     for part in answer:
         if not isinstance(part, Mapping) or not all(isinstance(name, str) for name in part):
-            raise InvalidInput(f"{who} returned {quoted(part, 60)} for its reply or its memory; {REMEDY}")
+            raise InvalidInput(f"{who} returned {short_repr(part, 60)} for its reply or its memory; {REMEDY}")
     return dict(answer[0]), dict(answer[1])
 
 
@@ -63,7 +64,7 @@ def real(who: str, name: str, value: npt.ArrayLike, dtype: np.dtype[Any]) -> Arr
     """One named array of an answer, in the scenario's dtype."""
     array = array_of(value)
     if array is None:
-        raise InvalidInput(f"{who} returned {name}={quoted(value, 60)}; return an array of real numbers")
+        raise InvalidInput(f"{who} returned {name}={short_repr(value, 60)}; return an array of real numbers")
     return np.asarray(array, dtype)
 
 
@@ -86,13 +87,13 @@ def memory_answer(who: str, memory: dict[str, Any], before: Mapping[str, Array])
 
 def server_of(algorithm: Algorithm) -> Callable[[Arrays, Replies, Rng], Arrays]:
     """The server's step: fedsim's own as it is, which the contract suite holds to all that is asked of anybody's."""
-    ours = type(algorithm.own).__module__.startswith("fedsim.algorithms.")
+    ours = type(algorithm.wrapped).__module__.startswith("fedsim.algorithms.")
     return algorithm.server if ours else partial(served, algorithm)
 
 
 def served(algorithm: Algorithm, state: Mapping[str, Array], replies: Replies, rng: Rng) -> Arrays:
     """The server's new state, with names and shapes of the old."""
-    who = f"{type(algorithm.own).__name__}.server"
+    who = f"{type(algorithm.wrapped).__name__}.server"
     try:
         new = algorithm.server(all_locked(state), replies, rng)
     except ValueError as error:
@@ -101,19 +102,19 @@ def served(algorithm: Algorithm, state: Mapping[str, Array], replies: Replies, r
         remedy = "work on a copy: theta = theta + step"
         raise ChangedInPlace(f"{who} changed an array in place that it was handed; {remedy}") from error
     if not isinstance(new, Mapping) or not new:
-        raise InvalidInput(f"{who} returned {quoted(new, 60)}; return the new state, a dict of arrays by name")
+        raise InvalidInput(f"{who} returned {short_repr(new, 60)}; return the new state, a dict of arrays by name")
     out = {}
     for name, value in new.items():
         if name not in state:
-            raise InvalidInput(f"{who} returned {quoted(name)}; the state that init() made has {', '.join(state)}")
+            raise InvalidInput(f"{who} returned {short_repr(name)}; the state that init() made has {', '.join(state)}")
         out[name] = real(who, name, value, state[name].dtype)
         same_shape(who, name, out[name], state[name].shape)
     return out
 
 
-def weighed(weigh: Callable[[Arrived], npt.ArrayLike], arrived: Arrived) -> Array:
+def weighed(weigh: Callable[[Received], npt.ArrayLike], arrived: Received) -> Array:
     """A policy's or an algorithm's weights: one finite number for every reply that arrived."""
-    policy = "" if arrived.policy is None else type(arrived.policy.own).__name__
+    policy = "" if arrived.policy is None else type(arrived.policy.wrapped).__name__
     owner = type(getattr(weigh, "__self__", weigh)).__name__
     who, rows = f"{owner}.weigh" + f" (with {policy})" * (policy not in ("", owner)), len(arrived.p)
     try:
@@ -124,7 +125,7 @@ def weighed(weigh: Callable[[Arrived], npt.ArrayLike], arrived: Arrived) -> Arra
         raise ChangedInPlace(f"{who} changed an array in place that it was handed; work on a copy") from error
     array = array_of(weights)
     if array is None or array.shape != (rows,):
-        found = quoted(weights, 60) if array is None else f"an array of shape {array.shape}"
+        found = short_repr(weights, 60) if array is None else f"an array of shape {array.shape}"
         raise InvalidInput(f"{who} returned {found}; return one weight for each of the {rows} replies, shape ({rows},)")
     if not np.isfinite(array).all():
         raise InvalidInput(f"{who} returned a weight that is not finite; return finite numbers")

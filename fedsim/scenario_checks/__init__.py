@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim import metrics as metric_catalogue
-from fedsim.errors import InvalidInput, one_of, quoted
+from fedsim.checks import check_choice
+from fedsim.errors import InvalidInput
 from fedsim.exchanges import Gossip
 from fedsim.problems import weights_of
 from fedsim.protocols.participation import WEIGHTINGS
 from fedsim.runtime.aggregation import Weighing
 from fedsim.scenario_checks.chances import check_activity
+from fedsim.text import short_repr
 
 if TYPE_CHECKING:
     from fedsim.protocols import Policy
@@ -45,9 +47,11 @@ def check_participation(scenario: Scenario) -> None:
     p = weights_of(scenario.problem)
     equal = bool(np.ptp(p) < 1e-12)
     if policy.weigh is None:
-        where = f"{type(policy.own).__name__}: weighting={{!r}}"
-        one_of(where, policy.weighting, (None, *WEIGHTINGS), f"choose one of {', '.join(WEIGHTINGS)}")
-    asked = "weighting" in getattr(policy.own, "__dataclass_fields__", {})  # of its caller, not declared by its class
+        where = f"{type(policy.wrapped).__name__}: weighting={{!r}}"
+        check_choice(where, policy.weighting, (None, *WEIGHTINGS), f"choose one of {', '.join(WEIGHTINGS)}")
+    asked = "weighting" in getattr(
+        policy.wrapped, "__dataclass_fields__", {}
+    )  # of its caller, not declared by its class
     if asked and policy.weighting is not None:
         check_weighting(scenario)
     if scenario.parts.algorithm.sampler and policy.weighting == "scaled":
@@ -118,20 +122,23 @@ def check_visits(scenario: Scenario, equal: bool) -> None:
 
 def written(policy: Policy) -> str:
     """A policy as its factory is called, without arguments left at None."""
-    own = policy.own
+    own = policy.wrapped
     name = re.sub("(?<=[a-z])(?=[A-Z])", "_", type(own).__name__).lower()
     given = [(n, v) for n in getattr(own, "__dataclass_fields__", {}) if (v := getattr(own, n)) is not None]
-    said = [quoted(v) if i == 0 else f"{'of' if n == 'size' else n}={quoted(v)}" for i, (n, v) in enumerate(given)]
+    said = [
+        short_repr(v) if i == 0 else f"{'of' if n == 'size' else n}={short_repr(v)}" for i, (n, v) in enumerate(given)
+    ]
     return f"participation.{name}({', '.join(said)})"
 
 
-def check_reach(scenario: Scenario) -> None:
+def check_broadcast_to(scenario: Scenario) -> None:
     """What is known from an earlier broadcast must have reached everybody; what was so beforehand need not."""
     heard = set(scenario.parts.algorithm.known) - set(scenario.parts.algorithm.beforehand)
-    if heard and not scenario.reaches_all:
+    if heard and not scenario.broadcasts_to_all:
         raise InvalidInput(
-            f"reach='selected': {type(scenario.algorithm).__name__} does not send {', '.join(sorted(heard))}, which "
-            "clients know from earlier broadcasts, and those not selected would have missed it; set reach='all'"
+            f"broadcast_to='selected': {type(scenario.algorithm).__name__} does not send "
+            f"{', '.join(sorted(heard))}, which "
+            "clients know from earlier broadcasts, and those not selected would have missed it; set broadcast_to='all'"
         )
 
 
@@ -153,7 +160,7 @@ def check_budget(scenario: Scenario) -> None:
             "Budget(epsilon=...): add metrics=(fs.privacy.spent(delta=1e-5),) so that it is accounted for"
         )
     if b.target is not None and b.target.metric not in columns:
-        name = quoted(b.target.metric)
+        name = short_repr(b.target.metric)
         raise InvalidInput(f"Budget(target on {name}): add metrics=({name},) so that it is evaluated")
     counts_bits = any(x is not None for x in (b.uplink_bits, b.downlink_bits, b.backhaul_bits, b.total_bits))
     takes_time = scenario.network is not None or scenario.devices is not None

@@ -33,8 +33,8 @@ def check_activity(
     given = algorithm.activity
     if given is None:
         return
-    name = type(algorithm.own).__name__
-    check_population(name, algorithm.own, problem)
+    name = type(algorithm.wrapped).__name__
+    check_population(name, algorithm.wrapped, problem)
     clients = problem.clients
     if policy.size is not None and devices is not None and not devices.always_available:
         raise InvalidInput(

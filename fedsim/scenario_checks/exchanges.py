@@ -91,7 +91,7 @@ def _check_tiers(scenario: Scenario, exchange: TiersExchange, name: str) -> None
         )
     if policy.history and "loss" in algorithm.kept and exchange.every > 1:
         raise InvalidInput(
-            f"{type(policy.own).__name__} looks at losses, which edges that run ahead of each other do not know in "
+            f"{type(policy.wrapped).__name__} looks at losses, which edges that run ahead of each other do not know in "
             "time; set every=1"
         )
 
@@ -113,8 +113,10 @@ def _check_gossip(scenario: Scenario, exchange: Gossip) -> None:
         )
     if policy.size is not None or policy.at_least is not None:
         raise InvalidInput(f"{written(policy)} over gossip: a site hears its neighbours; leave of= and at_least= out")
-    if scenario.reach is not None:
-        raise InvalidInput(f"reach={scenario.reach!r} over gossip: nothing is broadcast there; leave it out")
+    if scenario.broadcast_to is not None:
+        raise InvalidInput(
+            f"broadcast_to={scenario.broadcast_to!r} over gossip: nothing is broadcast there; leave it out"
+        )
     devices = scenario.parts.devices
     losses = devices is not None and not (devices.reliable and devices.always_available)
     if scenario.parts.algorithm.lossless and (losses or rule.code != WHEN_ALL_ENDED):

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fedsim import results
-from fedsim.checks import path_of
-from fedsim.errors import FedsimError, Interrupted, InvalidInput, is_whole
+from fedsim.checks import is_int, path_of
+from fedsim.errors import FedsimError, Interrupted, InvalidInput
 from fedsim.protocols import Runtime
 from fedsim.results import Result
 from fedsim.results.folder import tidy
@@ -64,7 +64,7 @@ def carry_out(
     from fedsim.sweeps.execution import clean, look
     from fedsim.sweeps.study import Lines, lines, merge, outcomes
 
-    if jobs is not None and not is_whole(jobs, least=1):
+    if jobs is not None and not is_int(jobs, least=1):
         raise InvalidInput(f"jobs={jobs}: ask for a whole number of at least 1")
     if runtime is not None and not isinstance(runtime, Inline | Ray):
         raise InvalidInput(f"runtime={runtime!r}: a sweep runs on processes of this machine (None) or on fs.Ray(...)")

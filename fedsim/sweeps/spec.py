@@ -17,13 +17,14 @@ from typing import Any
 
 import fedsim
 from fedsim.engine.manifest import described
-from fedsim.errors import CorruptData, InvalidInput, quoted
+from fedsim.errors import CorruptData, InvalidInput
 from fedsim.results import lock, write_atomic
 from fedsim.results.checksums import read_json, sealed
 from fedsim.results.files import check_writable, explained
 from fedsim.scenario import Scenario
 from fedsim.scenario_file import ScenarioFile
 from fedsim.settings import check_runs, listed
+from fedsim.text import short_repr
 
 PLAN = "sweep.json"
 FORMAT, UNSEALED = "fedsim-sweep-2", "fedsim-sweep-1"
@@ -154,8 +155,10 @@ def plan(file: ScenarioFile, grid: Mapping[str, Iterable[Any]] | None, settings:
     if grid is None:
         grid = {name: values for name, values in file.grid.items() if name not in settings}
     if not isinstance(grid, Mapping) or not isinstance(settings, Mapping):
-        raise InvalidInput(f"grid={quoted(grid)}, settings={quoted(settings)}: give mappings of names to values")
-    axes = {str(name): listed(f"grid[{quoted(name)}]", values) for name, values in grid.items()}
+        raise InvalidInput(
+            f"grid={short_repr(grid)}, settings={short_repr(settings)}: give mappings of names to values"
+        )
+    axes = {str(name): listed(f"grid[{short_repr(name)}]", values) for name, values in grid.items()}
     check_runs(axes)
     if twice := sorted(set(axes) & set(settings)):
         raise InvalidInput(f"{twice[0]} is set and swept; choose one of --set and --grid")

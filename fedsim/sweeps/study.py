@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from fedsim.analysis.summary import final_metrics, stopped, warnings
 from fedsim.analysis.targets import to_target
-from fedsim.errors import FedsimError, InUse, NotRecorded, quoted
+from fedsim.errors import FedsimError, InUse, NotRecorded
 from fedsim.results import Axis, Result, load, lock, median_spent, sent_bits, total_bits, write_atomic
 from fedsim.results.checksums import read_json, sealed
 from fedsim.results.folder import write_table
 from fedsim.scenario_file import ScenarioFile
 from fedsim.sweeps.spec import Order, Plan
+from fedsim.text import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,12 +72,12 @@ class Study:
         if own.empty:
             found = ", ".join(table["metric"].unique()) if len(table) else "none"
             raise NotRecorded(
-                f"metric {quoted(metric)} was not evaluated (these runs have: {found}); add it to metrics="
+                f"metric {short_repr(metric)} was not evaluated (these runs have: {found}); add it to metrics="
             )
         band = [name for name in ("low", "high") if own[name].notna().any()]
         settings = [name for name in table.columns if name not in (*AXES, "metric", "value", "low", "high")]
         if against not in AXES:
-            raise NotRecorded(f"against={quoted(against)}: choose one of {', '.join(AXES)}")
+            raise NotRecorded(f"against={short_repr(against)}: choose one of {', '.join(AXES)}")
         out = own[[*settings, against, "value", *band]].rename(columns={"value": metric})
         return out.reset_index(drop=True)
 

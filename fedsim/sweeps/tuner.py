@@ -26,7 +26,8 @@ from fedsim.analysis.intervals import median_interval
 from fedsim.analysis.summary import warnings, warnings_of
 from fedsim.analysis.targets import AXES, goal_of, median, spent_at
 from fedsim.budget import Target
-from fedsim.errors import InvalidInput, NotRecorded, positive, quoted, whole
+from fedsim.checks import check_int, check_positive
+from fedsim.errors import InvalidInput, NotRecorded
 from fedsim.protocols import Runtime
 from fedsim.results import load
 from fedsim.scenario_file import load_file
@@ -34,6 +35,7 @@ from fedsim.sweeps import Event, carry_out
 from fedsim.sweeps.recommendation import FEASIBLE, NOT_REACHED, TOO_DEAR, Advice, Setting, advise
 from fedsim.sweeps.spec import Order, Plan
 from fedsim.sweeps.spec import plan as planned
+from fedsim.text import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -183,13 +185,15 @@ def plan(
     target = goal_of(goal)
     for name, given in (("within", within), ("settings", settings)):
         if given is not None and not isinstance(given, Mapping):
-            raise InvalidInput(f"plan({name}={quoted(given)}): give a mapping of names to values")
+            raise InvalidInput(f"plan({name}={short_repr(given)}): give a mapping of names to values")
     limits = {
-        _cost("within", name): positive(f"within[{name!r}]={{}}", limit) for name, limit in (within or {}).items()
+        _cost("within", name): check_positive(f"within[{name!r}]={{}}", limit) for name, limit in (within or {}).items()
     }
-    seeds = whole("plan(seeds={})", seeds)
+    seeds = check_int("plan(seeds={})", seeds)
     if not isinstance(vary, Mapping) or not vary:
-        raise InvalidInput(f"plan(vary={quoted(vary)}): name at least one setting, such as {{'local_steps': [1, 10]}}")
+        raise InvalidInput(
+            f"plan(vary={short_repr(vary)}): name at least one setting, such as {{'local_steps': [1, 10]}}"
+        )
     if "seed" in vary or "seed" in (settings or {}):
         raise InvalidInput("plan(): the planner chooses the seeds; say how many with seeds=")
     grid = {**vary, "seed": range(seeds)}
@@ -240,5 +244,5 @@ def _halve(race: Race, run: Callable[[list[Setting], int], None], say: Callable[
 
 def _cost(where: str, name: object) -> str:
     if name not in COSTS:
-        raise InvalidInput(f"plan({where}={quoted(name)}): choose among {', '.join(COSTS)}")
+        raise InvalidInput(f"plan({where}={short_repr(name)}): choose among {', '.join(COSTS)}")
     return str(name)

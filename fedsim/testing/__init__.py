@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fedsim.errors import InvalidInput, quoted
+from fedsim.errors import InvalidInput
 from fedsim.protocols import AlgorithmLike, Codec, DevicesLike, NetworkLike, PolicyLike, ProblemLike, missing
 from fedsim.testing.algorithms import check_algorithm, check_algorithm_on_all
 from fedsim.testing.problems import check_problem
 from fedsim.testing.promises import Broken
 from fedsim.testing.small import small_problem
 from fedsim.testing.system import check_codec, check_devices, check_network, check_policy
+from fedsim.text import short_repr
 
 __all__ = ["Broken", "check", "small_problem"]
 
@@ -37,5 +38,5 @@ def check(subject: object, problem: ProblemLike | None = None) -> list[str]:
         if not missing(subject, role):
             return suite(subject)
     raise InvalidInput(
-        f"check({quoted(subject)}): not an algorithm, a problem, a policy, devices, a codec or a network"
+        f"check({short_repr(subject)}): not an algorithm, a problem, a policy, devices, a codec or a network"
     )

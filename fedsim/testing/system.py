@@ -149,7 +149,7 @@ def promises(network: NetworkModel) -> dict[str, bool]:
     kept: dict[str, bool] = {"it has at least one client": n >= 1}
     for upward, way in ((True, "up"), (False, "down")):
         delay, stretch, least = (
-            np.asarray(ask(upward), float) for ask in (network.delay_s, network.stretch, network.bottleneck_bps)
+            np.asarray(ask(upward), float) for ask in (network.delay_s, network.loss_factor, network.bottleneck_bps)
         )
         shaped = delay.shape == stretch.shape == least.shape == (n,)
         kept[f"delay_s, stretch and bottleneck_bps {way} are one number per client"] = shaped

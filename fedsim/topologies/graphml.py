@@ -6,8 +6,9 @@ import os
 from typing import Any
 
 from fedsim.checks import path_of
-from fedsim.errors import InvalidInput, shown
+from fedsim.errors import InvalidInput
 from fedsim.network import Network
+from fedsim.text import short_str
 
 LARGEST_FILE = 64 * 2**20  # bytes
 DEEPEST_FILE = 64  # elements inside elements
@@ -20,7 +21,7 @@ def from_graphml(path: str | os.PathLike[str], **network_arguments: Any) -> Netw
     import networkx
 
     path = path_of("from_graphml(path)", path)
-    name = shown(path.name)
+    name = short_str(path.name)
     try:
         with open(path, "rb") as file:
             data = file.read(LARGEST_FILE + 1)
@@ -33,7 +34,7 @@ def from_graphml(path: str | os.PathLike[str], **network_arguments: Any) -> Netw
         graph = networkx.read_graphml(io.BytesIO(data))
     except Exception as error:  # the reader raises whatever a strange file makes it stumble over
         raise InvalidInput(
-            f"{name} is XML but not a GraphML graph ({shown(error)}): export it as GraphML again"
+            f"{name} is XML but not a GraphML graph ({short_str(error)}): export it as GraphML again"
         ) from error
     if graph.is_multigraph():
         raise InvalidInput(f"{name} has parallel edges: merge them into one edge each with their bandwidth")
@@ -68,4 +69,6 @@ def _check_xml(name: str, data: bytes) -> None:
     except InvalidInput:
         raise
     except (ExpatError, ValueError, LookupError) as error:  # the last two: an encoding that the parser does not know
-        raise InvalidInput(f"{name} is not well-formed XML ({shown(error)}): give a GraphML file, unpacked") from error
+        raise InvalidInput(
+            f"{name} is not well-formed XML ({short_str(error)}): give a GraphML file, unpacked"
+        ) from error

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.checks import refuse_beyond_memory
-from fedsim.errors import InvalidInput, number, quoted, whole
+from fedsim.checks import check_float, check_int, refuse_beyond_memory
+from fedsim.errors import InvalidInput
 from fedsim.network import Network
+from fedsim.text import short_repr
 from fedsim.topologies.numbers import Bandwidths, Numbers, count_of, nodes_for, rows_of
 
 EDGE_BYTES = 2000  # an edge of a networkx graph, and what is read off it
@@ -126,7 +127,7 @@ def erdos_renyi(
     import networkx
 
     clients = nodes_for("erdos_renyi", clients)
-    probability = number("erdos_renyi(probability={!r})", probability, 0.0, 1.0, "give a chance from 0 to 1")
+    probability = check_float("erdos_renyi(probability={!r})", probability, 0.0, 1.0, "give a chance from 0 to 1")
     size = EDGE_BYTES * probability * clients * clients / 2
     refuse_beyond_memory(f"erdos_renyi(clients={clients:,})", size, "ask for fewer clients, or for fewer links")
     few = TINY < probability < 0.2  # the fast way divides by log(1 - probability)
@@ -151,7 +152,7 @@ def small_world(
     import networkx
 
     clients, neighbours = nodes_for("small_world", clients), count_of("small_world", "neighbours", neighbours)
-    rewired = number("small_world(rewired={!r})", rewired, 0.0, 1.0, "give a share from 0 to 1")
+    rewired = check_float("small_world(rewired={!r})", rewired, 0.0, 1.0, "give a share from 0 to 1")
     if neighbours >= clients or neighbours % 2:
         raise InvalidInput(
             f"small_world(clients={clients}, neighbours={neighbours}): give an even number below that of clients"
@@ -182,7 +183,7 @@ def _drawn(maker: str, draw: Callable[..., Any], shape: tuple[Any, ...], seed: i
     """A random graph, if it came out connected."""
     import networkx
 
-    seed = whole(f"{maker}(seed={{!r}})", seed, 0, "give a whole number, at least 0", 2**32 - 1)
+    seed = check_int(f"{maker}(seed={{!r}})", seed, 0, "give a whole number, at least 0", 2**32 - 1)
     graph = draw(*shape, seed=seed)
     if not networkx.is_connected(graph):
         parts = networkx.number_connected_components(graph)
@@ -209,7 +210,7 @@ def _network(
         beside = server if isinstance(server, int | np.integer) and not isinstance(server, bool) else -1
         if not 0 <= beside < len(ordered):
             last = len(ordered) - 1
-            raise InvalidInput(f"{maker}(server={quoted(server)}): name the client that it is beside, 0 to {last}")
+            raise InvalidInput(f"{maker}(server={short_repr(server)}): name the client that it is beside, 0 to {last}")
         made.add_node("server", role="server")
         for ends in (("server", f"client{beside}"), (f"client{beside}", "server")):
             made.add_edge(*ends, bandwidth_bps=math.inf, latency_s=0.0)

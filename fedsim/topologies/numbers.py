@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.checks import floats_of, refuse_beyond_memory
-from fedsim.errors import InvalidInput, quoted, refusal, whole
+from fedsim.checks import check_int, floats_of, invalid_argument, refuse_beyond_memory
+from fedsim.errors import InvalidInput
 from fedsim.network.varying import SLOWEST_BPS, Varying, means_of
+from fedsim.text import short_repr
 
 Numbers = float | Sequence[float] | Array
 Bandwidths = float | Varying | Sequence[float | Varying] | Array
@@ -22,8 +23,10 @@ DRAWN_BYTES = 4000  # a client, its node and its edges in a networkx graph, and 
 
 def count_of(maker: str, name: str, value: object) -> int:
     if not isinstance(value, Integral):
-        raise refusal(f"{maker}({name}={{!r}})", value, "give a whole number, at least 1")
-    return whole(f"{maker}({name}={{!r}})", value, 1, f"give a whole number, at least 1 and below {MOST:,}", MOST - 1)
+        raise invalid_argument(f"{maker}({name}={{!r}})", value, "give a whole number, at least 1")
+    return check_int(
+        f"{maker}({name}={{!r}})", value, 1, f"give a whole number, at least 1 and below {MOST:,}", MOST - 1
+    )
 
 
 def nodes_for(maker: str, clients: object) -> int:
@@ -38,7 +41,7 @@ def column_of(maker: str, name: str, value: Numbers, rows: int) -> Array:
     """One number, or a read-only column of one per client."""
     column = floats_of(value)
     if column is None:
-        raise InvalidInput(f"{maker}({name}={quoted(value)}): give a number, or one per client")
+        raise InvalidInput(f"{maker}({name}={short_repr(value)}): give a number, or one per client")
     if column.shape not in ((), (rows,)):
         raise InvalidInput(f"{maker}({name}=...) has shape {column.shape}: give one number, or {rows} of them")
     if name.endswith("bps"):

@@ -81,7 +81,7 @@ class Star:
             starts=np.concatenate([[0], np.cumsum(real.sum(axis=1))]),
             latency_s=np.where(legs, self.delay_s(True)[ends], 0.0).sum(axis=1),
             bottleneck_bps=np.where(legs, bps, math.inf).min(axis=1),
-            stretch=np.where(legs, self.stretch(True)[ends], 1.0).prod(axis=1),
+            loss_factor=np.where(legs, self.loss_factor(True)[ends], 1.0).prod(axis=1),
         )
 
     def groups(self) -> tuple[Any, ...]:
@@ -124,7 +124,7 @@ class Star:
         """Each client's bandwidth, its mean where it varies."""
         return np.broadcast_to(self.__dict__["_uplink_bps" if upward else "_downlink_bps"], self.clients)
 
-    def stretch(self, upward: bool) -> Array:
+    def loss_factor(self, upward: bool) -> Array:
         """By how much loss lengthens each client's transfers."""
         return np.broadcast_to(1.0 / (1.0 - np.asarray(self.loss)), self.clients)
 

@@ -162,7 +162,7 @@ def test_a_round_without_replies_keeps_the_model():
 
 
 @dataclass(frozen=True)
-class Told(participation.Arrived):
+class Told(participation.Received):
     """Arrivals that say which policy they came by."""
 
     policy: Any = None
@@ -441,7 +441,7 @@ def test_bits_are_those_counted_by_hand(name):
     rounds = simulate(algorithm, UNEQUAL, 2, participation.uniform(3)).rounds
     assert rounds.uplink_bits.tolist() == [3 * up] * 2
     assert rounds.downlink_bits.tolist() == [3 * down] * 2
-    everybody = simulate(algorithm, UNEQUAL, 1, participation.uniform(3), reach="all").rounds
+    everybody = simulate(algorithm, UNEQUAL, 1, participation.uniform(3), broadcast_to="all").rounds
     assert everybody.downlink_bits.tolist() == [5 * down]
     half = simulate(algorithm, UNEQUAL, 1, dtype="float32").rounds
     assert half.downlink_bits.tolist() == [5 * down // 2]

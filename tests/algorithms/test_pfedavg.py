@@ -262,7 +262,7 @@ def test_one_number_goes_each_way_a_participant_and_round():
     problem = PerformativeMean(MEANS, SENSITIVITIES, SIGMA, P)
     for reach, copies in ((None, 3), ("all", 6)):
         scenario = fs.Scenario(
-            problem=problem, algorithm=PFedAvg(ETA, 5), budget=fs.Budget(rounds=2), reach=reach,
+            problem=problem, algorithm=PFedAvg(ETA, 5), budget=fs.Budget(rounds=2), broadcast_to=reach,
             participation=participation.uniform(3),
         )  # fmt: skip
         rounds = fs.run(scenario).rounds

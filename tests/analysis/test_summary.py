@@ -166,7 +166,7 @@ class Wrong:
     ("changed", "sentence"),
     [
         ({"delay_s": lambda upward: np.full(3, -1.0)}, "latencies up"),
-        ({"stretch": lambda upward: np.full(3, 0.5 if not upward else 1.0)}, "lengthens transfers down"),
+        ({"loss_factor": lambda upward: np.full(3, 0.5 if not upward else 1.0)}, "lengthens transfers down"),
         ({"bottleneck_bps": lambda upward: np.full(3, 9e9)}, "the least capacity on the route"),
         ({"delay_s": lambda upward: np.zeros(2)}, "one number per client"),
         ({"route": lambda client, upward: [99]}, "links that capacities_bps has"),

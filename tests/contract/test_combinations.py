@@ -28,7 +28,7 @@ from oracles import timeline, weights
 import fedsim as fs
 from fedsim import algorithms
 from fedsim.errors import InvalidInput
-from fedsim.participation import Arrived, Uniform
+from fedsim.participation import Received, Uniform
 
 NEAR = 1e-10
 
@@ -113,7 +113,7 @@ def test_an_accepted_draw_gives_every_message_of_qlsd_a_mean_weight_of_one(algor
 class Otherwise(Uniform):
     """uniform() with other weights."""
 
-    def weigh(self, arrived: Arrived) -> np.ndarray:
+    def weigh(self, arrived: Received) -> np.ndarray:
         return arrived.normalised(1 / arrived.p)
 
 

@@ -49,7 +49,7 @@ class InTurn:
     batched = True
 
     def select(self, view, rng):
-        return view.everybody()[..., view.round % 2 :: 2]
+        return view.all_clients()[..., view.round % 2 :: 2]
 
     def close(self, view):
         return view.now_s if len(view.arrived) >= self.replies else math.inf
@@ -67,7 +67,7 @@ class Cable:
     def delay_s(self, upward):
         return self._latency_s
 
-    def stretch(self, upward):
+    def loss_factor(self, upward):
         return np.ones(self.clients)
 
     def bottleneck_bps(self, upward):

@@ -81,9 +81,15 @@ class Bare:
 def test_a_part_has_every_member_of_its_role_once_it_is_completed():
     role = protocols.as_algorithm(Least())
     assert role.memory(None) == {}
-    assert (role.batched, role.sampler, role.reach, role.known, role.weigh) == (False, False, "selected", (), None)
+    assert (role.batched, role.sampler, role.broadcast_to, role.known, role.weigh) == (
+        False,
+        False,
+        "selected",
+        (),
+        None,
+    )
     assert role.fused(None, None) is None
-    assert role.own == Least()
+    assert role.wrapped == Least()
     devices = protocols.as_devices(Bare())
     assert devices.reliable
     assert devices.always_available

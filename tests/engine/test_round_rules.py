@@ -198,19 +198,19 @@ UP, DOWN, LATENCY = [900.0, 500.0, 700.0, 2000.0], [64.0, 100.0, 300.0, 50.0], [
 )
 def test_unfinished_copies_slow_the_next_download_on_every_clock(policy):
     star = fs.topologies.star(4, uplink_bps=UP, downlink_bps=DOWN, latency_s=LATENCY)
-    scenario = scenario_of(network=star, participation=policy, reach="all", replicas=2)
+    scenario = scenario_of(network=star, participation=policy, broadcast_to="all", replicas=2)
     quick, shared = on_both(scenario), on_both(dataclasses.replace(scenario, network=relay(UP, DOWN, LATENCY)))
     assert quick.manifest["clock"]["path"] == "loop"  # the short path gave up
     for name in COLUMNS:
         np.testing.assert_allclose(quick.rounds[name], shared.rounds[name], rtol=1e-9, atol=1e-9, err_msg=name)
-    alone = on_both(dataclasses.replace(scenario, reach="selected"))
+    alone = on_both(dataclasses.replace(scenario, broadcast_to="selected"))
     assert alone.manifest["clock"]["path"] == "short"
     assert (quick.rounds["closed_s"].iloc[-1] > alone.rounds["closed_s"].iloc[-1]) or "Deadline" in repr(policy)
 
 
 def test_rounds_that_outlast_their_copies_stay_on_the_short_path():
     star = fs.topologies.star(4, uplink_bps=[10.0] * 4, downlink_bps=DOWN, latency_s=LATENCY)
-    scenario = scenario_of(network=star, participation=fs.participation.uniform(1), reach="all")
+    scenario = scenario_of(network=star, participation=fs.participation.uniform(1), broadcast_to="all")
     assert on_both(scenario).manifest["clock"]["path"] == "short"
 
 
@@ -221,7 +221,7 @@ def test_copies_of_buffered_rounds_take_the_time_that_their_bits_need(contended)
     network = relay([1e6] * n, [rate] * n, [0.0] * n) if contended else star
     problem = fs.problems.GaussianMean.synthetic(n, dim=8, samples=2, seed=1)  # 512 bits
     scenario = scenario_of(
-        problem=problem, network=network, participation=fs.participation.buffered(1, of=2), reach="all",
+        problem=problem, network=network, participation=fs.participation.buffered(1, of=2), broadcast_to="all",
         budget=fs.Budget(rounds=6), devices=fs.devices.constant(0.01),
     )  # fmt: skip
     rounds = on_both(scenario).rounds
@@ -230,7 +230,7 @@ def test_copies_of_buffered_rounds_take_the_time_that_their_bits_need(contended)
     # versions that a working client does not start from on its own.
     assert rounds["closed_s"].iloc[0] == pytest.approx(0.522512)
     assert (rounds["downlink_bits"] >= 512).all()
-    lone = on_both(dataclasses.replace(scenario, reach="selected")).rounds
+    lone = on_both(dataclasses.replace(scenario, broadcast_to="selected")).rounds
     assert rounds["closed_s"].max() > 1.5 * lone["closed_s"].max()
 
 
@@ -239,7 +239,7 @@ def test_copies_meet_checkpoints(tmp_path, clock, codec):
     """A run whose copies meet the next round, so that the short path gave up, is taken up again with the same bits."""
     star = fs.topologies.star(4, uplink_bps=[100.0, 80.0, 700.0, 2000.0], downlink_bps=DOWN, latency_s=LATENCY)
     scenario = scenario_of(
-        network=star, participation=fs.participation.uniform(2), reach="all", replicas=2, budget=fs.Budget(rounds=30),
+        network=star, participation=fs.participation.uniform(2), broadcast_to="all", replicas=2, budget=fs.Budget(rounds=30),
         algorithm=FedPAQ(step_size=1e-2, local_steps=2, codec=codec),
     )  # fmt: skip
     whole = fs.run(scenario, clock=clock)

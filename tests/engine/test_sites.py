@@ -75,7 +75,7 @@ def test_every_averaging_algorithm_runs_over_tiers_as_over_a_star(algorithm):
 def test_an_edge_that_heard_nobody_keeps_its_model_and_its_weight():
     class OnlyOne:
         def select(self, view, rng):
-            return [c for c in view.everybody().tolist() if c in (2, 3, 4)]
+            return [c for c in view.all_clients().tolist() if c in (2, 3, 4)]
 
         def close(self, view):
             return view.now_s if not len(view.in_flight) else np.inf
@@ -282,7 +282,7 @@ REFUSED = {
     "size": (lambda: scenario(exchange=fs.exchanges.gossip(nx.cycle_graph(5))), "5 nodes for 6 clients"),
     "policy": (lambda: scenario(exchange=RING, participation=fs.participation.uniform(2)), "nobody is selected"),
     "of": (lambda: scenario(exchange=RING, participation=fs.participation.first(1, of=2)), "leave of="),
-    "reach": (lambda: scenario(exchange=RING, reach="all"), "nothing is broadcast"),
+    "broadcast_to": (lambda: scenario(exchange=RING, broadcast_to="all"), "nothing is broadcast"),
     "FedPAQ": (lambda: scenario(exchange=RING, algorithm=fs.algorithms.FedPAQ(1e-2)), "difference to a model"),
     "FAHMC": (
         lambda: scenario(exchange=RING, algorithm=fs.algorithms.FAHMC(1e-2, 2, codec=fs.codecs.QSGD(4))), "codec"

@@ -265,7 +265,7 @@ class Only:
 
 def test_copies_to_those_who_were_not_selected_are_charged_and_contend():
     # Three copies share the link: client 0 has its own at 1.05, computes until 2.05, sends alone: 2.05 + 1/3 + 0.05.
-    result = run(scenario_of([1.0, 1.0, 5.0], Only((0,)), reach="all"))
+    result = run(scenario_of([1.0, 1.0, 5.0], Only((0,)), broadcast_to="all"))
     assert_rounds(result, (0.0, 2.433333, 1, 1, 0, 0, 8_000, 24_000, 0))
     # Without them: 1/3 + 0.05 + 1 + 1/3 + 0.05 = 1.766667.
     result = run(scenario_of([1.0, 1.0, 5.0], Only((0,))))
@@ -295,7 +295,7 @@ def test_the_round_does_not_wait_for_copies_to_others_but_the_next_one_meets_the
     for c, (bandwidth, latency) in enumerate(((math.inf, 0.0), (4_000, 1.0), (4_000, 1.0))):
         graph.add_node(c, client=c)
         graph.add_edge(c, "relay", bandwidth_bps=bandwidth, latency_s=latency)
-    scenario = scenario_of([0.0, 0.0, 0.0], ZeroThenOne(), rounds=2, reach="all", network=fs.Network(graph))
+    scenario = scenario_of([0.0, 0.0, 0.0], ZeroThenOne(), rounds=2, broadcast_to="all", network=fs.Network(graph))
     result = run(scenario)
     assert_rounds(
         result,
@@ -432,7 +432,7 @@ def independent_closing_times(scenario, rounds):
     assert len(bits) == 1
 
     def ways(upward):
-        delay, loss = network.delay_s(upward), network.stretch(upward)
+        delay, loss = network.delay_s(upward), network.loss_factor(upward)
         return [Way(list(map(int, network.route(c, upward))), float(delay[c]), float(loss[c])) for c in range(clients)]
 
     [size] = bits

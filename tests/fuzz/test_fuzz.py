@@ -283,7 +283,7 @@ def build(case):
         metrics=chance.of((), ("w2",)) if how == "run" and (replicas != 1 or chance.one_in(10)) else (),
         evaluate_every=chance.spoilt(1, 60),
         record=fs.Record(events=chance.one_in(3), rounds_every=chance.spoilt(1, 60)),
-        reach=chance.of(None, "selected", "all", chance.spoilt(None, 10)) if case % 5 < 3 else None,
+        broadcast_to=chance.of(None, "selected", "all", chance.spoilt(None, 10)) if case % 5 < 3 else None,
         exchange=exchange(chance, case, clients),
     )
     return scenario, how

@@ -10,6 +10,7 @@ from strategies.hostile import attack, makers
 from tools.watchdog import Hung, watchdog
 
 import fedsim as fs
+from fedsim.text import short_repr
 
 
 def assert_clear(message):
@@ -33,7 +34,7 @@ def campaign(cases, folder, monkeypatch):
         except fs.errors.FedsimError as error:
             assert_clear(str(error))
         except (Exception, Hung) as error:
-            given = {k: fs.errors.quoted(v, 60) for k, v in spoilt.items()}
+            given = {k: short_repr(v, 60) for k, v in spoilt.items()}
             raise AssertionError(f"case {case}, {name}({given}), ended with {type(error).__name__}: {error}") from error
     return accepted
 
@@ -50,7 +51,7 @@ def test_every_public_factory_is_under_attack():
         for name in names:
             made = getattr(module, name)
             inner = name in (
-                "Arrived",
+                "Received",
                 "VisitEnds",
                 "View",
                 "Codec",

@@ -179,9 +179,9 @@ SCENARIOS: dict[str, fs.Scenario] = {
     "Elias, buffered": _made(
         alg.FedPAQ(0.1, 2, codec=codecs.Elias(4)), network=TREE, devices=SLOW, participation=participation.buffered(2)
     ),
-    "all hear, star": _made(FALD, network=STAR, reach="all", participation=participation.uniform(2)),
-    "all hear, tree": _made(FALD, network=TREE, devices=SLOW, reach="all", participation=participation.uniform(2)),
-    "all hear, buffered": _made(FALD, network=TREE, reach="all", participation=participation.buffered(2)),
+    "all hear, star": _made(FALD, network=STAR, broadcast_to="all", participation=participation.uniform(2)),
+    "all hear, tree": _made(FALD, network=TREE, devices=SLOW, broadcast_to="all", participation=participation.uniform(2)),
+    "all hear, buffered": _made(FALD, network=TREE, broadcast_to="all", participation=participation.buffered(2)),
     "QLSD, stretched over a star": _made(alg.QLSD(1e-3, codec=codecs.QSGD(4)), network=STAR, rounds=30),
     # --- budgets, records, starts ---
     "budget of seconds": _made(FALD, network=STAR, devices=SLOW, budget=fs.Budget(seconds=12.0)),

@@ -36,7 +36,7 @@ def test_a_shape_has_the_links_that_its_name_says_and_no_server(name):
     assert not network.has_server
     a, b = next(iter(graph.edges))
     paths = network.paths([(network.nodes[a], network.nodes[b])])
-    assert (paths.latency_s[0], paths.bottleneck_bps[0], paths.stretch[0]) == (0.5, 8.0, 2.0)
+    assert (paths.latency_s[0], paths.bottleneck_bps[0], paths.loss_factor[0]) == (0.5, 8.0, 2.0)
 
 
 @pytest.mark.parametrize("name", SHAPES)

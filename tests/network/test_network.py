@@ -43,7 +43,7 @@ def test_columns_follow_the_routes():
     for upward in (True, False):
         assert network.delay_s(upward).tolist() == [0.375, 0.375, 0.25]
         assert network.bottleneck_bps(upward).tolist() == [1e6, 1e6, 2e6]
-        assert network.stretch(upward).tolist() == [2.0, 2.0, 2.0]
+        assert network.loss_factor(upward).tolist() == [2.0, 2.0, 2.0]
     assert names(network, 1, True) == ["b-agg", "agg-core"]
     assert names(network, 1, False) == ["core-agg", "agg-b"]
     assert names(network, 2, True) == ["c-core"]
@@ -53,7 +53,7 @@ def test_columns_follow_the_routes():
 def test_loss_multiplies_along_the_route():
     graph = metro()
     graph["agg"]["core"]["loss"] = 0.75
-    assert Network(graph).stretch(True).tolist() == [8.0, 8.0, 2.0]
+    assert Network(graph).loss_factor(True).tolist() == [8.0, 8.0, 2.0]
 
 
 def test_users_keep_their_own_names_for_nodes_and_attributes():
@@ -66,7 +66,7 @@ def test_users_keep_their_own_names_for_nodes_and_attributes():
     )  # fmt: skip
     assert network.delay_s(True).tolist() == [3.0, 1.0]
     assert network.bottleneck_bps(True).tolist() == [1e3, 5e3]
-    assert network.stretch(True).tolist() == [2.0, 1.0]
+    assert network.loss_factor(True).tolist() == [2.0, 1.0]
     assert names(network, 0, True) == ["('rack', 1)-7", "7-hq"]
 
 
@@ -80,7 +80,7 @@ def test_functions_may_stand_for_attributes():
     )
     assert network.bottleneck_bps(True).tolist() == [2e6, 2e6, 4e6]
     assert network.delay_s(True).tolist() == [0.5, 0.5, 0.5]
-    assert network.stretch(True).tolist() == [1.0, 1.0, 1.0]
+    assert network.loss_factor(True).tolist() == [1.0, 1.0, 1.0]
 
 
 def test_a_directed_graph_tells_the_directions_apart():
@@ -92,7 +92,7 @@ def test_a_directed_graph_tells_the_directions_apart():
     graph.add_edge("relay", "x", bandwidth_bps=2e3, latency_s=0.5)
     network = Network(graph)
     assert (network.bottleneck_bps(True).item(), network.bottleneck_bps(False).item()) == (1e3, 2e3)
-    assert (network.stretch(True).item(), network.stretch(False).item()) == (1.0, 2.0)
+    assert (network.loss_factor(True).item(), network.loss_factor(False).item()) == (1.0, 2.0)
     assert names(network, 0, True) == ["x-s"]
     assert names(network, 0, False) == ["s-relay", "relay-x"]
     assert not network.contended
@@ -397,7 +397,7 @@ def test_columns_are_float64_and_links_int64():
     columns = (
         network.capacities_bps,
         network.delay_s(True),
-        network.stretch(False),
+        network.loss_factor(False),
         network.bottleneck_bps(True),
     )
     assert {column.dtype for column in columns} == {np.dtype(np.float64)}

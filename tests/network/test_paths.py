@@ -43,7 +43,7 @@ def test_a_route_has_its_links_in_the_order_of_travel_and_their_columns():
     assert names(network, paths, 2) == []
     assert paths.latency_s.tolist() == [1.5, 1.0, 0.0]
     assert paths.bottleneck_bps.tolist() == [4.0, 4.0, math.inf]
-    assert paths.stretch.tolist() == [8.0, 4.0, 1.0]
+    assert paths.loss_factor.tolist() == [8.0, 4.0, 1.0]
 
 
 def test_no_pairs_are_no_rows():
@@ -131,7 +131,7 @@ def test_a_star_says_what_its_graph_says(arguments):
     own, drawn = star.paths(pairs), network.paths(pairs)
     for row in range(len(pairs)):
         assert names(star, own, row) == names(network, drawn, row)
-    for column in ("latency_s", "bottleneck_bps", "stretch"):
+    for column in ("latency_s", "bottleneck_bps", "loss_factor"):
         np.testing.assert_array_equal(getattr(own, column), getattr(drawn, column))
 
 
@@ -143,7 +143,7 @@ def test_a_network_may_lack_a_server():
     assert (network.has_server, network.server, network.contended) == (False, None, False)
     assert network.describe() == "line, 2 links; no server"
     assert len(pickle.loads(pickle.dumps(network)).paths([("n0", "n2")])) == 1
-    for ask in (network.delay_s, network.stretch, network.bottleneck_bps):
+    for ask in (network.delay_s, network.loss_factor, network.bottleneck_bps):
         with pytest.raises(InvalidInput, match="the network has no server: mark its node"):
             ask(True)
 

@@ -16,7 +16,7 @@ from fedsim.errors import InvalidInput
 from fedsim.network import Network
 from fedsim.network.finishing import finish_times
 
-COLUMNS = ("delay_s", "stretch", "bottleneck_bps")
+COLUMNS = ("delay_s", "loss_factor", "bottleneck_bps")
 
 
 def names(network, client, upward):
@@ -41,7 +41,7 @@ def test_a_star_is_a_frozen_record_of_its_arguments():
         star.loss = 0.0
     with pytest.raises(ValueError, match="read-only"):
         star.downlink_bps[0] = 5.0
-    assert dataclasses.replace(star, loss=0.0).stretch(True).tolist() == [1.0, 1.0, 1.0]
+    assert dataclasses.replace(star, loss=0.0).loss_factor(True).tolist() == [1.0, 1.0, 1.0]
 
 
 def test_a_star_does_not_change_when_its_callers_list_does():
@@ -129,7 +129,7 @@ def test_a_tree_puts_clients_in_equal_blocks_behind_edges():
     assert tree.delay_s(True).tolist() == [1.5, 1.5, 1.5, 2.5, 2.5]
     assert tree.bottleneck_bps(True).tolist() == [1.0, 2.0, 3.0, 1.5, 1.5]
     assert tree.bottleneck_bps(False).tolist() == [8.0] * 5
-    assert tree.stretch(True).tolist() == [2.0] * 5
+    assert tree.loss_factor(True).tolist() == [2.0] * 5
     assert tree.contended
     assert not topologies.tree(5, 2, uplink_bps=1.0).contended
     assert tree.describe() == "tree, 7 links; bottleneck edge1-server 1.5 bit/s, 2 clients"
@@ -156,7 +156,7 @@ def test_multiple_access_is_one_link_for_everybody_in_both_directions():
     assert routes == [[0]] * 6
     assert channel.capacities_bps.tolist() == [9.0]
     assert channel.delay_s(False).tolist() == [0.0, 1.0, 2.0]
-    assert channel.stretch(True).tolist() == [2.0] * 3
+    assert channel.loss_factor(True).tolist() == [2.0] * 3
     assert channel.bottleneck_bps(True).tolist() == [9.0] * 3
     assert channel.contended
     assert topologies.multiple_access(1, 9.0).contended  # its way up meets its way down

@@ -154,10 +154,10 @@ FIELDS = {
     "never evaluating": (lambda: scenario(evaluate_every=0), "evaluate_every=0"),
     "evaluating every half round": (lambda: scenario(evaluate_every=0.5), "evaluate_every=0.5"),
     "a word for an interval": (lambda: scenario(evaluate_every="often"), "evaluate_every"),
-    "an unknown reach": (lambda: scenario(reach="some"), "reach='some': choose 'selected' or 'all'"),
+    "an unknown reach": (lambda: scenario(broadcast_to="some"), "broadcast_to='some': choose 'selected' or 'all'"),
     "a control point that not everybody heard": (
-        lambda: scenario(algorithm=fs.algorithms.QLSDPlusPlus(1e-4, 3), reach="selected"),
-        "reach='selected': QLSDPlusPlus does not send zeta, which clients know from earlier .* set reach='all'",
+        lambda: scenario(algorithm=fs.algorithms.QLSDPlusPlus(1e-4, 3), broadcast_to="selected"),
+        "broadcast_to='selected': QLSDPlusPlus does not send zeta, which clients know from earlier .* set broadcast_to='all'",
     ),
     "an unknown metric": (lambda: scenario(metrics=("w3",)), "metric 'w3' is unknown; choose among .*w2"),
     "one metric without a tuple": (
@@ -252,7 +252,7 @@ def test_an_activity_that_is_right_or_cannot_be_checked_is_taken():
 
 def test_a_fixed_control_point_may_be_broadcast_to_the_selected():
     star = fs.algorithms.QLSDStar(1e-4, codec=fs.codecs.QSGD(4))
-    result = fs.run(scenario(UNBALANCED, star, participation=PART.uniform(2), reach="selected"))
+    result = fs.run(scenario(UNBALANCED, star, participation=PART.uniform(2), broadcast_to="selected"))
     assert result.rounds.downlink_bits.tolist() == [2 * 2 * 64] * 2
 
 

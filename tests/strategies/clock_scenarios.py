@@ -162,7 +162,7 @@ def scenarios(draw, tiers, asynchronous=False):
         budget=fs.Budget(rounds=9, seconds=draw(st.none() | st.sampled_from([0.5, 5.0, 1e5]))),
         replicas=draw(st.integers(1, 3) | st.just(range(5, 9, 2))),
         seed=draw(st.integers(0, 2**64 - 1)),
-        reach=draw(st.sampled_from([None, "all"])),
+        broadcast_to=draw(st.sampled_from([None, "all"])),
     )
     bits = st.sampled_from([0, 1, 64, 192, 1000, 2**53 + 1]) | st.integers(1, 5000)
     return scenario, MessageSizes(*(draw(bits) for _ in range(5)))

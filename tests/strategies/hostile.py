@@ -266,7 +266,7 @@ def whole_scenario(**other):
     parts = {
         "problem": fs.problems.GaussianMean(SHARDS, np.eye(2)), "algorithm": fs.algorithms.FALD(step_size=1e-3, local_steps=2),
         "budget": fs.Budget(rounds=2), "network": None, "devices": None, "participation": fs.participation.full(), "replicas": 2, "seed": 1, "initial": None,
-        "dtype": "float64", "metrics": (), "evaluate_every": 1, "record": fs.Record(), "reach": None, "exchange": fs.exchanges.star(),
+        "dtype": "float64", "metrics": (), "evaluate_every": 1, "record": fs.Record(), "broadcast_to": None, "exchange": fs.exchanges.star(),
     }  # fmt: skip
     return parts | other
 

@@ -8,10 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fedsim.checks import array_of
-from fedsim.errors import InvalidInput, as_float, is_whole, number, one_of, positive, refusal, shown
+from fedsim.checks import array_of, as_float, check_choice, check_float, check_positive, invalid_argument, is_int
+from fedsim.errors import InvalidInput
 from fedsim.problems.shards import rows_per_batch
 from fedsim.protocols import BatchSize, Codec, missing
+from fedsim.text import short_str
 
 __all__ = [
     "check_batch_size",
@@ -29,15 +30,15 @@ MOST = 2**31 - 1  # steps that a key tells apart, with room to spare
 def check_count(where: str, algorithm: object, name: str, least: int = 1) -> None:
     """The field as an int: NumPy's small integers would overflow in products."""
     value = getattr(algorithm, name)
-    if not isinstance(value, Integral) or not is_whole(value, least, MOST):
+    if not isinstance(value, Integral) or not is_int(value, least, MOST):
         remedy = f"must be a whole number of at least {least}" + f" and at most {MOST:,}" * (as_float(value) > MOST)
-        raise refusal(f"{where}({name}={{}})", value, remedy)
+        raise invalid_argument(f"{where}({name}={{}})", value, remedy)
     _settle(algorithm, name, int(value))
 
 
 def check_number(where: str, algorithm: object, name: str, low: float = 0.0, high: float = math.inf) -> None:
     bounds = f"between {low:g} and {high:g}" if high < math.inf else f"of at least {low:g}"
-    value = number(f"{where}({name}={{}})", getattr(algorithm, name), low, high, f"must be a number {bounds}")
+    value = check_float(f"{where}({name}={{}})", getattr(algorithm, name), low, high, f"must be a number {bounds}")
     _settle(algorithm, name, value)
 
 
@@ -51,18 +52,22 @@ class Stepping(Protocol):
 def check_step_size(where: str, algorithm: Stepping) -> None:
     if not callable(algorithm.step_size):
         remedy = "must be a positive number or a schedule (fs.schedules)"
-        _settle(algorithm, "step_size", positive(f"{where}(step_size={{}})", algorithm.step_size, remedy=remedy))
+        _settle(algorithm, "step_size", check_positive(f"{where}(step_size={{}})", algorithm.step_size, remedy=remedy))
     elif isinstance(algorithm.step_size, type):
-        raise refusal(f"{where}(step_size={{}})", algorithm.step_size, "is a class; give a number or a schedule")
+        raise invalid_argument(
+            f"{where}(step_size={{}})", algorithm.step_size, "is a class; give a number or a schedule"
+        )
 
 
 def check_word(where: str, algorithm: object, name: str, *words: str | None, remedy: str = "") -> None:
-    one_of(f"{where}({name}={{!r}})", getattr(algorithm, name), words, remedy)
+    check_choice(f"{where}({name}={{!r}})", getattr(algorithm, name), words, remedy)
 
 
 def check_codec(where: str, codec: Codec) -> None:
     if isinstance(codec, type) or missing(codec, Codec):
-        raise refusal(f"{where}(codec={{}})", codec, "give a codec such as fs.codecs.QSGD(10) or fs.codecs.Identity()")
+        raise invalid_argument(
+            f"{where}(codec={{}})", codec, "give a codec such as fs.codecs.QSGD(10) or fs.codecs.Identity()"
+        )
 
 
 def _settle(algorithm: object, name: str, value: float) -> None:
@@ -77,9 +82,9 @@ def check_batch_size(where: str, batch_size: BatchSize) -> None:
         return
     sizes = array_of(batch_size)
     if sizes is None or sizes.ndim > 1 or sizes.dtype.kind == "b" or not np.all((sizes > 0) & (sizes < MOST)):
-        given = f"{where}: batch_size={shown(batch_size)}"
+        given = f"{where}: batch_size={short_str(batch_size)}"
         raise InvalidInput(f"{given}: a positive count, a fraction below 1, or one count per client")
     if sizes.dtype.kind == "f" and (sizes.ndim == 1 or (sizes >= 1 and sizes != np.floor(sizes))):
         raise InvalidInput(
-            f"{where}: batch_size={shown(batch_size)}: a fraction must be below 1, a count a whole number"
+            f"{where}: batch_size={short_str(batch_size)}: a fraction must be below 1, a count a whole number"
         )

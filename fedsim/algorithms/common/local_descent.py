@@ -20,8 +20,9 @@ import numpy as np
 
 from fedsim.algorithms.common.arguments import check_count, check_number, rows_per_batch
 from fedsim.arrays import Array
-from fedsim.errors import InvalidInput, one_of, whole
-from fedsim.participation import Arrived
+from fedsim.checks import check_choice, check_int
+from fedsim.errors import InvalidInput
+from fedsim.participation import Received
 from fedsim.problems.linear import LinearRegression
 from fedsim.problems.logistic import LogisticRegression
 from fedsim.problems.neural_network import NeuralNetwork
@@ -42,7 +43,7 @@ class Weighed(Protocol):
 
 
 def check_objective(where: str, objective: str) -> None:
-    one_of(f"{where}(objective={{!r}})", objective, ("mean", "scaled"))
+    check_choice(f"{where}(objective={{!r}})", objective, ("mean", "scaled"))
 
 
 def scale(objective: str, job: Weighed, dtype: np.dtype[Any]) -> Array:
@@ -51,14 +52,14 @@ def scale(objective: str, job: Weighed, dtype: np.dtype[Any]) -> Array:
     return np.asarray(one * job.weight * dtype.type(job.clients) if objective == "scaled" else one)
 
 
-def weigh(where: str, objective: str, arrived: Arrived) -> Array:
+def weigh(where: str, objective: str, arrived: Received) -> Array:
     """The server's weights: the policy's own, but a plain uniform() averages by n_i."""
     if objective == "scaled":
         return equally(where, arrived)
     return policy_weights(arrived, arrived.normalised(arrived.p * arrived.multiplicity))
 
 
-def equally(where: str, arrived: Arrived) -> Array:
+def equally(where: str, arrived: Received) -> Array:
     """1/M over the arrived, which already carry their p_i in what they descend."""
     if as_policy(arrived.policy).weighting == "multiplicity":
         raise InvalidInput(
@@ -68,7 +69,7 @@ def equally(where: str, arrived: Arrived) -> Array:
     return np.asarray(1.0 / arrived.counts)
 
 
-def policy_weights(arrived: Arrived, unsaid: Array) -> Array:
+def policy_weights(arrived: Received, unsaid: Array) -> Array:
     """The policy's weights, or `unsaid` where it is a uniform() that does not say how to weigh."""
     policy = as_policy(arrived.policy)
     if arrived.policy is None or policy.weighting is None:
@@ -182,7 +183,7 @@ def check_steps(where: str, algorithm: LocalSteps) -> None:
     if not isinstance(given, tuple | list) and not (isinstance(given, np.ndarray) and given.ndim):
         check_count(where, algorithm, "local_steps")
         return
-    steps = tuple(whole(f"{where}(local_steps={{}})", count) for count in given)
+    steps = tuple(check_int(f"{where}(local_steps={{}})", count) for count in given)
     object.__setattr__(algorithm, "local_steps", steps)
 
 

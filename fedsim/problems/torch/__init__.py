@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.errors import InvalidInput, shown
+from fedsim.errors import InvalidInput
 from fedsim.problems import reductions, shards
 from fedsim.problems.labelled import columns
+from fedsim.text import short_str
 
 if TYPE_CHECKING:
     import torch
@@ -43,7 +44,9 @@ class Torch:
         try:
             pairs = [(np.asarray(x), np.asarray(y)) for x, y in data]
         except (TypeError, ValueError):
-            raise InvalidInput(f"Torch(data={shown(data, 40)}): give a list of pairs (X, y), one per client") from None
+            raise InvalidInput(
+                f"Torch(data={short_str(data, 40)}): give a list of pairs (X, y), one per client"
+            ) from None
         for c, (x, y) in enumerate(pairs):
             if x.ndim < 2 or x.dtype.kind not in "biuf" or len(x) != len(y) or not len(x):
                 raise InvalidInput(

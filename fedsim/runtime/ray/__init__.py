@@ -19,7 +19,8 @@ import numpy as np
 
 from fedsim import kernels
 from fedsim.arrays import Array
-from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed, positive, whole
+from fedsim.checks import check_int, check_positive
+from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed
 from fedsim.protocols import AlgorithmLike
 from fedsim.runtime.blocks import LearningBlock, Learnt
 from fedsim.runtime.inline import Worker
@@ -57,9 +58,9 @@ class Ray:
             raise InvalidInput("Ray(hosts=..., clients_per_host=...): give one of the two; the other follows")
         for name in ("hosts", "clients_per_host"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, whole(f"Ray({name}={{}})", getattr(self, name)))
+                object.__setattr__(self, name, check_int(f"Ray({name}={{}})", getattr(self, name)))
         for name in ("num_gpus_per_host", "num_cpus_per_host"):
-            positive(f"Ray({name}={{}})", getattr(self, name), zero=True)
+            check_positive(f"Ray({name}={{}})", getattr(self, name), zero=True)
 
     def kernels(self) -> Any:
         """The driver's own backend: draws, folds. Hosts with GPUs choose CUDA for themselves."""

@@ -21,8 +21,9 @@ from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from typing import Any
 
-from fedsim.errors import InvalidInput, RuntimeFailed, quoted, shown
+from fedsim.errors import InvalidInput, RuntimeFailed
 from fedsim.runtime.ray.folder import RayFolder
+from fedsim.text import short_repr, short_str
 
 
 def check_address(address: Any) -> None:
@@ -30,7 +31,7 @@ def check_address(address: Any) -> None:
     good = r"auto|local|(ray://)?([\w.\-]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}"
     fits = isinstance(address, str) and re.fullmatch(good, address, re.ASCII)
     if not fits or (":" in address and not 0 < int(address.rpartition(":")[2]) < 2**16):
-        raise InvalidInput(f"Ray(address={quoted(address)}): write host:port, such as '10.0.0.1:6379', or 'auto'")
+        raise InvalidInput(f"Ray(address={short_repr(address)}): write host:port, such as '10.0.0.1:6379', or 'auto'")
 
 
 def join(ray: Any, address: object) -> None:
@@ -42,7 +43,7 @@ def join(ray: Any, address: object) -> None:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Ray raises a dozen kinds, by what is wrong with an address
         raise RuntimeFailed(
-            f"Ray(address={quoted(address)}): no cluster answers there ({shown(error)}); start one with "
+            f"Ray(address={short_repr(address)}): no cluster answers there ({short_str(error)}); start one with "
             "`ray start --head`, or leave the address out for a Ray on this machine alone"
         ) from None
 
@@ -77,7 +78,7 @@ class OwnRay:
         try:
             self._ray.init(num_cpus=cpus, _temp_dir=str(self._folder.path), **OPTIONS)
         except Exception as error:
-            reason = shown(f"{type(error).__name__}: {error}", 200)
+            reason = short_str(f"{type(error).__name__}: {error}", 200)
             raise RuntimeFailed(f"Ray could not start on this machine ({reason}); {ELSEWHERE}") from error
         from ray._private import worker
 

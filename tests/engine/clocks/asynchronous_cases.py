@@ -55,12 +55,12 @@ def random_case(seed, shape, remembers):
         network=fs.Network(graph_of(draw, clients, shape)),
         devices=fs.devices.constant(seconds.tolist(), dropout=shares, availability=online),
         participation=fs.participation.buffered(replies, of=places), budget=fs.Budget(rounds=ROUNDS),
-        reach="all" if to_all else None, seed=seed,
+        broadcast_to="all" if to_all else None, seed=seed,
     )  # fmt: skip
     network, system = scenario.sites.network, system_of(scenario)
 
     def ways(upward):
-        delay, loss = network.delay_s(upward), network.stretch(upward)
+        delay, loss = network.delay_s(upward), network.loss_factor(upward)
         return [Way(list(map(int, network.route(c, upward))), float(delay[c]), float(loss[c])) for c in range(clients)]
 
     def fate(client, number):

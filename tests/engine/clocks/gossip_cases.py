@@ -72,7 +72,7 @@ def random_case(seed: int, shape: str, devices=Script):
     rows = enumerate(zip(exchange.sender.tolist(), exchange.receiver.tolist(), strict=True))
     ways = {
         pair: Way(
-            list(map(int, network.route(r, True))), float(network.delay_s(True)[r]), float(network.stretch(True)[r])
+            list(map(int, network.route(r, True))), float(network.delay_s(True)[r]), float(network.loss_factor(True)[r])
         )
         for r, pair in rows
     }

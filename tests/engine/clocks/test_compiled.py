@@ -77,12 +77,12 @@ def random_case(seed, shape, tiers, offline):
         algorithm=fs.algorithms.FALD(step_size=1e-6, local_steps=1),
         network=fs.Network(graph_of(draw, clients, edges, shape)), devices=devices,
         exchange=fs.exchanges.tiers(every=every) if tiers else fs.exchanges.star(),
-        participation=policy, budget=fs.Budget(rounds=ROUNDS), reach="all" if to_all else None, seed=seed,
+        participation=policy, budget=fs.Budget(rounds=ROUNDS), broadcast_to="all" if to_all else None, seed=seed,
     )  # fmt: skip
     network, cloud = scenario.sites.network, range(clients, clients + edges if tiers else clients)
 
     def ways(rows, upward):
-        delay, loss = network.delay_s(upward), network.stretch(upward)
+        delay, loss = network.delay_s(upward), network.loss_factor(upward)
         return [Way(list(map(int, network.route(r, upward))), float(delay[r]), float(loss[r])) for r in rows]
 
     case = Case(
@@ -156,7 +156,7 @@ FLAKY = fs.devices.lognormal(0.05, 0.5, dropout=0.1)
 SCENARIOS = {
     "short": {"devices": FLAKY, "participation": fs.participation.first(3, of=5)},
     "private": {"devices": dataclasses.replace(FLAKY, availability=fs.devices.markov(2.0, 0.5))},
-    "channel": {"network": fs.topologies.multiple_access(6, 4e3, latency_s=0.02), "reach": "all",
+    "channel": {"network": fs.topologies.multiple_access(6, 4e3, latency_s=0.02), "broadcast_to": "all",
                 "participation": fs.participation.uniform(2)},
     "tiers": {"exchange": fs.exchanges.tiers([0, 0, 0, 1, 1, 1], every=4), "devices": FLAKY,
               "network": fs.topologies.multiple_access(6, 4e3, latency_s=0.02)},
@@ -216,7 +216,7 @@ def test_memory_grows_with_broadcasts_that_pile_up():
         network=slow,
         devices=None,
         participation=fs.participation.deadline(1e-3, of=1),
-        reach="all",
+        broadcast_to="all",
     )
     clock = compiled_clock(system_of(made), SIZES, "loop")
     before = clock.now.links.flows.shape[1]

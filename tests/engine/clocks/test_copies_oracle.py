@@ -1,4 +1,4 @@
-"""Synchronous rounds whose broadcast goes to everybody (`reach="all"`), against a second simulation of the links.
+"""Synchronous rounds whose broadcast goes to everybody (`broadcast_to="all"`), against a second simulation of the links.
 
 Copies for those who are online and were not selected take their share of their client's way down, and may slow its next
 download. The oracle is told who was selected; it works out when a round may open, when it closes, and every number in its
@@ -105,7 +105,7 @@ def compare(seed):
                 clients, uplink_bps=case["up"], downlink_bps=case["down"], latency_s=case["latency"]
             ),
             devices=devices, participation=policy, budget=fs.Budget(rounds=ROUNDS),
-            record=fs.Record(events=True), reach="all" if copies else None, seed=seed,
+            record=fs.Record(events=True), broadcast_to="all" if copies else None, seed=seed,
         )  # fmt: skip
         result = fs.run(scenario, compute="skip", clock=clock)
         assert result.manifest["clock"]["name"] == clock

@@ -72,7 +72,7 @@ def test_broadcasts_to_unselected_clients_contend_from_their_first_instant() -> 
     for c, latency_s in enumerate((0.0, 1.0, 1.0)):
         graph.add_node(c, client=c)
         graph.add_edge(c, "relay", bandwidth_bps=math.inf, latency_s=latency_s)
-    rounds = rounds_of("simpy", fs.Network(graph), None, participation=Only(0), reach="all")
+    rounds = rounds_of("simpy", fs.Network(graph), None, participation=Only(0), broadcast_to="all")
     assert rounds["closed_s"].tolist() == pytest.approx([4 / 3, 8 / 3])
     assert rounds["downlink_bits"].tolist() == [3 * BITS, 3 * BITS]
 
@@ -91,5 +91,5 @@ def test_an_arrival_comes_before_a_break_of_the_same_instant(clock: str) -> None
 def test_offline_clients_receive_no_broadcast(clock: str) -> None:
     """One of three is selected; of the other two only the online one gets a copy."""
     devices = fs.devices.constant(1.0, availability=on_during([(0.0, 9.0)], [(0.0, 9.0)], [(50.0, 60.0)]))
-    rounds = rounds_of(clock, None, devices, participation=fs.participation.uniform(1), reach="all")
+    rounds = rounds_of(clock, None, devices, participation=fs.participation.uniform(1), broadcast_to="all")
     assert rounds["downlink_bits"].tolist() == [2 * BITS, 2 * BITS]

@@ -75,12 +75,12 @@ def random_case(seed: int, shape: str, tiers: bool):
         network=fs.Network(graph_of(draw, clients, edges, shape)),
         devices=Script(seconds, fate, on),
         exchange=fs.exchanges.tiers(every=every) if tiers else fs.exchanges.star(),
-        participation=policy, budget=fs.Budget(rounds=ROUNDS), reach="all" if to_all else None, seed=seed,
+        participation=policy, budget=fs.Budget(rounds=ROUNDS), broadcast_to="all" if to_all else None, seed=seed,
     )  # fmt: skip
     network, groups = scenario.sites.network, scenario.sites.site_of.tolist()
 
     def ways(rows, upward):
-        delay, loss = network.delay_s(upward), network.stretch(upward)
+        delay, loss = network.delay_s(upward), network.loss_factor(upward)
         return [Way(list(map(int, network.route(r, upward))), float(delay[r]), float(loss[r])) for r in rows]
 
     cloud = range(clients, clients + edges if tiers else clients)

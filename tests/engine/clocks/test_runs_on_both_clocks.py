@@ -48,7 +48,7 @@ def learning_scenarios(draw):
         seed=draw(st.integers(0, 2**64 - 1)),
         dtype=draw(st.sampled_from(["float32", "float64"])),
         record=fs.Record(rounds_every=draw(st.sampled_from([1, 1, 2])), events=draw(st.booleans())),
-        reach=draw(st.sampled_from([None, "all"])),
+        broadcast_to=draw(st.sampled_from([None, "all"])),
     )  # fmt: skip
 
 
@@ -217,7 +217,7 @@ def test_a_limit_below_the_first_round_ends_a_run_whose_unselected_broadcasts_wo
         problem=fs.problems.GaussianMean.synthetic(clients=1, dim=1, samples=3, seed=1),
         algorithm=fs.algorithms.FALD(step_size=1e-3, local_steps=3),
         budget=fs.Budget(rounds=2, seconds=0.5), network=fs.topologies.star(1, uplink_bps=64.0, downlink_bps=64.0),
-        participation=fs.participation.with_replacement(1), replicas=2, reach="all",
+        participation=fs.participation.with_replacement(1), replicas=2, broadcast_to="all",
     )  # fmt: skip
     agree(scenario)
     assert (len(fs.run(scenario).rounds), fs.run(scenario).stopped_by) == (0, ("seconds",) * 2)
@@ -255,7 +255,7 @@ class OwnFull(fs.participation.Full):
     """A policy without columns that selects for all replicas in one call."""
 
     def select(self, view, rng):
-        return view.everybody()
+        return view.all_clients()
 
 
 @pytest.mark.parametrize("made", [STAR, TIERS], ids=["star", "tiers"])

@@ -62,7 +62,7 @@ def test_a_round_that_meets_the_broadcast_of_the_one_before_is_simulated_with_fl
 @pytest.mark.parametrize("policy", [*POLICIES, "full"])
 def test_sizes_that_depend_on_values_give_the_same_bits_on_both_clocks(policy, devices):
     policy = POLICIES.get(policy, fs.participation.full())
-    s = scenario(fs.codecs.Elias(4), participation=policy, devices=devices, reach="selected")
+    s = scenario(fs.codecs.Elias(4), participation=policy, devices=devices, broadcast_to="selected")
     result, path = compiled(s)
     assert path == "short"
     same(result, fs.run(s, clock="simpy"))
@@ -77,7 +77,7 @@ class Interrupt:
 @pytest.mark.parametrize("codec", [fs.codecs.Elias(4), fs.codecs.QSGD(4)])
 @pytest.mark.parametrize("chance", [0.2, 0.9])
 def test_a_run_on_the_short_path_resumes_to_the_same_bits(codec, chance, tmp_path):
-    more = {"reach": "selected"} if isinstance(codec, fs.codecs.Elias) else {}
+    more = {"broadcast_to": "selected"} if isinstance(codec, fs.codecs.Elias) else {}
     s = scenario(codec, participation=fs.participation.bernoulli(chance), devices=DEVICES, **more)
     with pytest.raises(KeyboardInterrupt):
         fs.run(s, out=tmp_path / "run", checkpoint_every=7, observers=[Interrupt()], clock="compiled")

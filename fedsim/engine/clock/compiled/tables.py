@@ -46,30 +46,30 @@ class PartColumns:
 
     def __init__(self, system: System, sizes: MessageSizes) -> None:
         self.missing = self.own = ""
-        self.policy = system.policy.to_columns() if has_columns(system.policy.own, "policy") else None
+        self.policy = system.policy.to_columns() if has_columns(system.policy.wrapped, "policy") else None
         self.devices: DeviceColumns | None = INSTANT
         self.routes: RouteColumns | None = None  # None: private links
         if system.devices is not None:
-            described = has_columns(system.devices.own, "devices")
+            described = has_columns(system.devices.wrapped, "devices")
             self.devices = system.devices.to_columns(system.population, system.work) if described else None
         if system.shares_links and system.network is not None:
-            described = has_columns(system.network.own, "network") and not system.network.varying
+            described = has_columns(system.network.wrapped, "network") and not system.network.varying
             self.routes = system.network.to_columns() if described else None
             if system.network.varying:
                 self.missing = "bandwidths vary in time"
             elif self.routes is None:
-                self.missing = _why("network", system.network.own)
+                self.missing = _why("network", system.network.wrapped)
         elif system.own_links_carry_flows:
             self.routes = own_routes(system.down, system.up)
         policy = system.policy
         if self.policy is None and policy.batched and policy.waits and not policy.history:
-            self.policy, self.own = PolicyColumns(BERNOULLI), _why("policy", policy.own)  # cohorts of any size
+            self.policy, self.own = PolicyColumns(BERNOULLI), _why("policy", policy.wrapped)  # cohorts of any size
         if self.devices is None and system.devices is not None:
-            self.devices, self.own = INSTANT, _why("devices", system.devices.own)
+            self.devices, self.own = INSTANT, _why("devices", system.devices.wrapped)
         if self.own and system.sites.count > 1:
             self.missing = self.own
         elif self.policy is None:
-            self.missing = _why("policy", policy.own)
+            self.missing = _why("policy", policy.wrapped)
         elif system.clock_reads_losses:
             self.missing = "the policy reads losses"
         elif system.setting.backend.name != "cpu":
