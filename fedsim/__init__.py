@@ -42,6 +42,7 @@ _MODULES = (
     "devices",
     "errors",
     "exchanges",
+    "flower",
     "initial",
     "metrics",
     "network",

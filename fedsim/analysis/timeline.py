@@ -99,10 +99,12 @@ def visits(result: Result) -> pd.DataFrame:
 
     `replica, client, round` (in which it began), the instants `select, download, compute` (NaN where it did not get
     that far), `end_s` and its `outcome`: upload (it arrived), drop, late, or "" where the run ended first; the `bits`
-    that left the client and the `down_bits` that left the server for it.
+    that left the client and the `down_bits` that left the server for it; of a Flower app also what the reply measured.
     """
     import pandas as pd
 
+    if result.visits is not None:
+        return result.visits.copy()
     events = _events(result)
     events = events[events["client"] > SERVER]
     own = events.sort_values(["replica", "client"], kind="stable", ignore_index=True)  # rows of a client stay in order

@@ -134,20 +134,36 @@ class System:
         self, position: Numbers, client: Array, multiplicity: Array, round: int, now_s: float | Array, visit: int = 0
     ) -> Cohort:  # fmt: skip
         """Return what is drawn for visits that start now; `round` is counted from 1, keys from 0."""
+        tie, drop, fraction = self.draw_outcomes(position, client, round, now_s, visit)
+        compute_s = self.compute_s(position, client, self.work[client], round, now_s, visit)
+        return Cohort(client, multiplicity, compute_s, drop, fraction, tie)
+
+    def draw_outcomes(
+        self, position: Numbers, client: Array, round: int, now_s: float | Array, visit: int = 0
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        """Return the tie number of each visit, the phase in which it drops out, and how far into that phase."""
         m, address = len(client), (position, client, round - 1, visit)
         tie = np.asarray(self.draws(Stream.TIE, *address).uniform() * TIES).astype(np.int64)
-        compute_s, drop, fraction = np.zeros(m), np.full(m, NO_DROP), np.zeros(m)
+        drop, fraction = np.full(m, NO_DROP), np.zeros(m)
         devices = self.devices
-        if devices is not None:
-            start_s, rng = np.full(m, now_s), self.draws(Stream.COMPUTE, *address)
-            compute_s = np.asarray(devices.compute_s(client, self.work[client], start_s, rng), float)
-            _check(devices, "compute_s", compute_s, client, compute_s >= 0)
-            if not devices.reliable:
-                rng = self.draws(Stream.DROPOUT, *address)
-                drop, fraction = map(np.asarray, devices.drop(client, start_s, rng))
-                _check(devices, "drop", drop, client, (drop >= NO_DROP) & (drop <= IN_UPLOAD))
-                _check(devices, "drop", fraction, client, (fraction >= 0) & (fraction <= 1))
-        return Cohort(client, multiplicity, compute_s, drop, fraction, tie)
+        if devices is not None and not devices.reliable:
+            rng = self.draws(Stream.DROPOUT, *address)
+            drop, fraction = map(np.asarray, devices.drop(client, np.full(m, now_s), rng))
+            _check(devices, "drop", drop, client, (drop >= NO_DROP) & (drop <= IN_UPLOAD))
+            _check(devices, "drop", fraction, client, (fraction >= 0) & (fraction <= 1))
+        return tie, drop, fraction
+
+    def compute_s(
+        self, position: Numbers, client: Array, work: Array, round: int, now_s: float | Array, visit: int = 0
+    ) -> Array:  # fmt: skip
+        """Return the seconds that each visit computes, given its work."""
+        devices = self.devices
+        if devices is None:
+            return np.zeros(len(client))
+        rng = self.draws(Stream.COMPUTE, position, client, round - 1, visit)
+        seconds = np.asarray(devices.compute_s(client, work, np.full(len(client), now_s), rng), float)
+        _check(devices, "compute_s", seconds, client, seconds >= 0)
+        return seconds
 
     def draw_ties(self, position: int, sender: Array, receiver: Array, round: int) -> Array:
         """Return the keyed number of every message between sites in a round, counted from 1."""

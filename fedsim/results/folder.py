@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from fedsim.results import Result
 
 FORMAT, UNSEALED = "fedsim-result-2", "fedsim-result-1"  # the first version had no digests
-_TABLES = ("rounds", "metrics", "clients", "events")
-_OPTIONAL = ("clients", "events")
+_TABLES = ("rounds", "metrics", "clients", "events", "visits")
+_OPTIONAL = ("clients", "events", "visits")
 
 
 def save(result: Result, path: str | Path) -> Path:
