@@ -15,6 +15,7 @@ flwr_names      names of flwr that have moved           installed      whether f
 from __future__ import annotations
 
 from fedsim.flower.app import App, run
+from fedsim.flower.processes import Processes
 from fedsim.flower.work import declared, examples, flops, measured
 
-__all__ = ["App", "declared", "examples", "flops", "measured", "run"]
+__all__ = ["App", "Processes", "declared", "examples", "flops", "measured", "run"]

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,18 +45,18 @@ GOLDEN, MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1
 class App:
     """A Flower app with its nodes, network and devices.
 
-    | field         | meaning                                                                                           |
-    |---------------|---------------------------------------------------------------------------------------------------|
-    | `app`         | the app's folder, or (server_app, client_app)                                                     |
-    | `nodes`       | how many nodes there are; None: the app's num-supernodes                                          |
-    | `network`     | `fs.topologies.star(...)` or `fs.Network(graph)`; None: messages take no time                     |
-    | `devices`     | `fs.devices.lognormal(...)` or the like; None: computing takes no time, no node drops out         |
-    | `work`        | how much a visit computes: `fs.flower.examples()` (default), `flops`, `declared`, `measured`      |
-    | `set`         | settings of the app, as `flwr run --run-config`                                                   |
-    | `node_config` | what a node's config has besides partition-id and num-partitions: a dict, or a function of i      |
-    | `codec`       | a codec for the arrays of replies, `fs.codecs.QSGD(16)`; None: as the app sends them              |
-    | `seed`        | of all random numbers; equal seeds give equal results                                             |
-    | `strict`      | True: a ClientApp that raises ends the run; False: it is an error reply, as in Flower             |
+    | field         | meaning                                                                                          |
+    |---------------|--------------------------------------------------------------------------------------------------|
+    | `app`         | the app's folder, or (server_app, client_app)                                                    |
+    | `nodes`       | how many nodes there are; None: the app's num-supernodes                                         |
+    | `network`     | `fs.topologies.star(...)` or `fs.Network(graph)`; None: messages take no time                    |
+    | `devices`     | `fs.devices.lognormal(...)` or the like; None: computing takes no time, no node drops out        |
+    | `work`        | how much a visit computes: `fs.flower.examples()` (default), `flops`, `declared`, `measured`     |
+    | `set`         | settings of the app, as `flwr run --run-config`                                                  |
+    | `node_config` | what a node's config has besides partition-id and num-partitions: a dict, or a function of i     |
+    | `codec`       | a codec for the arrays of replies, `fs.codecs.QSGD(16)`; None: as the app sends them             |
+    | `seed`        | of all random numbers; equal seeds give equal results                                            |
+    | `strict`      | True: a ClientApp that raises ends the run; False: it is an error reply, as in Flower            |
     """
 
     app: Any
@@ -158,16 +159,22 @@ def system_of(app: App, nodes: int) -> System:
 
 
 def node_ids(seed: int, nodes: int) -> list[int]:
-    """Return ids that differ: SplitMix64 is a bijection of its counter."""
-    start = seed * GOLDEN + 0x5DEECE66D
-    return [_mixed(start + GOLDEN * i) for i in range(1, nodes + 1)]
+    """Return ids that differ and have one length on the wire: those of SplitMix64, a bijection, with bit 62 the first."""
+    found: list[int] = []
+    at = _mixed(seed)
+    while len(found) < nodes:
+        x = np.uint64(at) + np.arange(1, 4 * nodes + 1, dtype=np.uint64) * np.uint64(GOLDEN)
+        x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+        x ^= x >> np.uint64(31)
+        found += x[x >> np.uint64(62) == 1].tolist()
+        at = (at + 4 * nodes * GOLDEN) & MASK
+    return found[:nodes]
 
 
-def _mixed(x: int) -> int:
-    x &= MASK
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & MASK
-    x = (x ^ x >> 27) * 0x94D049BB133111EB & MASK
-    return x ^ x >> 31
+def _mixed(seed: int) -> int:
+    """Return 64 bits of a seed."""
+    return int.from_bytes(blake2b(seed.to_bytes(8, "little"), digest_size=8).digest(), "little")
 
 
 def _execute(
@@ -186,11 +193,11 @@ def _execute(
 
         with replaced_time(), seeded("server", app.seed):
             server_app, client_app = load(app.app, description)
-            run_id = _mixed(app.seed) >> 1
+            run_id = _mixed(app.seed) >> 2 | 1 << 62
             caller = ClientCaller(client_app, run_id, description.settings, app.seed, app.work.counts)
             recorded = Recorded(checkpoints)
             ids = node_ids(app.seed, system.population)
-            with one_blas_thread(), executor_of(runtime, caller, app.app, description) as executor:
+            with one_blas_thread(), executor_of(runtime, caller, description) as executor:
                 grid = Grid(
                     Setup(
                         system=system, node_ids=ids, node_config=partial(app.config_of, nodes=len(ids)),

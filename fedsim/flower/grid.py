@@ -28,6 +28,11 @@ MOST_IDLE = 100_000  # sleeps and polls in a row in which nothing is outstanding
 MOST_READS = 10_000_000  # of the clock in a row, without a sleep
 
 
+def id_of(number: int) -> str:
+    """Return a message's id, as long as Flower's, which are SHA-256 digests."""
+    return f"{number:064x}"
+
+
 @dataclass(eq=False)
 class Sent:
     """A message on its way, and its reply."""
@@ -196,7 +201,7 @@ class Grid(flwr.Grid):  # type: ignore[misc]
             for message, client, row in zip(messages, clients, rows, strict=True):
                 self._sent += 1
                 fields = vars(message.metadata)
-                fields["_message_id"], fields["_src_node_id"] = str(self._sent), flwr.SUPERLINK
+                fields["_message_id"], fields["_src_node_id"] = id_of(self._sent), flwr.SUPERLINK
                 fields["_run_id"] = self.run.run_id
                 bits, content_id = self._meter.bits(message)
                 self._digest.update(f"{self._sent} {client} {content_id} {now_s.hex()}\n".encode())
@@ -206,7 +211,7 @@ class Grid(flwr.Grid):  # type: ignore[misc]
         self._draw(sent)
         for one in sent:
             self._start(one)
-        return [str(one.number) for one in sent]
+        return [id_of(one.number) for one in sent]
 
     def _draw(self, sent: list[Sent]) -> None:
         """Draw what the devices do in these visits: together where they are of one row."""
@@ -228,8 +233,8 @@ class Grid(flwr.Grid):  # type: ignore[misc]
 
     def _start(self, one: Sent) -> None:
         client = one.visit.client
-        self._outstanding[str(one.number)] = self._by_visit[one.visit] = one
-        heapq.heappush(self._errors, (one.expires_s, one.number, str(one.number), flwr.ErrorCode.MESSAGE_UNAVAILABLE))
+        self._outstanding[id_of(one.number)] = self._by_visit[one.visit] = one
+        heapq.heappush(self._errors, (one.expires_s, one.number, id_of(one.number), flwr.ErrorCode.MESSAGE_UNAVAILABLE))
         if self.setup.executor.eager and one.visit.drop != BEFORE and not self._visits_of.get(client):
             one.node = self._call(one)
             if not self.setup.recorded.has(one.number):
@@ -334,7 +339,7 @@ class Grid(flwr.Grid):  # type: ignore[misc]
 
     def _message(self, one: Sent, **parts: Any) -> Any:
         reply = flwr.Message(*parts.values(), reply_to=one.message)
-        vars(reply.metadata)["_message_id"] = f"{one.number}.reply"
+        vars(reply.metadata)["_message_id"] = id_of(-one.number % 2**256)
         return reply
 
     def _ended(self, visit: Visit) -> None:
@@ -347,7 +352,7 @@ class Grid(flwr.Grid):  # type: ignore[misc]
             self.setup.executor.result(one.submitted)  # of a visit that broke before its download had ended
         if one.answer is not None and visit.computed_s == visit.computed_s and len(one.answer.state or ()):
             self._states[visit.client] = one.answer.state
-        waited_for = str(one.number) in self._outstanding and one.arrived_s == inf
+        waited_for = id_of(one.number) in self._outstanding and one.arrived_s == inf
         if visit.outcome != ARRIVED:
             self._post_error(one, self.clock.now_s + HEARTBEATS_S, flwr.ErrorCode.NODE_UNAVAILABLE)
         elif waited_for:
@@ -356,11 +361,11 @@ class Grid(flwr.Grid):  # type: ignore[misc]
             visit.outcome = LATE
 
     def _post_error(self, one: Sent, time_s: float, code: int) -> None:
-        heapq.heappush(self._errors, (time_s, one.number, str(one.number), code))
+        heapq.heappush(self._errors, (time_s, one.number, id_of(one.number), code))
 
     def _arrive(self, one: Sent, reply: Any) -> None:
         one.reply, one.arrived_s = reply, self.clock.now_s
-        heapq.heappush(self._replies, (one.arrived_s, one.number, str(one.number)))
+        heapq.heappush(self._replies, (one.arrived_s, one.number, id_of(one.number)))
 
     # --- Waiting ----------------------------------------------------------------------------------------------------
 

@@ -76,7 +76,7 @@ class ClientCaller:
                 answer.state = call.state
                 answer.slept_s = clock.slept_s
                 return answer
-        answer.counted, answer.slept_s, answer.state = counted.value(), clock.slept_s, context.state
+        answer.counted, answer.slept_s, answer.state = counted.value(), clock.slept_s, copied_content(context.state)
         if reply.has_error():
             answer.error = reply.error.code, reply.error.reason or ""
         else:
@@ -113,16 +113,13 @@ def _last_line(error: BaseException) -> str:
 class Inline:
     """Calls in this thread, when their download has ended."""
 
-    eager = False
+    eager = False  # whether a call starts when its message is sent
 
     def __init__(self, caller: ClientCaller) -> None:
         self.caller = caller
 
-    def submit(self, call: Call) -> Any:
+    def submit(self, call: Call) -> Call:
         return call
 
-    def result(self, submitted: Any) -> Answer:
+    def result(self, submitted: Call) -> Answer:
         return self.caller(submitted)
-
-    def close(self) -> None:
-        """Nothing is held."""
