@@ -24,6 +24,7 @@ from fedsim import settings
 from fedsim.checks import path_of
 from fedsim.code_digest import imported_sources, sums
 from fedsim.errors import CorruptData, FedsimError, InvalidInput
+from fedsim.protocols import Executable
 from fedsim.scenario import Scenario
 from fedsim.text import short_repr
 
@@ -68,7 +69,7 @@ class ScenarioFile:
                 )
         with self.blamed(InvalidInput):
             scenario = self.function(**arguments)
-        if not isinstance(scenario, Scenario):
+        if not isinstance(scenario, Scenario | Executable):
             raise InvalidInput(f"{self.path}: scenario() returned {type(scenario).__name__}; return a fs.Scenario")
         rest = {n: v for n, v in given.items() if n not in known}
         for name in rest:

@@ -158,6 +158,43 @@ def run(
         command.run(file, settings, out=out, seed=seed, quiet=quiet, runtime=where, checkpoint_every=every, clock=clock)
 
 
+AppFolder = Annotated[str, typer.Argument(metavar="PATH", show_default=False, help="The folder of a Flower app.")]
+Nodes = Annotated[int | None, typer.Option("--nodes", metavar="N", help="Default: the app's num-supernodes.")]
+GraphML = Annotated[
+    Path | None,
+    typer.Option("--network", callback=_path, metavar="FILE", help="GraphML; default: no time to transfer."),
+]
+Table = Annotated[
+    Path | None,
+    typer.Option(
+        "--devices", callback=_path, metavar="FILE", help="CSV, the columns of devices.table; default: instant."
+    ),
+]
+AppSettings = Annotated[
+    list[str], typer.Option("--set", metavar="NAME=VALUE", help="A setting of the app: num-server-rounds=20.")
+]
+AppSeed = Annotated[int, typer.Option("--seed", metavar="N", help="Of all random numbers.")]
+AppOut = Annotated[
+    Path | None, typer.Option("--out", callback=_path, metavar="DIR", help="Leave the result in this new folder.")
+]
+
+
+@app.command()
+def flower(
+    path: AppFolder, nodes: Nodes = None, network: GraphML = None, devices: Table = None,
+    settings: AppSettings = [], seed: AppSeed = 0, out: AppOut = None, quiet: Quiet = False,  # noqa: B006
+    checkpoint_every: Every = None, runtime: Runtime = "inline", threads: Threads = None, address: Address = None,
+    hosts: Hosts = None,
+) -> None:  # fmt: skip
+    """Run a Flower app, unmodified, on the virtual clock."""
+    from fedsim.cli import flower as command
+    from fedsim.cli.run import interval, runtime_named
+
+    where = runtime_named(runtime, threads, address, hosts)
+    arguments = command.Arguments(path, nodes, network, devices, tuple(settings), seed)
+    command.run(arguments, out=out, quiet=quiet, runtime=where, checkpoint_every=interval(checkpoint_every))
+
+
 @app.command()
 def resume(
     folder: Folder, quiet: Quiet = False, threads: Threads = None, runtime: Runtime = "inline",

@@ -18,7 +18,7 @@ from fedsim.cli.sweep import table
 from fedsim.cli.terminal import stopping, voices
 from fedsim.engine.message_sizes import reply_shape
 from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed
-from fedsim.protocols import Describes, Runtime, as_algorithm, as_problem
+from fedsim.protocols import Describes, Executable, Runtime, as_algorithm, as_problem
 from fedsim.reproduce.claims import makes_claims
 from fedsim.results import Result, load, write_atomic
 from fedsim.results.files import new_folder
@@ -133,6 +133,11 @@ def resume(folder: Path, *, quiet: bool, runtime: Runtime) -> None:
         return
     if facts.get("grid"):
         raise InvalidInput(f"{folder} is where a grid was being run, which starts anew: repeat its fedsim run command")
+    if "flower" in (facts.get("source") or {}):
+        from fedsim.cli import flower
+
+        flower.resume(folder, facts, quiet=quiet, runtime=runtime)
+        return
     loaded, settings = from_origin(facts.get("source") or {})
     scenario = loaded.build(settings)
     say(*lines(loaded.name, scenario, runtime, [settings]))
@@ -155,14 +160,15 @@ def _resumed(result: Result) -> list[str]:
 def _watched(
     file: ScenarioFile, scenario: Scenario, settings: dict[str, Any], bar: Console, label: str, **options: Any
 ) -> Result:  # fmt: skip
+    with file.blamed(FedsimError):
+        return watched(scenario, bar, label, source=file.origin(settings), **options)
+
+
+def watched(scenario: Any, bar: Console, label: str, **options: Any) -> Result:
     """One run under a bar. A failure that left no checkpoint leaves no folder either."""
     try:
-        with (
-            _resumable(options.get("out")),
-            file.blamed(FedsimError),
-            progress.shown(bar, scenario.budget, label) as observers,
-        ):
-            return simulate(scenario, observers=observers, source=file.origin(settings), **options)
+        with _resumable(options.get("out")), progress.shown(bar, scenario.budget, label) as observers:
+            return simulate(scenario, observers=observers, **options)
     except BaseException:
         if options.get("out") is not None:
             leave_nothing(options["out"])
@@ -215,6 +221,9 @@ WIDTH = 11
 
 def lines(name: str, scenario: Scenario, runtime: Runtime, runs: list[dict[str, Any]]) -> list[str]:
     """The header of one run, or of several that differ in the settings of a grid."""
+    if isinstance(scenario, Executable):
+        title, facts = scenario.header()
+        return _wrapped(f"{name}: {title}", facts | _settings(runs))
     problem = scenario.problem
     title = (
         f"{name}: {type(scenario.algorithm).__name__}, {type(problem).__name__} d={problem.dim:,}, "
@@ -229,6 +238,10 @@ def lines(name: str, scenario: Scenario, runtime: Runtime, runs: list[dict[str, 
         "budget": called(scenario.budget),
         **_settings(runs),
     }
+    return _wrapped(title, facts)
+
+
+def _wrapped(title: str, facts: dict[str, str]) -> list[str]:
     lines = [title, *(f"{key:{WIDTH}}{text}" for key, text in facts.items())]
     return [piece for line in lines for piece in wrapped(line, width(), indent=WIDTH)]
 

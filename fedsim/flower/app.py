@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import traceback
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -21,18 +20,22 @@ from fedsim.budget import Budget
 from fedsim.checks import check_int
 from fedsim.engine.checkpoint import Checkpointer
 from fedsim.engine.manifest import described
+from fedsim.engine.run import Progress
 from fedsim.engine.system import System, setting_of
-from fedsim.errors import FedsimError, InvalidInput, ResultWarning
+from fedsim.errors import FedsimError, InvalidInput
 from fedsim.flower import installed
 from fedsim.flower.process_state import restored, seeded
 from fedsim.flower.virtual_time import REAL, kept_by, replaced_time
 from fedsim.flower.work import WorkModel, examples
 from fedsim.kernels import backend
+from fedsim.protocols import Describes
 from fedsim.results import Result, cpu_features, versions
+from fedsim.running import run as execute
 from fedsim.running.folder import RunFolder
+from fedsim.running.progress import followed
 from fedsim.runtime.process import blas_kernels, one_blas_thread
 from fedsim.scenario import Scenario
-from fedsim.text import many, short_repr
+from fedsim.text import called, many, short_repr
 
 if TYPE_CHECKING:
     from fedsim.flower.grid import Grid
@@ -87,6 +90,38 @@ class App:
         own = self.node_config(client) if callable(self.node_config) else self.node_config
         return {"partition-id": client, "num-partitions": nodes, **(own or {})}
 
+    @property
+    def budget(self) -> Budget:
+        """A limit that no app reaches: it has no messages between sites, and ends when its ServerApp returns."""
+        return Budget(backhaul_bits=1)
+
+    def execute(
+        self, *, compute: str = "run", clock: str = "auto", observers: Iterable[Any] = (), progress: bool = False,
+        **options: Any,
+    ) -> Result:  # fmt: skip
+        """Run the app with the options of `fs.run`."""
+        if compute != "run":
+            raise InvalidInput(f"compute={compute!r}: a Flower app decides by its replies what to send; leave it out")
+        if clock not in ("auto", "simpy"):
+            raise InvalidInput(f"clock={clock!r}: Flower apps run on the SimPy clock; leave it out, or use 'simpy'")
+        with followed(self.budget, progress) as watch:
+            return simulate(self, observers=(*observers, *watch), **options)
+
+    def header(self) -> tuple[str, dict[str, str]]:
+        """Return what is printed before the run."""
+        nodes = "" if self.nodes is None else f"{many(self.nodes, 'node')}, "
+        title = f"Flower app {self.app if isinstance(self.app, str | Path) else ''}, {nodes}seed {self.seed}"
+        facts = {
+            "network": _described(self.network, "none: messages take no time"),
+            "devices": _described(self.devices, "none: computing takes no time, and no node drops out"),
+            "work": called(self.work),
+        }
+        return title, facts | ({} if self.codec is None else {"codec": called(self.codec)})
+
+
+def _described(part: Any, nothing: str) -> str:
+    return nothing if part is None else str(part.describe()) if isinstance(part, Describes) else called(part)
+
 
 def run(
     app: Any, *, nodes: int | None = None, network: Any = None, devices: Any = None, work: Any = None,
@@ -101,16 +136,13 @@ def run(
         app, nodes, network, devices, examples() if work is None else work, {} if set is None else set, node_config,
         codec, seed, strict,
     )  # fmt: skip
-    result = simulate(made, **options)
-    for doubt in result.manifest["warnings"]:
-        warnings.warn(doubt, ResultWarning, stacklevel=2)
-    return result
+    return execute(made, **options)  # type: ignore[arg-type]
 
 
 def simulate(
     app: App, *, out: str | Path | None = None, resume: bool = False, checkpoint_every: int | str | None = None,
     runtime: Any = None, stop: threading.Event | None = None, source: dict[str, Any] | None = None,
-    progress: Callable[[int, float], None] | None = None,
+    observers: Iterable[Callable[[Progress], None]] = (),
 ) -> Result:  # fmt: skip
     """Run an app until its ServerApp returns."""
     installed.require()
@@ -127,7 +159,7 @@ def simulate(
     if place.whole is not None:
         return place.whole
     try:
-        grid, digest = _execute(app, description, system, runtime, place.checkpoints, progress)
+        grid, digest = _execute(app, description, system, runtime, place.checkpoints, tuple(observers))
         manifest = _manifest(app, description, system, grid, digest, runtime)
         manifest |= {"real_s": REAL["perf_counter"]() - began, "source": source or {}, "resumed": place.note}
         if place.work:
@@ -159,7 +191,7 @@ def system_of(app: App, nodes: int) -> System:
 
 
 def node_ids(seed: int, nodes: int) -> list[int]:
-    """Return ids that differ and have one length on the wire: those of SplitMix64, a bijection, with bit 62 the first."""
+    """Return ids that differ and have one length on the wire: those of SplitMix64 in [2**62, 2**63)."""
     found: list[int] = []
     at = _mixed(seed)
     while len(found) < nodes:
@@ -179,7 +211,7 @@ def _mixed(seed: int) -> int:
 
 def _execute(
     app: App, description: Description, system: System, runtime: Any, checkpoints: Checkpointer,
-    progress: Callable[[int, float], None] | None,
+    observers: tuple[Callable[[Progress], None], ...],
 ) -> tuple[Grid, str]:  # fmt: skip
     """Load the app and call its ServerApp; afterwards the process is as it was."""
     with restored(description.folder):
@@ -202,7 +234,7 @@ def _execute(
                     Setup(
                         system=system, node_ids=ids, node_config=partial(app.config_of, nodes=len(ids)),
                         executor=executor, caller=caller, work=app.work, codec=app.codec, strict=app.strict,
-                        run=flwr.Run.create_empty(run_id), recorded=recorded, progress=progress,
+                        run=flwr.Run.create_empty(run_id), recorded=recorded, observers=observers,
                     )
                 )  # fmt: skip
                 context = flwr.Context(
@@ -267,7 +299,8 @@ def _result(system: System, grid: Grid, manifest: dict[str, Any]) -> Result:
     tables = tables_of(grid.rows, system)
     result = Result(
         samples=None, sample_rounds=np.zeros(0, np.int64), lengths=np.zeros(1, np.int64),
-        stopped_by=("the ServerApp returned",), rounds=pd.DataFrame(tables.rounds), metrics=pd.DataFrame(tables.metrics),
+        stopped_by=("the ServerApp returned",), rounds=pd.DataFrame(tables.rounds),
+        metrics=pd.DataFrame(tables.metrics),
         clients=pd.DataFrame(tables.clients), events=pd.DataFrame(tables.events), manifest=manifest,
     )  # fmt: skip
     visits = timeline.visits(result)

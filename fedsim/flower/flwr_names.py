@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
-    "SUPERLINK", "Array", "ArrayRecord", "ClientApp", "ConfigRecord", "Context", "Error", "ErrorCode", "Grid", "Message",
+    "SUPERLINK", "Array", "ArrayRecord", "ClientApp", "ConfigRecord", "Context", "Error", "ErrorCode", "Grid",
+    "Message",
     "MetricRecord", "RecordDict", "Run", "ServerApp", "content_bytes", "content_from", "get_all_nested_objects",
     "no_object_id_recompute", "task_identity",
 ]  # fmt: skip

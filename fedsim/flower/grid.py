@@ -13,6 +13,7 @@ import numpy as np
 
 from fedsim.engine.clock.simpy.on_demand import VisitClock
 from fedsim.engine.clock.simpy.visits import Visit
+from fedsim.engine.run import Progress
 from fedsim.engine.system import System
 from fedsim.errors import ClientFailed, InvalidInput, NonFinite
 from fedsim.flower import flwr_names as flwr
@@ -65,7 +66,7 @@ class Setup:
     strict: bool
     run: Any
     recorded: Any  # answers of an earlier run, and what checkpoints need
-    progress: Callable[[int, float], None] | None = None
+    observers: tuple[Callable[[Progress], None], ...] = ()
 
 
 @dataclass
@@ -100,7 +101,7 @@ class Grid(flwr.Grid):  # type: ignore[misc]
         self._errors: list[tuple[float, int, str, int]] = []  # heap of time, number, message id, code
         self._states: dict[int, Any] = {}
         self._meter, self._digest = Meter(), sha256()
-        self._sent = self._idle = self._reads = 0
+        self._sent = self._idle = self._reads = self._uplink_bits = 0
         self._empty_at_s = -1.0
         self.failure: Exception | None = None
 
@@ -330,8 +331,8 @@ class Grid(flwr.Grid):  # type: ignore[misc]
             coded = encoded(one.reply, one.message, self.setup.codec, seed, one.visit.client, one.number)
         except NonFinite:
             raise NonFinite(
-                f"node {one.visit.client}, round {one.row.number}: the reply holds a NaN or an infinity, which the codec "
-                "cannot encode; lower the app's learning rate"
+                f"node {one.visit.client}, round {one.row.number}: the reply holds a NaN or an infinity, which the "
+                "codec cannot encode; lower the app's learning rate"
             ) from None
         _, one.reply_id = self._meter.reply_bits(one.reply)
         rest, _ = self._meter.reply_bits(bare)
@@ -345,6 +346,7 @@ class Grid(flwr.Grid):  # type: ignore[misc]
     def _ended(self, visit: Visit) -> None:
         """Take the reply of a visit that has arrived, or have the SuperLink miss its node."""
         one = self._by_visit.pop(visit)
+        self._uplink_bits += visit.up_bits
         self._visits_of[visit.client] -= 1
         if not self._visits_of[visit.client]:
             del self._visits_of[visit.client]
@@ -418,6 +420,7 @@ class Grid(flwr.Grid):  # type: ignore[misc]
         self._replies = later  # sorted, so a heap
         if found:
             self._reads = self._idle = 0
+            self._observe()
             self.setup.recorded.checkpoint(len(self.rows))
         return found
 
@@ -427,9 +430,11 @@ class Grid(flwr.Grid):  # type: ignore[misc]
         self._digest.update(f"{one.number} {one.reply_id} {one.arrived_s.hex()} {now_s.hex()}\n".encode())
         if reply.has_content():
             one.row.metrics[one.visit] = metrics_of(reply.content)
-        if self.setup.progress is not None:
-            self.setup.progress(one.row.number, now_s)
         return reply
+
+    def _observe(self) -> None:
+        for observer in self.setup.observers:
+            observer(Progress(len(self.rows), 1, self.clock.now_s, float(self._uplink_bits), {}))
 
     # --- The end ----------------------------------------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ def is_below(folder: Path, file: str | None) -> bool:
 def _modules_below(folder: Path, path: list[str]) -> dict[str, object]:
     """Return the loaded modules that an import from `folder` would find under the same name."""
     own = {entry.stem for entry in folder.iterdir() if entry.is_dir() or entry.suffix == ".py"}
-    installed = tuple(str(Path(sys.prefix).resolve()) for _ in (0,)) + (sys.prefix, sys.base_prefix)
+    installed = sys.prefix, sys.base_prefix
     found = {}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)

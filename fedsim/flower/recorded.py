@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from hashlib import sha256
 from typing import Any
 
@@ -39,8 +38,8 @@ class Recorded:
         digest, answer = self._answers.pop(number)
         if digest != _digest(call):
             raise InvalidInput(
-                f"the ServerApp sent another message {number} than before it was interrupted; it must not depend on real "
-                "time, files or unseeded generators. Run it again without resume"
+                f"the ServerApp sent another message {number} than before it was interrupted; it must not depend on "
+                "real time, files or unseeded generators. Run it again without resume"
             )
         return answer
 

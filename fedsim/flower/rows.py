@@ -51,11 +51,11 @@ def metrics_of(content: Any) -> dict[str, Any]:
         if name.endswith("res.metrics"):  # of a client_fn
             records[name] = record
     keys = [key for record in records.values() for key in record]
-    found = {}
-    for name, record in records.items():
-        for key, value in record.items():
-            found[f"{name}.{key}" if keys.count(key) > 1 or key in RESERVED else key] = value
-    return found
+    return {
+        f"{name}.{key}" if keys.count(key) > 1 or key in RESERVED else key: value
+        for name, record in records.items()
+        for key, value in record.items()
+    }
 
 
 def block_of(rows: list[Row]) -> RoundBlock:

@@ -27,7 +27,6 @@ from fedsim.runtime.process import one_blas_thread
 from fedsim.runtime.ray import Ray
 from fedsim.text import short_repr
 
-
 _HELD = ExitStack()
 
 

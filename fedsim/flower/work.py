@@ -56,8 +56,8 @@ class Examples:
         found = _lookup(reply.content, (self.examples, self.examples.replace("-", "_")))
         if found is None:
             raise InvalidInput(
-                f"a reply to a {kind} message has no metric {self.examples!r}, so its compute time is not known; add it "
-                "to the reply's MetricRecord, or pass work=fs.flower.declared(...)"
+                f"a reply to a {kind} message has no metric {self.examples!r}, so its compute time is not known; "
+                "add it to the reply's MetricRecord, or pass work=fs.flower.declared(...)"
             )
         if not kind.startswith("train") or self.epochs is None:
             return found

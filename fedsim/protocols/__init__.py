@@ -78,6 +78,7 @@ from fedsim.protocols.problems import (
 from fedsim.protocols.runtime import (
     Backend,
     Codec,
+    Executable,
     FixedLength,
     GradientKernels,
     Runtime,
@@ -104,6 +105,7 @@ __all__ = [
     "DevicesLike",
     "Drops",
     "Exact",
+    "Executable",
     "FixedLength",
     "GradientKernels",
     "HasLoss",

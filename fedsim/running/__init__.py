@@ -7,6 +7,7 @@ import threading
 import time
 import warnings
 from collections.abc import Coroutine, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +44,16 @@ def run(scenario: Scenario, **options: Any) -> Result:
 
     Where a figure says less than it seems, an `errors.ResultWarning` says so, and `result.manifest["warnings"]`.
     """
-    job = arun(scenario, **options)
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        result = asyncio.run(job)
+    if isinstance(scenario, protocols.Executable):
+        result: Result = scenario.execute(**options)
     else:
-        result = _in_another_thread(job)
+        job = arun(scenario, **options)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            result = asyncio.run(job)
+        else:
+            result = _in_another_thread(job)
     if options.get("source") is None:  # a scenario file's run is told of by whoever started it
         for doubt in result.manifest.get("warnings", ()):
             warnings.warn(doubt, ResultWarning, stacklevel=2)
@@ -72,6 +76,12 @@ async def arun(
     """
     from fedsim import engine
 
+    if isinstance(scenario, protocols.Executable):
+        given = {
+            "runtime": runtime, "out": out, "resume": resume, "checkpoint_every": checkpoint_every, "compute": compute,
+            "observers": observers, "progress": progress, "stop": stop, "source": source, "clock": clock,
+        }  # fmt: skip
+        return await asyncio.to_thread(partial(run, scenario, **given))
     if not isinstance(scenario, Scenario):
         raise InvalidInput(f"run({short_repr(scenario)}): give it a fs.Scenario")
     check_choice("compute={!r}", compute, ("run", "skip"), "'run', or 'skip' for the timeline alone")
