@@ -217,7 +217,7 @@ class RoundBlock:
         smooth = self.smooth
         up = self.sums(v.up_bits)
         if self.first_round == 1:
-            up[:, 0] += self.setup_bits
+            up[:, :1] += self.setup_bits
         made: Arrays = {
             "opened_s": self.opened_s, "closed_s": self.closed_s, "selected": self.selected,
             "arrived": self.sums(arrived),

@@ -67,7 +67,7 @@ def participate(
             yield from links.transfer(visit.sending, visit.rank(closing.PROGRESS))
             visit.sending, visit.down_bits, visit.downloaded_s = None, broadcast_bits, env.now
 
-            bits = bits if isinstance(bits, int) else bits(visit)
+            bits = bits(visit) if callable(bits) else bits
             ends_s = compute_ends_s(env.now, visit.compute_s, drop, visit.fraction)
             yield Instant(env, ends_s, visit.rank(closing.BREAK if drop == IN_COMPUTE else closing.PROGRESS))
 
