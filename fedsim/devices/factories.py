@@ -57,7 +57,7 @@ def from_flops(
     """Seconds per step from the work in a step and each device's floating-point speed."""
     work = number("flops_per_step", flops_per_step)
     speed = column("flops_per_second", flops_per_second, low=TINY)
-    return Devices(np.divide(work, speed), slowdown, dropout, availability)
+    return Devices(np.divide(work, speed), slowdown, dropout, availability, flops_per_step=work)
 
 
 COLUMNS = ("seconds_per_step", "seconds_per_example", "slowdown", "dropout", "latency_s", "client")

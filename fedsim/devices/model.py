@@ -54,6 +54,7 @@ class Devices:
     latency_s: Column = 0.0
     per_example: bool = False
     recycle: bool = False
+    flops_per_step: float | None = None  # of `from_flops`: the floating-point operations of a step
 
     timeless = True  # how long a visit computes and whether it drops out does not depend on when it begins
 

@@ -17,7 +17,7 @@ from fedsim.engine.run import Progress
 from fedsim.engine.system import System
 from fedsim.errors import ClientFailed, InvalidInput, NonFinite
 from fedsim.flower import flwr_names as flwr
-from fedsim.flower.messages import Meter, encoded, without_data
+from fedsim.flower.messages import Meter, encoded
 from fedsim.flower.nodes import Answer, Call
 from fedsim.flower.rows import Row, metrics_of
 from fedsim.flower.virtual_time import EPOCH_S, kept_by
@@ -325,18 +325,16 @@ class Grid(flwr.Grid):  # type: ignore[misc]
         return answer
 
     def _encoded_bits(self, one: Sent) -> int:
-        bare = without_data(one.reply)
         seed = self.setup.system.scenario.seed
         try:
-            coded = encoded(one.reply, one.message, self.setup.codec, seed, one.visit.client, one.number)
+            wire = encoded(one.reply, one.message, self.setup.codec, seed, one.visit.client, one.number)
         except NonFinite:
             raise NonFinite(
                 f"node {one.visit.client}, round {one.row.number}: the reply holds a NaN or an infinity, which the "
                 "codec cannot encode; lower the app's learning rate"
             ) from None
         _, one.reply_id = self._meter.reply_bits(one.reply)
-        rest, _ = self._meter.reply_bits(bare)
-        return rest + coded
+        return self._meter.reply_bits(wire)[0]
 
     def _message(self, one: Sent, **parts: Any) -> Any:
         reply = flwr.Message(*parts.values(), reply_to=one.message)

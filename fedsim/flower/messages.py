@@ -76,13 +76,13 @@ def _copied_record(record: Any) -> Any:
     return type(record)({name: list(value) if isinstance(value, list) else value for name, value in record.items()})
 
 
-def encoded(reply: Any, sent: Any, codec: Any, seed: int, client: int, number: int) -> int:
-    """Replace the floating-point arrays of a reply by what a codec leaves of them; return the bits that they take.
+def encoded(reply: Any, sent: Any, codec: Any, seed: int, client: int, number: int) -> Any:
+    """Replace the floating-point arrays of a reply by what a codec leaves of them; return the message on the wire.
 
     The codec encodes the difference to the array of the same record, name and shape that the client had received, and
-    the array itself where there is none. The arrays' data is taken out of the reply's Flower bytes by `without_data`.
+    the array itself where there is none: of each record one vector, whose bytes stand in its first array's place.
     """
-    total = 0
+    wire = copied(reply)
     for lane, (name, record) in enumerate(reply.content.array_records.items()):
         before = sent.content.array_records.get(name, {}) if sent.has_content() else {}
         chosen = [key for key, array in record.items() if _is_float(array)]
@@ -90,28 +90,19 @@ def encoded(reply: Any, sent: Any, codec: Any, seed: int, client: int, number: i
             continue
         values = [record[key].numpy() for key in chosen]
         base = [_matching(before, key, value) for key, value in zip(chosen, values, strict=True)]
-        flat = np.concatenate(
-            [(value.astype(np.float64) - start).ravel() for value, start in zip(values, base, strict=True)]
-        )
-        key_of = keys(seed, Stream.CODEC, replica=lane, client=client, round=number % 2**32)
-        wire = codec.encode(flat, key_of)
-        total += int(codec.bits(flat, key_of))
-        received, at = np.asarray(codec.decode(wire, len(flat))), 0
+        differences = [(value.astype(np.float64) - start).ravel() for value, start in zip(values, base, strict=True)]
+        flat = np.concatenate(differences)
+        data = codec.encode(flat, keys(seed, Stream.CODEC, replica=lane, client=client, round=number % 2**32))
+        received, at = np.asarray(codec.decode(data, len(flat))), 0
         for key, value, start in zip(chosen, values, base, strict=True):
+            array = record[key]
+            wire.content.array_records[name][key] = flwr.Array(
+                array.dtype, tuple(array.shape), array.stype, b"" if at else data
+            )
             part = received[at : at + value.size].reshape(value.shape)
             record[key] = flwr.Array(np.ascontiguousarray((part + start).astype(value.dtype)))
             at += value.size
-    return total
-
-
-def without_data(reply: Any) -> Any:
-    """Return a reply whose floating-point arrays have names, types and shapes, but no data."""
-    bare = copied(reply)
-    for record in bare.content.array_records.values():
-        for key, array in list(record.items()):
-            if _is_float(array):
-                record[key] = flwr.Array(array.dtype, tuple(array.shape), array.stype, b"")
-    return bare
+    return wire
 
 
 def _is_float(array: Any) -> bool:

@@ -60,7 +60,12 @@ def test_a_fedavg_app_agrees_with_fedavg_in_every_phase(app_of, network):
     (down_bits,), (up_bits,) = set(result.visits["down_bits"]), set(result.visits["bits"])
     block = in_fedsim(NETWORKS[network](), devices, down_bits, up_bits, 3)
     visits = result.visits.sort_values(["round", "client"])
-    for column, ours in (("select", "started_s"), ("download", "downloaded_s"), ("compute", "computed_s"), ("end_s", "ended_s")):
+    for column, ours in (
+        ("select", "started_s"),
+        ("download", "downloaded_s"),
+        ("compute", "computed_s"),
+        ("end_s", "ended_s"),
+    ):
         np.testing.assert_allclose(visits[column], getattr(block.visits, ours), rtol=1e-9, atol=0)
     np.testing.assert_allclose(result.rounds["closed_s"], block.closed_s[0], rtol=1e-9)
 
