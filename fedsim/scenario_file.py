@@ -68,7 +68,7 @@ class ScenarioFile:
                     f"{self.path}: scenario() needs {p.name}; set it ({p.name}=...) or give it a default"
                 )
         with self.blamed(InvalidInput):
-            scenario = self.function(**arguments)
+            scenario: Any = self.function(**arguments)
         if not isinstance(scenario, Scenario | Executable):
             raise InvalidInput(f"{self.path}: scenario() returned {type(scenario).__name__}; return a fs.Scenario")
         rest = {n: v for n, v in given.items() if n not in known}

@@ -18,9 +18,11 @@ from fedsim.engine.system import System
 from fedsim.errors import ClientFailed, InvalidInput, NonFinite
 from fedsim.flower import flwr_names as flwr
 from fedsim.flower.messages import Meter, encoded
-from fedsim.flower.nodes import Answer, Call
+from fedsim.flower.nodes import Answer, Call, ClientCaller, Executor
+from fedsim.flower.recorded import Recorded
 from fedsim.flower.rows import Row, metrics_of
 from fedsim.flower.virtual_time import EPOCH_S, kept_by
+from fedsim.flower.work import SECONDS, WorkModel
 from fedsim.rules.visits import ARRIVED, BEFORE, LATE
 
 HEARTBEATS_S = 60.0  # after two heartbeats of 30 s that did not come, a SuperLink takes a node for offline
@@ -59,13 +61,13 @@ class Setup:
     system: System
     node_ids: list[int]
     node_config: Callable[[int], dict[str, Any]]
-    executor: Any  # runs the calls: submit, result, close
-    caller: Any  # makes contexts
-    work: Any
+    executor: Executor
+    caller: ClientCaller  # makes contexts
+    work: WorkModel
     codec: Any
     strict: bool
     run: Any
-    recorded: Any  # answers of an earlier run, and what checkpoints need
+    recorded: Recorded  # answers of an earlier run, and what checkpoints need
     observers: tuple[Callable[[Progress], None], ...] = ()
 
 
@@ -303,7 +305,7 @@ class Grid(flwr.Grid):  # type: ignore[misc]
         else:
             code, reason = answer.error
             one.reply = self._message(one, error=flwr.Error(code, reason))
-        client, alone = np.array([visit.client]), setup.system.devices is None and setup.work.counts == "seconds"
+        client, alone = np.array([visit.client]), setup.system.devices is None and setup.work.counts == SECONDS
         seconds = setup.system.compute_s(0, client, np.array([work]), one.row.number, visit.started_s, visit.visit)
         visit.compute_s = (work if alone else float(seconds[0])) + answer.slept_s
         vars(one.reply.metadata)["_created_at"] = EPOCH_S + now_s + visit.compute_s
@@ -316,7 +318,7 @@ class Grid(flwr.Grid):  # type: ignore[misc]
         """Return what the ClientApp answers, or what it answered before the run was resumed."""
         if one.node is None:
             one.node = self._call(one)
-        answer = self.setup.recorded.find(one.number, one.node)
+        answer: Answer | None = self.setup.recorded.find(one.number, one.node)
         if answer is None:
             submitted = self.setup.executor.submit(one.node) if one.submitted is None else one.submitted
             answer = self.setup.executor.result(submitted)

@@ -134,5 +134,5 @@ def _nodes(table: dict[str, Any]) -> int | None:
     federations = _table(table, "federations")
     default = federations.get("default")
     options = _table(_table(federations, default), "options") if isinstance(default, str) else {}
-    nodes = options.get("num-supernodes")
+    nodes: Any = options.get("num-supernodes")
     return int(nodes) if is_int(nodes, least=1) else None

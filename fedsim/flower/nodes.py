@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 from fedsim.flower import flwr_names as flwr
 from fedsim.flower.messages import copied, copied_content
@@ -110,10 +110,19 @@ def _last_line(error: BaseException) -> str:
     return f"{text} ({frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno})" if frames else text
 
 
+class Executor(Protocol):
+    """What executes calls."""
+
+    eager: bool  # whether a call starts when its message is sent
+
+    def submit(self, call: Call) -> Any: ...
+    def result(self, submitted: Any) -> Answer: ...
+
+
 class Inline:
     """Calls in this thread, when their download has ended."""
 
-    eager = False  # whether a call starts when its message is sent
+    eager = False
 
     def __init__(self, caller: ClientCaller) -> None:
         self.caller = caller

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 
@@ -44,7 +45,7 @@ def restored(folder: Path | None) -> Iterator[None]:
     Modules of that folder are imported again by every run, so that two apps with one package name do not mix.
     """
     environment, path, level = dict(os.environ), list(sys.path), logging.getLogger("flwr").level
-    hidden = _modules_below(folder, sys.path) if folder is not None else {}
+    hidden = _modules_below(folder) if folder is not None else {}
     os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
     logging.getLogger("flwr").setLevel(max(level, logging.WARNING))
     for name in hidden:
@@ -71,7 +72,7 @@ def is_below(folder: Path, file: str | None) -> bool:
     return file is not None and Path(file).is_relative_to(folder)
 
 
-def _modules_below(folder: Path, path: list[str]) -> dict[str, object]:
+def _modules_below(folder: Path) -> dict[str, ModuleType]:
     """Return the loaded modules that an import from `folder` would find under the same name."""
     own = {entry.stem for entry in folder.iterdir() if entry.is_dir() or entry.suffix == ".py"}
     installed = sys.prefix, sys.base_prefix

@@ -20,13 +20,13 @@ class Recorded:
     """What was answered before the run was resumed, and what a checkpoint still has to save."""
 
     def __init__(self, checkpoints: Checkpointer) -> None:
-        self.checkpoints, self._answers = checkpoints, {}
+        self.checkpoints = checkpoints
+        self._answers: dict[int, tuple[str, Answer]] = {}
         self._fresh: list[tuple[int, Call, Answer]] = []
-        self._rows, self._wrote_s, self._done = 0, REAL["monotonic"](), 0
+        self._rows, self._wrote_s = 0, REAL["monotonic"]()
         if checkpoints.saved is not None:
             for segment in checkpoints.saved.segments:
                 self._answers |= _read(segment)
-        self._answers: dict[int, tuple[str, Answer]]
 
     def has(self, number: int) -> bool:
         return number in self._answers

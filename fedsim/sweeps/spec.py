@@ -168,7 +168,7 @@ def plan(file: ScenarioFile, grid: Mapping[str, Iterable[Any]] | None, settings:
         if len(set(map(repr, values))) < len(values):
             raise InvalidInput(f"the grid's {name} names a value twice: {', '.join(map(str, values))}")
     fixed = {name: file.typed(name, value, first) for name, value in settings.items()}
-    data = _digest(described(first.problem), 8)
+    data = _digest(described(getattr(first, "problem", first)), 8)
     where = str(file.path.parent.absolute())
     return Plan(file.name, str(file.path), where, file.source, typed, fixed, fedsim.__version__, data, file.modules)
 
