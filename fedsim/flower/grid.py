@@ -299,6 +299,7 @@ class Grid(flwr.Grid):  # type: ignore[misc]
         now_s = self.clock.now_s
         if answer.error is None:
             one.reply = self._message(one, content=answer.content)
+            assert one.node is not None
             if setup.system.devices is not None or setup.work.counts:
                 context = setup.caller.context(one.node, answer.state)
                 work = setup.work.work(one.message, one.reply, context, answer.counted)

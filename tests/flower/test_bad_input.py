@@ -26,7 +26,7 @@ def test_a_path_without_an_app(tmp_path):
     ["", '[tool.flwr.app.components]\nserverapp = "a.b:app"\n', '[tool.flwr.app.components]\nserverapp = "a"\n'],
 )
 def test_missing_components(tmp_path, components):
-    with pytest.raises(fs.errors.InvalidInput, match="has no (server|client)app; write"):
+    with pytest.raises(fs.errors.InvalidInput, match=r"has no (server|client)app; write"):
         fs.flower.run(folder(tmp_path, PROJECT + components), nodes=2)
 
 

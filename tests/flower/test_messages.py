@@ -80,7 +80,7 @@ def test_a_codec_shortens_replies_and_what_it_loses_reaches_the_server(app_of, c
         return [arrays[0] + 1e-3 * np.sin(np.arange(1000)), np.arange(3)]
 
     _, plain, exact = sent(app_of, [start, np.arange(3)], reply)
-    down, bits, got = sent(app_of, [start, np.arange(3)], reply, codec=codec)
+    _, bits, got = sent(app_of, [start, np.arange(3)], reply, codec=codec)
     npy = 8 * (128 + 8 * 1000)  # Flower sends arrays as NumPy's files
     assert abs((plain - bits) - (npy - codec.bits(np.ones(1000), fs.rng.keys(0, 1)))) < 64
     norm = float(np.linalg.norm(exact[0] - start))
