@@ -47,9 +47,7 @@ class Row:
 def metrics_of(content: Any) -> dict[str, Any]:
     """Return a reply's metrics; the record's name is put before a key that occurs twice, or is a column's name."""
     records = dict(content.metric_records.items())
-    for name, record in content.config_records.items():
-        if name.endswith("res.metrics"):  # of a client_fn
-            records[name] = record
+    records |= {name: r for name, r in content.config_records.items() if name.endswith("res.metrics")}  # of a client_fn
     keys = [key for record in records.values() for key in record]
     return {
         f"{name}.{key}" if keys.count(key) > 1 or key in RESERVED else key: value
