@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import os
+from dataclasses import fields
 from functools import cache
 from numbers import Real
 from pathlib import Path
@@ -68,6 +69,23 @@ def check_bool(where: str, value: object) -> bool:
     if type(value).__name__ not in ("bool", "bool_"):
         raise invalid_argument(where, value, "give True or False")
     return bool(value)
+
+
+def check_counts(factory: str, part: Any, *names: str) -> None:
+    """Store fields of a frozen dataclass as integers of at least 1; None is allowed in all but its first field."""
+    first = fields(part)[0].name
+    for name in names:
+        value = getattr(part, name)
+        if value is not None or name == first:
+            where = f"{factory}({{}})" if name == first else f"{factory}({name}={{}})"
+            object.__setattr__(part, name, check_int(where, value, remedy="give an integer of at least 1"))
+
+
+def check_cohort(factory: str, size: int | None, at_least: int | None, clients: int) -> None:
+    """Refuse to select, or to wait for, more clients than exist."""
+    for name, count in (("", size), ("at_least=", at_least)):
+        if count is not None and count > clients:
+            raise InvalidInput(f"{factory}({name}{count}): only {clients} clients exist; use at most {clients}")
 
 
 def invalid_argument(where: str, value: object, remedy: str) -> InvalidInput:

@@ -121,9 +121,12 @@ def called(value: object) -> str:
 
 
 def policy(value: object) -> str:
-    """A policy by the name of its factory: with_replacement(draws=5)."""
-    name, bracket, rest = called(value).partition("(")
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() + bracket + rest
+    """Return a policy as the call of its factory: uniform(10, at_least=3)."""
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(value).__name__).lower()
+    given = [f for f in fields(value) if f.init and _differs(value, f)] if is_dataclass(value) else []
+    values = [(f.name, _short(getattr(value, f.name))) for f in given]
+    positional = [f.name for f in given if not f.kw_only][:1]
+    return f"{name}({', '.join(text if n in positional else f'{n}={text}' for n, text in values)})"
 
 
 def recorded(value: object) -> str:

@@ -11,7 +11,6 @@ from fedsim.algorithms.common import local_descent
 from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
-from fedsim.participation import Received
 from fedsim.problems import weights_of
 from fedsim.protocols import (
     Backend,
@@ -20,6 +19,7 @@ from fedsim.protocols import (
     JobOfKernel,
     Kernel,
     ProblemLike,
+    Received,
     Replies,
     Rng,
     Visitors,

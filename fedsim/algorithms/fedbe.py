@@ -12,8 +12,7 @@ from fedsim.algorithms.common.arguments import check_batch_size, check_count, ch
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import check_choice
 from fedsim.errors import InvalidInput
-from fedsim.participation import Received
-from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
+from fedsim.protocols import Job, ProblemLike, Received, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
 
 LARGEST = 2_000_000_000  # bytes of one replica's ensemble

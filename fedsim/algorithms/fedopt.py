@@ -21,8 +21,7 @@ import numpy as np
 from fedsim.algorithms.common import local_descent
 from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
-from fedsim.participation import Received
-from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
+from fedsim.protocols import Job, ProblemLike, Received, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
 
 

@@ -11,8 +11,7 @@ from fedsim.algorithms.fedavg import check_descent
 from fedsim.arrays import Array, Arrays
 from fedsim.codecs import QSGD
 from fedsim.errors import InvalidInput
-from fedsim.participation import Received
-from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
+from fedsim.protocols import Job, ProblemLike, Received, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
 
 

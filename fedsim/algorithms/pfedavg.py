@@ -9,8 +9,7 @@ from fedsim.algorithms.common import local_descent
 from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_step_size
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
-from fedsim.participation import Received
-from fedsim.protocols import Job, ProblemLike, Reacts, Replies, Rng, Visitors
+from fedsim.protocols import Job, ProblemLike, Reacts, Received, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, step_at
 
 

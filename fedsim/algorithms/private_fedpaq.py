@@ -20,10 +20,9 @@ from fedsim.algorithms.common.arguments import (
 from fedsim.arrays import Array, Arrays
 from fedsim.codecs import QSGD
 from fedsim.errors import InvalidInput
-from fedsim.participation import Received
 from fedsim.privacy import Guarantee, Mechanism
 from fedsim.privacy import fedpaq as accounting
-from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
+from fedsim.protocols import Job, ProblemLike, Received, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, steps_of
 from fedsim.text import short_str
 

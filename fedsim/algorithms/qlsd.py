@@ -15,13 +15,13 @@ from fedsim.arrays import Array, Arrays
 from fedsim.checks import as_float_array
 from fedsim.codecs import Identity
 from fedsim.errors import InvalidInput
-from fedsim.participation import Received
 from fedsim.protocols import (
     Backend,
     BlockKernel,
     Job,
     Kernel,
     ProblemLike,
+    Received,
     Replies,
     Rng,
     Visitors,

@@ -12,12 +12,12 @@ from fedsim.algorithms.common.arguments import check_count, check_number
 from fedsim.algorithms.common.quantised_langevin import compiled
 from fedsim.arrays import Array, Arrays
 from fedsim.codecs import Identity
-from fedsim.participation import Received
 from fedsim.protocols import (
     Backend,
     Job,
     Kernel,
     ProblemLike,
+    Received,
     Replies,
     Rng,
     Visitors,

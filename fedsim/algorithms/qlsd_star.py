@@ -13,8 +13,7 @@ from fedsim.arrays import Array, Arrays
 from fedsim.checks import check_array
 from fedsim.codecs import Identity
 from fedsim.errors import InvalidInput
-from fedsim.participation import Received
-from fedsim.protocols import Backend, Exact, Job, Kernel, ProblemLike, Replies, Rng, Visitors, as_problem
+from fedsim.protocols import Backend, Exact, Job, Kernel, ProblemLike, Received, Replies, Rng, Visitors, as_problem
 from fedsim.schedules import StepSize
 
 FAR = 0.1  # posterior standard deviations from the minimum at which a control point is refused

@@ -10,8 +10,7 @@ import numpy as np
 from fedsim.algorithms.common import local_descent
 from fedsim.algorithms.fedavg import check_descent
 from fedsim.arrays import Array, Arrays
-from fedsim.participation import Received
-from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
+from fedsim.protocols import Job, ProblemLike, Received, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, steps_of
 
 

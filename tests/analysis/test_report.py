@@ -113,7 +113,7 @@ def test_a_comparison_says_what_differs_and_what_it_did(run, other):
     frame = comparisons.differences({"a": run, "b": other})
     told = dict(zip(frame["field"], frame["b"], strict=True))
     assert told["participation.type"] == "'First'"
-    assert told["participation.replies"] == "2"
+    assert told["participation.k"] == "2"
     assert all(field.startswith("participation.") for field in told)
     page = report.comparison_page({"a": run, "b": other})
     assert "ends with the best mean_error" in page

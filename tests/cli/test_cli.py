@@ -239,7 +239,7 @@ def test_an_algorithm_that_leaves_something_out_of_its_docstring_is_noticed() ->
         ("run mean.py --set local_steps=-5", r"mean\.py:\d+: FALD\(local_steps=-5\)"),
         ("run mean.py --set local_steps=many", "local_steps=many: must be an integer"),
         ("run mean.py --set data=odd", "data=odd: must be one of good, nan, ragged"),
-        ("run mean.py --set size=60", "only 5 clients exist; ask for at most 5"),
+        ("run mean.py --set size=60", "only 5 clients exist; use at most 5"),
         ("run mean.py --set data=nan", "NaN"),
         ("run mean.py --set data=ragged", "columns"),
         ("run mean.py --set budget.round=5", r"did you mean budget\.rounds\?"),
@@ -394,7 +394,7 @@ def test_a_little_is_never_written_as_nothing(value: float, text: str) -> None:
 
 def test_objects_are_written_as_the_call_that_makes_them() -> None:
     assert units.called(fs.algorithms.FALD(step_size=1e-3)) == "FALD(step_size=0.001)"
-    assert units.policy(fs.participation.with_replacement(5)) == "with_replacement(draws=5)"
+    assert units.policy(fs.participation.with_replacement(5)) == "with_replacement(5)"
 
 
 def test_wilsons_interval_holds_the_share_and_stays_inside() -> None:

@@ -222,7 +222,9 @@ def policy(chance, clients):
     if kind == 1:
         return fs.participation.with_replacement(chance.spoilt(some, 10))
     if kind == 2:
-        return fs.participation.uniform(chance.spoilt(some, 10), chance.of(None, "normalised", "scaled", "odd"))
+        return fs.participation.uniform(
+            chance.spoilt(some, 10), weighting=chance.of(None, "normalised", "scaled", "odd")
+        )
     if kind == 3:
         return fs.participation.bernoulli(chance.column(lambda: chance.of(1e-6, 0.5, 1.0), clients))
     if kind == 4:

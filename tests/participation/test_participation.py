@@ -165,8 +165,8 @@ EXACT = {
     "with replacement, one lost": (participation.with_replacement(4), arrived([0, 2], [2, 1]), [2 / 3, 1 / 3]),
     "uniform": (participation.uniform(2), arrived([1, 4]), [0.5, 0.5]),
     "uniform, one lost": (participation.uniform(2), arrived([4]), [1.0]),
-    "uniform, normalised": (participation.uniform(2, "normalised"), arrived([1, 4]), [0.3, 0.7]),
-    "uniform, scaled": (participation.uniform(2, "scaled"), arrived([1, 4]), [0.375, 0.875]),
+    "uniform, normalised": (participation.uniform(2, weighting="normalised"), arrived([1, 4]), [0.3, 0.7]),
+    "uniform, scaled": (participation.uniform(2, weighting="scaled"), arrived([1, 4]), [0.375, 0.875]),
     "bernoulli": (participation.bernoulli(0.5), arrived([1, 4]), [0.3, 0.7]),
     "first": (participation.first(2), arrived([1, 4]), [0.3, 0.7]),
     "deadline": (participation.deadline(1.0), arrived([1, 4]), [0.3, 0.7]),
@@ -200,10 +200,10 @@ SCHEMES = {
     "with replacement": (participation.with_replacement(3), P, moments.with_replacement(P, 3)),
     "uniform": (participation.uniform(3), EQUAL, moments.uniform(EQUAL, 3)),
     "scaled": (
-        participation.uniform(3, "scaled"), P, moments.uniform_subsets(P, 3, lambda members: members * N / 3),
+        participation.uniform(3, weighting="scaled"), P, moments.uniform_subsets(P, 3, lambda members: members * N / 3),
     ),
     "normalised": (
-        participation.uniform(3, "normalised"), P,
+        participation.uniform(3, weighting="normalised"), P,
         moments.uniform_subsets(P, 3, lambda members: members / members.sum()),
     ),
     "bernoulli": (participation.bernoulli(0.4), P, moments.bernoulli(P, 0.4)),
@@ -354,15 +354,15 @@ def test_a_deadline_keeps_replies_in_time_and_closes_early_when_all_have_arrived
 # --- Refusals ---------------------------------------------------------------------------------------------
 
 WRONG = {
-    "nobody": (lambda: participation.uniform(0), r"uniform\(0\): ask for an integer of at least 1"),
+    "no client": (lambda: participation.uniform(0), r"uniform\(0\): give an integer of at least 1"),
     "a negative number": (lambda: participation.with_replacement(-3), r"with_replacement\(-3\)"),
     "half a client": (lambda: participation.uniform(2.5), r"uniform\(2.5\)"),
     "a word": (lambda: participation.uniform("all"), r"uniform\(all\)"),
     "NaN clients": (lambda: participation.uniform(math.nan), r"uniform\(nan\)"),
     "infinitely many": (lambda: participation.with_replacement(math.inf), r"with_replacement\(inf\)"),
     "nothing": (lambda: participation.uniform(None), r"uniform\(None\)"),
-    "an unknown weighting": (lambda: participation.uniform(2, "fair"), "choose 'normalised' or 'scaled'"),
-    "probability zero": (lambda: participation.bernoulli(0), r"bernoulli\(0\): a probability lies in \(0, 1\]"),
+    "an unknown weighting": (lambda: participation.uniform(2, weighting="fair"), "choose 'normalised' or 'scaled'"),
+    "probability zero": (lambda: participation.bernoulli(0), r"bernoulli\(0\): give a probability in \(0, 1\]"),
     "probability above one": (lambda: participation.bernoulli([0.5, 1.5]), r"in \(0, 1\]"),
     "probability NaN": (lambda: participation.bernoulli(math.nan), r"in \(0, 1\]"),
     "a word for a probability": (lambda: participation.bernoulli("half"), "probability"),
@@ -372,11 +372,11 @@ WRONG = {
     "first none": (lambda: participation.first(0), r"first\(0\)"),
     "a deadline in the past": (lambda: participation.deadline(-1.0), r"deadline\(-1.0\)"),
     "a deadline that never comes": (lambda: participation.deadline(math.inf), r"deadline\(inf\)"),
-    "a deadline of nobody": (lambda: participation.deadline(1.0, of=0), r"deadline\(0\)"),
+    "a deadline of no client": (lambda: participation.deadline(1.0, of=0), r"deadline\(of=0\)"),
     "an empty buffer": (lambda: participation.buffered(0), r"buffered\(0\)"),
     "more than exist": (
         lambda: participation.uniform(60).check(50),
-        r"participation.uniform\(60\): only 50 clients exist; ask for at most 50",
+        r"participation.uniform\(60\): only 50 clients exist; use at most 50",
     ),
     "waiting for more than exist": (
         lambda: participation.first(60).check(50),

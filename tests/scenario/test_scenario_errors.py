@@ -105,7 +105,7 @@ FIELDS = {
     "a number for devices": (lambda: scenario(devices=5), "devices"),
     "60 of 50 clients": (
         lambda: scenario(participation=fs.participation.uniform(60)),
-        r"participation.uniform\(60\): only 50 clients exist; ask for at most 50",
+        r"participation.uniform\(60\): only 50 clients exist; use at most 50",
     ),
     "the first 60 of 50": (lambda: scenario(participation=fs.participation.first(60)), "only 50 clients exist"),
     "probabilities for others": (

@@ -128,7 +128,7 @@ def policies(draw, clients, most):
         st.one_of(
             st.just(p.full()),
             st.integers(1, 2 * most).map(lambda n: p.with_replacement(n, at_least=enough)),
-            size.map(lambda n: p.uniform(n, "normalised", at_least=enough)),
+            size.map(lambda n: p.uniform(n, weighting="normalised", at_least=enough)),
             column(st.sampled_from([0.1, 0.5, 1.0]), clients).map(p.bernoulli),
             st.integers(1, most if of is None else of).map(lambda n: p.first(n, of=of, at_least=enough)),
             (st.sampled_from([1e-300, 0.3, 1.0]) | st.floats(1e-3, 10.0)).map(lambda s: p.deadline(s, of=of)),

@@ -22,12 +22,11 @@ from fedsim.algorithms.common.arguments import check_count, check_number, rows_p
 from fedsim.arrays import Array
 from fedsim.checks import check_choice, check_int
 from fedsim.errors import InvalidInput
-from fedsim.participation import Received
 from fedsim.problems.linear import LinearRegression
 from fedsim.problems.logistic import LogisticRegression
 from fedsim.problems.neural_network import NeuralNetwork
 from fedsim.problems.softmax import SoftmaxRegression
-from fedsim.protocols import Backend, BatchSize, Job, ProblemLike, Visitors, as_policy
+from fedsim.protocols import Backend, BatchSize, Job, ProblemLike, Received, Visitors, as_policy
 from fedsim.schedules import StepSize, steps_of
 
 

@@ -120,7 +120,7 @@ def test_clients_with_memory_give_their_places_away_until_their_reply_is_aggrega
     assert block.closed_s[0].tolist() == [3.0 * (i + 1) for i in range(20)]
     for i in range(20):
         assert len({client for client, *_ in ended(block, i)}) == 3
-    with pytest.raises(fs.errors.InvalidInput, match="only 4 exist; ask for at most 4"):
+    with pytest.raises(fs.errors.InvalidInput, match="only 4 exist; use at most 4"):
         by_hand(clock, [1.0] * 4, fs.participation.buffered(5, of=1), 20, algorithm=algorithm)
 
 

@@ -119,7 +119,7 @@ WAYS = {
         STAR, participation=fs.participation.buffered(3), budget=fs.Budget(rounds=25, seconds=6.6)
     ),
     "tiers": TIERS,
-    "tiers, uniform": dataclasses.replace(TIERS, participation=fs.participation.uniform(2, "normalised")),
+    "tiers, uniform": dataclasses.replace(TIERS, participation=fs.participation.uniform(2, weighting="normalised")),
     "tiers, by weight": dataclasses.replace(TIERS, participation=fs.participation.with_replacement(3)),
     "tiers, first": dataclasses.replace(TIERS, participation=fs.participation.first(2)),
     "tiers, deadline": dataclasses.replace(TIERS, participation=fs.participation.deadline(0.2)),
