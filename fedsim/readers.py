@@ -99,7 +99,7 @@ def read_npz(path: str | Path, kinds: dict[str, str]) -> dict[str, Array]:
         raise CorruptData(f"{path}: not a readable .npz file ({error})") from error
     for name, kind in kinds.items():
         if not isinstance(arrays[name], np.ndarray) or arrays[name].ndim != 1 or arrays[name].dtype.kind != kind:
-            raise CorruptData(f"{path}: the array {name} has to be one-dimensional and of kind {kind!r}")
+            raise CorruptData(f"{path}: the array {name} must be one-dimensional and of kind {kind!r}")
     return arrays
 
 
@@ -121,11 +121,11 @@ def read_records(path: str | Path, fields: Sequence[str]) -> list[dict[str, Any]
             raise InvalidInput(f"{path}: {NO_PICKLE}") from error
         raise CorruptData(f"{path}: not a JSON file ({error})") from error
     if not isinstance(content, dict) or not content:
-        raise CorruptData(f"{path}: has to be a JSON object with one entry per client")
+        raise CorruptData(f"{path}: must be a JSON object with one entry per client")
     try:
         ordered = sorted((int(client), client) for client in content)
     except ValueError as error:
-        raise CorruptData(f"{path}: client ids have to be integers ({error})") from error
+        raise CorruptData(f"{path}: client ids must be integers ({error})") from error
     records = [content[client] for _, client in ordered]
     for (_, client), record in zip(ordered, records, strict=True):
         if not isinstance(record, dict) or any(field not in record for field in fields):

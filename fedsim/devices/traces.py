@@ -62,7 +62,7 @@ def fedscale_availability(path: str | Path) -> Intervals:
 def _repeated(path: str | Path, starts: list[Array], ends: list[Array], periods: Array) -> Intervals:
     """Intervals folded into their periods: cut where one ends, sorted, none empty, none touching."""
     if not len(periods) or not (np.isfinite(periods) & (periods > 0)).all():
-        raise CorruptData(f"{path}: every trace needs a length above 0 s, and there has to be one")
+        raise CorruptData(f"{path}: every trace needs a length above 0 s, and there must be one")
     kept: list[Array] = []  # per client (intervals, 2)
     for client, (s, e, period) in enumerate(zip(starts, ends, periods, strict=True)):
         if s.shape != e.shape or not (np.isfinite(s) & np.isfinite(e) & (s <= e)).all():
@@ -77,7 +77,7 @@ def _repeated(path: str | Path, starts: list[Array], ends: list[Array], periods:
         kept.append(_merged(pieces[pieces[:, 0] < pieces[:, 1]]))
     offsets = np.cumsum([0, *(len(pieces) for pieces in kept)])
     every = np.concatenate(kept)
-    return Intervals(every[:, 0], every[:, 1], offsets, periods)
+    return Intervals(every[:, 0], ends=every[:, 1], offsets=offsets, period_s=periods)
 
 
 def _merged(pieces: Array) -> Array:
@@ -92,7 +92,7 @@ def _merged(pieces: Array) -> Array:
 
 def _list(path: str | Path, value: object) -> list[Any]:
     if not isinstance(value, list):
-        raise CorruptData(f"{path}: active and inactive have to be lists of seconds, not {short_repr(value, 40)}")
+        raise CorruptData(f"{path}: active and inactive must be lists of seconds, not {short_repr(value, 40)}")
     return value
 
 
@@ -126,7 +126,7 @@ def fedscale_capacity(path: str | Path, *, training_factor: float = 3.0) -> tupl
     compute = numbers(path, "computation", [r["computation"] for r in records])
     bandwidth = numbers(path, "communication", [r["communication"] for r in records])
     if not (np.isfinite(compute) & (compute >= 0) & np.isfinite(bandwidth) & (bandwidth > 0)).all():
-        raise CorruptData(f"{path}: computation has to be at least 0 and communication above 0 for every client")
+        raise CorruptData(f"{path}: computation must be at least 0 and communication above 0 for every client")
     return {"seconds_per_example": compute * training_factor / 1e3}, bandwidth * 1e3
 
 
@@ -140,7 +140,7 @@ def ai_benchmark(path: str | Path) -> dict[str, Any]:
     ram = numbers(path, "RAM", [size.removesuffix("GB") for size in text["RAM"]])
     score = numbers(path, "AI_Score", [f"{mark} x".split()[0] for mark in text["AI_Score"]])  # without footnotes
     if not (score > 0).all():
-        raise CorruptData(f"{path}: every AI_Score has to be above 0")
+        raise CorruptData(f"{path}: every AI_Score must be above 0")
     return {"model": text["Model"], "ram_gb": ram, "score": score, "relative_speed": score / np.median(score)}
 
 
@@ -153,7 +153,7 @@ def flash_speeds(path: str | Path) -> dict[str, Array]:
     text = read_csv(path, [f"{name}_kbps" for name in names])
     speeds = {f"{name}_bps": numbers(path, name, text[f"{name}_kbps"]) * 1e3 for name in names}
     if not all((np.isfinite(s) & (s >= 0)).all() for s in speeds.values()):
-        raise CorruptData(f"{path}: every speed has to be at least 0 kbit/s")
+        raise CorruptData(f"{path}: every speed must be at least 0 kbit/s")
     return speeds
 
 
@@ -192,7 +192,7 @@ def pensieve_bandwidth(path: str | Path) -> dict[str, Varying]:
     offsets = checked_offsets(path, a["offsets"], len(a["name"]), len(a["mbps"]))
     time, bps = a["time_s"].astype(np.float64), a["mbps"].astype(np.float64) * 1e6
     if not (np.isfinite(time) & np.isfinite(bps) & (bps >= 0)).all():
-        raise CorruptData(f"{path}: times and bandwidths have to be finite, bandwidths at least 0")
+        raise CorruptData(f"{path}: times and bandwidths must be finite, bandwidths at least 0")
     traces = {}
     for i, name in enumerate(a["name"]):
         piece = slice(offsets[i], offsets[i + 1])

@@ -113,7 +113,7 @@ def _check_gossip(scenario: Scenario, exchange: Gossip) -> None:
         )
     if policy.size is not None or policy.at_least is not None:
         raise InvalidInput(
-            f"{call_of(policy)} over gossip: a site waits for its neighbours; leave out of= and at_least="
+            f"{call_of(policy)} over gossip: a site waits for its neighbours; leave of= and at_least= out"
         )
     if scenario.broadcast_to is not None:
         raise InvalidInput(

@@ -32,7 +32,7 @@ def star(
     loss: Numbers = 0.0,
 ) -> Star:
     """One direct link from every client to the server, full duplex."""
-    return Star(clients, uplink_bps, downlink_bps, latency_s, loss)
+    return Star(clients, uplink_bps=uplink_bps, downlink_bps=downlink_bps, latency_s=latency_s, loss=loss)
 
 
 @dataclass(frozen=True, eq=False)

@@ -108,7 +108,7 @@ def test_every_route_has_the_least_latency_and_then_the_fewest_links(graph):
 
 
 def test_many_pairs_at_once_have_the_routes_of_each_alone():
-    network = fs.topologies.tree(12, 3, uplink_bps=5.0, downlink_bps=7.0, latency_s=1.0, edge_latency_s=2.0)
+    network = fs.topologies.tree(12, edges=3, uplink_bps=5.0, downlink_bps=7.0, latency_s=1.0, edge_latency_s=2.0)
     nodes = [*network.nodes, "edge0", "edge1", "edge2", "server"]
     pairs = [(a, b) for a in nodes for b in nodes]
     together = network.paths(pairs)

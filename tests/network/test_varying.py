@@ -151,7 +151,7 @@ def test_the_latency_follows_the_last_bit_on_a_link_that_varies():
 def test_a_bandwidth_that_never_changes_gives_the_times_of_a_number():
     for shape in (
         lambda bps: fs.topologies.star(2, uplink_bps=bps, downlink_bps=[100.0, 70.0], latency_s=0.25),
-        lambda bps: fs.topologies.tree(2, 1, edge_uplink_bps=bps, downlink_bps=90.0),
+        lambda bps: fs.topologies.tree(2, edges=1, edge_uplink_bps=bps, downlink_bps=90.0),
     ):
         for policy in (fs.participation.full(), fs.participation.buffered(1)):
             steady, varying = (
@@ -164,7 +164,7 @@ def test_a_bandwidth_that_never_changes_gives_the_times_of_a_number():
 def test_links_of_a_graph_may_vary_and_are_shared_exactly():
     # 64 bits up each, at 32 bit/s each over the edge until 1, at 64 each then: 32 + 32 bits, done at 1.5
     up = Varying([0.0, 1.0], [64.0, 128.0])
-    rounds = star_run(fs.topologies.tree(2, 1, edge_uplink_bps=up)).rounds
+    rounds = star_run(fs.topologies.tree(2, edges=1, edge_uplink_bps=up)).rounds
     assert rounds["closed_s"].tolist() == [1.5, 2.5, 3.5]
 
 
@@ -279,7 +279,7 @@ def test_a_network_lists_the_links_that_vary():
     [
         fs.topologies.star(3, uplink_bps=[Varying([0.0, 1.0], [0.0, 5e5], 2.0), 1e6, 2e6], downlink_bps=1e6),
         fs.topologies.star(3, downlink_bps=Varying([0.0, 1.0], [3e5, 5e5])),
-        fs.topologies.tree(4, 2, uplink_bps=1e6, edge_uplink_bps=[Varying([0.0, 0.5], [1e5, 9e5], 1.0), 2e5]),
+        fs.topologies.tree(4, edges=2, uplink_bps=1e6, edge_uplink_bps=[Varying([0.0, 0.5], [1e5, 9e5], 1.0), 2e5]),
     ],
     ids=["star", "star, all alike", "tree"],
 )

@@ -131,7 +131,7 @@ def at_work(visits, instant):
 def on_during(*intervals):
     flat = [pair for own in intervals for pair in own]
     return fs.devices.intervals(
-        [s for s, _ in flat], [e for _, e in flat], np.cumsum([0, *(len(own) for own in intervals)])
+        [s for s, _ in flat], ends=[e for _, e in flat], offsets=np.cumsum([0, *(len(own) for own in intervals)])
     )
 
 
@@ -212,7 +212,7 @@ def test_visits_that_all_drop_out_do_not_go_on_for_ever():
 
 
 def test_a_replica_among_many_equals_the_replica_alone():
-    devices = fs.devices.lognormal(1.0, 0.6, dropout=0.2, slowdown=fs.devices.pareto_slowdown(2.0))
+    devices = fs.devices.lognormal(1.0, sigma=0.6, dropout=0.2, slowdown=fs.devices.pareto_slowdown(2.0))
     scenario = scenario_of(
         devices,
         fs.participation.buffered(3, of=5),

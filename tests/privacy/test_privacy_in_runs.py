@@ -33,7 +33,7 @@ def table(result):
 
 
 def test_epsilon_is_that_of_the_client_that_uploaded_most():
-    flaky = fs.devices.lognormal(1e-2, 0.5, dropout={"compute": 0.3, "upload": 0.3})
+    flaky = fs.devices.lognormal(1e-2, sigma=0.5, dropout={"compute": 0.3, "upload": 0.3})
     hasty = fs.participation.deadline(0.03, of=4)
     result = fs.run(scenario(devices=flaky, participation=hasty, record=fs.Record(events=True)))
     said = result.events[result.events.event.isin(["upload", "drop", "late"]) & (result.events.bits > 0)]
@@ -48,7 +48,7 @@ def test_epsilon_is_that_of_the_client_that_uploaded_most():
 
 
 def test_both_ways_of_keeping_time_spend_the_same():
-    flaky = fs.devices.lognormal(1e-2, 0.5, dropout={"compute": 0.2, "upload": 0.2})
+    flaky = fs.devices.lognormal(1e-2, sigma=0.5, dropout={"compute": 0.2, "upload": 0.2})
     closed, event = (fs.run(scenario(devices=flaky, record=fs.Record(events=e))) for e in (False, True))
     assert np.array_equal(table(closed), table(event))
 
@@ -66,7 +66,7 @@ def test_a_budget_of_epsilon_discards_the_round_that_would_cross_it():
 
 def test_noise_that_varies_by_round_is_charged_by_the_version_a_client_started_from():
     fading = fs.algorithms.FALD(step_size=fs.schedules.inverse_time(0.01, 10.0), local_steps=2)
-    devices = fs.devices.lognormal(1e-2, 0.5)
+    devices = fs.devices.lognormal(1e-2, sigma=0.5)
     result = fs.run(scenario(fading, devices=devices, participation=fs.participation.buffered(2)))
     steady = fs.run(scenario(devices=devices, participation=fs.participation.buffered(2)))
     assert (np.diff(table(result), axis=0) >= 0).all()

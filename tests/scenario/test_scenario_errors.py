@@ -155,9 +155,9 @@ FIELDS = {
     "evaluating every half round": (lambda: scenario(evaluate_every=0.5), "evaluate_every=0.5"),
     "a word for an interval": (lambda: scenario(evaluate_every="often"), "evaluate_every"),
     "an unknown reach": (lambda: scenario(broadcast_to="some"), "broadcast_to='some': choose 'selected' or 'all'"),
-    "a control point that not everybody heard": (
+    "a control point that not all clients received": (
         lambda: scenario(algorithm=fs.algorithms.QLSDPlusPlus(1e-4, 3), broadcast_to="selected"),
-        "broadcast_to='selected': QLSDPlusPlus does not send zeta, which clients know from earlier .* set broadcast_to='all'",
+        "broadcast_to='selected': QLSDPlusPlus does not send zeta, which clients have from earlier .* set broadcast_to='all'",
     ),
     "an unknown metric": (lambda: scenario(metrics=("w3",)), "metric 'w3' is unknown; choose among .*w2"),
     "one metric without a tuple": (

@@ -78,7 +78,7 @@ def odd() -> list[Any]:
     return [
         0, 1, 2, 3, 0.5, 1.0, 1e-3, 1e-9, True, False, None, np.float32(0.5), np.float16(0.5), np.int8(2), np.uint64(2), np.float64(1.0), fractions.Fraction(1, 2),
         [0.5, 0.25, 0.5], (1, 2, 3), np.array([1.0, 2.0, 0.5]), pd.Series([0.1, 0.2, 0.3]), range(1, 4), "mean", "scaled", "normalised", "hold", "dense", "float64",
-        fs.schedules.inverse_time(1e-3, 1.0), lambda t: 1e-3, fs.codecs.Elias(3), fs.devices.pareto_slowdown(1.0), fs.devices.markov(3.0, 1.0), 1e-200, 1e12, 50.0,
+        fs.schedules.inverse_time(1e-3, 1.0), lambda t: 1e-3, fs.codecs.Elias(3), fs.devices.pareto_slowdown(1.0), fs.devices.markov(3.0, off_s=1.0), 1e-200, 1e12, 50.0,
     ]  # fmt: skip
 
 
@@ -184,7 +184,7 @@ def makers() -> list[Maker]:
             (t.grid, {"rows": 1, "columns": 3}), (t.complete, {"clients": 3}), (t.random_regular, {"clients": 3, "degree": 2, "seed": 1}),
             (t.erdos_renyi, {"clients": 3, "probability": 1.0, "seed": 1}), (t.small_world, {"clients": 3, "neighbours": 2, "rewired": 0.0, "seed": 1}), (t.from_graph, {"graph": nx.path_graph(3)}))),
         Maker("Varying", fs.network.Varying, "", {"times_s": [0.0, 1.0], "bps": [1.0, 2.0], "period_s": 3.0}),
-        Maker("paths", t.grid(2, 2).paths, "", {"pairs": [("client0", "client3")]}),
+        Maker("paths", t.grid(2, columns=2).paths, "", {"pairs": [("client0", "client3")]}),
         Maker("star paths", t.star(3).paths, "", {"pairs": [("client0", "server")]}),
         Maker("draw", t.ring(3, server=None).draw, "", {"gossip": nx.path_graph(3), "ax": None}),
         Maker("multiple_access", t.multiple_access, "network", {"clients": 3, "capacity_bps": 1e5, "latency_s": 0.1, "loss": 0.1}),
