@@ -578,13 +578,13 @@ def test_flags_say_what_the_engine_may_skip():
             "lognormal 1 ms/step, Pareto slow-down, dropout 5%",
         ),
         (devices.constant(0.0), "instant"),
-        (devices.constant(seconds_per_example=2.5e-5), "25 µs/example"),
-        (devices.constant([0.5, 2.0], latency_s=90.0), "500 ms to 2 s/step, latency 90 s"),
+        (devices.constant(seconds_per_example=2.5e-5), "25 us/example"),
+        (devices.constant([0.5, 2.0], latency_s=90.0), "500 ms to 2 s/step, latency 1m30s"),
         (
             devices.constant(1.0, availability=devices.markov(3600.0, off_s=7200.0)),
-            "1 s/step, on for 1 h, off for 2 h at random",
+            "1 s/step, online for 1h00m, offline for 2h00m at random",
         ),
-        (devices.constant(1.0, availability=devices.diurnal(DAY, on_fraction=0.25)), "1 s/step, on 25% of every 24 h"),
+        (devices.constant(1.0, availability=devices.diurnal(DAY, on_fraction=0.25)), "1 s/step, online 25% of every 24h00m"),
     ],
 )
 def test_devices_describe_themselves_in_one_line(model, words):

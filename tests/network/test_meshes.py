@@ -109,7 +109,10 @@ def test_a_ring_of_two_or_one_is_no_circle():
         (lambda: topologies.random_regular(4, degree=4, seed=1), "give a degree below the number of clients"),
         (lambda: topologies.random_regular(4, degree=2, seed=-1), r"random_regular\(seed=-1\)"),
         (lambda: topologies.random_regular(4, degree=2, seed="one"), r"random_regular\(seed='one'\)"),
-        (lambda: topologies.erdos_renyi(9, probability=1.5, seed=1), r"erdos_renyi\(probability=1.5\): give a chance"),
+        (
+            lambda: topologies.erdos_renyi(9, probability=1.5, seed=1),
+            r"erdos_renyi\(probability=1.5\): give a probability",
+        ),
         (
             lambda: topologies.erdos_renyi(9, probability=0.0, seed=1),
             r"erdos_renyi\(seed=1\) came out in 9 parts: ask for more links",

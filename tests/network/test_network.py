@@ -304,7 +304,7 @@ def along(u, v, **data):
         (along("a", "agg", latency_s=math.inf), "edge 'a'-'agg' has latency_s inf"),
         (
             along("a", "agg", loss=1.0),
-            "edge 'a'-'agg' has loss 1.0: give a share of what is sent, at least 0 and below 1",
+            "edge 'a'-'agg' has loss 1.0: give the fraction that is lost, at least 0 and below 1",
         ),
         (along("a", "agg", loss=-0.5), "edge 'a'-'agg' has loss -0.5"),
         (along("a", "agg", shared="yes"), "edge 'a'-'agg' has shared 'yes': give True or False"),

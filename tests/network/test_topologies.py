@@ -97,14 +97,14 @@ def test_a_star_of_a_million_clients_costs_columns_only():
         ({"clients": 0}, r"star\(clients=0\): give an integer, at least 1"),
         ({"clients": 2.0}, r"star\(clients=2.0\)"),
         ({"clients": True}, r"star\(clients=True\)"),
-        ({"uplink_bps": 0.0}, r"star\(uplink_bps=0.0\): give positive bit/s, inf for ideal"),
+        ({"uplink_bps": 0.0}, r"star\(uplink_bps=0.0\): give a positive number of bit/s, inf for ideal"),
         ({"downlink_bps": [1.0, -2.0, 3.0]}, r"star\(downlink_bps\[1\]=-2.0\)"),
         ({"uplink_bps": math.nan}, r"star\(uplink_bps=nan\)"),
         ({"latency_s": -1.0}, r"star\(latency_s=-1.0\): give seconds, at least 0"),
         ({"latency_s": math.inf}, r"star\(latency_s=inf\)"),
         (
             {"loss": [0.0, 0.5, 1.0]},
-            r"star\(loss\[2\]=1.0\): give a share of what is sent, at least 0 and below 1",
+            r"star\(loss\[2\]=1.0\): give the fraction that is lost, at least 0 and below 1",
         ),
         ({"latency_s": [0.1, 0.2]}, r"star\(latency_s=...\) has shape \(2,\): give one number, or 3 of them"),
         ({"latency_s": "slow"}, r"star\(latency_s='slow'\): give a number, or one per client"),
@@ -150,7 +150,7 @@ def test_a_ring_of_clients_and_server_can_be_uneven():
     assert names(ring, 0, True) == ["client0-client1", "client1-client2", "client2-server"]
 
 
-def test_multiple_access_is_one_link_for_everybody_in_both_directions():
+def test_multiple_access_is_one_link_for_all_clients_in_both_directions():
     channel = topologies.multiple_access(3, capacity_bps=9.0, latency_s=[0.0, 1.0, 2.0], loss=0.5)
     routes = [channel.route(c, upward).tolist() for c in range(3) for upward in (True, False)]
     assert routes == [[0]] * 6
@@ -169,7 +169,7 @@ def test_multiple_access_is_one_link_for_everybody_in_both_directions():
 @pytest.mark.parametrize(
     "call, words",
     [
-        (lambda: topologies.tree(3, edges=4), r"tree\(edges=4\): only 3 clients exist; ask for at most 3 edges"),
+        (lambda: topologies.tree(3, edges=4), r"tree\(edges=4\): only 3 clients exist; use at most 3 edges"),
         (lambda: topologies.tree(3, edges=0), r"tree\(edges=0\)"),
         (
             lambda: topologies.tree(3, edges=2, edge_latency_s=[0.1] * 3),
