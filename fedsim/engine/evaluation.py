@@ -16,7 +16,7 @@ from fedsim.arrays import Array, Arrays
 from fedsim.engine.recorder import Recorder
 from fedsim.errors import FedsimError, InvalidInput, NonFinite
 from fedsim.exchanges import Gossip
-from fedsim.protocols import Exact, KeepsLedger, ProblemLike
+from fedsim.protocols import Exact, Explained, KeepsLedger, OfTheta, ProblemLike, Warns
 
 if TYPE_CHECKING:
     from fedsim.scenario import Scenario
@@ -122,7 +122,7 @@ class Evaluator:
 
     def of_rounds(self, theta: Array, ends: Sequence[int]) -> Arrays:
         """Columns of metrics that judge rounds all at once, a row after each of `ends`; theta is (rounds, r, d)."""
-        able = [m for m in self.metrics if isinstance(m, metrics.OfTheta)]
+        able = [m for m in self.metrics if isinstance(m, OfTheta)]
         found: Arrays = {}
         if able:
             seen = theta[np.asarray(ends) - 1]
@@ -182,7 +182,7 @@ class Evaluator:
 
     def about(self) -> dict[str, str]:
         """What each column is of, where its metric says so."""
-        explained = [(m, m.about(self)) for m in self.metrics if isinstance(m, metrics.Explained)]
+        explained = [(m, m.about(self)) for m in self.metrics if isinstance(m, Explained)]
         return {column: text for m, text in explained for column in m.columns}
 
     def doubts(self) -> list[str]:
@@ -190,6 +190,6 @@ class Evaluator:
         return [
             text
             for m in self.metrics
-            if isinstance(m, metrics.Warns)
-            for text in m.doubts(self, *self._latest.get(m.columns[0], (math.nan, 0)))
+            if isinstance(m, Warns)
+            for text in m.warnings(self, *self._latest.get(m.columns[0], (math.nan, 0)))
         ]

@@ -50,7 +50,18 @@ from fedsim.protocols.defaults import (
     missing,
 )
 from fedsim.protocols.devices import ComesAndGoes, DeviceModel, DevicesLike, Drops, InColumns, InNumbers
-from fedsim.protocols.metrics import Describes, KeepsLedger, Metric, Observer, Watching
+from fedsim.protocols.metrics import (
+    Describes,
+    Explained,
+    KeepsLedger,
+    Law,
+    Metric,
+    MetricView,
+    Observer,
+    OfTheta,
+    Warns,
+    Watching,
+)
 from fedsim.protocols.network import NetworkLike, NetworkModel
 from fedsim.protocols.participation import Policy, PolicyLike, Received, View
 from fedsim.protocols.problems import (
@@ -104,6 +115,7 @@ __all__ = [
     "DevicesLike",
     "Drops",
     "Exact",
+    "Explained",
     "FixedLength",
     "GradientKernels",
     "HasLoss",
@@ -115,10 +127,13 @@ __all__ = [
     "JobOfKernel",
     "KeepsLedger",
     "Kernel",
+    "Law",
     "Metric",
+    "MetricView",
     "NetworkLike",
     "NetworkModel",
     "Observer",
+    "OfTheta",
     "Policy",
     "PolicyLike",
     "PortableGradients",
@@ -145,6 +160,7 @@ __all__ = [
     "Terms",
     "View",
     "Visitors",
+    "Warns",
     "Watching",
     "Wire",
     "WithDefaults",

@@ -584,7 +584,10 @@ def test_flags_say_what_the_engine_may_skip():
             devices.constant(1.0, availability=devices.markov(3600.0, off_s=7200.0)),
             "1 s/step, online for 1h00m, offline for 2h00m at random",
         ),
-        (devices.constant(1.0, availability=devices.diurnal(DAY, on_fraction=0.25)), "1 s/step, online 25% of every 24h00m"),
+        (
+            devices.constant(1.0, availability=devices.diurnal(DAY, on_fraction=0.25)),
+            "1 s/step, online 25% of every 24h00m",
+        ),
     ],
 )
 def test_devices_describe_themselves_in_one_line(model, words):

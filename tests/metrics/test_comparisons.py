@@ -141,10 +141,10 @@ def test_one_metric_serves_several_runs():
 
 REFUSED = {
     r"calibration\(bins=0\)": lambda: metrics.calibration(0),
-    r"confident\(2,\): probabilities": lambda: metrics.confident(2),
+    r"confident\(2,\): give probabilities": lambda: metrics.confident(2),
     r"hpd\(alpha=2\)": lambda: metrics.hpd(1.0, 2),
     r"'against' needs arguments": lambda: scenario(metrics=("against",)),
-    r"the run's own model and other test rows": lambda: fs.run(scenario(metrics=(metrics.entropies(GAUSSIAN),))),
+    r"the same model and other test rows": lambda: fs.run(scenario(metrics=(metrics.entropies(GAUSSIAN),))),
     r"has no test rows": lambda: fs.run(scenario(FALD(1e-3), 2, GAUSSIAN, metrics=(metrics.calibration(),))),
     r"two predictors have shapes": lambda: fs.run(scenario(metrics=(metrics.against(np.full((3, 3), 1 / 3)),))),
 }

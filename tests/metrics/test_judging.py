@@ -162,7 +162,7 @@ def test_thinned_samples_leave_the_current_theta_current():
     assert result.rounds["nll"].tolist() == whole.rounds["nll"].tolist()
 
 
-@pytest.mark.parametrize("name, text", [("FedAvg", "the current theta"), ("FALD", "the average over kept samples")])
+@pytest.mark.parametrize("name, text", [("FedAvg", "the current theta"), ("FALD", "the average over recorded samples")])
 def test_manifest_and_summary_say_which(name, text):
     result = learnt((OPTIMISERS | SAMPLERS)[name], ("accuracy", "nll"))
     assert result.manifest["judged"] == {"accuracy": text, "nll": text}
@@ -219,14 +219,14 @@ def test_the_history_of_few_chains_is_compared_with_the_exact_law(replicas):
     assert found.mean_error == pytest.approx(np.linalg.norm(pooled.mean(axis=0) - mean), rel=1e-9)
     gap = np.linalg.norm(sample - covariance) / np.linalg.norm(covariance)
     assert found.covariance_error == pytest.approx(gap, rel=1e-9)
-    assert result.manifest["judged"]["w2"] == "all kept samples"
+    assert result.manifest["judged"]["w2"] == "all recorded samples"
 
 
 def test_both_laws_fit_into_one_run_under_two_names():
     both = (metrics.w2(), metrics.w2(over="history", name="w2_history"))
     result = fs.run(gaussian(8, both, rounds=30, algorithm=algorithms.FALD(1e-3), initial=[9.0, 9.0]))
     assert {"w2", "w2_history"} <= set(result.metrics.columns)
-    assert result.manifest["judged"] == {"w2": "the replicas now", "w2_history": "all kept samples"}
+    assert result.manifest["judged"] == {"w2": "the current replicas", "w2_history": "all recorded samples"}
 
 
 def test_floors_are_what_perfect_samples_show():
@@ -239,9 +239,7 @@ def test_floors_are_what_perfect_samples_show():
 
 
 def test_a_figure_that_perfect_samples_would_show_too_is_doubted_aloud():
-    with pytest.warns(
-        ResultWarning, match=r"w2 0\.\d+ is mostly noise: the 20 samples, were they perfect, would show 0\.\d+"
-    ):
+    with pytest.warns(ResultWarning, match=r"w2 0\.\d+ is mostly noise: 20 perfect samples would give 0\.\d+"):
         result = fs.run(replace(gaussian(20, ("w2",), rounds=60), seed=7))
     (doubt,) = result.manifest["warnings"]
     assert f"! {doubt}" in result.summary(400).splitlines()
@@ -249,11 +247,13 @@ def test_a_figure_that_perfect_samples_would_show_too_is_doubted_aloud():
 
 def test_a_history_counts_its_effective_samples():
     scenario = gaussian(2, HISTORY[:1], record=fs.Record(warmup=20))
-    with pytest.warns(ResultWarning, match="that the history is worth"):
+    with pytest.warns(ResultWarning, match="the effective size of the history"):
         result = fs.run(scenario)
     worth = diagnostics.ess(result.samples).min()
     floor = metrics.w2_floor(scenario.problem.exact()[1], worth)
-    assert f"the {worth:.0f} samples that the history is worth" in result.manifest["warnings"][0]
+    assert (
+        f"{worth:.0f} perfect samples, the effective size of the history, would give" in result.manifest["warnings"][0]
+    )
     assert f"would show {floor:.3g}" in result.manifest["warnings"][0]
 
 
@@ -319,7 +319,7 @@ def warned(scenario):
 @pytest.mark.parametrize("name", ["rhat", "ess", "ess_tail"])
 def test_too_few_samples_are_named_where_a_figure_of_chains_is_missing(name):
     (text,) = warned(gaussian(2, (name,), rounds=3, initial=APART))
-    assert text.startswith(f"{name} is not defined: 3 samples of each replica were kept; it needs 4")
+    assert text.startswith(f"{name} is not defined: 3 samples of each replica were recorded; it needs 4")
 
 
 @pytest.mark.parametrize("name", ["rhat", "ess", "ess_tail"])
@@ -331,7 +331,9 @@ def test_chains_that_never_moved_are_named_where_a_figure_is_missing_or_infinite
 def test_a_covariance_error_of_too_few_samples_or_of_a_point_mass_has_its_reason():
     one = metrics.covariance_error(over="history")
     (text,) = warned(gaussian(1, (one,), rounds=1))
-    assert text.startswith("covariance_error is not defined: it needs 2 kept samples, and there are 1; run more rounds")
+    assert text.startswith(
+        "covariance_error is not defined: it needs 2 recorded samples, and there are 1; run more rounds"
+    )
     cold = algorithms.FALD(1e-3, temperature=0.0)
     (text,) = warned(gaussian(3, ("covariance_error",), 5, cold))
     assert text.startswith("covariance_error is not defined: the exact covariance is zero")
@@ -340,7 +342,7 @@ def test_a_covariance_error_of_too_few_samples_or_of_a_point_mass_has_its_reason
 def test_chains_that_have_not_mixed_and_few_effective_samples_are_doubted():
     slow = algorithms.FALD(1e-4)
     rhat, ess, tail = warned(gaussian(2, ("rhat", "ess", "ess_tail"), 40, slow, initial=APART))
-    assert rhat.endswith("is above 1.01: the chains disagree about place or spread; run longer")
+    assert rhat.endswith("is above 1.01: the chains differ in location or scale; run longer")
     assert ess.endswith("is below 400: estimates from these samples are rough; run longer")
     assert tail.startswith("ess_tail ")
 

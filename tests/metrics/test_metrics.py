@@ -80,7 +80,7 @@ def test_w2_accepts_eigenvalues_that_rounding_made_negative():
         ([[1.0, 0.0], [0.0, -0.5]], "eigenvalue -0.5"),
         ([1.0, 2.0], r"must be \(d, d\)"),
         ([[np.nan, 0.0], [0.0, 1.0]], "must be finite"),
-        (np.eye(3), "one dimension d"),
+        (np.eye(3), "give equal dimensions"),
     ],
 )
 def test_w2_refuses_what_is_no_covariance(covariance, message):
@@ -449,7 +449,7 @@ def test_without_an_exact_law_the_remedy_is_named(make):
 def test_a_reference_of_another_dimension_is_refused():
     with pytest.raises(InvalidInput, match="exact mean has shape"):
         metrics.w2((np.zeros(3), np.eye(3))).evaluate(view(np.zeros((3, 2))))
-    with pytest.raises(InvalidInput, match=r"must be \(d,\) and \(d, d\)"):
+    with pytest.raises(InvalidInput, match=r"give \(d,\) and \(d, d\)"):
         metrics.w2((np.zeros(3), np.eye(2)))
     with pytest.raises(InvalidInput, match="a pair"):
         metrics.w2(np.zeros((50, 2)))
@@ -589,8 +589,8 @@ def test_a_function_that_returns_another_shape_is_refused():
         ("mse", "needs arguments"),
         (metrics.w2, r"call it: fs.metrics.w2"),
         (lambda theta: 0.0, "write `def"),
-        (3, "is no metric"),
-        (type(metrics.w2()), "is no metric"),
+        (3, "is not a metric"),
+        (type(metrics.w2()), "is not a metric"),
     ],
 )
 def test_resolve_refuses_with_a_remedy(wrong, message):

@@ -93,7 +93,7 @@ def test_a_ring_of_two_or_one_is_no_circle():
 @pytest.mark.parametrize(
     "call, words",
     [
-        (lambda: topologies.ring(3, server=3), r"ring\(server=3\): name the client that it is beside, 0 to 2"),
+        (lambda: topologies.ring(3, server=3), r"ring\(server=3\): give the client beside it, 0 to 2"),
         (lambda: topologies.ring(3, server="moon"), r"ring\(server='moon'\)"),
         (lambda: topologies.grid(3, columns=3, server=True), r"grid\(server=True\)"),
         (lambda: topologies.grid(0, columns=3), r"grid\(rows=0\)"),
@@ -115,7 +115,7 @@ def test_a_ring_of_two_or_one_is_no_circle():
         ),
         (
             lambda: topologies.erdos_renyi(9, probability=0.0, seed=1),
-            r"erdos_renyi\(seed=1\) came out in 9 parts: ask for more links",
+            r"erdos_renyi\(seed=1\) is not connected .9 parts.: ask for more links",
         ),
         (
             lambda: topologies.small_world(9, neighbours=3, rewired=0.1, seed=1),
@@ -151,7 +151,7 @@ def test_the_group_is_the_first_edge_server_on_the_route():
     graph.nodes["c0"]["client"], graph.nodes["c1"]["client"] = 0, 1
     assert Network(graph).groups() == ("e0", "e1")
     graph.add_edge("c1", "server", bandwidth_bps=1.0, latency_s=0.5)
-    with pytest.raises(InvalidInput, match="client 1 passes no edge server on its way"):
+    with pytest.raises(InvalidInput, match="client 1 has no edge server on its route"):
         Network(graph).groups()
     assert Network(graph, routes={1: ["c1", "relay", "e1", "server"]}).groups() == ("e0", "e1")
 

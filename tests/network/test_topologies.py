@@ -296,6 +296,6 @@ def test_files_that_are_missing_or_too_large_are_refused(tmp_path, metro, monkey
         topologies.from_graphml(tmp_path / "none.graphml")
     with pytest.raises(InvalidInput, match="cannot be read"):
         topologies.from_graphml(tmp_path)
-    monkeypatch.setattr("fedsim.topologies.graphml.LARGEST_FILE", 100)
+    monkeypatch.setattr("fedsim.network.graph.MAX_FILE_BYTES", 100)
     with pytest.raises(InvalidInput, match=r"metro\.graphml is larger than"):
         topologies.from_graphml(metro)

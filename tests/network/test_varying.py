@@ -64,9 +64,9 @@ def test_the_mean_is_over_time():
         (([0.0, 2.0, 2.0], [1.0] * 3), r"times_s\[2\]=2\) follows 2: give times that rise"),
         (([0.0], [-1.0]), r"bps\[0\]=-1\): give bit/s"),
         (([0.0], [1e-200]), r"bps\[0\]=1e-200"),
-        (([0.0], [math.inf]), "holds a NaN or an infinity"),
-        (([0.0], [math.nan]), "holds a NaN"),
-        (([0.0, math.inf], [1.0, 1.0]), "holds a NaN or an infinity"),
+        (([0.0], [math.inf]), "contains a NaN or an infinity"),
+        (([0.0], [math.nan]), "contains a NaN"),
+        (([0.0, math.inf], [1.0, 1.0]), "contains a NaN or an infinity"),
         (([0.0, 1.0], [1.0, 0.0]), "the last bandwidth is 0 and stays"),
         (([0.0, 1.0], [0.0, 0.0], 2.0), "all bandwidths are 0"),
         (([0.0, 1.0], [1.0, 2.0], 1.0), r"period_s=1\): the last step is at 1 s"),
@@ -304,7 +304,7 @@ def test_half_of_a_shared_edge_cannot_vary_on_its_own():
     graph.add_node("a", client=0)
     for u, v in (("a", "server"), ("server", "a")):
         graph.add_edge(u, v, bandwidth_bps=Varying([0.0], [4.0]), latency_s=0.0, shared=True)
-    with pytest.raises(InvalidInput, match="must be shared, too, with the same bandwidth"):
+    with pytest.raises(InvalidInput, match="must also be shared, with the same bandwidth"):
         Network(graph)
 
 

@@ -168,7 +168,7 @@ FIELDS = {
     "None for metrics": (lambda: scenario(metrics=None), "metrics=None"),
     "a metric that needs arguments": (lambda: scenario(metrics=("mse",)), "needs arguments"),
     "a metric's factory": (lambda: scenario(metrics=(fs.metrics.w2,)), r"call it: fs.metrics.w2\(...\)"),
-    "a number for a metric": (lambda: scenario(metrics=(3,)), "3 is no metric"),
+    "a number for a metric": (lambda: scenario(metrics=(3,)), "3 is not a metric"),
     "a number for a record": (lambda: scenario(record=10), r"record=10: write fs.Record\(every=10"),
     "recording never": (lambda: fs.Record(every=0), r"Record\(every=0\)"),
     "a negative warm-up": (lambda: fs.Record(warmup=-1), r"Record\(warmup=-1\)"),
