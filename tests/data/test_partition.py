@@ -154,7 +154,7 @@ def test_natural_ids_are_clients():
     assert [p.tolist() for p in parts] == [[1, 4], [0, 2], [3]]
 
 
-def test_the_table_and_the_picture_say_who_holds_what():
+def test_the_table_and_the_picture_count_labels_per_client():
     parts = [np.array([0, 1, 60]), np.array([2])]
     table = label_counts(Y, parts)
     assert table.loc[0, 0] == 2

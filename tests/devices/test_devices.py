@@ -249,11 +249,11 @@ def test_a_client_is_off_when_its_on_period_ends(name):
 def test_availability_does_not_depend_on_who_else_is_asked(name):
     model, clients = MODELS[name], np.tile(CLIENTS, 40)
     now = np.linspace(0.0, 300.0, 120)
-    whole = start(model, clients, now), until(model, clients, now)
+    together = start(model, clients, now), until(model, clients, now)
     for chunk in (1, 7, 64):
         pieces = [slice(i, i + chunk) for i in range(0, 120, chunk)]
-        assert np.array_equal(np.concatenate([start(model, clients[p], now[p]) for p in pieces]), whole[0])
-        assert np.array_equal(np.concatenate([until(model, clients[p], now[p]) for p in pieces]), whole[1])
+        assert np.array_equal(np.concatenate([start(model, clients[p], now[p]) for p in pieces]), together[0])
+        assert np.array_equal(np.concatenate([until(model, clients[p], now[p]) for p in pieces]), together[1])
 
 
 # --- Availability: each model's own law ---------------------------------------------------------------
@@ -287,7 +287,7 @@ def test_markov_is_stationary_from_the_start(now):
     model, clients = devices.markov(3.0, off_s=5.0), np.arange(MANY)
     on = start(model, clients, now) == now
     assert frequent(on.sum(), MANY, 3 / 8)
-    # Without memory, what is left of a period has the law of a whole one.
+    # Exponential periods have no memory: the remainder has the law of a period.
     assert agrees(until(model, clients[on], now) - now, stats.expon(scale=3.0).cdf)
     assert agrees(start(model, clients[~on], now) - now, stats.expon(scale=5.0).cdf)
 
@@ -414,7 +414,7 @@ def test_a_moment_next_to_a_boundary_belongs_to_the_right_cycle(length_s, phase)
 
 @st.composite
 def recordings(draw):
-    """Per client, disjoint intervals of whole seconds inside a period."""
+    """Per client, disjoint intervals of integer seconds inside a period."""
     clients = []
     for _ in range(draw(st.integers(1, 4))):
         period = draw(st.integers(2, 30))
@@ -426,7 +426,7 @@ def recordings(draw):
 
 @given(recording=recordings(), now=st.integers(0, 200), repeat=st.booleans())
 @settings(max_examples=200, deadline=None)
-def test_intervals_agree_with_brute_force_over_whole_seconds(recording, now, repeat):
+def test_intervals_agree_with_brute_force_over_integer_seconds(recording, now, repeat):
     every = [interval for _, intervals in recording for interval in intervals]
     offsets = np.cumsum([0] + [len(intervals) for _, intervals in recording])
     periods = [float(period) for period, _ in recording] if repeat else None
@@ -514,7 +514,7 @@ def test_a_table_comes_from_a_frame_or_a_mapping():
         assert drop(model, [0, 1])[0].tolist() == [NO_DROP, IN_COMPUTE]
 
 
-def test_a_client_column_says_whose_row_it_is():
+def test_a_client_column_assigns_rows_to_clients():
     frame = pd.DataFrame({"client": [2, 0, 1], "seconds_per_step": [30.0, 10.0, 20.0]}, index=[7, 8, 9])
     assert compute(devices.table(frame), [0, 1, 2]).tolist() == [10.0, 20.0, 30.0]
 
@@ -548,7 +548,7 @@ def test_rows_are_used_again_only_if_asked():
     assert start(again, [2, 3], 0.0).tolist() == [0.0, 5.0]
 
 
-def test_the_shortest_column_says_how_many_clients_there_are():
+def test_the_shortest_column_is_the_number_of_clients():
     model = devices.constant(1.0, dropout=[0.1] * 5, availability=devices.markov([1.0] * 4, off_s=2.0))
     assert model.clients == 4
     with pytest.raises(InvalidInput, match="availability has 4 rows for 5 clients"):
@@ -558,7 +558,7 @@ def test_the_shortest_column_says_how_many_clients_there_are():
 # --- Flags, words and refusals ------------------------------------------------------------------------------
 
 
-def test_flags_say_what_the_engine_may_skip():
+def test_flags_are_true_where_the_engine_may_skip_a_part():
     plain = devices.constant(0.0)
     assert (plain.instant, plain.reliable, plain.always_available, plain.clients) == (True, True, True, None)
     assert not devices.constant(0.0, latency_s=1.0).instant
@@ -672,9 +672,9 @@ def test_impossible_devices_are_refused_with_a_remedy(make, message):
 
 
 def test_an_empty_batch_of_visits_is_answered():
-    nobody = np.zeros(0, int)
+    none = np.zeros(0, int)
     for model in (FULL, *(devices.constant([1.0], dropout=0.1, availability=m) for m in MODELS.values())):
-        assert compute(model, nobody).shape == (0,)
-        assert drop(model, nobody)[0].shape == (0,)
-        assert start(model, nobody, np.zeros(0)).shape == (0,)
-        assert until(model, nobody, np.zeros(0)).shape == (0,)
+        assert compute(model, none).shape == (0,)
+        assert drop(model, none)[0].shape == (0,)
+        assert start(model, none, np.zeros(0)).shape == (0,)
+        assert until(model, none, np.zeros(0)).shape == (0,)

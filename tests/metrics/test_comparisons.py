@@ -100,7 +100,7 @@ def test_entropies_tell_sets_apart_by_their_densities():
 GAUSSIAN = GaussianMean.synthetic(clients=3, dim=2, samples=20, seed=3)
 
 
-def test_hpd_error_is_that_of_the_samples_kept_so_far():
+def test_hpd_error_is_that_of_the_samples_recorded_so_far():
     rng = np.random.default_rng(2)
     mean, covariance = GAUSSIAN.exact()
     reference = rng.multivariate_normal(mean, covariance, 5000)
@@ -128,9 +128,9 @@ def test_a_resumed_run_has_the_same_figures(tmp_path):
             lambda progress: stop.set() if progress.round == 7 else None
         ])  # fmt: skip
     resumed = fs.run(made(), out=tmp_path / "run", resume=True)
-    whole = fs.run(made())
+    complete = fs.run(made())
     for column in ("entropy", "entropy_outside", "agreement", "ece"):
-        assert np.allclose(last(resumed, column), last(whole, column))
+        assert np.allclose(last(resumed, column), last(complete, column))
 
 
 def test_one_metric_serves_several_runs():

@@ -1,4 +1,4 @@
-"""What a run is judged by: whose predictions, which samples, and when a figure says less than it seems."""
+"""Metrics in runs: whose predictions, which samples, and warnings about figures."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_sampler_is_judged_by_the_average_over_its_samples(name):
     assert_judged(learnt(SAMPLERS[name]), average=True)
 
 
-def test_every_algorithm_says_whether_it_samples():
+def test_every_algorithm_declares_whether_it_samples():
     said = {name: vars(getattr(algorithms, name)).get("sampler") for name in algorithms.__all__}
     said.pop("distributed_sgd")  # makes a FedAvg
     said = {name: bool(says) for name, says in said.items()}
@@ -117,7 +117,7 @@ def test_without_temperature_a_sampler_descends_and_is_judged_so():
 
 @dataclass(frozen=True)
 class Own:
-    """An algorithm of one's own that says nothing."""
+    """A user's algorithm without a declaration."""
 
     def init(self, problem, initial):
         return {"theta": initial}
@@ -140,7 +140,7 @@ class OwnSampler(Own):
 
 
 @pytest.mark.parametrize("algorithm, average", [(Own(), False), (OwnSampler(), True)])
-def test_an_algorithm_that_says_nothing_is_an_optimiser(algorithm, average):
+def test_an_algorithm_without_a_declaration_is_an_optimiser(algorithm, average):
     assert_judged(learnt(algorithm), average)
 
 
@@ -158,12 +158,12 @@ def test_a_target_stops_at_the_current_thetas_level():
 
 def test_thinned_samples_leave_the_current_theta_current():
     result = learnt(OPTIMISERS["FedAvg"], record=fs.Record(every=5))
-    whole = learnt(OPTIMISERS["FedAvg"])
-    assert result.rounds["nll"].tolist() == whole.rounds["nll"].tolist()
+    complete = learnt(OPTIMISERS["FedAvg"])
+    assert result.rounds["nll"].tolist() == complete.rounds["nll"].tolist()
 
 
 @pytest.mark.parametrize("name, text", [("FedAvg", "the current theta"), ("FALD", "the average over recorded samples")])
-def test_manifest_and_summary_say_which(name, text):
+def test_manifest_and_summary_name_the_source(name, text):
     result = learnt((OPTIMISERS | SAMPLERS)[name], ("accuracy", "nll"))
     assert result.manifest["judged"] == {"accuracy": text, "nll": text}
     assert f"  accuracy, nll: of {text}" in result.summary().splitlines()
@@ -357,14 +357,14 @@ def test_a_common_start_is_doubted_and_starts_of_their_own_are_not():
     assert apart == []
 
 
-def test_without_a_clock_there_is_no_ess_per_second_and_a_warning_says_so():
+def test_without_a_clock_there_is_no_ess_per_second_but_a_warning():
     with pytest.warns(ResultWarning, match="ess_per_second is not defined: no seconds were spent"):
         result = fs.run(gaussian(2, ("ess_per_second",), rounds=20))
     assert result.metrics["ess_per_second"].isna().all()
 
 
 @pytest.mark.parametrize("algorithm", [algorithms.MALA(1e6), algorithms.HMC(1e6, 2)])
-def test_chains_that_never_moved_have_no_ess_and_a_warning_says_what_was_accepted(algorithm):
+def test_chains_that_never_moved_have_no_ess_and_a_warning_names_the_acceptance_rate(algorithm):
     with pytest.warns(
         ResultWarning, match=r"ess: 2 of 2 chains never moved; 0 % of their proposals were accepted, lower"
     ):

@@ -227,8 +227,8 @@ def test_chains_that_have_stopped_are_left_out_of_rhat_and_of_both_sizes(arviz):
     history = autoregressive(0.5, 40, count=4, dim=2, seed=6)
     history[25:, 1] = np.nan
     seen = view(history[-1], history)
-    kept = history[:, [0, 2, 3]]
-    columns = [np.ascontiguousarray(kept[:, :, j].T) for j in range(2)]
+    running = history[:, [0, 2, 3]]
+    columns = [np.ascontiguousarray(running[:, :, j].T) for j in range(2)]
     assert metrics.rhat().evaluate(seen)["rhat"] == pytest.approx(max(float(arviz.rhat(c)) for c in columns), rel=1e-8)
     for metric, method in ((metrics.ess(), "bulk"), (metrics.ess_tail(), "tail")):
         least = min(float(arviz.ess(c, method=method)) for c in columns)
@@ -392,7 +392,7 @@ def test_w2_with_fewer_replicas_than_dimensions_uses_the_singular_covariance():
 def test_w2_of_a_block_of_rounds_has_the_bits_of_each(replicas, dim):
     rng = generator(replicas)
     theta = rng.normal(size=(9, replicas, dim)).astype(np.float32)
-    theta[4] = theta[4, 0]  # all alike
+    theta[4] = theta[4, 0]  # all equal
     metric = metrics.w2(reference=(np.zeros(dim), random_covariance(dim, rng)))
     together = metric.evaluate_rounds(view(theta[0]), theta)["w2"]
     assert together.tolist() == [metric.evaluate(view(t))["w2"] for t in theta]
@@ -426,8 +426,8 @@ def test_replicas_that_have_stopped_do_not_count():
     law = metrics.Moments(np.zeros(2), np.eye(2))
     for metric in (metrics.w2(), metrics.mean_error(), metrics.covariance_error()):
         assert metric.evaluate(view(padded, target=law)) == metric.evaluate(view(theta, target=law))
-        nobody = metric.evaluate(view(np.full((4, 2), np.nan), target=law))
-        assert np.isnan(list(nobody.values())).all()
+        none = metric.evaluate(view(np.full((4, 2), np.nan), target=law))
+        assert np.isnan(list(none.values())).all()
 
 
 @pytest.mark.parametrize("make", [metrics.w2, metrics.covariance_error])
@@ -479,7 +479,7 @@ def test_mse_averages_over_a_run_before_squaring_and_over_runs_after():
     assert metric.columns == ("mse_norm",)
     found = metric.evaluate(view(history[-1], history))["mse_norm"]
     assert found == pytest.approx(np.mean((norms.mean(axis=0) - 1.0) ** 2))
-    history[4:, 1] = np.nan  # this run ended early: its estimate rests on what it kept
+    history[4:, 1] = np.nan  # this run ended early: its estimate uses its recorded samples
     estimates = np.array([norms[:, 0].mean(), norms[:4, 1].mean(), norms[:, 2].mean()])
     found = metric.evaluate(view(history[-1], history))["mse_norm"]
     assert found == pytest.approx(np.mean((estimates - 1.0) ** 2))

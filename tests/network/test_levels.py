@@ -33,7 +33,7 @@ def mesh(flows, links=40, hops=4, seed=0, seconds=1.0):
 
 def test_a_pairing_heap_gives_the_least_whatever_is_taken_out():
     draw, there, top = np.random.default_rng(5), set(), -1
-    mark = draw.integers(0, 40, 200).astype(float)  # many alike
+    mark = draw.integers(0, 40, 200).astype(float)  # many equal
     heap = mark, *(np.full(200, -1) for _ in range(3))
     for step in range(3000):
         item = int(draw.integers(200)) if step % 5 else max(top, 0)
@@ -47,7 +47,7 @@ def flat(routes):
 
 
 def assert_fair(capacity, routes, rates):
-    """No link over its capacity; everybody is among the fastest on a link that is full."""
+    """No link is over its capacity; every flow is among the fastest on a full link."""
     load, fastest = np.zeros(len(capacity)), np.zeros(len(capacity))
     for route, rate in zip(routes, rates, strict=True):
         load[route] += rate
@@ -68,10 +68,10 @@ def test_many_flows_over_few_links_end_as_event_by_event(always, links, kinds):
     assert finish_times(*case) == pytest.approx(by_events(*case), rel=1e-12)
 
 
-@pytest.mark.parametrize("alike", [False, True], ids=["different links", "links alike"])
-def test_rates_are_fair_whoever_comes_and_goes(alike):
+@pytest.mark.parametrize("equal", [False, True], ids=["different links", "equal links"])
+def test_rates_are_fair_after_any_starts_and_ends(equal):
     capacity, routes, bits, _ = mesh(400, links=30)
-    capacity = np.full(30, 1e7) if alike else capacity
+    capacity = np.full(30, 1e7) if equal else capacity
     s, draw, under_way = levels.made(capacity, *flat(routes)), np.random.default_rng(1), set()
     for step in range(900):
         flow = int(draw.integers(400))

@@ -37,7 +37,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_shape_has_the_links_that_its_name_says_and_no_server(name):
+def test_a_topology_has_the_links_of_its_name_and_no_server(name):
     make, graph = SHAPES[name]
     network = make(bandwidth_bps=8.0, latency_s=0.5, loss=0.5)
     assert set(map(frozenset, network.client_graph().edges)) == set(map(frozenset, graph.edges))
@@ -63,12 +63,12 @@ def test_links_have_numbers_of_their_own_in_the_order_of_the_graphs_edges():
     varying = Varying([0.0, 1.0], [1.0, 3.0], 2.0)
     network = topologies.from_graph(nx.path_graph(3), bandwidth_bps=[5.0, varying], latency_s=[1.0, 2.0])
     assert network.paths([("client0", "client1"), ("client2", "client1")]).bottleneck_bps.tolist() == [5.0, 2.0]
-    assert list(network.varying.values()) == [varying, varying]  # each direction has the whole of it
+    assert list(network.varying.values()) == [varying, varying]  # each direction has all of it
     ring = topologies.ring(4, bandwidth_bps=[1.0, 2.0, 3.0, 4.0], server=None)
     assert ring.paths([("client0", "client1"), ("client3", "client0")]).bottleneck_bps.tolist() == [2.0, 1.0]
 
 
-def test_what_an_edge_says_itself_counts():
+def test_attributes_of_an_edge_take_precedence():
     graph = nx.Graph()
     graph.add_edge("rome", "oslo", bandwidth_bps=7.0)
     graph.add_edge("oslo", "bern", latency_s=3.0, shared=True)
@@ -171,7 +171,7 @@ def red(figure):
     return sorted(text.get_text() for text in figure.axes[0].texts if text.get_color() == "#cc3311")
 
 
-def test_the_links_that_hold_everybody_up_are_marked():
+def test_the_bottleneck_links_are_marked():
     tree = topologies.tree(
         6, edges=2, uplink_bps=1e6, downlink_bps=1e7, edge_uplink_bps=[1e6, 1e9], edge_downlink_bps=1e9
     )

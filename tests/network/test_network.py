@@ -217,7 +217,7 @@ def test_every_route_is_a_shortest_path_and_its_columns_are_its_links(case):
         assert all(u == v for (_, u), (v, _) in itertools.pairwise(hops))
         assert network.delay_s(upward)[c] == shortest[node]
         assert network.bottleneck_bps(upward)[c] == min(graph.edges[hop]["bandwidth_bps"] for hop in hops)
-        assert hops == [(v, u) for u, v in edge_list(network, edge, c, not upward)][::-1]  # there and back alike
+        assert hops == [(v, u) for u, v in edge_list(network, edge, c, not upward)][::-1]  # the same in both directions
 
 
 def edge_list(network, edge, client, upward):

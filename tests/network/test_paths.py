@@ -1,4 +1,4 @@
-"""Messages between any two nodes of a network: their routes, and that they share links with everybody else."""
+"""Messages between any two nodes of a network: their routes, and shared links."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_many_pairs_at_once_have_the_routes_of_each_alone():
         {"uplink_bps": math.inf, "downlink_bps": [4.0, math.inf, 2.0]},
     ],
 )
-def test_a_star_says_what_its_graph_says(arguments):
+def test_a_star_has_the_routes_of_its_graph(arguments):
     star = fs.topologies.star(3, **arguments)
     network = Network(star.graph)
     assert (star.nodes, star.server, star.has_server, star.edge_nodes) == (network.nodes, "server", True, ())
@@ -148,7 +148,7 @@ def test_a_network_may_lack_a_server():
             ask(True)
 
 
-def test_clients_without_a_server_need_not_be_connected_until_somebody_asks():
+def test_clients_without_a_server_need_a_connection_only_for_their_routes():
     graph = nx.Graph()
     graph.add_node("a", client=0)
     graph.add_node("b", client=1)
@@ -174,7 +174,7 @@ def test_a_scenario_with_one_server_refuses_a_network_without():
         )
 
 
-def test_a_class_of_ones_own_without_paths_says_what_is_missing():
+def test_an_own_class_without_paths_is_refused_by_name():
     from fedsim.protocols import as_network
 
     class Own:

@@ -59,7 +59,7 @@ def test_a_star_does_not_change_when_its_callers_list_does():
         {},
     ],
 )
-def test_a_star_says_what_its_graph_says_as_a_network(arguments):
+def test_a_star_equals_the_network_of_its_graph(arguments):
     star = topologies.star(3, **arguments)
     drawn = Network(star.graph)
     assert star.contended is drawn.contended is False

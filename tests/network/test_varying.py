@@ -281,7 +281,7 @@ def test_a_network_lists_the_links_that_vary():
         fs.topologies.star(3, downlink_bps=Varying([0.0, 1.0], [3e5, 5e5])),
         fs.topologies.tree(4, edges=2, uplink_bps=1e6, edge_uplink_bps=[Varying([0.0, 0.5], [1e5, 9e5], 1.0), 2e5]),
     ],
-    ids=["star", "star, all alike", "tree"],
+    ids=["star", "star, equal links", "tree"],
 )
 def test_networks_with_varying_links_keep_the_contract(network):
     assert network.varying

@@ -42,7 +42,7 @@ def p_value(counts, expected):
 
 
 def weights_of_rounds(policy, weights=P, replicas=REPLICAS):
-    """The random weight vectors a (replicas, clients) of rounds in which everybody selected replies."""
+    """The random weight vectors a (replicas, clients) of rounds in which all selected clients reply."""
     row, client, multiplicity = cohorts_of(np.asarray(selected(policy, weights, replicas)), len(weights))
     starts = np.searchsorted(row, np.arange(replicas + 1))
     out = np.zeros((replicas, len(weights)))
@@ -54,7 +54,7 @@ def weights_of_rounds(policy, weights=P, replicas=REPLICAS):
 # --- Who is selected --------------------------------------------------------------------------------------
 
 
-def test_full_selects_everybody():
+def test_full_selects_all_clients():
     answer = selected(participation.full(), replicas=3)
     assert answer.tolist() == [list(range(N))] * 3
 
@@ -94,7 +94,7 @@ def test_bernoulli_tosses_a_coin_for_every_client(probability):
 
 
 @pytest.mark.parametrize("policy", [participation.first(2), participation.deadline(3.0), participation.buffered(2)])
-def test_policies_without_a_sample_size_ask_everybody(policy):
+def test_policies_without_a_cohort_size_select_all_clients(policy):
     assert selected(policy, replicas=2).tolist() == [list(range(N))] * 2
 
 
@@ -182,8 +182,8 @@ def test_replies_are_weighed_exactly(case):
 
 @pytest.mark.parametrize("case", EXACT)
 def test_a_round_without_replies_has_no_weights(case):
-    nobody = (np.empty(0), np.empty(0, np.int64), np.array([0, 0]), N)
-    assert weights_by(EXACT[case][0], nobody).shape == (0,)
+    none = (np.empty(0), np.empty(0, np.int64), np.array([0, 0]), N)
+    assert weights_by(EXACT[case][0], none).shape == (0,)
 
 
 def test_replicas_are_weighed_apart():
@@ -395,8 +395,8 @@ WRONG = {
 
 @pytest.mark.parametrize("mistake", WRONG)
 def test_wrong_policies_are_refused_in_one_sentence(mistake):
-    build, says = WRONG[mistake]
-    with pytest.raises(InvalidInput, match=says) as caught:
+    build, words = WRONG[mistake]
+    with pytest.raises(InvalidInput, match=words) as caught:
         build()
     assert "\n" not in str(caught.value)
 

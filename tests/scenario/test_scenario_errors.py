@@ -23,9 +23,9 @@ def scenario(problem=BALANCED, algorithm=None, budget=None, **options):
     return fs.Scenario(problem=problem, algorithm=algorithm, budget=budget, **options)
 
 
-def refused(build, says):
-    """`build` raises InvalidInput with one clear sentence that matches `says`."""
-    with pytest.raises(InvalidInput, match=says) as caught:
+def refused(build, words):
+    """`build` raises InvalidInput with one clear sentence that matches the pattern."""
+    with pytest.raises(InvalidInput, match=words) as caught:
         build()
     message = str(caught.value)
     assert "\n" not in message
@@ -199,7 +199,7 @@ WRONG_ACTIVITY = {
     "another number": (0.5, PART.bernoulli(0.4), {}, r"activity=0.5\): client 0's .* probability 0.4 here.*set activity=0.4"),
     "one number for several": (0.4, PART.bernoulli((0.4, 0.4, 0.5)), {}, r"client 2's .* probability 0.5 .*\(0.4, 0.4, \.\.\.\)"),
     "several for one number": ((0.4, 0.3, 0.4), PART.bernoulli(0.4), {}, r"activity=0.3\): client 1's"),
-    "everybody": (0.5, PART.full(), {}, r"probability 1 here.*set activity=1, or weighting='count'"),
+    "full participation": (0.5, PART.full(), {}, r"probability 1 here.*set activity=1, or weighting='count'"),
     "two of three": (0.5, PART.uniform(2), {}, r"probability 0.666667 here"),
     "draws by weight": (2 / 3, PART.with_replacement(2), {}, r"client 0's .* probability 0.265306 here"),
     "dropouts forgotten": (0.4, PART.bernoulli(0.4), {"devices": FLAKY}, r"probability 0.3 here"),
@@ -211,11 +211,11 @@ WRONG_ACTIVITY = {
 
 @pytest.mark.parametrize("mistake", WRONG_ACTIVITY)
 def test_an_activity_that_is_surely_wrong_is_refused_with_the_right_one(mistake):
-    activity, policy, more, says = WRONG_ACTIVITY[mistake]
-    refused(lambda: generalised(activity, policy, **more), says)
+    activity, policy, more, words = WRONG_ACTIVITY[mistake]
+    refused(lambda: generalised(activity, policy, **more), words)
 
 
-def test_the_whole_family_is_held_to_its_activity():
+def test_all_of_the_family_check_their_activity():
     for kind in (fs.algorithms.QLSDStar, lambda eta, **more: fs.algorithms.QLSDPlusPlus(eta, 2, **more)):
         refused(lambda kind=kind: generalised(0.5, PART.bernoulli(0.4), kind), "probability 0.4 here")
         generalised(0.4, PART.bernoulli(0.4), kind)
@@ -373,7 +373,7 @@ LACKING = {
 @pytest.mark.parametrize("lacking", LACKING)
 def test_a_metric_that_cannot_be_evaluated_is_refused_before_the_first_round(lacking):
     """Not at the first evaluation, which may be hours away."""
-    metric, says = LACKING[lacking]
+    metric, words = LACKING[lacking]
     problem = BALANCED if lacking == "replicas to compare" else BINARY
     rounds_seen = []
 
@@ -382,11 +382,11 @@ def test_a_metric_that_cannot_be_evaluated_is_refused_before_the_first_round(lac
         plan = scenario(problem, metrics=(metric,), evaluate_every=4, budget=fs.Budget(rounds=5), replicas=replicas)
         fs.run(plan, observers=(rounds_seen.append,))
 
-    refused(build_and_run, says)
+    refused(build_and_run, words)
     assert not rounds_seen
 
 
-# --- What goes wrong later says where -------------------------------------------------------------------
+# --- Later failures name their place -------------------------------------------------------------------
 
 
 def test_a_run_that_diverges_names_client_round_and_a_step_size_that_works():

@@ -56,7 +56,7 @@ class Loose(float):
 
 
 def hostile() -> list[Any]:
-    """Made anew for every case, for some of them are used up."""
+    """Made for every case, since iterators are consumed."""
     return [
         None, True, False, -1, 0, 1, 3, 0.5, -0.0, 1.5, 2**31, 2**32, 2**63, 2**64, 2**70, 10**12, 10**400, -(10**400), 10**5000,
         math.nan, math.inf, -math.inf, 1e-300, 5e-324, 1e300, 1e16, -1e-9,
