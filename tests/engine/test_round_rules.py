@@ -405,9 +405,9 @@ class Curious:
     def select(self, view, rng):
         ids = np.arange(view.clients)
         loss = np.nan_to_num(view.last(ids, "loss"), nan=math.inf)
-        SEEN.append((view.round, view.heard(ids).tolist(), view.last(ids, "round").tolist(), loss.tolist()))
+        SEEN.append((view.round, view.received(ids).tolist(), view.last(ids, "round").tolist(), loss.tolist()))
         assert view.sizes.tolist() == [4] * view.clients
-        return np.lexsort((-loss, view.heard(ids) // 2))[: self.size]
+        return np.lexsort((-loss, view.received(ids) // 2))[: self.size]
 
     def close(self, view):
         return math.inf
@@ -475,7 +475,7 @@ class Least:
     batched = True
 
     def select(self, view, rng):
-        return np.argsort(view.heard(np.arange(view.clients)), kind="stable")[None, :2]
+        return np.argsort(view.received(np.arange(view.clients)), kind="stable")[None, :2]
 
     waits, close = True, fs.participation.Full.close
 
