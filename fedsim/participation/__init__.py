@@ -11,7 +11,7 @@ virtual time at which the round closes (inf: keep waiting). Optional members:
 - `waits = True`: `close` closes a round when no visit is outstanding and never before, so that a batched policy can run
   on the short path of the compiled clock.
 - `at_least`: the number of clients that must be online before a round opens.
-- `history = True`: the policy reads `view.heard` or `view.last`, and therefore runs on the SimPy clock.
+- `history = True`: the policy reads `view.received` or `view.last`, and therefore runs on the SimPy clock.
 
 `fs.explain("view")` shows what a policy sees, with an example.
 """
