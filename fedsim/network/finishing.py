@@ -1,4 +1,4 @@
-"""When flows end that are all known beforehand."""
+"""Finishing times of flows that are all known in advance."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from fedsim.network.route_bundles import FlowTables
 from fedsim.network.varying import Varying, means_of
 from fedsim.text import short_repr
 
-MANY_FLOWS, FEW_LINKS = 1000, 512  # where one method is worth its start, and has room for a number per pair of links
-FEW_ROUTES = 10  # on which events are cheap, so that it takes four times as many flows
+MANY_FLOWS, FEW_LINKS = 1000, 512  # where the compiled method is faster, and a number per pair of links fits
+FEW_ROUTES = 10  # on which events are cheap: the compiled method needs four times as many flows
 
 
 def finish_times(
@@ -26,10 +26,10 @@ def finish_times(
     bits: npt.ArrayLike,
     starts_s: npt.ArrayLike,
 ) -> npt.NDArray[np.float64]:
-    """When each flow ends, if flow i sends bits[i] from starts_s[i] on over the links routes[i].
+    """Return when each flow ends, if flow i sends bits[i] over the links routes[i], starting at starts_s[i].
 
-    A capacity is a number or a `Varying`. The times are those of `Flows`: the same bits, or, of a thousand flows and
-    more on few links, the same up to rounding.
+    A capacity is a number or a `Varying`. The times have the bits of `Flows`, or are equal up to rounding for a
+    thousand flows or more on few links.
     """
     means, varying = means_of(capacities_bps)
     tables = FlowTables(means)
@@ -39,7 +39,7 @@ def finish_times(
         raise InvalidInput(f"routes={short_repr(routes)}: give a list of routes, each a list of link numbers") from None
     sizes, starts = _column("bits", bits, len(listed)), _column("starts_s", starts_s, len(listed))
     plain = all(type(link) is int for route in listed for link in route)
-    for route in dict.fromkeys(listed) if plain else listed:  # 1.0 is no link, though it equals 1
+    for route in dict.fromkeys(listed) if plain else listed:  # 1.0 equals 1 and is not a link number
         tables.check(route)
     if not varying and len(listed) >= MANY_FLOWS * (4 if len(set(listed)) <= FEW_ROUTES else 1):
         finish = _by_levels(tables.links["capacity"], listed, sizes, starts)
@@ -58,7 +58,7 @@ def _by_events(flows: Flows, routes: list[tuple[int, ...]], bits: list[float], s
             for flow in flows.finish(end):
                 finish[owner.pop(flow)] = end
             continue
-        if not queue:  # too slow for the range of floating point: they end at infinity
+        if not queue:  # rates underflow: the flows end at infinity
             break
         while queue and starts[queue[-1]] == begin:
             i = queue.pop()
@@ -67,7 +67,7 @@ def _by_events(flows: Flows, routes: list[tuple[int, ...]], bits: list[float], s
 
 
 def _by_levels(capacity: Array, routes: list[tuple[int, ...]], bits: Array, starts: Array) -> Array | None:
-    """The same on few links, compiled; None where there are too many, or the method gives up."""
+    """Return the same from compiled code for few links; None for too many links, or if the method fails."""
     sizes = np.fromiter(map(len, routes), np.int64, len(routes))
     links = np.fromiter((link for route in routes for link in route), np.int64, int(sizes.sum()))
     flow = np.repeat(np.arange(len(routes)), sizes)

@@ -69,7 +69,7 @@ class NetworkModel(NetworkLike, Protocol):
         )
 
     def paths(self, pairs: object) -> Any:
-        """The routes between pairs of nodes, a row each: `fedsim.network.Paths`. Tiers and gossip need it."""
+        """The routes between pairs of nodes, a row each: `fedsim.network.routes.Paths`. Tiers and gossip need it."""
         raise InvalidInput(
             f"{type(self).__name__} has no paths(pairs), which says how messages between sites travel; write it, or "
             "use fs.Network(graph)"

@@ -170,7 +170,7 @@ def makers() -> list[Maker]:
         Maker("devices.table column", lambda **k: d.table({"seconds_per_step": [0.1, 0.2, 0.3], **k}), "devices", {"seconds_per_step": [0.1, 0.2, 0.3], "dropout": [0.1] * 3, "client": [2, 1, 0], "slowdown": [1, 1, 2], "latency_s": [0, 0, 1]}),
         Maker("pareto_slowdown", d.pareto_slowdown, "slowdown", {"shape": 2.0}),
         Maker("lognormal_slowdown", d.lognormal_slowdown, "slowdown", {"sigma": 2.0}),
-        Maker("bimodal_slowdown", d.bimodal_slowdown, "slowdown", {"probability": 0.5, "factor": 2.0}),
+        Maker("bimodal_slowdown", d.bimodal_slowdown, "slowdown", {"probability": 0.5, "slow_factor": 2.0}),
         Maker("markov", d.markov, "availability", {"on_s": 10.0, "off_s": 1.0}),
         Maker("diurnal", d.diurnal, "availability", {"period_s": 10.0, "on_fraction": 0.5, "phase": "per client"}),
         Maker("intervals", d.intervals, "availability", {"starts": [0.0, 0.0, 0.0], "ends": [9.0, 9.0, 9.0], "offsets": [0, 1, 2, 3], "period_s": 10.0}),
