@@ -26,8 +26,8 @@ VIEW: Any = memoryview  # of a column: reading single numbers is faster than fro
 class Flows:
     """Flows over links with these capacities, numbers or `Varying`.
 
-    Times must not decrease, nor pass the end of a flow: `next_finish_s` returns when to call `finish`. All events of one
-    time take effect together.
+    Times must not decrease, nor pass the end of a flow: `next_finish_s` returns when to call `finish`. All events of
+    one time take effect together.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Flows:
     def next_finish_s(self) -> float:
         """Return when the next flow ends without other events; inf if none does.
 
-        Where a bandwidth on the way of a flow varies and changes before, that time: nobody ends then.
+        An earlier change of a bandwidth on the route of a flow is returned as well; no flow ends then.
         """
         self._settle()
         if self._instant:

@@ -386,7 +386,7 @@ def test_nonsense_is_refused_in_one_sentence(call, words):
 def test_time_may_not_go_back_nor_pass_over_an_end():
     flows = Flows([8.0])
     flows.start(1.0, [0], 8.0)
-    with pytest.raises(InvalidInput, match=r"time 0\.5 after 1\.0: give times that do not go back"):
+    with pytest.raises(InvalidInput, match=r"time 0\.5 after 1\.0: give times that do not decrease"):
         flows.start(0.5, [0], 8.0)
     with pytest.raises(InvalidInput, match=r"time 3\.0: first finish what ends or changes at 2\.0"):
         flows.start(3.0, [0], 8.0)
