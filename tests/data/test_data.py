@@ -255,7 +255,7 @@ def hostile_npz(path, **arrays):
 def test_an_npz_with_objects_is_refused_and_not_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = hostile_npz(tmp_path / "a.npz", x=np.array([Code()], object), y=np.zeros(1, int))
-    with pytest.raises(CorruptData, match="holds Python objects, which are not loaded"):
+    with pytest.raises(CorruptData, match="contains Python objects, which are not loaded"):
         fs.data.load(str(path))
     assert not (tmp_path / "pwned").exists()
 
@@ -398,7 +398,7 @@ def test_a_tampered_download_is_refused_and_does_not_stay(served, cache, monkeyp
     _, site, _ = served
     monkeypatch.setattr(store, "TRIES", 0)
     (site / "part1.gz").write_bytes(b"something else")
-    with pytest.raises(CorruptData, match=r"gave something else than part1\.gz"):
+    with pytest.raises(CorruptData, match=r"returned another file than part1\.gz"):
         fs.data.load("tiny", download=True)
     assert [p.name for p in (cache / "files" / "tiny").iterdir()] == ["part0.gz"]
 

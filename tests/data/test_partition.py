@@ -171,7 +171,7 @@ REFUSED = {
     "one for each of 5 clients": lambda: dirichlet(Y, 5, [1.0, 2.0]),
     r"min_partition_size=200\): 5 clients share 600 rows": lambda: dirichlet(Y, 5, 1, min_partition_size=200),
     "there are 10 classes; use at most 10": lambda: pathological(Y, 5, 11),
-    "ask for classes_per_client=4": lambda: pathological(Y, 3, 2),
+    "set classes_per_client=4": lambda: pathological(Y, 3, 2),
     "class_assignment_mode='sorted'": lambda: pathological(Y, 9, 2, 0, "sorted"),
     "need more than 600 rows": lambda: shards(Y, 301, 2),
     r"quantity\(sigma=-1\)": lambda: quantity(Y, 5, -1),
@@ -180,7 +180,7 @@ REFUSED = {
     "ids have shape": lambda: natural([]),
     "give one per row": lambda: iid(Y[:, None], 5),
     r"row 3 has 2 clients": lambda: label_counts(Y, [[3], [3]]),
-    "names row 600": lambda: label_counts(Y, [[600]]),
+    "has row 600": lambda: label_counts(Y, [[600]]),
     "is empty": lambda: label_counts(Y, [np.array([1]), np.array([], int)]),
     "give a list of arrays of row numbers": lambda: label_counts(Y, [0.5]),
 }

@@ -270,7 +270,7 @@ REFUSED = {
     "names": (lambda: fs.exchanges.gossip(nx.Graph([("a", "b")])), "client numbers"),
     "mixing": (lambda: fs.exchanges.gossip(nx.path_graph(2), "random"), "choose 'metropolis'"),
     "rows": (lambda: fs.exchanges.gossip(nx.path_graph(2), [[0.5, 0.4], [0.5, 0.5]]), "rows must sum to 1"),
-    "outside": (lambda: fs.exchanges.gossip(nx.path_graph(3), np.full((3, 3), 1 / 3)), "does not connect"),
+    "outside": (lambda: fs.exchanges.gossip(nx.path_graph(3), np.full((3, 3), 1 / 3)), "has no such edge"),
     "differing": (
         lambda: fs.exchanges.gossip(nx.path_graph(2), [[[0.5, 0.5], [0.5, 0.5]], [[0.2, 0.8], [0.5, 0.5]]]),
         "different stationary weights",

@@ -351,14 +351,14 @@ def test_a_common_start_is_doubted_and_starts_of_their_own_are_not():
     together = warned(gaussian(4, ("rhat",), rounds=1000))
     apart = warned(gaussian(4, ("rhat",), rounds=1000, initial=fs.initial.normal(1.0)))
     assert together == [
-        "rhat: all 4 replicas began at the same point, so that they agree before they have mixed; "
+        "rhat: all 4 replicas began at the same point, so that R-hat is small before they have mixed; "
         "set initial=fs.initial.normal(scale)"
     ]
     assert apart == []
 
 
 def test_without_a_clock_there_is_no_ess_per_second_but_a_warning():
-    with pytest.warns(ResultWarning, match="ess_per_second is not defined: no seconds were spent"):
+    with pytest.warns(ResultWarning, match="ess_per_second is not defined: seconds are 0"):
         result = fs.run(gaussian(2, ("ess_per_second",), rounds=20))
     assert result.metrics["ess_per_second"].isna().all()
 

@@ -59,7 +59,7 @@ def test_the_mean_is_over_time():
     "arguments, words",
     [
         (([], []), "0 times and 0 bandwidths"),
-        (([0.0, 1.0], [1.0]), "2 times and 1 bandwidths; give one bandwidth a time"),
+        (([0.0, 1.0], [1.0]), "2 times and 1 bandwidths; give one bandwidth per time"),
         (([1.0], [1.0]), r"times_s\[0\]=1\): the first bandwidth begins at 0"),
         (([0.0, 2.0, 2.0], [1.0] * 3), r"times_s\[2\]=2\) follows 2: give times that rise"),
         (([0.0], [-1.0]), r"bps\[0\]=-1\): give bit/s"),

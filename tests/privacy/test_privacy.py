@@ -152,7 +152,7 @@ def test_huge_exponents_stay_finite_or_infinite_but_never_fail():
 def test_a_delta_of_one_or_more_is_called_no_promise():
     got = theorem(scheme="I", drawn=10, rounds=1000)
     assert got.delta > 1
-    assert "promises nothing" in got.note
+    assert "guarantees nothing" in got.note
 
 
 @pytest.mark.parametrize(
@@ -371,7 +371,7 @@ def test_the_metric_reads_the_ledger_that_it_made():
 
 
 def test_the_metric_refuses_what_it_cannot_account_for():
-    with pytest.raises(InvalidInput, match="object does not say what noise"):
+    with pytest.raises(InvalidInput, match="object has no privacy mechanism"):
         privacy.spent(DELTA).ledger(object(), None, 1)
     with pytest.raises(InvalidInput, match="does not clip"):
         privacy.spent(DELTA).ledger(Noisy(), SimpleNamespace(clients=10), 1)

@@ -68,7 +68,7 @@ ALGORITHM = {
     "a NaN schedule": (lambda: fs.schedules.per_round(NAN, 10), "per_round"),
     "convexity above smoothness": (
         lambda: fs.schedules.strongly_convex(1, 2),
-        "needs 0 < convexity <= smoothness",
+        "give 0 < convexity <= smoothness",
     ),
 }
 
@@ -259,7 +259,7 @@ def test_a_fixed_control_point_may_be_broadcast_to_the_selected():
 # --- Budgets --------------------------------------------------------------------------------------------
 
 BUDGETS = {
-    "nothing": (lambda: fs.Budget(), "nothing would ever stop the run; give at least rounds="),
+    "nothing": (lambda: fs.Budget(), "the run would never stop; give at least rounds="),
     "no rounds": (lambda: fs.Budget(rounds=0), r"Budget\(rounds=0\): must be an integer of at least 1"),
     "negative rounds": (lambda: fs.Budget(rounds=-5), "rounds=-5"),
     "half a round": (lambda: fs.Budget(rounds=2.5), "rounds=2.5"),
