@@ -446,7 +446,7 @@ def test_a_hugging_face_data_set_is_a_data_set():
     rows = Split(image=np.zeros((4, 2, 2), np.uint8), label=np.array([0, 1, 1, 2]))
     d = fs.data.from_huggingface({"train": rows, "test": rows})
     assert (d.x.shape, d.test_x.shape, d.shape, d.classes) == ((4, 4), (4, 4), (2, 2), 3)
-    with pytest.raises(InvalidInput, match="say which"):
+    with pytest.raises(InvalidInput, match="choose with"):
         fs.data.from_huggingface({"train": Split(a=[1])})
 
 

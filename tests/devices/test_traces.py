@@ -160,7 +160,7 @@ def test_a_pickle_is_refused_and_never_opened(tmp_path, name, protocol):
 
     path = tmp_path / name
     path.write_bytes(pickle.dumps({1: Trap()}, protocol))
-    with pytest.raises(InvalidInput, match=r"convert it by json.dump"):
+    with pytest.raises(InvalidInput, match=r"convert it with json.dump"):
         traces.fedscale_availability(path)
     assert not (tmp_path / "sprung").exists()
 

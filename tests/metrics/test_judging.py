@@ -176,7 +176,7 @@ def test_manifest_and_summary_name_the_source(name, text):
         (lambda: metrics.predictive(of="mean"), "of='mean'.*'current' or 'average'"),
         (lambda: metrics.w2(over="rounds"), "'replicas' or 'history'"),
         (lambda: metrics.ess_per_megabit("bits"), "uplink_bits"),
-        (lambda: learnt(OPTIMISERS["FedAvg"], ("accepted",)), "'accepted'.*MALA and HMC"),
+        (lambda: learnt(OPTIMISERS["FedAvg"], ("accepted",)), "'accepted'.*MALA or HMC"),
         (lambda: gaussian(1, (metrics.w2(), metrics.w2(over="history"))), "two metrics fill the column 'w2'"),
         (lambda: fs.run(gaussian(1, ("w2",))), r"replicas >= 2.*w2\(over='history'\)"),
     ],
@@ -254,7 +254,7 @@ def test_a_history_counts_its_effective_samples():
     assert (
         f"{worth:.0f} perfect samples, the effective size of the history, would give" in result.manifest["warnings"][0]
     )
-    assert f"would show {floor:.3g}" in result.manifest["warnings"][0]
+    assert f"would give {floor:.3g}" in result.manifest["warnings"][0]
 
 
 def test_a_figure_far_above_the_floor_is_not_doubted():

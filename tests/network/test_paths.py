@@ -159,7 +159,7 @@ def test_clients_without_a_server_need_a_connection_only_for_their_routes():
 
 def test_routes_to_a_server_that_is_not_there_are_refused():
     graph = line(1.0).graph
-    with pytest.raises(InvalidInput, match="routes= lead to the server, and no node is one"):
+    with pytest.raises(InvalidInput, match="routes= lead to the server, and the graph has none"):
         Network(graph, routes={0: ["n0", "n1"]})
 
 
