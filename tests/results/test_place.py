@@ -207,7 +207,7 @@ def test_a_damaged_record_of_what_was_begun_costs_no_checkpoint(tmp_path: Path) 
 def test_folders_of_the_version_before_the_digests_can_be_read(tmp_path: Path) -> None:
     first = run(tmp_path / "a")
     manifest = json.loads((tmp_path / "a/manifest.json").read_text())
-    for name in ("seal", "files", "work"):
+    for name in ("checksum", "files", "work"):
         del manifest[name]
     (tmp_path / "a/manifest.json").write_text(json.dumps({**manifest, "fedsim_format": "fedsim-result-1"}))
     assert fs.load(tmp_path / "a").fingerprint == first.fingerprint
