@@ -18,8 +18,8 @@ from hypothesis.extra import numpy as hnp
 from fedsim import codecs, rng
 from fedsim.codecs import QSGD, Elias, Identity
 from fedsim.errors import CorruptData, InvalidInput, NonFinite
+from fedsim.kernels.cache import jit
 from fedsim.kernels.cpu import qsgd as compiled
-from fedsim.kernels.cpu.elementary import jit
 from fedsim.kernels.reference import qsgd
 from fedsim.kernels.reference import qsgd as reference
 

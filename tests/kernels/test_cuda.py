@@ -20,6 +20,7 @@ from fedsim import kernels, rng
 from fedsim.errors import InvalidInput
 from fedsim.kernels import cpu, cuda, reference
 from fedsim.kernels.cpu import sums
+from fedsim.kernels.cuda import device
 from fedsim.protocols import Backend, members
 from fedsim.rng import Stream
 
@@ -97,7 +98,7 @@ def nvrtc():
 def compile_by_nvrtc(nvrtc, options, kind):
     """The PTX ("PTX") or machine code ("CUBIN") of the CUDA source."""
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    source = cuda.source().encode()
+    source = device.source().encode()
     assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, b"fedsim.cu", 0, None, None) == 0
     try:
         given = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
@@ -112,11 +113,11 @@ def compile_by_nvrtc(nvrtc, options, kind):
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-@pytest.mark.parametrize("dim", [0, 2, cuda.REGISTERS])
+@pytest.mark.parametrize("dim", [0, 2, device.REGISTERS])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_nvrtc_compiles_every_kernel_to_exactly_rounded_arithmetic(nvrtc, dtype, dim):
-    ptx = compile_by_nvrtc(nvrtc, (*cuda.options(dtype, dim), "-arch=compute_80"), "PTX").decode()
-    names = [name for name, _ in cuda_on_host.KERNEL.findall(cuda.source())]
+    ptx = compile_by_nvrtc(nvrtc, (*device.options(dtype, dim), "-arch=compute_80"), "PTX").decode()
+    names = [name for name, _ in cuda_on_host.KERNEL.findall(device.source())]
     assert {"words", "langevin_quadratic", "sum_over_rows", "leapfrog_step", "elias_bits"} <= set(names)
     for name in names:
         assert f".entry {name}(" in ptx
@@ -129,7 +130,7 @@ def test_nvrtc_compiles_every_kernel_to_exactly_rounded_arithmetic(nvrtc, dtype,
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_nvrtc_makes_machine_code(nvrtc, dtype):
-    code = compile_by_nvrtc(nvrtc, (*cuda.options(dtype), "-arch=sm_80"), "CUBIN")
+    code = compile_by_nvrtc(nvrtc, (*device.options(dtype), "-arch=sm_80"), "CUBIN")
     assert code.startswith(b"\x7fELF")
     assert b"langevin_quadratic" in code
 
@@ -194,8 +195,8 @@ def test_linear_model_gradients_equal_numbas(on_host, monkeypatch, dtype, whole,
     rows, start = sums.ALL_ROWS if whole else minibatches(client)
     scale, share = np.array([2.5, 0.3], dtype)
     arguments = x, y, OFFSETS, client, rows, start, logistic, scale, share
-    for scores in (cuda.SCORES, 64, 1):  # all jobs at once, a few, one at a time
-        monkeypatch.setattr(cuda, "SCORES", scores)
+    for scores in (device.SCORES, 64, 1):  # all jobs at once, a few, one at a time
+        monkeypatch.setattr(device, "SCORES", scores)
         found, expected = both("linear_model", theta, *arguments)
         np.testing.assert_array_equal(found, expected)
 
@@ -232,13 +233,13 @@ def test_tables_are_copied_once_and_go_with_the_hosts_array(on_host):
     hessian, linear = symmetric(5, "float64", 5), x[:5].copy()
     out = np.empty_like(theta)
     cuda.quadratic_full(theta, hessian, linear, client, out)
-    kept = [table for _, table in cuda._tables.values()]
+    kept = [table for _, table in device._tables.values()]
     cuda.quadratic_full(theta, hessian, linear, client, out)
     assert len(kept) == 2
-    assert all(a is b for a, (_, b) in zip(kept, cuda._tables.values(), strict=True))
+    assert all(a is b for a, (_, b) in zip(kept, device._tables.values(), strict=True))
     del hessian, linear
     gc.collect()
-    assert not cuda._tables
+    assert not device._tables
 
 
 @needs_compiler

@@ -15,6 +15,7 @@ from fedsim.algorithms import FAHMC, FALD, QLSD, QLSDPlusPlus, QLSDStar
 from fedsim.codecs import QSGD, Elias, Identity
 from fedsim.kernels import cpu, cuda, reference
 from fedsim.kernels.cpu import qlsd, qlsd_logistic
+from fedsim.kernels.cuda import device
 from fedsim.kernels.reference import leapfrog
 from fedsim.rng import Stream
 
@@ -24,14 +25,14 @@ needs_compiler = pytest.mark.skipif(not cuda_on_host.COMPILER, reason="no C++ co
 
 @pytest.fixture
 def on_host(on_host, monkeypatch):
-    """The names of all kernels that were launched there."""
-    launched, run = [], on_host.run
+    """Return the names of all kernels that were launched there."""
+    launched, get_function = [], cuda_on_host.RawModule.get_function
 
-    def recorded(kernel, *arguments, **options):
+    def recorded(module, kernel):
         launched.append(kernel)
-        run(kernel, *arguments, **options)
+        return get_function(module, kernel)
 
-    monkeypatch.setattr(cuda, "run", recorded)
+    monkeypatch.setattr(cuda_on_host.RawModule, "get_function", recorded)
     return launched
 
 
@@ -61,14 +62,14 @@ def trajectories(jobs, d, dtype, common, count, steps):
 
 @needs_compiler
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("d", [3, cuda.REGISTERS, cuda.REGISTERS + 1, 50])
+@pytest.mark.parametrize("d", [3, device.REGISTERS, device.REGISTERS + 1, 50])
 def test_trajectories_equal_the_reference(on_host, d, dtype):
     for common, count, steps in product((0.0, 0.5, 1.0), (1, 5), (1, 4)):
         arguments = trajectories(70, d, dtype, common, count, steps)
         found = cuda.leapfrog_quadratic(*arguments)
         assert found.dtype == dtype
         np.testing.assert_array_equal(found, leapfrog.leapfrog_quadratic(*arguments))
-    assert set(on_host) == {"leapfrog_narrow" if d <= cuda.REGISTERS else "leapfrog_step"}
+    assert set(on_host) == {"leapfrog_small_dim" if d <= device.REGISTERS else "leapfrog_step"}
 
 
 @needs_compiler
@@ -95,7 +96,7 @@ def test_a_run_of_fahmc_gives_the_cpus_bits(on_host, dim, debias):
     )  # fmt: skip
     found = fs.run(study, runtime=fs.Inline(threads=1, chunk=5, backend="cuda"))
     np.testing.assert_array_equal(found.samples, fs.run(study, runtime=fs.Inline(threads=1)).samples)
-    assert ("leapfrog_narrow" if dim == 3 else "leapfrog_step") in on_host
+    assert ("leapfrog_small_dim" if dim == 3 else "leapfrog_step") in on_host
 
 
 @needs_compiler
@@ -108,8 +109,8 @@ def test_a_run_of_fahmc_on_logistic_regression_gives_the_cpus_bits(on_host, monk
         replicas=5,
     )  # fmt: skip
     expected = fs.run(study, runtime=fs.Inline(threads=1)).samples
-    for most in (cuda.SCORES, 100, 1):  # all jobs at once, a few at a time, one at a time
-        monkeypatch.setattr(cuda, "SCORES", most)
+    for most in (device.SCORES, 100, 1):  # all jobs at once, a few at a time, one at a time
+        monkeypatch.setattr(device, "SCORES", most)
         del on_host[:]
         found = fs.run(study, runtime=fs.Inline(threads=1, chunk=20, backend="cuda")).samples
         np.testing.assert_array_equal(found, expected)
@@ -327,7 +328,7 @@ def test_messages_do_not_depend_on_a_jobs_place_in_a_batch_nor_on_turns(on_host,
             assert_same([np.concatenate(a) for a in alone], together)
         for most in (100, 1):  # a few jobs at a time, one at a time
             with monkeypatch.context() as patch:
-                patch.setattr(cuda, "SCORES", most)
+                patch.setattr(device, "SCORES", most)
                 del on_host[:]
                 assert_same(call(slice(None)), together)
                 assert on_host.count("round_levels") > (40 if most > 1 else 149)

@@ -16,6 +16,8 @@ from tools import cuda_on_host
 from fedsim import problems, rng
 from fedsim.kernels import cpu, cuda, reference
 from fedsim.kernels.cpu import draws
+from fedsim.kernels.cuda import device
+from fedsim.kernels.cuda import draws as cuda_draws
 from fedsim.kernels.reference import leapfrog
 from fedsim.rng import Stream
 
@@ -27,8 +29,8 @@ ON_DEVICE = pytest.param("cuda", marks=pytest.mark.gpu)
 @pytest.fixture
 def choose(monkeypatch):
     """A function from a backend's name to its module."""
-    cuda._module.cache_clear()
-    cuda._tables.clear()
+    device._module.cache_clear()
+    device._tables.clear()
 
     def module(name):
         if name == "cuda on host":
@@ -39,8 +41,8 @@ def choose(monkeypatch):
         return {"numpy": reference, "cpu": cpu}[name]
 
     yield module
-    cuda._module.cache_clear()
-    cuda._tables.clear()
+    device._module.cache_clear()
+    device._tables.clear()
 
 
 @pytest.fixture(params=["numpy", "cpu", ON_HOST, ON_DEVICE])
@@ -55,7 +57,7 @@ def compiled(request, choose):
 
 
 def words_of(backend):
-    return {reference: rng.words, cpu: draws.words, cuda: cuda.words}[backend]
+    return {reference: rng.words, cpu: draws.words, cuda: cuda_draws.words}[backend]
 
 
 def assert_same(found, expected):

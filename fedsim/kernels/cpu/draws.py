@@ -12,7 +12,8 @@ import numpy.typing as npt
 from fedsim import rng
 from fedsim.arrays import Array, Numbers
 from fedsim.errors import InvalidInput
-from fedsim.kernels.cpu.elementary import inline, jit, u32, u64
+from fedsim.kernels.cache import inline, jit
+from fedsim.kernels.cpu.elementary import u32, u64
 from fedsim.kernels.cpu.lanes import fill_keys, fill_normals32, fill_normals64, fill_words, philox
 
 LANES = 512  # blocks whose words and normals stay in the first-level cache together
@@ -148,7 +149,7 @@ def choose_few(k0, k1, k2, k3, step, population, size, places, values, out):
 
 
 @jit
-def choose_rows(key, population, start, step, out):
+def choose_rows_into(key, population, start, step, out):
     """Row i's choice of start[i + 1] - start[i] out of population[i], all in one flat array."""
     most = population.max() if len(population) else 0
     few = most > 64 * len(out)
@@ -259,8 +260,14 @@ def choice(key: Array, population: npt.ArrayLike, size: int, step: int = 0) -> A
     if size > n.min(initial=size):
         raise InvalidInput(f"choice of {size} out of {n.min()}: ask for at most {n.min()}")
     out = np.empty(len(key) * size, np.int64)
-    choose_rows(key, n, np.arange(len(key) + 1) * size, step, out)
+    choose_rows_into(key, n, np.arange(len(key) + 1) * size, step, out)
     return out.reshape(len(key), size)
 
 
-__all__ = ["choice", "integers", "keys", "normal", "uniform", "words"]
+def choose_rows(key: Array, population: Array, start: Array, step: int) -> Array:
+    out = np.empty(start[-1], np.int64)
+    choose_rows_into(key, population, start, step, out)
+    return out
+
+
+__all__ = ["choice", "choose_rows", "integers", "keys", "keys_into", "normal", "uniform", "words"]

@@ -8,7 +8,8 @@ Normals for a block of jobs, a few steps at a time, into rows that stay in the f
 from __future__ import annotations
 
 from fedsim.arrays import Array
-from fedsim.kernels.cpu.elementary import direction32, direction64, inline, jit, radius32, radius64, u32, u64
+from fedsim.kernels.cache import inline, jit
+from fedsim.kernels.cpu.elementary import direction32, direction64, radius32, radius64, u32, u64
 from fedsim.kernels.intrinsics import overload
 
 LOW = u64(0xFFFFFFFF)

@@ -4,7 +4,7 @@ Two shapes of the same arithmetic. Where d is small a lane is a job: the block's
 transposed in the first-level cache and every inner loop runs over neighbouring jobs. Where d is large a lane is a
 coordinate of one job. Which one runs depends on d alone, never on the batch, so it cannot change a run's bits.
 
-Local Langevin steps in two dimensions: `langevin.quadratic_narrow` with its loops over coordinates written out.
+Local Langevin steps in two dimensions: `langevin.small_dim` with its loops over coordinates written out.
 
 What a block of jobs needs lies in arrays with rows of a fixed length. The compiler then knows that the rows do not
 overlap and makes a step one pass over them, where a loop for every coordinate spends its time on starting.
@@ -15,30 +15,30 @@ from __future__ import annotations
 import numpy as np
 
 from fedsim.arrays import Array
+from fedsim.kernels.cache import jit
 from fedsim.kernels.cpu.draws import normals32, normals64
-from fedsim.kernels.cpu.elementary import jit
 from fedsim.kernels.cpu.lanes import GROUP, fill_blocks
 from fedsim.kernels.intrinsics import overload
 from fedsim.protocols.runtime import LangevinSteps
 
 JOBS = 256  # lanes of a block
-NARROW = 8  # up to this d a lane is a job
+SMALL_DIM = 8  # up to this d a lane is a job
 
 
-def fill_row(key: Array, step: int, out: Array) -> None:
+def normals_of_step(key: Array, step: int, out: Array) -> None:
     """The d normals of one step of one job into `out` (1, d) (dispatched on its dtype by `overload`)."""
     raise NotImplementedError
 
 
-@overload(fill_row)
-def _fill_row(key, step, out):
+@overload(normals_of_step)
+def _normals_of_step(key, step, out):
     if out.dtype.bitwidth == 32:
         return lambda key, step, out: normals32(key, step * out.shape[1], 0, out)
     return lambda key, step, out: normals64(key, step * out.shape[1], 0, out)
 
 
 @jit
-def quadratic_narrow(theta, hessian, linear, client, private, shared, scale, rho, steps, amplitude):
+def small_dim(theta, hessian, linear, client, private, shared, scale, rho, steps, amplitude):
     """In place: K steps theta <- theta - eta (H theta - b) + amplitude (rho shared + scale private)."""
     jobs, d = theta.shape
     lanes = min(JOBS, jobs)
@@ -92,7 +92,7 @@ def quadratic_narrow(theta, hessian, linear, client, private, shared, scale, rho
 
 
 @jit
-def quadratic_wide(theta, hessian, linear, client, private, shared, scale, rho, steps, amplitude):
+def large_dim(theta, hessian, linear, client, private, shared, scale, rho, steps, amplitude):
     """The same steps with a lane per coordinate; H is symmetric, so its rows are its columns."""
     jobs, d = theta.shape
     own, common = np.zeros((1, d), theta.dtype), np.zeros((1, d), theta.dtype)
@@ -101,9 +101,9 @@ def quadratic_wide(theta, hessian, linear, client, private, shared, scale, rho, 
         t, h, b, s = theta[job], hessian[client[job]], linear[client[job]], scale[job]
         for step in range(len(steps)):
             if rho < 1:
-                fill_row(private[job : job + 1], step, own)
+                normals_of_step(private[job : job + 1], step, own)
             if rho > 0:
-                fill_row(shared[job : job + 1], step, common)
+                normals_of_step(shared[job : job + 1], step, common)
             for i in range(d):
                 g[i] = h[0, i] * t[0] - b[i]
             for m in range(1, d):
@@ -121,7 +121,7 @@ def quadratic_wide(theta, hessian, linear, client, private, shared, scale, rho, 
 
 def langevin_quadratic(dim: int) -> LangevinSteps:
     """Return the compiled twin of what `reference.langevin_quadratic` returns: same arguments, same bits."""
-    kernel: LangevinSteps = quadratic_plane if dim == 2 else quadratic_narrow if dim <= NARROW else quadratic_wide
+    kernel: LangevinSteps = dim2 if dim == 2 else small_dim if dim <= SMALL_DIM else large_dim
     return kernel
 
 
@@ -152,7 +152,7 @@ def _correlated_step(held, own, common, eta, a, rho, lanes):
 
 
 @jit
-def quadratic_plane(theta, hessian, linear, client, private, shared, scale, rho, steps, amplitude):
+def dim2(theta, hessian, linear, client, private, shared, scale, rho, steps, amplitude):
     """In place: K steps of every job, d = 2. Lanes past the last job compute what nobody reads."""
     jobs = theta.shape[0]
     lanes = min(LANES, jobs)

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fedsim.arrays import Array
-from fedsim.kernels.cpu.elementary import exp32, exp64, f32, jit
+from fedsim.kernels.cache import jit
+from fedsim.kernels.cpu.elementary import exp32, exp64, f32
 from fedsim.kernels.intrinsics import (
     Builder,
     Context,

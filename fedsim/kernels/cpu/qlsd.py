@@ -22,11 +22,25 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.kernels.cpu.elementary import as_float, as_int, f32, f64, i32, i64, inline, jit, u32, u64
+from fedsim.kernels.cache import inline, jit
+from fedsim.kernels.cpu.elementary import f32, f64, i32, i64, u32, u64
 from fedsim.kernels.cpu.lanes import philox
 from fedsim.kernels.cpu.qsgd import ABOVE, DOWN, FIXED, FORMS, LARGEST, SIGN, elias_row, wire_norm
 from fedsim.kernels.cpu.rows import SPAN, by_client, choose_group, group, scratch
-from fedsim.kernels.intrinsics import Builder, Context, Signature, Type, Typing, Value, cgutils, intrinsic, ir, types
+from fedsim.kernels.intrinsics import (
+    Builder,
+    Context,
+    Signature,
+    Type,
+    Typing,
+    Value,
+    as_float,
+    as_int,
+    cgutils,
+    intrinsic,
+    ir,
+    types,
+)
 from fedsim.kernels.reference.qsgd import elias_lengths
 
 NO_KEY = np.empty((0, 4), np.uint32)

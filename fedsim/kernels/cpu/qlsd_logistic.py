@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.kernels.cpu.elementary import exp32, exp64, f32, inline, jit
+from fedsim.kernels.cache import inline, jit
+from fedsim.kernels.cpu.elementary import exp32, exp64, f32
 from fedsim.kernels.cpu.qlsd import minibatch, present, results, send_group
 from fedsim.kernels.cpu.rows import SPAN, by_client, choose_group, group, scratch
 from fedsim.kernels.intrinsics import (

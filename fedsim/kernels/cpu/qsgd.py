@@ -13,9 +13,23 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.kernels.cpu.elementary import as_float, as_int, f32, f64, i32, i64, inline, jit, u32, u64
+from fedsim.kernels.cache import inline, jit
+from fedsim.kernels.cpu.elementary import f32, f64, i32, i64, u32, u64
 from fedsim.kernels.cpu.lanes import philox
-from fedsim.kernels.intrinsics import Builder, Context, Signature, Type, Typing, Value, cgutils, intrinsic, ir, types
+from fedsim.kernels.intrinsics import (
+    Builder,
+    Context,
+    Signature,
+    Type,
+    Typing,
+    Value,
+    as_float,
+    as_int,
+    cgutils,
+    intrinsic,
+    ir,
+    types,
+)
 from fedsim.kernels.reference.qsgd import elias_lengths
 
 TILE = 64  # rows at once,

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
+from fedsim.kernels.cache import inline, jit
 from fedsim.kernels.cpu.draws import below
-from fedsim.kernels.cpu.elementary import inline, jit, u32
+from fedsim.kernels.cpu.elementary import u32
 from fedsim.kernels.cpu.lanes import philox
 
 KEPT = 2**22  # bytes of a buffer that a thread keeps

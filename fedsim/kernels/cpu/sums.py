@@ -1,19 +1,37 @@
-"""Sums of gradients over rows of data, for a flat batch of jobs, compiled.
+"""Sums over rows of data for a flat batch of jobs, and sums over the replies of a replica, compiled.
 
-`rows` are the chosen rows of all jobs in one flat array, numbered inside their client; job i owns
-start[i]:start[i + 1]. An empty `rows` with start[i + 1] - start[i] = -1 is not used: full gradients pass
-`rows` = None and let every job walk its client's own range.
-
-Sums over the replies of a replica, always in client order, compiled.
+`rows` are the chosen rows of all jobs in one flat array, numbered inside their client; job i has
+start[i]:start[i + 1]. ALL_ROWS in their place stands for all rows of each client.
 """
 
 from __future__ import annotations
 
+from functools import cache
+from typing import cast
+
 import numpy as np
 
-from fedsim.kernels.cpu.elementary import exp32, exp64, f32, jit
+from fedsim.arrays import Array
+from fedsim.kernels.cache import jit
+from fedsim.kernels.cpu.elementary import exp32, exp64, f32, log64
+from fedsim.kernels.reference.sums import gradients as looped_gradients
+from fedsim.protocols import BatchedGradients, ProblemLike, Rows
 
-TILE = 64  # rows whose linear predictors are held at once
+TILE = 64  # rows whose linear predictors are computed together
+ALL_ROWS = (np.empty(0, np.int64), np.zeros(1, np.int64))
+
+
+def gradients(problem: ProblemLike, theta: Array, clients: Array, rows: Rows) -> Array:
+    """Return the clients' sum gradients, by `problem.gradients` where it exists."""
+    if _is_batched(type(problem)) or isinstance(problem, BatchedGradients):
+        return np.asarray(cast(BatchedGradients, problem).gradients(np.ascontiguousarray(theta), clients, rows))
+    return looped_gradients(problem, theta, clients, rows)
+
+
+@cache
+def _is_batched(kind: type) -> bool:
+    """Return whether a class has batched gradients; `isinstance` with a protocol is slower than a small gradient."""
+    return issubclass(kind, BatchedGradients)
 
 
 @jit
@@ -109,7 +127,28 @@ def linear_model(theta, x, y, offsets, client, rows, start, logistic, scale, sha
         linear_rows(theta[job], x, y, begin, rows, first, last, logistic, scale, share, z, out[job])
 
 
-ALL_ROWS = (np.empty(0, np.int64), np.zeros(1, np.int64))  # in place of a minibatch's rows: every client's all
+@jit
+def logistic_potentials(theta, x, y, offsets, client, rows, start, share, out):
+    """sum over rows of log(1 + exp(-+ x theta)), minus for y = 1, plus the rows' share of the prior, in float64."""
+    z, whole = np.empty(TILE), len(rows) == 0
+    for job in range(len(theta)):
+        t, begin = theta[job], offsets[client[job]]
+        first, last = (0, offsets[client[job] + 1] - begin) if whole else (start[job], start[job + 1])
+        total = 0.0
+        for i in range(len(t)):
+            total += t[i] * t[i]
+        total *= share * (last - first) / 2
+        for tile in range(first, last, TILE):
+            n = min(TILE, last - tile)
+            for r in range(n):
+                at = begin + (tile + r if whole else rows[tile + r])
+                row, score = x[at], 0.0
+                for i in range(len(t)):
+                    score += row[i] * t[i]
+                z[r] = score if y[at] == 0 else -score
+            for r in range(n):
+                total += max(z[r], 0.0) + log64(1.0 + exp64(-abs(z[r])))
+        out[job] = total
 
 
 @jit
