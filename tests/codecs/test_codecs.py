@@ -25,7 +25,8 @@ from fedsim.kernels.reference import qsgd as reference
 
 LEVELS = [1, 2, 3, 16, 255, 2**16]
 ELIAS = [
-    Elias(s, code, form) for s, code, form in product([1, 4, 300], ["omega", "gamma"], ["auto", "sparse", "dense"])
+    Elias(s, code=code, form=form)
+    for s, code, form in product([1, 4, 300], ["omega", "gamma"], ["auto", "sparse", "dense"])
 ]
 RANDOM = [*(QSGD(s) for s in LEVELS), *ELIAS]
 EVERY = [Identity(), Identity("float32"), Identity("float64"), *RANDOM]
@@ -384,7 +385,7 @@ def test_elias_codes_can_be_read_back(code, numbers):
     code=st.sampled_from(qsgd.CODES),
 )
 def test_auto_takes_the_shorter_form_and_tells_which(v, seed, levels, code):
-    auto, sparse, dense = (Elias(levels, code, form) for form in ("auto", "sparse", "dense"))
+    auto, sparse, dense = (Elias(levels, code=code, form=form) for form in ("auto", "sparse", "dense"))
     key = keys(1, seed)
     assert auto.bits(v, key) == min(sparse.bits(v, key), dense.bits(v, key))
     assert auto.encode(v, key) in (sparse.encode(v, key), dense.encode(v, key))
@@ -490,7 +491,7 @@ def test_a_forged_number_of_a_million_bits_is_corrupt_at_once(code, fill):
     for form in ("sparse", "dense"):
         head = np.float32(-1 if form == "dense" else 1).astype("<f4").tobytes()
         with pytest.raises(CorruptData):
-            Elias(2**20, code).decode(head + fill * 100_000, 10_000)
+            Elias(2**20, code=code).decode(head + fill * 100_000, 10_000)
 
 
 def test_every_part_of_a_message_is_checked():

@@ -125,7 +125,7 @@ OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])
 BATCH = np.array([2, 9, 1, 15])
 CODECS = [
     Identity(), Identity("float32"), QSGD(1), QSGD(16), Elias(4), Elias(300, "gamma"), Elias(2, form="sparse"),
-    Elias(2, "gamma", "dense"),
+    Elias(2, code="gamma", form="dense"),
 ]  # fmt: skip
 
 
@@ -301,7 +301,7 @@ def test_a_level_tips_over_at_its_random_word_and_a_half(on_host):
 @pytest.mark.parametrize("form", ["sparse", "dense", "auto"])
 @pytest.mark.parametrize("code", ["omega", "gamma"])
 def test_bits_are_those_of_the_message_where_most_levels_are_zero(on_host, code, form):
-    d, codec = 1500, Elias(2, code, form)
+    d, codec = 1500, Elias(2, code=code, form=form)
     key = keys(4, Stream.CODEC)
     theta = rng.normal(keys(4, Stream.DATA), d) ** 9
     sent, bits = quantised(theta, codec, key)
@@ -368,7 +368,7 @@ FAMILY = {
     "QLSD": QLSD(1e-3, batch_size=5, codec=Elias(8)),
     "LSD++": QLSDPlusPlus(1e-3, refresh_every=2, batch_size=0.25),
     "QLSD++": QLSDPlusPlus(1e-3, refresh_every=2, batch_size=5, codec=QSGD(8)),
-    "QLSD++, all rows": QLSDPlusPlus(1e-3, refresh_every=2, codec=Elias(8, "gamma")),
+    "QLSD++, all rows": QLSDPlusPlus(1e-3, refresh_every=2, codec=Elias(8, code="gamma")),
 }
 
 
@@ -399,10 +399,12 @@ def test_a_run_of_qlsd_star_gives_the_cpus_bits(on_host):
 def test_a_message_of_nothing_but_zeros_is_as_long_as_its_bytes(on_host, d, backend):
     study = fs.Scenario(
         problem=fs.problems.GaussianMean([np.zeros((2, d))] * 3, np.eye(d)),
-        algorithm=QLSD(1e-3, codec=Elias(4, "gamma")), budget=fs.Budget(rounds=1),
+        algorithm=QLSD(1e-3, codec=Elias(4, code="gamma")), budget=fs.Budget(rounds=1),
     )  # fmt: skip
     result = fs.run(study, runtime=fs.Inline(threads=1, backend=backend))
-    assert result.rounds.uplink_bits.tolist() == [3 * Elias(4, "gamma").bits(np.zeros(d), keys(1, Stream.CODEC)[0])]
+    assert result.rounds.uplink_bits.tolist() == [
+        3 * Elias(4, code="gamma").bits(np.zeros(d), keys(1, Stream.CODEC)[0])
+    ]
 
 
 def test_what_has_no_kernel_is_not_fused():

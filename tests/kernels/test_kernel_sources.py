@@ -93,7 +93,9 @@ def test_every_import_of_every_file_of_this_project_is_found():
 )
 def test_imports_are_found_in_every_form(text, module):
     package = "package" if not text.startswith("from ..") else "outer.package"
-    found = {name for base, names in code_digest._imports(text, package) for name in (base, *(f"{base}.{n}" for n in names))}
+    found = {
+        name for base, names in code_digest._imports(text, package) for name in (base, *(f"{base}.{n}" for n in names))
+    }
     assert (module if package == "package" else "outer.b") in found
 
 

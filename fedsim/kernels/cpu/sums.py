@@ -36,7 +36,7 @@ def _is_batched(kind: type) -> bool:
 
 @jit
 def gaussian_rows(theta, x, offsets, precision, client, rows, start, share, out):
-    """sum over rows of (P_c + share I) theta - P_c x_row; precision is (1 or clients, d, d)."""
+    """Sum (P_c + share I) theta - P_c x_row over the chosen rows; precision is (1 or clients, d, d)."""
     jobs, d = theta.shape
     total = np.empty(d, theta.dtype)
     for job in range(jobs):
@@ -60,7 +60,7 @@ def gaussian_rows(theta, x, offsets, precision, client, rows, start, share, out)
 
 @jit
 def quadratic_full(theta, hessian, linear, client, out):
-    """hessian_c theta - linear_c."""
+    """Write hessian_c theta - linear_c into `out`."""
     jobs, d = theta.shape
     for job in range(jobs):
         h, b, t, g = hessian[client[job]], linear[client[job]], theta[job], out[job]
@@ -85,16 +85,16 @@ def _logistic32(z, n):
 
 @jit
 def linear_rows(t, x, y, begin, rows, first, last, logistic, scale, share, z, g):
-    """The gradient g of one job over rows[first:last] of those from `begin` on; without `rows`, all. z is scratch."""
-    d, whole = len(t), len(rows) == 0
+    """Write a job's gradient over rows[first:last], numbered from `begin`, or over all rows, into g; z is scratch."""
+    d, all_rows = len(t), len(rows) == 0
     count = t.dtype.type(last - first)
     for i in range(d):
         g[i] = share * count * t[i]
     for tile in range(first, last, TILE):
         n = min(TILE, last - tile)
         for r in range(n):
-            row = x[begin + (tile + r if whole else rows[tile + r])]
-            # Four partial sums, in a fixed order, so that the dot product need not wait for itself.
+            row = x[begin + (tile + r if all_rows else rows[tile + r])]
+            # Four partial sums in a fixed order, which overlap.
             a0, a1, a2, a3 = z.dtype.type(0), z.dtype.type(0), z.dtype.type(0), z.dtype.type(0)
             for i in range(0, d - 3, 4):
                 a0 += row[i] * t[i]
@@ -110,7 +110,7 @@ def linear_rows(t, x, y, begin, rows, first, last, logistic, scale, share, z, g)
             else:
                 _logistic64(z.view(np.float64), n)
         for r in range(n):
-            at = begin + (tile + r if whole else rows[tile + r])
+            at = begin + (tile + r if all_rows else rows[tile + r])
             row = x[at]
             residual = scale * (z[r] - z.dtype.type(y[at]))
             for i in range(d):
@@ -119,7 +119,7 @@ def linear_rows(t, x, y, begin, rows, first, last, logistic, scale, share, z, g)
 
 @jit
 def linear_model(theta, x, y, offsets, client, rows, start, logistic, scale, share, out):
-    """sum over rows of scale (mu(x theta) - y) x + share theta; mu is the identity or the logistic function."""
+    """Sum scale (mu(x theta) - y) x + share theta over rows; mu is the identity or the logistic function."""
     z = np.empty(TILE, theta.dtype)
     for job in range(len(theta)):
         begin = offsets[client[job]]
@@ -129,11 +129,11 @@ def linear_model(theta, x, y, offsets, client, rows, start, logistic, scale, sha
 
 @jit
 def logistic_potentials(theta, x, y, offsets, client, rows, start, share, out):
-    """sum over rows of log(1 + exp(-+ x theta)), minus for y = 1, plus the rows' share of the prior, in float64."""
-    z, whole = np.empty(TILE), len(rows) == 0
+    """Sum log(1 + exp(-+ x theta)), minus for y = 1, over rows, plus the rows' share of the prior, in float64."""
+    z, all_rows = np.empty(TILE), len(rows) == 0
     for job in range(len(theta)):
         t, begin = theta[job], offsets[client[job]]
-        first, last = (0, offsets[client[job] + 1] - begin) if whole else (start[job], start[job + 1])
+        first, last = (0, offsets[client[job] + 1] - begin) if all_rows else (start[job], start[job + 1])
         total = 0.0
         for i in range(len(t)):
             total += t[i] * t[i]
@@ -141,7 +141,7 @@ def logistic_potentials(theta, x, y, offsets, client, rows, start, share, out):
         for tile in range(first, last, TILE):
             n = min(TILE, last - tile)
             for r in range(n):
-                at = begin + (tile + r if whole else rows[tile + r])
+                at = begin + (tile + r if all_rows else rows[tile + r])
                 row, score = x[at], 0.0
                 for i in range(len(t)):
                     score += row[i] * t[i]
@@ -164,7 +164,7 @@ def _segments(values, weights, starts, out):
 
 @jit
 def langevin_step(values, weights, starts, theta, precision, gamma, spread, noise, out):
-    """QLSD's server: out = theta - gamma (sum of w values + precision theta) + spread noise, replica by replica."""
+    """Take QLSD's server step: out = theta - gamma (sum of w values + precision theta) + spread noise, by replica."""
     _segments(values, weights, starts, out)
     cast = out.dtype.type
     for r in range(out.shape[0]):
@@ -175,7 +175,7 @@ def langevin_step(values, weights, starts, theta, precision, gamma, spread, nois
 
 @jit
 def segment_sum(values, weights, starts):
-    """The compiled twin of `reference.segment_sum`: same bits."""
+    """Sum weights[i] * values[i] over starts[r] <= i < starts[r + 1], in that order, into row r."""
     out = np.empty((len(starts) - 1, values.shape[1]), values.dtype)
     _segments(values, weights.astype(values.dtype), starts, out)
     return out

@@ -7,13 +7,12 @@ Constant data and tables are copied to the device once, in the precision of the 
 """
 
 from fedsim.kernels.clock.availability import online_times
-from fedsim.kernels.cpu.qlsd import wire_form
 from fedsim.kernels.cuda.classification import network_gradient, softmax_gradient
 from fedsim.kernels.cuda.device import require_device
 from fedsim.kernels.cuda.draws import choice, choose_rows, integers, keys, keys_into, normal, uniform
 from fedsim.kernels.cuda.langevin import langevin_quadratic
 from fedsim.kernels.cuda.leapfrog import leapfrog_logistic, leapfrog_quadratic
-from fedsim.kernels.cuda.qlsd import gaussian_messages, logistic_messages
+from fedsim.kernels.cuda.qlsd import gaussian_messages, logistic_messages, wire_form
 from fedsim.kernels.cuda.sums import gaussian_rows, gradients, linear_model, quadratic_full, segment_sum
 
 name = "cuda"

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.kernels.cpu.qlsd import PLAIN, SINGLE, minibatch
+from fedsim.kernels.cpu.qlsd import PLAIN, SINGLE, minibatch, wire_form
 from fedsim.kernels.cpu.qsgd import FIXED
 from fedsim.kernels.cuda import device
 from fedsim.kernels.cuda.device import empty, get, put, run, table
 from fedsim.kernels.cuda.draws import choose_rows_on_device
+
+__all__ = ["gaussian_messages", "logistic_messages", "parts", "wire_form"]
 
 Results = tuple[Array, Array, Array]
 Gradients = Callable[[slice, Any, Any, Any], None]  # jobs, theta, control; the result is written to the last

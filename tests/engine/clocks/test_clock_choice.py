@@ -143,13 +143,17 @@ def test_a_run_has_about_as_many_visits_as_estimated(scenario, budget):
     assert 0 <= more <= CLIENTS * REPLICAS * max(1, scenario.sites.every) * 2
 
 
-@pytest.mark.parametrize("where, name", [(KernelState.LOADED, "compiled"), (KernelState.CACHED, "simpy"), (KernelState.MISSING, "simpy")])
+@pytest.mark.parametrize(
+    "where, name", [(KernelState.LOADED, "compiled"), (KernelState.CACHED, "simpy"), (KernelState.MISSING, "simpy")]
+)
 def test_a_small_run_takes_the_compiled_clock_only_where_it_is_loaded(found, where, name):
     found(where)
     assert fs.run(PRIVATE, compute="skip").manifest["clock"]["name"] == name
 
 
-@pytest.mark.parametrize("began, later", [(KernelState.LOADED, KernelState.MISSING), (KernelState.MISSING, KernelState.LOADED)])
+@pytest.mark.parametrize(
+    "began, later", [(KernelState.LOADED, KernelState.MISSING), (KernelState.MISSING, KernelState.LOADED)]
+)
 @pytest.mark.parametrize("scenario", [PRIVATE, ASYNCHRONOUS], ids=["synchronous", "asynchronous"])
 def test_a_run_resumes_on_the_clock_that_it_began_on(tmp_path, found, scenario, began, later):
     """The saved states of the clocks differ, and code may have been compiled or removed meanwhile."""
