@@ -39,4 +39,4 @@ def refuse(values: Array, bad: Array) -> NoReturn:
     wrong = np.flatnonzero(~np.isfinite(v))
     if len(wrong):
         raise NonFinite(f"{where}coordinate {wrong[0]} is {v[wrong[0]]}: only finite numbers can be sent")
-    raise NonFinite(f"{where}numbers up to {np.abs(v).max():.3g} leave float32 (3.4e38): scale them down")
+    raise NonFinite(f"{where}numbers up to {np.abs(v).max():.3g} exceed the largest float32 (3.4e38): scale them down")

@@ -20,7 +20,7 @@ from fedsim.runtime.jobs import Batch, JobsAtHand, Setting
 
 @pytest.fixture(scope="module")
 def problem():
-    """Two clients of 20 rows; the last vector of five features is mostly padding."""
+    """Return two clients of 20 rows; the vector of five features is mostly padding."""
     generator = np.random.default_rng(3)
     x, y = generator.normal(size=(40, 5)).astype(np.float32), generator.integers(0, 3, 40)
     return problems.SoftmaxRegression.from_arrays(x, y, np.array([0, 20, 40]), classes=3)
@@ -99,7 +99,7 @@ def test_gradients_are_the_written_out_steps_for_any_tile(bias, features):
         np.testing.assert_array_equal(found[job], np.concatenate([slopes, sums]) + pull)
 
 
-def test_a_job_that_went_astray_does_not_touch_the_next(problem):
+def test_a_job_that_diverged_does_not_change_the_next(problem):
     worker = Worker(
         FedAvg(0.1, 2, 4), Setting(problem, weights_of(problem), 1, np.dtype("float32"), fs.Inline().kernels())
     )

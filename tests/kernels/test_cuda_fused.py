@@ -1,4 +1,4 @@
-"""FA-HMC's trajectories and QLSD's messages in CUDA, compiled for the host and held to the CPU's bits."""
+"""FA-HMC's trajectories and QLSD's messages in CUDA, compiled for the host, have the bits of the CPU."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def chunks(jobs, *sizes):
 
 
 def trajectories(jobs, d, dtype, common, count, steps):
-    """Five clients with symmetric tables; every job has its own start, linear term and scale."""
+    """Return arguments for five clients with symmetric tables; every job has its own start, linear term and scale."""
     draw = rng.normal(keys(5, Stream.DATA), d * d).reshape(5, d, d)
     hessian = (draw + draw.transpose(0, 2, 1) + 3 * np.sqrt(d) * np.eye(d)).astype(dtype)
     own = rng.normal(keys(jobs, Stream.DATA), 2 * d).astype(dtype)
@@ -88,7 +88,7 @@ def test_trajectories_do_not_depend_on_a_jobs_place_in_a_batch(on_host, d):
 
 @needs_compiler
 @pytest.mark.parametrize("dim, debias", [(3, None), (3, "stale"), (11, None)])
-def test_a_run_of_fahmc_gives_the_cpus_bits(on_host, dim, debias):
+def test_a_run_of_fahmc_has_the_bits_of_the_cpu(on_host, dim, debias):
     study = fs.Scenario(
         problem=fs.problems.GaussianMean.synthetic(clients=6, dim=dim, samples=20, seed=1),
         algorithm=FAHMC(step_size=0.05, leapfrog_steps=3, local_steps=2, correlation=0.3, debias=debias),
@@ -102,7 +102,7 @@ def test_a_run_of_fahmc_gives_the_cpus_bits(on_host, dim, debias):
 @needs_compiler
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("batch, debias", [(None, None), (None, "stale"), (5, None), (0.3, "stale")])
-def test_a_run_of_fahmc_on_logistic_regression_gives_the_cpus_bits(on_host, monkeypatch, batch, debias, dtype):
+def test_a_run_of_fahmc_on_logistic_regression_has_the_bits_of_the_cpu(on_host, monkeypatch, batch, debias, dtype):
     algorithm = FAHMC(0.05, leapfrog_steps=3, local_steps=2, correlation=0.3, debias=debias, batch_size=batch)
     study = replace(
         qlsd_study("logistic", algorithm, dtype), participation=fs.participation.full(), budget=fs.Budget(rounds=2),
@@ -134,7 +134,7 @@ def wire_of(codec, coins, d):
 
 
 class Messages:
-    """Data of four clients, jobs with all the terms that a message can have, and both problems' kernels."""
+    """Data of four clients, jobs with all terms of a message, and calls of both problems' kernels."""
 
     def __init__(self, d, dtype, jobs=90, data=None):
         draw = rng.normal(keys(OFFSETS[-1], Stream.DATA), d + 1)
@@ -202,7 +202,7 @@ def test_messages_equal_numbas(on_host, dtype, codec):
 @needs_compiler
 @pytest.mark.parametrize("codec", [Identity(), QSGD(4), Elias(4)], ids=str)
 def test_messages_are_the_quantised_gradients_of_the_problem(on_host, codec):
-    """Against the generic parts: rows by `choose_rows`, gradients by the problem, levels and bits by the codec."""
+    """Compare with the generic parts: rows by `choose_rows`, gradients by the problem, levels and bits by the codec."""
     jobs = Messages(19, "float64")
     start = np.concatenate([[0], np.cumsum(BATCH[jobs.client])])
     rows = reference.choose_rows(jobs.key, SIZES[jobs.client], start, 0), start
@@ -246,7 +246,7 @@ EXTREMES = {
 @needs_compiler
 @pytest.mark.parametrize("codec", [Identity("float32"), QSGD(5), Elias(5)], ids=str)
 @pytest.mark.parametrize("extreme", EXTREMES)
-def test_extreme_vectors_are_sent_or_not_as_on_the_cpu(on_host, codec, extreme):
+def test_extreme_vectors_are_sent_or_refused_as_on_the_cpu(on_host, codec, extreme):
     d = 13
     x, offsets, client = np.zeros((1, d)), np.array([0, 1]), np.zeros(3, int)
     theta = np.zeros((3, d))
@@ -264,7 +264,7 @@ def test_extreme_vectors_are_sent_or_not_as_on_the_cpu(on_host, codec, extreme):
 
 
 def quantised(vectors, codec, coins):
-    """The messages that hold these vectors: gradients at theta of one row at zero."""
+    """Return the messages of these vectors: gradients at theta of one row at zero."""
     (jobs, d), nothing = vectors.shape, np.zeros((1, vectors.shape[1]))
     rest = nothing, np.array([0, 1]), nothing, np.ones((1, d)), np.zeros(jobs, int)
     sent, bits, _ = cuda.gaussian_messages(
@@ -275,8 +275,8 @@ def quantised(vectors, codec, coins):
 
 @needs_compiler
 @pytest.mark.parametrize("d", [8, 24])
-def test_squares_are_added_up_in_the_codecs_order(on_host, d):
-    """Seven squares of just under half a unit in the last place: one after the other they vanish beside 1."""
+def test_squares_are_added_in_the_order_of_the_codec(on_host, d):
+    """Seven squares of just under half a unit in the last place are lost if they are added to 1 one by one."""
     v = np.zeros((1, d))
     v[0, :8] = 1.4 * 2.0**-27
     v[0, 0] = 1
@@ -286,7 +286,7 @@ def test_squares_are_added_up_in_the_codecs_order(on_host, d):
 
 
 @needs_compiler
-def test_a_level_tips_over_at_its_random_word_and_a_half(on_host):
+def test_a_level_is_rounded_up_above_its_random_word_plus_a_half(on_host):
     coins = keys(20, Stream.CODEC)
     word = rng.words(coins, 1)[:, 1].astype(float)
     for part, level in ((0.75, 0), (0.25, 1)):
@@ -300,7 +300,7 @@ def test_a_level_tips_over_at_its_random_word_and_a_half(on_host):
 @needs_compiler
 @pytest.mark.parametrize("form", ["sparse", "dense", "auto"])
 @pytest.mark.parametrize("code", ["omega", "gamma"])
-def test_bits_are_those_of_the_message_where_most_levels_are_zero(on_host, code, form):
+def test_bits_are_those_of_the_message_if_most_levels_are_zero(on_host, code, form):
     d, codec = 1500, Elias(2, code=code, form=form)
     key = keys(4, Stream.CODEC)
     theta = rng.normal(keys(4, Stream.DATA), d) ** 9
@@ -313,7 +313,7 @@ def test_bits_are_those_of_the_message_where_most_levels_are_zero(on_host, code,
 
 @needs_compiler
 @pytest.mark.parametrize("codec", [QSGD(4), Elias(4)], ids=str)
-def test_messages_do_not_depend_on_a_jobs_place_in_a_batch_nor_on_turns(on_host, monkeypatch, codec):
+def test_messages_do_not_depend_on_a_jobs_place_in_a_batch_nor_on_its_parts(on_host, monkeypatch, codec):
     jobs = Messages(19, "float64", jobs=150)
     terms = jobs.control, jobs.anchor, jobs.memory, 0.3
     before = [np.copy(a) for a in (jobs.theta, *terms[:3])]
@@ -346,11 +346,11 @@ def test_no_jobs_send_no_messages(on_host):
         assert bits.shape == (0,)
 
 
-# --- Whole runs -----------------------------------------------------------------------------------------
+# --- Complete runs -----------------------------------------------------------------------------------------
 
 
 def qlsd_study(problem, algorithm, dtype):
-    """Data in the run's own precision: rounding others to it is where backends differ."""
+    """Return data in the precision of the run; backends differ in the conversion of others."""
     x, offsets = rng.normal(keys(120, Stream.DATA), 10).astype(dtype), 20 * np.arange(7)
     data, labels = np.ascontiguousarray(x[:, :9]), (x[:, 9] > 0).astype(dtype)
     makers = {
@@ -375,7 +375,7 @@ FAMILY = {
 @needs_compiler
 @pytest.mark.parametrize("name", FAMILY)
 @pytest.mark.parametrize("problem", ["gaussian", "logistic"])
-def test_a_run_of_the_qlsd_family_gives_the_cpus_bits(on_host, problem, name):
+def test_a_run_of_the_qlsd_family_has_the_bits_of_the_cpu(on_host, problem, name):
     study = qlsd_study(problem, FAMILY[name], "float32" if "all" in name else "float64")
     found = fs.run(study, runtime=fs.Inline(threads=1, chunk=7, backend="cuda"))
     expected = fs.run(study, runtime=fs.Inline(threads=1))
@@ -386,7 +386,7 @@ def test_a_run_of_the_qlsd_family_gives_the_cpus_bits(on_host, problem, name):
 
 
 @needs_compiler
-def test_a_run_of_qlsd_star_gives_the_cpus_bits(on_host):
+def test_a_run_of_qlsd_star_has_the_bits_of_the_cpu(on_host):
     study = qlsd_study("gaussian", QLSDStar(1e-3, batch_size=5, codec=QSGD(8)), "float64")
     found = fs.run(study, runtime=fs.Inline(threads=2, chunk=7, backend="cuda"))
     np.testing.assert_array_equal(found.samples, fs.run(study, runtime=fs.Inline(threads=1)).samples)
@@ -396,7 +396,7 @@ def test_a_run_of_qlsd_star_gives_the_cpus_bits(on_host):
 @needs_compiler
 @pytest.mark.parametrize("backend", ["cpu", "cuda"])
 @pytest.mark.parametrize("d", [254, 255])  # 256 is the first gap that is longer in Elias's codes than 255
-def test_a_message_of_nothing_but_zeros_is_as_long_as_its_bytes(on_host, d, backend):
+def test_a_message_of_zeros_is_as_long_as_its_bytes(on_host, d, backend):
     study = fs.Scenario(
         problem=fs.problems.GaussianMean([np.zeros((2, d))] * 3, np.eye(d)),
         algorithm=QLSD(1e-3, codec=Elias(4, code="gamma")), budget=fs.Budget(rounds=1),
@@ -407,7 +407,7 @@ def test_a_message_of_nothing_but_zeros_is_as_long_as_its_bytes(on_host, d, back
     ]
 
 
-def test_what_has_no_kernel_is_not_fused():
+def test_combinations_without_a_kernel_are_not_fused():
     gaussian = fs.problems.GaussianMean.synthetic(clients=3, dim=2, samples=5, seed=1)
     logistic = fs.problems.LogisticRegression([(np.zeros((2, 2)), [0, 1])])
     softmax = fs.problems.SoftmaxRegression([(np.zeros((2, 2)), [0, 1])], classes=2)
