@@ -53,7 +53,7 @@ def test_a_damaged_cache_is_deleted_and_rebuilt(tmp_path, what, damage):
     said = go(tmp_path)
     assert "damaged" in said
     assert said.count("\n") == 1
-    assert go(tmp_path) == ""  # whole again
+    assert go(tmp_path) == ""  # rebuilt
 
 
 def test_a_temporary_folder_replaces_one_that_is_not_writable(tmp_path):
@@ -61,8 +61,8 @@ def test_a_temporary_folder_replaces_one_that_is_not_writable(tmp_path):
     (tmp_path / "home").write_text("no folder")
     said = go(tmp_path, HOME=str(tmp_path / "home"), XDG_CACHE_HOME=str(tmp_path / "home"), TMPDIR=str(tmp_path))
     assert said.count("\n") == 1
-    assert "a temporary folder serves" in said
-    assert not list(tmp_path.glob("fedsim-kernels-*"))  # it is gone at the end
+    assert "this run uses a temporary folder" in said
+    assert not list(tmp_path.glob("fedsim-kernels-*"))  # removed at the end
 
 
 def test_a_full_disk_stops_no_run(tmp_path):
