@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import fedsim
 from fedsim.cli.app import call
 from fedsim.privacy.accountant import curve
 
@@ -39,9 +40,8 @@ def run_blocks(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", [page for page, text in PAGES.items() if blocks(text, "python")])
-def test_the_python_blocks_run_with_the_first_installation_and_the_extras_they_import(
-    page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_python_blocks_run(page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the base installation and the extras that the page imports; what a page shows is what it prints."""
     imported = [name for name in EXTRAS if re.search(rf"^import {name}\b", PAGES[page], re.MULTILINE)]
     for name in imported:
         pytest.importorskip(name)
@@ -96,3 +96,10 @@ def test_explain_topics_that_pages_name_exist() -> None:
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "README.md"])
 def test_a_page_starts_with_its_topic(page: str) -> None:
     assert PAGES[page].startswith(f"# {Path(page).stem}: ")
+
+
+def test_the_citation_names_this_release() -> None:
+    version = re.search(r"^version: ([\d.]+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    assert version
+    assert re.fullmatch(rf"{re.escape(version[1])}(\.dev\d+)?", fedsim.__version__)
+    assert f"## [{version[1]}]" in (ROOT / "CHANGELOG.md").read_text()
