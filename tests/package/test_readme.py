@@ -94,8 +94,10 @@ def test_explain_topics_that_pages_name_exist() -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "README.md"])
-def test_a_page_starts_with_its_topic(page: str) -> None:
-    assert PAGES[page].startswith(f"# {Path(page).stem}: ")
+def test_a_page_starts_with_its_topic_and_a_title_that_fits_the_list_of_topics(page: str) -> None:
+    topic, _, title = PAGES[page].splitlines()[0].partition(": ")
+    assert topic == f"# {Path(page).stem}"
+    assert 0 < len(title) <= 64
 
 
 def test_the_citation_names_this_release() -> None:
