@@ -10,7 +10,7 @@ import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.budget import Budget
-from fedsim.checks import is_int
+from fedsim.checks import check_path, is_int
 from fedsim.engine.manifest import describes
 from fedsim.engine.recorder import Record
 from fedsim.errors import InvalidInput, NotRecorded

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedsim import metrics
+from fedsim import metrics, protocols
 from fedsim.errors import InvalidInput
 from fedsim.metrics import diagnostics
 
@@ -533,7 +533,7 @@ def test_every_metric_fills_its_columns_with_the_promised_rank_and_leaves_its_vi
     seen.theta.setflags(write=False)
     seen.history.setflags(write=False)
     values = metric.evaluate(seen)
-    assert isinstance(metric, metrics.Metric)
+    assert isinstance(metric, protocols.Metric)
     assert tuple(values) == metric.columns
     for value in values.values():
         assert np.shape(value) == ((7,) if metric.per_replica else ())
