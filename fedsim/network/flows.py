@@ -94,7 +94,7 @@ class Flows:
 
         An earlier change of a bandwidth on the route of a flow is returned as well; no flow ends then.
         """
-        self._settle()
+        self._update_rates()
         if self._instant:
             return self._now
         events = self._events
@@ -111,7 +111,7 @@ class Flows:
             done = self._over()
             for link, bps in self._steps.due(now_s):
                 self._set(link, bps)
-        self._settle()
+        self._update_rates()
         done += self._over()
         if self._instant:
             done += self._instant
@@ -145,7 +145,7 @@ class Flows:
 
     def rate_bps(self, flow: int) -> float:
         """Return the current rate of an active flow."""
-        self._settle()
+        self._update_rates()
         if flow in self._instant:
             return math.inf
         if flow not in self._flows:
@@ -235,7 +235,7 @@ class Flows:
             self._leave(b, 1)
             self._enter(flow, route, min(max(missing, 0.0), bits), bits)
 
-    def _settle(self) -> None:
+    def _update_rates(self) -> None:
         """Update the rates after the latest starts and ends."""
         if self._moved:
             for flow in [flow for flow, it in self._flows.items() if it[3] in self._moved]:

@@ -66,7 +66,7 @@ class FlowTables:
         self._users: dict[int, list[int]] = {}  # by link: the routes known to use it
         self._bundles: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}  # by trunks and private links
         self._private: list[tuple[int, ...]] = []  # by bundle
-        self._used, self._left, self._busy, self._cramped = 0, 0, 0, True
+        self._used, self._left, self._busy, self._needs_growth = 0, 0, 0, True
 
     def find(self, links: tuple[int, ...]) -> int:
         """Return the number of a known route, or -1."""
@@ -138,7 +138,7 @@ class FlowTables:
         """Set new rates in a group; return when its next flow ends, and in which bundles."""
         from fedsim.kernels.sharing import share, sort_in
 
-        if self._cramped:
+        if self._needs_growth:
             self._lay_out()
         tables = self.links, self.bundles
         if self.changed:
@@ -178,7 +178,7 @@ class FlowTables:
         for link in trunks:
             room = self._room.setdefault(link, [0, 0])
             room[0] += 1
-            self._cramped |= room[0] > room[1]
+            self._needs_growth |= room[0] > room[1]
 
     def _narrowest(self, links: tuple[int, ...]) -> float:
         return min((float(self.links["capacity"][link]) for link in links), default=math.inf)
@@ -197,7 +197,7 @@ class FlowTables:
 
     def _lay_out(self) -> None:
         """Give every trunk's list twice the space that its bundles need."""
-        self._cramped = False
+        self._needs_growth = False
         total = 0
         for link, room in self._room.items():
             self.links["begin"][link] = total
