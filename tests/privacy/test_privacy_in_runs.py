@@ -110,7 +110,7 @@ def test_the_manifest_holds_the_papers_promise_and_what_was_really_spent(tmp_pat
         "type": "Guarantee", "epsilon": 1.0, "delta": 1e-4, "base_epsilon": 2.5, "valid": False, "clip": 0.5,
         "sensitivity": pytest.approx(0.4, rel=1e-12), "sigma": pytest.approx([sigma, sigma], rel=1e-12),
     }  # fmt: skip
-    assert note.startswith("for one client in one round; without a claim for several")
+    assert note.startswith("for one client in one round, without a claim for several")
     assert "the proof does not hold" in note
     assert entry["spent"]["delta"] == 1e-5
     assert entry["spent"]["epsilon"] == table(result)[-1].tolist()
