@@ -208,7 +208,7 @@ def tune(
     settings: Settings = [], jobs: Jobs = None, quiet: Quiet = False, runtime: Runtime = "inline",  # noqa: B006
     address: Address = None,
 ) -> None:  # fmt: skip
-    """Search the settings that reach a goal at the lowest cost."""
+    """Find the settings that reach a goal at the lowest cost."""
     from fedsim.cli.run import runtime_named
     from fedsim.cli.sweep import tune as command
 

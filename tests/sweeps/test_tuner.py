@@ -80,9 +80,9 @@ def test_tuning_finds_the_cheapest_setting_explains_it_and_reuses_its_runs(
     line = ["tune", "halving.py", "--grid", "rate=1,2,3,4", "--grid", "cohort=1,2,3", "--goal", GOAL, "--seeds", "3"]
     capsys.readouterr()
     assert call([*line, "--minimize", "rounds", "--limit", "uplink_bits=300", "--jobs", "1", "--out", "runs"]) == 0
-    said = capsys.readouterr().out
-    assert "for the least rounds within uplink_bits <= 300 bit: rate=3" in said
-    assert "uplink_bits <= 300 bit does not bind" in said
+    printed = capsys.readouterr().out
+    assert "for the least rounds within uplink_bits <= 300 bit: rate=3" in printed
+    assert "uplink_bits <= 300 bit does not bind" in printed
     assert read_json(here / "runs/recommendation.json", FORMAT)["best"]["rate"] == 3
     assert len(fs.load("runs").frame()) >= 12
 
