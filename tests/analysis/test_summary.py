@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import fedsim as fs
-from fedsim.analysis import figures, timeline
+from fedsim.analysis import figures, lanes
 from fedsim.cli.app import call
 from fedsim.errors import InvalidInput
 from fedsim.results import METRICS, ROUNDS, Result
@@ -180,29 +180,29 @@ def test_a_network_that_breaks_a_promise_is_told_which(changed: dict[str, object
 # --- Pictures ---------------------------------------------------------------------------------------
 
 
-def test_swimlanes_begin_where_they_are_told(result: Result, tmp_path: Path) -> None:
+def test_swimlanes_start_at_the_given_round(result: Result, tmp_path: Path) -> None:
     axes = figures.blank().subplots()
-    lanes = timeline.draw_rounds(axes, result, replica=1, rounds=3, first_round=7)
+    drawn = lanes.draw_rounds(axes, result, replica=1, rounds=3, first_round=7)
     own = result.rounds[result.rounds["replica"] == 1].set_index("round")
     assert axes.get_xlim()[0] == own["opened_s"][7]
     assert [text.get_text() for text in axes.texts] == ["7", "8", "9"]
-    assert lanes == len(axes.get_yticks()) == 5
+    assert drawn == len(axes.get_yticks()) == 5
     bars = [(p.get_x(), p.get_x() + p.get_width()) for p in axes.patches]
     assert min(b for b, _ in bars) >= own["opened_s"][7]
     assert max(e for _, e in bars) <= own["closed_s"][9]
-    assert timeline.swimlanes(result, tmp_path / "a.png", first_round=7).read_bytes().startswith(b"\x89PNG")
+    assert lanes.swimlanes(result, tmp_path / "a.png", first_round=7).read_bytes().startswith(b"\x89PNG")
     with pytest.raises(InvalidInput, match="has 12 rounds"):
-        timeline.swimlanes(result, tmp_path / "a.png", first_round=13)
+        lanes.swimlanes(result, tmp_path / "a.png", first_round=13)
 
 
 def test_a_phase_has_one_colour_and_a_legend_in_all_pictures(result: Result) -> None:
     from matplotlib.colors import to_hex
 
-    lanes, bars = figures.blank().subplots(1, 2)
-    timeline.draw_rounds(lanes, result, 0, 3)
+    rounds, bars = figures.blank().subplots(1, 2)
+    lanes.draw_rounds(rounds, result, 0, 3)
     figures.stacked(bars, {"one": {"compute": 1.0, "wait": 2.0}}, "virtual seconds")
     seen: dict[str, set[str]] = {}
-    for axes in (lanes, bars):
+    for axes in (rounds, bars):
         handles, labels = axes.get_legend_handles_labels()
         for handle, label in zip(handles, labels, strict=True):
             if label in figures.PHASES:
