@@ -108,7 +108,7 @@ Settings = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", callback=_path, metavar="DIR", help="New folder for results and figure."),
+    typer.Option("--out", callback=_path, metavar="DIR", help="Folder for results and figures."),
 ]
 Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Same as --set seed=N.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors only.")]
@@ -208,10 +208,7 @@ def tune(
         list[str], typer.Option("--limit", metavar="NAME=VALUE", help="Limit on a resource, such as seconds=3600.")
     ] = [],  # noqa: B006
     seeds: Annotated[int, typer.Option("--seeds", metavar="N", help="Number of seeds for the best settings.")] = 9,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", callback=_path, metavar="DIR", help="Folder for the runs; complete runs are reused."),
-    ] = None,
+    out: Out = None,
     settings: Settings = [], jobs: Jobs = None, quiet: Quiet = False, runtime: Runtime = "inline",  # noqa: B006
     address: Address = None,
 ) -> None:  # fmt: skip
@@ -267,10 +264,7 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="Use small settings (the default).")] = False,
     full: Annotated[bool, typer.Option("--full", help="Use the paper's settings where feasible.")] = False,
     jobs: Jobs = None, quiet: Quiet = False,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", callback=_path, metavar="DIR", help="Folder for the runs, claims.json and the page."),
-    ] = None,
+    out: Out = None,
 ) -> None:  # fmt: skip
     """Reproduce figures of the papers and check their claims."""
     from fedsim.cli.report import reproduce as command

@@ -111,7 +111,7 @@ def run(
         write("", *(summary_lines(result, text.width()) if single else table(study, text.width())))
         if folder is not None:
             _save(study, folder)
-    figure = None if makes_claims(loaded) else draw(study, loaded, out)
+    figure = None if makes_claims(loaded) or timing_only else draw(study, loaded, out)
     write(*([f"figure: {figure}"] if figure else []), _next(study, out))
     return study
 

@@ -48,8 +48,7 @@ class LiveTable:
         self._running: set[str] = set()
         self._cells: dict[tuple[str, str], Counter[str]] = {}
         self._ends: dict[tuple[str, str], list[dict[str, Any]]] = {}
-        self._limit_s: float | None = None
-        self._estimated = not todo
+        self._limit_s: float | None = None  # on virtual time, in the budget; inf for none
         self._started = time.monotonic()
         self._live: Any = None
         self._terminal = terminal if terminal is not None and terminal.is_terminal else None
@@ -78,21 +77,23 @@ class LiveTable:
             self._cells.setdefault(key, Counter())[event.state] += 1
             if event.ends:
                 self._ends.setdefault(key, []).append(dict(event.ends))
-        if event.ends and not self._estimated:
-            self._estimate(event)
+        if event.ends and self._limit_s is None:
+            self._first_complete(event)
         if self._live is None and event.state in ("whole", "failed"):
             swept = " ".join(f"{name}={settings[name]}" for name in self.plan.grid)
             done = self.states["kept"] + self.states["whole"] + self.states["failed"]
             state = "complete" if event.state == "whole" else event.state
             self._write(f"{done}/{self.total} {state:8}  {event.order.run} {swept}")
 
-    def _estimate(self, event: Event) -> None:
-        """Print what the sweep will take, from its first complete run."""
-        self._estimated = True
+    def _first_complete(self, event: Event) -> None:
+        """Read the budget of the first complete run and print what the sweep will take."""
         folder = self.out / event.order.run
+        manifest = json.loads((folder / "manifest.json").read_text())
+        self._limit_s = float(manifest["scenario"]["budget"].get("seconds") or INF)
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         line = estimate_line(float(event.ends["real_s"] or 0.0), size, self.todo, self.at_once)
-        self._live.console.print(line) if self._live is not None else self._write(line)
+        if self.todo:
+            self._live.console.print(line) if self._live is not None else self._write(line)
 
     def table(self) -> list[str]:
         """Return one line per value of the first axis that has several, then one line per other axis."""
@@ -124,7 +125,7 @@ class LiveTable:
         """
         ends = [one for group in self._ends.values() for one in group]
         if ends and all("target" in one for one in ends):
-            level, limit = str(ends[0]["target"]).split()[-1], self._budget_s()
+            level, limit = str(ends[0]["target"]).split()[-1], self._limit_s or INF
 
             def within(times: list[float]) -> float:
                 return sum(spent <= limit and spent < INF for spent in times) / len(times)
@@ -141,17 +142,6 @@ class LiveTable:
             names = [name for name in names if name != "backhaul_bits"]
         titles = {name: COSTS.get(name, (name, text.number)) for name in names}
         return {title: _cell(name, form) for name, (title, form) in titles.items()}
-
-    def _budget_s(self) -> float:
-        """Return the limit on virtual time in the budget of the first complete run; inf if it has none."""
-        if self._limit_s is None:
-            for order in self.plan.orders:
-                path = self.out / order.run / "manifest.json"
-                if path.exists():
-                    budget = (json.loads(path.read_text()).get("scenario") or {}).get("budget") or {}
-                    self._limit_s = float(budget.get("seconds") or INF)
-                    break
-        return INF if self._limit_s is None else self._limit_s
 
     def _render(self) -> Any:
         from rich.console import Group

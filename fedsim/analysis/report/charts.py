@@ -209,7 +209,8 @@ def network(
         members = [i for i, (_, own_kind) in enumerate(nodes) if own_kind == kind]
         if members:
             data.append({
-                "type": "scatter", "mode": "markers", "x": [at[i][0] for i in members], "y": [at[i][1] for i in members],
+                "type": "scatter", "mode": "markers",
+                "x": [at[i][0] for i in members], "y": [at[i][1] for i in members],
                 "text": [nodes[i][0] for i in members], "name": kind, "hovertemplate": "%{text}<extra></extra>",
                 "marker": {"color": colour, "size": size, "symbol": symbol},
             })  # fmt: skip
