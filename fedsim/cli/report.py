@@ -14,7 +14,7 @@ from fedsim.cli.sweep import status
 from fedsim.cli.terminal import outputs, stop_signals
 from fedsim.errors import CorruptData, FedsimError, InvalidInput
 from fedsim.reproduce.run import TABLES, FigureProgress, Verdict
-from fedsim.reproduce.run import reproduce as carry_out
+from fedsim.reproduce.run import reproduce as run_figures
 from fedsim.results import Result, write_atomic
 from fedsim.results.folder import tidy
 from fedsim.scenario_file import load_file
@@ -148,7 +148,7 @@ def reproduce(name: str | None, *, quick: bool, full: bool, jobs: int | None, ou
         write(*title, *lines, f"  {text.seconds(progress.real_s)}", "")
 
     with stop_signals() as stop:
-        verdicts, failures = carry_out(name, out=out, form=form, jobs=jobs, observer=show, stop=stop)
+        verdicts, failures = run_figures(name, out=out, form=form, jobs=jobs, observer=show, stop=stop)
     write(*count_lines(verdicts), f"claims  {out / CLAIMS}", f"page    {_page(out)}")
     for failure in failures:
         write(f"failed  {failure}")

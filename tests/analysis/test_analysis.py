@@ -204,7 +204,9 @@ def test_wasted_bits_by_cause_are_those_of_the_visits_and_add_up_to_the_total():
             by_visit = visits.groupby("outcome")["bits"].sum() / 3
             assert bits["late"] > 0
             assert bits["late"] + bits["called off"] == pytest.approx(by_visit["late"], rel=1e-12)
-            assert bits["called off"] == visits.loc[visits["compute"].isna() & (visits["outcome"] == "late"), "bits"].sum()
+            assert (
+                bits["called off"] == visits.loc[visits["compute"].isna() & (visits["outcome"] == "late"), "bits"].sum()
+            )
             assert bits["dropped"] == pytest.approx(by_visit["drop"], rel=1e-12)
 
 

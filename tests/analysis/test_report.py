@@ -393,7 +393,7 @@ def test_a_sweep_page_recommends_a_setting_by_a_stated_rule_and_labels_its_point
     assert re.search(r'<p class="answer">Recommended setting: policy=[ab], mean_error', page)
     assert re.search(r"<h2 [^>]*>Trade-off</h2>\s*<p class=\"\">Recommended setting: policy=[ab]", page)
     assert "Rule: of the Pareto-optimal settings, the one nearest to the best value in every column" in page
-    assert "<h2 id=\"effect-of-each-parameter\">Effect of each parameter</h2>" in page
+    assert '<h2 id="effect-of-each-parameter">Effect of each parameter</h2>' in page
     points = [trace for spec in specs(page) for trace in spec["data"] if trace.get("name") == "Pareto-optimal"]
     assert points
     assert all(trace["mode"] == "markers+text" for trace in points)

@@ -146,10 +146,10 @@ def test_closed_and_full_outputs_neither_stop_nor_spoil_a_run(tiny):
         assert fs.load(tiny / name).samples is not None
 
 
-def test_a_current_folder_that_is_gone_is_said_in_one_sentence(tiny):
+def test_a_missing_current_folder_is_one_sentence(tiny):
     done = shell("mkdir gone && cd gone && rmdir ../gone && fedsim run quickstart --quiet", tiny)
     assert done.returncode == 2
-    assert done.stderr == "fedsim: the current folder is gone; change to one that exists\n"
+    assert done.stderr == "fedsim: the current folder no longer exists; change to another one\n"
 
 
 @pytest.mark.parametrize("name", ["wütend ☃", os.fsdecode(b"not-utf-\xff")])

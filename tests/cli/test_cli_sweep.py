@@ -80,9 +80,7 @@ def test_a_sweep_prints_counts_failures_and_the_next_command(here: Path, capsys:
     assert len(fs.load("runs").frame()) == 4  # report.html is not a run
 
 
-def test_a_resumed_sweep_shows_medians_of_all_its_runs(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_resumed_sweep_shows_medians_of_all_its_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     grid = ["sweep", "tiny.py", "--grid", "rounds=3,4", "--grid", "seed=0:3", "--jobs", "1", "--out"]
 
     def rows(*line: str) -> list[str]:
@@ -158,7 +156,9 @@ def test_a_stopped_run_resumes_from_its_copy_of_the_file(number: int, here: Path
     assert fs.load("a").fingerprint == fs.load("b").fingerprint
 
 
-def test_resuming_a_complete_run_prints_its_summary_and_repeats_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resuming_a_complete_run_prints_its_summary_and_repeats_nothing(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert call(["run", "tiny.py", "--out", "a", "--quiet"]) == 0
     before = (here / "a/manifest.json").stat().st_mtime_ns
     assert call(["resume", "a"]) == 0

@@ -8,11 +8,11 @@ from functools import cache
 
 import _toy
 import numpy as np
+from _moments import FALDMoments, Weights
 
 import fedsim as fs
 from fedsim.privacy import fald
 from fedsim.reproduce import Claim, Finding, end, pick, plots, system
-from fedsim.reproduce.moments import FALDMoments, Weights
 
 K, CHOSEN, DELTA = 10, 10, 1e-5
 P = np.full(_toy.CLIENTS, 1 / _toy.CLIENTS)

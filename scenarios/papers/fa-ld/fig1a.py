@@ -7,10 +7,10 @@ client's covariance is turned a little) large K leaves a bias, and an interior K
 
 import _toy
 import numpy as np
+from _moments import FALDMoments
 
 import fedsim as fs
 from fedsim.reproduce import Claim, Finding, pick, plots, system
-from fedsim.reproduce.moments import FALDMoments
 
 STEP = 1e-7
 LEVELS = {"equal": 1e-3, "unequal": 3e-3}

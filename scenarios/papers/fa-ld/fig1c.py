@@ -6,10 +6,10 @@ differ by constants: nothing can depend on rho. With unequal Hessians, or with p
 
 import _toy
 import numpy as np
+from _moments import FALDMoments, Weights
 
 import fedsim as fs
 from fedsim.reproduce import Claim, Finding, end, pick, plots, system
-from fedsim.reproduce.moments import FALDMoments, Weights
 
 RHOS = [0.0, 0.5, 1.0]
 quick = {"correlation": RHOS, "setting": ["paper", "partial"], "rounds": 100}

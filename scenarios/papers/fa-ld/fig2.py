@@ -2,10 +2,10 @@
 
 import _toy
 import numpy as np
+from _moments import FALDMoments, Weights
 
 import fedsim as fs
 from fedsim.reproduce import Claim, Finding, end, pick, plots, system
-from fedsim.reproduce.moments import FALDMoments, Weights
 
 K, P = 100, np.full(_toy.CLIENTS, 1 / _toy.CLIENTS)
 SIZES, STEPS = (5, 10, 20, 40), (1e-6, 1e-7, 1e-8)
