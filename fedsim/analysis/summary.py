@@ -152,13 +152,14 @@ def _visits(result: Result, rounds: int) -> str:
 
 def _metrics(result: Result) -> list[str]:
     ends = final_metrics(result)
-    cells = [f"{TITLES.get(name, name)} {text.number(value)}" for name, value in ends.items()]
+    names = [name for name in (*result.per_replica, *result.over_replicas) if name in ends]
+    cells = [f"{TITLES.get(name, name)} {text.number(ends[name])}" for name in names]
     megabits = float((result.rounds["uplink_bits"] + sent_bits(result.rounds, "backhaul_bits")).sum()) / 1e6
     if "ess" in ends and megabits:
         cells.append(f"ESS/Mbit {text.number(ends['ess'] / megabits)}")
     judged = result.manifest.get("judged", {})
-    names = {sample: ", ".join(name for name in judged if judged[name] == sample) for sample in judged.values()}
-    return ["   ".join(cells)] * bool(cells) + [f"  {columns}: of {sample}" for sample, columns in names.items()]
+    columns = {sample: ", ".join(name for name in judged if judged[name] == sample) for sample in judged.values()}
+    return ["   ".join(cells)] * bool(cells) + [f"  {own}: of {sample}" for sample, own in columns.items()]
 
 
 def warnings(result: Result) -> list[str]:

@@ -133,7 +133,7 @@ class LiveTable:
             chance = f"P(<{text.seconds(limit)})" if limit < INF else "P(reached)"
             return {
                 f"time to {level}": _cell("seconds_to_target", text.seconds),
-                "Mbit": _cell("total_bits_to_target", lambda bits: text.number(bits / 1e6)),
+                "Mbit": _cell("total_bits_to_target", lambda bits: text.number(bits / 1e6) if bits < INF else "never"),
                 chance: _cell("seconds_to_target", "{:.2f}".format, within),
             }
         words = {name for one in ends for name, value in one.items() if isinstance(value, str)}
