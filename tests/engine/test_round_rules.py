@@ -404,9 +404,9 @@ class Curious:
     def select(self, view, rng):
         ids = np.arange(view.clients)
         loss = np.nan_to_num(view.last(ids, "loss"), nan=math.inf)
-        SEEN.append((view.round, view.heard(ids).tolist(), view.last(ids, "round").tolist(), loss.tolist()))
+        SEEN.append((view.round, view.received(ids).tolist(), view.last(ids, "round").tolist(), loss.tolist()))
         assert view.sizes.tolist() == [4] * view.clients
-        return np.lexsort((-loss, view.heard(ids) // 2))[: self.size]
+        return np.lexsort((-loss, view.received(ids) // 2))[: self.size]
 
     def close(self, view):
         return math.inf
@@ -447,7 +447,7 @@ def test_a_policy_that_looks_at_losses_is_taken_up_with_the_same_bits(tmp_path, 
 
 
 @pytest.mark.parametrize("reads", ["bits", "losses"])
-def test_only_a_run_with_checkpoints_keeps_what_its_clock_was_told(reads, tmp_path, monkeypatch):
+def test_only_a_run_with_checkpoints_stores_the_answers_of_the_learner(reads, tmp_path, monkeypatch):
     """A run of ten rounds asks for 40 sizes, or for the losses of four clients before each round."""
     clocks = []
 
@@ -464,7 +464,7 @@ def test_only_a_run_with_checkpoints_keeps_what_its_clock_was_told(reads, tmp_pa
     )
     on_simpy(scenario)
     on_simpy(scenario, out=tmp_path / "run", checkpoint_every=5)
-    assert [len(clock.told[reads]) for clock in clocks] == [0, 40]
+    assert [len(clock.answers[reads]) for clock in clocks] == [0, 40]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -474,7 +474,7 @@ class Least:
     batched = True
 
     def select(self, view, rng):
-        return np.argsort(view.heard(np.arange(view.clients)), kind="stable")[None, :2]
+        return np.argsort(view.received(np.arange(view.clients)), kind="stable")[None, :2]
 
     waits, close = True, fs.participation.Full.close
 
