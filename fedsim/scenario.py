@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedsim import participation as policies
-from fedsim import protocols
+from fedsim import protocols, renamed
 from fedsim.arrays import Array
 from fedsim.budget import Budget
 from fedsim.checks import array_of, check_choice, check_int, is_int
@@ -59,6 +59,7 @@ class Parts:
         )
 
 
+@renamed.refuse_old_keywords("fs.Scenario")
 @dataclass(frozen=True, eq=False)
 class Scenario:
     """What is simulated. Only `problem`, `algorithm` and `budget` are required; all of it is checked here.

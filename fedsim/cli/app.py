@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fedsim import renamed
 from fedsim.checks import path_of
 from fedsim.cli.terminal import held_warnings
 from fedsim.errors import FedsimError, Interrupted, InvalidInput
@@ -63,6 +64,8 @@ def _call(argv: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _failed("interrupted", INTERRUPTED)
     except _Usage as error:
+        if removed := renamed.sentence(f"fedsim {argv[0]}"):
+            return _failed(removed, INVALID)
         return _failed(f"{short_str(error.format_message(), 400).rstrip('.')}; see fedsim --help", INVALID)
     except InvalidInput as error:
         return _failed(str(error), INVALID)
@@ -218,7 +221,7 @@ def tune(
 
     where = runtime_from(runtime, address=address)
     code = command(
-        file, goal, grid, minimize, limit, seeds=seeds, out=out, given=settings, jobs=jobs, quiet=quiet, runtime=where
+        file, grid, goal, minimize, limit, seeds=seeds, out=out, given=settings, jobs=jobs, quiet=quiet, runtime=where
     )
     raise typer.Exit(code)
 

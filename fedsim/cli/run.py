@@ -21,10 +21,10 @@ from fedsim.protocols import Describes, Observer, Runtime, as_algorithm, as_prob
 from fedsim.reproduce.claims import makes_claims
 from fedsim.results import Result, load, write_atomic
 from fedsim.results.files import new_folder
-from fedsim.results.folder import WHOLE, settle
+from fedsim.results.folder import COMPLETE, publish
 from fedsim.running import progress
 from fedsim.running import run as simulate
-from fedsim.running.folder import check_free, claimed, facts_of, leave_nothing
+from fedsim.running.folder import check_free, claimed, read_facts, remove_unfinished
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.ray import Ray
 from fedsim.scenario import Scenario
@@ -103,8 +103,7 @@ def run(
                     write(*header(loaded.name, scenario, runtime, runs, clock))
             label = "" if single else " ".join(f"{name}={arguments[name]}" for name in loaded.grid) + "  "
             options: dict[str, Any] = {"out": out, "checkpoint_every": every} if saved else {}
-            options |= {"runtime": runtime, "stop": stop, "clock": clock}
-            options |= {"compute": "skip"} if timing_only else {}
+            options |= {"runtime": runtime, "stop": stop, "clock": clock, "timing_only": timing_only}
             result = _observed(loaded, scenario, arguments, console, write, label, **options)
             done.append((arguments, result))
         study = Study(loaded.name, tuple(done))
@@ -118,7 +117,7 @@ def run(
 
 def resume(folder: Path, *, quiet: bool, runtime: Runtime) -> None:
     """Resume the run in a folder from its copy of the scenario file; of a complete run, print the summary."""
-    facts, complete = facts_of(folder)
+    facts, complete = read_facts(folder)
     write, console = outputs(quiet)
     if complete:
         result = load(folder)
@@ -132,7 +131,7 @@ def resume(folder: Path, *, quiet: bool, runtime: Runtime) -> None:
     with stop_signals() as stop:
         result = _observed(
             loaded, scenario, settings, console, write, "", runtime=runtime, stop=stop, out=folder, resume=True,
-            checkpoint_every=facts.get("checkpoint_every"),
+            checkpoint_every=facts.get("checkpoint_every"), timing_only=facts.get("timing_only", False),
         )  # fmt: skip
     write("", *summary_lines(result, text.width()), *_resumed(result))
     figure = None if makes_claims(loaded) else draw(Study(loaded.name, ((settings, result),)), loaded, folder)
@@ -153,13 +152,13 @@ def _observed(
         with (
             _resumable(options.get("out")),
             file.blamed(FedsimError),
-            progress.shown(console, scenario.budget, label) as bar,
+            progress.progress_bar(console, scenario.budget, label) as bar,
         ):
             observers = (*bar, *_log(scenario, write, label, console))
             return simulate(scenario, observers=observers, source=file.origin(settings), **options)
     except BaseException:
         if options.get("out") is not None:
-            leave_nothing(options["out"])
+            remove_unfinished(options["out"])
         raise
 
 
@@ -190,10 +189,10 @@ def _resumable(out: Path | None) -> Iterator[None]:
 
 def _save(study: Study, out: Path) -> None:
     """Save the runs of a grid in sub-folders named after their settings; publish all of them at once."""
-    with new_folder(out / WHOLE) as folder:
+    with new_folder(out / COMPLETE) as folder:
         for settings, result in study.runs:
             result.save(folder / _folder_name(settings))
-    settle(out)
+    publish(out)
 
 
 def _folder_name(settings: dict[str, Any]) -> str:

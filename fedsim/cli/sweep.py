@@ -18,12 +18,12 @@ from fedsim.protocols import Runtime
 from fedsim.runtime.ray import Ray
 from fedsim.scenario_file import load_file
 from fedsim.settings import axis, pairs
-from fedsim.sweeps import Event, carry_out
-from fedsim.sweeps.execution import estimate, look
-from fedsim.sweeps.execution import status as read_status
-from fedsim.sweeps.spec import Plan, plan
+from fedsim.sweeps import Event, run_sweep
+from fedsim.sweeps.execution import estimate, read_status
+from fedsim.sweeps.execution import status as status_of
+from fedsim.sweeps.spec import SweepSpec, make_spec
 from fedsim.sweeps.study import Failure, Study, outcome
-from fedsim.sweeps.tuner import plan as search
+from fedsim.sweeps.tuner import tune as search
 
 SHOWN = 20  # failures listed in full
 
@@ -34,59 +34,59 @@ def sweep(
 ) -> int:  # fmt: skip
     """Run a sweep; return 1 if a run of this shard failed."""
     axes = {name: axis(values) for name, values in pairs(grid, "--grid").items()}
-    what = plan(load_file(file), axes or None, pairs(given, "--set"))
+    spec = make_spec(load_file(file), axes or None, pairs(given, "--set"))
     part = _shard(shard)
-    mine = what.shard(part)
+    mine = spec.shard(part)
     write, terminal = outputs(quiet)
-    found = look(what, mine, out)
-    todo = len(found.todo) + (len(found.failed) if retry_failed else 0)
+    found = read_status(spec, mine, out)
+    todo = len(found.to_do) + (len(found.failed) if retry_failed else 0)
     at_once = jobs or (runtime.hosts if isinstance(runtime, Ray) else None) or os.cpu_count() or 1
-    write(_opening(what, len(mine), part, len(found.whole), todo))
+    write(_opening(spec, len(mine), part, len(found.complete), todo))
     if dry_run:
-        one = estimate(what, mine)
+        one = estimate(spec, mine)
         write(estimate_line(one.real_s, one.bytes, todo, at_once), "(timed one run; its results were removed)")
         return 0
     began = time.perf_counter()
-    with stop_signals() as stop, LiveTable(what, out, len(mine), todo, at_once, terminal, write) as table:
-        study = carry_out(
-            what, out.absolute(), jobs=jobs, shard=part, resume=resume, retry_failed=retry_failed,
+    with stop_signals() as stop, LiveTable(spec, out, len(mine), todo, at_once, terminal, write) as table:
+        study = run_sweep(
+            spec, out.absolute(), jobs=jobs, shard=part, resume=resume, retry_failed=retry_failed,
             runtime=runtime if isinstance(runtime, Ray) else None, observers=(table,), stop=stop,
         )  # fmt: skip
     write(*table.table())
-    (_write_error if quiet else write)(*failures(out, what, study.failed))
-    ended = look(what, mine, out)
+    (_write_error if quiet else write)(*failures(out, spec, study.failed))
+    ended = read_status(spec, mine, out)
     code = 1 if ended.failed else 0
     took = text.seconds(time.perf_counter() - began)
     elsewhere = f", {len(ended.running):,} running elsewhere" if ended.running else ""
     write(
-        f"done: {len(ended.whole):,} complete, {len(ended.failed):,} failed, {took}{elsewhere}"
+        f"done: {len(ended.complete):,} complete, {len(ended.failed):,} failed, {took}{elsewhere}"
         + (f" (exit {code})" if code else ""),
         *(["retry   --retry-failed"] if code else []),
     )
     if part is not None:
-        write(f"all     fedsim status {out}      {len(study.runs):,} of {len(what.orders):,} complete")
+        write(f"all     fedsim status {out}      {len(study.runs):,} of {len(spec.runs):,} complete")
     write(f"merged  {out}/runs.parquet, curves.parquet", f"next    fedsim report {out}")
     return code
 
 
 def status(out: Path) -> tuple[list[str], int]:
     """Return the lines about the folder of a sweep, and 1 if a run failed."""
-    state = read_status(out)
-    counts = {"failed": state.failed, "running": state.running, "to do": state.todo}
+    state = status_of(out)
+    counts = {"failed": state.failed, "running": state.running, "to do": state.to_do}
     parts = [
-        f"{len(state.whole):,} of {len(state.plan.orders):,} complete",
+        f"{len(state.complete):,} of {len(state.spec.runs):,} complete",
         *(f"{len(runs):,} {name}" for name, runs in counts.items()),
     ]
     retry = [f"retry   fedsim sweep ... --out {out} --retry-failed"] if state.failed else []
-    lines = [f"{state.plan.name}: {', '.join(parts)}", *failures(out, state.plan, state.failed), *retry]
+    lines = [f"{state.spec.name}: {', '.join(parts)}", *failures(out, state.spec, state.failed), *retry]
     return lines, int(bool(state.failed))
 
 
-def failures(out: Path, what: Plan, failed: Sequence[Failure]) -> list[str]:
+def failures(out: Path, spec: SweepSpec, failed: Sequence[Failure]) -> list[str]:
     """Return three lines per failed run: its settings, the error and the path of its log."""
     lines = []
     for one in failed[:SHOWN]:
-        swept = " ".join(f"{name}={one.settings[name]}" for name in what.grid)
+        swept = " ".join(f"{name}={one.settings[name]}" for name in spec.grid)
         reason = one.message if f"{one.kind}: " in one.message else f"{one.kind}: {one.message}"
         lines += [f"failed  {one.run} {swept}", f"        {reason}", f"        log {out / one.run}/run.log"]
     return lines + ([f"failed  and {len(failed) - SHOWN:,} more"] if len(failed) > SHOWN else [])
@@ -97,11 +97,11 @@ def _write_error(*lines: str) -> None:
         print(line, file=sys.stderr)
 
 
-def _opening(what: Plan, mine: int, shard: object, complete: int, todo: int) -> str:
-    sizes = [len(values) for values in what.grid.values()]
+def _opening(spec: SweepSpec, mine: int, shard: object, complete: int, todo: int) -> str:
+    sizes = [len(values) for values in spec.grid.values()]
     product = "x".join(map(str, sizes)) + " = " if len(sizes) > 1 else ""
     part = "" if shard is None else f"this shard {mine:,}: "
-    return f"{product}{text.many(len(what.orders), 'run')}; {part}{complete:,} complete, {todo:,} to do"
+    return f"{product}{text.many(len(spec.runs), 'run')}; {part}{complete:,} complete, {todo:,} to do"
 
 
 def _shard(value: str | None) -> tuple[int, int] | None:
@@ -116,7 +116,7 @@ def _shard(value: str | None) -> tuple[int, int] | None:
 
 
 def tune(
-    file: str, goal: str, grid: Sequence[str], minimize: str, limits: Sequence[str], *, seeds: int, out: Path | None,
+    file: str, grid: Sequence[str], goal: str, minimize: str, limits: Sequence[str], *, seeds: int, out: Path | None,
     given: Sequence[str], jobs: int | None, quiet: bool, runtime: Runtime,
 ) -> int:  # fmt: skip
     """Print the recommended setting; return 1 if no setting reaches the goal within the limits."""
@@ -126,13 +126,13 @@ def tune(
 
     def failed(event: Event) -> None:
         if event.state == "failed":
-            write(f"failed  {event.order.run} {event.reason}")
+            write(f"failed  {event.run.name} {event.reason}")
 
     with stop_signals() as stop:
         found = search(
             file, axes, goal, minimize, bounds, out=out, settings=pairs(given, "--set"), seeds=seeds, jobs=jobs,
             runtime=runtime if isinstance(runtime, Ray) else None, observers=(failed,), stop=stop,
-            say=lambda line: write(f"stage   {line}"),
+            log=lambda line: write(f"stage   {line}"),
         )  # fmt: skip
     write("", *(piece for line in found.lines() for piece in text.wrapped(line, text.width(), indent=8)))
     if out is not None:

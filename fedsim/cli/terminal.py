@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from fedsim.sweeps import Event
-    from fedsim.sweeps.spec import Plan
+    from fedsim.sweeps.spec import SweepSpec
 
 ROWS = 30  # an axis with more values has no table
 Form = Callable[[float], str]
@@ -41,9 +41,10 @@ class LiveTable:
     """An observer of a sweep: a live table by swept value on a terminal, one line per run elsewhere."""
 
     def __init__(
-        self, plan: Plan, out: Path, total: int, todo: int, at_once: int, terminal: Console, write: Callable[..., None]
+        self, spec: SweepSpec, out: Path, total: int, todo: int, at_once: int, terminal: Console,
+        write: Callable[..., None],
     ) -> None:  # fmt: skip
-        self.plan, self.out, self.total, self.todo, self.at_once, self._write = plan, out, total, todo, at_once, write
+        self.spec, self.out, self.total, self.todo, self.at_once, self._write = spec, out, total, todo, at_once, write
         self.states: Counter[str] = Counter()
         self._running: set[str] = set()
         self._cells: dict[tuple[str, str], Counter[str]] = {}
@@ -66,53 +67,52 @@ class LiveTable:
             self._live.__exit__(*error)
 
     def __call__(self, event: Event) -> None:
-        settings = event.order.settings
+        settings = event.run.settings
         if event.state == "started":
-            self._running.add(event.order.run)
+            self._running.add(event.run.name)
             return
-        self._running.discard(event.order.run)
+        self._running.discard(event.run.name)
         self.states[event.state] += 1
-        for name in self.plan.grid:
+        for name in self.spec.grid:
             key = (name, str(settings[name]))
             self._cells.setdefault(key, Counter())[event.state] += 1
-            if event.ends:
-                self._ends.setdefault(key, []).append(dict(event.ends))
-        if event.ends and self._limit_s is None:
+            if event.outcome:
+                self._ends.setdefault(key, []).append(dict(event.outcome))
+        if event.outcome and self._limit_s is None:
             self._first_complete(event)
-        if self._live is None and event.state in ("whole", "failed"):
-            swept = " ".join(f"{name}={settings[name]}" for name in self.plan.grid)
-            done = self.states["kept"] + self.states["whole"] + self.states["failed"]
-            state = "complete" if event.state == "whole" else event.state
-            self._write(f"{done}/{self.total} {state:8}  {event.order.run} {swept}")
+        if self._live is None and event.state in ("complete", "failed"):
+            swept = " ".join(f"{name}={settings[name]}" for name in self.spec.grid)
+            done = self.states["skipped"] + self.states["complete"] + self.states["failed"]
+            self._write(f"{done}/{self.total} {event.state:8}  {event.run.name} {swept}")
 
     def _first_complete(self, event: Event) -> None:
         """Read the budget of the first complete run and print what the sweep will take."""
-        folder = self.out / event.order.run
+        folder = self.out / event.run.name
         manifest = json.loads((folder / "manifest.json").read_text())
         self._limit_s = float(manifest["scenario"]["budget"].get("seconds") or INF)
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        line = estimate_line(float(event.ends["real_s"] or 0.0), size, self.todo, self.at_once)
+        line = estimate_line(float(event.outcome["real_s"] or 0.0), size, self.todo, self.at_once)
         if self.todo:
             self._live.console.print(line) if self._live is not None else self._write(line)
 
     def table(self) -> list[str]:
         """Return one line per value of the first axis that has several, then one line per other axis."""
-        axes = [name for name, values in self.plan.grid.items() if len(values) > 1]
-        if not axes or len(self.plan.grid[axes[0]]) > ROWS:
+        axes = [name for name, values in self.spec.grid.items() if len(values) > 1]
+        if not axes or len(self.spec.grid[axes[0]]) > ROWS:
             return []
         first, *others = axes
         shown = self._columns()
         rows = [[first, "done", "failed", *shown]]
-        for value in map(str, self.plan.grid[first]):
+        for value in map(str, self.spec.grid[first]):
             cell, ends = self._cells.get((first, value), Counter()), self._ends.get((first, value), [])
-            done = str(cell["whole"] + cell["kept"])
+            done = str(cell["complete"] + cell["skipped"])
             rows.append([value, done, str(cell["failed"]), *(form(ends) for form in shown.values())])
         rows = [[row[0].ljust(max(len(r[0]) for r in rows)), *row[1:]] for row in rows]
         lines = text.columns(rows, text.width())
         main = next(iter(shown.values()), None)
         for axis in others:
-            if main is not None and axis != "seed" and len(self.plan.grid[axis]) <= ROWS:
-                cells = [(value, main(self._ends.get((axis, value), []))) for value in map(str, self.plan.grid[axis])]
+            if main is not None and axis != "seed" and len(self.spec.grid[axis]) <= ROWS:
+                cells = [(value, main(self._ends.get((axis, value), []))) for value in map(str, self.spec.grid[axis])]
                 line = f"{axis}  " + ", ".join(f"{value}: {cell or '-'}" for value, cell in cells)
                 lines += text.wrapped(line, text.width(), indent=len(axis) + 2)
         return lines
@@ -148,10 +148,10 @@ class LiveTable:
         from rich.progress_bar import ProgressBar
         from rich.table import Table
 
-        ended = self.states["whole"] + self.states["failed"]
-        done = self.states["kept"] + ended
+        ended = self.states["complete"] + self.states["failed"]
+        done = self.states["skipped"] + ended
         facts = f"running {len(self._running)}  failed {self.states['failed']}"
-        if self.states["whole"]:
+        if self.states["complete"]:
             left = (self.total - done) * (time.monotonic() - self._started) / max(ended, 1)
             facts += f"  ETA {text.seconds(round(left))}"
         line = Table.grid(padding=(0, 1))

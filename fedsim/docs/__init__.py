@@ -1,4 +1,4 @@
-"""What the documentation takes for granted, looked up by a word: `fs.explain("job")`, `fedsim explain A5`."""
+"""Manual pages by topic: `fs.explain("job")`, `fedsim explain A5`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CODE = re.compile(r"[A-E]\d+")
 
 
 def explain(topic: str | None = None) -> Summary:
-    """The page about a topic, such as job, replies, view or combinations; or one decision by its code, such as A5."""
+    """Return the page of a topic, such as job, replies or view, or one decision by its code, such as A5."""
     pages = _pages()
     if topic is None:
         topics = [f"  {name:14}{text.splitlines()[0].partition(': ')[2]}" for name, text in pages.items()]

@@ -192,8 +192,8 @@ def temporary(why: Exception) -> str | None:
     return folder
 
 
-def _check(sealed: bytes) -> None:
-    if blake2b(sealed[:-DIGEST], digest_size=DIGEST).digest() != sealed[-DIGEST:]:
+def _check(with_checksum: bytes) -> None:
+    if blake2b(with_checksum[:-DIGEST], digest_size=DIGEST).digest() != with_checksum[-DIGEST:]:
         raise Damaged
 
 

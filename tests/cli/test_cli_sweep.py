@@ -110,7 +110,7 @@ def test_a_dry_run_estimates_time_and_disk_and_leaves_nothing(here: Path, capsys
         ("sweep tiny.py --grid level=1 --out runs --shard 3", "--shard 3: write 3/20"),
         ("sweep tiny.py --grid level=1 --out runs --shard 3/3", "numbered 0 to 2"),
         ("sweep tiny.py --grid level=1 --out runs --jobs 0", "jobs=0"),
-        ("sweep tiny.py --grid level= --out runs", "no value at all"),
+        ("sweep tiny.py --grid level= --out runs", "it has no value"),
         ("sweep tiny.py --grid level --out runs", "write name=value"),
         ("sweep tiny.py --grid level=1", "--out"),
         (
