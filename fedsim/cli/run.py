@@ -173,7 +173,7 @@ def _log(scenario: Scenario, write: Callable[..., None], label: str, console: Co
             line = ", ".join([description, *facts.split("  ")]).replace(", up ", ", uplink ")
             write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {line}")
 
-    return (progress.Watch(scenario.budget, update, label, every_s=LOG_EVERY_S),)
+    return (progress.ProgressLine(scenario.budget, update, label, every_s=LOG_EVERY_S),)
 
 
 @contextmanager
