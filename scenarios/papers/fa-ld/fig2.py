@@ -76,7 +76,7 @@ def second(study) -> Finding:
 def figure(study):
     schemes, steps = (list(dict.fromkeys(s[name] for s, _ in study.runs)) for name in ("scheme", "step_size"))
     content = {
-        f"scheme {scheme}, step {eta:g}" if scheme != "full" else f"everybody, step {eta:g}": {
+        f"scheme {scheme}, step {eta:g}" if scheme != "full" else f"all devices, step {eta:g}": {
             f"S = {S}": both(pick(study, scheme=scheme, chosen=S, step_size=eta), bias(scheme, S, eta))
             for S in dict.fromkeys(s["chosen"] for s, _ in study.runs)
         }
@@ -94,7 +94,7 @@ def both(result, level: float) -> list[plots.Series]:
 
 claims = [
     Claim(
-        "With everybody taking part the bias shrinks with the step size",
+        "With full participation the bias shrinks with the step size",
         full_bias,
         published="small learning rates yield diminishing biases consistently",
         why="exact stationary moments",
