@@ -22,7 +22,7 @@ from typing import Any
 
 from fedsim import settings
 from fedsim.checks import path_of
-from fedsim.code_digest import imported_sources, sums
+from fedsim.code_digest import imported_sources, source_digests
 from fedsim.errors import CorruptData, FedsimError, InvalidInput
 from fedsim.scenario import Scenario
 from fedsim.text import short_repr
@@ -171,7 +171,7 @@ def load_source(
         raise InvalidInput(f"{path} is not Python source; give a file that defines scenario()") from None
     _add_to_path(str(folder or path.parent.absolute()))
     found = imported_sources(source)
-    now = sums(found)
+    now = source_digests(found)
     if modules is not None and dict(modules) != now:
         changed = sorted(name for name in {*modules, *now} if modules.get(name) != now.get(name))
         raise InvalidInput(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib.resources import files
+from pathlib import Path
 
 from fedsim.errors import InvalidInput
 from fedsim.results import Summary
@@ -32,10 +33,12 @@ def explain(topic: str | None = None) -> Summary:
         )
         if found:
             return Summary(found[0].rstrip())
-    raise InvalidInput(f"explain({short_repr(topic)}): there is {', '.join(pages)}, or a code such as A5")
+    raise InvalidInput(
+        f"explain({short_repr(topic)}): there is no such page; choose one of {', '.join(pages)}, or a code such as A5"
+    )
 
 
 def _pages() -> dict[str, str]:
-    folder = files("fedsim") / "docs"
-    found = sorted(page.name for page in folder.iterdir() if page.name.endswith(".md"))
-    return {name.removesuffix(".md"): (folder / name).read_text(encoding="utf-8") for name in found}
+    """Return the text of every page by its stem; pages are in sub-folders by kind."""
+    folder = Path(str(files("fedsim") / "docs"))
+    return {page.stem: page.read_text(encoding="utf-8") for page in sorted(folder.rglob("*.md"), key=lambda p: p.stem)}

@@ -255,7 +255,7 @@ def _linear(problem: LinearRegression | LogisticRegression, logistic: bool, prec
 
 def _softmax(problem: SoftmaxRegression, most: int) -> Kernel | None:
     """A network without hidden layers; float32 has a kernel of its own (which runs have it is not known yet here)."""
-    from fedsim.kernels.cpu import softmax_float32
+    from fedsim.kernels.cpu.descent import descend_softmax_float32
 
     network = _network(problem, np.array([problem.features, problem.classes]), most)
     if network is None:
@@ -265,7 +265,7 @@ def _softmax(problem: SoftmaxRegression, most: int) -> Kernel | None:
         if x.dtype != np.float32:
             network(x, job, sizes, counts, eta, delta)
         else:
-            softmax_float32.descend(
+            descend_softmax_float32(
                 x, problem.x, problem.y, problem.offsets, job.client, job.rows_key, sizes, counts, problem.classes,
                 problem.bias, *_columns(problem, x), *_factors(problem, x, sizes, counts), eta, delta,
             )  # fmt: skip
