@@ -190,7 +190,7 @@ def fairness(results: object) -> Answer:
 
 
 def waste(results: object) -> Answer:
-    """Return what visits cost whose reply was not aggregated: one row per run and cause.
+    """Return the cost of visits whose reply was not aggregated: one row per run and cause.
 
     `late`: the round closed while the reply was on its way. `called off`: it closed before the client had a reply.
     `dropped`: the client dropped out. Columns, per replica: `device_s`; its `share` of the run's wasted seconds;

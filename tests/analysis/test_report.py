@@ -398,7 +398,14 @@ def test_a_sweep_page_recommends_a_setting_by_a_stated_rule_and_labels_its_point
     assert points
     assert all(trace["mode"] == "markers+text" for trace in points)
     assert {name for trace in points for name in trace["text"]} <= {"policy=a", "policy=b"}
-    tuned = {"best": {"policy": "b"}, "lines": ["mean_error <= 1 for the least seconds: policy=b", "  3 s"]}
+    tuned = {
+        "best": {"policy": "b"},
+        "met": True,
+        "lines": ["mean_error <= 1 for the least seconds: policy=b", "  3 s"],
+    }
     page = report.sweep_page("s", ["4 runs"], study.frame(), lines, ["policy", "seed"], tuned=tuned)
     assert "Rule: the setting that reaches the goal of fs.tune at the lowest cost within its limits" in page
-    assert "Recommended setting: policy=b" in page
+    assert "Recommended setting: policy=b (mean_error &lt;= 1 for the least seconds, 3 s)</p>" in page
+    tuned = {"best": {"policy": "b"}, "met": False, "lines": ["no setting reaches the goal", "limits"]}
+    page = report.sweep_page("s", ["4 runs"], study.frame(), lines, ["policy", "seed"], tuned=tuned)
+    assert '<p class="answer">no setting reaches the goal</p>' in page

@@ -88,8 +88,10 @@ def sweep_page(
     chosen = comparisons.name_of(tuned["best"], varied) if tuned else ""
     rule = TUNED if tuned else comparisons.RULE
     section, chosen, why = comparisons.trade_off(settings, metrics[0], chosen, rule) if metrics else ("", "", "")
-    answer = " ".join(tuned["lines"][:2]) if tuned else why
-    answer = f"Recommended setting: {answer}" if answer else status[0]
+    answer = f"Recommended setting: {why}" if why else status[0]
+    if tuned:
+        goal, cost = tuned["lines"][0], tuned["lines"][1].strip()
+        answer = f"Recommended setting: {chosen} ({goal.rpartition(': ')[0]}, {cost})" if tuned["met"] else goal
     marks = [run == chosen for run in settings["run"]] if chosen else None
     parts = [
         html.folded("answer of fs.tune", "\n".join(tuned["lines"])) if tuned else "",
