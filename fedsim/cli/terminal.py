@@ -184,9 +184,9 @@ class Output:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
-    def write(self, text: str) -> int:
-        self._try("write", text)
-        return len(text)
+    def write(self, data: str) -> int:
+        self._try("write", data)
+        return len(data)
 
     def flush(self) -> None:
         self._try("flush")

@@ -74,7 +74,7 @@ def sweep_page(
 ) -> str:  # fmt: skip
     """Return the page about a sweep: recommended setting, trade-off, settings, effect of each parameter, all runs.
 
-    `tuned` is the saved answer of `fs.tune` if it made the runs.
+    `tuned` is the saved recommendation of `fs.tune` if it made the runs.
     """
     varied = [axis for axis in axes if axis != "seed" and axis in frame and frame[axis].nunique() > 1]
     metrics = [metric for metric in lines if metric in frame]
@@ -85,16 +85,17 @@ def sweep_page(
         for axis in varied or [""]
         if (groups := comparisons.bands(table, axis))
     ]
-    chosen = comparisons.name_of(tuned["best"], varied) if tuned else ""
-    rule = TUNED if tuned else comparisons.RULE
+    met = tuned is not None and bool(tuned["met"])
+    chosen = comparisons.name_of(tuned["best"], varied) if tuned is not None and met else ""
+    rule = TUNED if met else comparisons.RULE
     section, chosen, why = comparisons.trade_off(settings, metrics[0], chosen, rule) if metrics else ("", "", "")
     answer = f"Recommended setting: {why}" if why else status[0]
     if tuned:
         goal, cost = tuned["lines"][0], tuned["lines"][1].strip()
-        answer = f"Recommended setting: {chosen} ({goal.rpartition(': ')[0]}, {cost})" if tuned["met"] else goal
+        answer = f"Recommended setting: {chosen} ({goal.rpartition(': ')[0]}, {cost})" if met else goal
     marks = [run == chosen for run in settings["run"]] if chosen else None
     parts = [
-        html.folded("answer of fs.tune", "\n".join(tuned["lines"])) if tuned else "",
+        html.folded("recommendation of fs.tune", "\n".join(tuned["lines"])) if tuned else "",
         *comparisons.warning_paragraphs(settings),
         *(html.picture(title, png) for title, png in (drawn or {}).items()),
         section,
