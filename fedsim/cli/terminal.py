@@ -12,7 +12,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,13 +87,14 @@ class LiveTable:
 
     def _first_complete(self, event: Event) -> None:
         """Read the budget of the first complete run and print what the sweep will take."""
-        folder = self.out / event.run.name
-        manifest = json.loads((folder / "manifest.json").read_text())
-        self._limit_s = float(manifest["scenario"]["budget"].get("seconds") or INF)
-        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        line = estimate_line(float(event.outcome["real_s"] or 0.0), size, self.todo, self.at_once)
-        if self.todo:
-            self._live.console.print(line) if self._live is not None else self._write(line)
+        folder, self._limit_s = self.out / event.run.name, INF
+        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):  # a damaged folder
+            manifest = json.loads((folder / "manifest.json").read_text())
+            self._limit_s = float(manifest["scenario"]["budget"].get("seconds") or INF)
+            size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+            line = estimate_line(float(event.outcome["real_s"]), size, self.todo, self.at_once)
+            if self.todo:
+                self._live.console.print(line, markup=False) if self._live is not None else self._write(line)
 
     def table(self) -> list[str]:
         """Return one line per value of the first axis that has several, then one line per other axis."""
@@ -147,6 +148,7 @@ class LiveTable:
         from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table
+        from rich.text import Text
 
         ended = self.states["complete"] + self.states["failed"]
         done = self.states["skipped"] + ended
@@ -156,7 +158,7 @@ class LiveTable:
             facts += f"  ETA {text.seconds(round(left))}"
         line = Table.grid(padding=(0, 1))
         line.add_row(f"{done:,}/{self.total:,}", ProgressBar(self.total, done, width=20), facts)
-        return Group(line, *self.table())
+        return Group(line, *map(Text, self.table()))
 
 
 def _cell(name: str, form: Form, statistic: Callable[[list[float]], float] = statistics.median) -> Cell:
