@@ -14,7 +14,14 @@ from fedsim.budget import Target
 from fedsim.results import Result, sent_bits
 
 LABEL, COLUMN = 16, 12  # widths
-TITLES = {"ece": "ECE", "nll": "NLL", "rhat": "R-hat", "ess": "ESS", "ess_tail": "ESS (tail)"}
+TITLES = {
+    "ece": "ECE",
+    "nll": "NLL",
+    "rhat": "R-hat",
+    "ess": "ESS",
+    "ess_tail": "tail ESS",
+    "ess_per_megabit": "ESS/Mbit",
+}
 
 
 def lines(result: Result, width: int = text.DEFAULT_WIDTH) -> list[str]:
@@ -155,7 +162,7 @@ def _metrics(result: Result) -> list[str]:
     names = [name for name in (*result.per_replica, *result.over_replicas) if name in ends]
     cells = [f"{TITLES.get(name, name)} {text.number(ends[name])}" for name in names]
     megabits = float((result.rounds["uplink_bits"] + sent_bits(result.rounds, "backhaul_bits")).sum()) / 1e6
-    if "ess" in ends and megabits:
+    if "ess" in ends and "ess_per_megabit" not in ends and megabits:
         cells.append(f"ESS/Mbit {text.number(ends['ess'] / megabits)}")
     judged = result.manifest.get("judged", {})
     columns = {sample: ", ".join(name for name in judged if judged[name] == sample) for sample in judged.values()}
