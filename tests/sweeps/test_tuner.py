@@ -183,6 +183,6 @@ def test_the_settings_have_the_warnings_of_their_runs(here: Path) -> None:
     (here / "doubted.py").write_text(text)
     found = fs.tune("doubted.py", {"rate": [1, 2]}, GOAL, "rounds", seeds=3, jobs=1, out="runs")
     assert found.settings["warnings"].str.contains("3 of 3 runs: rhat").any()
-    (line,) = [line for line in found.lines() if line.startswith("! ")]
+    (line,) = [line for line in found.lines() if line.startswith("warning: ")]
     assert "began at the same point" in line
     assert read_json(here / "runs/recommendation.json", FORMAT)["settings"][0]["warnings"]
