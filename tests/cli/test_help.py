@@ -100,7 +100,7 @@ def test_explain_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None
     assert call(["explain", "(A5)"]) == 0
     assert capsys.readouterr().out.startswith("A5. Who computes")
     assert call(["explain"]) == 0
-    assert re.search(r"job +the work of one client", capsys.readouterr().out)
+    assert re.search(r"job +what a client sees", capsys.readouterr().out)
     assert call(["explain", "nonsense"]) == 2
     with pytest.raises(InvalidInput, match=r"no such page; choose one of algorithm, .*, view, or a code such as A5"):
         fs.explain("F9")
