@@ -75,10 +75,10 @@ def strongly_convex(smoothness: float, convexity: float) -> InverseTime:
 
 
 def step_at(step_size: StepSize, round: int, local_steps: int, step: int) -> float:
-    """The step size of one local step of one round."""
+    """Return the step size of one local step of a round, counted from 1."""
     if not callable(step_size):
         return float(step_size)
-    start = round * local_steps
+    start = (round - 1) * local_steps
     at = start if getattr(step_size, "per_round", False) else start + step
     eta = called(f"step_size({at})", step_size, at)
     eta = eta.item() if hasattr(eta, "item") and getattr(eta, "size", 0) == 1 else eta
@@ -86,7 +86,7 @@ def step_at(step_size: StepSize, round: int, local_steps: int, step: int) -> flo
 
 
 def steps_of(step_size: StepSize, round: int, local_steps: int) -> list[float]:
-    """All step sizes of one round."""
+    """Return all step sizes of a round, counted from 1."""
     return [step_at(step_size, round, local_steps, k) for k in range(local_steps)]
 
 

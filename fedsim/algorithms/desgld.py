@@ -39,7 +39,7 @@ class DESGLD:
     sampler = True  # its iterates are samples of a law
     needs_gossip = True  # a site's own gradient is told apart from the others' models
     any_mixing = True
-    kept = ("gradient", "step")
+    local_only = ("gradient", "step")
 
     def __post_init__(self) -> None:
         check_step_size("DESGLD", self)

@@ -44,7 +44,7 @@ class DIGingSGLD:
     needs_gossip = True  # a site's own y and gradient are told apart from the others'
     lossless = True  # what a site does not hear is missing from the sum of all y_i for ever
     any_mixing = True
-    kept = ("gradient", "step")
+    local_only = ("gradient", "step")
 
     def __post_init__(self) -> None:
         check_step_size("DIGingSGLD", self)

@@ -125,7 +125,7 @@ class FALD:
             eta = np.array(steps_of(self.step_size, round, self.local_steps))
             return eta.astype(dtype), np.sqrt(2 * eta * self.temperature).astype(dtype)
 
-        constant = None if callable(self.step_size) else cache(partial(sizes, round=0))
+        constant = None if callable(self.step_size) else cache(partial(sizes, round=1))
 
         @cache
         def tables(dtype: np.dtype[Any]) -> tuple[Array, Array]:  # of f^c = l^c / p_c

@@ -134,7 +134,7 @@ class PrivateFedPAQ:
 
     def guarantee(self, problem: ProblemLike) -> Guarantee:
         """What a client is promised on this problem, by how much noise, and whether the proof covers it."""
-        gamma, steps = self._used(problem) / problem.sizes, sum(steps_of(self.step_size, 0, self.local_steps))
+        gamma, steps = self._used(problem) / problem.sizes, sum(steps_of(self.step_size, 1, self.local_steps))
         sigma = self._sigma(steps, gamma)
         return replace(
             accounting.guarantee(self.epsilon, self.delta, gamma),

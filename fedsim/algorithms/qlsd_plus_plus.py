@@ -116,7 +116,7 @@ class QLSDPlusPlus:
         theta, zeta, e = state["theta"], state["zeta"], state["e"]
         gradient = e + qlsd.estimate(self, replies) + state["precision"] * theta
         theta = qlsd.langevin(self, theta, gradient, replies, rng)
-        refresh = (replies.round + 1) % self.refresh_every == 0
+        refresh = replies.round % self.refresh_every == 0
         return {
             "theta": theta,
             "zeta": theta if refresh else zeta,
@@ -144,7 +144,7 @@ class QLSDPlusPlus:
 
     def _anchored(self, job: Job, zeta: Array, memory: Arrays) -> Arrays:
         """The memory with grad U_i(zeta) in it: computed by whoever takes part first since zeta was renewed."""
-        number = job.round // self.refresh_every
+        number = (job.round - 1) // self.refresh_every
         old = memory["point"] != number
         if not old.any():
             return memory

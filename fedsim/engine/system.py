@@ -74,7 +74,7 @@ class System:
         self.always_online = self.devices is None or self.devices.always_available
         self.limit_s = np.inf if self.budget.seconds is None else float(self.budget.seconds)
         self.broadcasts_to_all = scenario.broadcasts_to_all
-        self.reports_loss = "loss" in self.algorithm.kept
+        self.reports_loss = "loss" in self.algorithm.local_only
         may_read = self.policy.history or not has_columns(self.policy.wrapped, "policy")  # a user's own policy
         self.clock_reads_losses = may_read and self.reports_loss and not timing_only
 

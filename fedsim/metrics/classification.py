@@ -20,7 +20,7 @@ from fedsim.checks import as_float, check_choice, check_int, floats_of
 from fedsim.errors import InvalidInput
 from fedsim.metrics import distances, scores
 from fedsim.metrics.scores import accuracy_curve, averaged, outside_accuracy
-from fedsim.protocols import Exact, HasLoss, HasPotential, Predicts, ProblemLike, as_problem, whole_potential
+from fedsim.protocols import Exact, HasLoss, HasPotential, Predicts, ProblemLike, as_problem, total_potential
 from fedsim.text import short_repr
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def levels(problem: ProblemLike, theta: Array) -> Array:
         centred = theta[there] - mean
         out[there] = (centred * np.linalg.solve(covariance, centred.T).T).sum(axis=1) / 2
     elif isinstance(problem, HasPotential):
-        out[there] = whole_potential(problem, theta[there])
+        out[there] = total_potential(problem, theta[there])
     else:
         raise InvalidInput(
             f"metrics.hpd(): {type(problem).__name__} has neither potential(theta, client, rows=None) nor exact()"

@@ -73,7 +73,7 @@ from fedsim.protocols.problems import (
     check_potential,
     potentials_of,
     potentials_one_by_one,
-    whole_potential,
+    total_potential,
 )
 from fedsim.protocols.runtime import (
     Backend,

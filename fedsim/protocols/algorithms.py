@@ -164,14 +164,14 @@ class RoundsToLearn(Protocol):
     @property
     def replicas(self) -> Array: ...  # their numbers
     @property
-    def first(self) -> int: ...  # the first round, from 0
+    def first(self) -> int: ...  # the first round, from 1
     @property
     def rounds(self) -> int: ...
     @property
     def state(self) -> Arrays: ...  # (replicas, ...)
     @property
-    def alike(self) -> bool:
-        """Whether all rounds aggregate the same clients with the same weights."""
+    def same_cohort(self) -> bool:
+        """Return True if all rounds aggregate the same clients with the same weights."""
 
     def segments_of(self, k: int) -> Any:
         """The replies of the k-th round: `client`, `weights`, and `starts` of each replica's."""

@@ -201,7 +201,7 @@ def potentials_one_by_one(problem: HasPotential, theta: Array, clients: Array, r
     return out
 
 
-def whole_potential(problem: ProblemLike, theta: Array) -> Array:
+def total_potential(problem: ProblemLike, theta: Array) -> Array:
     """The sum over all clients at every row of theta (points, d): -log posterior up to a constant, (points,)."""
     of, out = potentials_of(problem), np.zeros(len(theta))
     for c in range(problem.clients):

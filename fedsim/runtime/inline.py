@@ -131,7 +131,7 @@ class Worker:
             plain[name] = self._value(name, v)
             if isinstance(v, Encoded):
                 bits += v.bits
-            elif name in self.role.kept:  # it never travels
+            elif name in self.role.local_only:  # it never travels
                 continue
             else:
                 bits += 8 * plain[name].itemsize * math.prod(plain[name].shape[1:])

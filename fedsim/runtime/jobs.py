@@ -38,7 +38,7 @@ NOBODY = FIRST_VISIT = np.zeros(1, np.int64)  # in the keys of draws that client
 class Batch:
     """Jobs of one round number, ready to run. A broadcast is held once, not once a job."""
 
-    round: int
+    round: int  # from 0, as in keys
     replica: Array  # (jobs,) replica numbers: part of every noise key
     client: Array  # (jobs,)
     visit: Array  # (jobs,) how many visits an asynchronous client had begun before; 0 in synchronous rounds
@@ -139,7 +139,7 @@ class JobsAtHand:
 
     def __init__(self, setting: Setting, batch: Batch, single: bool) -> None:
         self._setting, self._batch, self._single = setting, batch, single
-        self.round, self.clients = batch.round, setting.problem.clients
+        self.round, self.clients = batch.round + 1, setting.problem.clients
         self.client: Any = int(batch.client[0]) if single else batch.client
         self.replica: Any = int(batch.replica[0]) if single else batch.replica
         weight = setting.weights[batch.client].astype(setting.dtype, copy=False)
@@ -255,7 +255,7 @@ class JobsAtHand:
 
     def _keys(self, stream: Stream, client: Array, visit: Array | None = None) -> Array:
         b, seed, keys = self._batch, self._setting.seed, np.empty((len(self._batch), 4), np.uint32)
-        address = (b.replica, client, np.array([self.round]), b.visit if visit is None else visit)
+        address = (b.replica, client, np.array([b.round]), b.visit if visit is None else visit)
         if self._setting.backend.keys_into(np.uint64(seed), np.uint64(stream), *address, keys):
             check_address(**dict(zip(("replica", "client", "round", "visit"), address, strict=True)))
         return keys

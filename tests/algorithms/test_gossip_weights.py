@@ -142,7 +142,7 @@ def test_fedavg_over_gossip_settles_at_the_minimiser_by_sizes_for_small_steps(ki
 class Unscaled:
     """Decentralised gradient descent that does not divide by job.weight."""
 
-    needs_gossip, kept = True, ("slope",)
+    needs_gossip, local_only = True, ("slope",)
 
     def init(self, problem, initial):
         return {"theta": initial}

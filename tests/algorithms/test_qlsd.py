@@ -377,7 +377,7 @@ def test_an_empty_round_of_qlsd_plus_plus_takes_the_step_of_its_memory():
 
     class Once:
         def select(self, view, rng):
-            return np.arange(view.clients if view.round == 0 else 0)
+            return np.arange(view.clients if view.round == 1 else 0)
 
         def close(self, view):
             return view.now_s if len(view.in_flight) == 0 else np.inf

@@ -272,7 +272,7 @@ def test_an_algorithm_that_sees_other_clients_rows_is_found():
 class Telling(fs.algorithms.FedAvg):
     """FedAvg whose clients report their mean loss at the model they received."""
 
-    kept = ("loss",)
+    local_only = ("loss",)
 
     def client(self, job, message, memory):
         reply, memory = super().client(job, message, memory)

@@ -28,7 +28,7 @@ class LossAware(fs.participation.Full):
 class Reporting(fs.algorithms.FedAvg):
     """FedAvg whose clients report a loss, which stays on the device."""
 
-    kept = ("loss",)
+    local_only = ("loss",)
 
     def client(self, job, message, memory):
         reply, memory = super().client(job, message, memory)

@@ -356,7 +356,7 @@ class Clumsy(fs.algorithms.FALD):
     fused = None
 
     def client(self, job, message, memory):
-        if job.client == 4 and job.round == 2 and job.weight < 1:
+        if job.client == 4 and job.round == 3 and job.weight < 1:
             raise ZeroDivisionError("my own mistake")
         return super().client(job, message, memory)
 
@@ -373,9 +373,9 @@ class Leaving(Clumsy):
     how: str = ""
 
     def client(self, job, message, memory):
-        if job.round == 2 and self.how == "sys.exit":
+        if job.round == 3 and self.how == "sys.exit":
             sys.exit(0)
-        if job.round == 2 and self.how == "interrupt":
+        if job.round == 3 and self.how == "interrupt":
             raise KeyboardInterrupt
         return fs.algorithms.FALD.client(self, job, message, memory)
 

@@ -41,7 +41,7 @@ def block_kernel(algorithm: Quantised, problem: ProblemLike, backend: Backend) -
         noise = backend.normal(keys.server(*_servers(block)), d, 0, theta.dtype).reshape(block.rounds, n, d)
         history = np.empty((block.rounds, n, d), theta.dtype)
         for k in range(block.rounds):
-            if k == 0 or not block.alike:
+            if k == 0 or not block.same_cohort:
                 segments = block.segments_of(k)
                 client, weights, starts = segments.client, segments.weights, segments.starts
                 if algorithm.weighting != "count":
