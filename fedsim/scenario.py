@@ -11,7 +11,7 @@ from fedsim import participation as policies
 from fedsim import protocols
 from fedsim.arrays import Array
 from fedsim.budget import Budget
-from fedsim.checks import array_of, check_choice, check_int, is_int
+from fedsim.checks import as_array, check_choice, check_int, is_int
 from fedsim.engine.recorder import Record
 from fedsim.engine.sites import Sites, sites_of
 from fedsim.errors import InvalidInput
@@ -149,7 +149,7 @@ class Scenario:
         if isinstance(self.initial, Start):
             replicas = np.asarray(self.replica_numbers, np.int64)
             start = self.initial.draw(self.seed, replicas, np.asarray(start, np.float64), self.dtype)
-        numbers = array_of(start)
+        numbers = as_array(start)
         if numbers is None:
             raise InvalidInput(f"initial: not an array of {self.problem.dim} numbers")
         with np.errstate(over="ignore"):  # an infinity is refused
@@ -162,7 +162,7 @@ class Scenario:
     @property
     def site_starts(self) -> Array:
         """The same of every model, (replicas * models, d): one replica's after another's."""
-        models, given = self.sites.models, array_of(self.initial)
+        models, given = self.sites.models, as_array(self.initial)
         if given is not None and given.ndim == 3:
             return np.asarray(given, self.dtype).reshape(-1, self.problem.dim)
         starts = self.starts
@@ -203,14 +203,14 @@ class Scenario:
 
     def _check_numbers(self) -> None:
         if not isinstance(self.replicas, range):
-            remedy = "a whole number, or a range of replica numbers"
+            remedy = "an integer, or a range of replica numbers"
             object.__setattr__(self, "replicas", check_int("replicas={!r}", self.replicas, -(2**64), remedy))
         numbers = self.replica_numbers
         if not numbers or min(numbers[0], numbers[-1]) < 0 or max(numbers[0], numbers[-1]) >= 2**32:
             remedy = "ask for at least 1, numbered from 0 and below 2**32"
             raise InvalidInput(f"replicas={short_repr(self.replicas)}: {remedy}")
         if not is_int(self.seed) or self.seed >= 2**64:
-            raise InvalidInput(f"seed={short_repr(self.seed)}: a whole number from 0 to 2**64 - 1")
+            raise InvalidInput(f"seed={short_repr(self.seed)}: an integer from 0 to 2**64 - 1")
         object.__setattr__(self, "seed", int(self.seed))
         if short_str(self.dtype) not in ("float32", "float64"):
             raise InvalidInput(f"dtype={short_repr(self.dtype)}: choose 'float32' or 'float64'")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-from fedsim.checks import called, check_positive
+from fedsim.checks import call_function, check_positive
 from fedsim.errors import InvalidInput
 
 StepSize = float | Callable[[int], float]
@@ -80,7 +80,7 @@ def step_at(step_size: StepSize, round: int, local_steps: int, step: int) -> flo
         return float(step_size)
     start = (round - 1) * local_steps
     at = start if getattr(step_size, "per_round", False) else start + step
-    eta = called(f"step_size({at})", step_size, at)
+    eta = call_function(f"step_size({at})", step_size, at)
     eta = eta.item() if hasattr(eta, "item") and getattr(eta, "size", 0) == 1 else eta
     return check_positive(f"step_size({at}) = {{}}", eta, remedy="a schedule must return positive numbers")
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_step_size
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import floats_of
+from fedsim.checks import as_float_array
 from fedsim.errors import InvalidInput
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, step_at
@@ -55,7 +55,7 @@ class DGSGLD:
         check_step_size("DGSGLD", self)
         check_count("DGSGLD", self, "local_steps")
         check_batch_size("DGSGLD", self.batch_size)
-        r = floats_of(self.coupling)
+        r = as_float_array(self.coupling)
         if r is None or r.ndim > 1 or not np.all((r > LEAST) & (r < np.inf)):
             given = f"DGSGLD(coupling={short_str(self.coupling)})"
             raise InvalidInput(f"{given}: a positive variance, or one per client")

@@ -15,7 +15,7 @@ import numpy as np
 
 from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.arrays import Array, Arrays, Numbers
-from fedsim.checks import check_bool, floats_of
+from fedsim.checks import as_float_array, check_bool
 from fedsim.errors import InvalidInput
 from fedsim.protocols import Job, ProblemLike, Quadratic, Replies, Rng, Visitors, as_problem, missing
 from fedsim.schedules import StepSize, step_at
@@ -73,7 +73,7 @@ class FSGLD:
             raise InvalidInput("FSGLD(means, precisions): give both or neither; FSGLD.laplace(problem, ...) makes them")
         if self.means is None:
             return
-        m, p = floats_of(self.means), floats_of(self.precisions)
+        m, p = as_float_array(self.means), as_float_array(self.precisions)
         if m is None or p is None:
             given = self.means if m is None else self.precisions
             raise InvalidInput(f"FSGLD(means, precisions): {short_repr(given, 60)} is no array of numbers; give one")

@@ -11,7 +11,7 @@ import numpy as np
 from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.algorithms.common.metropolis import check_single
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import floats_of
+from fedsim.checks import as_float_array
 from fedsim.errors import InvalidInput
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, step_at
@@ -60,7 +60,7 @@ class PSGLD:
         check_number("PSGLD", self, "damping", 1e-30)
         check_number("PSGLD", self, "temperature")
         check_batch_size("PSGLD", self.batch_size)
-        if self.second_moment is not None and floats_of(self.second_moment) is None:
+        if self.second_moment is not None and as_float_array(self.second_moment) is None:
             given = f"PSGLD(second_moment={short_repr(self.second_moment, 60)})"
             raise InvalidInput(f"{given}: give a number of at least 0, or one per coordinate")
 

@@ -12,7 +12,7 @@ from fedsim.algorithms.common.arguments import check_batch_size, check_codec, ch
 from fedsim.algorithms.common.qlsd_block import block_kernel
 from fedsim.algorithms.common.quantised_langevin import Quantised, compiled
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import floats_of
+from fedsim.checks import as_float_array
 from fedsim.codecs import Identity
 from fedsim.errors import InvalidInput
 from fedsim.participation import Received
@@ -163,7 +163,7 @@ def check_arguments(where: str, algorithm: Quantised) -> None:
             "'count' has no use for it; give both or neither, such as weighting='inverse', activity=0.5"
         )
     if activity is not None:
-        p = floats_of(activity)
+        p = as_float_array(activity)
         if p is None or p.ndim > 1 or p.size == 0 or not np.all((p > 0) & (p <= 1)):
             raise InvalidInput(
                 f"{where}(activity={short_str(activity)}): probabilities in (0, 1], one or one per client"

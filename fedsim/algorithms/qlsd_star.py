@@ -10,7 +10,7 @@ import numpy as np
 from fedsim.algorithms import qlsd
 from fedsim.algorithms.common.quantised_langevin import compiled
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import numbers
+from fedsim.checks import check_array
 from fedsim.codecs import Identity
 from fedsim.errors import InvalidInput
 from fedsim.participation import Received
@@ -111,7 +111,7 @@ def _minimiser(problem: ProblemLike, given: object) -> Array:
                 "QLSDPlusPlus, which needs none"
             )
         given = problem.exact()[0]
-    at = numbers("QLSDStar(optimum)", given)
+    at = check_array("QLSDStar(optimum)", given)
     if at.shape != (problem.dim,) or not np.isfinite(at).all():
         raise InvalidInput(f"QLSDStar(optimum of shape {at.shape}): give {problem.dim} finite numbers")
     far = _distance(problem, at)

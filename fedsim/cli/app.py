@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedsim.checks import path_of
+from fedsim.checks import check_path
 from fedsim.cli.terminal import warnings_last
 from fedsim.errors import FedsimError, Interrupted, InvalidInput
 from fedsim.text import short_str
@@ -104,7 +104,7 @@ Settings = Annotated[
 
 def _path(value: Path | None) -> Path | None:
     """A path as the system can know it, or one sentence."""
-    return None if value is None else path_of("path", value)
+    return None if value is None else check_path("path", value)
 
 
 Out = Annotated[

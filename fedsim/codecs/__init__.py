@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import array_of, check_choice, check_int, invalid_argument, is_int
+from fedsim.checks import as_array, check_choice, check_int, invalid_argument, is_int
 from fedsim.errors import CorruptData, InvalidInput, NonFinite
 from fedsim.kernels.reference import qsgd
 from fedsim.kernels.reference import qsgd as reference
@@ -213,7 +213,7 @@ def expected_elias_bits(v: Array, levels: int, *, code: str = "omega", form: str
 
 def _whole(levels: object) -> int:
     if not isinstance(levels, Integral) or not is_int(levels, 1, MOST_LEVELS):
-        raise invalid_argument("levels={!r}", levels, f"choose a whole number from 1 to {MOST_LEVELS}")
+        raise invalid_argument("levels={!r}", levels, f"choose an integer from 1 to {MOST_LEVELS}")
     return int(levels)
 
 
@@ -233,7 +233,7 @@ def _bytes(data: object) -> bytes:
 
 
 def _real(values: npt.ArrayLike, rank: int) -> Array:
-    array = array_of(values)
+    array = as_array(values)
     if array is None or array.ndim != rank or array.shape[-1] == 0 or array.dtype.kind == "b":
         found = short_repr(values, 60) if array is None else f"values of shape {array.shape} and type {array.dtype}"
         raise InvalidInput(f"{found}: a codec takes real numbers (d,), a batch (rows, d)")
@@ -243,7 +243,7 @@ def _real(values: npt.ArrayLike, rank: int) -> Array:
 def _keys(keys: Array | None, rows: int) -> Array:
     if keys is None:
         raise InvalidInput("no key: stochastic rounding needs one row of rng.keys(...) for every vector")
-    found = array_of(keys)
+    found = as_array(keys)
     table = np.empty(0) if found is None else np.atleast_2d(found)
     if table.shape != (rows, 4) or table.dtype != np.uint32:
         raise InvalidInput(f"keys {table.dtype} {table.shape}: {rows} vectors need uint32 ({rows}, 4)")

@@ -108,7 +108,7 @@ class SiteView:
     def sample_available(self, size: int) -> Array:
         """Return different clients, uniformly among those that are online now: `size`, or all there are."""
         assert self._rng is not None
-        size = check_int("view.sample_available({})", size, 0, remedy="ask for a whole number of clients")
+        size = check_int("view.sample_available({})", size, 0, remedy="ask for an integer of clients")
         always, count = self._system.always_online, len(self.members)
         tried = min(size if always else 4 * size, count)
         while True:
@@ -207,7 +207,7 @@ class AllReplicasView:
         return True
 
     def sample_available(self, size: int) -> Array:
-        size = check_int("view.sample_available({})", size, 0, remedy="ask for a whole number of clients")
+        size = check_int("view.sample_available({})", size, 0, remedy="ask for an integer of clients")
         return np.asarray(self.rng.choice(self.clients, min(size, self.clients)))
 
     def sample_weighted(self, draws: int) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import called, numbers
+from fedsim.checks import call_function, check_array
 from fedsim.errors import InvalidInput
 from fedsim.protocols import Metric as Metric
 from fedsim.protocols import Stable
@@ -127,8 +127,8 @@ class FunctionMetric:
 
     def evaluate(self, view: MetricView) -> dict[str, float | Array]:
         (name,), replicas = self.columns, len(view.theta)
-        value = called(f"metric {name}(theta)", self.function, view.theta)
-        value = numbers(f"metric {name}(theta) returned", value, remedy="it must return numbers")
+        value = call_function(f"metric {name}(theta)", self.function, view.theta)
+        value = check_array(f"metric {name}(theta) returned", value, remedy="it must return numbers")
         if self.per_replica and value.shape in ((), (replicas,)):
             return {name: np.broadcast_to(value, (replicas,))}
         if not self.per_replica and value.shape == ():

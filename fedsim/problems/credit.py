@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.checks import check_bool, check_int, floats_of, numbers, path_of
+from fedsim.checks import as_float_array, check_array, check_bool, check_int, check_path
 from fedsim.errors import InvalidInput
 from fedsim.kernels import reference
 from fedsim.problems import shards
@@ -58,7 +58,7 @@ class StrategicCredit:
         from fedsim import readers
         from fedsim.data import catalogue
 
-        x, y = catalogue.prepare(readers.table(path_of("StrategicCredit.from_csv(path)", path)))
+        x, y = catalogue.prepare(readers.table(check_path("StrategicCredit.from_csv(path)", path)))
         return cls._dealt(x, y, clients, None, None, seed)
 
     @classmethod
@@ -114,11 +114,11 @@ class StrategicCredit:
         self.clients, self.dim = len(self.sizes), self.x.shape[1]
         if not np.isin(self.y, (0, 1)).all():
             raise InvalidInput("StrategicCredit: labels must be 0 (paid back) or 1 (default)")
-        eps = numbers("StrategicCredit(sensitivities)", sensitivities, remedy="give one number, or one per client")
+        eps = check_array("StrategicCredit(sensitivities)", sensitivities, remedy="give one number, or one per client")
         if eps.shape not in ((), (self.clients,)) or not np.isfinite(eps).all():
             raise InvalidInput(f"StrategicCredit: sensitivities of shape {eps.shape}; give one, or {self.clients}")
         self.sensitivities = np.broadcast_to(eps, (self.clients,)).copy()
-        chosen = floats_of(strategic)
+        chosen = as_float_array(strategic)
         if chosen is None or chosen.ndim != 1 or not np.isin(chosen, np.arange(self.dim)).all():
             given = f"StrategicCredit(strategic={short_str(strategic)})"
             raise InvalidInput(f"{given}: columns are numbered 0 to {self.dim - 1}")

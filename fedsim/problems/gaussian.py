@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.checks import check_int, check_positive, numbers
+from fedsim.checks import check_array, check_int, check_positive
 from fedsim.errors import InvalidInput
 from fedsim.problems import shards
 from fedsim.problems.expansion import Expansion
@@ -133,7 +133,7 @@ class GaussianMean:
 
 
 def _covariances(covariance: npt.ArrayLike, clients: int, dim: int) -> Array:
-    sigma = numbers("GaussianMean: covariance", covariance)
+    sigma = check_array("GaussianMean: covariance", covariance)
     sigma = sigma[None] if sigma.ndim == 2 else sigma
     if sigma.shape not in ((1, dim, dim), (clients, dim, dim)):
         raise InvalidInput(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.checks import called
+from fedsim.checks import call_function
 from fedsim.errors import InvalidInput
 from fedsim.problems import reductions, shards
 from fedsim.text import short_repr
@@ -112,7 +112,7 @@ class Jax:
         rows, tries = reductions.rows_to_try(self.y), []
         for theta in reductions.points_to_try(self.start):
             chosen = (*rows[:, None], rows)
-            found = [called("Jax(loss)", self._call, "value", theta, self.x[r], self.y[r]) for r in chosen]
+            found = [call_function("Jax(loss)", self._call, "value", theta, self.x[r], self.y[r]) for r in chosen]
             if any(value.shape != () or value.dtype.kind != "f" for value in found):
                 kind = f"{found[-1].dtype} of shape {found[-1].shape}"
                 raise InvalidInput(f"Jax(loss): it returns {kind}; return one floating-point number")

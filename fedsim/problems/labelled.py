@@ -116,7 +116,7 @@ def check(
 ) -> Labelled:
     """Rows, labels and scale, each refused in one sentence if it does not fit."""
     labels = shards.labels_of(name, data)
-    remedy = "needs at least 2, a whole number, and at most a million"
+    remedy = "needs at least 2, an integer, and at most a million"
     classes = check_int(f"{name}(classes={{}})", classes, 2, remedy, 10**6)
     y = _labels(name, labels, classes)
     features = data.x.shape[1]
@@ -177,5 +177,5 @@ def _cross_entropy(p: Array, y: Array) -> float:
 def _labels(name: str, y: Array, classes: int) -> Array:
     if np.any(y != np.floor(y)) or y.min() < 0 or y.max() >= classes:
         found = f"found {y.min()} to {y.max()}"
-        raise InvalidInput(f"{name}: labels must be whole numbers from 0 to {classes - 1}, {found}")
+        raise InvalidInput(f"{name}: labels must be integers from 0 to {classes - 1}, {found}")
     return y.astype(np.int64, copy=False)

@@ -60,7 +60,7 @@ class NeuralNetwork:
         except Exception:  # whatever a stranger's own __iter__ raises
             given = [0]
         if 0 in given:
-            raise invalid_argument("NeuralNetwork(widths={})", widths, "give whole numbers of at least 1, as (64, 32)")
+            raise invalid_argument("NeuralNetwork(widths={})", widths, "give integers of at least 1, as (64, 32)")
         self.widths, self.features = tuple(given), rows.x.shape[1]
         self._widths = (self.features, *given, rows.classes)
         self.dim = int(sum((wide + 1) * high for wide, high in pairwise(self.layers.tolist())))

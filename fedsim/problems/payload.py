@@ -7,7 +7,7 @@ from typing import NoReturn
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.checks import is_int, refuse_beyond_memory
+from fedsim.checks import check_allocation, is_int
 from fedsim.errors import InvalidInput
 from fedsim.text import short_str
 
@@ -22,7 +22,7 @@ class Payload:
     def __init__(self, clients: int, parameters: int) -> None:
         self.clients = _count("clients", clients, most=2**32)
         self.dim = _count("parameters", parameters, most=10**9)
-        refuse_beyond_memory(f"Payload(clients={self.clients:,})", CLIENT * self.clients, "take fewer clients")
+        check_allocation(f"Payload(clients={self.clients:,})", CLIENT * self.clients, "take fewer clients")
 
     @property
     def sizes(self) -> Array:
@@ -36,7 +36,5 @@ class Payload:
 
 def _count(name: str, value: int, most: int) -> int:
     if not is_int(value, least=1) or value > most:
-        raise InvalidInput(
-            f"Payload({name}={short_str(value)}): must be a whole number of at least 1 and at most {most:,}"
-        )
+        raise InvalidInput(f"Payload({name}={short_str(value)}): must be an integer of at least 1 and at most {most:,}")
     return int(value)

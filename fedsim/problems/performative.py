@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.checks import check_float, check_int, check_positive, numbers, refuse_beyond_memory
+from fedsim.checks import check_array, check_float, check_int, check_allocation, check_positive
 from fedsim.errors import InvalidInput
 from fedsim.protocols import Backend, BatchSize
 
@@ -50,7 +50,7 @@ class PerformativeMean:
         """Gaussian m_i and eps_i, standardised to exactly these means and variances over the clients (D9)."""
         where = "PerformativeMean.synthetic"
         clients = check_int(f"{where}(clients={{}})", clients, least=2)
-        refuse_beyond_memory(f"{where}(clients={clients:,})", 200 * clients, "ask for fewer clients")
+        check_allocation(f"{where}(clients={clients:,})", 200 * clients, "ask for fewer clients")
         base_mean, sensitivity = (
             check_float(f"{where}(base_mean={{}})", base_mean),
             check_float(f"{where}(sensitivity={{}})", sensitivity),
@@ -66,7 +66,7 @@ class PerformativeMean:
         self, theta: Array, clients: Array, key: Array, step: int, batch_size: BatchSize, backend: Backend
     ) -> Array:
         """Gradients theta - Z (jobs, 1) with Z drawn in answer to `theta`, averaged over `batch_size` draws."""
-        remedy = "a whole number of draws, at least 1"
+        remedy = "an integer of draws, at least 1"
         draws = check_int("PerformativeMean: batch_size={}", 1 if batch_size is None else batch_size, remedy=remedy)
         noise = backend.normal(key, draws, step, theta.dtype)
         total = noise[:, :1]
@@ -99,7 +99,7 @@ class PerformativeMean:
 
 def _finite(name: str, values: object, clients: int = 0) -> Array:
     """A column of finite numbers, or one number for all of `clients`."""
-    array = numbers(f"PerformativeMean({name})", values, remedy="one number per client")
+    array = check_array(f"PerformativeMean({name})", values, remedy="one number per client")
     if clients and array.shape == ():
         array = np.full(clients, array)
     if clients and array.shape != (clients,):

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import array_of, check_int, check_positive, refuse_beyond_memory
+from fedsim.checks import as_array, check_int, check_allocation, check_positive
 from fedsim.errors import InvalidInput
 from fedsim.protocols import BatchSize
 from fedsim.text import short_str
@@ -103,8 +103,7 @@ def from_flat(
     offsets = numbers(f"{name}: offsets", offsets)
     if offsets.ndim != 1 or len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != len(x) or not _whole(offsets):
         raise InvalidInput(
-            f"{name}: offsets must be whole numbers from 0 to the number of rows, {len(x)}, "
-            "one more of them than clients"
+            f"{name}: offsets must be integers from 0 to the number of rows, {len(x)}, one more of them than clients"
         )
     offsets = offsets.astype(np.int64, copy=False)
     if np.any(np.diff(offsets) < 1):
@@ -148,11 +147,11 @@ def even_offsets(name: str, clients: int, samples: npt.ArrayLike, columns: int =
     sizes = numbers(f"{name}: samples", samples)
     if sizes.shape not in ((), (clients,)) or not _whole(sizes) or np.any(sizes < 1):
         given = f"{name}(samples={short_str(samples, 40)})"
-        raise InvalidInput(f"{given}: give a whole number of at least 1, or one for each of {clients} clients")
+        raise InvalidInput(f"{given}: give an integer of at least 1, or one for each of {clients} clients")
     rows = float(sizes.sum(dtype=np.float64)) * (1.0 if sizes.ndim else clients)
     size = DRAWN * (rows * (columns + 4) + clients * (columns + 4))
     what = f"{name}({clients:,} clients with {rows:,.0f} rows of {columns:,} numbers)"
-    refuse_beyond_memory(what, size, "ask for fewer clients, samples or columns")
+    check_allocation(what, size, "ask for fewer clients, samples or columns")
     return np.concatenate([[0], np.cumsum(np.broadcast_to(sizes.astype(np.int64), (clients,)))])
 
 
@@ -181,7 +180,7 @@ def prior_part(share: float, rows: int, theta: Array) -> float:
 
 def numbers(where: str, value: object, axes: int | None = None) -> Array:
     """`value` as an array of numbers, with so many axes if it matters; not a copy if it is one."""
-    array = array_of(value)
+    array = as_array(value)
     if array is None:
         raise InvalidInput(f"{where} is not a rectangular array of numbers")
     if axes == 2 and array.ndim != 2:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import array_of
+from fedsim.checks import as_array
 from fedsim.errors import InvalidInput
 from fedsim.protocols import Algorithm, Received, Replies, Rng
 from fedsim.text import short_repr
@@ -62,7 +62,7 @@ def client_answer(who: str, answer: object) -> tuple[dict[str, Any], dict[str, A
 
 def real(who: str, name: str, value: npt.ArrayLike, dtype: np.dtype[Any]) -> Array:
     """One named array of an answer, in the scenario's dtype."""
-    array = array_of(value)
+    array = as_array(value)
     if array is None:
         raise InvalidInput(f"{who} returned {name}={short_repr(value, 60)}; return an array of real numbers")
     return np.asarray(array, dtype)
@@ -123,7 +123,7 @@ def weighed(weigh: Callable[[Received], npt.ArrayLike], arrived: Received) -> Ar
         if not changed_in_place(error):
             raise
         raise ChangedInPlace(f"{who} changed an array in place that it was handed; work on a copy") from error
-    array = array_of(weights)
+    array = as_array(weights)
     if array is None or array.shape != (rows,):
         found = short_repr(weights, 60) if array is None else f"an array of shape {array.shape}"
         raise InvalidInput(f"{who} returned {found}; return one weight for each of the {rows} replies, shape ({rows},)")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsim import results
-from fedsim.checks import is_int, path_of
+from fedsim.checks import check_path, is_int
 from fedsim.errors import FedsimError, Interrupted, InvalidInput
 from fedsim.protocols import Runtime
 from fedsim.results import Result
@@ -65,7 +65,7 @@ def carry_out(
     from fedsim.sweeps.study import Lines, lines, merge, outcomes
 
     if jobs is not None and not is_int(jobs, least=1):
-        raise InvalidInput(f"jobs={jobs}: ask for a whole number of at least 1")
+        raise InvalidInput(f"jobs={jobs}: ask for an integer of at least 1")
     if runtime is not None and not isinstance(runtime, Inline | Ray):
         raise InvalidInput(f"runtime={runtime!r}: a sweep runs on processes of this machine (None) or on fs.Ray(...)")
     mine = what.shard(shard) if orders is None else orders
@@ -102,7 +102,7 @@ def carry_out(
 
 def load(path: str | Path) -> Any:
     """What a folder holds: the Result of a run, or the Study of a sweep."""
-    folder = path_of("load(path)", path)
+    folder = check_path("load(path)", path)
     if (folder / PLAN).exists():
         there = Plan.read(folder)
         return study(there, folder.absolute(), there.orders)

@@ -483,7 +483,7 @@ def test_single_precision_stays_single_and_near(algorithm):
 
 REFUSED = {
     r"FedAvg\(step_size=-1\): must be a positive": lambda: FedAvg(-1),
-    r"FedPAQ\(local_steps=0\): must be a whole number": lambda: FedPAQ(ETA, 0),
+    r"FedPAQ\(local_steps=0\): must be an integer": lambda: FedPAQ(ETA, 0),
     r"Scaffold\(objective='median'\): choose 'mean' or 'scaled'": lambda: Scaffold(ETA, objective="median"),
     r"FedAvg\(server_step=nan\)": lambda: FedAvg(ETA, server_step=float("nan")),
     r"FedPAQ\(codec=10\): give a codec": lambda: FedPAQ(ETA, codec=10),

@@ -202,7 +202,7 @@ def test_pooled_networks_have_one_client(digits, parts):
 X, Y = np.ones((4, 2), np.uint8), np.array([0, 1, 0, 1])
 WRONG = {
     r"widths=\(0,\)": lambda: NeuralNetwork([(X, Y)], widths=(0,)),
-    "give whole numbers of at least 1": lambda: NeuralNetwork([(X, Y)], widths=5),
+    "give integers of at least 1": lambda: NeuralNetwork([(X, Y)], widths=5),
     "one for each of 2 columns": lambda: NeuralNetwork([(X, Y)], scale=[1.0, 2.0, 3.0]),
     r"SoftmaxRegression\(shift": lambda: SoftmaxRegression([(X, Y)], shift=np.nan),
     "from 0 to 1, found 0 to 2": lambda: NeuralNetwork([(X, Y + (Y == 1))], classes=2),

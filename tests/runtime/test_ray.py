@@ -322,7 +322,7 @@ def test_a_buffered_run_on_hosts_resumes_to_the_same_bits(cluster, tmp_path):
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, "2", True, float("nan")])
 @pytest.mark.parametrize("name", ["hosts", "clients_per_host"])
 def test_numbers_of_hosts_that_make_no_sense_are_refused(name, wrong):
-    with pytest.raises(InvalidInput, match=rf"Ray\({name}=.*whole number of at least 1"):
+    with pytest.raises(InvalidInput, match=rf"Ray\({name}=.*integer of at least 1"):
         Ray(**{name: wrong})
 
 

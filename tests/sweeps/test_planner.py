@@ -110,7 +110,7 @@ def test_a_limit_that_rules_out_the_cheapest_binds(here: Path) -> None:
         ({"within": {"seconds": -3}}, "within"),
         ({"vary": {}}, "name at least one setting"),
         ({"vary": {"seed": [1]}}, "the planner chooses the seeds"),
-        ({"seeds": 0}, "whole number of at least 1"),
+        ({"seeds": 0}, "integer of at least 1"),
         ({"vary": {"speed": [1]}}, "speed"),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fedsim.checks import array_of, as_float, check_choice, check_float, check_positive, invalid_argument, is_int
+from fedsim.checks import as_array, as_float, check_choice, check_float, check_positive, invalid_argument, is_int
 from fedsim.errors import InvalidInput
 from fedsim.problems.shards import rows_per_batch
 from fedsim.protocols import BatchSize, Codec, missing
@@ -31,7 +31,7 @@ def check_count(where: str, algorithm: object, name: str, least: int = 1) -> Non
     """The field as an int: NumPy's small integers would overflow in products."""
     value = getattr(algorithm, name)
     if not isinstance(value, Integral) or not is_int(value, least, MOST):
-        remedy = f"must be a whole number of at least {least}" + f" and at most {MOST:,}" * (as_float(value) > MOST)
+        remedy = f"must be an integer of at least {least}" + f" and at most {MOST:,}" * (as_float(value) > MOST)
         raise invalid_argument(f"{where}({name}={{}})", value, remedy)
     _settle(algorithm, name, int(value))
 
@@ -80,11 +80,11 @@ def check_batch_size(where: str, batch_size: BatchSize) -> None:
     """Refuse what is no positive count, fraction, or list of counts; how long the list is, the scenario checks."""
     if batch_size is None:
         return
-    sizes = array_of(batch_size)
+    sizes = as_array(batch_size)
     if sizes is None or sizes.ndim > 1 or sizes.dtype.kind == "b" or not np.all((sizes > 0) & (sizes < MOST)):
         given = f"{where}: batch_size={short_str(batch_size)}"
         raise InvalidInput(f"{given}: a positive count, a fraction below 1, or one count per client")
     if sizes.dtype.kind == "f" and (sizes.ndim == 1 or (sizes >= 1 and sizes != np.floor(sizes))):
         raise InvalidInput(
-            f"{where}: batch_size={short_str(batch_size)}: a fraction must be below 1, a count a whole number"
+            f"{where}: batch_size={short_str(batch_size)}: a fraction must be below 1, a count an integer"
         )

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsim.checks import called
+from fedsim.checks import call_function
 from fedsim.errors import InvalidInput
 from fedsim.problems import reductions
 
@@ -36,7 +36,7 @@ def check_rows(maths: Maths, reduction: str | None, x: Tensor, y: Tensor) -> str
 
 
 def _check_outputs(maths: Maths, theta: Tensor, x: Tensor) -> None:
-    first = called("Torch(module)", maths.outputs, theta, x)
+    first = call_function("Torch(module)", maths.outputs, theta, x)
     if not torch.allclose(first, maths.outputs(theta, x), rtol=0, atol=0, equal_nan=True):
         raise InvalidInput(
             "Torch: the module gives other outputs at the second call; take out dropout and other random layers"
@@ -46,7 +46,7 @@ def _check_outputs(maths: Maths, theta: Tensor, x: Tensor) -> None:
 def _check_slope(maths: Maths, theta: Tensor, x: Tensor, y: Tensor) -> None:
     """Refuse a loss that autograd cannot follow back to the parameters."""
     with torch.enable_grad():
-        loss = called("Torch(loss)", lambda: maths.criterion(maths.module_at(theta)(x), y))
+        loss = call_function("Torch(loss)", lambda: maths.criterion(maths.module_at(theta)(x), y))
     if not isinstance(loss, Tensor) or not loss.is_floating_point():
         kind = loss.dtype if isinstance(loss, Tensor) else type(loss).__name__
         raise InvalidInput(f"Torch(loss): it returns {kind}, which has no gradient; return a floating-point tensor")
@@ -60,7 +60,7 @@ def _check_slope(maths: Maths, theta: Tensor, x: Tensor, y: Tensor) -> None:
 def _check_alone(maths: Maths, theta: Tensor, x: Tensor, out: Tensor) -> None:
     """Refuse a module whose outputs for a row depend on the other rows: minibatches would change its gradient."""
     for i in (0, len(x) // 2, len(x) - 1):
-        alone = called("Torch(module) on one row", maths.outputs, theta, x[i : i + 1])
+        alone = call_function("Torch(module) on one row", maths.outputs, theta, x[i : i + 1])
         among = out[i : i + 1]
         if alone.shape != among.shape:
             raise InvalidInput(
