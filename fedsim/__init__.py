@@ -23,6 +23,7 @@ _HOME = {
     "Network": "fedsim.network",
     "Ray": "fedsim.runtime.ray",
     "Record": "fedsim.engine.recorder",
+    "Result": "fedsim.results",
     "Scenario": "fedsim.scenario",
     "Study": "fedsim.sweeps.study",
     "Target": "fedsim.budget",
@@ -34,45 +35,69 @@ _HOME = {
     "run": "fedsim.running",
     "sweep": "fedsim.sweeps",
 }
-_MODULES = (
+__all__ = [
+    "Budget",
+    "Inline",
+    "Network",
+    "Ray",
+    "Record",
+    "Result",
+    "Scenario",
+    "Study",
+    "Target",
     "algorithms",
     "analysis",
+    "arun",
     "codecs",
     "data",
     "devices",
     "errors",
     "exchanges",
+    "explain",
     "initial",
+    "load",
     "metrics",
     "network",
     "participation",
+    "plan",
     "privacy",
     "problems",
+    "protocols",
+    "replay",
     "rng",
+    "run",
     "schedules",
+    "sweep",
     "testing",
     "topologies",
-)
-
-__all__ = sorted([*_HOME, *_MODULES])
+]
+_MODULES = tuple(name for name in __all__ if name not in _HOME)
 
 if TYPE_CHECKING:
     from fedsim import (
         algorithms,
         analysis,
+        codecs,
         data,
+        devices,
         errors,
+        exchanges,
         initial,
         metrics,
+        network,
         participation,
+        privacy,
         problems,
+        protocols,
         rng,
         schedules,
         testing,
-    )  # fmt: skip
+        topologies,
+    )
     from fedsim.budget import Budget, Target
     from fedsim.docs import explain
     from fedsim.engine.recorder import Record
+    from fedsim.results import Result
     from fedsim.running import arun, run
     from fedsim.running.replay import replay
     from fedsim.runtime.inline import Inline

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedsim import readers, rng
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import as_float_array, check_bool, check_int, check_allocation, check_positive
+from fedsim.checks import as_float_array, check_allocation, check_bool, check_int, check_positive
 from fedsim.data.dataset import Dataset
 from fedsim.data.store import File
 from fedsim.errors import CorruptData

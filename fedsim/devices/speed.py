@@ -16,7 +16,7 @@ from fedsim import rng as numpy_draws
 from fedsim.arrays import Array
 from fedsim.checks import check_int
 from fedsim.per_client import check_field
-from fedsim.protocols.columns import SlowdownColumns
+from fedsim.protocols import SlowdownColumns
 from fedsim.rng import Draws, Stream
 from fedsim.rng.elementary import exp, log64
 from fedsim.rules import draws

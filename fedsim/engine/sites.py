@@ -13,8 +13,7 @@ from fedsim.engine.rounds import RoundBlock
 from fedsim.errors import InvalidInput
 from fedsim.exchanges import Exchange, Gossip, StarExchange, TiersExchange
 from fedsim.network import Paths
-from fedsim.protocols import Algorithm, NetworkModel
-from fedsim.protocols.columns import RouteColumns
+from fedsim.protocols import Algorithm, NetworkModel, RouteColumns
 from fedsim.runtime.aggregation import Segments
 
 
@@ -66,7 +65,7 @@ class SiteNetwork:
     """Routes of messages that do not all lead to a server: a row for each pair of places that talk."""
 
     def __init__(self, network: NetworkModel, up: Paths, down: Paths | None = None) -> None:
-        self.own, self.capacities_bps, self.varying = self, network.capacities_bps, network.varying
+        self.wrapped, self.capacities_bps, self.varying = self, network.capacities_bps, network.varying
         self._up, self._down = up, up if down is None else down
         ways = (up,) if down is None else (up, down)
         used = np.concatenate([way.links for way in ways]) if ways else np.empty(0, np.int64)

@@ -18,7 +18,7 @@ from fedsim.errors import InvalidInput
 from fedsim.exchanges import Gossip, Mixing
 from fedsim.problems import reweighted, weights_of
 from fedsim.protocols import Backend, DeviceModel, NetworkModel, Visitors
-from fedsim.protocols.columns import has_columns
+from fedsim.protocols.defaults import has_columns
 from fedsim.rng import Draws, Stream
 from fedsim.rules.visits import IN_UPLOAD, NO_DROP
 from fedsim.runtime.jobs import Setting

@@ -221,6 +221,6 @@ class AllReplicasView:
 
     def _no_history(self) -> Array:
         raise InvalidInput(
-            "view.received and view.last have no history where all replicas select in one call; set history = True in the "
-            "policy's class, and its rounds are simulated on the SimPy clock"
+            "view.received and view.last have no history where all replicas select in one call; set history = True in "
+            "the policy's class, and its rounds are simulated on the SimPy clock"
         )

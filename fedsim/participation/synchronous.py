@@ -18,8 +18,7 @@ from fedsim.arrays import Array
 from fedsim.checks import as_float_array, check_choice, check_positive
 from fedsim.errors import InvalidInput
 from fedsim.participation.counts import Sized, check_counts, check_size, check_wait
-from fedsim.protocols import Rng, View
-from fedsim.protocols.columns import PolicyColumns
+from fedsim.protocols import PolicyColumns, Rng, View
 from fedsim.rules import selection
 from fedsim.rules.closing import AT_DEADLINE, AT_REPLIES, Closing, closing_s
 from fedsim.text import short_repr, short_str

@@ -65,7 +65,7 @@ class Jax:
         return {**self.__dict__, "_compiled": {}}  # which no other process can use
 
     @property
-    def brought(self) -> tuple[Any, ...]:
+    def user_code(self) -> tuple[Any, ...]:
         """What the user has written, whose source a host on another machine may need."""
         return tuple(part for part in (self.criterion, self.outputs) if part is not None)
 

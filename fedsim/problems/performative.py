@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.checks import check_array, check_float, check_int, check_allocation, check_positive
+from fedsim.checks import check_allocation, check_array, check_float, check_int, check_positive
 from fedsim.errors import InvalidInput
 from fedsim.protocols import Backend, BatchSize
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import as_array, check_int, check_allocation, check_positive
+from fedsim.checks import as_array, check_allocation, check_int, check_positive
 from fedsim.errors import InvalidInput
 from fedsim.protocols import BatchSize
 from fedsim.text import short_str

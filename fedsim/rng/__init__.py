@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array, Numbers
-from fedsim.checks import as_array, check_int, check_allocation, is_int
+from fedsim.checks import as_array, check_allocation, check_int, is_int
 from fedsim.errors import InvalidInput
 from fedsim.rng.elementary import log64, radius32, sincos32, sincos64
 from fedsim.text import short_repr, short_str

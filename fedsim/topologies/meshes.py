@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.checks import check_float, check_int, check_allocation
+from fedsim.checks import check_allocation, check_float, check_int
 from fedsim.errors import InvalidInput
 from fedsim.network import Network
 from fedsim.text import short_repr

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.checks import as_float_array, check_int, check_allocation, invalid_argument
+from fedsim.checks import as_float_array, check_allocation, check_int, invalid_argument
 from fedsim.errors import InvalidInput
 from fedsim.network.varying import SLOWEST_BPS, Varying, means_of
 from fedsim.text import short_repr

@@ -9,11 +9,11 @@ import pytest
 
 import fedsim as fs
 
-CLASSES = {"Budget", "Inline", "Network", "Ray", "Record", "Scenario", "Study", "Target"}
+CLASSES = {"Budget", "Inline", "Network", "Ray", "Record", "Result", "Scenario", "Study", "Target"}
 FUNCTIONS = {"arun", "explain", "load", "plan", "replay", "run", "sweep"}
 MODULES = {
-    "algorithms", "analysis", "codecs", "data", "devices", "errors", "exchanges", "initial", "metrics", "network", "participation", "privacy", "problems", "rng",
-    "schedules", "testing", "topologies",
+    "algorithms", "analysis", "codecs", "data", "devices", "errors", "exchanges", "initial", "metrics", "network", "participation", "privacy", "problems",
+    "protocols", "rng", "schedules", "testing", "topologies",
 }  # fmt: skip
 NAMES = CLASSES | FUNCTIONS | MODULES
 

@@ -122,7 +122,7 @@ class Torch:
         return np.array(self.start)
 
     @property
-    def brought(self) -> tuple[Any, ...]:
+    def user_code(self) -> tuple[Any, ...]:
         """What the user has written, whose source a host on another machine may need."""
         return (self.criterion, *self._maths.module.modules())
 

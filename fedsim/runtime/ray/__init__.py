@@ -107,7 +107,7 @@ class RaySession:
         try:
             self._host_of = np.repeat(np.arange(len(self._shards)), [len(s) for s in self._shards])
             self._backend = "cuda" if runtime.num_gpus_per_host else "cpu"
-            for part in (algorithm, setting.problem, *setting.role.brought):
+            for part in (algorithm, setting.problem, *setting.role.user_code):
                 carry_source(part)
             self._algorithm = ray.put(algorithm)
             self._settings = [ray.put(held) for held in dealt(setting, self._shards)]
