@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from math import sqrt
 from typing import Any
 
@@ -33,11 +33,12 @@ class DESGLD:
     """
 
     step_size: StepSize
+    _: KW_ONLY
     batch_size: Any = None
 
     batched = True
     sampler = True  # its iterates are samples of a law
-    needs_gossip = True  # a site's own gradient is told apart from the others' models
+    needs_gossip = True  # the server reads its own site's gradient
     any_mixing = True
     local_only = ("gradient", "step")
 
@@ -47,9 +48,6 @@ class DESGLD:
 
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         return {"theta": initial}
-
-    def memory(self, problem: ProblemLike) -> Arrays:
-        return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
@@ -69,6 +67,6 @@ class DESGLD:
 
 
 def step_share(job: Job, like: Array) -> Array:
-    """1 / (N pi_i), (1,) or (jobs, 1): exactly 1 where W is doubly stochastic."""
+    """Return 1 / (N pi_i), (1,) or (jobs, 1): exactly 1 where W is doubly stochastic."""
     share = like.dtype.type(1 / job.clients) / np.asarray(job.weight, like.dtype)
     return np.broadcast_to(share, (*like.shape[:-1], 1))

@@ -16,6 +16,7 @@ import numpy as np
 from fedsim.algorithms.common.arguments import rows_per_batch
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
+from fedsim.problems import clipped_gradients
 from fedsim.protocols import (
     BatchSize,
     Codec,
@@ -28,7 +29,6 @@ from fedsim.protocols import (
     potentials_of,
 )
 from fedsim.rng import Stream, check_address
-from fedsim.runtime.clipping import clipped_gradients
 from fedsim.runtime.validation import locked, unlocked
 
 NOBODY = FIRST_VISIT = np.zeros(1, np.int64)  # in the keys of draws that clients have in common

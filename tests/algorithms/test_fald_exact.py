@@ -119,8 +119,8 @@ def test_uniform_selection_of_unequal_clients_has_the_exact_moments():
 
 
 SAMPLERS = {
-    "FALD": fs.algorithms.FALD(1e-3), "FAHMC": fs.algorithms.FAHMC(1e-2, 2), "QLSD": fs.algorithms.QLSD(1e-3),
-    "DGSGLD": fs.algorithms.DGSGLD(1e-3, 0.1), "FSGLD": fs.algorithms.FSGLD(1e-3),
+    "FALD": fs.algorithms.FALD(1e-3), "FAHMC": fs.algorithms.FAHMC(1e-2, leapfrog_steps=2), "QLSD": fs.algorithms.QLSD(1e-3),
+    "DGSGLD": fs.algorithms.DGSGLD(1e-3, coupling=0.1), "FSGLD": fs.algorithms.FSGLD(1e-3),
 }  # fmt: skip
 
 

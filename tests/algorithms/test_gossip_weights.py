@@ -97,7 +97,7 @@ def test_fahmc_divides_by_the_stationary_weights():
     for _ in range(5):
         a = W @ (np.eye(4) - own @ H)
         mean, cov = a @ mean + W @ own @ B, a @ cov @ a.T + W @ (2 * own) @ W.T
-    made = scenario(fs.algorithms.FAHMC(eta, 1), 5, replicas=4000, initial=np.array([0.5]))
+    made = scenario(fs.algorithms.FAHMC(eta, leapfrog_steps=1), 5, replicas=4000, initial=np.array([0.5]))
     assert worst(fs.run(made).samples[0], mean, cov) < 5
 
 
@@ -123,7 +123,7 @@ MIXINGS = {"not doubly stochastic": (W, PI), "doubly stochastic": (METROPOLIS, n
 @pytest.mark.parametrize("kind", MIXINGS)
 def test_fedavg_over_gossip_is_its_recursion_with_steps_of_p_over_pi(kind):
     mixing, pi = MIXINGS[kind]
-    algorithm = fs.algorithms.FedAvg(0.05, 3, server_step=0.7, momentum=0.4, weight_decay=0.1)
+    algorithm = fs.algorithms.FedAvg(0.05, local_steps=3, server_step=0.7, momentum=0.4, weight_decay=0.1)
     made = scenario(algorithm, 7, "metropolis" if mixing is METROPOLIS else mixing, initial=np.array([0.5]))
     np.testing.assert_allclose(fs.run(made).samples[0, 0, :, 0], fedavg(mixing, pi, 0.05, 7), rtol=0, atol=1e-13)
 

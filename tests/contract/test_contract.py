@@ -181,7 +181,7 @@ REFUSED = {  # name, scenario: whoever cannot do with some of the clients says s
 def test_unequal_clients_are_averaged_rightly_or_refused_with_a_remedy(name):
     if name in SINGLE or name == "PFedAvg":
         algorithm = EVERY[name][0]
-        with pytest.raises(InvalidInput, match=r"pass fs.problems.pooled|whose data do not react.*use FedAvg"):
+        with pytest.raises(InvalidInput, match=r"pass fs.problems.pooled|whose data do not depend.*use FedAvg"):
             fs.run(fs.Scenario(problem=UNEQUAL, algorithm=algorithm, budget=fs.Budget(rounds=1)))
     elif name in REFUSED:
         with pytest.raises(InvalidInput, match=REFUSED[name] + ".*choose weighting='normalised', or with_replacement"):

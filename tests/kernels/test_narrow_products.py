@@ -101,7 +101,8 @@ def test_gradients_of_softmax_regression_are_the_steps_spelled_out_whatever_the_
 
 def test_a_job_that_went_astray_does_not_touch_the_next(problem):
     worker = Worker(
-        FedAvg(0.1, 2, 4), Setting(problem, weights_of(problem), 1, np.dtype("float32"), fs.Inline().kernels())
+        FedAvg(0.1, local_steps=2, batch_size=4),
+        Setting(problem, weights_of(problem), 1, np.dtype("float32"), fs.Inline().kernels()),
     )
     clients = np.zeros(3, np.int64)
     theta = np.zeros((3, problem.dim), np.float32)

@@ -13,7 +13,7 @@ from fedsim.runtime.process import NEW_OBJECTS, rare_collections
 
 SMALL = fs.Scenario(
     problem=fs.problems.GaussianMean.synthetic(3, dim=2, samples=5, seed=1),
-    algorithm=fs.algorithms.FALD(1e-3, 2),
+    algorithm=fs.algorithms.FALD(1e-3, local_steps=2),
     budget=fs.Budget(rounds=2),
 )
 

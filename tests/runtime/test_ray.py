@@ -92,7 +92,7 @@ def test_every_row_of_bytes_is_held_by_one_host(cluster):
     digits = fs.data.load("digits")
     parts = fs.data.dirichlet(digits.y, clients=10, alpha=0.5, seed=1)
     what = fs.Scenario(
-        problem=fs.problems.NeuralNetwork.of(digits, parts), algorithm=fs.algorithms.FALD(1e-5, 2, batch_size=20),
+        problem=fs.problems.NeuralNetwork.of(digits, parts), algorithm=fs.algorithms.FALD(1e-5, local_steps=2, batch_size=20),
         budget=fs.Budget(rounds=3), metrics=("accuracy",), dtype="float32",
     )  # fmt: skip
     WATCHED.clear()
@@ -135,7 +135,7 @@ def test_a_host_computes_potentials_and_losses_from_its_own_clients_rows(cluster
     data = [(g.normal(size=(5 + 4 * c, 3)), g.integers(0, 3, 5 + 4 * c)) for c in range(CLIENTS)]
     problem = fs.problems.SoftmaxRegression(data, classes=3, prior_precision=1.0)
     runs = [
-        fs.run(replace(scenario(algorithm=Weighs(0.1, 2)), problem=problem), runtime=runtime)
+        fs.run(replace(scenario(algorithm=Weighs(0.1, local_steps=2)), problem=problem), runtime=runtime)
         for runtime in (fs.Inline(), Ray(hosts=2))
     ]
     assert runs[0].fingerprint == runs[1].fingerprint
@@ -187,7 +187,7 @@ def test_a_host_killed_over_several_sites_is_replaced_and_the_bits_stay(cluster,
     [
         (1, fs.algorithms.QLSDPlusPlus(1e-3, refresh_every=10, batch_size=5, codec=fs.codecs.QSGD(4))),
         (2, fs.algorithms.QLSDPlusPlus(1e-3, refresh_every=10, batch_size=5, codec=fs.codecs.QSGD(4))),
-        (2, fs.algorithms.FAHMC(1e-2, 3, debias="stale")),
+        (2, fs.algorithms.FAHMC(1e-2, leapfrog_steps=3, debias="stale")),
     ],
 )
 def test_hosts_take_blocks_of_rounds_and_one_that_dies_is_replaced(cluster, hosts, algorithm):

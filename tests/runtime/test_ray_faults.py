@@ -38,7 +38,7 @@ class Slow(fs.algorithms.FedAvg):
 
 def scenario(seed: int = 0, rounds: int = 10_000) -> fs.Scenario:
     return fs.Scenario(
-        problem=fs.problems.GaussianMean.synthetic(4, 3, samples=20), algorithm=Slow(1e-3, 2), seed=seed,
+        problem=fs.problems.GaussianMean.synthetic(4, 3, samples=20), algorithm=Slow(1e-3, local_steps=2), seed=seed,
         devices=fs.devices.constant(0.1), budget=fs.Budget(rounds=rounds),
     )
 """
