@@ -26,8 +26,8 @@ class Jax:
 
     The loss is the mean or the sum over rows, `reduction="mean"` or "sum"; None: the constructor compares the loss of
     several rows with the rows' own. A run starts from `parameters`. Metrics evaluate `outputs(parameters, X)`, scores
-    of classes (rows, classes), on the rows `test=(X, y)`. A prior N(0, I / prior_precision) is spread over the rows. Jobs
-    are computed one after the other, each compiled for its number of rows: a job's bits do not depend on other jobs.
+    of classes (rows, classes), on the rows `test=(X, y)`. A prior N(0, I / prior_precision) is spread over the rows.
+    Jobs are computed one after the other, each compiled for its number of rows: a job's bits do not depend on others.
     """
 
     fresh = True
