@@ -13,10 +13,10 @@ def main() -> None:
 
         with careful() as output:
             from fedsim.cli.app import call
-            from fedsim.runtime.process import leave
+            from fedsim.runtime.process import exit_process
 
             code = call(sys.argv[1:])
     except KeyboardInterrupt:  # while the libraries load
         sys.stderr.write("fedsim: interrupted\n")
         os._exit(130)  # nothing has begun, and half-loaded libraries may not even know how to end
-    leave(output.code(code))
+    exit_process(output.code(code))

@@ -81,7 +81,7 @@ def reply_shape(algorithm: Algorithm, problem: Problem, state: Arrays, dtype: np
     except (Exception, SystemExit) as error:
         what = f"raised {type(error).__name__}: {short_str(error, 300)}"
         if changed_in_place(error):
-            what = "changed an array in place that it was handed; work on a copy"
+            what = "changed one of its input arrays in place; work on a copy"
         raise ClientFailed(
             f"{who} {what} (while its reply was measured on a job without data, round {round})"
         ) from error

@@ -73,7 +73,7 @@ class StrategicCredit:
 
     @classmethod
     def from_csv(cls, path: str | Path, clients: int = 10, seed: int = 0) -> StrategicCredit:
-        """Return the problem of Kaggle's `cs-training.csv`, prepared as `fs.data.load("credit")` does; gzip is allowed."""
+        """Return the problem of Kaggle's `cs-training.csv`, plain or gzipped, as `fs.data.load("credit")` has it."""
         from fedsim import readers
         from fedsim.data import catalogue
 

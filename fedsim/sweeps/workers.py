@@ -28,9 +28,9 @@ from typing import IO, Any
 from fedsim.errors import InvalidInput, RuntimeFailed
 from fedsim.results.checksums import to_json
 from fedsim.results.lock import tag
-from fedsim.runtime.process import leave
+from fedsim.runtime.process import exit_process
 from fedsim.runtime.ray import Ray
-from fedsim.runtime.ray.cluster import hear_sigterm
+from fedsim.runtime.ray.cluster import unblock_sigterm
 from fedsim.runtime.ray.tasks import spread
 from fedsim.scenario_file import load_source
 from fedsim.sweeps.execution import Report, fail, perform
@@ -64,7 +64,7 @@ def main() -> None:
             report = perform(file, order, out, first["threads"], stop)
         answers.write(json.dumps(json.loads(to_json(report))).encode() + b"\n")
         answers.flush()
-    leave(0)
+    exit_process(0)
 
 
 def _listen(orders: queue.Queue[dict[str, object] | None], stop: threading.Event) -> None:
@@ -116,7 +116,7 @@ def work(facts: dict[str, Any], order: dict[str, Any], out: str, threads: int, f
 
     threading.Thread(target=glance, daemon=True).start()
     before = signal.signal(signal.SIGTERM, lambda *_: stop.set())  # tasks run on their process's main thread
-    hear_sigterm()
+    unblock_sigterm()
     try:
         file = load_source(Path(facts["file"]), facts["source"], facts["folder"], facts["modules"])
         return perform(file, Order(**order), Path(out), threads, stop)
