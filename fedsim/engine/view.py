@@ -62,11 +62,11 @@ class SiteView:
         return clients, multiplicity
 
     def opened(self, in_flight: dict[int, Any]) -> None:
-        """Note the visits of a round that has opened."""
+        """Store the visits of a round that has opened."""
         self.selected, self.arrived, self.in_flight = list(in_flight), [], in_flight
 
     def ended(self, client: int, started_s: float, now_s: float, arrived: bool) -> None:
-        """Note the end of a visit."""
+        """Store the end of a visit."""
         del self.in_flight[client]
         if arrived:
             self.arrived.append(client)
@@ -108,7 +108,7 @@ class SiteView:
     def sample_available(self, size: int) -> Array:
         """Return different clients, uniformly among those that are online now: `size`, or all there are."""
         assert self._rng is not None
-        size = check_int("view.sample_available({})", size, 0, remedy="ask for an integer of clients")
+        size = check_int("view.sample_available({})", size, 0, remedy="give an integer number of clients")
         always, count = self._system.always_online, len(self.members)
         tried = min(size if always else 4 * size, count)
         while True:
@@ -138,14 +138,13 @@ class SiteView:
         """Return a column of each client's latest reply: how long its visit took ("duration_s"), when it arrived
         ("received_s"), its round ("round"), or the loss it reported ("loss"); NaN: none."""
         if column not in LAST:
-            raise AttributeError(f"view.last(ids, {column!r}): kept are {', '.join(map(repr, LAST))}")
+            raise AttributeError(f"view.last(ids, {column!r}): choose one of {', '.join(map(repr, LAST))}")
         clients = np.atleast_1d(np.asarray(ids)).astype(np.int64)
         if column == "loss":
             if self._system.sites.every > 1 and not self._is_star:
                 raise InvalidInput(
-                    f"{type(self._system.policy.wrapped).__name__} reads losses, which edges that run ahead of "
-                    "each other "
-                    "do not have in time; set every=1"
+                    f"{type(self._system.policy.wrapped).__name__} reads losses, which are not known in time where "
+                    "edges are rounds apart; set every=1"
                 )
             return np.full(len(clients), np.nan) if self._observed is None else self._observed(self._position, clients)
         at = LAST.index(column)
@@ -207,7 +206,7 @@ class AllReplicasView:
         return True
 
     def sample_available(self, size: int) -> Array:
-        size = check_int("view.sample_available({})", size, 0, remedy="ask for an integer of clients")
+        size = check_int("view.sample_available({})", size, 0, remedy="give an integer number of clients")
         return np.asarray(self.rng.choice(self.clients, min(size, self.clients)))
 
     def sample_weighted(self, draws: int) -> Array:

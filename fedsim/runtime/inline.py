@@ -116,7 +116,7 @@ class Worker:
                 f"client {batch.client[0]}" if len(batch) == 1 else f"clients {sorted(set(batch.client.tolist()))[:5]}"
             )
             if changed_in_place(error):
-                what = "changed one of its input arrays in place; work on a copy: theta = theta - step"
+                what = "changed an array in place that it received; work on a copy: theta = theta - step"
             else:
                 what = f"raised {type(error).__name__}: {short_str(error, 300)}"
             at = f"round {batch.round + 1}, replica {batch.replica[0]}, seed {self.setting.seed}"

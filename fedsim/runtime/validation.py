@@ -103,7 +103,7 @@ def served(algorithm: Algorithm, state: Mapping[str, Array], replies: Replies, r
         if not changed_in_place(error):
             raise
         remedy = "work on a copy: theta = theta + step"
-        raise ChangedInPlace(f"{who} changed one of its input arrays in place; {remedy}") from error
+        raise ChangedInPlace(f"{who} changed an array in place that it received; {remedy}") from error
     if not isinstance(new, Mapping) or not new:
         raise InvalidInput(f"{who} returned {short_repr(new, 60)}; return the new state, a dict of arrays by name")
     out = {}
@@ -125,7 +125,7 @@ def weighed(weigh: Callable[[Received], npt.ArrayLike], received: Received) -> A
     except ValueError as error:
         if not changed_in_place(error):
             raise
-        raise ChangedInPlace(f"{who} changed one of its input arrays in place; work on a copy") from error
+        raise ChangedInPlace(f"{who} changed an array in place that it received; work on a copy") from error
     array = as_array(weights)
     if array is None or array.shape != (rows,):
         found = short_repr(weights, 60) if array is None else f"an array of shape {array.shape}"

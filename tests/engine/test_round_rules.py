@@ -448,7 +448,7 @@ def test_a_policy_that_looks_at_losses_is_taken_up_with_the_same_bits(tmp_path, 
 
 
 @pytest.mark.parametrize("reads", ["bits", "losses"])
-def test_only_a_run_with_checkpoints_keeps_what_its_clock_was_told(reads, tmp_path, monkeypatch):
+def test_only_a_run_with_checkpoints_stores_the_answers_of_the_learner(reads, tmp_path, monkeypatch):
     """A run of ten rounds asks for 40 sizes, or for the losses of four clients before each round."""
     clocks = []
 
@@ -465,7 +465,7 @@ def test_only_a_run_with_checkpoints_keeps_what_its_clock_was_told(reads, tmp_pa
     )
     on_simpy(scenario)
     on_simpy(scenario, out=tmp_path / "run", checkpoint_every=5)
-    assert [len(clock.told[reads]) for clock in clocks] == [0, 40]
+    assert [len(clock.answers[reads]) for clock in clocks] == [0, 40]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Clusters of Ray: join one, or start and stop a private one.
 
 A private Ray listens on the loopback interface alone, requires its own token, and works in a folder that is removed at
-the end. Its processes ignore Ctrl-C and SIGTERM, which a scheduler sends to all processes at once: the driver finishes its
-round, writes a checkpoint, and then ends them.
+the end. Its processes ignore Ctrl-C and SIGTERM, which a scheduler sends to all processes at once: the driver finishes
+its round, writes a checkpoint, and then ends them.
 """
 
 from __future__ import annotations

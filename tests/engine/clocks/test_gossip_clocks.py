@@ -258,8 +258,8 @@ def test_sites_that_run_away_from_each_other_are_refused_before_memory_runs_out(
     refused = blocks_of(made, SIZES, path, [1])
     assert refused.startswith("refused: a site is 10,000 rounds ahead of another, which may never catch up")
     large = 200_000  # replicas, in the rule alone
-    assert closing.is_too_far_ahead(100, large * 18)
-    assert not closing.is_too_far_ahead(10, large * 18)
+    assert closing.is_too_far_apart(100, large * 18)
+    assert not closing.is_too_far_apart(10, large * 18)
 
 
 @pytest.mark.parametrize("clock", ["simpy", "compiled"])
