@@ -122,14 +122,22 @@ class FedAdam(FedOpt):
 class FedYogi(FedOpt):
     """FedYogi (Reddi, Charles, Zaheer, Garrett, Rush, Konecny, Kumar and McMahan, ICLR 2021; Algorithm 2).
 
-    FedAdam with another rule of the second moment; arguments, wire and deviations are those of FedAdam.
+    FedAdam with another rule of the second moment.
 
         v <- v - (1 - beta2) Delta^2 sign(v - Delta^2)
 
-    | symbol | argument    | meaning                                                                    |
-    |--------|-------------|----------------------------------------------------------------------------|
-    | eta    | `step_size` | of the local steps: a number, or a schedule of the global local-step index |
-    | beta2  | `beta2`     | decay rate of the second moment                                            |
+    | symbol | argument       | meaning                                                                     |
+    |--------|----------------|-----------------------------------------------------------------------------|
+    | eta    | `step_size`    | of the local steps: a number, or a schedule of the global local-step index  |
+    | E      | `local_steps`  | steps between two synchronisations                                          |
+    | eta_g  | `server_step`  | the server's step size                                                      |
+    | beta1  | `beta1`        | decay rate of the first moment                                              |
+    | beta2  | `beta2`        | decay rate of the second moment                                             |
+    | tau    | `tau`          | degree of adaptivity, the smaller the stronger; v starts at tau^2           |
+    | b      | `batch_size`   | rows per gradient, drawn afresh without replacement; None: all of them      |
+    |        | `momentum`     | of the local steps, as in FedAvg                                            |
+    |        | `weight_decay` | likewise                                                                    |
+    | f_i    | `objective`    | "mean": mean loss, a_i = n_i over the received; "scaled": p_i N f_i, 1/M    |
 
     Wire: up Delta_i (d), down x (d). Memory: the server's m and v (2d). Participation: uniform(M) in the paper.
 
@@ -150,14 +158,21 @@ class FedYogi(FedOpt):
 class FedAdagrad(FedOpt):
     """FedAdagrad (Reddi, Charles, Zaheer, Garrett, Rush, Konecny, Kumar and McMahan, ICLR 2021; Algorithm 2).
 
-    FedAdam with another rule of the second moment and beta1 = 0; arguments, wire and deviations are those of FedAdam.
+    FedAdam with another rule of the second moment, and beta1 = 0 by default.
 
         v <- v + Delta^2
 
-    | symbol | argument    | meaning                                                                    |
-    |--------|-------------|----------------------------------------------------------------------------|
-    | eta    | `step_size` | of the local steps: a number, or a schedule of the global local-step index |
-    | beta1  | `beta1`     | decay rate of the first moment                                             |
+    | symbol | argument       | meaning                                                                     |
+    |--------|----------------|-----------------------------------------------------------------------------|
+    | eta    | `step_size`    | of the local steps: a number, or a schedule of the global local-step index  |
+    | E      | `local_steps`  | steps between two synchronisations                                          |
+    | eta_g  | `server_step`  | the server's step size                                                      |
+    | beta1  | `beta1`        | decay rate of the first moment                                              |
+    | tau    | `tau`          | degree of adaptivity, the smaller the stronger; v starts at tau^2           |
+    | b      | `batch_size`   | rows per gradient, drawn afresh without replacement; None: all of them      |
+    |        | `momentum`     | of the local steps, as in FedAvg                                            |
+    |        | `weight_decay` | likewise                                                                    |
+    | f_i    | `objective`    | "mean": mean loss, a_i = n_i over the received; "scaled": p_i N f_i, 1/M    |
 
     Wire: up Delta_i (d), down x (d). Memory: the server's m and v (2d). Participation: uniform(M) in the paper.
 

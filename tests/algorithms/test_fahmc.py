@@ -78,7 +78,7 @@ def averaged(clients, second, u, w):
 
 def fahmc(clients, weights, step_size, steps, local, rounds, rho, noise=0.0, start=START, cached=False):
     """[(mean, covariance) after round 1, 2, ...]; `step_size` is a function of the iteration."""
-    first, second = (x[..., :-1] if x.ndim == 1 else x[:-1, :-1] for x in weights)  # nobody stays idle here
+    first, second = (x[..., :-1] if x.ndim == 1 else x[:-1, :-1] for x in weights)  # no client is idle here
     mean, covariance, out = np.asarray(start, float), 0.0, []
     maps = functools.cache(lambda *etas: local_iterations(clients, etas, steps, rho, noise, cached))
     for r in range(rounds):
@@ -317,7 +317,7 @@ def test_a_wrong_anchor_is_noticed():
     for mistake in (
         {"anchor": "fresh"},
         {"first_anchor": True},
-    ):  # the second pulls everybody to the origin at first
+    ):  # the second pulls all clients to the origin at first
         assert worst_z(samples, debiased(clients, SMALL, 5, 4, ROUNDS, 0.5, **mistake)) > 6
 
 

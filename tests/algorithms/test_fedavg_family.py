@@ -132,12 +132,12 @@ def test_both_objectives_agree_for_one_local_step_or_equal_clients():
 
 
 FAMILY = {
-    "everybody": (None, moments.full),
+    "all clients": (None, moments.full),
     "n_c over three clients": (
         participation.uniform(3),
         lambda p: moments.uniform_subsets(p, 3, lambda a: a / a.sum()),
     ),
-    "n_c over whoever comes": (participation.bernoulli(0.4), lambda p: moments.bernoulli(p, 0.4)),
+    "n_c over the received": (participation.bernoulli(0.4), lambda p: moments.bernoulli(p, 0.4)),
 }
 
 
@@ -162,7 +162,7 @@ def test_a_round_without_replies_keeps_the_model():
 
 
 @dataclass(frozen=True)
-class Told(participation.Received):
+class Declared(participation.Received):
     """Arrivals that say which policy they came by."""
 
     policy: Any = None
@@ -183,12 +183,12 @@ def test_the_average_is_by_data_unless_the_policy_drew_by_data(algorithm, policy
     came_by, expected = WEIGHTS[policy]
     multiplicity = np.array([1, 2, 1]) if policy == "with replacement" else np.ones(3, np.int64)
     replies = (np.array([0.1, 0.15, 0.25]), multiplicity, np.array([0, 3]), 5)
-    arrived = Told(*replies, came_by, declared_weights(as_policy(came_by).weighting, *replies))
+    arrived = Declared(*replies, came_by, declared_weights(as_policy(came_by).weighting, *replies))
     assert np.allclose(algorithm.weigh(arrived), expected)
 
 
 def test_scaled_objectives_refuse_draws_by_weight():
-    arrived = Told(np.full(2, 0.5), np.ones(2), np.array([0, 2]), 2, participation.with_replacement(2))
+    arrived = Declared(np.full(2, 0.5), np.ones(2), np.array([0, 2]), 2, participation.with_replacement(2))
     with pytest.raises(InvalidInput, match="would count p_i twice"):
         FedAvg(ETA, objective="scaled").weigh(arrived)
 
@@ -229,12 +229,12 @@ def test_quantisation_adds_exactly_its_variance():
 # --- SCAFFOLD -------------------------------------------------------------------------------------------
 
 
-def scaffold_by_hand(data, eta, local, folded, scaled=False):
-    """x after every round in which the clients `folded[r]` were heard; equations 7 to 9."""
+def scaffold_by_hand(data, eta, local, received_in, scaled=False):
+    """x after every round in which the clients `received_in[r]` were received; equations 7 to 9."""
     hessian, linear, p = tables(data)
     n = len(p)
     own, c, x, out = np.zeros((n, DIM)), np.zeros(DIM), START.copy(), []
-    for active in folded:
+    for active in received_in:
         a = np.full(n, 1 / len(active)) if scaled else p / p[active].sum()
         share = np.full(n, 1 / n) if scaled else p
         delta, change = np.zeros(DIM), np.zeros(DIM)
@@ -252,7 +252,7 @@ def scaffold_by_hand(data, eta, local, folded, scaled=False):
     return np.array(out)
 
 
-def heard(result, event):
+def received(result, event):
     """The clients of every round that got so far."""
     rows = result.events[result.events.event == event]
     return [sorted(rows[rows["round"] == r].client) for r in range(1, result.rounds["round"].max() + 1)]
@@ -265,9 +265,9 @@ def test_scaffold_with_partial_participation_is_its_recursion(data, objective):
     result = simulate(
         Scaffold(ETA, local_steps=4, objective=objective), data, 25, participation.uniform(3), record=record
     )
-    folded = heard(result, "select")
-    assert all(len(f) == 3 for f in folded)
-    same(result.samples[:, 0], scaffold_by_hand(data, ETA, 4, folded, objective == "scaled"))
+    received_in = received(result, "select")
+    assert all(len(f) == 3 for f in received_in)
+    same(result.samples[:, 0], scaffold_by_hand(data, ETA, 4, received_in, objective == "scaled"))
 
 
 def test_equal_clients_move_the_control_variate_by_one_over_their_number():
@@ -284,11 +284,11 @@ def test_a_lost_reply_leaves_the_clients_control_variate_alone():
     result = simulate(
         Scaffold(ETA, local_steps=4), UNEQUAL, 25, participation.uniform(4), devices=devices, record=record, seed=3
     )
-    folded = heard(result, "upload")
-    assert sum(map(len, folded)) < 80
-    assert all(folded)
-    same(result.samples[:, 0], scaffold_by_hand(UNEQUAL, ETA, 4, folded))
-    assert np.abs(result.samples[:, 0] - scaffold_by_hand(UNEQUAL, ETA, 4, heard(result, "select"))).max() > 1e-3
+    received_in = received(result, "upload")
+    assert sum(map(len, received_in)) < 80
+    assert all(received_in)
+    same(result.samples[:, 0], scaffold_by_hand(UNEQUAL, ETA, 4, received_in))
+    assert np.abs(result.samples[:, 0] - scaffold_by_hand(UNEQUAL, ETA, 4, received(result, "select"))).max() > 1e-3
 
 
 @pytest.mark.parametrize("local, eta, rounds", [(1, ETA, 500), (10, ETA / 3, 200), (30, ETA / 3, 120)])
@@ -447,8 +447,8 @@ def test_bits_are_those_counted_by_hand(name):
     rounds = simulate(algorithm, UNEQUAL, 2, participation.uniform(3)).rounds
     assert rounds.uplink_bits.tolist() == [3 * up] * 2
     assert rounds.downlink_bits.tolist() == [3 * down] * 2
-    everybody = simulate(algorithm, UNEQUAL, 1, participation.uniform(3), broadcast_to="all").rounds
-    assert everybody.downlink_bits.tolist() == [5 * down]
+    all_clients = simulate(algorithm, UNEQUAL, 1, participation.uniform(3), broadcast_to="all").rounds
+    assert all_clients.downlink_bits.tolist() == [5 * down]
     half = simulate(algorithm, UNEQUAL, 1, dtype="float32").rounds
     assert half.downlink_bits.tolist() == [5 * down // 2]
 

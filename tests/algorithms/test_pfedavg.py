@@ -227,8 +227,8 @@ def test_credit_minibatches_are_unbiased_and_drawn_without_replacement():
     full = problem.react(theta, client[:1], key[:1], 0, None, cpu)[0]
     z = (drawn.mean(axis=0) - full) / (drawn.std(axis=0) / np.sqrt(6000))
     assert np.abs(z).max() < 5
-    everybody = problem.react(theta, client[:1], key[:1], 0, 40, cpu)[0]
-    assert np.allclose(everybody, full)
+    all_rows = problem.react(theta, client[:1], key[:1], 0, 40, cpu)[0]
+    assert np.allclose(all_rows, full)
 
 
 def test_credit_minibatches_have_as_many_rows_as_everywhere_else():

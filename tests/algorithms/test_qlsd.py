@@ -344,7 +344,7 @@ def test_the_toy_problem_has_the_reference_stationary_variance(name):
 
 
 @pytest.mark.parametrize("name", FAMILY)
-def test_without_compression_and_with_everybody_it_is_langevin_dynamics(name):
+def test_without_compression_and_with_full_participation_it_is_langevin_dynamics(name):
     """Whatever the memory and the control point do: the theta of the recursion on U with the same noise."""
     problem, seed, rounds = clients(), 9, 20
     algorithm = QLSDPlusPlus(GAMMA, refresh_every=1) if name == "QLSDPlusPlus" else FAMILY[name]()
@@ -366,14 +366,14 @@ def test_an_empty_round_moves_by_the_prior_and_the_noise_or_not_at_all():
         key = [rng.keys(1, Stream.SERVER, replica=np.arange(20), round=k) for k in range(12)]
         noise = np.array([rng.normal(k, 3) for k in key])
         moved = before * (1 - GAMMA * PRIOR) + np.sqrt(2 * GAMMA) * noise if empty == "noise" else before
-        nobody = arrived == 0
-        assert 0 < nobody.sum() < nobody.size
-        assert np.allclose(result.samples[nobody], moved[nobody], rtol=1e-12)
-        assert not np.isclose(result.samples[~nobody], moved[~nobody]).all(axis=1).any()
+        empty = arrived == 0
+        assert 0 < empty.sum() < empty.size
+        assert np.allclose(result.samples[empty], moved[empty], rtol=1e-12)
+        assert not np.isclose(result.samples[~empty], moved[~empty]).all(axis=1).any()
 
 
 def test_an_empty_round_of_qlsd_plus_plus_takes_the_step_of_its_memory():
-    """All answered once with alpha = 1, so that e is the gradient at the start; then nobody does."""
+    """All clients reply once with alpha = 1, so that e is the gradient at the start; then none does."""
 
     class Once:
         def select(self, view, rng):
@@ -400,7 +400,7 @@ def test_a_schedule_counts_iterations():
 
 
 def test_the_logistic_potential_is_sampled_with_its_own_minimum():
-    """With the control point at the minimum, full batches and everybody, it is Langevin dynamics on U again."""
+    """With the control point at the minimum, full batches and full participation, it is Langevin dynamics on U again."""
     problem = logistic()
     star, plain = (run(a, problem, 10, 3, start=np.zeros(5)) for a in (QLSDStar(GAMMA, optimum=minimum()), QLSD(GAMMA)))
     assert np.allclose(star.samples, plain.samples, rtol=1e-6, atol=1e-7)
@@ -411,7 +411,7 @@ def test_the_logistic_potential_is_sampled_with_its_own_minimum():
 
 @pytest.mark.parametrize("codec, bits", [(Identity(), 192), (Identity("float32"), 96), (QSGD(4), 32 + 3 * 4)])
 @pytest.mark.parametrize("name", FAMILY)
-def test_theta_goes_down_to_everybody_and_one_message_up_from_the_active(name, codec, bits):
+def test_theta_goes_down_to_all_clients_and_one_message_up_from_the_active(name, codec, bits):
     algorithm = FAMILY[name](codec=codec, batch_size=2)
     result = run(algorithm, rounds=5, replicas=4, participation=fs.participation.bernoulli(0.4))
     assert (result.rounds.downlink_bits == 7 * 3 * 64).all()
@@ -419,7 +419,7 @@ def test_theta_goes_down_to_everybody_and_one_message_up_from_the_active(name, c
     assert result.rounds.arrived.nunique() > 1
 
 
-def test_everybody_waits_for_one_copy_down_and_one_message_up():
+def test_all_clients_wait_for_one_copy_down_and_one_message_up():
     network = fs.topologies.star(clients=7, uplink_bps=1000.0, downlink_bps=4000.0, latency_s=0.5)
     result = run(
         QLSDPlusPlus(GAMMA, refresh_every=2, batch_size=2, codec=QSGD(4)), rounds=3, replicas=2, network=network

@@ -98,7 +98,7 @@ def test_explain_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None
     assert call(["explain", "(A5)"]) == 0
     assert capsys.readouterr().out.startswith("A5. Who computes")
     assert call(["explain"]) == 0
-    assert re.search(r"job +what a client knows", capsys.readouterr().out)
+    assert re.search(r"job +what a client sees", capsys.readouterr().out)
     assert call(["explain", "nonsense"]) == 2
     with pytest.raises(
         InvalidInput, match="there is combinations, decisions, job, replies, view, or a code such as A5"

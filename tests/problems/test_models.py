@@ -155,9 +155,9 @@ def test_clipping_in_pieces_changes_no_bit(digits, parts, monkeypatch):
     whole = clipped_gradients(problem, theta, clients, rows, 0.5, cpu)
     monkeypatch.setattr(clipping, "CLIPPED", 5 * problem.dim)
     assert np.array_equal(clipped_gradients(problem, theta, clients, rows, 0.5, cpu), whole)
-    everybody = clipped_gradients(problem, theta[:2], clients[:2], None, 0.5, cpu)
+    all_rows = clipped_gradients(problem, theta[:2], clients[:2], None, 0.5, cpu)
     monkeypatch.setattr(clipping, "CLIPPED", 2**40)
-    assert np.array_equal(clipped_gradients(problem, theta[:2], clients[:2], None, 0.5, cpu), everybody)
+    assert np.array_equal(clipped_gradients(problem, theta[:2], clients[:2], None, 0.5, cpu), all_rows)
 
 
 @pytest.mark.parametrize(
@@ -199,8 +199,8 @@ def test_pooled_networks_have_one_client(digits, parts):
     one = fs.problems.pooled(problem)
     theta = problem.initial(1)[None]
     assert one.clients == 1
-    everybody = problem.gradients(np.repeat(theta, 10, 0), np.arange(10)).sum(axis=0)
-    assert np.allclose(one.gradients(theta, np.arange(1))[0], everybody)
+    all_rows = problem.gradients(np.repeat(theta, 10, 0), np.arange(10)).sum(axis=0)
+    assert np.allclose(one.gradients(theta, np.arange(1))[0], all_rows)
 
 
 X, Y = np.ones((4, 2), np.uint8), np.array([0, 1, 0, 1])

@@ -320,7 +320,7 @@ def test_a_shape_that_comes_often_is_recorded_and_keeps_its_bits(monkeypatch, ro
     args = theta, np.arange(8) % 5, (np.tile(np.arange(rows), 8), rows * np.arange(9))
     first = problem.gradients(*args)
     problem.gradients(*args)
-    monkeypatch.setattr(torch_maths, "vmap", None)  # from now on nobody can ask for it
+    monkeypatch.setattr(torch_maths, "vmap", None)  # no later call may use it
     assert np.array_equal(problem.gradients(*args), first)
     again = pickle.loads(pickle.dumps(problem))
     assert not again._blocks._recorded

@@ -434,7 +434,7 @@ print(GcsClient(address={address!r}).internal_kv_keys(b"", namespace=b"session",
 
 
 @pytest.mark.parametrize("mode", ["disabled", "token"])
-def test_nobody_without_the_token_is_let_in(cluster, mode):
+def test_a_client_without_the_token_is_refused(cluster, mode):
     code = ASK.format(address=ray.get_runtime_context().gcs_address)
     outside = os.environ | {"RAY_AUTH_MODE": mode, "RAY_AUTH_TOKEN": "a guess"}
     asked = subprocess.run([sys.executable, "-c", code], env=outside, capture_output=True, text=True, timeout=120)
@@ -549,11 +549,11 @@ def test_runs_inside_a_running_event_loop(cluster):
     assert on_ray.fingerprint == inline.fingerprint
 
 
-def test_an_address_where_nobody_listens_is_said_at_once():
+def test_an_address_without_a_cluster_is_refused_at_once():
     """Ray would go on trying for minutes, so it is not even asked."""
-    with socket.socket() as nobody:  # bound, hence nobody else's, and not listening
-        nobody.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+    with socket.socket() as bound:  # reserved, and not listening
+        bound.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(RuntimeFailed, match=r"no cluster answers there.*ray start --head"):
             ray_cluster.join(None, address)
 
