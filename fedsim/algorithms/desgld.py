@@ -26,7 +26,7 @@ class DESGLD:
     |        | `batch_size` | rows per gradient, drawn afresh without replacement; None: all of them |
 
     U_i is summed over the client's rows and the target is exp(-sum_i U_i): the sites' average, weighted by pi, moves by
-    eta / N times the whole gradient. W is the exchange's mixing and pi its stationary weights. Wire: to each neighbour
+    eta / N times the full gradient. W is the exchange's mixing and pi its stationary weights. Wire: to each neighbour
     x_j (d). Memory: none. Exchange: gossip().
 
     Differs from paper: its W is doubly stochastic, and eta_i = eta.

@@ -150,7 +150,7 @@ Potentials = Callable[[Array, Array, Rows], Array]  # theta (jobs, d), clients (
 
 
 def check_potential(problem: ProblemLike) -> None:
-    """Refuse a `potential` that takes no client: it would be the whole problem's."""
+    """Refuse a `potential` that takes no client: it would be that of all clients."""
     if not isinstance(problem, HasPotential):
         return
     try:

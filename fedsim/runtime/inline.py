@@ -92,8 +92,8 @@ class Worker:
             else real(self.who, name, v, self.setting.dtype)[None]
             for name, v in values.items()
         }
-        kept = memory_answer(self.who, memory, before)
-        return self._reply(lifted, {name: m[None] for name, m in kept.items()}, 1)
+        memory = memory_answer(self.who, memory, before)
+        return self._reply(lifted, {name: m[None] for name, m in memory.items()}, 1)
 
     @property
     def who(self) -> str:

@@ -1,7 +1,7 @@
 """Jobs, each one client's work in one round of one replica, and batches of jobs in flat arrays.
 
 An algorithm's `client(job, message, memory)` is written once and runs at two ranks. At rank one `job` is a single job
-and arrays are (d,). With `batched = True` the same body receives a whole batch: arrays gain a leading jobs axis,
+and arrays are (d,). With `batched = True` the same body receives a batch: arrays gain a leading jobs axis,
 `job.weight` becomes (jobs, 1), and every method returns one row per job.
 """
 

@@ -43,13 +43,13 @@ def _batches(problem: ProblemLike, promise: Promises) -> None:
     cpu, start = kernels.backend("cpu"), np.arange(JOBS + 1)
     rows = (np.arange(JOBS) % problem.sizes[clients], start)
     for chosen, text in ((None, "full"), (rows, "minibatch")):
-        whole = cpu.gradients(problem, theta, clients, chosen)
+        full = cpu.gradients(problem, theta, clients, chosen)
         loop = kernels.backend("numpy").gradients(problem, theta, clients, chosen)
-        agree = whole.shape == theta.shape and np.allclose(whole, loop, rtol=1e-9, atol=1e-9 * np.abs(loop).max())
+        agree = full.shape == theta.shape and np.allclose(full, loop, rtol=1e-9, atol=1e-9 * np.abs(loop).max())
         promise(f"batched and single {text} gradients agree", agree, f"batched and single {text} gradients disagree")
         alone = [cpu.gradients(problem, theta[i : i + 1], clients[i : i + 1], _row(chosen, i))[0] for i in range(JOBS)]
         promise(
-            f"a {text} gradient does not depend on its neighbours", np.array_equal(whole, alone),
+            f"a {text} gradient does not depend on its neighbours", np.array_equal(full, alone),
             f"a {text} gradient's bits depend on its neighbours in the batch",
         )  # fmt: skip
 
@@ -65,11 +65,11 @@ def _rows(problem: ProblemLike, promise: Promises) -> None:
     for client in np.flatnonzero(np.asarray(problem.sizes) > 1)[:4]:
         theta, size = _points(problem.dim, 1), int(problem.sizes[client])
         one = np.array([client])
-        whole = backend.gradients(problem, theta, one, None)[0]
+        full = backend.gradients(problem, theta, one, None)[0]
         parts = [np.arange(first, size, 2) for first in (0, 1)]
         even, odd = (backend.gradients(problem, theta, one, (p, np.array([0, len(p)])))[0] for p in parts)
-        gap, scale = np.abs(even + odd - whole).max(), np.abs(whole).max()
-        why = "it ignores rows" if np.allclose(even, whole) else "it must be the plain sum over the given rows"
+        gap, scale = np.abs(even + odd - full).max(), np.abs(full).max()
+        why = "it ignores rows" if np.allclose(even, full) else "it must be the plain sum over the given rows"
         promise(
             f"client {client}'s gradients over parts of its rows add up", bool(gap <= CLOSE * scale),
             f"gradient(theta, {client}, rows) over the even and the odd rows does not add up to gradient(theta, "
@@ -102,9 +102,9 @@ def _potentials(problem: ProblemLike, promise: Promises) -> None:
             for i, point in enumerate(points):
                 chosen = (np.arange(size), np.array([0, size])) if size else None
                 slope[i] = backend.gradients(problem, point[None], np.array([client]), chosen)[0]
-            gap, whole = (min(_difference(function, points, s, 1.0, h)[0] for h in STEPS) for s in (slope, total))
+            gap, of_total = (min(_difference(function, points, s, 1.0, h)[0] for h in STEPS) for s in (slope, total))
             why = f"its slope is off by {gap:.2g} of the gradient"
-            if whole <= CLOSE:
+            if of_total <= CLOSE:
                 why = "it is the sum over all clients; take the client's own rows and share of the prior alone"
             promise(
                 f"client {client}'s potential rises as its gradient over {of} says", gap <= CLOSE,
@@ -138,7 +138,7 @@ def _shards(problem: ProblemLike, promise: Promises) -> None:
         same = all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
         promise(
             f"client {client}'s shard is enough for its gradient and potential", same,
-            f"client {client}'s gradient or potential on shard([{client}]) is another than on the whole problem",
+            f"client {client}'s gradient or potential on shard([{client}]) differs from that on the full problem",
         )  # fmt: skip
 
 

@@ -80,16 +80,16 @@ def check_devices(own: DevicesLike) -> list[str]:
     def draws(chosen: slice) -> rng.Draws:
         return rng.Draws(rng.keys(4, rng.Stream.COMPUTE, client=np.atleast_1d(clients[chosen])))
 
-    whole = devices.compute_s(clients, work, now, draws(slice(None)))
+    batch = devices.compute_s(clients, work, now, draws(slice(None)))
     ones = [devices.compute_s(clients[i : i + 1], work[:1], now[:1], draws(slice(i, i + 1)))[0] for i in range(JOBS)]
     promise = Promises(own)
-    bad = np.flatnonzero(~(np.isfinite(whole) & (np.asarray(whole) >= 0)))
+    bad = np.flatnonzero(~(np.isfinite(batch) & (np.asarray(batch) >= 0)))
     promise(
         "compute times are finite and not negative", not len(bad),
-        f"a compute time is {np.asarray(whole)[bad[:1]]}; they must be finite and not negative",
+        f"a compute time is {np.asarray(batch)[bad[:1]]}; they must be finite and not negative",
     )  # fmt: skip
     promise(
-        "a visit does not depend on its neighbours", np.array_equal(whole, ones),
+        "a visit does not depend on its neighbours", np.array_equal(batch, ones),
         "a visit depends on its neighbours: the compute time of a client alone differs from that in a batch",
     )  # fmt: skip
     if not devices.reliable:

@@ -147,12 +147,12 @@ def test_adaptive_servers_are_their_recursions(kind):
         x = x + 0.05 * m / (np.sqrt(v) + 1e-2)
         expected.append(x)
     second = {} if kind is FedAdagrad else {"beta2": 0.9}
-    same(iterates(kind(ETA, 3, 0.05, beta1=0.8, tau=1e-2, **second)), expected)
+    same(iterates(kind(ETA, local_steps=3, server_step=0.05, beta1=0.8, tau=1e-2, **second)), expected)
 
 
 @pytest.mark.parametrize("kind", [*SECOND, FedDyn])
 def test_a_round_without_replies_moves_nothing(kind):
-    result = simulate(kind(ETA, 2), 40, participation.bernoulli(0.15))
+    result = simulate(kind(ETA, local_steps=2), 40, participation.bernoulli(0.15))
     empty = result.rounds.arrived.to_numpy()[1:] == 0
     moved = (np.diff(result.samples[:, 0], axis=0) != 0).any(axis=1)
     assert empty.sum() > 5

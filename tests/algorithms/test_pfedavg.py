@@ -298,7 +298,7 @@ def test_single_precision_follows_double():
 
 
 REFUSED = {
-    "whose data do not react": lambda: fs.testing.check(PFedAvg(0.1)),
+    "whose data do not depend": lambda: fs.testing.check(PFedAvg(0.1)),
     r"PFedAvg\(local_steps=0\)": lambda: PFedAvg(0.1, local_steps=0),
     "weights must be 6 positive numbers that sum to 1": lambda: PerformativeMean(MEANS, SENSITIVITIES, 1, 2 * P),
     r"sigma=-1\)": lambda: PerformativeMean(MEANS, SENSITIVITIES, -1),

@@ -540,7 +540,7 @@ def test_what_cannot_be_sent_is_refused_with_the_client_and_a_step_size_to_try()
         (lambda: QLSDPlusPlus(GAMMA, refresh_every=1, memory_rate=2), "memory_rate=2"),
         (lambda: run(QLSD(GAMMA, codec=(QSGD(4),) * 3), replicas=1), "3 codecs for 7 clients"),
         (lambda: run(QLSD(GAMMA, weighting="inverse", activity=(0.5, 1.0)), replicas=1), "2 activities for 7"),
-        (lambda: run(QLSDStar(GAMMA), logistic(), start=np.zeros(5)), "LogisticRegression does not know"),
+        (lambda: run(QLSDStar(GAMMA), logistic(), start=np.zeros(5)), "LogisticRegression has no exact"),
         (lambda: run(QLSDStar(GAMMA, optimum=np.zeros(2))), r"shape \(2,\)"),
         (lambda: run(QLSDStar(GAMMA, optimum=np.zeros(3))), "posterior standard deviations away"),
     ],

@@ -64,7 +64,7 @@ def test_sgld_has_the_exact_moments(batch_size, temperature):
 
 
 def test_sgld_is_fald_with_one_client():
-    runs = [simulate(a(5e-3, 3, batch_size=4), gaussian(), 5, replicas=4).samples for a in (SGLD, FALD)]
+    runs = [simulate(a(5e-3, local_steps=3, batch_size=4), gaussian(), 5, replicas=4).samples for a in (SGLD, FALD)]
     assert np.allclose(*runs, rtol=1e-13, atol=1e-13)
 
 

@@ -60,8 +60,8 @@ def test_without_an_answer_both_points_are_the_risk_minimiser():
     assert np.allclose(problem.performatively_stable(), problem.performatively_optimal(), atol=1e-5)
 
 
-def test_minimisation_that_does_not_settle_is_refused():
-    with pytest.raises(InvalidInput, match="does not settle"):
+def test_minimisation_that_does_not_converge_is_refused():
+    with pytest.raises(InvalidInput, match="does not converge"):
         small().performatively_stable(deployments=2)
 
 

@@ -146,17 +146,17 @@ def test_clipped_gradients_are_sums_of_rows_each_scaled_to_the_bound(digits, par
 
 
 def test_clipping_in_pieces_changes_no_bit(digits, parts, monkeypatch):
-    from fedsim.runtime import clipping
+    from fedsim import problems
 
     problem = network(digits, parts)
     theta = np.stack([problem.initial(s) for s in range(6)])
     clients, cpu = np.arange(6), fs.Inline().kernels()
     rows = np.tile(np.arange(4), 6), 4 * np.arange(7)
     whole = clipped_gradients(problem, theta, clients, rows, 0.5, cpu)
-    monkeypatch.setattr(clipping, "CLIPPED", 5 * problem.dim)
+    monkeypatch.setattr(problems, "CLIPPED", 5 * problem.dim)
     assert np.array_equal(clipped_gradients(problem, theta, clients, rows, 0.5, cpu), whole)
     all_rows = clipped_gradients(problem, theta[:2], clients[:2], None, 0.5, cpu)
-    monkeypatch.setattr(clipping, "CLIPPED", 2**40)
+    monkeypatch.setattr(problems, "CLIPPED", 2**40)
     assert np.array_equal(clipped_gradients(problem, theta[:2], clients[:2], None, 0.5, cpu), all_rows)
 
 

@@ -108,13 +108,13 @@ class Blocks:
             return self.maths.stacked(jobs[places], x[places], y[places], None if present is None else present[places])
 
         try:
-            whole = at(torch.arange(large))
+            expected = at(torch.arange(large))
             for places in (
                 *(torch.roll(torch.arange(large), turn) for turn in (1, 7, 19)),
                 torch.full((large,), min(5, large - 1)),  # the same job everywhere
                 *(torch.arange(size) + first for size in self.sizes for first in (0, large - size)),
             ):
-                if not torch.equal(at(places), whole[places]):
+                if not torch.equal(at(places), expected[places]):
                     return False
         except RuntimeError:  # a layer that vmap refuses
             return False
