@@ -115,7 +115,7 @@ def _partitioners() -> list[Callable[..., Any]]:
 
 
 def _codecs() -> list[Any]:
-    return [c for c in _classes(codecs) if not missing(c, Codec) and c.__module__ == codecs.__name__]
+    return [c for c in _classes(codecs) if not missing(c, Codec) and c.__module__.startswith(codecs.__name__)]
 
 
 def _metrics() -> list[Callable[..., Any]]:

@@ -35,13 +35,13 @@ def check_run(system: System, sizes: MessageSizes) -> None:
         )
     if system.timing_only and system.budget.target is not None:
         raise InvalidInput(
-            f'compute="skip" evaluates no metrics, so Budget(target on {system.budget.target.metric!r}) would never be '
-            "reached; give rounds=, bits or seconds="
+            f"timing_only=True evaluates no metrics, so Budget(target on {system.budget.target.metric!r}) would never "
+            "be reached; give rounds=, bits or seconds="
         )
     if system.timing_only and sizes.depend_on_values:
         raise InvalidInput(
-            f'compute="skip" cannot time {name} with {codec}: how long its replies are depends on their values; take a '
-            "codec of fixed length such as fs.codecs.QSGD(levels), or compute"
+            f"timing_only=True cannot time {name} with {codec}: how long its replies are depends on their values; "
+            "take a codec of fixed length such as fs.codecs.QSGD(levels), or compute"
         )
     in_step = system.sites.count == 1 or system.sites.every == 1
     if not in_step and sizes.depend_on_values:
@@ -57,7 +57,7 @@ def check_data(problem: Problem, timing_only: bool) -> None:
     """Refuse to learn with a problem that has no data."""
     if not timing_only and problem.timing_only:
         raise InvalidInput(
-            f'problems.{type(problem.wrapped).__name__} has no data to compute with; run it with compute="skip"'
+            f"problems.{type(problem.wrapped).__name__} has no data to compute with; run it with timing_only=True"
         )
 
 

@@ -149,9 +149,9 @@ def digest(array: np.ndarray[Any, Any]) -> str:
     return blake2b(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, digest_size=8).hexdigest()
 
 
-def identities(scenario: Scenario, compute: str) -> tuple[str, str]:
+def identities(scenario: Scenario, timing_only: bool) -> tuple[str, str]:
     """Digests of what is computed, and of that with the versions and the CPU, which a checkpoint must agree with."""
-    facts = {"scenario": described(scenario), "code": code_digest(scenario), "compute": compute}
+    facts = {"scenario": described(scenario), "code": code_digest(scenario), "timing_only": timing_only}
     work = blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
     facts |= {"versions": versions(), "cpu": cpu_features()}
     return work, blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()

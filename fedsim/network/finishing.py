@@ -16,9 +16,6 @@ from fedsim.network.route_bundles import FlowTables
 from fedsim.network.varying import Varying, means_of
 from fedsim.text import short_repr
 
-MANY_FLOWS, FEW_LINKS = 1000, 512  # where one method is worth its start, and has room for a number per pair of links
-FEW_ROUTES = 10  # on which events are cheap, so that it takes four times as many flows
-
 
 def finish_times(
     capacities_bps: npt.ArrayLike | Sequence[float | Varying],
@@ -28,10 +25,9 @@ def finish_times(
 ) -> npt.NDArray[np.float64]:
     """When each flow ends, if flow i sends bits[i] from starts_s[i] on over the links routes[i].
 
-    A capacity is a number or a `Varying`. The times are those of `Flows`: the same bits, or, of a thousand flows and
-    more on few links, the same up to rounding.
+    A capacity is a number or a `Varying`. The times are those of `Flows`.
     """
-    means, varying = means_of(capacities_bps)
+    means, _ = means_of(capacities_bps)
     tables = FlowTables(means)
     try:
         listed = [tuple(route) for route in routes]
@@ -41,10 +37,6 @@ def finish_times(
     plain = all(type(link) is int for route in listed for link in route)
     for route in dict.fromkeys(listed) if plain else listed:  # 1.0 is no link, though it equals 1
         tables.check(route)
-    if not varying and len(listed) >= MANY_FLOWS * (4 if len(set(listed)) <= FEW_ROUTES else 1):
-        finish = _by_levels(tables.links["capacity"], listed, sizes, starts)
-        if finish is not None:
-            return finish
     return _by_events(Flows(capacities_bps), listed, sizes.tolist(), starts.tolist())
 
 
@@ -64,25 +56,6 @@ def _by_events(flows: Flows, routes: list[tuple[int, ...]], bits: list[float], s
             i = queue.pop()
             owner[flows.start(begin, routes[i], bits[i])] = i
     return finish
-
-
-def _by_levels(capacity: Array, routes: list[tuple[int, ...]], bits: Array, starts: Array) -> Array | None:
-    """The same on few links, compiled; None where there are too many, or the method gives up."""
-    sizes = np.fromiter(map(len, routes), np.int64, len(routes))
-    links = np.fromiter((link for route in routes for link in route), np.int64, int(sizes.sum()))
-    flow = np.repeat(np.arange(len(routes)), sizes)
-    real = np.isfinite(capacity[links])
-    used, links = np.unique(links[real], return_inverse=True)
-    if len(used) > FEW_LINKS:
-        return None
-    from fedsim.kernels import levels
-
-    crossed = np.bincount(flow[real], minlength=len(routes))
-    takes_time = (crossed > 0) & (bits > 0.0)
-    finish = np.where(takes_time, np.inf, starts)
-    order = np.argsort(starts, kind="stable")
-    state = levels.made(capacity[used], np.concatenate([[0], np.cumsum(crossed)]), links.astype(np.int64))
-    return finish if levels.run(state, order[takes_time[order]], starts, bits, finish) else None
 
 
 def _column(name: str, value: npt.ArrayLike, flows: int) -> Array:

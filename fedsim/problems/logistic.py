@@ -91,8 +91,7 @@ class LogisticRegression:
 
     def potentials(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
         """Return `potential` of many jobs, compiled."""
-        from fedsim.kernels.cpu.potentials import logistic_potentials
-        from fedsim.kernels.cpu.sums import ALL_ROWS
+        from fedsim.kernels.cpu.sums import ALL_ROWS, logistic_potentials
 
         out = np.empty(len(theta))
         logistic_potentials(

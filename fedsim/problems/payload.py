@@ -15,7 +15,7 @@ CLIENT = 150  # bytes of a client's own numbers: its size, weight and counts
 
 
 class Payload:
-    """Equal clients and a number of parameters, without data: run it with `compute="skip"`."""
+    """Equal clients and a number of parameters, without data: run it with `timing_only=True`."""
 
     timing_only = True  # it has no samples, so none are allocated
 
@@ -29,7 +29,7 @@ class Payload:
         return np.ones(self.clients, np.int64)
 
     def gradient(self, theta: Array, client: int, rows: Array | None = None) -> NoReturn:
-        raise InvalidInput('problems.Payload has no data to compute with; run the scenario with compute="skip"')
+        raise InvalidInput("problems.Payload has no data to compute with; run the scenario with timing_only=True")
 
     potential = gradient
 

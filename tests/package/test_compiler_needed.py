@@ -42,7 +42,7 @@ def test_a_command_without_the_compiler_is_refused_in_one_sentence(tmp_path, com
 
 
 @pytest.mark.parametrize(
-    "function", [langevin.fill_row, lanes.fill_blocks, leapfrog_lanes._residuals, qlsd_logistic._sigmoid]
+    "function", [langevin.normals_of_step, lanes.fill_blocks, leapfrog_lanes._residuals, qlsd_logistic._sigmoid]
 )
 def test_a_function_that_only_an_overload_fills_does_not_run_in_python(function):
     with pytest.raises(NotImplementedError):

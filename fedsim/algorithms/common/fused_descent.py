@@ -79,7 +79,7 @@ def _linear(problem: LinearRegression | LogisticRegression, logistic: bool, prec
 
 def _softmax(problem: SoftmaxRegression, most: int) -> Kernel | None:
     """Return the kernel of a network without hidden layers; float32 has its own, chosen when the dtype is known."""
-    from fedsim.kernels.cpu import softmax_float32
+    from fedsim.kernels.cpu.descent import descend_softmax_float32
 
     network = _network(problem, np.array([problem.features, problem.classes]), most)
     if network is None:
@@ -89,7 +89,7 @@ def _softmax(problem: SoftmaxRegression, most: int) -> Kernel | None:
         if x.dtype != np.float32:
             network(x, job, sizes, counts, eta, delta)
         else:
-            softmax_float32.descend(
+            descend_softmax_float32(
                 x, problem.x, problem.y, problem.offsets, job.client, job.rows_key, sizes, counts, problem.classes,
                 problem.bias, *_columns(problem, x), *_factors(problem, x, sizes, counts), eta, delta,
             )  # fmt: skip

@@ -29,7 +29,7 @@ from fedsim.engine.clock.compiled.tables import PartColumns, RouteNumbers, table
 from fedsim.engine.rounds import CloudTimes, RoundBlock
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
-from fedsim.kernels import Found
+from fedsim.kernels import KernelState
 from fedsim.kernels.clock.state import (
     DONE,
     NEEDS_GROWTH,
@@ -164,16 +164,16 @@ class CompiledClock:
         cloud = None if block.cloud is None else CloudTimes(*map(each, block.cloud))
         return replace(block, replicas=active, cloud=cloud, one_timeline=True, **columns)
 
-    def found(self) -> Found:
+    def found(self) -> KernelState:
         """Return where the machine code of this clock is."""
-        from fedsim.kernels.cache import find
+        from fedsim.kernels.cache import kernel_state
         from fedsim.kernels.clock.loops import advance
         from fedsim.kernels.clock.uncontended import uncontended_rounds
 
         active = np.arange(1)
         if isinstance(self.now, State):
-            return find(advance, self.tables, self.now, self.scratch, self.carried, active, self.rounds)
-        return find(
+            return kernel_state(advance, self.tables, self.now, self.scratch, self.carried, active, self.rounds)
+        return kernel_state(
             uncontended_rounds, self.tables, self.now, self.scratch, self.cohort, self.carried, active, self.rounds
         )
 
