@@ -104,7 +104,7 @@ def from_flat(
     if x.shape[1] == 0:
         raise InvalidInput(f"{name}: x has no columns; give at least one")
     offsets = numbers(f"{name}: offsets", offsets)
-    if offsets.ndim != 1 or len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != len(x) or not _whole(offsets):
+    if offsets.ndim != 1 or len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != len(x) or not _integral(offsets):
         raise InvalidInput(
             f"{name}: offsets must be integers from 0 to the number of rows, {len(x)}, one more of them than clients"
         )
@@ -148,7 +148,7 @@ def even_offsets(name: str, clients: int, samples: npt.ArrayLike, columns: int =
     """Return the offsets of clients with `samples` rows (one number, or one per client), if they fit in memory."""
     clients = check_int(f"{name}(clients={{}})", clients)
     sizes = numbers(f"{name}: samples", samples)
-    if sizes.shape not in ((), (clients,)) or not _whole(sizes) or np.any(sizes < 1):
+    if sizes.shape not in ((), (clients,)) or not _integral(sizes) or np.any(sizes < 1):
         given = f"{name}(samples={short_str(samples, 40)})"
         raise InvalidInput(f"{given}: give an integer of at least 1, or one for each of {clients} clients")
     rows = float(sizes.sum(dtype=np.float64)) * (1.0 if sizes.ndim else clients)
@@ -205,7 +205,7 @@ def numbers(where: str, value: object, axes: int | None = None) -> Array:
     return array
 
 
-def _whole(array: Array) -> bool:
+def _integral(array: Array) -> bool:
     return bool(np.all(np.isfinite(array) & (array == np.floor(array))))
 
 

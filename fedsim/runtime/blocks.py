@@ -1,6 +1,6 @@
 """Blocks of rounds: broadcast, the compiled clients, segment sums and the server's step, round after round in one call.
 
-The bits are those of the rounds taken one by one. What does not change from round to round is settled before.
+The bits are those of the rounds taken one by one. What does not change from round to round is computed once.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class LearningBlock:
             yield from JobColumns(setting, self.replicas, numbers, own).cohorts()
 
     def parts(self, most: int) -> list[LearningBlock]:
-        """Return the same rounds of consecutive replicas, in at most so many parts."""
+        """Return the same rounds of consecutive replicas, in at most `most` parts."""
         places = np.arange(len(self.replicas))
         pieces = [slice(p[0], p[-1] + 1) for p in np.array_split(places, most) if len(p)]
         return [self] if len(pieces) == 1 else [self._part(piece, places) for piece in pieces]
