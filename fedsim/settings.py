@@ -25,7 +25,7 @@ _PLAIN = (type(None), bool, int, float, range, Path, str)
 _WORDS = {
     type(None): "none",
     bool: "true or false",
-    int: "a whole number",
+    int: "an integer",
     float: "a number",
     range: "a range such as 0:20",
     Path: "a path",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from fedsim.checks import called, path_of
+from fedsim.checks import call_function, check_path
 from fedsim.errors import InvalidInput
 from fedsim.results import Result, load
 from fedsim.text import short_repr
@@ -74,7 +74,7 @@ def _gather(results: object, label: str) -> Iterator[LabelledRun]:
     if isinstance(results, Result):
         yield LabelledRun(label, dict(_settings(results)), results)
     elif isinstance(results, str | Path):
-        yield from _folder(path_of("results", results), label)
+        yield from _folder(check_path("results", results), label)
     elif isinstance(results, Mapping):
         for name, own in results.items():
             for one in _gather(own, str(name)):
@@ -83,8 +83,8 @@ def _gather(results: object, label: str) -> Iterator[LabelledRun]:
         for settings, result in results.runs:
             yield LabelledRun(label, dict(settings), result)
     elif isinstance(results, Iterable):
-        for own in called(f"results={short_repr(results)}", list, results):
-            folder = path_of("results", own) if isinstance(own, str | Path) else None
+        for own in call_function(f"results={short_repr(results)}", list, results):
+            folder = check_path("results", own) if isinstance(own, str | Path) else None
             yield from _gather(own, folder.name if folder is not None and _is_run(folder) else label)
     else:
         raise InvalidInput(

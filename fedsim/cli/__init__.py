@@ -13,10 +13,10 @@ def main() -> None:
 
         with safe_streams() as output:
             from fedsim.cli.app import call
-            from fedsim.runtime.process import leave
+            from fedsim.runtime.process import exit_process
 
             code = call(sys.argv[1:])
     except KeyboardInterrupt:  # during the imports
         sys.stderr.write("fedsim: interrupted\n")
         os._exit(130)  # half-imported libraries may fail in an ordinary exit
-    leave(output.code(code))
+    exit_process(output.code(code))

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from fedsim import renamed
-from fedsim.checks import path_of
+from fedsim.checks import check_path
 from fedsim.cli.terminal import held_warnings
 from fedsim.errors import FedsimError, Interrupted, InvalidInput
 from fedsim.text import short_str
@@ -100,7 +100,7 @@ def fedsim(
 
 def _path(value: Path | None) -> Path | None:
     """Return a valid path, or raise InvalidInput."""
-    return None if value is None else path_of("path", value)
+    return None if value is None else check_path("path", value)
 
 
 _FILE = typer.Argument(metavar="FILE", show_default=False, help="Scenario file, or the name of a shipped scenario.")

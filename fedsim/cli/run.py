@@ -263,5 +263,5 @@ def _wire(scenario: Scenario) -> str:
 
     algorithm, problem = as_algorithm(scenario.algorithm), as_problem(scenario.problem)
     state = algorithm.init(scenario.problem, scenario.start)
-    size = reply_shape(algorithm, problem, state, np.dtype(scenario.dtype), 0).bits
+    size = reply_shape(algorithm, problem, state, np.dtype(scenario.dtype), 1).bits
     return f"{scenario.dtype}, " + ("bits up depend on the values" if size is None else f"{size:,} bits up")

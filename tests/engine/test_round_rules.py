@@ -382,7 +382,7 @@ def test_replies_of_any_length_that_broke_off_are_taken_up_with_the_same_bits(po
 class Telling(fs.algorithms.FedAvg):
     """FedAvg that tells the server its loss at the model it was sent, beside its reply."""
 
-    kept = ("loss",)
+    local_only = ("loss",)
 
     def client(self, job, message, memory):
         reply, memory = super().client(job, message, memory)
@@ -418,10 +418,10 @@ def test_policies_see_how_often_and_how_lately_clients_were_heard_and_their_loss
     algorithm = (Telling if tells else fs.algorithms.FedAvg)(step_size=1e-2, local_steps=2)
     result = fs.run(scenario_of(algorithm=algorithm, participation=Curious(), devices=fs.devices.constant(1.0)))
     number, heard, last, loss = SEEN[-1]
-    assert number == 9
+    assert number == 10
     assert sum(heard) == result.rounds["arrived"].iloc[:-1].sum()
     assert heard == [count - (c in _asked(result, 10)) for c, count in enumerate(result.clients["arrived"])]
-    assert max(last) == 8
+    assert max(last) == 9
     assert np.isfinite(loss).all() == tells
     assert (result.rounds["uplink_bits"] == 2 * 128).all()  # what is told costs nothing
 

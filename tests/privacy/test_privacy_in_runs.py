@@ -85,7 +85,7 @@ def test_a_resumed_run_has_not_forgotten_what_was_spent(tmp_path, step_size):
 
 
 def test_private_fedpaq_accounts_for_itself():
-    algorithm = PrivateFedPAQ(0.1, 2, clip=1.0, epsilon=1.0, delta=1e-4, fraction=0.2)
+    algorithm = PrivateFedPAQ(0.1, local_steps=2, clip=1.0, epsilon=1.0, delta=1e-4, fraction=0.2)
     result = fs.run(
         scenario(algorithm, rounds=3, metrics=(fs.privacy.spent(1e-4),), participation=fs.participation.full())
     )
@@ -95,7 +95,7 @@ def test_private_fedpaq_accounts_for_itself():
         fs.run(scenario(algorithm))
 
 
-PRIVATE = PrivateFedPAQ(0.1, 2, clip=0.5, epsilon=1.0, delta=1e-4, fraction=0.2)
+PRIVATE = PrivateFedPAQ(0.1, local_steps=2, clip=0.5, epsilon=1.0, delta=1e-4, fraction=0.2)
 
 
 def test_the_manifest_holds_the_papers_promise_and_what_was_really_spent(tmp_path):

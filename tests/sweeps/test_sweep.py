@@ -202,8 +202,8 @@ def test_text_and_values_name_the_same_run_and_everything_else_another(file: Pat
     ("grid", "settings", "sentence"),
     [
         ({"levels": [1]}, {}, "unknown setting levels; did you mean level?"),
-        ({"level": ["many"]}, {}, "level=many: must be a whole number"),
-        ({"level": [3, "many"]}, {}, "level=many: must be a whole number"),
+        ({"level": ["many"]}, {}, "level=many: must be an integer"),
+        ({"level": [3, "many"]}, {}, "level=many: must be an integer"),
         ({"level": []}, {}, "give a list of at least one value"),
         ({"level": 3}, {}, "give a list of at least one value"),
         ({"level": [3, 3]}, {}, "names a value twice"),

@@ -111,7 +111,7 @@ def test_a_limit_that_rules_out_the_cheapest_binds(here: Path) -> None:
         ({"limits": {"seconds": -3}}, "limits"),
         ({"grid": {}}, "name at least one setting"),
         ({"grid": {"seed": [1]}}, "seed is chosen by the search"),
-        ({"seeds": 0}, "whole number of at least 1"),
+        ({"seeds": 0}, "integer of at least 1"),
         ({"grid": {"speed": [1]}}, "speed"),
     ],
 )
