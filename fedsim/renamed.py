@@ -81,7 +81,7 @@ def refuse_old_keywords(where: str) -> Callable[[Made], Made]:
     """Decorate a factory or class so that a removed keyword raises the error that names the new one."""
 
     def decorate(made: Made) -> Made:
-        function: Any = made.__init__ if isinstance(made, type) else made
+        function: Any = made.__init__ if isinstance(made, type) else made  # type: ignore[misc]
 
         @wraps(function)
         def checked(*arguments: Any, **keywords: Any) -> Any:

@@ -104,7 +104,8 @@ def _path(value: Path | None) -> Path | None:
 
 
 _FILE = typer.Argument(metavar="FILE", show_default=False, help="Scenario file, or the name of a shipped scenario.")
-File, NeededFile = Annotated[str | None, _FILE], Annotated[str, _FILE]
+File = Annotated[str | None, _FILE]
+NeededFile = Annotated[str, _FILE]
 Settings = Annotated[
     list[str],
     typer.Option("--set", metavar="NAME=VALUE", help="Argument of scenario(), or a field such as budget.rounds=50."),
