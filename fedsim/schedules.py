@@ -95,7 +95,7 @@ def step_at(step_size: StepSize, round: int, local_steps: int, step: int) -> flo
     """Return the step size of one local step of one round."""
     if not callable(step_size):
         return float(step_size)
-    start = round * local_steps
+    start = (round - 1) * local_steps
     at = start if getattr(step_size, "per_round", False) else start + step
     eta = call_function(f"step_size({at})", step_size, at)
     eta = eta.item() if hasattr(eta, "item") and getattr(eta, "size", 0) == 1 else eta

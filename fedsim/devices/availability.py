@@ -18,7 +18,7 @@ from fedsim.arrays import Array
 from fedsim.checks import as_float_array
 from fedsim.errors import InvalidInput
 from fedsim.per_client import TINY, Column, check_column, check_field, duration, row_count, rows_of
-from fedsim.protocols.columns import AvailabilityColumns
+from fedsim.protocols import AvailabilityColumns
 from fedsim.rng import Draws
 from fedsim.rules import availability
 from fedsim.rules.availability import OnlineLaw

@@ -12,7 +12,7 @@ from fedsim.arrays import Array
 from fedsim.devices.model import Devices, LognormalSpeed
 from fedsim.errors import InvalidInput
 from fedsim.per_client import TINY, check_column, check_field, check_number, row_count, rows_of
-from fedsim.protocols.columns import SlowdownColumns
+from fedsim.protocols import SlowdownColumns
 from fedsim.protocols.devices import Availability, Slowdown
 from fedsim.rng import Draws
 from fedsim.rng.elementary import exp, log64

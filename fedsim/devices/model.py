@@ -23,8 +23,14 @@ from fedsim.arrays import Array
 from fedsim.checks import check_bool, check_int
 from fedsim.errors import InvalidInput
 from fedsim.per_client import Column, check_column, check_field, duration, row_count, rows_of
-from fedsim.protocols import Describes, InColumns, InNumbers
-from fedsim.protocols.columns import AvailabilityColumns, DeviceColumns, SlowdownColumns
+from fedsim.protocols import (
+    AvailabilityColumns,
+    AvailabilityLike,
+    Describes,
+    DeviceColumns,
+    SlowdownColumns,
+    SlowdownLike,
+)
 from fedsim.protocols.devices import Availability, Slowdown
 from fedsim.rng import Draws, Stream
 from fedsim.rng.elementary import exp
@@ -148,11 +154,11 @@ class Devices:
         """Return the devices as columns; None where a part has none."""
         slowdown, online, ids = SlowdownColumns(), AvailabilityColumns(), np.arange(clients)
         if self.slowdown is not None:
-            if not isinstance(self.slowdown, InNumbers):
+            if not isinstance(self.slowdown, SlowdownLike):
                 return None
             slowdown = self.slowdown.to_columns()
         if self.availability is not None:
-            if not isinstance(self.availability, InColumns):
+            if not isinstance(self.availability, AvailabilityLike):
                 return None
             online = self.availability.to_columns(self._rows(ids, self._tables.get("availability")))
         before, compute, upload = (self._of(ids, self._share(name)) for name in PHASES)

@@ -88,7 +88,7 @@ def rebased(system: System, reply: Reply, started: Arrays, now: Arrays, stalenes
     values = {}
     for name, value in reply.values.items():
         factor = s.astype(value.dtype).reshape(-1, *[1] * (value.ndim - 1))
-        if name in system.algorithm.kept:
+        if name in system.algorithm.local_only:
             values[name] = value
         elif name in started:
             values[name] = now[name] + factor * (value - started[name])

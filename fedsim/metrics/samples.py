@@ -10,7 +10,7 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
-from fedsim.protocols import Exact, HasPotential, MetricView, Predicts, ProblemLike, whole_potential
+from fedsim.protocols import Exact, HasPotential, MetricView, Predicts, ProblemLike, total_potential
 
 
 class SampleArrays:
@@ -57,7 +57,7 @@ def negative_log_posterior(problem: ProblemLike, theta: Array) -> Array:
         centred = theta[valid] - mean
         out[valid] = (centred * np.linalg.solve(covariance, centred.T).T).sum(axis=1) / 2
     elif isinstance(problem, HasPotential):
-        out[valid] = whole_potential(problem, theta[valid])
+        out[valid] = total_potential(problem, theta[valid])
     else:
         raise InvalidInput(
             f"metrics.hpd(): {type(problem).__name__} has neither potential(theta, client, rows=None) nor exact()"

@@ -8,8 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from fedsim.checks import check_cohort, check_counts
 from fedsim.errors import InvalidInput
 from fedsim.participation.synchronous import close_by, columns_of, select_some
-from fedsim.protocols import View
-from fedsim.protocols.columns import PolicyColumns
+from fedsim.protocols import PolicyColumns, View
 from fedsim.rules.closing import AT_REPLIES, Closing
 from fedsim.text import short_repr
 

@@ -12,8 +12,7 @@ import numpy.typing as npt
 from fedsim.arrays import Array
 from fedsim.checks import as_float_array, check_choice, check_cohort, check_counts, check_positive
 from fedsim.errors import InvalidInput
-from fedsim.protocols import Rng, View
-from fedsim.protocols.columns import PolicyColumns
+from fedsim.protocols import PolicyColumns, Rng, View
 from fedsim.rules import selection
 from fedsim.rules.closing import AT_DEADLINE, AT_REPLIES, Closing, closing_s
 from fedsim.text import short_str

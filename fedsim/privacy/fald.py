@@ -128,7 +128,7 @@ def mechanism(
         multiplier = used / rows * np.sqrt(own) / sensitivity  # at a step size of 1
 
     def scales(round: int) -> Array:
-        return np.asarray(1 / np.sqrt(steps_of(step_size, round, local_steps)))
+        return np.asarray(1 / np.sqrt(steps_of(step_size, round + 1, local_steps)))
 
     constant = not callable(step_size) or isinstance(step_size, Constant)
     return Mechanism(rows, used, multiplier, scales, constant)

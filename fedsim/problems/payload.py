@@ -1,4 +1,4 @@
-"""A model that is only as long as its messages: for timing studies, which need neither data nor numerics."""
+"""A problem without data, for timing studies: only the lengths of its messages matter."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ CLIENT = 150  # bytes of a client's own numbers: its size, weight and counts
 
 
 class Payload:
-    """So many equal clients and so many parameters, nothing to learn: run it with `timing_only=True`."""
+    """Equal clients and a number of parameters, without data: run it with `timing_only=True`."""
 
-    timing_only = True  # no samples come of it, so none are budgeted for
+    timing_only = True  # it has no samples, so none are allocated
 
     def __init__(self, clients: int, parameters: int) -> None:
         self.clients = _count("clients", clients, most=2**32)

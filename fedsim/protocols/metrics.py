@@ -1,4 +1,4 @@
-"""What looks at a run and never changes it: metrics and observers."""
+"""The contracts of metrics and observers, which read a run and never change it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fedsim.protocols.problems import ProblemLike
 
 
+@runtime_checkable
 class Law(Protocol):
     """The first two moments of a law."""
 
@@ -27,17 +28,17 @@ class MetricView(Protocol):
     """What a metric sees after a round. The rows of a replica that has stopped are NaN."""
 
     @property
-    def theta(self) -> Array: ...  # (R, d), the current states
+    def theta(self) -> Array: ...  # (R, d), the states now
     @property
-    def sites(self) -> Array: ...  # (R, sites, d), the current models of the sites; theta is their average
+    def sites(self) -> Array: ...  # (R, sites, d), their models now; theta is their average
     @property
-    def history(self) -> Array: ...  # (recorded rounds, R, d), the samples so far
+    def history(self) -> Array: ...  # (recorded rounds, R, d), the samples recorded so far
     @property
-    def target(self) -> Law | None: ...  # the problem's exact law, if it has one
+    def target(self) -> Law | None: ...  # the problem's exact law, where there is one
     @property
     def problem(self) -> Any: ...
     @property
-    def sampler(self) -> bool: ...  # whether the algorithm's iterates are samples of a law
+    def sampler(self) -> bool: ...  # True if the algorithm's iterates are samples
     @property
     def spent(self) -> Mapping[str, Array]: ...  # (R,) each: uplink_bits, downlink_bits, backhaul_bits, seconds
     @property
@@ -47,11 +48,7 @@ class MetricView(Protocol):
 
 @runtime_checkable
 class Metric(Protocol):
-    """A metric: columns after a round, with one value per replica or one over all replicas.
-
-    With `per_replica` the columns are (R,) arrays in `Result.rounds`, otherwise floats in `Result.metrics`. NaN means
-    not defined yet. A metric raises where a figure of finite states leaves float64, which ends the run as diverged.
-    """
+    """Columns after a round: one value per replica, or one over all of them."""
 
     @property
     def columns(self) -> tuple[str, ...]: ...
@@ -62,48 +59,51 @@ class Metric(Protocol):
 
 @runtime_checkable
 class Explained(Protocol):
-    """A metric that describes what its columns are of, such as "the current theta", for manifest and summary."""
+    """A metric that describes what its columns are of, for manifest and summary: "the current theta"."""
 
     def about(self, view: MetricView) -> str: ...
 
 
 @runtime_checkable
 class OfTheta(Protocol):
-    """A metric of theta alone that evaluates many rounds in one call."""
+    """A metric that depends on theta alone and evaluates many rounds in one call."""
 
     def evaluate_rounds(self, view: MetricView, theta: Array) -> Arrays | None:
-        """Return columns (rounds,) or (rounds, replicas) of theta (rounds, replicas, d); None: evaluate each round."""
+        """Return columns, (rounds,) or (rounds, replicas), of theta (rounds, replicas, d); None: call per round."""
 
 
 @runtime_checkable
 class Warns(Protocol):
-    """A metric with warnings about its figure, at the end of the run."""
+    """A metric that warns where its value is unreliable."""
 
     def warnings(self, view: MetricView, value: float, replicas: int) -> list[str]:
-        """Return sentences about the last value that was not NaN (NaN if there was none) and its replicas."""
+        """Return warnings, a sentence each, about the last value that was not NaN (NaN: there was none).
+
+        It came from `replicas` replicas. Called once, at the end of a run.
+        """
 
 
 @runtime_checkable
 class KeepsLedger(Protocol):
-    """A metric that keeps a ledger of what every client has given away."""
+    """A metric that keeps a ledger of every client's privacy loss."""
 
     def ledger(self, algorithm: AlgorithmLike, problem: ProblemLike, replicas: int) -> Ledger: ...
 
 
 class Observer(Protocol):
-    """Called after every round with a `Progress`; it reads and can never change the run."""
+    """A function of a `Progress`, called after every round; it cannot change the run."""
 
     def __call__(self, progress: Progress) -> None: ...
 
 
-class Watching(Protocol):
-    """What an observer may say besides."""
+class ObserverOptions(Protocol):
+    """The optional members of an observer."""
 
-    sparse: bool = False  # it need not see every round, so that many may be taken at a go
+    sparse: bool = False  # it may miss rounds, so that blocks of rounds are committed in one call
 
 
 @runtime_checkable
 class Describes(Protocol):
-    """Anything with one line about itself for people."""
+    """An object with a description of one line."""
 
     def describe(self) -> str: ...

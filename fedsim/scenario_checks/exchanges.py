@@ -89,7 +89,7 @@ def _check_tiers(scenario: Scenario, exchange: TiersExchange, name: str) -> None
             f"{name} over tiers: its servers have {more} besides theta, and it has no rule for a cloud to merge "
             "them; give it merge(states, weights), or use FALD or FedAvg"
         )
-    if policy.history and "loss" in algorithm.kept and exchange.every > 1:
+    if policy.history and "loss" in algorithm.local_only and exchange.every > 1:
         raise InvalidInput(
             f"{type(policy.wrapped).__name__} reads losses, which are not available in time where edges run "
             "ahead of each other; set every=1"

@@ -18,7 +18,7 @@ from fedsim.problems import (
     SoftmaxRegression,
     weights_of,
 )
-from fedsim.protocols import potentials_of, whole_potential
+from fedsim.protocols import potentials_of, total_potential
 
 SIZES = (4, 7, 11)
 N = sum(SIZES)
@@ -197,7 +197,7 @@ def test_the_clients_potentials_sum_to_minus_the_log_posterior(name):
     problem = EVERY[name]()
     theta = generator().normal(size=(2, problem.dim))
     total = [sum(potential(problem, t, c) for c in range(3)) for t in theta]
-    assert np.allclose(whole_potential(problem, theta), total, rtol=1e-12)
+    assert np.allclose(total_potential(problem, theta), total, rtol=1e-12)
 
 
 @every_problem

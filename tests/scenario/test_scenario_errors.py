@@ -405,7 +405,7 @@ def test_a_run_that_diverges_names_client_round_and_a_step_size_that_works():
 def test_an_exception_in_a_clients_code_names_client_round_and_seed():
     class Broken(FALD):
         def client(self, job, message, memory):
-            if job.round == 2 and not isinstance(job.weight, float):
+            if job.round == 3 and not isinstance(job.weight, float):
                 raise KeyError("oops")
             return super().client(job, message, memory)
 
