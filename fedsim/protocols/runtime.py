@@ -90,7 +90,7 @@ class Backend(Protocol):
     ) -> int:
         """`keys` of int64 columns, of one row or as many as `out`, into `out`; 0: the keys have room for them."""
 
-    # Compiled clients; `kernels/*reference.py` says what each argument is.
+    # Compiled clients; arguments as in `kernels.reference`.
     def langevin_quadratic(self, dim: int) -> LangevinSteps: ...
     def leapfrog_quadratic(
         self, theta: Array, hessian: Array, linear: Array, client: Array, private: Array, shared: Array, scale: Array,
