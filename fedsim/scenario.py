@@ -78,7 +78,7 @@ class Scenario:
     | `metrics`        | a tuple of names and metrics to judge by, `("w2", fs.metrics.ess())`; see fs.metrics     |
     | `evaluate_every` | rounds between two evaluations of the metrics; the last round that counts is always one  |
     | `record`         | what is kept: `fs.Record(every=10, warmup=100, events=True)`                             |
-    | `reach`          | who receives the broadcast: "selected" or "all"; None: as the algorithm says             |
+    | `broadcast_to`   | which clients get the broadcast: "selected" or "all"; None: as the algorithm says        |
     | `exchange`       | where models live: `fs.exchanges.star()`, `tiers(groups, every)` or `gossip(graph)`      |
     """
 
@@ -95,7 +95,7 @@ class Scenario:
     metrics: tuple[Any, ...] = ()
     evaluate_every: int = 1
     record: Record = field(default_factory=Record)
-    broadcast_to: str | None = None  # who receives the broadcast: "selected" or "all"; None: the algorithm's own
+    broadcast_to: str | None = None  # which clients get the broadcast: "selected" or "all"; None: the algorithm's own
     exchange: Exchange = field(default_factory=StarExchange)
 
     def __post_init__(self) -> None:

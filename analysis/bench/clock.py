@@ -23,7 +23,7 @@ ALL_DAY = fs.devices.diurnal(86_400.0, 1.0)  # always on, by a model that may sa
 
 
 def main() -> None:
-    print("simulated client visits per second, timeline alone (compute='skip')")
+    print("simulated client visits per second, timeline alone (timing_only=True)")
     per_second("SimPy, uncontended star", 60_000, visits_by_events)
     per_second("compiled, private links", 1_000_000, lambda: visits_compiled(fs.participation.full(), "private"))
     per_second("compiled, coming and going", None, lambda: visits_compiled(fs.participation.full(), "switching"))
@@ -116,7 +116,7 @@ def star(clients: int, policy: Any, rounds: int, replicas: int = 1) -> fs.Scenar
 
 def timed(scenario: fs.Scenario, clock: str, path: str) -> float:
     begin = time.process_time()
-    result = fs.run(scenario, runtime=fs.Inline(threads=1), compute="skip", clock=clock)
+    result = fs.run(scenario, runtime=fs.Inline(threads=1), timing_only=True, clock=clock)
     seconds = time.process_time() - begin
     used = result.manifest["clock"]
     assert (used["name"], used["path"]) == (clock, path), used
@@ -144,7 +144,7 @@ def visits_compiled(policy: Any, where: str) -> tuple[int, float]:
     elif where == "wan":
         scenario = replace(topologies.scenario(network="wan", rounds=300, replicas=10), metrics=())
     begin = time.process_time()
-    result = fs.run(scenario, runtime=fs.Inline(threads=1), compute="skip", clock="compiled")
+    result = fs.run(scenario, runtime=fs.Inline(threads=1), timing_only=True, clock="compiled")
     assert result.manifest["clock"]["path"] == "loop"
     return int(result.rounds["selected"].sum()), time.process_time() - begin
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fedsim import renamed
 from fedsim.checks import path_of
 from fedsim.cli.terminal import warnings_last
 from fedsim.errors import FedsimError, Interrupted, InvalidInput
@@ -62,6 +63,8 @@ def _call(argv: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _failed("interrupted", INTERRUPTED)
     except _Usage as error:
+        if removed := renamed.sentence(f"fedsim {argv[0]}"):
+            return _failed(removed, MISTAKE)
         return _failed(f"{short_str(error.format_message(), 400).rstrip('.')}; see fedsim --help", MISTAKE)
     except InvalidInput as error:
         return _failed(str(error), MISTAKE)
@@ -133,6 +136,7 @@ Resume = Annotated[bool, typer.Option("--resume", help="Go on with the sweep in 
 Retry = Annotated[bool, typer.Option("--retry-failed", help="Go on, and try failed runs again.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Time one run; say count, time and disk.")]
 Clock = Annotated[str, typer.Option("--clock", metavar="C", help="The virtual clock: auto, simpy or compiled.")]
+TimingOnly = Annotated[bool, typer.Option("--timing-only", help="Run the timeline without learning.")]
 Folder = Annotated[Path, typer.Argument(callback=_path, metavar="DIR", show_default=False, help="The folder of a run.")]
 
 
@@ -141,7 +145,7 @@ def run(
     context: typer.Context, file: File = None, settings: Settings = [], out: Out = None, seed: Seed = None,  # noqa: B006
     quiet: Quiet = False, threads: Threads = None, runtime: Runtime = "inline", address: Address = None,
     hosts: Hosts = None, clients_per_host: Each = None, checkpoint_every: Every = None, clock: Clock = "auto",
-    help: Help = False,
+    timing_only: TimingOnly = False, help: Help = False,
 ) -> None:  # fmt: skip
     """Run a scenario file, or every combination of its grid."""
     from fedsim.cli import run as command
@@ -155,7 +159,10 @@ def run(
     else:
         where = command.runtime_named(runtime, threads, address, hosts, clients_per_host)
         every = command.interval(checkpoint_every)
-        command.run(file, settings, out=out, seed=seed, quiet=quiet, runtime=where, checkpoint_every=every, clock=clock)
+        command.run(
+            file, settings, out=out, seed=seed, quiet=quiet, runtime=where, checkpoint_every=every, clock=clock,
+            timing_only=timing_only,
+        )  # fmt: skip
 
 
 @app.command()
@@ -188,24 +195,26 @@ def sweep(
 
 
 @app.command()
-def plan(
+def tune(
     file: SweptFile,
     goal: Annotated[str, typer.Option("--goal", metavar="GOAL", help="A metric and a level: 'accuracy >= .83'.")],
-    vary: Annotated[list[str], typer.Option("--vary", metavar="NAME=VALUES", help="A knob: 1,10,100 or 0:5.")],
-    spend: Annotated[str, typer.Option("--spend", metavar="WHAT", help="Rounds, bits, ...: what to save.")] = "seconds",
-    within: Annotated[list[str], typer.Option("--within", metavar="WHAT=LIMIT", help="seconds=3600, ...")] = [],  # noqa: B006
-    seeds: Annotated[int, typer.Option("--seeds", metavar="N", help="For the settings that stay ahead.")] = 9,
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Keep the runs here; reuse them.")] = None,
+    grid: Annotated[list[str], typer.Option("--grid", metavar="NAME=VALUES", help="A parameter: 1,10,100 or 0:5.")],
+    minimize: Annotated[
+        str, typer.Option("--minimize", metavar="NAME", help="Resource: seconds, uplink_bits, ... or epsilon.")
+    ] = "seconds",
+    limits: Annotated[list[str], typer.Option("--limit", "--limits", metavar="NAME=LIMIT", help="seconds=3600")] = [],  # noqa: B006
+    seeds: Annotated[int, typer.Option("--seeds", metavar="N", help="Seeds of the best settings.")] = 9,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Folder of the runs, to reuse them.")] = None,
     settings: Settings = [], jobs: Jobs = None, quiet: Quiet = False, runtime: Runtime = "inline",  # noqa: B006
     address: Address = None,
 ) -> None:  # fmt: skip
-    """Find the settings that reach a goal for the least, and say what each is worth."""
+    """Search the settings that reach a goal at the lowest cost."""
     from fedsim.cli.run import runtime_named
     from fedsim.cli.sweep import tune as command
 
     where = runtime_named(runtime, address=address)
     code = command(
-        file, goal, vary, spend, within, seeds=seeds, out=out, given=settings, jobs=jobs, quiet=quiet, runtime=where
+        file, grid, goal, minimize, limits, seeds=seeds, out=out, given=settings, jobs=jobs, quiet=quiet, runtime=where
     )
     raise typer.Exit(code)
 

@@ -19,11 +19,11 @@ from fedsim.errors import CorruptData, FedsimError, InvalidInput
 from fedsim.reproduce.run import TABLES, FigureProgress, Verdict
 from fedsim.reproduce.run import reproduce as carry_out
 from fedsim.results import Result, write_atomic
-from fedsim.results.folder import tidy
+from fedsim.results.folder import clean
 from fedsim.scenario_file import load_file
 from fedsim.sweeps import load
-from fedsim.sweeps.recommendation import read_plan
-from fedsim.sweeps.spec import Plan
+from fedsim.sweeps.recommendation import read_recommendation
+from fedsim.sweeps.spec import SweepSpec
 from fedsim.sweeps.study import Study
 
 PAGE, CLAIMS = "report.html", "claims.json"
@@ -37,7 +37,7 @@ def report(folders: Sequence[Path], figure: str | None = None, out: Path | None 
     """
     for folder in folders:
         if folder.is_dir():
-            tidy(folder)
+            clean(folder)
     one = len(folders) == 1
     path = out if out is not None else folders[0] / PAGE if one else Path(PAGE)
     try:
@@ -62,8 +62,9 @@ def _one(folder: Path, figure: str | None) -> str:
         return pages.run_page(folder.absolute().name, found, pictures)
     table = found.curve_table()
     lines = {metric: table[table["metric"] == metric] for metric in table["metric"].unique()} if len(table) else {}
-    axes = list(Plan.read(folder).grid)
-    return pages.sweep_page(found.name, status(folder)[0], found.frame(), lines, axes, pictures, read_plan(folder))
+    axes = list(SweepSpec.read(folder).grid)
+    tuned = read_recommendation(folder)
+    return pages.sweep_page(found.name, status(folder)[0], found.frame(), lines, axes, pictures, tuned)
 
 
 def _several(folders: Sequence[Path], figure: str | None) -> str:

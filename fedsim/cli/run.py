@@ -22,10 +22,10 @@ from fedsim.protocols import Describes, Runtime, as_algorithm, as_problem
 from fedsim.reproduce.claims import makes_claims
 from fedsim.results import Result, load, write_atomic
 from fedsim.results.files import new_folder
-from fedsim.results.folder import WHOLE, settle
+from fedsim.results.folder import COMPLETE, publish
 from fedsim.running import progress
 from fedsim.running import run as simulate
-from fedsim.running.folder import check_free, claimed, facts_of, leave_nothing
+from fedsim.running.folder import check_free, claimed, read_facts, remove_unfinished
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.ray import Ray
 from fedsim.scenario import Scenario
@@ -81,7 +81,7 @@ def help_lines(file: str) -> list[str]:
 
 def run(
     file: str, given: Sequence[str], *, out: Path | None, seed: int | None, quiet: bool, runtime: Runtime,
-    checkpoint_every: int | str | None = None, clock: str = "auto",
+    checkpoint_every: int | str | None = None, clock: str = "auto", timing_only: bool = False,
 ) -> Study:  # fmt: skip
     """Run a file, or its grid, and leave what was asked for."""
     loaded = load_file(file)
@@ -111,7 +111,7 @@ def run(
                     say(*lines(loaded.name, scenario, runtime, runs))
             label = "" if alone else " ".join(f"{name}={arguments[name]}" for name in loaded.grid) + "  "
             options: dict[str, Any] = {"out": out, "checkpoint_every": every} if kept else {}
-            options |= {"runtime": runtime, "stop": stop, "clock": clock}
+            options |= {"runtime": runtime, "stop": stop, "clock": clock, "timing_only": timing_only}
             result = _watched(loaded, scenario, arguments, bar, label, **options)
             done.append((arguments, result))
         study = Study(loaded.name, tuple(done))
@@ -125,7 +125,7 @@ def run(
 
 def resume(folder: Path, *, quiet: bool, runtime: Runtime) -> None:
     """Go on with the run in a folder, from its own copy of the file; one that is whole is only summed up."""
-    facts, whole = facts_of(folder)
+    facts, whole = read_facts(folder)
     say, bar = voices(quiet)
     if whole:
         result = load(folder)
@@ -140,7 +140,7 @@ def resume(folder: Path, *, quiet: bool, runtime: Runtime) -> None:
         every = facts.get("checkpoint_every")
         result = _watched(
             loaded, scenario, settings, bar, "", runtime=runtime, stop=stop, out=folder, resume=True,
-            checkpoint_every=every,
+            checkpoint_every=every, timing_only=facts.get("timing_only", False),
         )  # fmt: skip
     say("", *summed_up(result, units.width()), *_resumed(result))
     picture = None if makes_claims(loaded) else draw(Study(loaded.name, ((settings, result),)), loaded, folder)
@@ -160,12 +160,12 @@ def _watched(
         with (
             _resumable(options.get("out")),
             file.blamed(FedsimError),
-            progress.shown(bar, scenario.budget, label) as observers,
+            progress.progress_bar(bar, scenario.budget, label) as observers,
         ):
             return simulate(scenario, observers=observers, source=file.origin(settings), **options)
     except BaseException:
         if options.get("out") is not None:
-            leave_nothing(options["out"])
+            remove_unfinished(options["out"])
         raise
 
 
@@ -182,10 +182,10 @@ def _resumable(out: Path | None) -> Iterator[None]:
 
 def _save(study: Study, out: Path) -> None:
     """The runs of a grid are folders in one, named after their settings, all there or none."""
-    with new_folder(out / WHOLE) as folder:
+    with new_folder(out / COMPLETE) as folder:
         for settings, result in study.runs:
             result.save(folder / _folder_name(settings))
-    settle(out)
+    publish(out)
 
 
 def _folder_name(settings: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """`fedsim sweep` and `fedsim status`: many runs, as counts and a table, and as a list of what failed.
 
-`fedsim plan`: the planner from the words on the command line to its answer.
+`fedsim tune`: search settings.
 
 What came out of the runs of a grid, a line each.
 """
@@ -23,12 +23,12 @@ from fedsim.errors import InvalidInput
 from fedsim.protocols import Runtime
 from fedsim.runtime.ray import Ray
 from fedsim.scenario_file import load_file
-from fedsim.sweeps import Event, carry_out
-from fedsim.sweeps.execution import Estimate, estimate, look
-from fedsim.sweeps.execution import status as read_status
-from fedsim.sweeps.spec import Plan, plan
+from fedsim.sweeps import Event, run_sweep
+from fedsim.sweeps.execution import Estimate, estimate, read_status
+from fedsim.sweeps.execution import status as status_of
+from fedsim.sweeps.spec import SweepSpec, make_spec
 from fedsim.sweeps.study import Failure, Study, outcome
-from fedsim.sweeps.tuner import plan as search
+from fedsim.sweeps.tuner import tune as search
 from fedsim.text import short_str
 
 SHOWN = 20  # failures listed in full
@@ -40,28 +40,28 @@ def sweep(
 ) -> int:  # fmt: skip
     """Carry a sweep out; the exit code says whether all of this shard's runs are whole."""
     axes = {name: texts.axis(text) for name, text in texts.pairs(grid, "--grid").items()}
-    what = plan(load_file(file), axes or None, texts.pairs(given, "--set"))
+    what = make_spec(load_file(file), axes or None, texts.pairs(given, "--set"))
     part = _shard(shard)
     mine = what.shard(part)
     say, terminal = voices(quiet)
-    found = look(what, mine, out)
-    count = len(found.todo) + (len(found.failed) if retry_failed else 0)
-    say(_opening(what, len(mine), part, len(found.whole), count))
+    found = read_status(what, mine, out)
+    count = len(found.to_do) + (len(found.failed) if retry_failed else 0)
+    say(_opening(what, len(mine), part, len(found.complete), count))
     if dry_run:
         _dry_run(say, estimate(what, mine), count, jobs, runtime)
         return 0
     began = time.perf_counter()
     with stopping() as stop, Board(what, len(mine), terminal, say) as board:
-        study = carry_out(
+        study = run_sweep(
             what, out.absolute(), jobs=jobs, shard=part, resume=resume, retry_failed=retry_failed,
             runtime=runtime if isinstance(runtime, Ray) else None, observers=(board,), stop=stop,
         )  # fmt: skip
     say(*board.table())
     (say if not quiet else _complain)(*failures(out, what, study.failed))
-    here = look(what, mine, out)
+    here = read_status(what, mine, out)
     code = 1 if here.failed else 0
     took = units.seconds(time.perf_counter() - began)
-    ended = f"done: {len(here.whole):,} whole, {len(here.failed):,} failed, {took}"
+    ended = f"done: {len(here.complete):,} complete, {len(here.failed):,} failed, {took}"
     say(
         ended
         + (f", {len(here.running):,} running elsewhere" if here.running else "")
@@ -70,27 +70,27 @@ def sweep(
     if code:
         say("again   add --retry-failed")
     if part is not None:
-        say(f"all     fedsim status {out}      {len(study.runs):,} of {len(what.orders):,} whole")
+        say(f"all     fedsim status {out}      {len(study.runs):,} of {len(what.runs):,} complete")
     say(f"merged  {out}/runs.parquet, curves.parquet", f"next    fedsim report {out}")
     return code
 
 
 def status(out: Path) -> tuple[list[str], int]:
     """The lines about a sweep's folder, and 1 if anything in it failed."""
-    there = read_status(out)
-    total = len(there.plan.orders)
-    counts = {"failed": there.failed, "running": there.running, "to do": there.todo}
+    there = status_of(out)
+    total = len(there.spec.runs)
+    counts = {"failed": there.failed, "running": there.running, "to do": there.to_do}
     parts = [
-        f"{len(there.whole):,} of {total:,} whole",
+        f"{len(there.complete):,} of {total:,} complete",
         *(f"{len(runs):,} {name}" for name, runs in counts.items()),
     ]
     again = [f"again   fedsim sweep ... --out {out} --retry-failed"] if there.failed else []
-    return [f"{there.plan.name}: {', '.join(parts)}", *failures(out, there.plan, there.failed), *again], int(
+    return [f"{there.spec.name}: {', '.join(parts)}", *failures(out, there.spec, there.failed), *again], int(
         bool(there.failed)
     )
 
 
-def failures(out: Path, what: Plan, failed: Sequence[Failure]) -> list[str]:
+def failures(out: Path, what: SweepSpec, failed: Sequence[Failure]) -> list[str]:
     """The runs that failed, why, and where to read more."""
     lines = []
     for one in failed[:SHOWN]:
@@ -105,11 +105,11 @@ def _complain(*lines: str) -> None:
         print(line, file=sys.stderr)
 
 
-def _opening(what: Plan, mine: int, shard: object, whole: int, todo: int) -> str:
+def _opening(what: SweepSpec, mine: int, shard: object, whole: int, todo: int) -> str:
     sizes = [len(values) for values in what.grid.values()]
     product = "x".join(map(str, sizes)) + " = " if len(sizes) > 1 else ""
     part = "" if shard is None else f"this shard {mine:,}: "
-    return f"{product}{units.many(len(what.orders), 'run')}; {part}{whole:,} whole (kept), {todo:,} to do"
+    return f"{product}{units.many(len(what.runs), 'run')}; {part}{whole:,} complete, {todo:,} to do"
 
 
 def _dry_run(say: Callable[..., None], one: Estimate, count: int, jobs: int | None, runtime: Runtime) -> None:
@@ -134,36 +134,36 @@ def _shard(text: str | None) -> tuple[int, int] | None:
 
 
 def tune(
-    file: str, goal: str, vary: Sequence[str], spend: str, within: Sequence[str], *, seeds: int, out: Path | None,
+    file: str, grid: Sequence[str], goal: str, minimize: str, limits: Sequence[str], *, seeds: int, out: Path | None,
     given: Sequence[str], jobs: int | None, quiet: bool, runtime: Runtime,
 ) -> int:  # fmt: skip
     """Say what was found; the exit code is 1 if nothing reaches the goal within the limits."""
-    knobs = {name: texts.axis(text) for name, text in texts.pairs(vary, "--vary").items()}
-    limits = {name: _number(name, text) for name, text in texts.pairs(within, "--within").items()}
+    axes = {name: texts.axis(text) for name, text in texts.pairs(grid, "--grid").items()}
+    bounds = {name: _number(name, text) for name, text in texts.pairs(limits, "--limit").items()}
     say = voices(quiet)[0]
 
     def failed(event: Event) -> None:
         if event.state == "failed":
-            say(f"failed  {event.order.run} {event.reason}")
+            say(f"failed  {event.run.name} {event.reason}")
 
     with stopping() as stop:
-        advice = search(
-            file, knobs, goal, spend, limits, out=out, settings=texts.pairs(given, "--set"), seeds=seeds, jobs=jobs,
+        found = search(
+            file, axes, goal, minimize, bounds, out=out, settings=texts.pairs(given, "--set"), seeds=seeds, jobs=jobs,
             runtime=runtime if isinstance(runtime, Ray) else None, observers=(failed,), stop=stop,
-            say=lambda line: say(f"try     {line}"),
+            log=lambda line: say(f"try     {line}"),
         )  # fmt: skip
-    lines = [piece for line in advice.lines() for piece in units.wrapped(line, units.width(), indent=8)]
+    lines = [piece for line in found.lines() for piece in units.wrapped(line, units.width(), indent=8)]
     say("", *lines)
     if out is not None:
         say(f"kept    {out}", f"next    fedsim report {out}")
-    return 0 if advice.met else 1
+    return 0 if found.met else 1
 
 
 def _number(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InvalidInput(f"--within {name}={text}: give a number, such as {name}=3600") from None
+        raise InvalidInput(f"--limit {name}={text}: give a number, such as {name}=3600") from None
 
 
 TITLES = {"seconds": "virtual time", "uplink_bits": "uplink", "real_s": "real"}

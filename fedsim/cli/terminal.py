@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from fedsim.sweeps import Event
-    from fedsim.sweeps.spec import Plan
+    from fedsim.sweeps.spec import SweepSpec
 
 ROWS = 30  # more values than this on the first axis are not shown one by one
 COSTS = {
@@ -42,7 +42,7 @@ HIDDEN = {"rounds", "downlink_bits", "wasted_bits", "total_bits", "real_s", "fin
 class Board:
     """Watches a sweep; it can never change it."""
 
-    def __init__(self, plan: Plan, total: int, terminal: Console, say: Callable[..., None]) -> None:
+    def __init__(self, plan: SweepSpec, total: int, terminal: Console, say: Callable[..., None]) -> None:
         self.plan, self.total, self._say = plan, total, say
         self.states: Counter[str] = Counter()
         self._running: set[str] = set()
@@ -67,21 +67,21 @@ class Board:
             self._live.__exit__(*error)
 
     def __call__(self, event: Event) -> None:
-        settings = event.order.settings
+        settings = event.run.settings
         if event.state == "started":
-            self._running.add(event.order.run)
+            self._running.add(event.run.name)
             return
-        self._running.discard(event.order.run)
+        self._running.discard(event.run.name)
         self.states[event.state] += 1
         for name in self.plan.grid:
             at = (name, str(settings[name]))
             self._cells.setdefault(at, Counter())[event.state] += 1
-            if event.ends:
-                self._ends.setdefault(at, []).append(dict(event.ends))
-        if self._live is None and event.state in ("whole", "failed"):
+            if event.outcome:
+                self._ends.setdefault(at, []).append(dict(event.outcome))
+        if self._live is None and event.state in ("complete", "failed"):
             swept = " ".join(f"{name}={settings[name]}" for name in self.plan.grid)
-            done = self.states["kept"] + self.states["whole"] + self.states["failed"]
-            self._say(f"{done}/{self.total} {event.state:6}  {event.order.run} {swept}")
+            done = self.states["skipped"] + self.states["complete"] + self.states["failed"]
+            self._say(f"{done}/{self.total} {event.state:8}  {event.run.name} {swept}")
 
     def table(self) -> list[str]:
         """One line per value of the first axis that has several: done, failed, medians of what came out."""
@@ -99,7 +99,7 @@ class Board:
             rows.append(
                 [
                     value,
-                    str(cell["whole"] + cell["kept"]),
+                    str(cell["complete"] + cell["skipped"]),
                     str(cell["failed"]),
                     *(_median(ends, n) for n in names),
                 ]
@@ -112,10 +112,10 @@ class Board:
         from rich.progress_bar import ProgressBar
         from rich.table import Table
 
-        ended = self.states["whole"] + self.states["failed"]
-        done = self.states["kept"] + ended
+        ended = self.states["complete"] + self.states["failed"]
+        done = self.states["skipped"] + ended
         facts = f"running {len(self._running)}  failed {self.states['failed']}"
-        if self.states["whole"]:
+        if self.states["complete"]:
             left = (self.total - done) * (time.monotonic() - self._began) / max(ended, 1)
             facts += f"  ETA {units.seconds(round(left))}"
         line = Table.grid(padding=(0, 1))

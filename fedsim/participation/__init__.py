@@ -7,8 +7,8 @@ have a leading replicas axis and the ids come out as (replicas, size). `weightin
 
 Optional: `to_columns`, the policy as columns for the compiled clock; `waits = True`, if `close` closes when no visit is
 outstanding and never before: a batched policy then runs on the short path of the compiled clock; `at_least`, how many
-clients must be online before a round opens; `history = True`, if the policy reads `view.heard` or `view.last`: it then
-runs on the SimPy clock.
+clients must be online before a round opens; `history = True` if the policy reads `view.received` or `view.last`:
+it then runs on the SimPy clock.
 
 A policy of your own needs `select` and `close`; its replies are weighted by p_c renormalised over the arrived.
 `fs.explain("view")` says what it sees, with an example.

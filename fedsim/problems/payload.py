@@ -15,7 +15,7 @@ CLIENT = 150  # bytes of a client's own numbers: its size, weight and counts
 
 
 class Payload:
-    """So many equal clients and so many parameters, nothing to learn: run it with `compute="skip"`."""
+    """So many equal clients and so many parameters, nothing to learn: run it with `timing_only=True`."""
 
     timing_only = True  # no samples come of it, so none are budgeted for
 
@@ -29,7 +29,7 @@ class Payload:
         return np.ones(self.clients, np.int64)
 
     def gradient(self, theta: Array, client: int, rows: Array | None = None) -> NoReturn:
-        raise InvalidInput('problems.Payload has no data to compute with; run the scenario with compute="skip"')
+        raise InvalidInput("problems.Payload has no data to compute with; run the scenario with timing_only=True")
 
     potential = gradient
 

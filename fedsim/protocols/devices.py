@@ -27,7 +27,7 @@ class DevicesLike(Protocol):
 class DeviceModel(DevicesLike, Protocol):
     """What devices may do besides."""
 
-    own: Any  # the object itself, once it is completed
+    wrapped: Any  # the object itself, once it has defaults
 
     timeless: bool = False  # nothing here depends on when a visit begins
     per_example: bool = False  # work counts rows as well

@@ -41,7 +41,7 @@ class NetworkLike(Protocol):
 class NetworkModel(NetworkLike, Protocol):
     """What a network may have besides, and a contended one must: `capacities_bps` and `route`."""
 
-    own: Any  # the object itself, once it is completed
+    wrapped: Any  # the object itself, once it has defaults
 
     capacities_bps: Array = np.zeros(0)  # of every link
     varying: Mapping[int, Any] = {}  # by link: a fedsim.network.Varying, where its bandwidth changes in time

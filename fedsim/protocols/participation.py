@@ -49,11 +49,11 @@ class View(Protocol):
     def sample_weighted(self, draws: int) -> Array:
         """So many draws with probability p_c among those that are on; repeats count."""
 
-    def heard(self, ids: npt.ArrayLike) -> Array:
+    def received(self, ids: npt.ArrayLike) -> Array:
         """How many replies of each client arrived in time so far."""
 
     def last(self, ids: npt.ArrayLike, column: str = "duration_s") -> Array:
-        """Of each client's latest reply: "duration_s", "heard_s", "round" or "loss"; NaN where there was none."""
+        """Of each client's latest reply: "duration_s", "received_s", "round" or "loss"; NaN where there was none."""
 
 
 class PolicyLike(Protocol):
@@ -69,7 +69,7 @@ class PolicyLike(Protocol):
 class Policy(PolicyLike, Protocol):
     """What a policy may say besides."""
 
-    own: Any  # the object itself, once it is completed
+    wrapped: Any  # the object itself, once it has defaults
 
     batched: bool = (
         False  # `select` also serves all replicas at once: `view.all_clients()` and the ids are (replicas, n)
@@ -83,7 +83,7 @@ class Policy(PolicyLike, Protocol):
     weighting: str | None = "normalised"  # a word of WEIGHTINGS; None: "uniform", unless an algorithm knows better
     weigh: Callable[[Received], npt.ArrayLike] | None = None  # own weights of `replies.mean`, instead of a word
     at_least: int | None = None  # so many must be on before a round opens
-    history: bool = False  # it looks at `view.heard` or `view.last`, so visits are followed one by one
+    history: bool = False  # it looks at `view.received` or `view.last`, so visits are followed one by one
 
     def check(self, clients: int) -> None:
         """Refuse a population that it cannot serve."""

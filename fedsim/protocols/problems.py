@@ -36,7 +36,7 @@ class ProblemLike(Protocol):
 class Problem(ProblemLike, Protocol):
     """What a problem may have besides."""
 
-    own: Any  # the object itself, once it is completed
+    wrapped: Any  # the object itself, once it has defaults
 
     weights: Array | None = None  # p_c; None: in proportion to the sizes
     share: float = 0.0  # prior precision a row: `gradient` and `potential` contain its part, share * rows

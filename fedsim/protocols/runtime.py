@@ -126,7 +126,7 @@ class SessionLike(Protocol):
 class Session(SessionLike, Protocol):
     """What a session may do besides."""
 
-    own: Any  # the object itself, once it is completed
+    wrapped: Any  # the object itself, once it has defaults
     learns_blocks: bool = False  # `learn` serves this algorithm and problem
 
     def each(self, function: Callable[[int], int], items: Sequence[int]) -> list[int]:

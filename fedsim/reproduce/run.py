@@ -19,8 +19,8 @@ import numpy as np
 from fedsim.errors import FedsimError, Interrupted, InvalidInput
 from fedsim.reproduce.claims import LINKS, PHONES, Claim, Figure, figures, load_figure
 from fedsim.results import Result, write_atomic
-from fedsim.sweeps import carry_out
-from fedsim.sweeps.spec import plan
+from fedsim.sweeps import run_sweep
+from fedsim.sweeps.spec import make_spec
 from fedsim.sweeps.study import Study, row
 
 CLAIMS = "claims.json"
@@ -95,9 +95,9 @@ def _figure(
     name = f"{figure.paper}/{figure.name}"
     if lacking := figure.missing():
         return [_not_run(figure, claim, lacking) for claim in figure.claims], [], None
-    what = plan(figure.file, *figure.plan(form))
-    tell(FigureProgress(figure, len(what.orders)))
-    study = carry_out(what, folder, jobs=jobs, resume=True, retry_failed=True, stop=stop)
+    what = make_spec(figure.file, *figure.plan(form))
+    tell(FigureProgress(figure, len(what.runs)))
+    study = run_sweep(what, folder, jobs=jobs, resume=True, retry_failed=True, stop=stop)
     if study.failed:
         reason = f"{name}: {study.failed[0].message}"
         return [_not_run(figure, claim, f"a run failed: {reason}") for claim in figure.claims], [reason], None

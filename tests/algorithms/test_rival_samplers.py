@@ -282,7 +282,7 @@ def test_every_clients_surrogate_is_uploaded_once(diagonal, numbers):
         made = fs.Scenario(
             problem=SPREAD, algorithm=algorithm, budget=fs.Budget(rounds=4), participation=ONE, replicas=2, seed=1
         )
-        result = fs.run(made, compute="skip") if timing_only else fs.run(made)
+        result = fs.run(made, timing_only=True) if timing_only else fs.run(made)
         up = result.rounds.sort_values(["round", "replica"]).uplink_bits.to_numpy().reshape(4, 2)
         assert (up == np.array([3 * numbers * 64 + 128, 128, 128, 128])[:, None]).all()
         assert result.clients.uplink_bits.sum() == up.sum()

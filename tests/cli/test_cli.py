@@ -349,7 +349,7 @@ def test_the_watch_passes_on_few_glances_and_always_the_last(monkeypatch: pytest
     now = [0.0]
     monkeypatch.setattr(progress, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     seen: list[dict[str, object]] = []
-    watch = progress.Watch(fs.Budget(rounds=1000), lambda **update: seen.append(update), "K=1  ")
+    watch = progress.ProgressLine(fs.Budget(rounds=1000), lambda **update: seen.append(update), "K=1  ")
     for round in range(1, 1001):
         now[0] += 0.001
         watch(Progress(round, 3, 60.0 * round, 1e3 * round, {"w2": 0.5}))
@@ -363,7 +363,7 @@ def test_the_watch_passes_on_few_glances_and_always_the_last(monkeypatch: pytest
 def test_the_watch_shows_the_budget_that_is_set() -> None:
     seen: list[dict[str, object]] = []
     for budget in (fs.Budget(seconds=50.0), fs.Budget(uplink_bits=1e6), fs.Budget(total_bits=1e6)):
-        watch = progress.Watch(budget, lambda **update: seen.append(update))
+        watch = progress.ProgressLine(budget, lambda **update: seen.append(update))
         watch(Progress(3, 1, 25.0, 2.5e5, {}))
     assert [(s["completed"], s["total"]) for s in seen] == [(25.0, 50.0), (2.5e5, 1e6), (3.0, None)]
 

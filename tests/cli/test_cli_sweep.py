@@ -45,7 +45,7 @@ def test_a_sweep_says_how_many_what_failed_and_what_to_do_next(here: Path, capsy
     ]
     assert call(line) == 1
     text = capsys.readouterr().out
-    assert "2x2 = 4 runs; 0 whole (kept), 4 to do\n" in text
+    assert "2x2 = 4 runs; 0 complete, 4 to do\n" in text
     assert re.search(r"^level +done +failed +virtual time +uplink +mean_error$", text, re.MULTILINE)
     assert re.search(r"^1 +0 +2 ", text, re.MULTILINE)
     assert re.search(
@@ -53,12 +53,12 @@ def test_a_sweep_says_how_many_what_failed_and_what_to_do_next(here: Path, capsy
         text,
         re.MULTILINE,
     )
-    assert "done: 2 whole, 2 failed" in text
+    assert "done: 2 complete, 2 failed" in text
     assert "again   add --retry-failed" in text
     assert "\x1b" not in text
 
     assert call(["status", "runs"]) == 1
-    assert capsys.readouterr().out.startswith("tiny: 2 of 4 whole, 2 failed, 0 running, 0 to do\nfailed ")
+    assert capsys.readouterr().out.startswith("tiny: 2 of 4 complete, 2 failed, 0 running, 0 to do\nfailed ")
     assert call([*line, "--resume", "--quiet"]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -66,7 +66,7 @@ def test_a_sweep_says_how_many_what_failed_and_what_to_do_next(here: Path, capsy
 
     (here / "bad").unlink()
     assert call([*line, "--retry-failed"]) == 0
-    assert "2 whole (kept), 2 to do" in capsys.readouterr().out
+    assert "2 complete, 2 to do" in capsys.readouterr().out
     assert call(["status", "runs"]) == 0
     assert fs.load("runs").frame()["level"].tolist() == [1, 1, 3, 3]
 
@@ -101,7 +101,7 @@ def test_a_dry_run_says_count_time_and_disk_and_leaves_nothing(here: Path, capsy
     before = sorted(here.iterdir())
     assert call(["sweep", "tiny.py", "--grid", "level=3:8", "--out", "runs", "--dry-run", "--jobs", "2"]) == 0
     text = capsys.readouterr().out
-    assert "5 runs; 0 whole (kept), 5 to do" in text
+    assert "5 runs; 0 complete, 5 to do" in text
     assert re.search(r"estimate: .* each; 5 runs, 2 at a time: [\d.]+(?: m?s|m\d\ds), .*B\n", text)
     assert [p for p in sorted(here.iterdir()) if p.name != "__pycache__"] == before
 
@@ -112,7 +112,7 @@ def test_a_dry_run_says_count_time_and_disk_and_leaves_nothing(here: Path, capsy
         ("sweep tiny.py --grid level=1 --out runs --shard 3", "--shard 3: write 3/20"),
         ("sweep tiny.py --grid level=1 --out runs --shard 3/3", "numbered 0 to 2"),
         ("sweep tiny.py --grid level=1 --out runs --jobs 0", "jobs=0"),
-        ("sweep tiny.py --grid level= --out runs", "no value at all"),
+        ("sweep tiny.py --grid level= --out runs", "it has no value"),
         ("sweep tiny.py --grid level --out runs", "write name=value"),
         ("sweep tiny.py --grid level=1", "--out"),
         (

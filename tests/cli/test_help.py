@@ -16,6 +16,7 @@ from fedsim.cli import listing
 from fedsim.cli.app import call
 from fedsim.engine.view import SiteView
 from fedsim.errors import InvalidInput
+from fedsim.running import RunOptions
 from fedsim.runtime.aggregation import SegmentReplies
 from fedsim.runtime.jobs import JobsAtHand
 
@@ -41,8 +42,9 @@ def test_help_of_a_scenario_explains_each_field() -> None:
 
 def test_help_of_run_explains_each_option() -> None:
     text = inspect.getdoc(fs.run) or ""
-    given = [p for p in inspect.signature(fs.arun).parameters if p != "scenario"]
-    assert [name for name in given if not re.search(rf"^\| `{name}` +\| ", text, re.MULTILINE)] == []
+    assert [
+        name for name in RunOptions.__annotations__ if not re.search(rf"^\| `{name}` +\| ", text, re.MULTILINE)
+    ] == []
 
 
 def test_help_of_a_result_documents_the_columns_of_rounds() -> None:
@@ -98,11 +100,9 @@ def test_explain_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None
     assert call(["explain", "(A5)"]) == 0
     assert capsys.readouterr().out.startswith("A5. Who computes")
     assert call(["explain"]) == 0
-    assert re.search(r"job +what a client knows", capsys.readouterr().out)
+    assert re.search(r"job +the work of one client", capsys.readouterr().out)
     assert call(["explain", "nonsense"]) == 2
-    with pytest.raises(
-        InvalidInput, match="there is combinations, decisions, job, replies, view, or a code such as A5"
-    ):
+    with pytest.raises(InvalidInput, match=r"no such page; choose one of algorithm, .*, view, or a code such as A5"):
         fs.explain("F9")
     assert fs.explain("job") == fs.explain("job")  # twice: the name is a function's, not a module's
 

@@ -333,7 +333,7 @@ def test_what_has_no_potential_is_refused_before_the_first_round(message, algori
 
 def test_payload_times_an_algorithm_that_accepts_or_rejects_and_computes_nothing():
     scenario = fs.Scenario(Payload(4, 3), ConsensusMALA(0.5, 2), fs.Budget(rounds=2), devices=fs.devices.constant(1.0))
-    assert fs.run(scenario, compute="skip").rounds["closed_s"].tolist() == [2.0, 4.0]
+    assert fs.run(scenario, timing_only=True).rounds["closed_s"].tolist() == [2.0, 4.0]
     with pytest.raises(InvalidInput, match="has no data to compute with"):
         fs.run(scenario)
     with pytest.raises(InvalidInput, match="has no data to compute with"):

@@ -148,6 +148,6 @@ def test_a_policy_that_closes_earlier_than_it_says_is_refused_by_its_check():
 
 
 def test_own_parts_on_shared_links_run_on_simpy_alone():
-    assert fs.run(scenario(), compute="skip").manifest["clock"]["name"] == "simpy"
+    assert fs.run(scenario(), timing_only=True).manifest["clock"]["name"] == "simpy"
     with pytest.raises(fs.errors.InvalidInput, match='the policy InTurn has no columns; use clock="simpy"'):
         fs.run(scenario(), clock="compiled")

@@ -211,18 +211,18 @@ def test_rounds_that_spend_nothing_do_not_go_on_for_ever(policy, limit):
     """Everybody is lost before the round has begun, at every attempt: time stands still, and no bit is sent."""
     devices = fs.devices.constant(seconds_per_step=0.1, dropout={"before": 1.0})
     with pytest.raises(fs.errors.InvalidInput, match=r"next to nothing .* add rounds= to the Budget"):
-        fs.run(scenario_of(fs.Budget(**limit), devices=devices, participation=policy), compute="skip")
+        fs.run(scenario_of(fs.Budget(**limit), devices=devices, participation=policy), timing_only=True)
 
 
 def test_rounds_that_spend_next_to_nothing_do_not_go_on_for_ever_either():
     devices = fs.devices.constant(seconds_per_step=1e-20)
     with pytest.raises(fs.errors.InvalidInput, match="next to nothing"):
-        fs.run(scenario_of(fs.Budget(seconds=1.0), devices=devices, network=None), compute="skip")
+        fs.run(scenario_of(fs.Budget(seconds=1.0), devices=devices, network=None), timing_only=True)
 
 
 def test_idle_rounds_are_welcome_where_rounds_are_counted():
     devices = fs.devices.constant(seconds_per_step=0.1, dropout={"before": 1.0})
-    result = fs.run(scenario_of(fs.Budget(rounds=1500, seconds=1.0), devices=devices), compute="skip")
+    result = fs.run(scenario_of(fs.Budget(rounds=1500, seconds=1.0), devices=devices), timing_only=True)
     assert len(result.rounds) == 1500
     assert result.rounds["closed_s"].max() == 0.0
 
@@ -231,7 +231,7 @@ def test_a_coin_that_rarely_falls_is_given_time():
     """More than a thousand rounds in a row without anybody are nothing unusual at one in a thousand."""
     result = fs.run(
         scenario_of(fs.Budget(seconds=0.6), participation=fs.participation.bernoulli(2.5e-4), seed=2),
-        compute="skip",
+        timing_only=True,
     )
     assert result.stopped_by == ("seconds",)
     assert result.rounds["selected"].sum() == 1  # the next one is past the budget

@@ -124,9 +124,9 @@ def test_seconds_are_floating_point_numbers_where_none_was_wasted(clock):
 
 def test_parts_of_ones_own_run_on_simpy_and_are_refused_by_the_compiled_clock():
     made = dataclasses.replace(LEARNING, devices=Own(1e-3))
-    assert fs.run(made, compute="skip").manifest["clock"]["name"] == "simpy"
+    assert fs.run(made, timing_only=True).manifest["clock"]["name"] == "simpy"
     with pytest.raises(fs.errors.InvalidInput, match="the devices Own has no columns"):
-        fs.run(made, compute="skip", clock="compiled")
+        fs.run(made, timing_only=True, clock="compiled")
 
 
 class Impatient(fs.participation.First):
@@ -147,7 +147,7 @@ def test_a_long_online_period_adds_one_event_however_many_rounds_it_has():
     made = dataclasses.replace(
         LEARNING, devices=devices, network=None, budget=fs.Budget(rounds=500), replicas=1, record=fs.Record()
     )
-    compiled, simpy = (fs.run(made, compute="skip", clock=clock) for clock in ("compiled", "simpy"))
+    compiled, simpy = (fs.run(made, timing_only=True, clock=clock) for clock in ("compiled", "simpy"))
     assert compiled.rounds.equals(simpy.rounds)
     assert len(compiled.rounds) == 500
 
@@ -155,6 +155,6 @@ def test_a_long_online_period_adds_one_event_however_many_rounds_it_has():
 @pytest.mark.parametrize("policy", [fs.participation.first(2), fs.participation.deadline(0.4)])
 def test_a_crowd_whose_messages_fill_the_links_has_the_same_bits_on_both_clocks(policy):
     made = dataclasses.replace(CROWD, participation=policy)
-    compiled, simpy = (fs.run(made, compute="skip", clock=clock) for clock in ("compiled", "simpy"))
+    compiled, simpy = (fs.run(made, timing_only=True, clock=clock) for clock in ("compiled", "simpy"))
     for name in ("rounds", "clients", "events"):
         assert getattr(compiled, name).equals(getattr(simpy, name)), name

@@ -107,7 +107,7 @@ def test_draws_with_replacement_are_by_weight_among_those_that_are_on():
     devices = fs.devices.constant(0.0, availability=on_during([(0.0, 9.0)], [(0.0, 9.0)], [(20.0, 30.0)]))
     policy = fs.participation.with_replacement(1)
     scenario = scenario_of(problem=problem, devices=devices, participation=policy, replicas=50)
-    heard = on_both(scenario, compute="skip").clients["arrived"].tolist()
+    heard = on_both(scenario, timing_only=True).clients["arrived"].tolist()
     assert heard[2] == 0
     assert abs(heard[0] - 125) < 4 * math.sqrt(500 * 0.25 * 0.75)  # p = 1/4 and 3/4 of those that are on
 
@@ -126,7 +126,7 @@ def test_a_round_waits_until_enough_clients_are_on(policy):
     # client 3 comes at 8.5. Each round takes 1 s; the second cannot open at 6.
     availability = on_during([(0.0, 6.0)], [(1.0, 99.0)], [(5.0, 99.0)], [(8.5, 9.4)])
     devices = fs.devices.constant(seconds_per_step=1.0, availability=availability)
-    rounds = on_both(scenario_of(devices=devices, participation=policy), compute="skip")
+    rounds = on_both(scenario_of(devices=devices, participation=policy), timing_only=True)
     assert rounds.rounds["opened_s"].tolist() == [5.0, 8.5]
     assert rounds.stopped_by == ("no clients",)  # never three again
 
@@ -135,9 +135,9 @@ def test_clients_that_are_never_on_together_are_not_waited_for_for_ever():
     availability = fs.devices.diurnal(10.0, 0.4, phase=[0.0, 0.5])
     devices = fs.devices.constant(seconds_per_step=0.1, availability=availability)
     scenario = scenario_of(2, devices=devices, participation=fs.participation.uniform(2, at_least=2))
-    result = on_both(scenario, compute="skip")
+    result = on_both(scenario, timing_only=True)
     assert (len(result.rounds), result.stopped_by) == (0, ("no clients",))
-    result = on_both(dataclasses.replace(scenario, budget=fs.Budget(rounds=3, seconds=100.0)), compute="skip")
+    result = on_both(dataclasses.replace(scenario, budget=fs.Budget(rounds=3, seconds=100.0)), timing_only=True)
     assert (len(result.rounds), result.stopped_by) == (0, ("seconds",))
 
 
@@ -405,9 +405,9 @@ class Curious:
     def select(self, view, rng):
         ids = np.arange(view.clients)
         loss = np.nan_to_num(view.last(ids, "loss"), nan=math.inf)
-        SEEN.append((view.round, view.heard(ids).tolist(), view.last(ids, "round").tolist(), loss.tolist()))
+        SEEN.append((view.round, view.received(ids).tolist(), view.last(ids, "round").tolist(), loss.tolist()))
         assert view.sizes.tolist() == [4] * view.clients
-        return np.lexsort((-loss, view.heard(ids) // 2))[: self.size]
+        return np.lexsort((-loss, view.received(ids) // 2))[: self.size]
 
     def close(self, view):
         return math.inf
@@ -448,7 +448,7 @@ def test_a_policy_that_looks_at_losses_is_taken_up_with_the_same_bits(tmp_path, 
 
 
 @pytest.mark.parametrize("reads", ["bits", "losses"])
-def test_only_a_run_with_checkpoints_keeps_what_its_clock_was_told(reads, tmp_path, monkeypatch):
+def test_only_a_run_with_checkpoints_stores_the_answers_of_the_learner(reads, tmp_path, monkeypatch):
     """A run of ten rounds asks for 40 sizes, or for the losses of four clients before each round."""
     clocks = []
 
@@ -465,7 +465,7 @@ def test_only_a_run_with_checkpoints_keeps_what_its_clock_was_told(reads, tmp_pa
     )
     on_simpy(scenario)
     on_simpy(scenario, out=tmp_path / "run", checkpoint_every=5)
-    assert [len(clock.told[reads]) for clock in clocks] == [0, 40]
+    assert [len(clock.answers[reads]) for clock in clocks] == [0, 40]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -475,7 +475,7 @@ class Least:
     batched = True
 
     def select(self, view, rng):
-        return np.argsort(view.heard(np.arange(view.clients)), kind="stable")[None, :2]
+        return np.argsort(view.received(np.arange(view.clients)), kind="stable")[None, :2]
 
     waits, close = True, fs.participation.Full.close
 

@@ -280,7 +280,7 @@ def rounds_of(policy, ends_s, clock, lost=(), replicas=2, rounds=2):
             devices=fs.devices.constant(ends_s, dropout={"upload": upload} if any(upload) else 0.0),
             participation=policy, budget=fs.Budget(rounds=rounds), record=fs.Record(events=True),
         ),
-        compute="skip", clock=clock,
+        timing_only=True, clock=clock,
     )  # fmt: skip
 
 

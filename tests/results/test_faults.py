@@ -18,7 +18,7 @@ from tools.faults import SWEPT, died, dying, pair, run, scenario, sweep
 import fedsim as fs
 from fedsim.errors import FedsimError, Interrupted
 from fedsim.results import Result
-from fedsim.results.checksums import file_sum, read_json, to_json
+from fedsim.results.checksums import file_checksum, read_json, to_json
 from fedsim.sweeps.execution import status
 from fedsim.sweeps.study import FORMAT, RUNS
 from fedsim.sweeps.study import MERGED as MERGED_SUMS
@@ -139,8 +139,8 @@ def check_killed_sweep(tmp_path: Path, file: Path, number: int, right: list[str]
     assert sorted(result.fingerprint for _, result in study.runs) == right, number
     assert len(study.frame()) == 2
     names = {path.name for path in folder.iterdir()}
-    assert names == MERGED | {order.run for order in status(folder).whole}, number
-    assert all({p.name for p in (folder / order.run).iterdir()} == RESULT for order in status(folder).whole), number
+    assert names == MERGED | {order.name for order in status(folder).complete}, number
+    assert all({p.name for p in (folder / order.name).iterdir()} == RESULT for order in status(folder).complete), number
     return True
 
 
@@ -253,7 +253,7 @@ def check_damaged_sweep(tmp_path: Path, file: Path, times: int) -> None:
                 assert tables[0].equals(frame)
             if name != "sweep.json":
                 sweep(file, folder, resume=True)  # writes them anew
-                assert file_sum(folder / RUNS) == read_json(folder / MERGED_SUMS, FORMAT)["files"][RUNS]
+                assert file_checksum(folder / RUNS) == read_json(folder / MERGED_SUMS, FORMAT)["files"][RUNS]
             (folder / name).write_bytes(before)
 
 
@@ -299,7 +299,7 @@ def check_pairs(tmp_path: Path, file: Path, count: int, right: str) -> None:
                 assert all(state == "whole" or (kind == "sweeps" and "already holds" in why) for state, why in said)
                 again = sweep(file, folder, resume=True)
                 assert sorted(result.fingerprint for _, result in again.runs) == both_whole
-                assert {p.name for p in folder.iterdir()} == MERGED | {o.run for o in status(folder).whole}
+                assert {p.name for p in folder.iterdir()} == MERGED | {o.name for o in status(folder).complete}
                 continue
             options = [{"checkpoint_every": 2, "resume": kind == "resume"} for _ in range(2)]
             if kind == "unlike":

@@ -23,8 +23,8 @@ from fedsim.engine.run import Progress
 from fedsim.errors import Interrupted, InUse, InvalidInput
 from fedsim.results import lock
 from fedsim.scenario_file import load_file
-from fedsim.sweeps import carry_out
-from fedsim.sweeps.spec import plan
+from fedsim.sweeps import run_sweep
+from fedsim.sweeps.spec import make_spec
 
 PROGRAM = [sys.executable, "-c", "from fedsim.cli import main; main()"]
 
@@ -44,7 +44,7 @@ def test_resume_of_a_finished_run_of_another_scenario_is_refused(tmp_path: Path)
     with pytest.raises(InvalidInput, match="holds the finished run of another scenario"):
         run(tmp_path / "a", rounds=7, resume=True)
     with pytest.raises(InvalidInput, match="holds the finished run of another scenario"):
-        run(tmp_path / "a", compute="skip", resume=True)
+        run(tmp_path / "a", timing_only=True, resume=True)
 
 
 def policy_of(body: str) -> object:
@@ -105,7 +105,7 @@ def test_resume_before_the_first_checkpoint_of_another_scenario_is_refused(tmp_p
     assert os.listdir(tmp_path / "a") == ["run.json"]
     with pytest.raises(InvalidInput, match="unfinished run of another scenario"):
         run(tmp_path / "a", rounds=7, resume=True)
-    assert len(run(tmp_path / "a").rounds)  # nothing was kept, so the folder can be used anew
+    assert len(run(tmp_path / "a").rounds)  # nothing was kept, so the folder can be used again
 
 
 def test_a_run_without_checkpoints_that_fails_leaves_nothing(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_damaged_record_of_what_was_begun_costs_no_checkpoint(tmp_path: Path) 
 def test_folders_of_the_version_before_the_digests_can_be_read(tmp_path: Path) -> None:
     first = run(tmp_path / "a")
     manifest = json.loads((tmp_path / "a/manifest.json").read_text())
-    for name in ("seal", "files", "work"):
+    for name in ("checksum", "files", "work"):
         del manifest[name]
     (tmp_path / "a/manifest.json").write_text(json.dumps({**manifest, "fedsim_format": "fedsim-result-1"}))
     assert fs.load(tmp_path / "a").fingerprint == first.fingerprint
@@ -275,24 +275,24 @@ def test_an_edited_neighbour_refuses_to_resume(here: Path, capsys: pytest.Captur
 
 
 def test_an_edited_neighbour_makes_new_runs_in_a_sweep(here: Path) -> None:
-    first = plan(load_file("it.py"), {"rounds": [2]}, {})
+    first = make_spec(load_file("it.py"), {"rounds": [2]}, {})
     fs.sweep("it.py", {"rounds": [2]}, out="runs", jobs=1)
     (here / "beside_s.py").write_text("y = 5\n")
-    second = plan(load_file("it.py"), {"rounds": [2]}, {})
-    assert first.orders[0].run != second.orders[0].run
+    second = make_spec(load_file("it.py"), {"rounds": [2]}, {})
+    assert first.runs[0].name != second.runs[0].name
     with pytest.raises(InvalidInput, match="already holds a sweep"):
         fs.sweep("it.py", {"rounds": [2]}, out="runs", jobs=1)
     with pytest.raises(InvalidInput, match="another version of beside_s"):
         fs.sweep("it.py", {"rounds": [2]}, out="runs", jobs=1, shard=(0, 1))
     study = fs.sweep("it.py", {"rounds": [2]}, out="runs", jobs=1, resume=True)
-    assert [run["run"] for _, run in study.frame().iterrows()] == [second.orders[0].run]
-    assert (here / "runs" / first.orders[0].run / "manifest.json").exists()  # the old one is still there
+    assert [run["run"] for _, run in study.frame().iterrows()] == [second.runs[0].name]
+    assert (here / "runs" / first.runs[0].name / "manifest.json").exists()  # the old one is still there
 
 
 def test_a_neighbour_that_changes_while_a_sweep_goes_on_fails_its_runs(here: Path) -> None:
-    what = plan(load_file("it.py"), {"rounds": [2]}, {})
+    what = make_spec(load_file("it.py"), {"rounds": [2]}, {})
     (here / "beside_s.py").write_text("y = 55\n")
-    study = carry_out(what, here / "runs", jobs=1)
+    study = run_sweep(what, here / "runs", jobs=1)
     assert "beside_s, which it.py imports, has changed since" in study.failed[0].message
 
 

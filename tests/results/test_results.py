@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from fedsim import results
 from fedsim.errors import CorruptData, InvalidInput, NotRecorded, RuntimeFailed
 from fedsim.results import Result, files
-from fedsim.results.checksums import file_sum, read_json, sealed
+from fedsim.results.checksums import file_checksum, read_json, with_checksum
 
 AXES = ("rounds", "seconds", "uplink_bits", "downlink_bits", "total_bits")
 
@@ -512,8 +512,8 @@ def test_flipped_bits_are_noticed_or_harmless_and_never_a_crash(folder):
 def sealed_again(folder):
     """What somebody who means harm would do: fit the digests to the bytes."""
     facts = read_json(folder / "manifest.json", results.folder.FORMAT)
-    facts["files"] = {name: file_sum(folder / name) for name in facts["files"]}
-    (folder / "manifest.json").write_bytes(sealed(results.folder.FORMAT, facts))
+    facts["files"] = {name: file_checksum(folder / name) for name in facts["files"]}
+    (folder / "manifest.json").write_bytes(with_checksum(results.folder.FORMAT, facts))
 
 
 def test_pickles_inside_the_archive_are_never_opened(folder):
@@ -542,7 +542,7 @@ def test_files_of_different_runs_are_not_mixed(folder, tmp_path):
     with pytest.raises(CorruptData, match=r"rounds\.parquet is damaged"):
         results.load(folder)
     sealed_again(folder)
-    with pytest.raises(CorruptData, match="do not belong together"):
+    with pytest.raises(CorruptData, match="do not fit together"):
         results.load(folder)
 
 

@@ -325,10 +325,10 @@ def test_samples_of_exactly_a_gigabyte_are_accepted():
 # --- Running --------------------------------------------------------------------------------------------
 
 RUNS = {
-    "a problem for a scenario": (lambda: fs.run(BALANCED), "give it a fs.Scenario"),
-    "an unknown way to compute": (
-        lambda: fs.run(scenario(), compute="later"),
-        "compute='later': 'run', or 'skip'",
+    "a problem for a scenario": (lambda: fs.run(BALANCED), "pass a fs.Scenario"),
+    "a word for timing_only": (
+        lambda: fs.run(scenario(), timing_only="later"),
+        "timing_only='later': give True or False",
     ),
     "no threads": (lambda: fs.Inline(threads=0), r"Inline\(threads=0\)"),
     "half a thread": (lambda: fs.Inline(threads=1.5), r"Inline\(threads=1.5\)"),

@@ -101,7 +101,7 @@ def test_fields_of_one_object_change_together_so_that_its_checks_see_the_whole()
 
 
 def test_an_unknown_field_names_the_closest_one() -> None:
-    with pytest.raises(InvalidInput, match=r"nothing here is called inner\.sizes; did you mean inner\.size\?"):
+    with pytest.raises(InvalidInput, match=r"unknown setting inner\.sizes; did you mean inner\.size\?"):
         with_fields(Outer(), {"inner.sizes": "5"})
 
 
@@ -110,8 +110,8 @@ def test_a_part_without_fields_is_refused() -> None:
         with_fields(Outer(), {"thing.deep": "5"})
 
 
-def test_a_part_cannot_be_set_as_a_whole_and_in_part() -> None:
-    with pytest.raises(InvalidInput, match="inner is set as a whole and in part"):
+def test_a_part_cannot_be_set_together_with_its_fields() -> None:
+    with pytest.raises(InvalidInput, match="inner is set together with one of its fields"):
         with_fields(Outer(), {"inner": "5", "inner.size": "5"})
 
 
@@ -120,7 +120,7 @@ def test_field_names_lists_what_can_be_set() -> None:
 
 
 def test_a_name_that_resembles_nothing_is_answered_with_what_there_is() -> None:
-    assert str(unknown("zzz", ["alpha", "beta"])) == "nothing here is called zzz; there is alpha, beta"
+    assert str(unknown("zzz", ["alpha", "beta"])) == "unknown setting zzz; choose among alpha, beta"
 
 
 def test_pairs_splits_at_the_first_equals_sign() -> None:

@@ -273,7 +273,7 @@ def whole_scenario(**other):
 
 def scenario_of(role, made):
     """A scenario with the product in its place, and how to run it."""
-    a, how, runtime = fs.algorithms, "run", fs.Inline(threads=1)
+    a, timing_only, runtime = fs.algorithms, False, fs.Inline(threads=1)
     if role == "pooled":
         parts = {"problem": fs.problems.pooled(fs.problems.GaussianMean(SHARDS, np.eye(2))), "algorithm": made}
     elif role == "performative":
@@ -281,7 +281,7 @@ def scenario_of(role, made):
     elif role == "reactive":
         parts = {"problem": fs.problems.PerformativeMean([1.0, 2.0, 3.0], [0.1, 0.2, 0.3]), "algorithm": made}
     elif role == "payload":
-        parts, how = {"problem": made}, "skip"
+        parts, timing_only = {"problem": made}, True
     elif role == "codec":
         parts = {"algorithm": a.FedPAQ(step_size=1e-3, codec=made)}
     elif role == "schedule":
@@ -295,10 +295,10 @@ def scenario_of(role, made):
     elif role == "runtime":
         parts, runtime = {}, made
     elif role == "scenario":
-        return made, how, runtime
+        return made, timing_only, runtime
     else:
         parts = {role: made}
-    return fs.Scenario(**whole_scenario(**parts)), how, runtime
+    return fs.Scenario(**whole_scenario(**parts)), timing_only, runtime
 
 
 def large(value) -> bool:
@@ -322,8 +322,8 @@ def attack(case, catalogue):
     def call():
         made = maker.make(**(maker.good | spoilt))
         if maker.role:
-            scenario, how, runtime = scenario_of(maker.role, made)
+            scenario, timing_only, runtime = scenario_of(maker.role, made)
             if not any(large(value) for value in spoilt.values()):
-                fs.run(scenario, runtime=runtime, compute=how)
+                fs.run(scenario, runtime=runtime, timing_only=timing_only)
 
     return maker.name, spoilt, call

@@ -1,4 +1,4 @@
-"""The README's SLURM scripts, word for word, on a stand-in for SLURM that has one machine."""
+"""The SLURM scripts of the manual, word for word, on a stand-in for SLURM that has one machine."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ import pytest
 import fedsim as fs
 
 pytestmark = pytest.mark.slow
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "fedsim/docs/howto/slurm.md"
 SCENARIO = """
 import fedsim as fs
 
@@ -83,7 +83,7 @@ def machine(tmp_path):
 
 
 def script_with(words):
-    (found,) = [s for s in re.findall(r"```bash\n(#!/bin/bash.*?)```", README.read_text(), re.DOTALL) if words in s]
+    (found,) = [s for s in re.findall(r"```bash\n(#!/bin/bash.*?)```", PAGE.read_text(), re.DOTALL) if words in s]
     return found
 
 

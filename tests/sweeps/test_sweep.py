@@ -16,7 +16,7 @@ from strategies.files import MOODY
 import fedsim as fs
 from fedsim.errors import Interrupted, InvalidInput, NotRecorded
 from fedsim.sweeps.execution import claimed, status
-from fedsim.sweeps.spec import Plan
+from fedsim.sweeps.spec import SweepSpec
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_a_stopped_sweep_goes_on_where_it_was_to_the_same_bits(tmp_path: Path, f
     with pytest.raises(Interrupted, match=r"stopped with 2 of 2 runs to do; .*--resume"):
         fs.sweep(file, **options, out=tmp_path / "runs", stop=stop)
     there = status(tmp_path / "runs")
-    assert (len(there.whole), len(there.todo), len(there.running)) == (0, 2, 0)
+    assert (len(there.complete), len(there.to_do), len(there.running)) == (0, 2, 0)
     assert len(list((tmp_path / "runs").glob("*/checkpoints/*.json"))) == 1
     slow.unlink()
     resumed = fs.sweep(file, **options, out=tmp_path / "runs", resume=True).frame()
@@ -145,14 +145,14 @@ def test_a_stopped_sweep_goes_on_where_it_was_to_the_same_bits(tmp_path: Path, f
 
 def test_a_run_that_another_process_holds_is_left_to_it(tmp_path: Path, file: Path) -> None:
     fs.sweep(file, {"level": [3]}, out=tmp_path / "runs", jobs=1)
-    run = Plan.read(tmp_path / "runs").orders[0].run
+    run = SweepSpec.read(tmp_path / "runs").runs[0].name
     shutil.rmtree(tmp_path / "runs" / run)
     seen: list[str] = []
     with claimed(tmp_path / "runs", run) as mine:
         assert mine
         with claimed(tmp_path / "runs", run) as twice:
             assert not twice
-        assert [o.run for o in status(tmp_path / "runs").running] == [run]
+        assert [o.name for o in status(tmp_path / "runs").running] == [run]
         study = fs.sweep(
             file,
             {"level": [3]},
@@ -181,11 +181,11 @@ def test_a_grid_may_grow_but_a_folder_keeps_to_one_source(tmp_path: Path, file: 
 
 def test_text_and_values_name_the_same_run_and_everything_else_another(file: Path) -> None:
     from fedsim.scenario_file import load_file
-    from fedsim.sweeps.spec import plan
+    from fedsim.sweeps.spec import make_spec
 
     def names(grid: dict[str, list[object]], settings: dict[str, object], text: str = MOODY) -> list[str]:
         file.write_text(text)
-        return [order.run for order in plan(load_file(file), grid, settings).orders]
+        return [run.name for run in make_spec(load_file(file), grid, settings).runs]
 
     base = names({"level": [3]}, {"budget.rounds": 5})
     assert names({"level": ["3"]}, {"budget.rounds": "5"}) == base
@@ -201,7 +201,7 @@ def test_text_and_values_name_the_same_run_and_everything_else_another(file: Pat
 @pytest.mark.parametrize(
     ("grid", "settings", "sentence"),
     [
-        ({"levels": [1]}, {}, "nothing here is called levels; did you mean level?"),
+        ({"levels": [1]}, {}, "unknown setting levels; did you mean level?"),
         ({"level": ["many"]}, {}, "level=many: must be a whole number"),
         ({"level": [3, "many"]}, {}, "level=many: must be a whole number"),
         ({"level": []}, {}, "give a list of at least one value"),

@@ -15,7 +15,7 @@ import fedsim as fs
 from fedsim import sweeps
 from fedsim.results import lock
 from fedsim.scenario_file import load_file
-from fedsim.sweeps.execution import perform
+from fedsim.sweeps.execution import execute
 
 CHANGES = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "os.link")
 PRELOAD = ["fedsim.sweeps.study", "fedsim.sweeps.execution", "fedsim.kernels.cpu", "fedsim.problems", "pyarrow.parquet"]
@@ -47,12 +47,12 @@ def run(folder: Path, rounds: int = 6, **options: Any) -> Any:
 
 
 def sweep(file: Path, folder: Path, **options: Any) -> fs.Study:
-    """A sweep whose runs are performed in this very process, so that it can die in any of them."""
+    """Execute the runs of a sweep in this process, so that it can die in any of them."""
     loaded = load_file(file)
 
-    def here(what: Any, orders: Any, out: Path, *_: Any) -> Iterator[Any]:
-        for order in orders:
-            yield order, perform(loaded, order, out, 1)
+    def here(spec: Any, runs: Any, out: Path, *_: Any) -> Iterator[Any]:
+        for run in runs:
+            yield run, execute(loaded, run, out, 1)
 
     before, sweeps._reports = sweeps._reports, here
     try:

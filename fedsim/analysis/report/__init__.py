@@ -72,7 +72,7 @@ def sweep_page(
 ) -> str:  # fmt: skip
     """A page about a sweep: what to choose, each metric's curves with bands over seeds, every setting and every run.
 
-    `plan` is what `fs.plan` answered, where it made the runs.
+    `plan` is the recommendation of `fs.tune`, if it made the runs.
     """
     varied = [axis for axis in axes if axis != "seed" and axis in frame and frame[axis].nunique() > 1]
     metrics = [metric for metric in lines if metric in frame]

@@ -132,7 +132,7 @@ def test_visits_that_only_drop_out_stop_the_run(clock, of):
         devices=fs.devices.constant(1.0, dropout=1.0), participation=fs.participation.buffered(2, of=of),
         budget=fs.Budget(rounds=3), record=fs.Record(events=True),
     )  # fmt: skip
-    result = fs.run(scenario, compute="skip", clock=clock)
+    result = fs.run(scenario, timing_only=True, clock=clock)
     assert result.stopped_by == ("no clients",)
     assert len(result.rounds) == 0
 

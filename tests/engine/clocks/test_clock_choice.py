@@ -138,7 +138,7 @@ def test_visits_are_estimated_from_the_budget(scenario, budget, rounds, each):
 def test_a_run_has_about_as_many_visits_as_estimated(scenario, budget):
     scenario = dataclasses.replace(scenario, budget=fs.Budget(**budget), devices=fs.devices.constant(0.05))
     system, sizes, _ = asked(scenario)
-    result = fs.run(scenario, compute="skip", clock="simpy")
+    result = fs.run(scenario, timing_only=True, clock="simpy")
     more = choose.expected_visits(system, sizes) - result.rounds["selected"].sum()
     assert 0 <= more <= CLIENTS * REPLICAS * max(1, scenario.sites.every) * 2
 
@@ -148,7 +148,7 @@ def test_a_run_has_about_as_many_visits_as_estimated(scenario, budget):
 )
 def test_a_small_run_takes_the_compiled_clock_only_where_it_is_loaded(found, where, name):
     found(where)
-    assert fs.run(PRIVATE, compute="skip").manifest["clock"]["name"] == name
+    assert fs.run(PRIVATE, timing_only=True).manifest["clock"]["name"] == name
 
 
 @pytest.mark.parametrize(

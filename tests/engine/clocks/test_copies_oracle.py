@@ -107,7 +107,7 @@ def compare(seed):
             devices=devices, participation=policy, budget=fs.Budget(rounds=ROUNDS),
             record=fs.Record(events=True), broadcast_to="all" if copies else None, seed=seed,
         )  # fmt: skip
-        result = fs.run(scenario, compute="skip", clock=clock)
+        result = fs.run(scenario, timing_only=True, clock=clock)
         assert result.manifest["clock"]["name"] == clock
         return result
 

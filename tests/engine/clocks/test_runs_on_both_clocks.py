@@ -161,7 +161,7 @@ def test_a_block_is_cut_where_a_target_is_reached(name):
 @pytest.mark.parametrize("name", ["simpy", "compiled"])
 def test_an_edge_that_is_ahead_notes_its_own_rounds(name):
     made = dataclasses.replace(TIERS, devices=None, record=fs.Record(events=True), budget=fs.Budget(rounds=10))
-    events = fs.run(made, compute="skip", clock=name).events
+    events = fs.run(made, timing_only=True, clock=name).events
     assert set(events["event"]) >= {"to cloud", "merge", "from cloud"}
     selected = events[(events["event"] == "select") & (events["replica"] == 0)]
     for _, own in selected.groupby("client"):
@@ -177,8 +177,8 @@ def test_the_events_of_a_replica_are_its_own_where_another_never_closes_a_round(
         participation=fs.participation.buffered(1), budget=fs.Budget(rounds=1, seconds=5.0), replicas=range(5, 9, 2),
         record=fs.Record(events=True),
     )  # fmt: skip
-    assert agree(scenario, compute="skip") == ["loop"]
-    result = fs.run(scenario, compute="skip")
+    assert agree(scenario, timing_only=True) == ["loop"]
+    result = fs.run(scenario, timing_only=True)
     assert result.stopped_by == ("seconds", "rounds")
     assert set(result.events["replica"]) == {7}
 
@@ -228,7 +228,7 @@ def test_a_limit_below_the_first_round_ends_a_run_whose_unselected_broadcasts_wo
 
 def refusal(scenario, name):
     with clock(name), pytest.raises(fs.errors.InvalidInput) as caught:
-        fs.run(scenario, compute="skip")
+        fs.run(scenario, timing_only=True)
     return str(caught.value)
 
 
@@ -271,8 +271,8 @@ def test_a_round_that_never_closes_ends_a_run_with_a_limit_on_time(made, shared)
             exchange=made.exchange if made is STAR else fs.exchanges.tiers(GROUPS, every=3), participation=policy,
             budget=fs.Budget(rounds=25, seconds=5.0),
         )  # fmt: skip
-        agree(scenario, compute="skip")
-        assert fs.run(scenario, compute="skip").stopped_by == ("seconds",) * 3
+        agree(scenario, timing_only=True)
+        assert fs.run(scenario, timing_only=True).stopped_by == ("seconds",) * 3
 
 
 @pytest.mark.parametrize("policy", [fs.participation.full(), fs.participation.buffered(1)])

@@ -58,7 +58,7 @@ class Curious(Coins):
     """Reads a history without saying so."""
 
     def select(self, view, rng):
-        view.heard([0])
+        view.received([0])
         return super().select(view, rng)
 
 

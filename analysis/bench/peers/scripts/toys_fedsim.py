@@ -77,7 +77,7 @@ def phones(policy):
         devices=fs.devices.lognormal(median_step_s=0.05, sigma=0.7, dropout=0.02), participation=policy,
         budget=fs.Budget(rounds=300), seed=1,
     )  # fmt: skip
-    options = {"compute": "skip", "runtime": fs.Inline(threads=1), "clock": "compiled"}
+    options = {"timing_only": True, "runtime": fs.Inline(threads=1), "clock": "compiled"}
     visits = int(fs.run(scenario, **options).rounds["selected"].sum())
     return {"seconds": least(lambda: fs.run(scenario, **options), 2) / visits}
 

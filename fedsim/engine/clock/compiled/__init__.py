@@ -43,7 +43,7 @@ from fedsim.kernels.clock.state import (
     PrivateLinks,
     State,
 )
-from fedsim.rules.closing import MOST_AHEAD, OUT_OF_TIME, RUNNING, counts_replies
+from fedsim.rules.closing import MOST_APART, OUT_OF_TIME, RUNNING, counts_replies
 from fedsim.rules.draws import NO_SLOWDOWN
 from fedsim.rules.selection import ALL, BERNOULLI
 
@@ -222,17 +222,17 @@ class CompiledClock:
                 f"{', '.join(map(str, self.under_way(position)[:3]))} are still under way and nothing more will "
                 "happen; raise the bandwidths, or close with a deadline"
             )
-        raise self.too_far_ahead(position)
+        raise self.too_far_apart(position)
 
     def under_way(self, position: int) -> list[int]:
         """Return the clients whose visits are in flight."""
         visits = self.now.visits[position]
         return sorted(visits["client"][visits["phase"] != OVER].tolist())
 
-    def too_far_ahead(self, position: int) -> InvalidInput:
+    def too_far_apart(self, position: int) -> InvalidInput:
         """Return the refusal of sites that run away from each other."""
         return InvalidInput(
-            f"an edge is {MOST_AHEAD:,} rounds ahead of another, which may never catch up; merge more often"
+            f"an edge is {MOST_APART:,} rounds ahead of another, which may never catch up; merge more often"
         )
 
     # --- Checkpoints ------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from fedsim.engine.clock.gossip_rows import (
     backhaul_of,
     empty_columns,
     messages_of,
-    too_far_ahead,
+    too_far_apart,
 )
 from fedsim.engine.rounds import DTYPES, RoundBlock, VisitOutcomes, offsets_of
 from fedsim.engine.system import MessageSizes, System
@@ -121,9 +121,9 @@ class CompiledGossip(CompiledClock):
         behind = self.now.sites["ended"][position] <= self.now.replica["closed_rounds"][position]
         return list(np.flatnonzero(behind).tolist())
 
-    def too_far_ahead(self, position: int) -> InvalidInput:
+    def too_far_apart(self, position: int) -> InvalidInput:
         closed = int(self.now.replica["closed_rounds"][position])
-        return too_far_ahead(int(self.now.sites["ended"][position].max()) - closed)
+        return too_far_apart(int(self.now.sites["ended"][position].max()) - closed)
 
     # --- Blocks -----------------------------------------------------------------------------------------------------
 
