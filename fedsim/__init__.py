@@ -43,28 +43,43 @@ _HOME = {
     "sweep": "fedsim.sweeps",
     "tune": "fedsim.sweeps.tuner",
 }
-_MODULES = (
+__all__ = [
+    "Budget",
+    "Inline",
+    "Network",
+    "Ray",
+    "Record",
+    "Result",
+    "Scenario",
+    "Study",
+    "Target",
     "algorithms",
     "analysis",
+    "arun",
     "codecs",
     "data",
     "devices",
     "errors",
     "exchanges",
+    "explain",
     "initial",
+    "load",
     "metrics",
     "network",
     "participation",
     "privacy",
     "problems",
     "protocols",
+    "replay",
     "rng",
+    "run",
     "schedules",
+    "sweep",
     "testing",
     "topologies",
-)
-
-__all__ = sorted([*_HOME, *_MODULES])
+    "tune",
+]
+_MODULES = tuple(name for name in __all__ if name not in _HOME)
 
 if TYPE_CHECKING:
     from fedsim import (

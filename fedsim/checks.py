@@ -23,7 +23,7 @@ LONGEST = 2**32  # entries: a range may claim to have any number of them
 
 
 def is_int(value: Any, least: int = 0, most: int = 2**64) -> bool:
-    """Whether a setting is a whole number of at least this: 3, NumPy's 3, 3.0; not True, "3", NaN or 1e300."""
+    """Whether a setting is an integer of at least this: 3, NumPy's 3, 3.0; not True, "3", NaN or 1e300."""
     if not is_real(value):
         return False
     value = value.item() if hasattr(value, "item") else value  # a float16 cannot be compared with 2**64
@@ -34,7 +34,7 @@ def check_int(where: str, value: Any, least: int = 1, remedy: str = "", most: in
     """`value` as an int: `check_int("Record(every={})", 0)` refuses Record(every=0)."""
     if not is_int(value, least, most):
         upper = f" and at most {most:,}" if most < 2**64 else ""
-        raise invalid_argument(where, value, remedy or f"must be a whole number of at least {least}{upper}")
+        raise invalid_argument(where, value, remedy or f"must be an integer of at least {least}{upper}")
     return int(value)
 
 
@@ -104,7 +104,7 @@ class _Quoted:
 # --- Arrays, functions, paths ---------------------------------------------------------------------------------
 
 
-def array_of(value: object) -> Array | None:
+def as_array(value: object) -> Array | None:
     """`value` as an array of real numbers, not a copy if it is one; None if it is not a rectangle of numbers."""
     if type(value) is np.ndarray and value.dtype.char in "?bhilqBHILQfd":
         return value
@@ -124,18 +124,18 @@ def array_of(value: object) -> Array | None:
     return array if array.dtype.kind in "biuf" else None
 
 
-def floats_of(value: object) -> Array | None:
+def as_float_array(value: object) -> Array | None:
     """The same in float64, always a copy."""
-    array = array_of(value)
+    array = as_array(value)
     if array is None:
         return None
     with np.errstate(over="ignore"):  # an infinity, which callers refuse where they must
         return np.array(array, np.float64)
 
 
-def numbers(where: str, value: object, axes: int | None = None, finite: bool = False, remedy: str = "") -> Array:
+def check_array(where: str, value: object, axes: int | None = None, finite: bool = False, remedy: str = "") -> Array:
     """`value` in float64, a copy, with so many axes and without NaN and infinities where that matters."""
-    array = floats_of(value)
+    array = as_float_array(value)
     if array is None:
         raise InvalidInput(f"{where}={short_repr(value)}: {remedy or 'give numbers, in a rectangular array'}")
     if axes is not None and array.ndim != axes:
@@ -146,7 +146,7 @@ def numbers(where: str, value: object, axes: int | None = None, finite: bool = F
     return array
 
 
-def called(where: str, function: Any, *arguments: object) -> Any:
+def call_function(where: str, function: Any, *arguments: object) -> Any:
     """What a user's own function returns; if it raises, one sentence says so, and the cause is chained."""
     try:
         return function(*arguments)
@@ -156,7 +156,7 @@ def called(where: str, function: Any, *arguments: object) -> Any:
         raise InvalidInput(f"{where} raised {short_repr(error)}: mend the function") from error
 
 
-def path_of(where: str, value: Any) -> Path:
+def check_path(where: str, value: Any) -> Path:
     """`value` as a path that the system could know."""
     try:
         path = Path(os.fsdecode(value))
@@ -177,7 +177,7 @@ def path_of(where: str, value: Any) -> Path:
 # --- Memory ---------------------------------------------------------------------------------------------
 
 
-def refuse_beyond_memory(what: str, size: float, remedy: str) -> None:
+def check_allocation(what: str, size: float, remedy: str) -> None:
     """Refuse what would take more bytes than this machine has free, before anything is allocated."""
     free = free_bytes()
     if size > free:

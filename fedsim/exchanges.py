@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.checks import check_int, floats_of
+from fedsim.checks import as_float_array, check_int
 from fedsim.errors import InvalidInput
 from fedsim.text import short_repr, short_str
 
@@ -186,7 +186,7 @@ class Gossip:
 
     def _checked(self, given: npt.ArrayLike) -> tuple[Array, ...]:
         right = f"give a ({self.sites}, {self.sites}) matrix, or a list of them"
-        array = floats_of(given)
+        array = as_float_array(given)
         if array is None or array.ndim not in (2, 3) or array.shape[-2:] != (self.sites, self.sites) or not len(array):
             found = short_repr(given) if array is None else f"an array of shape {array.shape}"
             raise InvalidInput(f"exchanges.gossip(mixing={found}): {right}")

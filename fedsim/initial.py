@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.checks import check_positive, numbers
+from fedsim.checks import check_array, check_positive
 from fedsim.errors import InvalidInput
 
 __all__ = ["Start", "normal"]
@@ -55,4 +55,6 @@ def normal(scale: float, centre: npt.ArrayLike | None = None) -> Normal:
     scale = check_positive("initial.normal(scale={})", scale, zero=True)
     if centre is None:
         return Normal(scale)
-    return Normal(scale, numbers("initial.normal(centre)", centre, axes=1, finite=True, remedy="give d finite numbers"))
+    return Normal(
+        scale, check_array("initial.normal(centre)", centre, axes=1, finite=True, remedy="give d finite numbers")
+    )

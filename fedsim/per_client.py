@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.checks import floats_of
+from fedsim.checks import as_float_array
 from fedsim.errors import InvalidInput
 from fedsim.text import short_repr
 
@@ -16,7 +16,7 @@ Column = float | Array
 
 def column(name: str, value: object, low: float = 0.0, high: float = math.inf) -> Column:
     """A float, or a read-only float64 column, with every number finite and in [low, high]."""
-    numbers = floats_of(value)
+    numbers = as_float_array(value)
     if numbers is None:
         raise InvalidInput(f"{name}={short_repr(value)}: give a number, or one number per client")
     if numbers.ndim > 1 or numbers.size == 0:
@@ -41,7 +41,7 @@ def number(name: str, value: object, low: float = 0.0, high: float = math.inf) -
     return checked
 
 
-def settle(holder: object, field: str, name: str, low: float = 0.0, high: float = math.inf) -> None:
+def check_field(holder: object, field: str, name: str, low: float = 0.0, high: float = math.inf) -> None:
     """A field of a frozen dataclass as the float that it was checked to be."""
     object.__setattr__(holder, field, number(name, getattr(holder, field), low, high))
 

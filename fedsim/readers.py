@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import path_of
+from fedsim.checks import check_path
 from fedsim.errors import CorruptData, InvalidInput
 from fedsim.text import short_str
 
@@ -36,7 +36,7 @@ NO_PICKLE = (
 
 def read_bytes(path: str | Path) -> bytes:
     """The whole file, unpacked if it is gzip; pickles are refused."""
-    path = path_of("path", path)
+    path = check_path("path", path)
     try:
         with path.open("rb") as file:
             start = file.read(2)
@@ -112,7 +112,7 @@ def checked_offsets(path: str | Path, offsets: Array, owners: int, total: int) -
 
 
 def read_records(path: str | Path, fields: Sequence[str]) -> list[dict[str, Any]]:
-    """The values of a JSON object {whole number: {field: ...}}, in the order of the numbers; at least one."""
+    """The values of a JSON object {integer: {field: ...}}, in the order of the numbers; at least one."""
     data = read_bytes(path)
     try:
         content = json.loads(data)
@@ -125,7 +125,7 @@ def read_records(path: str | Path, fields: Sequence[str]) -> list[dict[str, Any]
     try:
         ordered = sorted((int(client), client) for client in content)
     except ValueError as error:
-        raise CorruptData(f"{path}: client ids have to be whole numbers ({error})") from error
+        raise CorruptData(f"{path}: client ids have to be integers ({error})") from error
     records = [content[client] for _, client in ordered]
     for (_, client), record in zip(ordered, records, strict=True):
         if not isinstance(record, dict) or any(field not in record for field in fields):

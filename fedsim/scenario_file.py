@@ -21,7 +21,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from fedsim import settings
-from fedsim.checks import path_of
+from fedsim.checks import check_path
 from fedsim.code_digest import imported_sources, source_digests
 from fedsim.errors import CorruptData, FedsimError, InvalidInput
 from fedsim.scenario import Scenario
@@ -211,7 +211,7 @@ def shipped() -> dict[str, Path]:
 
 
 def _find(file: str | Path) -> Path:
-    path = path_of("file", file)
+    path = check_path("file", file)
     if path.is_file():
         return path
     known = shipped()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-from fedsim.checks import called, check_positive
+from fedsim.checks import call_function, check_positive
 from fedsim.errors import InvalidInput
 
 StepSize = float | Callable[[int], float]
@@ -75,18 +75,18 @@ def strongly_convex(smoothness: float, convexity: float) -> InverseTime:
 
 
 def step_at(step_size: StepSize, round: int, local_steps: int, step: int) -> float:
-    """The step size of one local step of one round."""
+    """Return the step size of one local step of a round, counted from 1."""
     if not callable(step_size):
         return float(step_size)
-    start = round * local_steps
+    start = (round - 1) * local_steps
     at = start if getattr(step_size, "per_round", False) else start + step
-    eta = called(f"step_size({at})", step_size, at)
+    eta = call_function(f"step_size({at})", step_size, at)
     eta = eta.item() if hasattr(eta, "item") and getattr(eta, "size", 0) == 1 else eta
     return check_positive(f"step_size({at}) = {{}}", eta, remedy="a schedule must return positive numbers")
 
 
 def steps_of(step_size: StepSize, round: int, local_steps: int) -> list[float]:
-    """All step sizes of one round."""
+    """Return all step sizes of a round, counted from 1."""
     return [step_at(step_size, round, local_steps, k) for k in range(local_steps)]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import array_of, check_int, invalid_argument
+from fedsim.checks import as_array, check_int, invalid_argument
 from fedsim.errors import InvalidInput, NonFinite
 from fedsim.text import short_repr
 
@@ -25,7 +25,7 @@ def check_bytes(data: object) -> bytes:
 
 def check_values(values: npt.ArrayLike, rank: int) -> Array:
     """Return `values` as float32 or float64 of this rank."""
-    array = array_of(values)
+    array = as_array(values)
     if array is None or array.ndim != rank or array.shape[-1] == 0 or array.dtype.kind == "b":
         found = short_repr(values, 60) if array is None else f"values of shape {array.shape} and type {array.dtype}"
         raise InvalidInput(f"{found}: a codec takes real numbers (d,), a batch (rows, d)")

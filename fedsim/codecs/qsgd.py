@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import array_of, check_choice, invalid_argument, is_int
+from fedsim.checks import as_array, check_choice, invalid_argument, is_int
 from fedsim.codecs.arguments import check_bytes, check_dim, check_values, refuse
 from fedsim.errors import CorruptData, InvalidInput
 from fedsim.kernels.reference import qsgd
@@ -155,7 +155,7 @@ def _check_elias(code: str, form: str, forms: tuple[str, ...]) -> None:
 def _keys(keys: Array | None, rows: int) -> Array:
     if keys is None:
         raise InvalidInput("no key: stochastic rounding needs one row of rng.keys(...) for every vector")
-    found = array_of(keys)
+    found = as_array(keys)
     table = np.empty(0) if found is None else np.atleast_2d(found)
     if table.shape != (rows, 4) or table.dtype != np.uint32:
         raise InvalidInput(f"keys {table.dtype} {table.shape}: {rows} vectors need uint32 ({rows}, 4)")

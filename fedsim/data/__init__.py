@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fedsim import readers
-from fedsim.checks import check_bool, path_of
+from fedsim.checks import check_bool, check_path
 from fedsim.data import catalogue, store
 from fedsim.data.catalogue import synthetic
 from fedsim.data.dataset import Dataset, from_arrays, from_frame, from_huggingface
@@ -52,7 +52,7 @@ _SYNTHETIC = re.compile(r"synthetic\(\s*([\d.]+)\s*,\s*([\d.]+)\s*\)")
 def load(name: str, *, download: bool = False) -> Dataset:
     """A data set by name, or an npz file with arrays x, y and, if it has them, test_x, test_y, by path."""
     download = check_bool("data.load(download={})", download)
-    path = path_of("data.load(name)", name)
+    path = check_path("data.load(name)", name)
     name = str(name)
     if name in catalogue.INSIDE:
         decode, classes, shape, scale = catalogue.INSIDE[name]

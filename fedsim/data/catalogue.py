@@ -16,7 +16,7 @@ import numpy as np
 
 from fedsim import readers, rng
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import check_bool, check_int, check_positive, floats_of, refuse_beyond_memory
+from fedsim.checks import as_float_array, check_allocation, check_bool, check_int, check_positive
 from fedsim.data.dataset import Dataset
 from fedsim.data.store import File
 from fedsim.errors import CorruptData
@@ -191,7 +191,7 @@ def prepare(frame: pd.DataFrame) -> tuple[Array, Array]:
     if LABEL not in frame.columns or frame.shape[1] != 12:
         raise CorruptData(f"credit: the table must have 12 columns, one of them {LABEL}; this is another file")
     frame = frame.drop(columns=frame.columns[0]).dropna()
-    y, x = (floats_of(part.to_numpy()) for part in (frame.pop(LABEL), frame))
+    y, x = (as_float_array(part.to_numpy()) for part in (frame.pop(LABEL), frame))
     if x is None or y is None or not np.isfinite(x).all() or not np.isin(y, (0, 1)).all():
         raise CorruptData("credit: the table must hold finite numbers, and labels 0 and 1; this is another file")
     if not len(x) or (np.ptp(x, axis=0) == 0).any():
@@ -222,7 +222,7 @@ def synthetic(
     clients, features = check_int("synthetic(clients={})", clients), check_int("synthetic(features={})", features)
     classes, iid = check_int("synthetic(classes={})", classes, least=2), check_bool("synthetic(iid={})", iid)
     size = 45.0 * clients * (float(ROWS) * features + (features + 1.0) * classes)
-    refuse_beyond_memory(f"synthetic({clients:,} clients)", size, "ask for fewer clients, features or classes")
+    check_allocation(f"synthetic({clients:,} clients)", size, "ask for fewer clients, features or classes")
 
     def draw(round: int, lanes: int, rows: int = clients) -> Array:
         return rng.normal(rng.keys(seed, rng.Stream.DATA, round=round, client=np.arange(rows)), lanes)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import array_of, check_int, is_int
+from fedsim.checks import as_array, check_int, is_int
 from fedsim.errors import InvalidInput
 from fedsim.text import short_repr, short_str
 
@@ -60,12 +60,12 @@ class Dataset:
             ):
                 raise InvalidInput(f"{name}: {where} must be rows of numbers (n, features) with one label each")
             if y.dtype.kind not in "biu" or (len(y) and (y.min() < 0 or y.max() >= classes)):
-                raise InvalidInput(f"{name}: labels of {where} must be whole numbers from 0 to {classes - 1}")
+                raise InvalidInput(f"{name}: labels of {where} must be integers from 0 to {classes - 1}")
         if self.test_x is not None and self.test_x.shape[1] != self.x.shape[1]:
             found = f"{self.test_x.shape[1]} columns, x has {self.x.shape[1]}"
             raise InvalidInput(f"{name}: test_x has {found}; make them agree")
         for word, value in (("scale", self.scale), ("shift", self.shift)):
-            column = array_of(value)
+            column = as_array(value)
             if column is None or column.shape not in ((), (self.features,)) or not np.isfinite(column).all():
                 given = f"{name}: {word}={short_repr(value, 40)}"
                 raise InvalidInput(f"{given}; give a finite number, or one for each of {self.features} columns")
@@ -73,7 +73,7 @@ class Dataset:
             sides = isinstance(self.shape, tuple) and all(is_int(side, 1) for side in self.shape)
             if not sides or math.prod(self.shape) != self.features:
                 given = f"{name}: shape={short_repr(self.shape, 40)}"
-                raise InvalidInput(f"{given}; give whole numbers whose product is {self.features}, the columns")
+                raise InvalidInput(f"{given}; give integers whose product is {self.features}, the columns")
         if self.ids is not None and (not isinstance(self.ids, np.ndarray) or self.ids.shape != (len(self.x),)):
             raise InvalidInput(f"{name}: ids must be an array with one for each of {len(self.x)} rows")
 
@@ -221,7 +221,7 @@ def _labels(name: str, value: npt.ArrayLike) -> Array:
     if y.dtype.kind == "f" and (np.abs(y).astype(np.float64) < WHOLE).all() and (y == np.floor(y)).all():
         y = y.astype(np.int64)
     if y.dtype.kind not in "biu" or y.ndim != 1:
-        raise InvalidInput(f"{name}: labels must be whole numbers, one per row")
+        raise InvalidInput(f"{name}: labels must be integers, one per row")
     return y.astype(np.uint8) if y.dtype.kind == "b" else y
 
 

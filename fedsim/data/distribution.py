@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import array_of
+from fedsim.checks import as_array
 from fedsim.errors import InvalidInput
 from fedsim.text import short_repr
 
 
 def labels_of(name: str, y: object, what: str = "labels") -> Array:
     """One label per row, numbers or words, as an array (n,)."""
-    labels = array_of(y)
+    labels = as_array(y)
     if labels is None and not isinstance(y, range | str | bytes):
         try:
             words = np.asarray(y)

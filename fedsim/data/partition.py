@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.checks import check_bool, check_choice, check_int, check_positive, floats_of
+from fedsim.checks import as_float_array, check_bool, check_choice, check_int, check_positive
 from fedsim.data.distribution import labels_of
 from fedsim.errors import InvalidInput
 from fedsim.kernels import reference
@@ -74,7 +74,7 @@ def dirichlet(
     least = check_int("dirichlet(min_partition_size={})", min_partition_size, least=0)
     if least * clients > n:
         raise InvalidInput(f"dirichlet(min_partition_size={least}): {clients} clients share {n} rows; ask for fewer")
-    concentration = floats_of(alpha)
+    concentration = as_float_array(alpha)
     self_balancing = check_bool("dirichlet(self_balancing={})", self_balancing)
     if (
         concentration is None

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import floats_of
+from fedsim.checks import as_float_array
 from fedsim.errors import InvalidInput
-from fedsim.per_client import TINY, Column, column, duration, length, pick, settle
-from fedsim.protocols.columns import AvailabilityColumns
+from fedsim.per_client import TINY, Column, check_field, column, duration, length, pick
+from fedsim.protocols import AvailabilityColumns
 from fedsim.rng import Draws
 from fedsim.rules import availability
 from fedsim.rules.availability import OnlineLaw
@@ -105,7 +105,7 @@ class Diurnal:
     phase: Column | str = "per client"
 
     def __post_init__(self) -> None:
-        settle(self, "period_s", "diurnal period_s", low=TINY)
+        check_field(self, "period_s", "diurnal period_s", low=TINY)
         on = column("diurnal on_fraction", self.on_fraction, high=1.0)
         if np.any((np.asarray(on) > 0) & (np.asarray(on) < BRIEFEST)):
             raise InvalidInput(f"diurnal on_fraction={short_str(on)}: give 0 for never, or at least {BRIEFEST:g}")
@@ -191,12 +191,12 @@ class Intervals:
 
 
 def _checked(starts: npt.ArrayLike, ends: npt.ArrayLike, offsets: npt.ArrayLike) -> tuple[Array, Array, Array]:
-    columns = [floats_of(value) for value in (starts, ends, offsets)]
+    columns = [as_float_array(value) for value in (starts, ends, offsets)]
     if any(column is None for column in columns):
         raise InvalidInput("intervals: starts, ends and offsets have to be columns of numbers")
     s, e, o = (np.asarray(column) for column in columns)
     if not (np.isfinite(o).all() and (o == np.floor(o)).all() and (np.abs(o) < 2**53).all()):
-        raise InvalidInput("intervals: offsets have to be whole numbers")
+        raise InvalidInput("intervals: offsets have to be integers")
     o = o.astype(np.int64)
     if s.ndim != 1 or s.shape != e.shape:
         raise InvalidInput(f"intervals: starts {s.shape} and ends {e.shape} have to be columns of one length")

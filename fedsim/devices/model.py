@@ -24,8 +24,14 @@ from fedsim.devices.availability import Availability
 from fedsim.devices.speed import LognormalSpeed, Slowdown
 from fedsim.errors import InvalidInput
 from fedsim.per_client import Column, column, duration, length, pick
-from fedsim.protocols import Describes, InColumns, InNumbers
-from fedsim.protocols.columns import AvailabilityColumns, DeviceColumns, SlowdownColumns
+from fedsim.protocols import (
+    AvailabilityColumns,
+    AvailabilityLike,
+    Describes,
+    DeviceColumns,
+    SlowdownColumns,
+    SlowdownLike,
+)
 from fedsim.rng import Draws
 from fedsim.text import short_repr, short_str
 
@@ -117,11 +123,11 @@ class Devices:
         """Return the devices as columns; None where a part has none."""
         slowdown, online, everyone = SlowdownColumns(), AvailabilityColumns(), np.arange(clients)
         if self.slowdown is not None:
-            if not isinstance(self.slowdown, InNumbers):
+            if not isinstance(self.slowdown, SlowdownLike):
                 return None
             slowdown = self.slowdown.to_columns()
         if self.availability is not None:
-            if not isinstance(self.availability, InColumns):
+            if not isinstance(self.availability, AvailabilityLike):
                 return None
             online = self.availability.to_columns(self._rows(everyone, self._tables.get("availability")))
         before, compute, upload = (self._of(everyone, self._share(name)) for name in PHASES)

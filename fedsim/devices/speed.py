@@ -15,8 +15,8 @@ import numpy as np
 from fedsim import rng as numpy_draws
 from fedsim.arrays import Array
 from fedsim.checks import check_int
-from fedsim.per_client import settle
-from fedsim.protocols.columns import SlowdownColumns
+from fedsim.per_client import check_field
+from fedsim.protocols import SlowdownColumns
 from fedsim.rng import Draws, Stream
 from fedsim.rng.elementary import exp, log64
 from fedsim.rules import draws
@@ -44,9 +44,9 @@ class LognormalSpeed:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        settle(self, "median_step_s", "lognormal median_step_s")
-        settle(self, "sigma", "lognormal sigma", high=50.0)
-        remedy = "a seed is a whole number from 0 to 2**64 - 1"
+        check_field(self, "median_step_s", "lognormal median_step_s")
+        check_field(self, "sigma", "lognormal sigma", high=50.0)
+        remedy = "a seed is an integer from 0 to 2**64 - 1"
         object.__setattr__(self, "seed", check_int("lognormal seed={!r}", self.seed, 0, remedy, 2**64 - 1))
 
     def seconds_per_step(self, clients: Array, source: Any = None) -> Array:
@@ -66,7 +66,7 @@ class LognormalSlowdown:
     sigma: float
 
     def __post_init__(self) -> None:
-        settle(self, "sigma", "lognormal_slowdown sigma", high=50.0)
+        check_field(self, "sigma", "lognormal_slowdown sigma", high=50.0)
 
     def factor(self, rng: Draws) -> Array:
         return exp(self.sigma * rng.normal())
@@ -85,7 +85,7 @@ class ParetoSlowdown:
     shape: float
 
     def __post_init__(self) -> None:
-        settle(self, "shape", "pareto_slowdown shape", low=0.1)  # below, the largest factors overflow
+        check_field(self, "shape", "pareto_slowdown shape", low=0.1)  # below, the largest factors overflow
 
     def factor(self, rng: Draws) -> Array:
         return exp(exponential(rng.uniform()) / self.shape)
@@ -105,8 +105,8 @@ class BimodalSlowdown:
     slow_factor: float
 
     def __post_init__(self) -> None:
-        settle(self, "probability", "bimodal_slowdown probability", high=1.0)
-        settle(self, "slow_factor", "bimodal_slowdown factor")
+        check_field(self, "probability", "bimodal_slowdown probability", high=1.0)
+        check_field(self, "slow_factor", "bimodal_slowdown factor")
 
     def factor(self, rng: Draws) -> Array:
         return np.where(rng.uniform() < self.probability, self.slow_factor, 1.0)

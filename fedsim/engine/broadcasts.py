@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import called, check_positive
+from fedsim.checks import call_function, check_positive
 from fedsim.engine.system import System
 from fedsim.runtime.jobs import Reply
 
@@ -88,7 +88,7 @@ def rebased(system: System, reply: Reply, started: Arrays, now: Arrays, stalenes
     values = {}
     for name, value in reply.values.items():
         factor = s.astype(value.dtype).reshape(-1, *[1] * (value.ndim - 1))
-        if name in system.algorithm.kept:
+        if name in system.algorithm.local_only:
             values[name] = value
         elif name in started:
             values[name] = now[name] + factor * (value - started[name])
@@ -98,7 +98,7 @@ def rebased(system: System, reply: Reply, started: Arrays, now: Arrays, stalenes
 
 
 def _discounted(discount: Callable[[int], float], staleness: int) -> float:
-    factor = np.asarray(called("participation.buffered: discount", discount, staleness))
+    factor = np.asarray(call_function("participation.buffered: discount", discount, staleness))
     given = factor.item() if factor.size == 1 else factor
     where = "participation.buffered: discount returned {}"
     return check_positive(where, given, zero=True, remedy="it must be a number of at least 0")

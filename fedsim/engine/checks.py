@@ -10,8 +10,7 @@ from fedsim.arrays import Array
 from fedsim.budget import Budget
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
-from fedsim.protocols import Problem
-from fedsim.protocols.columns import has_columns
+from fedsim.protocols import Problem, has_columns
 
 IDLE_ROUNDS = 1_000  # in a row that spend nothing of what the budget limits, before a run counts as endless;
 EMPTY_ROUNDS = 4_000  # the same where no client was selected, which a random policy may do

@@ -16,7 +16,7 @@ from fedsim.arrays import Array, Arrays
 from fedsim.engine.recorder import Recorder
 from fedsim.errors import FedsimError, InvalidInput, NonFinite
 from fedsim.exchanges import Gossip
-from fedsim.protocols import Exact, KeepsLedger, ProblemLike
+from fedsim.protocols import Exact, KeepsLedger, Predicts, ProblemLike
 
 if TYPE_CHECKING:
     from fedsim.scenario import Scenario
@@ -99,6 +99,7 @@ class Evaluator:
 
     def _predict(self, theta: Array) -> Array:
         """Return predictions of every replica, NaN for those that have stopped."""
+        assert isinstance(self.problem, Predicts)
         running = np.flatnonzero(~np.isnan(theta).all(axis=1))
         first = np.asarray(self.problem.predict(theta[running[0]]))
         out = np.full((len(theta), *first.shape), np.nan, first.dtype)

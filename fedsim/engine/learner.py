@@ -65,7 +65,7 @@ class Learner:
 
     def reply_shape(self, round: int) -> ReplyShape:
         """Return what a reply consists of; round 1 may differ from all later ones (a message without history)."""
-        at = min(round, 2) - 1
+        at = min(round, 2)
         if at not in self._shapes:
             dtype = self._setting.dtype
             self._shapes[at] = reply_shape(self._algorithm, self.system.problem, self._first, dtype, at)
@@ -223,7 +223,7 @@ class Learner:
         state = self.state if all_rows else {n: s[rows] for n, s in self.state.items()}
         order, backend = segments.order, self._setting.backend
         values = reply.values if order is None else {n: value[order] for n, value in reply.values.items()}
-        replies = SegmentReplies(values, segments, round - 1, state, backend)
+        replies = SegmentReplies(values, segments, round, state, backend)
         replica, site = self.system.replicas[segments.position], segments.site
         if self._algorithm.batched:
             new = self.server(state, replies, server_draws(self._setting, replica, site, round - 1))
@@ -256,7 +256,7 @@ class Learner:
         )
         theta, state, memory = await self.session.learn(
             LearningBlock(
-                self.system.replicas[active], block.first_round - 1 + low, high - low, state, memory,
+                self.system.replicas[active], block.first_round + low, high - low, state, memory,
                 self._block_segments(block, low, high, counted), self.reply_shape(2).values,
             )
         )  # fmt: skip

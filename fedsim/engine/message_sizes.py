@@ -67,7 +67,7 @@ def sum_bits(shape: ReplyShape, dtype: np.dtype[Any]) -> int:
 
 
 def reply_shape(algorithm: Algorithm, problem: Problem, state: Arrays, dtype: np.dtype[Any], round: int) -> ReplyShape:
-    """Return the shape of a reply in this round."""
+    """Return the shape of a reply in a round, counted from 1."""
     where = f"{type(algorithm.wrapped).__name__}.client"
     memory = {n: np.asarray(m, dtype) for n, m in algorithm.memory(problem.wrapped).items()}
     message = {n: np.zeros_like(m) for n, m in algorithm.broadcast(state).items()}
@@ -81,16 +81,16 @@ def reply_shape(algorithm: Algorithm, problem: Problem, state: Arrays, dtype: np
     except (Exception, SystemExit) as error:
         what = f"raised {type(error).__name__}: {short_str(error, 300)}"
         if changed_in_place(error):
-            what = "changed one of its input arrays in place; work on a copy"
+            what = "changed an array in place that it received; work on a copy"
         raise ClientFailed(
-            f"{where} {what} (while its reply was measured on a job without data, round {round + 1})"
+            f"{where} {what} (while its reply was measured on a job without data, round {round})"
         ) from error
     bits: int | None = 0
     empty = {}
     for name, v in values.items():
         array = np.asarray(v.value) if isinstance(v, Encoded) else real(where, name, v, dtype)
         empty[name] = np.empty((0, *array.shape), dtype)
-        if name in algorithm.kept:  # it never travels
+        if name in algorithm.local_only:  # it never travels
             continue
         length = v.bits if isinstance(v, Encoded) else array.size * dtype.itemsize * 8
         bits = None if bits is None or length is None else bits + int(length)

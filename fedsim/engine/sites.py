@@ -13,8 +13,7 @@ from fedsim.engine.rounds import RoundBlock
 from fedsim.errors import InvalidInput
 from fedsim.exchanges import Exchange, Gossip, StarExchange, TiersExchange
 from fedsim.network import Paths
-from fedsim.protocols import Algorithm, NetworkModel
-from fedsim.protocols.columns import RouteColumns
+from fedsim.protocols import Algorithm, NetworkModel, RouteColumns
 from fedsim.runtime.aggregation import Segments
 
 

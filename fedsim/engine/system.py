@@ -18,7 +18,7 @@ from fedsim.errors import InvalidInput
 from fedsim.exchanges import Gossip, Mixing
 from fedsim.problems import reweighted, weights_of
 from fedsim.protocols import Backend, DeviceModel, NetworkModel, Visitors
-from fedsim.protocols.columns import has_columns
+from fedsim.protocols.defaults import has_columns
 from fedsim.rng import Draws, Stream
 from fedsim.rules.visits import IN_UPLOAD, NO_DROP
 from fedsim.runtime.jobs import Setting
@@ -74,7 +74,7 @@ class System:
         self.always_online = self.devices is None or self.devices.always_available
         self.limit_s = np.inf if self.budget.seconds is None else float(self.budget.seconds)
         self.broadcasts_to_all = scenario.broadcasts_to_all
-        self.reports_loss = "loss" in self.algorithm.kept
+        self.reports_loss = "loss" in self.algorithm.local_only
         may_read = self.policy.history or not has_columns(self.policy.wrapped, "policy")  # a user's own policy
         self.clock_reads_losses = may_read and self.reports_loss and not timing_only
 

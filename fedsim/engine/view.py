@@ -30,7 +30,7 @@ class SiteView:
         if not self._is_star:
             self.members = system.sites.members[site]
             self.weights = np.where(system.sites.site_of == site, system.sites.share(system.weights), 0.0)
-        self.round, self.now_s, self.opened_s = 0, 0.0, 0.0  # policies count rounds from 0
+        self.round, self.now_s, self.opened_s = 0, 0.0, 0.0
         self.selected: list[int] = []
         self.arrived: list[int] = []
         self.in_flight: dict[int, Any] = {}  # by client; policies read its length and its keys
@@ -42,7 +42,7 @@ class SiteView:
 
     def select(self, round: int, now_s: float) -> tuple[Array, Array]:
         """Ask the policy for the cohort of a round, from 1; return its clients in order and their multiplicities."""
-        self.round, self.now_s, self.opened_s = round - 1, now_s, now_s
+        self.round, self.now_s, self.opened_s = round, now_s, now_s
         policy, here = self._system.policy, slice(self._position, self._position + 1)
         self._lifted = policy.batched
         self._rng = self._system.draws(Stream.SELECT, here, self._site, round - 1, single=not self._lifted)
@@ -84,7 +84,7 @@ class SiteView:
         if instant != instant:
             raise InvalidInput(
                 f"{type(self._system.policy.wrapped).__name__}.close returned no time in round "
-                f"{self.round + 1}; return "
+                f"{self.round}; return "
                 "seconds on the virtual clock, or inf to keep waiting"
             )
         return instant
@@ -136,7 +136,7 @@ class SiteView:
 
     def last(self, ids: npt.ArrayLike, column: str = "duration_s") -> Array:
         """Return a column of each client's latest reply: how long its visit took ("duration_s"), when it arrived
-        ("received_s"), its round, counted as `view.round` ("round"), or the loss it reported ("loss"); NaN: none."""
+        ("received_s"), its round ("round"), or the loss it reported ("loss"); NaN: none."""
         if column not in LAST:
             raise AttributeError(f"view.last(ids, {column!r}): choose one of {', '.join(map(repr, LAST))}")
         clients = np.atleast_1d(np.asarray(ids)).astype(np.int64)
@@ -196,7 +196,7 @@ class AllReplicasView:
     def __init__(self, system: System, active: Array, round: int) -> None:
         self._system, self._replicas = system, len(active)
         self.weights, self.clients, self.sizes = system.weights, system.population, system.problem.sizes
-        self.round = round - 1  # policies count rounds from 0
+        self.round = round
         self.rng = system.draws(Stream.SELECT, active, 0, round - 1)
 
     def all_clients(self) -> Array:
@@ -220,7 +220,6 @@ class AllReplicasView:
 
     def _no_history(self) -> Array:
         raise InvalidInput(
-            "view.received and view.last have no history where all replicas select in one call; set history = "
-            "True in the "
-            "policy's class, and its rounds are simulated on the SimPy clock"
+            "view.received and view.last have no history where all replicas select in one call; set history = True in "
+            "the policy's class, and its rounds are simulated on the SimPy clock"
         )

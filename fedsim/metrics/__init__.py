@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import called, check_choice, check_float, numbers
+from fedsim.checks import call_function, check_array, check_choice, check_float
 from fedsim.errors import InvalidInput
 from fedsim.metrics import diagnostics, distances
 from fedsim.metrics.classification import (
@@ -223,7 +223,7 @@ def loss() -> Loss:
 
 def distance_to(point: npt.ArrayLike, name: str = "distance_to_ps") -> DistanceTo:
     """|theta - point| of each replica, for instance to the performatively stable point."""
-    at = numbers("distance_to(point)", point, axes=1, finite=True)
+    at = check_array("distance_to(point)", point, axes=1, finite=True)
     return DistanceTo(at, _name("distance_to", name))
 
 
@@ -279,7 +279,9 @@ def resolve(metric: Metric | str | Function, probe: npt.ArrayLike | None = None)
         raise InvalidInput(f"fs.metrics.{name} makes a metric; call it: fs.metrics.{name}(...)")
     if name.startswith("<"):
         raise InvalidInput("a metric's column is its function's name; write `def my_metric(theta): ...`")
-    per_replica = probe is None or np.ndim(called(f"metric {name}(theta)", metric, numbers("probe", probe))) > 0
+    per_replica = (
+        probe is None or np.ndim(call_function(f"metric {name}(theta)", metric, check_array("probe", probe))) > 0
+    )
     return FunctionMetric(metric, per_replica)
 
 
@@ -293,12 +295,12 @@ def _reference(reference: Exact | Law | None) -> Moments | None:
         return reference
     if isinstance(reference, tuple | list) and len(reference) == 2:
         mean, covariance = reference
-    elif hasattr(reference, "covariance"):
+    elif isinstance(reference, Law):
         mean, covariance = reference.mean, reference.covariance
     else:
         raise InvalidInput(f"reference is a {type(reference).__name__}; it must be a pair (mean, covariance)")
     remedy = "a reference is a pair of numbers (mean, covariance), of shapes (d,) and (d, d)"
-    moments = Moments(numbers("mean", mean, remedy=remedy), numbers("covariance", covariance, remedy=remedy))
+    moments = Moments(check_array("mean", mean, remedy=remedy), check_array("covariance", covariance, remedy=remedy))
     if moments.factor.shape[:1] != moments.mean.shape:
         raise InvalidInput(
             f"reference has a mean {moments.mean.shape} and a covariance {moments.covariance.shape}; "

@@ -16,11 +16,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import as_float, check_choice, check_int, floats_of
+from fedsim.checks import as_float, as_float_array, check_choice, check_int
 from fedsim.errors import InvalidInput
 from fedsim.metrics import distances, scores
 from fedsim.metrics.scores import accuracy_curve, averaged, outside_accuracy
-from fedsim.protocols import Exact, HasLoss, HasPotential, Predicts, ProblemLike, as_problem, whole_potential
+from fedsim.protocols import Exact, HasLoss, HasPotential, Predicts, ProblemLike, as_problem, total_potential
 from fedsim.text import short_repr
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def levels(problem: ProblemLike, theta: Array) -> Array:
         centred = theta[there] - mean
         out[there] = (centred * np.linalg.solve(covariance, centred.T).T).sum(axis=1) / 2
     elif isinstance(problem, HasPotential):
-        out[there] = whole_potential(problem, theta[there])
+        out[there] = total_potential(problem, theta[there])
     else:
         raise InvalidInput(
             f"metrics.hpd(): {type(problem).__name__} has neither potential(theta, client, rows=None) nor exact()"
@@ -177,7 +177,7 @@ def against(reference: Any, of: Of = None) -> Scored:
     `reference` is a finished run of the same problem, or class probabilities (rows, classes).
     """
     _of("against", of)
-    given = floats_of(reference.theta if hasattr(reference, "samples") else reference)
+    given = as_float_array(reference.theta if hasattr(reference, "samples") else reference)
     if given is None or given.ndim < 2:
         raise InvalidInput(
             f"metrics.against({short_repr(reference, 60)}): give a finished run, or probabilities (rows, classes)"
@@ -238,7 +238,7 @@ def hpd(reference: Any, alpha: float = 0.01) -> HpdError:
     if hasattr(reference, "samples"):
         reference = reference.theta.reshape(-1, reference.samples.shape[-1])
         reference = reference[~np.isnan(reference).any(axis=1)]
-    at = floats_of(reference)
+    at = as_float_array(reference)
     if at is None or at.ndim not in (0, 2):
         given = f"metrics.hpd({short_repr(reference, 60)})"
         raise InvalidInput(f"{given}: give a threshold, samples (m, d), or a finished run")

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import called, numbers
+from fedsim.checks import call_function, check_array
 from fedsim.errors import InvalidInput
 from fedsim.metrics.theta import MetricView
 
@@ -30,7 +30,7 @@ MIN_DRAWS = 4  # two halves of two draws, the least that has a variance
 
 
 def _halves(chains: npt.ArrayLike) -> tuple[Array, Array]:
-    chains = np.ascontiguousarray(numbers("chains", chains))  # sums follow the layout, bits must not
+    chains = np.ascontiguousarray(check_array("chains", chains))  # sums follow the layout, bits must not
     if chains.ndim != 3 or chains.shape[1] < 1:
         raise InvalidInput(f"chains have shape {chains.shape}; they must be (draws, chains, d)")
     if len(chains) < MIN_DRAWS:
@@ -179,7 +179,9 @@ class MeanSquaredError:
             return {self.name: float("nan")}
         values = np.zeros(kept.shape)
         samples = view.history[kept]
-        found = numbers(f"{self.name}: function returned", called(f"{self.name}: function", self.function, samples))
+        found = check_array(
+            f"{self.name}: function returned", call_function(f"{self.name}: function", self.function, samples)
+        )
         if found.shape not in ((), (len(samples),)):
             raise InvalidInput(f"{self.name}: function returned shape {found.shape}; give one number for every sample")
         values[kept] = found

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import as_float, check_float, numbers
+from fedsim.checks import as_float, check_array, check_float
 from fedsim.errors import InvalidInput
 from fedsim.text import short_str
 
@@ -17,7 +17,7 @@ _WIDE = 16  # dimensions
 
 def factor(covariance: npt.ArrayLike) -> Array:
     """A (d, d) with A A' = covariance; eigenvalues that rounding made negative count as zero."""
-    covariance = numbers("covariance", covariance)
+    covariance = check_array("covariance", covariance)
     if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1]:
         raise InvalidInput(f"a covariance has shape {covariance.shape}; it must be (d, d)")
     if not np.isfinite(covariance).all():
@@ -66,8 +66,8 @@ def _squared(rows: Array) -> Array:
 
 def gaussian_w2(mean1: npt.ArrayLike, cov1: npt.ArrayLike, mean2: npt.ArrayLike, cov2: npt.ArrayLike) -> float:
     """Wasserstein-2 distance (not squared) between N(mean1, cov1) and N(mean2, cov2)."""
-    shift = numbers("mean1", mean1, 1, finite=True)
-    other = numbers("mean2", mean2, 1, finite=True)
+    shift = check_array("mean1", mean1, 1, finite=True)
+    other = check_array("mean2", mean2, 1, finite=True)
     shift = shift - other if shift.shape == other.shape else np.empty(0)
     left, right = factor(cov1), factor(cov2)
     if not shift.shape == left.shape[:1] == right.shape[:1]:
@@ -114,7 +114,7 @@ def marginal_w1(samples: npt.ArrayLike, reference: npt.ArrayLike) -> float:
 
 def columns(samples: npt.ArrayLike) -> Array:
     """`samples` as finite float64 (n, d); (n,) is one coordinate."""
-    samples = numbers("samples", samples)
+    samples = check_array("samples", samples)
     samples = samples[:, None] if samples.ndim == 1 else samples
     if samples.ndim != 2 or 0 in samples.shape:
         raise InvalidInput(f"samples have shape {samples.shape}; marginal_w1 compares (n, d) with n, d >= 1")
@@ -146,8 +146,8 @@ def hpd_error(neg_log_density: npt.ArrayLike, reference: npt.ArrayLike, alpha: f
     """
     if not 0.0 < as_float(alpha) < 1.0:
         raise InvalidInput(f"hpd_error: alpha = {short_str(alpha)} is no probability; 0.01 means the 99 % region")
-    reference = numbers("hpd_error(reference)", reference, finite=True)
-    energies = numbers("hpd_error(neg_log_density)", neg_log_density, finite=True)
+    reference = check_array("hpd_error(reference)", reference, finite=True)
+    energies = check_array("hpd_error(neg_log_density)", neg_log_density, finite=True)
     if not (reference.size and energies.size):
         raise InvalidInput("hpd_error: no samples at all; give at least one -log pi")
     eta_ref = float(reference if reference.ndim == 0 else np.quantile(reference, 1.0 - float(alpha)))

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import array_of, check_float, check_int, numbers
+from fedsim.checks import as_array, check_array, check_float, check_int
 from fedsim.errors import InvalidInput
 from fedsim.protocols import Predicts
 from fedsim.rng.elementary import log64
@@ -24,7 +24,7 @@ _SUM_TOLERANCE = 1e-3  # float32 softmax over many classes stays within; logits 
 
 
 def _probabilities(p: npt.ArrayLike) -> Array:
-    found = array_of(p)
+    found = as_array(p)
     if found is None:
         raise InvalidInput(f"class probabilities {short_repr(p)}; they must be numbers (points, classes)")
     p = found
@@ -38,7 +38,7 @@ def _probabilities(p: npt.ArrayLike) -> Array:
 
 
 def _with_labels(p: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array]:
-    p, found = _probabilities(p), array_of(y)
+    p, found = _probabilities(p), as_array(y)
     y = np.empty(0, object) if found is None else found
     if y.shape != p.shape[:1] or y.dtype.kind not in "iu":
         raise InvalidInput(f"labels are {y.dtype} {y.shape}; they must be {len(p)} integers, one per point")
@@ -163,7 +163,7 @@ def averaged(samples: Array, problem: Predicts) -> Array:
 
 def accuracy_curve(p: npt.ArrayLike, y: npt.ArrayLike, thresholds: npt.ArrayLike) -> tuple[Array, Array]:
     """Accuracy among the points predicted with at least each probability, NaN for none, and their share of all."""
-    at = np.atleast_1d(numbers("accuracy_curve(thresholds)", thresholds))
+    at = np.atleast_1d(check_array("accuracy_curve(thresholds)", thresholds))
     if at.ndim > 1 or not at.size:
         raise InvalidInput(f"accuracy_curve(thresholds of shape {at.shape}): give a list of probabilities")
     right = np.array([accuracy_above(p, y, float(t)) for t in at])
@@ -181,7 +181,7 @@ def outside_accuracy(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
 
     remedy = "give entropies, a finite number for each point"
     sets = [
-        numbers(f"outside_accuracy({name})", e, axes=1, finite=True, remedy=remedy)
+        check_array(f"outside_accuracy({name})", e, axes=1, finite=True, remedy=remedy)
         for name, e in (("inside", inside), ("outside", outside))
     ]
     if any(len(e) < 2 for e in sets):

@@ -7,75 +7,23 @@ finite states leaves float64 a metric raises, and the run ends as one that diver
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import called, numbers
+from fedsim.checks import call_function, check_array
 from fedsim.errors import InvalidInput
+from fedsim.protocols import Explained as Explained
+from fedsim.protocols import Law as Law
 from fedsim.protocols import Metric as Metric
+from fedsim.protocols import MetricView as MetricView
+from fedsim.protocols import OfTheta as OfTheta
 from fedsim.protocols import Stable
-
-
-class Law(Protocol):
-    """Anything with the first two moments of a law."""
-
-    @property
-    def mean(self) -> Array: ...
-    @property
-    def covariance(self) -> Array: ...
-
-
-class MetricView(Protocol):
-    """What a metric sees after a round. The rows of a replica that has stopped are NaN."""
-
-    @property
-    def theta(self) -> Array: ...  # (R, d), the states now
-    @property
-    def sites(self) -> Array: ...  # (R, sites, d), their models now; theta is their average
-    @property
-    def history(self) -> Array: ...  # (kept rounds, R, d), the samples recorded so far
-    @property
-    def target(self) -> Law | None: ...  # the problem's exact law, where there is one
-    @property
-    def problem(self) -> Any: ...
-    @property
-    def sampler(self) -> bool: ...  # whether the algorithm's iterates are samples of a law
-    @property
-    def spent(self) -> Mapping[str, Array]: ...  # (R,) each: uplink_bits, downlink_bits, backhaul_bits, seconds
-    @property
-    def memory(self) -> Mapping[str, Array]: ...  # (R, clients, ...) each: what clients remember
-    def predictive(self, of: Literal["current", "average"]) -> Array: ...  # (R, test rows, classes)
-
-
-@runtime_checkable
-class Explained(Protocol):
-    """A metric that says what its columns are of, for the manifest and the summary: "the current theta"."""
-
-    def about(self, view: MetricView) -> str: ...
-
-
-@runtime_checkable
-class OfTheta(Protocol):
-    """A metric that looks at theta alone and judges many rounds in one call."""
-
-    def evaluate_rounds(self, view: MetricView, theta: Array) -> Arrays | None:
-        """Its columns, (rounds,) or (rounds, replicas), of theta (rounds, replicas, d); None: ask round by round."""
-
-
-@runtime_checkable
-class Warns(Protocol):
-    """A metric that knows when a figure says less than it seems.
-
-    Asked once, at the end, about the last value that was not NaN (NaN if there was none) and how many replicas
-    it came from; what it answers, a sentence each, becomes a warning.
-    """
-
-    def doubts(self, view: MetricView, value: float, replicas: int) -> list[str]: ...
+from fedsim.protocols import Warns as Warns
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,8 +75,8 @@ class FunctionMetric:
 
     def evaluate(self, view: MetricView) -> dict[str, float | Array]:
         (name,), replicas = self.columns, len(view.theta)
-        value = called(f"metric {name}(theta)", self.function, view.theta)
-        value = numbers(f"metric {name}(theta) returned", value, remedy="it must return numbers")
+        value = call_function(f"metric {name}(theta)", self.function, view.theta)
+        value = check_array(f"metric {name}(theta) returned", value, remedy="it must return numbers")
         if self.per_replica and value.shape in ((), (replicas,)):
             return {name: np.broadcast_to(value, (replicas,))}
         if not self.per_replica and value.shape == ():

@@ -36,7 +36,7 @@ from fedsim.network.flows import Flows
 from fedsim.network.graph import Attribute, arcs_of, clients_of, nodes_with_role, server_of
 from fedsim.network.routes import Paths, Router, own_routes
 from fedsim.network.varying import Varying
-from fedsim.protocols.columns import RouteColumns
+from fedsim.protocols import RouteColumns
 from fedsim.text import short_repr
 
 if TYPE_CHECKING:

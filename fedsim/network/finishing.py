@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import numbers
+from fedsim.checks import check_array
 from fedsim.errors import InvalidInput
 from fedsim.network.flows import Flows
 from fedsim.network.route_bundles import FlowTables
@@ -59,7 +59,7 @@ def _by_events(flows: Flows, routes: list[tuple[int, ...]], bits: list[float], s
 
 
 def _column(name: str, value: npt.ArrayLike, flows: int) -> Array:
-    column = numbers(name, value, remedy="give one number, or one per route")
+    column = check_array(name, value, remedy="give one number, or one per route")
     if column.shape not in ((), (flows,)):
         raise InvalidInput(f"{name} has shape {column.shape} for {flows} routes: give one number, or one per route")
     for i in np.flatnonzero(~np.isfinite(column) | ((name == "bits") & (column < 0.0))).tolist():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.checks import as_float, called
+from fedsim.checks import as_float, call_function
 from fedsim.errors import InvalidInput
 from fedsim.network.varying import SLOWEST_BPS, Varying
 from fedsim.text import short_repr, short_str
@@ -166,7 +166,7 @@ def _read(
     values = []
     for (name, (default, good, right)), attribute in zip(_RULES.items(), attributes, strict=True):
         if callable(attribute):
-            value = called(f"{name}= of edge {short_repr(u)}-{short_repr(v)}", attribute, u, v, data)
+            value = call_function(f"{name}= of edge {short_repr(u)}-{short_repr(v)}", attribute, u, v, data)
         else:
             value = data.get(attribute, default)
         if value is None:

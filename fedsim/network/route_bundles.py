@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import numbers
+from fedsim.checks import check_array
 from fedsim.errors import InvalidInput
 from fedsim.kernels.sharing_columns import BUNDLE, LINK
 from fedsim.text import short_repr
@@ -46,7 +46,7 @@ class FlowTables:
     """Links, routes, bundles and groups of one set of flows."""
 
     def __init__(self, capacities_bps: npt.ArrayLike) -> None:
-        capacity = np.atleast_1d(numbers("capacities_bps", capacities_bps))
+        capacity = np.atleast_1d(check_array("capacities_bps", capacities_bps))
         if capacity.ndim != 1:
             raise InvalidInput(f"capacities_bps has shape {capacity.shape}: give one number per link")
         for link in np.flatnonzero(~(capacity > 0)).tolist():

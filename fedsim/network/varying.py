@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import check_positive, numbers
+from fedsim.checks import check_array, check_positive
 from fedsim.errors import InvalidInput
 from fedsim.text import short_repr
 
@@ -33,7 +33,10 @@ class Varying:
     period_s: float | None = None
 
     def __post_init__(self) -> None:
-        times, bps = numbers("Varying(times_s)", self.times_s, 1, True), numbers("Varying(bps)", self.bps, 1, True)
+        times, bps = (
+            check_array("Varying(times_s)", self.times_s, 1, True),
+            check_array("Varying(bps)", self.bps, 1, True),
+        )
         if times.shape != bps.shape or not len(times):
             raise InvalidInput(f"Varying: {len(times)} times and {len(bps)} bandwidths; give one bandwidth a time")
         if times[0] != 0.0:

@@ -37,5 +37,5 @@ def check_counts(name: str, policy: object, *counts: str, optional: tuple[str, .
     """Called when a policy is made, not by its factory, so that a field replaced later is checked as well."""
     for field in (*counts, *(o for o in optional if getattr(policy, o) is not None)):
         given = f"participation.{name}({'at_least=' * (field == 'at_least')}{{}})"
-        count = check_int(given, getattr(policy, field), remedy="ask for a whole number of at least 1")
+        count = check_int(given, getattr(policy, field), remedy="ask for an integer of at least 1")
         object.__setattr__(policy, field, count)

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.checks import check_choice, check_positive, floats_of
+from fedsim.checks import as_float_array, check_choice, check_positive
 from fedsim.errors import InvalidInput
 from fedsim.participation.counts import Sized, check_counts, check_size, check_wait
-from fedsim.protocols import Rng, View
-from fedsim.protocols.columns import PolicyColumns
+from fedsim.protocols import PolicyColumns, Rng, View
 from fedsim.rules import selection
 from fedsim.rules.closing import AT_DEADLINE, AT_REPLIES, Closing, closing_s
 from fedsim.text import short_repr, short_str
@@ -109,7 +108,7 @@ class Bernoulli:
     batched = waits = True
 
     def __post_init__(self) -> None:
-        p = floats_of(self.probability)
+        p = as_float_array(self.probability)
         if p is None or p.ndim > 1 or p.size == 0 or not np.all((p > 0) & (p <= 1)):
             given = short_str(self.probability)
             raise InvalidInput(f"participation.bernoulli({given}): a probability lies in (0, 1]")

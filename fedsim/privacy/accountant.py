@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import as_float, check_float, numbers
+from fedsim.checks import as_float, check_array, check_float
 from fedsim.errors import InvalidInput
 from fedsim.text import short_repr, short_str
 
@@ -135,7 +135,7 @@ def epsilons(mechanism: Mechanism, visits: npt.ArrayLike, delta: float) -> Array
         raise InvalidInput(
             "privacy.epsilons: this noise varies by round, so that counts do not tell; keep a privacy.Ledger"
         )
-    n = numbers("privacy.epsilons(visits)", visits, axes=1, finite=True, remedy="give a number for each client")[
+    n = check_array("privacy.epsilons(visits)", visits, axes=1, finite=True, remedy="give a number for each client")[
         :, None
     ]
     if len(n) != mechanism.clients:

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import as_float, check_choice, check_float, check_int, numbers
+from fedsim.checks import as_float, check_array, check_choice, check_float, check_int
 from fedsim.errors import InvalidInput
 from fedsim.privacy.accountant import Guarantee, Mechanism, amplified, check, composed
 from fedsim.schedules import Constant, StepSize, steps_of
@@ -55,7 +55,7 @@ def guarantee(
     largest.
     """
     where = "privacy.fald.guarantee"
-    p = numbers(f"{where}(weights)", weights, 1, finite=True)
+    p = check_array(f"{where}(weights)", weights, 1, finite=True)
     if not p.size or p.min() <= 0 or p.max() > 1:
         raise InvalidInput(f"{where}(weights={short_str(weights)}): all clients' p_c, above 0 and at most 1")
     smallest, largest = float(p.min()), float(p.max())
@@ -129,7 +129,7 @@ def mechanism(
         multiplier = used / rows * np.sqrt(own) / sensitivity  # at a step size of 1
 
     def scales(round: int) -> Array:
-        return np.asarray(1 / np.sqrt(steps_of(step_size, round, local_steps)))
+        return np.asarray(1 / np.sqrt(steps_of(step_size, round + 1, local_steps)))
 
     constant = not callable(step_size) or isinstance(step_size, Constant)
     return Mechanism(rows, used, multiplier, scales, constant)

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import check_choice, numbers
+from fedsim.checks import check_array, check_choice
 from fedsim.privacy.accountant import Guarantee, Mechanism, amplified, check
 from fedsim.rng.elementary import log64
 
@@ -59,7 +59,7 @@ def amplified_epsilon(epsilon: float, share: float, batches: int = 1) -> float:
 def guarantee(epsilon: float, delta: float, fraction: npt.ArrayLike) -> Guarantee:
     """What (16) promises any one client in any one round; `fraction` is g, one number or one per client."""
     where = "privacy.fedpaq.guarantee"
-    shares = numbers(f"{where}(fraction)", fraction)
+    shares = check_array(f"{where}(fraction)", fraction)
     check(where, 1, delta=delta, fraction=float(shares.min()) if shares.size else math.nan)
     check(where, math.inf, epsilon=epsilon)
     base = float(epsilon / (2 * shares.min()))

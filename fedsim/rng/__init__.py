@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array, Numbers
-from fedsim.checks import array_of, check_int, is_int, refuse_beyond_memory
+from fedsim.checks import as_array, check_allocation, check_int, is_int
 from fedsim.errors import InvalidInput
 from fedsim.rng.elementary import log64, radius32, sincos32, sincos64
 from fedsim.text import short_repr, short_str
@@ -86,7 +86,7 @@ def check_seed(seed: int) -> int:
 def check_address(**columns: object) -> None:
     """Refuse numbers that do not fit into a key: their high bits would be lost."""
     for name, value in columns.items():
-        numbers, bits = array_of(value), 24 if name == "visit" else 32
+        numbers, bits = as_array(value), 24 if name == "visit" else 32
         if numbers is None or (numbers.dtype.kind == "f" and not (numbers == np.floor(numbers)).all()):
             raise InvalidInput(f"{name}={short_repr(value)}: give integers from 0 to 2**{bits} - 1")
         if numbers.size and not (numbers.min() >= 0 and numbers.max() < 2**bits):
@@ -107,8 +107,8 @@ def keys(
         raise InvalidInput(
             "replica, client, round and visit have columns of different lengths; give one row each"
         ) from None
-    replica, client, round = (np.asarray(array_of(column), U64) for column in (replica, client, round))
-    purpose = np.asarray(array_of(visit), U64) << U64(8) | U64(stream)
+    replica, client, round = (np.asarray(as_array(column), U64) for column in (replica, client, round))
+    purpose = np.asarray(as_array(visit), U64) << U64(8) | U64(stream)
     words = philox((client, round, replica, purpose), (seed & 0xFFFFFFFF, seed >> 32))
     return np.stack([np.atleast_1d(w) for w in np.broadcast_arrays(*words)], axis=-1)
 
@@ -118,7 +118,7 @@ def _checked(key: Array, lanes: int, step: int, dtype: npt.DTypeLike = np.float6
     if type(key) is not np.ndarray or key.ndim != 2 or key.shape[1] != 4 or key.dtype != U32:
         raise InvalidInput(f"key={short_repr(key)}: use rng.keys(...), uint32 (rows, 4)")
     lanes = check_int("lanes={}", lanes, 0, most=2**40)
-    refuse_beyond_memory(f"{len(key):,} rows of {lanes:,} numbers", 8.0 * len(key) * lanes, "draw fewer at a time")
+    check_allocation(f"{len(key):,} rows of {lanes:,} numbers", 8.0 * len(key) * lanes, "draw fewer at a time")
     if not (dtype is np.float64 or dtype is np.float32 or short_str(dtype) in ("float32", "float64")):
         raise InvalidInput(f"dtype={short_repr(dtype)}: choose 'float32' or 'float64'")
     return lanes, check_int("step={}", step, 0, most=2**63 - 1), np.dtype(dtype) == np.float32
@@ -193,7 +193,7 @@ def integers(key: Array, lanes: int, below: npt.ArrayLike, step: int = 0) -> Arr
     64 random bits are scaled down, so that probabilities differ by at most below / 2**64 relatively.
     """
     lanes, step, _ = _checked(key, lanes, step)
-    bounds = array_of(below)
+    bounds = as_array(below)
     if bounds is None or (bounds.size and not (bounds.min() >= 1 and bounds.max() < 2**32)):
         raise InvalidInput(f"integers below {short_repr(below)}: give integers from 1 to 2**32 - 1")
     try:
@@ -211,7 +211,7 @@ def choice(key: Array, population: npt.ArrayLike, size: int, step: int = 0) -> A
     that the latest earlier swap with p moved there, or p itself.
     """
     size, step, _ = _checked(key, size, step)
-    found = array_of(population)
+    found = as_array(population)
     if found is None or found.shape not in ((), (1,), (len(key),)) or not np.all((found >= 0) & (found < 2**32)):
         raise InvalidInput(f"choice out of {short_repr(population)}: give an integer below 2**32, or one per row")
     n = np.broadcast_to(found.astype(np.int64), (len(key),))

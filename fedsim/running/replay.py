@@ -10,7 +10,7 @@ import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.budget import Budget
-from fedsim.checks import is_int, path_of
+from fedsim.checks import check_path, is_int
 from fedsim.engine.manifest import describes
 from fedsim.engine.recorder import Record
 from fedsim.errors import InvalidInput, NotRecorded
@@ -50,7 +50,7 @@ def replay(
     from a scenario file. Without it the copy of the file in the folder is executed, so replay only folders that you
     trust.
     """
-    folder = path_of("replay(path)", path)
+    folder = check_path("replay(path)", path)
     facts, _ = read_facts(folder)
     if scenario is None:
         file, settings = from_origin(facts.get("source") or {})
@@ -87,7 +87,7 @@ def _start(scenario: Scenario, replica: int) -> Array:
 
 
 class _JobReached(BaseException):
-    """Ends the simulation at the job. It is no Exception, so that no handler takes it for an error."""
+    """The end of the simulation at the job; no Exception, so that no handler catches it."""
 
     def __init__(self, job: Batch) -> None:
         self.job = job

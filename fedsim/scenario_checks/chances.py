@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedsim.algorithms.qlsd import check_population
+from fedsim.algorithms.common.quantised_langevin import check_population
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
 from fedsim.protocols import Algorithm, DeviceModel, Policy, ProblemLike

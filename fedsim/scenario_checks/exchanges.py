@@ -89,7 +89,7 @@ def _check_tiers(scenario: Scenario, exchange: TiersExchange, name: str) -> None
             f"{name} over tiers: its servers hold {more} besides theta, and it does not say how a cloud would merge "
             "them; give it merge(states, weights), or take FALD or FedAvg"
         )
-    if policy.history and "loss" in algorithm.kept and exchange.every > 1:
+    if policy.history and "loss" in algorithm.local_only and exchange.every > 1:
         raise InvalidInput(
             f"{type(policy.wrapped).__name__} looks at losses, which edges that run ahead of each other do not know in "
             "time; set every=1"

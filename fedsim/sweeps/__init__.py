@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsim import results
-from fedsim.checks import is_int, path_of
+from fedsim.checks import check_path, is_int
 from fedsim.errors import FedsimError, Interrupted, InvalidInput
 from fedsim.protocols import Runtime
 from fedsim.results import Result
@@ -65,7 +65,7 @@ def run_sweep(
     from fedsim.sweeps.study import Rows, merge, outcomes, rows_of
 
     if jobs is not None and not is_int(jobs, least=1):
-        raise InvalidInput(f"jobs={jobs}: ask for a whole number of at least 1")
+        raise InvalidInput(f"jobs={jobs}: ask for an integer of at least 1")
     if runtime is not None and not isinstance(runtime, Inline | Ray):
         raise InvalidInput(f"runtime={runtime!r}: a sweep runs on processes of this machine (None) or on fs.Ray(...)")
     mine = spec.shard(shard) if only is None else only
@@ -105,7 +105,7 @@ def run_sweep(
 
 def load(path: str | Path) -> Any:
     """Load a folder: the Result of a run, or the Study of a sweep."""
-    folder = path_of("load(path)", path)
+    folder = check_path("load(path)", path)
     if (folder / FILE).exists():
         spec = SweepSpec.read(folder)
         return study(spec, folder.absolute(), spec.runs)

@@ -26,9 +26,9 @@ from typing import IO, Any
 from fedsim.errors import InvalidInput, RuntimeFailed
 from fedsim.results.checksums import to_json
 from fedsim.results.lock import tag
-from fedsim.runtime.process import leave
+from fedsim.runtime.process import exit_process
 from fedsim.runtime.ray import Ray
-from fedsim.runtime.ray.cluster import hear_sigterm
+from fedsim.runtime.ray.cluster import unblock_sigterm
 from fedsim.runtime.ray.tasks import spread
 from fedsim.scenario_file import load_source
 from fedsim.sweeps.execution import Report, execute, record_failure
@@ -66,7 +66,7 @@ def main() -> None:
             report = execute(file, run, out, first["threads"], stop)
         reports.write(json.dumps(json.loads(to_json(report))).encode() + b"\n")
         reports.flush()
-    leave(0)
+    exit_process(0)
 
 
 def _read_stdin(runs: queue.Queue[dict[str, object] | None], stop: threading.Event) -> None:
@@ -116,7 +116,7 @@ def ray_task(facts: dict[str, Any], run: dict[str, Any], out: str, threads: int,
 
     threading.Thread(target=watch_flag, daemon=True).start()
     before = signal.signal(signal.SIGTERM, lambda *_: stop.set())  # a task runs on its process's main thread
-    hear_sigterm()
+    unblock_sigterm()
     try:
         file = load_source(Path(facts["file"]), facts["source"], facts["folder"], facts["modules"])
         return execute(file, RunSpec(**run), Path(out), threads, stop)

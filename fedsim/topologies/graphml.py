@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from fedsim.checks import path_of
+from fedsim.checks import check_path
 from fedsim.errors import InvalidInput
 from fedsim.network import Network
 from fedsim.text import short_str
@@ -20,7 +20,7 @@ def from_graphml(path: str | os.PathLike[str], **network_arguments: Any) -> Netw
 
     import networkx
 
-    path = path_of("from_graphml(path)", path)
+    path = check_path("from_graphml(path)", path)
     name = short_str(path.name)
     try:
         with open(path, "rb") as file:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.checks import check_float, check_int, refuse_beyond_memory
+from fedsim.checks import check_allocation, check_float, check_int
 from fedsim.errors import InvalidInput
 from fedsim.network import Network
 from fedsim.text import short_repr
@@ -88,7 +88,7 @@ def complete(
 
     clients = nodes_for("complete", clients)
     size = EDGE_BYTES * clients * clients / 2
-    refuse_beyond_memory(f"complete(clients={clients:,})", size, "ask for fewer clients, or use random_regular()")
+    check_allocation(f"complete(clients={clients:,})", size, "ask for fewer clients, or use random_regular()")
     return _network("complete", networkx.complete_graph(clients), bandwidth_bps, latency_s, loss, server)
 
 
@@ -129,7 +129,7 @@ def erdos_renyi(
     clients = nodes_for("erdos_renyi", clients)
     probability = check_float("erdos_renyi(probability={!r})", probability, 0.0, 1.0, "give a chance from 0 to 1")
     size = EDGE_BYTES * probability * clients * clients / 2
-    refuse_beyond_memory(f"erdos_renyi(clients={clients:,})", size, "ask for fewer clients, or for fewer links")
+    check_allocation(f"erdos_renyi(clients={clients:,})", size, "ask for fewer clients, or for fewer links")
     few = TINY < probability < 0.2  # the fast way divides by log(1 - probability)
     draw = networkx.fast_gnp_random_graph if few else networkx.gnp_random_graph
     return _drawn("erdos_renyi", draw, (clients, probability), seed, bandwidth_bps, latency_s, loss, server)
@@ -183,7 +183,7 @@ def _drawn(maker: str, draw: Callable[..., Any], shape: tuple[Any, ...], seed: i
     """A random graph, if it came out connected."""
     import networkx
 
-    seed = check_int(f"{maker}(seed={{!r}})", seed, 0, "give a whole number, at least 0", 2**32 - 1)
+    seed = check_int(f"{maker}(seed={{!r}})", seed, 0, "give an integer, at least 0", 2**32 - 1)
     graph = draw(*shape, seed=seed)
     if not networkx.is_connected(graph):
         parts = networkx.number_connected_components(graph)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.checks import check_int, floats_of, invalid_argument, refuse_beyond_memory
+from fedsim.checks import as_float_array, check_allocation, check_int, invalid_argument
 from fedsim.errors import InvalidInput
 from fedsim.network.varying import SLOWEST_BPS, Varying, means_of
 from fedsim.text import short_repr
@@ -23,23 +23,21 @@ DRAWN_BYTES = 4000  # a client, its node and its edges in a networkx graph, and 
 
 def count_of(maker: str, name: str, value: object) -> int:
     if not isinstance(value, Integral):
-        raise invalid_argument(f"{maker}({name}={{!r}})", value, "give a whole number, at least 1")
-    return check_int(
-        f"{maker}({name}={{!r}})", value, 1, f"give a whole number, at least 1 and below {MOST:,}", MOST - 1
-    )
+        raise invalid_argument(f"{maker}({name}={{!r}})", value, "give an integer, at least 1")
+    return check_int(f"{maker}({name}={{!r}})", value, 1, f"give an integer, at least 1 and below {MOST:,}", MOST - 1)
 
 
 def nodes_for(maker: str, clients: object) -> int:
     """How many clients, of which every one becomes a node of a graph."""
     count = count_of(maker, "clients", clients)
     remedy = "ask for fewer clients, or use star(), which draws no graph"
-    refuse_beyond_memory(f"{maker}(clients={count:,})", DRAWN_BYTES * count, remedy)
+    check_allocation(f"{maker}(clients={count:,})", DRAWN_BYTES * count, remedy)
     return count
 
 
 def column_of(maker: str, name: str, value: Numbers, rows: int) -> Array:
     """One number, or a read-only column of one per client."""
-    column = floats_of(value)
+    column = as_float_array(value)
     if column is None:
         raise InvalidInput(f"{maker}({name}={short_repr(value)}): give a number, or one per client")
     if column.shape not in ((), (rows,)):

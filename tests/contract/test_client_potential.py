@@ -272,7 +272,7 @@ def test_an_algorithm_that_sees_other_clients_rows_is_found():
 class Telling(fs.algorithms.FedAvg):
     """FedAvg whose clients report their mean loss at the model they received."""
 
-    kept = ("loss",)
+    local_only = ("loss",)
 
     def client(self, job, message, memory):
         reply, memory = super().client(job, message, memory)
@@ -298,7 +298,7 @@ class Curious:
 def test_policies_see_every_clients_own_loss():
     SEEN.clear()
     problem = logistic()
-    result = fs.run(fs.Scenario(problem, Telling(0.1, 2), fs.Budget(rounds=3), participation=Curious()))
+    result = fs.run(fs.Scenario(problem, Telling(0.1, local_steps=2), fs.Budget(rounds=3), participation=Curious()))
     for number, theta in ((1, np.zeros(1)), (2, result.samples[0, 0])):
         expected = [losses("logistic", theta, c).mean() for c in range(len(SIZES))]
         assert np.allclose(SEEN[number], expected, rtol=1e-12)

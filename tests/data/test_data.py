@@ -464,7 +464,7 @@ WRONG = {
     "from 0 to 1": lambda: fs.data.from_arrays(np.ones((3, 2)), [0, 1, 2], classes=2),
     "make them agree": lambda: fs.data.from_arrays(np.ones((3, 2)), [0, 1, 1], np.ones((1, 3)), [0]),
     "all rows of one shape": lambda: fs.data.from_arrays([[1, 2], [3]], [0, 1]),
-    "must be whole numbers": lambda: fs.data.from_arrays(np.ones((2, 2)), [0.5, 1]),
+    "must be integers": lambda: fs.data.from_arrays(np.ones((2, 2)), [0.5, 1]),
 }
 
 

@@ -623,7 +623,7 @@ def test_anyone_may_bring_a_slow_down_and_an_availability():
         (lambda: devices.lognormal(-1e-3, 0.5), "median_step_s is -0.001"),
         (lambda: devices.lognormal(1e-3, -0.5), "sigma is -0.5"),
         (lambda: devices.lognormal([1e-3, 2e-3], 0.5), "has 2 values: give one number"),
-        (lambda: devices.lognormal(1e-3, 0.5, seed=-1), "seed=-1: a seed is a whole number"),
+        (lambda: devices.lognormal(1e-3, 0.5, seed=-1), "seed=-1: a seed is an integer"),
         (lambda: devices.lognormal(1e-3, 0.5, seed=0.5), "seed=0.5"),
         (lambda: devices.from_flops(1e9, 0.0), "flops_per_second is 0"),
         (lambda: devices.pareto_slowdown(0.0), "shape is 0: it has to be a finite number of at least 0.1"),

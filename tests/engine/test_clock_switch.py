@@ -28,7 +28,7 @@ class LossAware(fs.participation.Full):
 class Reporting(fs.algorithms.FedAvg):
     """FedAvg whose clients report a loss, which stays on the device."""
 
-    kept = ("loss",)
+    local_only = ("loss",)
 
     def client(self, job, message, memory):
         reply, memory = super().client(job, message, memory)
@@ -56,7 +56,7 @@ CASES = {
         "devices": fs.devices.lognormal(0.1, 0.7, dropout=0.1, availability=fs.devices.markov(3.0, 1.0)),
     },
     "asynchronous, sizes that depend on values": {
-        "participation": fs.participation.buffered(2), "algorithm": fs.algorithms.FedPAQ(0.1, 2, codec=fs.codecs.Elias(4)),
+        "participation": fs.participation.buffered(2), "algorithm": fs.algorithms.FedPAQ(0.1, local_steps=2, codec=fs.codecs.Elias(4)),
     },
     "client memory": {"algorithm": fs.algorithms.Scaffold(step_size=1e-3, local_steps=2)},
 }  # fmt: skip

@@ -16,7 +16,7 @@ import fedsim as fs
 RING = nx.cycle_graph(6)
 LEARNING = fs.Scenario(
     problem=fs.problems.GaussianMean.synthetic(6, dim=2, samples=5, seed=3),
-    algorithm=fs.algorithms.FALD(1e-3, 3),
+    algorithm=fs.algorithms.FALD(1e-3, local_steps=3),
     network=fs.topologies.multiple_access(6, 4e3, latency_s=0.02),
     devices=fs.devices.lognormal(0.05, 0.5, dropout=LOSSES, availability=fs.devices.markov(2.0, 0.5)),
     exchange=fs.exchanges.gossip(RING),
@@ -34,7 +34,7 @@ WAYS = {
     "matrices in turn": {"exchange": fs.exchanges.gossip(RING, [metropolis(RING), np.eye(6)])},
     "no links": {"network": None},
     "the short path": {"network": None, "devices": STEADY},
-    "an optimiser": {"algorithm": fs.algorithms.FedAvg(1e-2, 2)},
+    "an optimiser": {"algorithm": fs.algorithms.FedAvg(1e-2, local_steps=2)},
     "own replies": {"algorithm": fs.algorithms.DESGLD(1e-3)},
     "nothing is lost": {"algorithm": fs.algorithms.DIGingSGLD(1e-3), "devices": STEADY},
     "replicas stop separately": {"budget": fs.Budget(rounds=25, seconds=12.0)},

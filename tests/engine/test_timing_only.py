@@ -114,5 +114,5 @@ def test_a_payload_cannot_be_computed_with():
 
 @pytest.mark.parametrize("clients, parameters", [(0, 3), (3, 0), (2.5, 3), (3, "many"), (True, 3), (2**70, 3)])
 def test_a_payload_of_nothing_is_refused(clients, parameters):
-    with pytest.raises(fs.errors.InvalidInput, match="whole number of at least 1"):
+    with pytest.raises(fs.errors.InvalidInput, match="integer of at least 1"):
         fs.problems.Payload(clients, parameters)

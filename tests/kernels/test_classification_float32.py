@@ -101,7 +101,8 @@ def test_gradients_are_the_written_out_steps_for_any_tile(bias, features):
 
 def test_a_job_that_diverged_does_not_change_the_next(problem):
     worker = Worker(
-        FedAvg(0.1, 2, 4), Setting(problem, weights_of(problem), 1, np.dtype("float32"), fs.Inline().kernels())
+        FedAvg(0.1, local_steps=2, batch_size=4),
+        Setting(problem, weights_of(problem), 1, np.dtype("float32"), fs.Inline().kernels()),
     )
     clients = np.zeros(3, np.int64)
     theta = np.zeros((3, problem.dim), np.float32)

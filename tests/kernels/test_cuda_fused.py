@@ -415,8 +415,8 @@ def test_combinations_without_a_kernel_are_not_fused():
         assert QLSD(0.1, codec=QSGD(2)).fused(gaussian, backend) is not None
         assert QLSD(0.1, codec=QSGD(2)).fused(softmax, backend) is None
         assert QLSD(0.1, codec=(QSGD(2), QSGD(3), Identity())).fused(gaussian, backend) is None
-        assert FAHMC(0.1, 3).fused(gaussian, backend) is not None
-        assert FAHMC(0.1, 3, batch_size=1).fused(logistic, backend) is not None
+        assert FAHMC(0.1, leapfrog_steps=3).fused(gaussian, backend) is not None
+        assert FAHMC(0.1, leapfrog_steps=3, batch_size=1).fused(logistic, backend) is not None
         assert FALD(0.1).fused(gaussian, backend) is not None
     assert QLSD(0.1, codec=QSGD(2)).fused(softmax, reference) is None
 

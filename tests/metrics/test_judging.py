@@ -71,13 +71,13 @@ def assert_judged(result, average):
 
 
 OPTIMISERS = {
-    "FedAvg": algorithms.FedAvg(0.5, 3),
-    "FedPAQ": algorithms.FedPAQ(0.5, 3),
+    "FedAvg": algorithms.FedAvg(0.5, local_steps=3),
+    "FedPAQ": algorithms.FedPAQ(0.5, local_steps=3),
     "PrivateFedPAQ": algorithms.PrivateFedPAQ(0.5, local_steps=2, batch_size=5, clip=1.0, epsilon=50.0, delta=1e-4),
-    "Scaffold": algorithms.Scaffold(0.5, 3),
+    "Scaffold": algorithms.Scaffold(0.5, local_steps=3),
 }
 SAMPLERS = {
-    "FALD": algorithms.FALD(2e-3, 3),
+    "FALD": algorithms.FALD(2e-3, local_steps=3),
     "QLSD": algorithms.QLSD(2e-3),
     "QLSDPlusPlus": algorithms.QLSDPlusPlus(2e-3, refresh_every=4),
 }
@@ -112,7 +112,7 @@ def test_the_choice_can_be_overruled(name, of):
 
 
 def test_without_temperature_a_sampler_descends_and_is_judged_so():
-    assert_judged(learnt(algorithms.FALD(2e-3, 3, temperature=0.0)), average=False)
+    assert_judged(learnt(algorithms.FALD(2e-3, local_steps=3, temperature=0.0)), average=False)
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ COVARIANCE = np.array([[2.0, 0.6], [0.6, 1.0]])
 def gaussian(replicas, measures, rounds=400, algorithm=None, **more):
     problem = fs.problems.GaussianMean.synthetic(3, dim=2, samples=10, seed=4, covariance=COVARIANCE)
     if algorithm is None:
-        problem, algorithm = fs.problems.pooled(problem), algorithms.HMC(0.05, 8)
+        problem, algorithm = fs.problems.pooled(problem), algorithms.HMC(0.05, leapfrog_steps=8)
     return fs.Scenario(
         problem=problem, algorithm=algorithm, budget=fs.Budget(rounds=rounds), replicas=replicas, metrics=measures,
         evaluate_every=rounds, seed=2, **more,
@@ -244,7 +244,7 @@ def test_a_figure_that_perfect_samples_would_show_too_is_doubted_aloud():
     ):
         result = fs.run(replace(gaussian(20, ("w2",), rounds=60), seed=7))
     (doubt,) = result.manifest["warnings"]
-    assert f"! {doubt}" in result.summary(400).splitlines()
+    assert f"warning: {doubt}" in result.summary(400).splitlines()
 
 
 def test_a_history_counts_its_effective_samples():
@@ -272,7 +272,7 @@ def test_ess_per_megabit_and_per_second_divide_what_arviz_finds_by_what_was_spen
     arviz = pytest.importorskip("arviz")
     total = metrics.ess_per_megabit("total_bits", name="ess_per_megabit_both_ways")
     scenario = gaussian(
-        3, ("ess", "ess_per_megabit", "ess_per_second", total), rounds=200, algorithm=algorithms.FALD(5e-3, 5),
+        3, ("ess", "ess_per_megabit", "ess_per_second", total), rounds=200, algorithm=algorithms.FALD(5e-3, local_steps=5),
         network=fs.topologies.star(3, uplink_bps=1e3, downlink_bps=1e4, latency_s=0.1), record=fs.Record(warmup=50),
     )  # fmt: skip
     result = fs.run(scenario)
@@ -312,7 +312,7 @@ def warned(scenario):
         warnings.simplefilter("ignore", ResultWarning)
         result = fs.run(scenario)
     for text in result.manifest["warnings"]:
-        assert f"! {text}" in result.summary(1000).splitlines()
+        assert f"warning: {text}" in result.summary(1000).splitlines()
     return result.manifest["warnings"]
 
 
@@ -361,7 +361,7 @@ def test_without_a_clock_there_is_no_ess_per_second_and_a_warning_says_so():
     assert result.metrics["ess_per_second"].isna().all()
 
 
-@pytest.mark.parametrize("algorithm", [algorithms.MALA(1e6), algorithms.HMC(1e6, 2)])
+@pytest.mark.parametrize("algorithm", [algorithms.MALA(1e6), algorithms.HMC(1e6, leapfrog_steps=2)])
 def test_chains_that_never_moved_have_no_ess_and_a_warning_says_what_was_accepted(algorithm):
     with pytest.warns(
         ResultWarning, match=r"ess: 2 of 2 chains never moved; 0 % of their proposals were accepted, lower"
@@ -380,7 +380,7 @@ def test_one_frozen_chain_among_others_is_named():
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("algorithm", [algorithms.MALA(0.06), algorithms.HMC(0.3, 3)])
+@pytest.mark.parametrize("algorithm", [algorithms.MALA(0.06), algorithms.HMC(0.3, leapfrog_steps=3)])
 def test_accepted_is_the_share_of_samples_that_moved(algorithm, dtype):
     scenario = gaussian(3, ("accepted",), rounds=50)
     result = fs.run(replace(scenario, algorithm=algorithm, dtype=dtype, evaluate_every=1))

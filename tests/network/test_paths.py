@@ -91,7 +91,7 @@ def meshes(draw):
 def test_every_route_has_the_least_latency_and_then_the_fewest_links(graph):
     network = Network(graph, clients=list(graph))
     for a in graph:
-        # exact: latencies are small whole numbers, and fewer than 1000 links count as less than one of them
+        # exact: latencies are small integers, and fewer than 1000 links count as less than one of them
         least = nx.single_source_dijkstra_path_length(graph, a, weight=lambda u, v, d: 1000 * d["latency_s"] + 1)
         for b in graph:
             if b not in least:

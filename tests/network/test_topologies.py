@@ -94,7 +94,7 @@ def test_a_star_of_a_million_clients_costs_columns_only():
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        ({"clients": 0}, r"star\(clients=0\): give a whole number, at least 1"),
+        ({"clients": 0}, r"star\(clients=0\): give an integer, at least 1"),
         ({"clients": 2.0}, r"star\(clients=2.0\)"),
         ({"clients": True}, r"star\(clients=True\)"),
         ({"uplink_bps": 0.0}, r"star\(uplink_bps=0.0\): give positive bit/s, inf for ideal"),

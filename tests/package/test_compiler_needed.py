@@ -18,7 +18,7 @@ SENTENCE = "NUMBA_DISABLE_JIT=1: fedsim needs Numba's compiler; unset the variab
 RUN = """
 import fedsim as fs
 problem = fs.problems.GaussianMean.synthetic(clients=4, dim=12, samples=6, seed=1)
-fs.run(fs.Scenario(problem=problem, algorithm=fs.algorithms.FALD(1e-3, 2), budget=fs.Budget(rounds=3), replicas=2))
+fs.run(fs.Scenario(problem=problem, algorithm=fs.algorithms.FALD(1e-3, local_steps=2), budget=fs.Budget(rounds=3), replicas=2))
 """
 
 

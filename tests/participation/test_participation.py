@@ -354,7 +354,7 @@ def test_a_deadline_keeps_replies_in_time_and_closes_early_when_all_have_arrived
 # --- Refusals ---------------------------------------------------------------------------------------------
 
 WRONG = {
-    "nobody": (lambda: participation.uniform(0), r"uniform\(0\): ask for a whole number of at least 1"),
+    "nobody": (lambda: participation.uniform(0), r"uniform\(0\): ask for an integer of at least 1"),
     "a negative number": (lambda: participation.with_replacement(-3), r"with_replacement\(-3\)"),
     "half a client": (lambda: participation.uniform(2.5), r"uniform\(2.5\)"),
     "a word": (lambda: participation.uniform("all"), r"uniform\(all\)"),

@@ -85,7 +85,7 @@ def test_a_resumed_run_has_not_forgotten_what_was_spent(tmp_path, step_size):
 
 
 def test_private_fedpaq_accounts_for_itself():
-    algorithm = PrivateFedPAQ(0.1, 2, clip=1.0, epsilon=1.0, delta=1e-4, fraction=0.2)
+    algorithm = PrivateFedPAQ(0.1, local_steps=2, clip=1.0, epsilon=1.0, delta=1e-4, fraction=0.2)
     result = fs.run(
         scenario(algorithm, rounds=3, metrics=(fs.privacy.spent(1e-4),), participation=fs.participation.full())
     )
@@ -95,7 +95,7 @@ def test_private_fedpaq_accounts_for_itself():
         fs.run(scenario(algorithm))
 
 
-PRIVATE = PrivateFedPAQ(0.1, 2, clip=0.5, epsilon=1.0, delta=1e-4, fraction=0.2)
+PRIVATE = PrivateFedPAQ(0.1, local_steps=2, clip=0.5, epsilon=1.0, delta=1e-4, fraction=0.2)
 
 
 def test_the_manifest_holds_the_papers_promise_and_what_was_really_spent(tmp_path):
@@ -140,17 +140,19 @@ def test_what_a_discarded_round_would_have_cost_is_not_in_the_manifest():
 
 def test_the_summary_says_what_is_promised_and_what_was_spent():
     for metrics, last in (
-        ((fs.privacy.spent(1e-4),), r"the worst client has spent epsilon \d\S*, delta 0.0001"),
-        ((), r"not accounted for: metrics=\(fs\.privacy\.spent"),
+        ((fs.privacy.spent(1e-4),), r"largest privacy loss of a client: epsilon \d\S*, delta 0.0001"),
+        ((), r"not recorded; add metrics=\(fs\.privacy\.spent"),
     ):
         what = scenario(PRIVATE, metrics=metrics)
         text = fs.run(what).summary(200)
         assert re.search(
-            r"^! the paper promises epsilon 1, delta 0\.0001 for one client in one round; .*above 1", text, re.MULTILINE
+            r"^warning: the paper guarantees epsilon 1, delta 0\.0001 for one client in one round; .*above 1",
+            text,
+            re.MULTILINE,
         )
         assert re.search(last, text)
     covered = scenario(dataclasses.replace(PRIVATE, epsilon=0.3), metrics=())
-    assert "\nthe paper promises epsilon 0.3" in fs.run(covered).summary(200)
+    assert "\nthe paper guarantees epsilon 0.3" in fs.run(covered).summary(200)
 
 
 def test_a_budget_of_epsilon_asks_for_the_metric():

@@ -45,7 +45,7 @@ ALGORITHM = {
     "a word for a step": (lambda: FALD(step_size="small"), "step_size=small"),
     "a list of steps": (lambda: FALD(step_size=[1e-3, 1e-4]), "step_size"),
     "no step size": (lambda: FALD(step_size=None), "step_size=None"),
-    "no local steps": (lambda: FALD(step_size=1e-3, local_steps=0), r"local_steps=0\): must be a whole number"),
+    "no local steps": (lambda: FALD(step_size=1e-3, local_steps=0), r"local_steps=0\): must be an integer"),
     "negative local steps": (lambda: FALD(step_size=1e-3, local_steps=-2), "local_steps=-2"),
     "half a local step": (lambda: FALD(step_size=1e-3, local_steps=1.5), "local_steps=1.5"),
     "a word for local steps": (lambda: FALD(step_size=1e-3, local_steps="ten"), "local_steps=ten"),
@@ -122,7 +122,7 @@ FIELDS = {
     ),
     "no replicas": (lambda: scenario(replicas=0), "replicas=0: ask for at least 1"),
     "negative replicas": (lambda: scenario(replicas=-3), "replicas=-3"),
-    "half a replica": (lambda: scenario(replicas=2.5), "replicas=2.5: a whole number, or a range"),
+    "half a replica": (lambda: scenario(replicas=2.5), "replicas=2.5: an integer, or a range"),
     "true replicas": (lambda: scenario(replicas=True), "replicas=True"),
     "an empty range of replicas": (lambda: scenario(replicas=range(3, 3)), "ask for at least 1"),
     "replicas before the first": (lambda: scenario(replicas=range(-2, 3)), "numbered from 0"),
@@ -132,13 +132,13 @@ FIELDS = {
     "NaN replicas": (lambda: scenario(replicas=NAN), "replicas=nan"),
     "infinitely many replicas": (lambda: scenario(replicas=INF), "replicas=inf"),
     "None replicas": (lambda: scenario(replicas=None), "replicas=None"),
-    "a negative seed": (lambda: scenario(seed=-1), r"seed=-1: a whole number from 0 to 2\*\*64 - 1"),
+    "a negative seed": (lambda: scenario(seed=-1), r"seed=-1: an integer from 0 to 2\*\*64 - 1"),
     "a seed of 65 bits": (lambda: scenario(seed=2**64), "seed=18446744073709551616"),
     "a seed of one half": (lambda: scenario(seed=0.5), "seed=0.5"),
     "a word for a seed": (lambda: scenario(seed="lucky"), "seed='lucky'"),
     "None for a seed": (lambda: scenario(seed=None), "seed=None"),
     "half precision": (lambda: scenario(dtype="float16"), "dtype='float16': choose 'float32' or 'float64'"),
-    "whole numbers": (lambda: scenario(dtype=int), "dtype"),
+    "integers": (lambda: scenario(dtype=int), "dtype"),
     "a start of another dimension": (
         lambda: scenario(initial=[1.0, 2.0, 3.0]),
         r"shape \(3,\); the problem needs \(2,\)",
@@ -156,7 +156,7 @@ FIELDS = {
     "a word for an interval": (lambda: scenario(evaluate_every="often"), "evaluate_every"),
     "an unknown reach": (lambda: scenario(broadcast_to="some"), "broadcast_to='some': choose 'selected' or 'all'"),
     "a control point that not everybody heard": (
-        lambda: scenario(algorithm=fs.algorithms.QLSDPlusPlus(1e-4, 3), broadcast_to="selected"),
+        lambda: scenario(algorithm=fs.algorithms.QLSDPlusPlus(1e-4, refresh_every=3), broadcast_to="selected"),
         "broadcast_to='selected': QLSDPlusPlus does not send zeta, which clients know from earlier .* set broadcast_to='all'",
     ),
     "an unknown metric": (lambda: scenario(metrics=("w3",)), "metric 'w3' is unknown; choose among .*w2"),
@@ -216,7 +216,7 @@ def test_an_activity_that_is_surely_wrong_is_refused_with_the_right_one(mistake)
 
 
 def test_the_whole_family_is_held_to_its_activity():
-    for kind in (fs.algorithms.QLSDStar, lambda eta, **more: fs.algorithms.QLSDPlusPlus(eta, 2, **more)):
+    for kind in (fs.algorithms.QLSDStar, lambda eta, **more: fs.algorithms.QLSDPlusPlus(eta, refresh_every=2, **more)):
         refused(lambda kind=kind: generalised(0.5, PART.bernoulli(0.4), kind), "probability 0.4 here")
         generalised(0.4, PART.bernoulli(0.4), kind)
 
@@ -260,7 +260,7 @@ def test_a_fixed_control_point_may_be_broadcast_to_the_selected():
 
 BUDGETS = {
     "nothing": (lambda: fs.Budget(), "nothing would ever stop the run; give at least rounds="),
-    "no rounds": (lambda: fs.Budget(rounds=0), r"Budget\(rounds=0\): must be a whole number of at least 1"),
+    "no rounds": (lambda: fs.Budget(rounds=0), r"Budget\(rounds=0\): must be an integer of at least 1"),
     "negative rounds": (lambda: fs.Budget(rounds=-5), "rounds=-5"),
     "half a round": (lambda: fs.Budget(rounds=2.5), "rounds=2.5"),
     "NaN rounds": (lambda: fs.Budget(rounds=NAN), "rounds=nan"),
@@ -405,7 +405,7 @@ def test_a_run_that_diverges_names_client_round_and_a_step_size_that_works():
 def test_an_exception_in_a_clients_code_names_client_round_and_seed():
     class Broken(FALD):
         def client(self, job, message, memory):
-            if job.round == 2 and not isinstance(job.weight, float):
+            if job.round == 3 and not isinstance(job.weight, float):
                 raise KeyError("oops")
             return super().client(job, message, memory)
 

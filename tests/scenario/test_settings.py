@@ -67,13 +67,13 @@ def test_text_is_read_as_its_annotation_says(text: str, annotation: Any, value: 
 @pytest.mark.parametrize(
     ("text", "annotation", "sentence"),
     [
-        ("1.5", int, "x=1.5: must be a whole number"),
-        ("", int, "x=: must be a whole number"),
+        ("1.5", int, "x=1.5: must be an integer"),
+        ("", int, "x=: must be an integer"),
         ("fast", float, "x=fast: must be a number"),
         ("maybe", bool, "x=maybe: must be true or false"),
         ("c", Literal["a", "b"], "x=c: must be one of a, b"),
-        ("c", int | None, "x=c: must be none or a whole number"),
-        ("1,b", tuple[int, ...], "x=1,b: must be a list of a whole number with commas"),
+        ("c", int | None, "x=c: must be none or an integer"),
+        ("1,b", tuple[int, ...], "x=1,b: must be a list of an integer with commas"),
         ("5", Inner, "x=5: Inner cannot be written as text; set its fields"),
     ],
 )

@@ -152,7 +152,7 @@ def scenarios(draw, tiers, asynchronous=False):
     groups = draw(st.permutations([c % edges for c in range(clients)])) if tiers else None
     scenario = fs.Scenario(
         problem=fs.problems.Payload(clients, parameters=draw(st.integers(1, 3))),
-        algorithm=fs.algorithms.Scaffold(0.1, 3) if remembers else fs.algorithms.FALD(1e-3, 3),
+        algorithm=fs.algorithms.Scaffold(0.1, local_steps=3) if remembers else fs.algorithms.FALD(1e-3, local_steps=3),
         network=draw(networks(clients, edges)),
         devices=draw(st.none() | devices(clients)),
         participation=draw(

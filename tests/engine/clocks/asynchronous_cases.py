@@ -51,7 +51,7 @@ def random_case(seed, shape, remembers):
     to_all = bool(draw.integers(2))
     scenario = fs.Scenario(
         problem=fs.problems.GaussianMean.synthetic(clients, dim=DIM, samples=2, seed=1),
-        algorithm=fs.algorithms.Scaffold(0.1, 1) if remembers else fs.algorithms.FALD(step_size=1e-6, local_steps=1),
+        algorithm=fs.algorithms.Scaffold(0.1, local_steps=1) if remembers else fs.algorithms.FALD(step_size=1e-6, local_steps=1),
         network=fs.Network(graph_of(draw, clients, shape)),
         devices=fs.devices.constant(seconds.tolist(), dropout=shares, availability=online),
         participation=fs.participation.buffered(replies, of=places), budget=fs.Budget(rounds=ROUNDS),

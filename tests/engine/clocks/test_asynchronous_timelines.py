@@ -59,7 +59,7 @@ def test_asynchronous_timelines_are_those_of_an_independent_simulation(shape, re
 def by_hand(clock, seconds, policy, rounds, **parts):
     """The block of clients that compute for these seconds, without a network unless one is given."""
     scenario = fs.Scenario(
-        problem=fs.problems.Payload(len(seconds), 125), algorithm=parts.pop("algorithm", fs.algorithms.FedAvg(1e-3, 1)),
+        problem=fs.problems.Payload(len(seconds), 125), algorithm=parts.pop("algorithm", fs.algorithms.FedAvg(1e-3, local_steps=1)),
         devices=fs.devices.constant(seconds, availability=parts.pop("availability", None)), participation=policy,
         budget=fs.Budget(rounds=rounds), seed=1, **parts,
     )  # fmt: skip
@@ -115,7 +115,7 @@ def test_latency_follows_the_last_bit_of_asynchronous_clients(clock):
 @pytest.mark.parametrize("clock", CLOCKS)
 def test_clients_with_memory_give_their_places_away_until_their_reply_is_aggregated(clock):
     """One place, a buffer of 3 and 4 clients of 1 s: three different ones make a version, and all are idle again."""
-    algorithm = fs.algorithms.Scaffold(0.1, 1)
+    algorithm = fs.algorithms.Scaffold(0.1, local_steps=1)
     block = by_hand(clock, [1.0] * 4, fs.participation.buffered(3, of=1), 20, algorithm=algorithm)
     assert block.closed_s[0].tolist() == [3.0 * (i + 1) for i in range(20)]
     for i in range(20):
@@ -128,7 +128,7 @@ def test_clients_with_memory_give_their_places_away_until_their_reply_is_aggrega
 @pytest.mark.parametrize("of", [None, 2])
 def test_visits_that_only_drop_out_stop_the_run(clock, of):
     scenario = fs.Scenario(
-        problem=fs.problems.Payload(12, 1), algorithm=fs.algorithms.FedAvg(1e-3, 1),
+        problem=fs.problems.Payload(12, 1), algorithm=fs.algorithms.FedAvg(1e-3, local_steps=1),
         devices=fs.devices.constant(1.0, dropout=1.0), participation=fs.participation.buffered(2, of=of),
         budget=fs.Budget(rounds=3), record=fs.Record(events=True),
     )  # fmt: skip

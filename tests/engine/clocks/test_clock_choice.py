@@ -18,7 +18,7 @@ from fedsim.kernels import KernelState
 CLIENTS, REPLICAS = 6, 2
 PRIVATE = fs.Scenario(
     problem=fs.problems.GaussianMean.synthetic(CLIENTS, dim=2, samples=5, seed=3),
-    algorithm=fs.algorithms.FALD(1e-3, 3),
+    algorithm=fs.algorithms.FALD(1e-3, local_steps=3),
     network=fs.topologies.star(CLIENTS, uplink_bps=4e3, downlink_bps=4e3, latency_s=0.02),
     devices=fs.devices.lognormal(0.05, 0.5, dropout=0.1),
     budget=fs.Budget(rounds=20),

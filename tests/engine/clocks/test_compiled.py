@@ -165,7 +165,7 @@ SCENARIOS = {
 
 def scenario_of(name):
     return fs.Scenario(
-        problem=fs.problems.Payload(6, parameters=5), algorithm=fs.algorithms.FALD(1e-3, 3),
+        problem=fs.problems.Payload(6, parameters=5), algorithm=fs.algorithms.FALD(1e-3, local_steps=3),
         budget=fs.Budget(rounds=40), replicas=3,
         **{"network": fs.topologies.star(6, uplink_bps=2e3, latency_s=0.02), **SCENARIOS[name]},
     )  # fmt: skip

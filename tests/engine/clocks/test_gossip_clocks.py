@@ -40,7 +40,7 @@ SCENARIOS = {
 
 def scenario_of(name="ideal links", **parts):
     given = {
-        "problem": fs.problems.Payload(6, parameters=5), "algorithm": fs.algorithms.FALD(1e-3, 3),
+        "problem": fs.problems.Payload(6, parameters=5), "algorithm": fs.algorithms.FALD(1e-3, local_steps=3),
         "exchange": fs.exchanges.gossip(RING), "budget": fs.Budget(rounds=40), "replicas": 3,
     }  # fmt: skip
     return fs.Scenario(**{**given, **SCENARIOS[name], **parts})
@@ -97,7 +97,7 @@ def line(**parts):
         links.add_edge(a, b, bandwidth_bps=500.0, latency_s=0.5)
     devices = parts.pop("devices", None) or fs.devices.constant([1.0, 2.0, 4.0])
     return fs.Scenario(
-        problem=fs.problems.Payload(3, parameters=5), algorithm=fs.algorithms.FALD(1e-3, 1), network=fs.Network(links),
+        problem=fs.problems.Payload(3, parameters=5), algorithm=fs.algorithms.FALD(1e-3, local_steps=1), network=fs.Network(links),
         devices=devices, exchange=fs.exchanges.gossip(nx.path_graph(3)), budget=fs.Budget(rounds=5), **parts,
     )  # fmt: skip
 
@@ -166,7 +166,7 @@ def test_a_message_that_catches_up_with_the_last_one_shares_its_link(path):
     links.add_edge(0, 1, bandwidth_bps=100.0, latency_s=0.25)
     links.add_edge(1, 0, bandwidth_bps=math.inf, latency_s=0.0)
     scenario = fs.Scenario(
-        problem=fs.problems.Payload(2, parameters=5), algorithm=fs.algorithms.FALD(1e-3, 1), network=fs.Network(links),
+        problem=fs.problems.Payload(2, parameters=5), algorithm=fs.algorithms.FALD(1e-3, local_steps=1), network=fs.Network(links),
         devices=fs.devices.constant(0.1), exchange=fs.exchanges.gossip(nx.path_graph(2)), budget=fs.Budget(rounds=5),
     )  # fmt: skip
     (block,) = blocks_of(scenario, MessageSizes(0, 100, 100), path, [2])
@@ -217,7 +217,7 @@ def test_the_loop_continues_where_a_message_of_the_short_path_meets_the_one_befo
     nx.set_edge_attributes(links, 0.01, "latency_s")
     slow = fs.devices.constant([0.1, 0.12, 0.12], slowdown=fs.devices.lognormal_slowdown(0.1))
     made = fs.Scenario(
-        problem=fs.problems.Payload(3, parameters=5), algorithm=fs.algorithms.FALD(1e-3, 1), network=fs.Network(links),
+        problem=fs.problems.Payload(3, parameters=5), algorithm=fs.algorithms.FALD(1e-3, local_steps=1), network=fs.Network(links),
         devices=slow, exchange=fs.exchanges.gossip(graph), budget=fs.Budget(rounds=40), replicas=3,
     )  # fmt: skip
     sizes = MessageSizes(0, 10, 320)
@@ -266,7 +266,9 @@ def test_sites_that_run_away_from_each_other_are_refused_before_memory_runs_out(
 def test_a_run_that_cannot_go_on_ends(clock):
     online = fs.devices.intervals([0.0] * 6, [1e9] * 5 + [3.0], np.arange(7))
     made = scenario_of(
-        algorithm=fs.algorithms.FALD(1e-3, 1), devices=fs.devices.constant(1.0, availability=online), replicas=2
+        algorithm=fs.algorithms.FALD(1e-3, local_steps=1),
+        devices=fs.devices.constant(1.0, availability=online),
+        replicas=2,
     )
     result = fs.run(made, timing_only=True, clock=clock)
     assert result.stopped_by == ("no clients", "no clients")

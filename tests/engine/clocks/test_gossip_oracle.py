@@ -234,7 +234,7 @@ def scenario_of(case, n, graph, rounds):
     elif case["enough"] < math.inf:
         policy = fs.participation.first(1)
     return fs.Scenario(
-        problem=fs.problems.Payload(n, parameters=BITS // 64), algorithm=fs.algorithms.FALD(1e-3, 1),
+        problem=fs.problems.Payload(n, parameters=BITS // 64), algorithm=fs.algorithms.FALD(1e-3, local_steps=1),
         network=fs.Network(links), devices=fs.devices.constant(case["seconds"], availability=availability),
         exchange=fs.exchanges.gossip(graph), participation=policy, budget=fs.Budget(rounds=rounds),
     )  # fmt: skip

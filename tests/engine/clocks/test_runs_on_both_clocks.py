@@ -19,7 +19,7 @@ from fedsim.algorithms.fedpaq import FedPAQ
 
 ALGORITHMS = (
     fs.algorithms.FALD(step_size=1e-3, local_steps=3, correlation=0.5),
-    fs.algorithms.Scaffold(1e-3, 2),
+    fs.algorithms.Scaffold(1e-3, local_steps=2),
     FedPAQ(step_size=1e-2, local_steps=2, codec=fs.codecs.QSGD(4)),
 )
 
@@ -85,7 +85,7 @@ CHANNEL = fs.topologies.multiple_access(6, 4e3, latency_s=0.02)
 GROUPS = [0, 1, 1, 0, 1, 0]
 STAR = fs.Scenario(
     problem=fs.problems.GaussianMean.synthetic(6, dim=2, samples=5, seed=3),
-    algorithm=fs.algorithms.FALD(1e-3, 3),
+    algorithm=fs.algorithms.FALD(1e-3, local_steps=3),
     network=CHANNEL,
     devices=fs.devices.lognormal(0.05, 0.5, dropout=0.1, availability=fs.devices.markov(2.0, 0.5)),
     budget=fs.Budget(rounds=25),
@@ -106,11 +106,11 @@ WAYS = {
         STAR, devices=None, participation=fs.participation.deadline(9.0)
     ),
     "short path": dataclasses.replace(STAR, **ALONE, participation=fs.participation.first(3)),
-    "short path, memory": dataclasses.replace(STAR, **ALONE, algorithm=fs.algorithms.Scaffold(1e-3, 2)),
+    "short path, memory": dataclasses.replace(STAR, **ALONE, algorithm=fs.algorithms.Scaffold(1e-3, local_steps=2)),
     "replicas stop separately": dataclasses.replace(STAR, budget=fs.Budget(rounds=25, seconds=9.0)),
     "asynchronous": dataclasses.replace(STAR, participation=fs.participation.buffered(3)),
     "asynchronous, memory": dataclasses.replace(
-        STAR, participation=fs.participation.buffered(2, of=4), algorithm=fs.algorithms.Scaffold(1e-3, 2)
+        STAR, participation=fs.participation.buffered(2, of=4), algorithm=fs.algorithms.Scaffold(1e-3, local_steps=2)
     ),
     "asynchronous, discount": dataclasses.replace(
         STAR, participation=fs.participation.buffered(3, discount=lambda staleness: 1 / (1 + staleness))
@@ -172,7 +172,7 @@ def test_an_edge_that_is_ahead_notes_its_own_rounds(name):
 
 def test_the_events_of_a_replica_are_its_own_where_another_never_closes_a_round():
     scenario = fs.Scenario(
-        problem=fs.problems.Payload(1, parameters=1), algorithm=fs.algorithms.FALD(1e-3, 3),
+        problem=fs.problems.Payload(1, parameters=1), algorithm=fs.algorithms.FALD(1e-3, local_steps=3),
         devices=fs.devices.constant(0.25, slowdown=fs.devices.pareto_slowdown(1.1)),
         participation=fs.participation.buffered(1), budget=fs.Budget(rounds=1, seconds=5.0), replicas=range(5, 9, 2),
         record=fs.Record(events=True),
@@ -236,7 +236,7 @@ def refusal(scenario, name):
 def test_a_round_that_never_closes_is_refused_in_the_same_words(made):
     slow = fs.devices.constant(1e308, availability=fs.devices.diurnal(10.0, 1.0))
     scenario = dataclasses.replace(
-        made, devices=slow, network=fs.topologies.star(6, latency_s=1e308), algorithm=fs.algorithms.FALD(1e-3, 1),
+        made, devices=slow, network=fs.topologies.star(6, latency_s=1e308), algorithm=fs.algorithms.FALD(1e-3, local_steps=1),
         exchange=made.exchange if made is STAR else fs.exchanges.tiers(GROUPS, every=3),
     )  # fmt: skip
     assert "round 1 never closes" in refusal(scenario, "simpy")
@@ -246,7 +246,7 @@ def test_a_round_that_never_closes_is_refused_in_the_same_words(made):
 @pytest.mark.parametrize("made", [STAR, TIERS], ids=["star", "tiers"])
 def test_a_clock_that_is_too_late_for_its_periods_is_refused_in_the_same_words(made):
     forever = fs.devices.constant(1e308, availability=fs.devices.diurnal(10.0, 1.0))
-    scenario = dataclasses.replace(made, devices=forever, algorithm=fs.algorithms.FALD(1e-3, 1))
+    scenario = dataclasses.replace(made, devices=forever, algorithm=fs.algorithms.FALD(1e-3, local_steps=1))
     assert "too late for periods of 10 s" in refusal(scenario, "simpy")
     assert refusal(scenario, "compiled") == refusal(scenario, "simpy")
 
@@ -267,7 +267,7 @@ def test_a_round_that_never_closes_ends_a_run_with_a_limit_on_time(made, shared)
     )
     for policy in (fs.participation.full(), OwnFull()):
         scenario = dataclasses.replace(
-            made, devices=fs.devices.constant(1e308), network=network, algorithm=fs.algorithms.FALD(1e-3, 1),
+            made, devices=fs.devices.constant(1e308), network=network, algorithm=fs.algorithms.FALD(1e-3, local_steps=1),
             exchange=made.exchange if made is STAR else fs.exchanges.tiers(GROUPS, every=3), participation=policy,
             budget=fs.Budget(rounds=25, seconds=5.0),
         )  # fmt: skip

@@ -38,14 +38,16 @@ def theta(problem, algorithm, rounds, replicas, **more):
 
 def qlsd(rounds, codec=None, **more):
     problem = fs.problems.GaussianMean(toys.POINTS, np.eye(50))
-    algorithm = fs.algorithms.QLSD(toys.STEP, tuple(map(int, toys.ROWS)), codec or fs.codecs.QSGD(toys.LEVELS))
+    algorithm = fs.algorithms.QLSD(
+        toys.STEP, batch_size=tuple(map(int, toys.ROWS)), codec=codec or fs.codecs.QSGD(toys.LEVELS)
+    )
     return theta(problem, algorithm, rounds, toys.W5_REPLICAS, **more)
 
 
 def fald(rounds):
     problem = fs.problems.GaussianMean([centre[None] for centre in toys.CENTRES], toys.COVARIANCE)
     weight = 1 / len(toys.CENTRES)  # the algorithm divides by it
-    algorithm = fs.algorithms.FALD(toys.LOCAL_STEP * weight, toys.LOCAL_STEPS)
+    algorithm = fs.algorithms.FALD(toys.LOCAL_STEP * weight, local_steps=toys.LOCAL_STEPS)
     return theta(problem, algorithm, rounds, toys.W6_REPLICAS)
 
 

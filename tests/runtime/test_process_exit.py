@@ -55,7 +55,7 @@ def test_a_file_that_exits_is_an_error_with_its_line(tmp_path, capsys, where, li
 
 
 def test_a_client_that_exits_is_an_error_of_the_client(tmp_path):
-    what = load_file(written(tmp_path, client="sys.exit(7) if job.round == 2 else None")).build({})
+    what = load_file(written(tmp_path, client="sys.exit(7) if job.round == 3 else None")).build({})
     with pytest.raises(ClientFailed, match=r"Own.client raised SystemExit: 7 \(client \d, round 3"):
         fs.run(what)
 
