@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import participation as policies
-from fedsim import protocols
+from fedsim import protocols, renamed
 from fedsim.arrays import Array
 from fedsim.budget import Budget
 from fedsim.checks import as_array, check_choice, check_int, is_int
@@ -60,6 +60,7 @@ class Parts:
         )
 
 
+@renamed.refuse_old_keywords("fs.Scenario")
 @dataclass(frozen=True, eq=False)
 class Scenario:
     """The specification of a simulation. `problem`, `algorithm` and `budget` are required; all fields are checked here.

@@ -118,7 +118,7 @@ def plain(name: str, value: object) -> Any:
 
 def unknown(name: str, known: Sequence[str]) -> InvalidInput:
     """Return the error for an unknown name, with the closest known one."""
-    if sentence := renamed.setting(name):
+    if sentence := renamed.sentence(f"--set {name}"):
         return InvalidInput(sentence)
     same_field = [k for k in known if k.rpartition(".")[2] == name.rpartition(".")[2]]
     close = get_close_matches(name, known, 1, 0.6) or same_field

@@ -87,7 +87,7 @@ def _start(scenario: Scenario, replica: int) -> Array:
 
 
 class _JobReached(BaseException):
-    """Ends the simulation at the job. It is no Exception, so that no handler takes it for an error."""
+    """The end of the simulation at the job; no Exception, so that no handler catches it."""
 
     def __init__(self, job: Batch) -> None:
         self.job = job

@@ -70,7 +70,7 @@ class Recommendation:
             f"{self.goal} for the least {self.minimize}{self._limit_words()}: {best}",
             f"  {self.show(self.spent)} {self._interval(row)}",
             f"  {text.share(row['reached'])} of its trials reach the goal; {runs}",
-            *([f"! {row['warnings']}"] if row["warnings"] else []),
+            *([f"warning: {row['warnings']}"] if row["warnings"] else []),
             *self._parameter_lines(),
             *self._limit_lines(),
         ]

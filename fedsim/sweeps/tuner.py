@@ -1,4 +1,4 @@
-"""`fs.tune`: search the setting that reaches a goal at the lowest cost, by successive halving over seeds.
+"""`fs.tune`: find the setting that reaches a goal at the lowest cost, by successive halving over seeds.
 
 Every setting is run with one seed, the best third with three, the best ninth with nine, and so on. So the seeds are
 spent where settings are close. All runs belong to one sweep and stay in its folder: a second search with more values or

@@ -17,7 +17,6 @@ from engine.clocks.runs import agree, assert_same, on_path, on_simpy
 import fedsim as fs
 from fedsim.algorithms.fedpaq import FedPAQ
 from fedsim.analysis import timeline
-from fedsim.analysis.clients import heard as fairness
 from fedsim.engine.clock import simpy as simpy_clock
 from fedsim.engine.clock.simpy import Answers
 from fedsim.errors import Interrupted
@@ -322,27 +321,27 @@ def test_waste_is_told_by_cause_in_bits_both_ways_and_in_seconds():
     assert (row["late_s"], row["called_off_s"], row["dropped_s"], row["wasted_s"]) == (4.0, 4.0, 2.5, 10.5)
     assert result.clients["wasted_s"].tolist() == [0.0, 4.0, 4.0, 2.5]
     assert result.clients["wasted_down_bits"].tolist() == [0, 128, 128, 128]
-    table = timeline.waste(result)
+    table = timeline.waste(result).frame.set_index("cause")
     assert table["visits"].to_dict() == {"late": 1, "called off": 1, "dropped": 1}
-    assert table["uplink_bits"].to_dict() == {"late": 64, "called off": 0, "dropped": 0}
+    assert table["bits"].to_dict() == {"late": 64, "called off": 0, "dropped": 0}
     assert table["transfer_s"].to_dict() == {"late": 2.0, "called off": 1.0, "dropped": 1.0}
     assert table["compute_s"].to_dict() == {"late": 2.0, "called off": 3.0, "dropped": 1.5}
 
 
-def test_the_fairness_table_says_who_was_heard_how_often_and_how_late():
+def test_contributions_count_replies_per_client_and_their_age():
     scenario = scenario_of(
         devices=fs.devices.constant([1.0, 2.0, 3.0, 9.0]), participation=fs.participation.first(2), replicas=2
     )
     result = on_both(traced(scenario))
-    table = fairness(result)
-    assert table["asked"].tolist() == [20] * 4
-    assert table["heard"].tolist() == [20, 20, 0, 0]
+    table = timeline.contributions(result)
+    assert table["selected"].tolist() == [20] * 4
+    assert table["received"].tolist() == [20, 20, 0, 0]
     assert table["share"].tolist() == [0.5, 0.5, 0.0, 0.0]
     assert table["late"].tolist() == [0, 0, 20, 20]
     assert table["last_round"].tolist() == [10, 10, 0, 0]
     assert table["reply_s"].tolist()[:2] == [1.0, 2.0]
     assert table["wasted_s"].tolist() == [0.0, 0.0, 40.0, 40.0]
-    stale = fairness(on_both(dataclasses.replace(scenario, participation=fs.participation.buffered(1))))
+    stale = timeline.contributions(on_both(dataclasses.replace(scenario, participation=fs.participation.buffered(1))))
     assert stale["staleness"].iloc[0] < stale["staleness"].iloc[2]
     assert stale["reply_s"].isna().all()
 

@@ -163,7 +163,7 @@ SCENARIOS: dict[str, fs.Scenario] = {
     **_policies("coming and going", MOST, network=STAR, devices=COMING, record=EVENTS),
     **_policies("by the day", ("uniform", "buffered"), devices=DAILY),
     **_policies("listed hours", ("full", "with replacement", "deadline"), network=STAR, devices=LISTED),
-    # --- memory, lengths that vary, everybody hears ---
+    # --- memory, lengths that vary, broadcast to all ---
     "Scaffold, buffered": _made(alg.Scaffold(0.1, local_steps=2), network=STAR, devices=SLOW, participation=participation.buffered(2)),
     "Scaffold, buffered of 4": _made(
         alg.Scaffold(0.1, local_steps=2), network=TREE, devices=FLAKY, participation=participation.buffered(2, of=4)

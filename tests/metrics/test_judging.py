@@ -244,7 +244,7 @@ def test_a_figure_that_perfect_samples_would_show_too_is_doubted_aloud():
     ):
         result = fs.run(replace(gaussian(20, ("w2",), rounds=60), seed=7))
     (doubt,) = result.manifest["warnings"]
-    assert f"! {doubt}" in result.summary(400).splitlines()
+    assert f"warning: {doubt}" in result.summary(400).splitlines()
 
 
 def test_a_history_counts_its_effective_samples():
@@ -312,7 +312,7 @@ def warned(scenario):
         warnings.simplefilter("ignore", ResultWarning)
         result = fs.run(scenario)
     for text in result.manifest["warnings"]:
-        assert f"! {text}" in result.summary(1000).splitlines()
+        assert f"warning: {text}" in result.summary(1000).splitlines()
     return result.manifest["warnings"]
 
 

@@ -26,7 +26,7 @@ LAYERS = (  # top to bottom; a module imports from rows below its own, and withi
         "codecs", "initial", "schedules",
     ),
     ("kernels",),
-    ("protocols", "rules", "rng", "results", "code_digest", "readers", "per_client", "checks", "text", "errors", "arrays"),
+    ("protocols", "rules", "rng", "results", "code_digest", "readers", "per_client", "checks", "text", "renamed", "errors", "arrays"),
 )  # fmt: skip
 UPWARD = {
     ("results", "analysis")

@@ -20,7 +20,7 @@ DOORS = {  # by the words of an import or an attribute: the one file that may sa
 }
 
 
-def said(tree):
+def names_in(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             yield node.attr
@@ -33,7 +33,7 @@ def said(tree):
 
 def test_each_private_door_is_in_one_file():
     for path in PACKAGE.rglob("*.py"):
-        words = set(said(ast.parse(path.read_text())))
+        words = set(names_in(ast.parse(path.read_text())))
         for word, home in DOORS.items():
             assert word not in words or str(path.relative_to(PACKAGE)) == home, f"{path}: {word}"
 

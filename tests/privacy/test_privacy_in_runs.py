@@ -140,17 +140,19 @@ def test_what_a_discarded_round_would_have_cost_is_not_in_the_manifest():
 
 def test_the_summary_says_what_is_promised_and_what_was_spent():
     for metrics, last in (
-        ((fs.privacy.spent(1e-4),), r"the worst client has spent epsilon \d\S*, delta 0.0001"),
-        ((), r"not accounted for: metrics=\(fs\.privacy\.spent"),
+        ((fs.privacy.spent(1e-4),), r"largest privacy loss of a client: epsilon \d\S*, delta 0.0001"),
+        ((), r"not recorded; add metrics=\(fs\.privacy\.spent"),
     ):
         what = scenario(PRIVATE, metrics=metrics)
         text = fs.run(what).summary(200)
         assert re.search(
-            r"^! the paper promises epsilon 1, delta 0\.0001 for one client in one round; .*above 1", text, re.MULTILINE
+            r"^warning: the paper guarantees epsilon 1, delta 0\.0001 for one client in one round; .*above 1",
+            text,
+            re.MULTILINE,
         )
         assert re.search(last, text)
     covered = scenario(dataclasses.replace(PRIVATE, epsilon=0.3), metrics=())
-    assert "\nthe paper promises epsilon 0.3" in fs.run(covered).summary(200)
+    assert "\nthe paper guarantees epsilon 0.3" in fs.run(covered).summary(200)
 
 
 def test_a_budget_of_epsilon_asks_for_the_metric():

@@ -40,7 +40,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def hostile(folder: Path, trap: Path, **more: object) -> None:
-    """A manifest that seals code which leaves a trace if it is ever executed."""
+    """A manifest that stores code that leaves a trace if it is executed."""
     code = (
         f"open({str(trap)!r}, 'w').close()\n" + TEXT + f"\ndef figure(study):\n    open({str(trap)!r}, 'w').close()\n"
     )
@@ -54,17 +54,17 @@ def test_a_report_on_a_hostile_folder_is_complete_and_runs_nothing(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(["run", "plain.py", "--out", "a"]) == 0
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     trap = here / "trap"
     hostile(here / "a", trap)
     assert call(["report", "a"]) == 0
-    assert call(["resume", "a"]) == 0  # it is whole: it is summed up
+    assert call(["resume", "a"]) == 0  # a complete run is only summarised
     assert fs.load("a").fingerprint
     assert not trap.exists()
     page = (here / "a/report.html").read_text()
-    told = said[said.index("stopped by") : said.index("real ")].split()
+    words = printed[printed.index("stopped by") : printed.index("real ")].split()
     shown = html.unescape(page).split()
-    assert set(told) <= set(shown)  # as complete as what the terminal said after the run, if in wider lines
+    assert set(words) <= set(shown)  # the same lines as after the run, only wider
     assert "&#x27;w&#x27;).close()" in page  # the source is shown, as text
 
 

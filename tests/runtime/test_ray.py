@@ -475,7 +475,8 @@ ALONE = """
     import fedsim as fs
     from strategies.hosted import scenario
     from fedsim.runtime.ray import Ray
-    import os
+    import os, signal as signals
+    signals.signal(signals.SIGINT, signals.default_int_handler)  # ignored where the tests run in the background
     try:
         observers = [lambda p: os.kill(os.getpid(), {signal}) if {signal} and p.round == 2 else None]
         print(fs.run(scenario(), runtime=Ray(hosts=2), observers=observers).fingerprint)

@@ -1,4 +1,4 @@
-"""A sweep keeps what is whole, names what failed, survives its processes, and can be shared by array jobs."""
+"""Sweeps skip completed runs, keep the errors of failed ones, survive dead processes and share a folder with array jobs."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def test_a_hundred_runs_of_which_four_fail_keep_the_rest_and_can_be_repaired(tmp
     assert repaired.failed == ()
     assert len(repaired.frame()) == 100
     after = written(tmp_path / "runs")
-    whole = {str(tmp_path / "runs" / run) for run in first.frame()["run"]}
-    assert all(after[name] == time for name, time in before.items() if str(Path(name).parent) in whole)
+    complete = {str(tmp_path / "runs" / run) for run in first.frame()["run"]}
+    assert all(after[name] == time for name, time in before.items() if str(Path(name).parent) in complete)
     assert not list((tmp_path / "runs").glob(".*"))  # neither claims nor temporary files
 
     loaded = fs.load(tmp_path / "runs")
@@ -82,14 +82,14 @@ def test_a_hundred_runs_of_which_four_fail_keep_the_rest_and_can_be_repaired(tmp
 
 def test_shards_share_a_folder_and_make_the_table_of_one_sweep(tmp_path: Path, file: Path) -> None:
     grid = {"level": [3, 4, 5], "seed": [0, 1]}
-    whole = fs.sweep(file, grid, out=tmp_path / "one", jobs=1).frame()
+    single = fs.sweep(file, grid, out=tmp_path / "one", jobs=1).frame()
     sizes = []
     for part in (1, 0):
         study = fs.sweep(file, grid, out=tmp_path / "many", shard=(part, 2), jobs=1)
         sizes.append(len(study.runs))
     assert sizes == [3, 6]
     frame = fs.load(tmp_path / "many").frame()
-    pd.testing.assert_frame_equal(frame.drop(columns="real_s"), whole.drop(columns="real_s"))
+    pd.testing.assert_frame_equal(frame.drop(columns="real_s"), single.drop(columns="real_s"))
     for shard in ((3, 3), (-1, 3), (0, 0)):
         with pytest.raises(InvalidInput, match="shard"):
             fs.sweep(file, grid, out=tmp_path / "many", shard=shard)
@@ -120,7 +120,7 @@ def test_a_combination_that_cannot_be_built_fails_alone(tmp_path: Path, file: Pa
     assert [s["level"] for s in settings_of(study)] == [3]
 
 
-def test_a_stopped_sweep_goes_on_where_it_was_to_the_same_bits(tmp_path: Path, file: Path) -> None:
+def test_a_stopped_sweep_resumes_to_the_same_bits(tmp_path: Path, file: Path) -> None:
     slow, stop = tmp_path / "slow", threading.Event()
     slow.touch()
     options = {"grid": {"level": [3, 4]}, "settings": {"rounds": 200, "slow": str(slow)}, "jobs": 1}
@@ -143,7 +143,7 @@ def test_a_stopped_sweep_goes_on_where_it_was_to_the_same_bits(tmp_path: Path, f
     )
 
 
-def test_a_run_that_another_process_holds_is_left_to_it(tmp_path: Path, file: Path) -> None:
+def test_a_run_that_another_process_holds_is_not_executed(tmp_path: Path, file: Path) -> None:
     fs.sweep(file, {"level": [3]}, out=tmp_path / "runs", jobs=1)
     run = SweepSpec.read(tmp_path / "runs").runs[0].name
     shutil.rmtree(tmp_path / "runs" / run)
@@ -225,7 +225,7 @@ def test_a_folder_with_other_things_in_it_is_refused(tmp_path: Path, file: Path)
         fs.sweep(file, {"level": [3]}, out=tmp_path)
 
 
-def test_workers_are_gone_when_a_sweep_is_over_or_broken_off(tmp_path: Path, file: Path) -> None:
+def test_no_worker_is_left_when_a_sweep_ends_or_is_aborted(tmp_path: Path, file: Path) -> None:
     def children() -> set[int]:
         tasks = Path(f"/proc/{os.getpid()}/task").glob("*/children")
         return {int(pid) for task in tasks for pid in task.read_text().split()}

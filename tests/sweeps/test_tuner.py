@@ -80,9 +80,9 @@ def test_tuning_finds_the_cheapest_setting_explains_it_and_reuses_its_runs(
     line = ["tune", "halving.py", "--grid", "rate=1,2,3,4", "--grid", "cohort=1,2,3", "--goal", GOAL, "--seeds", "3"]
     capsys.readouterr()
     assert call([*line, "--minimize", "rounds", "--limit", "uplink_bits=300", "--jobs", "1", "--out", "runs"]) == 0
-    said = capsys.readouterr().out
-    assert "for the least rounds within uplink_bits <= 300 bit: rate=3" in said
-    assert "uplink_bits <= 300 bit does not bind" in said
+    printed = capsys.readouterr().out
+    assert "for the least rounds within uplink_bits <= 300 bit: rate=3" in printed
+    assert "uplink_bits <= 300 bit does not bind" in printed
     assert read_json(here / "runs/recommendation.json", FORMAT)["best"]["rate"] == 3
     assert len(fs.load("runs").frame()) >= 12
 
@@ -183,6 +183,6 @@ def test_the_settings_have_the_warnings_of_their_runs(here: Path) -> None:
     (here / "doubted.py").write_text(text)
     found = fs.tune("doubted.py", {"rate": [1, 2]}, GOAL, "rounds", seeds=3, jobs=1, out="runs")
     assert found.settings["warnings"].str.contains("3 of 3 runs: rhat").any()
-    (line,) = [line for line in found.lines() if line.startswith("! ")]
+    (line,) = [line for line in found.lines() if line.startswith("warning: ")]
     assert "began at the same point" in line
     assert read_json(here / "runs/recommendation.json", FORMAT)["settings"][0]["warnings"]

@@ -113,19 +113,19 @@ def died() -> bool:
 
 
 def _serve(pipe: Any, barrier: Any) -> None:
-    """A process that does what it is told when the other does, and says what came of it."""
+    """A process that acts when the other does, and sends the outcome."""
     while (order := pipe.recv()) is not None:
         what, delay_s, arguments, options = order
         barrier.wait()
         time.sleep(delay_s)
         try:
             out = {"run": run, "sweep": sweep}[what](*arguments, **options)
-            said = ("whole", out.fingerprint if what == "run" else sorted(r.fingerprint for _, r in out.runs))
+            end = ("complete", out.fingerprint if what == "run" else sorted(r.fingerprint for _, r in out.runs))
         except fs.errors.InvalidInput as error:
-            said = ("refused", str(error))
+            end = ("refused", str(error))
         except BaseException as error:
-            said = ("crashed", repr(error))
-        pipe.send(said)
+            end = ("crashed", repr(error))
+        pipe.send(end)
 
 
 @contextmanager

@@ -103,7 +103,7 @@ def surrogates(problem, theta) -> tuple[np.ndarray, np.ndarray]:
 
 
 def optimum(problem, step_size: float, steps: int = 300) -> np.ndarray:
-    """A start near the mode: plain descent of the whole potential."""
+    """Return a point near the mode by gradient descent on the potential of all data."""
     theta = np.zeros(problem.dim)
     for _ in range(steps):
         theta = theta - step_size * sum(problem.gradient(theta, c) for c in range(problem.clients))

@@ -1,8 +1,8 @@
-"""Exact means and covariances of FA-LD on Gaussian potentials, for claims that can be settled without a sample.
+"""Exact means and covariances of FA-LD on Gaussian potentials, for claims that need no samples.
 
-K local steps take client c from theta to M_c theta + v_c + shared noise + private noise. The server averages with
-random weights a, of which E a and E a a' say all there is to say. So (1, E theta, E theta theta') of one round is a
-fixed linear map of that of the round before; its powers give any round, its fixed point the stationary law.
+K local steps map client c from theta to M_c theta + v_c + shared noise + private noise. The server averages with
+random weights a, which enter through E a and E a a'. So (1, E theta, E theta theta') of a round is a linear map of
+that of the previous round: its powers give any round, its fixed point the stationary law.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Weights:
 
 @dataclass(frozen=True, eq=False)
 class FALDMoments:
-    """The law of FA-LD's theta, full gradients and a constant step, from theta = `start`."""
+    """The law of FA-LD's theta with full gradients and a constant step size, from theta = `start`."""
 
     problem: Any  # a GaussianMean, or another with quadratic()
     step_size: float
@@ -55,7 +55,7 @@ class FALDMoments:
 
     @cached_property
     def round(self) -> Array:
-        """The linear map of (1, E theta, E theta theta') over one round."""
+        """Return the linear map of (1, E theta, E theta theta') over one round."""
         hessian, linear = self.problem.quadratic()
         p = np.asarray(self.problem.sizes) / np.sum(self.problem.sizes)
         n, d = linear.shape
@@ -82,30 +82,30 @@ class FALDMoments:
         return out
 
     def after(self, rounds: int) -> tuple[Array, Array]:
-        """Mean and covariance after so many rounds."""
+        """Return the mean and covariance after `rounds` rounds."""
         return self._law(np.linalg.matrix_power(self.round, rounds) @ self._first())
 
     def stationary(self) -> tuple[Array, Array]:
-        """Mean and covariance in the long run."""
+        """Return the stationary mean and covariance."""
         rest = np.eye(len(self.round) - 1) - self.round[1:, 1:]
         return self._law(np.concatenate([[1.0], np.linalg.solve(rest, self.round[1:, 0])]))
 
     def w2(self, law: tuple[Array, Array]) -> float:
-        """Wasserstein-2 distance from `law` to the exact posterior."""
+        """Return the Wasserstein-2 distance from `law` to the exact posterior."""
         return gaussian_w2(*law, *self.problem.exact())
 
     def rounds_to(self, level: float, most: int = 1_000_000) -> float:
-        """The first round after which W2 to the posterior is at most `level`; infinity where it never is."""
+        """Return the first round after which W2 to the posterior is at most `level`; infinity if there is none."""
         squares = [self.round]
         while 2 ** len(squares) <= most:
             squares.append(squares[-1] @ squares[-1])
         if self.w2(self.stationary()) > level:
             return np.inf
         state, done = self._first(), 0
-        for power in range(len(squares) - 1, -1, -1):  # W2 falls until it is near its limit, which is below
-            ahead = squares[power] @ state
-            if self.w2(self._law(ahead)) > level:
-                state, done = ahead, done + 2**power
+        for power in range(len(squares) - 1, -1, -1):  # W2 decreases towards its limit, which is below the level
+            later = squares[power] @ state
+            if self.w2(self._law(later)) > level:
+                state, done = later, done + 2**power
         return done + 1
 
     def _first(self) -> Array:
@@ -120,7 +120,7 @@ class FALDMoments:
 
 
 def _power(one: tuple[Array, ...], times: int) -> tuple[Array, ...]:
-    """So many local steps in a row, by squaring."""
+    """Compose `times` local steps by squaring."""
     total: tuple[Array, ...] | None = None
     while times:
         if times % 2:
@@ -131,7 +131,7 @@ def _power(one: tuple[Array, ...], times: int) -> tuple[Array, ...]:
 
 
 def _then(before: tuple[Array, ...], after: tuple[Array, ...]) -> tuple[Array, ...]:
-    """First the steps `before`, then the steps `after`."""
+    """Compose the steps `before` with the steps `after`."""
     m, v, shared, own = before
     n, w, later, late = after
     across = np.einsum("cij,cejk,elk->ceil", n, shared, n, optimize=True) + later
