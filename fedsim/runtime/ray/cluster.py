@@ -83,7 +83,7 @@ class OwnRay:
 
         self._processes = {name: infos[0].process for name, infos in worker._global_node.all_processes.items()}
         for process in self._processes.values():
-            process.terminate = process.kill  # called by Ray's shutdown; they ignore SIGTERM
+            process.terminate = process.kill  # Ray's shutdown waits 5 s: they ignore SIGTERM
         with suppress(AttributeError):  # Ray would print what its processes say on our standard output
             worker.global_worker.threads_stopped.set()
             worker.global_worker.gcs_error_subscriber.close()
