@@ -1,13 +1,19 @@
-"""fedsim: federated samplers and optimisers, really run, over a simulated network of slow and flaky clients.
+"""Simulate federated learning and federated MCMC on realistic networks.
 
     import fedsim as fs
     result = fs.run(fs.Scenario(problem=..., algorithm=..., budget=fs.Budget(rounds=200)))
 
-Where to look: `help(fs.Scenario)` for what can be set, `help(fs.run)` for how it is run, `help(fs.algorithms.FALD)` and
-the like for equations and arguments, `fs.explain("job")` for what an algorithm of your own sees (`replies` likewise,
-and `view` for policies), `fs.explain("A5")` for a code that a docstring mentions, `fs.analysis` for pictures.
+Where to look:
 
-Names load on first use, so that `import fedsim` stays light.
+    help(fs.Scenario)              the parts of a scenario
+    help(fs.run)                   the options of a run
+    help(fs.algorithms.FALD)       equations and arguments of an algorithm
+    fs.explain("job"), "replies"   the arguments of an algorithm of your own
+    fs.explain("view")             the argument of a policy of your own
+    fs.explain("A5")               a decision that a docstring cites
+    fs.analysis                    figures and comparisons
+
+Names load on first use, so that `import fedsim` is fast.
 """
 
 from __future__ import annotations
@@ -15,7 +21,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.3.0.dev2"
+from fedsim import renamed
+
+__version__ = "0.3.0"
 
 _HOME = {
     "Budget": "fedsim.budget",
@@ -23,57 +31,83 @@ _HOME = {
     "Network": "fedsim.network",
     "Ray": "fedsim.runtime.ray",
     "Record": "fedsim.engine.recorder",
+    "Result": "fedsim.results",
     "Scenario": "fedsim.scenario",
     "Study": "fedsim.sweeps.study",
     "Target": "fedsim.budget",
     "arun": "fedsim.running",
     "explain": "fedsim.docs",
     "load": "fedsim.sweeps",
-    "plan": "fedsim.sweeps.tuner",
     "replay": "fedsim.running.replay",
     "run": "fedsim.running",
     "sweep": "fedsim.sweeps",
+    "tune": "fedsim.sweeps.tuner",
 }
-_MODULES = (
+__all__ = [
+    "Budget",
+    "Inline",
+    "Network",
+    "Ray",
+    "Record",
+    "Result",
+    "Scenario",
+    "Study",
+    "Target",
     "algorithms",
     "analysis",
+    "arun",
     "codecs",
     "data",
     "devices",
     "errors",
     "exchanges",
+    "explain",
     "flower",
     "initial",
+    "load",
     "metrics",
     "network",
     "participation",
     "privacy",
     "problems",
+    "protocols",
+    "replay",
     "rng",
+    "run",
     "schedules",
+    "sweep",
     "testing",
     "topologies",
-)
-
-__all__ = sorted([*_HOME, *_MODULES])
+    "tune",
+]
+_MODULES = tuple(name for name in __all__ if name not in _HOME)
 
 if TYPE_CHECKING:
     from fedsim import (
         algorithms,
         analysis,
+        codecs,
         data,
+        devices,
         errors,
+        exchanges,
         initial,
         metrics,
+        network,
         participation,
+        privacy,
         problems,
+        protocols,
         rng,
         schedules,
         testing,
-    )  # fmt: skip
+        topologies,
+    )
     from fedsim.budget import Budget, Target
     from fedsim.docs import explain
     from fedsim.engine.recorder import Record
+    from fedsim.network import Network
+    from fedsim.results import Result
     from fedsim.running import arun, run
     from fedsim.running.replay import replay
     from fedsim.runtime.inline import Inline
@@ -81,7 +115,7 @@ if TYPE_CHECKING:
     from fedsim.scenario import Scenario
     from fedsim.sweeps import load, sweep
     from fedsim.sweeps.study import Study
-    from fedsim.sweeps.tuner import plan
+    from fedsim.sweeps.tuner import tune
 
 
 def __getattr__(name: str) -> Any:
@@ -89,7 +123,8 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_HOME[name]), name)
     if name in _MODULES:
         return import_module(f"fedsim.{name}")
-    raise AttributeError(f"module 'fedsim' has no attribute {name!r}; it has {', '.join(__all__)}")
+    removed = renamed.sentence(f"fs.{name}")
+    raise AttributeError(removed or f"module 'fedsim' has no attribute {name!r}; choose among {', '.join(__all__)}")
 
 
 def __dir__() -> list[str]:

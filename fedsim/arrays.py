@@ -1,4 +1,4 @@
-"""The one name for a NumPy array; shapes are said in comments, as `# (jobs, d)`."""
+"""Type aliases for arrays; shapes are in comments, as `# (jobs, d)`."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Arrays = dict[str, Array]  # arrays by name: a state, a message, a reply, a client's memory
-Numbers = int | Array  # one whole number for all rows, or one each
+Numbers = int | Array  # one integer for all rows, or one each

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim import participation as policies
-from fedsim import protocols
+from fedsim import protocols, renamed
 from fedsim.arrays import Array
 from fedsim.budget import Budget
-from fedsim.checks import array_of, check_choice, check_int, is_int
+from fedsim.checks import as_array, check_choice, check_int, is_int
 from fedsim.engine.recorder import Record
 from fedsim.engine.sites import Sites, sites_of
 from fedsim.errors import InvalidInput
 from fedsim.exchanges import Exchange, Gossip, StarExchange
 from fedsim.initial import Start
 from fedsim.problems import weights_of
+from fedsim.protocols import AlgorithmLike, DevicesLike, Metric, NetworkLike, PolicyLike, ProblemLike
 from fedsim.scenario_checks import (
     check_broadcast_to,
     check_budget,
@@ -28,18 +29,18 @@ from fedsim.scenario_checks import (
 from fedsim.scenario_checks.exchanges import check_exchange, check_graph
 from fedsim.text import short_repr, short_str
 
-PARTS: dict[str, tuple[type, str]] = {  # what each of them must offer, and the sentence about what it lacks
-    "problem": (protocols.ProblemLike, "a problem needs {}; see fs.problems"),
-    "algorithm": (protocols.AlgorithmLike, "an algorithm needs {}(); see fs.algorithms"),
-    "participation": (protocols.PolicyLike, "a policy needs {}(); see fs.participation"),
-    "network": (protocols.NetworkLike, "a network needs {}; write fs.Network(graph), or see fs.topologies"),
-    "devices": (protocols.DevicesLike, "devices need {}(); see fs.devices"),
+PARTS: dict[str, tuple[type, str]] = {  # the required members of each, and the message where one is missing
+    "problem": (ProblemLike, "a problem needs {}; see fs.problems"),
+    "algorithm": (AlgorithmLike, "an algorithm needs {}(); see fs.algorithms"),
+    "participation": (PolicyLike, "a policy needs {}(); see fs.participation"),
+    "network": (NetworkLike, "a network needs {}; write fs.Network(graph), or see fs.topologies"),
+    "devices": (DevicesLike, "devices need {}(); see fs.devices"),
 }
 
 
 @dataclass(frozen=True)
 class Parts:
-    """A scenario's parts, completed: whoever asks them for something optional gets an answer."""
+    """A scenario's parts, with the default optional members of their roles."""
 
     problem: protocols.Problem
     algorithm: protocols.Algorithm
@@ -59,9 +60,10 @@ class Parts:
         )
 
 
+@renamed.refuse_old_keywords("fs.Scenario")
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """What is simulated. Only `problem`, `algorithm` and `budget` are required; all of it is checked here.
+    """The specification of a simulation. `problem`, `algorithm` and `budget` are required; all fields are checked here.
 
     | field            | meaning                                                                                  |
     |------------------|------------------------------------------------------------------------------------------|
@@ -69,33 +71,33 @@ class Scenario:
     | `algorithm`      | what clients and server compute; see fs.algorithms, or your own class                    |
     | `budget`         | when to stop: `fs.Budget(rounds=200, seconds=..., uplink_bits=..., target=...)`          |
     | `network`        | `fs.topologies.star(...)` or `fs.Network(graph)`; None: messages take no time            |
-    | `devices`        | `fs.devices.lognormal(...)` or the like; None: computing takes no time, nobody drops out |
-    | `participation`  | who is asked and when a round closes, `fs.participation.uniform(10)`; default everybody  |
-    | `replicas`       | independent runs of the whole system, a number or a range of replica numbers             |
+    | `devices`        | `fs.devices.lognormal(...)` or the like; None: computing takes no time, no dropouts      |
+    | `participation`  | cohort and closing of each round, `fs.participation.uniform(10)`; default all clients    |
+    | `replicas`       | independent runs of the system, a number or a range of replica numbers                   |
     | `seed`           | of all random numbers; equal seeds give equal bits                                       |
     | `initial`        | theta before the first round, one per coordinate; None: zeros, or the problem's own      |
     | `dtype`          | of theta and of uncompressed messages: "float64" or "float32"                            |
-    | `metrics`        | a tuple of names and metrics to judge by, `("w2", fs.metrics.ess())`; see fs.metrics     |
-    | `evaluate_every` | rounds between two evaluations of the metrics; the last round that counts is always one  |
-    | `record`         | what is kept: `fs.Record(every=10, warmup=100, events=True)`                             |
-    | `reach`          | who receives the broadcast: "selected" or "all"; None: as the algorithm says             |
+    | `metrics`        | a tuple of metrics and their names, `("w2", fs.metrics.ess())`; see fs.metrics           |
+    | `evaluate_every` | rounds between two evaluations of the metrics; the last round is always evaluated        |
+    | `record`         | what is recorded: `fs.Record(every=10, warmup=100, events=True)`                         |
+    | `broadcast_to`   | clients that receive the broadcast: "selected" or "all"; None: the algorithm's default   |
     | `exchange`       | where models live: `fs.exchanges.star()`, `tiers(groups, every)` or `gossip(graph)`      |
     """
 
-    problem: Any
-    algorithm: Any
+    problem: ProblemLike
+    algorithm: AlgorithmLike
     budget: Budget
-    network: Any = None  # None: ideal
-    devices: Any = None  # None: instant and reliable
-    participation: Any = field(default_factory=policies.full)
+    network: NetworkLike | None = None
+    devices: DevicesLike | None = None
+    participation: PolicyLike = field(default_factory=policies.full)
     replicas: int | range = 1
     seed: int = 0
-    initial: Any = None  # (d,), (replicas, d), fs.initial.normal(1.0); None: the problem's initial(seed), or zeros
+    initial: npt.ArrayLike | Start | None = None  # (d,), (replicas, d), or fs.initial.normal(1.0)
     dtype: str = "float64"
-    metrics: tuple[Any, ...] = ()
+    metrics: tuple[str | Metric, ...] = ()
     evaluate_every: int = 1
     record: Record = field(default_factory=Record)
-    broadcast_to: str | None = None  # who receives the broadcast: "selected" or "all"; None: the algorithm's own
+    broadcast_to: str | None = None
     exchange: Exchange = field(default_factory=StarExchange)
 
     def __post_init__(self) -> None:
@@ -121,13 +123,13 @@ class Scenario:
 
     @property
     def parts(self) -> Parts:
-        """The parts in their roles, with every optional member."""
+        """The parts with the default optional members of their roles."""
         parts: Parts = self.__dict__["_parts"]
         return parts
 
     @property
     def sites(self) -> Sites:
-        """Where the models live, and how messages travel."""
+        """The sites of models, and the routes of messages between them."""
         sites: Sites = self.__dict__["_sites"]
         return sites
 
@@ -142,14 +144,14 @@ class Scenario:
 
     @property
     def starts(self) -> Array:
-        """theta before the first round, (replicas, d); one row seen many times where all begin at one point."""
+        """theta before the first round, (replicas, d); a broadcast view of one row where all start at one point."""
         start = self.initial
         if start is None or isinstance(start, Start):
             start = self.parts.problem.initial(self.seed)
         if isinstance(self.initial, Start):
             replicas = np.asarray(self.replica_numbers, np.int64)
             start = self.initial.draw(self.seed, replicas, np.asarray(start, np.float64), self.dtype)
-        numbers = array_of(start)
+        numbers = as_array(start)
         if numbers is None:
             raise InvalidInput(f"initial: not an array of {self.problem.dim} numbers")
         with np.errstate(over="ignore"):  # an infinity is refused
@@ -161,8 +163,8 @@ class Scenario:
 
     @property
     def site_starts(self) -> Array:
-        """The same of every model, (replicas * models, d): one replica's after another's."""
-        models, given = self.sites.models, array_of(self.initial)
+        """theta of every model before the first round, (replicas * models, d), replica after replica."""
+        models, given = self.sites.models, as_array(self.initial)
         if given is not None and given.ndim == 3:
             return np.asarray(given, self.dtype).reshape(-1, self.problem.dim)
         starts = self.starts
@@ -175,8 +177,6 @@ class Scenario:
     @property
     def broadcasts_to_all(self) -> bool:
         return (self.broadcast_to or self.parts.algorithm.broadcast_to) == "all"
-
-    # --- Checks: each refuses one kind of mistake in one sentence ---------------------------------
 
     def _check_parts(self) -> None:
         for role, (required, lacks) in PARTS.items():
@@ -203,14 +203,14 @@ class Scenario:
 
     def _check_numbers(self) -> None:
         if not isinstance(self.replicas, range):
-            remedy = "a whole number, or a range of replica numbers"
+            remedy = "an integer, or a range of replica numbers"
             object.__setattr__(self, "replicas", check_int("replicas={!r}", self.replicas, -(2**64), remedy))
         numbers = self.replica_numbers
         if not numbers or min(numbers[0], numbers[-1]) < 0 or max(numbers[0], numbers[-1]) >= 2**32:
             remedy = "ask for at least 1, numbered from 0 and below 2**32"
             raise InvalidInput(f"replicas={short_repr(self.replicas)}: {remedy}")
         if not is_int(self.seed) or self.seed >= 2**64:
-            raise InvalidInput(f"seed={short_repr(self.seed)}: a whole number from 0 to 2**64 - 1")
+            raise InvalidInput(f"seed={short_repr(self.seed)}: an integer from 0 to 2**64 - 1")
         object.__setattr__(self, "seed", int(self.seed))
         if short_str(self.dtype) not in ("float32", "float64"):
             raise InvalidInput(f"dtype={short_repr(self.dtype)}: choose 'float32' or 'float64'")
@@ -229,7 +229,7 @@ class Scenario:
 
 
 def _algorithm_of(scenario: Scenario) -> protocols.Algorithm:
-    """The algorithm in its role; where there is no server, as it runs without one."""
+    """Return the algorithm with defaults; over gossip, its form without a server."""
     algorithm = protocols.as_algorithm(scenario.algorithm)
     if not isinstance(scenario.exchange, Gossip) or algorithm.needs_gossip:
         return algorithm

@@ -1,8 +1,8 @@
-"""Scenario files: plain Python with a function `scenario(*, ...)` whose arguments can be set from outside.
+"""Scenario files: Python files with a function `scenario(*, ...)` whose arguments are settings.
 
 def scenario(*, local_steps: int = 10, policy: str = "uniform") -> fs.Scenario: ...
-grid = {"local_steps": [1, 10, 100]}   # optional: `fedsim run` runs every combination
-def figure(study): ...                 # optional: a matplotlib figure, saved as PNG
+grid = {"local_steps": [1, 10, 100]}   # optional; `fedsim run` runs every combination
+def figure(study): ...                 # optional; returns a matplotlib figure, saved as PNG
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from types import CodeType, ModuleType
 from typing import Any, cast
 
 from fedsim import settings
-from fedsim.checks import path_of
-from fedsim.code_digest import imported_sources, sums
+from fedsim.checks import check_path
+from fedsim.code_digest import imported_sources, source_digests
 from fedsim.errors import CorruptData, FedsimError, InvalidInput
 from fedsim.protocols import Executable
 from fedsim.scenario import Scenario
@@ -31,11 +31,11 @@ from fedsim.text import short_repr
 
 @dataclass(frozen=True)
 class Parameter:
-    """One argument of a file's `scenario()`."""
+    """An argument of `scenario()`."""
 
     name: str
     annotation: Any
-    default: Any  # inspect.Parameter.empty where it has none
+    default: Any  # inspect.Parameter.empty if it has no default
 
     @property
     def required(self) -> bool:
@@ -44,7 +44,7 @@ class Parameter:
 
 @dataclass(frozen=True, eq=False)
 class ScenarioFile:
-    """A loaded file."""
+    """A loaded scenario file."""
 
     path: Path
     source: str
@@ -52,14 +52,14 @@ class ScenarioFile:
     grid: dict[str, list[Any]]
     function: Callable[..., Any]
     figure: Callable[[Any], Any] | None
-    modules: dict[str, str]  # digests of the sources that it imports from beside itself, or from anywhere not installed
+    modules: dict[str, str]  # digests of the modules that it imports and that are not installed packages
 
     @property
     def name(self) -> str:
         return self.path.stem
 
     def build(self, given: Mapping[str, Any]) -> Scenario:
-        """The scenario under these settings: arguments of `scenario()`, or dotted fields of what it returns."""
+        """Build the scenario with these settings: arguments of `scenario()`, or dotted fields of its result."""
         known = {p.name: p for p in self.parameters}
         arguments = {n: settings.from_text(n, v, known[n].annotation) for n, v in given.items() if n in known}
         for p in self.parameters:
@@ -79,24 +79,24 @@ class ScenarioFile:
         return built
 
     def typed(self, name: str, value: object, example: Scenario) -> Any:
-        """One setting as the value that it stands for, in a form that JSON can keep."""
+        """Convert one setting to its type, in a form that JSON can store."""
         known = {p.name: p.annotation for p in self.parameters}
         annotation = known[name] if name in known else settings.annotation_of(example, name)
         return settings.plain(name, settings.from_text(name, value, annotation))
 
     def origin(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Where a scenario came from, for its folder: enough to build it again."""
-        kept = {name: settings.plain(name, value) for name, value in given.items()}
+        """Return the file and settings of a scenario, from which `from_origin` builds it again."""
+        stored = {name: settings.plain(name, value) for name, value in given.items()}
         return {
             "file": str(self.path),
             "folder": str(self.path.parent.absolute()),
             "text": self.source,
-            "settings": kept,
+            "settings": stored,
             "modules": self.modules,
         }
 
     def picture(self, study: object) -> bytes | None:
-        """The file's figure of a study as PNG; None where it defines none."""
+        """Draw the file's figure of a study as PNG; None if it defines no figure."""
         if self.figure is None:
             return None
         import matplotlib
@@ -112,28 +112,28 @@ class ScenarioFile:
 
     @contextmanager
     def blamed(self, kind: type[FedsimError]) -> Iterator[None]:
-        """Errors of the body get the file's own line in front; those that are not fedsim's become a `kind`."""
+        """Prefix errors of the body with the line of the file; turn errors that are not fedsim's into `kind`."""
         try:
             yield
         except (Exception, SystemExit) as error:
             own = isinstance(error, FedsimError)
             if not own and line_of(error, self.path) is None:
-                raise  # not the file's doing
-            said = str(error) if own else story(error)
-            raise (type(error) if own else kind)(f"{place(error, self.path)}{said}") from error
+                raise  # not caused by the file
+            text = str(error) if own else describe_error(error)
+            raise (type(error) if own else kind)(f"{place(error, self.path)}{text}") from error
 
 
 def line_of(error: BaseException, path: Path) -> int | None:
-    """The innermost line of the file that an error, or what caused it, went through."""
+    """Return the innermost line of the file in the traceback of an error or of its cause."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    if error.__cause__ is not None:  # what the client's own code raised is nearer to the mistake
+    if error.__cause__ is not None:  # the line in the client's code is closer to the mistake
         lines.append(line_of(error.__cause__, path))
     found = [line for line in lines if line is not None]
     return found[-1] if found else None
 
 
-def story(error: BaseException) -> str:
-    """What a file's own code did wrong, in a few words."""
+def describe_error(error: BaseException) -> str:
+    """Return the type and message of an error in the file's code."""
     if isinstance(error, SystemExit):
         return f"sys.exit({'' if error.code is None else error.code}) ends the program; raise an error instead"
     return f"{type(error).__name__}: {error}"
@@ -145,7 +145,7 @@ def place(error: BaseException, path: Path) -> str:
 
 
 def load_file(file: str | Path) -> ScenarioFile:
-    """Load a scenario file, or one that ships with fedsim by its name."""
+    """Load a scenario file by its path, or a shipped one by its name."""
     path = _find(file)
     try:
         raw = path.read_bytes()
@@ -160,9 +160,9 @@ def load_file(file: str | Path) -> ScenarioFile:
 def load_source(
     path: Path, source: str, folder: str | Path | None = None, modules: Mapping[str, str] | None = None
 ) -> ScenarioFile:
-    """Load the text of a scenario file, which may have changed since or be gone; `folder` is where it stood.
+    """Load the stored text of a scenario file; `folder` is the folder of the file.
 
-    `modules` are the digests of what it imported then: if any of it has changed, that is refused.
+    `modules` are the stored digests of its imports; if any has changed, the file is refused.
     """
     try:
         code = compile(source, str(path), "exec", dont_inherit=True)
@@ -170,21 +170,21 @@ def load_source(
         raise InvalidInput(f"{path}:{error.lineno or 1}: {error.msg}") from None
     except ValueError:
         raise InvalidInput(f"{path} is not Python source; give a file that defines scenario()") from None
-    _beside(str(folder or path.parent.absolute()))
+    _add_to_path(str(folder or path.parent.absolute()))
     found = imported_sources(source)
-    now = sums(found)
+    now = source_digests(found)
     if modules is not None and dict(modules) != now:
         changed = sorted(name for name in {*modules, *now} if modules.get(name) != now.get(name))
         raise InvalidInput(
             f"{', '.join(changed)}, which {path} imports, has changed since; "
-            "put it back, or begin anew in another --out"
+            "restore it, or start again in another --out"
         )
-    _renew(found, now)
+    _unload_changed(found, now)
     return _described(path, source, _executed(path, code), now)
 
 
 def from_origin(origin: Mapping[str, Any]) -> tuple[ScenarioFile, dict[str, Any]]:
-    """The file and the settings that a run's folder remembers; what `ScenarioFile.origin` wrote."""
+    """Load the file and the settings that `ScenarioFile.origin` has stored in a run's folder."""
     if not {"file", "text", "settings"} <= set(origin):
         raise InvalidInput(
             "it was not made from a scenario file, so it cannot be rebuilt; use fs.run(..., resume=True)"
@@ -192,27 +192,27 @@ def from_origin(origin: Mapping[str, Any]) -> tuple[ScenarioFile, dict[str, Any]
     modules, folder = origin.get("modules"), origin.get("folder")
     kinds = ((origin["file"], str), (origin["text"], str), (origin["settings"], dict))
     if not all(isinstance(value, kind) for value, kind in (*kinds, (modules or {}, dict), (folder or "", str))):
-        raise CorruptData("what it says about its scenario file is damaged, so it cannot be rebuilt")
+        raise CorruptData("the record of its scenario file is damaged, so it cannot be rebuilt")
     if "\0" in f"{origin['file']}{folder}":
-        raise CorruptData("what it says about its scenario file is damaged, so it cannot be rebuilt")
+        raise CorruptData("the record of its scenario file is damaged, so it cannot be rebuilt")
     return load_source(Path(origin["file"]), origin["text"], folder, modules), dict(origin["settings"])
 
 
 def scenarios_folder() -> Path:
-    """Where the scenarios are that come with fedsim."""
+    """Return the folder of the shipped scenarios."""
     spec = find_spec("fedsim.scenarios")
-    # A checkout that is not installed has them beside the package instead of inside.
+    # In a checkout that is not installed they are beside the package.
     places = spec.submodule_search_locations if spec else None
     return Path(next(iter(places))) if places else Path(__file__).parents[1] / "scenarios"
 
 
 def shipped() -> dict[str, Path]:
-    """The scenarios that come with fedsim, by name."""
+    """Return the paths of the shipped scenarios by name."""
     return {path.stem: path for path in sorted(scenarios_folder().glob("*.py")) if not path.stem.startswith("_")}
 
 
 def _find(file: str | Path) -> Path:
-    path = path_of("file", file)
+    path = check_path("file", file)
     if path.is_file():
         return path
     known = shipped()
@@ -223,42 +223,42 @@ def _find(file: str | Path) -> Path:
     raise InvalidInput(f"{path}: no such file, and no scenario of that name ships with fedsim ({', '.join(known)})")
 
 
-_SEEN: dict[str, str] = {}  # digests of the neighbours that this process has imported
-_BESIDE: list[str] = []  # folders of scenario files, the latest first; they stand last in sys.path
+_IMPORTED: dict[str, str] = {}  # digests of the modules beside scenario files that this process has imported
+_FOLDERS: list[str] = []  # folders of scenario files, the latest first; they are last in sys.path
 
 
-def _beside(folder: str) -> None:
-    """Let a file import its neighbours, never in place of a library, and before those of an earlier file."""
-    if folder in sys.path and folder not in _BESIDE:
+def _add_to_path(folder: str) -> None:
+    """Let a file import modules of its folder: after all libraries, and before the folders of earlier files."""
+    if folder in sys.path and folder not in _FOLDERS:
         return
-    _BESIDE[:] = [folder, *(other for other in _BESIDE if other != folder)]
-    sys.path[:] = [*(other for other in sys.path if other not in _BESIDE), *_BESIDE]
+    _FOLDERS[:] = [folder, *(other for other in _FOLDERS if other != folder)]
+    sys.path[:] = [*(other for other in sys.path if other not in _FOLDERS), *_FOLDERS]
 
 
-def _renew(found: Mapping[str, Path], now: Mapping[str, str]) -> None:
-    """Import neighbours again if one of another file, or an older version, is there: what runs is what was digested."""
-    there = {name: getattr(sys.modules[name], "__file__", None) for name in found if name in sys.modules}
+def _unload_changed(found: Mapping[str, Path], now: Mapping[str, str]) -> None:
+    """Unload modules of another file or an older version, so that the digested code is the code that runs."""
+    loaded = {name: getattr(sys.modules[name], "__file__", None) for name in found if name in sys.modules}
     if any(
         (file is not None and Path(file).absolute() != found[name].absolute())
-        or _SEEN.get(name, now[name]) != now[name]
-        for name, file in there.items()
+        or _IMPORTED.get(name, now[name]) != now[name]
+        for name, file in loaded.items()
     ):
-        for name in there:
+        for name in loaded:
             del sys.modules[name]
-    _SEEN.update(now)
+    _IMPORTED.update(now)
     invalidate_caches()
 
 
 def _executed(path: Path, code: CodeType) -> ModuleType:
     module = ModuleType(f"scenario_{path.stem}")
     module.__file__ = str(path)
-    sys.modules[module.__name__] = module  # dataclasses and pickle look classes up there
+    sys.modules[module.__name__] = module  # dataclasses and pickle look classes up here
     try:
         exec(code, module.__dict__)
     except FedsimError as error:
         raise InvalidInput(f"{place(error, path)}{error}") from error
     except (Exception, SystemExit) as error:
-        raise InvalidInput(f"{place(error, path)}{story(error)}") from error
+        raise InvalidInput(f"{place(error, path)}{describe_error(error)}") from error
     return module
 
 

@@ -1,4 +1,4 @@
-"""Settings from outside: text becomes a value by annotation, a dotted name a field of a frozen dataclass."""
+"""Settings as text: converted by annotation, and set on dotted fields of frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+from fedsim import renamed
 from fedsim.errors import InvalidInput
 from fedsim.text import short_repr, short_str
 
 MOST_RUNS = 1_000_000  # of one grid
 TOO_MANY = f"{{:,}} runs, more than {MOST_RUNS:,}; give fewer values, or several sweeps"
-# What text can stand for, and in which order the members of a union are tried: the strictest first.
+# The types that text can be converted to, in the order in which the members of a union are tried.
 _PLAIN = (type(None), bool, int, float, range, Path, str)
 _WORDS = {
     type(None): "none",
     bool: "true or false",
-    int: "a whole number",
+    int: "an integer",
     float: "a number",
     range: "a range such as 0:20",
     Path: "a path",
@@ -34,7 +35,7 @@ _WORDS = {
 
 
 def from_text(name: str, value: object, annotation: Any) -> Any:
-    """`value` as the annotation wants it, if it is text; anything else is taken as it is."""
+    """Convert `value` to the annotation if it is text; return any other value unchanged."""
     if not isinstance(value, str):
         return value
     kinds = sorted(_kinds(annotation), key=_strictness)
@@ -51,7 +52,7 @@ def from_text(name: str, value: object, annotation: Any) -> Any:
 
 
 def spelled(annotation: Any) -> str:
-    """An annotation as a person would write it."""
+    """Return an annotation as it is written in code."""
     if annotation is type(None):
         return "None"
     if isinstance(annotation, type) and not typing.get_args(annotation):
@@ -60,7 +61,7 @@ def spelled(annotation: Any) -> str:
 
 
 def with_fields(target: object, settings: Mapping[str, Any], prefix: str = "") -> Any:
-    """`target` with the dotted fields in `settings` replaced at once, so that its own checks see the whole."""
+    """Replace the dotted fields in `settings` at once, so that the checks of `target` run on the final values."""
     if not settings:
         return target
     if not is_dataclass(target) or isinstance(target, type):
@@ -72,7 +73,7 @@ def with_fields(target: object, settings: Mapping[str, Any], prefix: str = "") -
         if head not in hints or head not in {f.name for f in fields(target)}:
             raise unknown(f"{prefix}{head}", [prefix + f for f in field_names(target)])
         if "" in group and len(group) > 1:
-            raise InvalidInput(f"{prefix}{head} is set as a whole and in part; choose one")
+            raise InvalidInput(f"{prefix}{head} is set together with one of its fields; choose one of them")
         if "" in group:
             changed[head] = from_text(f"{prefix}{head}", group[""], hints[head])
         else:
@@ -81,24 +82,24 @@ def with_fields(target: object, settings: Mapping[str, Any], prefix: str = "") -
 
 
 def field_names(target: object) -> list[str]:
-    """Every dotted name that `with_fields` understands for this object."""
+    """Return every dotted name that `with_fields` accepts for this object."""
     if not is_dataclass(target):
         return []
     names = [f.name for f in fields(target)]
     return [x for name in names for x in (name, *(f"{name}.{y}" for y in field_names(getattr(target, name))))]
 
 
-def annotation_of(target: object, name: str, whole: str = "") -> Any:
-    """The annotation of a dotted field."""
+def annotation_of(target: object, name: str, full_name: str = "") -> Any:
+    """Return the annotation of a dotted field."""
     head, _, rest = name.partition(".")
     hints = _hints(type(target)) if is_dataclass(target) else {}
     if head not in hints:
-        raise unknown(whole or name, field_names(target))
-    return annotation_of(getattr(target, head), rest, whole or name) if rest else hints[head]
+        raise unknown(full_name or name, field_names(target))
+    return annotation_of(getattr(target, head), rest, full_name or name) if rest else hints[head]
 
 
 def plain(name: str, value: object) -> Any:
-    """A setting as JSON can keep it: None, a number or text that `from_text` reads back."""
+    """Return a setting as JSON can store it: None, a number, or text that `from_text` reads back."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # a NumPy scalar
@@ -116,11 +117,13 @@ def plain(name: str, value: object) -> Any:
 
 
 def unknown(name: str, known: Sequence[str]) -> InvalidInput:
-    """The sentence about a name that does not exist, with the closest one that does."""
-    namesakes = [k for k in known if k.rpartition(".")[2] == name.rpartition(".")[2]]
-    close = get_close_matches(name, known, 1, 0.6) or namesakes
-    remedy = f"did you mean {close[0]}?" if close else f"there is {', '.join(known) or 'nothing to set'}"
-    return InvalidInput(f"nothing here is called {short_str(name)}; {short_str(remedy, 400)}")
+    """Return the error for an unknown name, with the closest known one."""
+    if sentence := renamed.sentence(f"--set {name}"):
+        return InvalidInput(sentence)
+    same_field = [k for k in known if k.rpartition(".")[2] == name.rpartition(".")[2]]
+    close = get_close_matches(name, known, 1, 0.6) or same_field
+    remedy = f"did you mean {close[0]}?" if close else f"choose among {', '.join(known) or 'no settings'}"
+    return InvalidInput(f"unknown setting {short_str(name)}; {short_str(remedy, 400)}")
 
 
 def _grouped(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -139,7 +142,7 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def _kinds(annotation: Any) -> list[Any]:
-    """The members of an annotation that text can stand for."""
+    """Return the members of an annotation that text can be converted to."""
     if annotation is Any or annotation in _PLAIN:
         return [annotation]
     origin = typing.get_origin(annotation)
@@ -182,11 +185,11 @@ def _one_of(options: Mapping[str, Any], text: str) -> Any:
     return options[text]
 
 
-def _whole(text: str) -> int:
+def _int(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        number = float(text)  # 1e6 is a fine way to write a million
+        number = float(text)  # 1e6 is accepted
     if not number.is_integer():
         raise ValueError(text)
     return int(number)
@@ -200,7 +203,7 @@ def _range(text: str) -> range:
 def _literal(text: str) -> Any:
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):  # too deep, or too long, for Python's own reader
+    except (ValueError, SyntaxError, MemoryError, RecursionError):  # too deep or too long for Python's parser
         return text
 
 
@@ -208,7 +211,7 @@ _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 _READERS: dict[Any, Callable[[str], Any]] = {
     type(None): lambda text: _one_of({"none": None}, text.lower()),
     bool: lambda text: _one_of(_TRUTH, text.lower()),
-    int: _whole,
+    int: _int,
     float: float,
     range: _range,
     Path: Path,
@@ -218,7 +221,7 @@ _READERS: dict[Any, Callable[[str], Any]] = {
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
-    """`name=value` texts as a dict; `option` is what the sentence about a bad one names."""
+    """Return `name=value` texts as a dict; errors name `option`."""
     out: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -231,7 +234,7 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
 
 
 def check_runs(grid: Mapping[str, Sequence[Any]]) -> None:
-    """Refuse a grid of more combinations than anybody runs; they are counted, not listed."""
+    """Refuse a grid of more than MOST_RUNS combinations, without listing them."""
     total = math.prod(len(values) for values in grid.values())
     if total > MOST_RUNS:
         sizes = " x ".join(f"{len(values):,}" for values in grid.values())
@@ -239,7 +242,7 @@ def check_runs(grid: Mapping[str, Sequence[Any]]) -> None:
 
 
 def listed(where: str, values: Iterable[Any]) -> list[Any]:
-    """The values of an axis, unless there is no end to them."""
+    """Return the values of an axis as a list; refuse an endless one."""
     if isinstance(values, str) or not hasattr(values, "__iter__"):
         raise InvalidInput(f"{where} = {short_repr(values)}; give a list of at least one value")
     found = list(islice(values, MOST_RUNS + 1))
@@ -251,7 +254,7 @@ def listed(where: str, values: Iterable[Any]) -> list[Any]:
 
 
 def axis(text: str) -> list[str]:
-    """The values of one axis of a grid: 1,10,100 or 0:5, which leaves out its end."""
+    """Return the values of one axis of a grid: 1,10,100 or 0:5, which excludes its end."""
     values: list[str] = []
     for part in text.split(","):
         span = re.fullmatch(r"(-?[0-9]{1,18}):(-?[0-9]{1,18})", part.strip())
@@ -259,5 +262,5 @@ def axis(text: str) -> list[str]:
             raise InvalidInput(f"--grid ...={short_str(text)}: {TOO_MANY.format(int(span[2]) - int(span[1]))}")
         values += map(str, range(int(span[1]), int(span[2]))) if span else [part.strip()]
     if not any(values):
-        raise InvalidInput(f"--grid ...={short_str(text)}: no value at all; write 1,10,100 or 0:5")
+        raise InvalidInput(f"--grid ...={short_str(text)}: it has no value; write 1,10,100 or 0:5")
     return values

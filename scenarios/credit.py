@@ -1,9 +1,9 @@
 """Applicants adapt to the credit score: P-FedAvg under full participation and the paper's two partial schemes.
 
 Ten banks share a logistic score of GiveMeSomeCredit's applicants, prepared as in Perdomo et al. (2020). Applicants
-answer a published score by moving three of their features. All schemes go to the same performatively stable point, the
-score that is best for the applicants it brings about, at rate 1/T; fewer banks a round mean more noise on the way. The
-data set is looked for in the folder that FEDSIM_DATA names.
+respond to a published score by changing three of their features. All schemes converge at rate 1/T to the same
+performatively stable point, the score that is optimal for the applicants that it causes; fewer banks per round mean
+more noise. The data set is read from the folder that FEDSIM_DATA names.
 """
 
 import fedsim as fs
@@ -16,7 +16,7 @@ def scenario(
     *, scheme: str = "full", clients: int = 10, chosen: int = 5, local_steps: int = 5, batch_size: int = 16,
     rounds: int = 2000, replicas: int = 5, regularisation: float = 1000.0,
 ) -> fs.Scenario:  # fmt: skip
-    """`regularisation` is counted in rows: divided by their number it multiplies |theta|^2 / 2."""
+    """`regularisation` divided by the number of rows multiplies |theta|^2 / 2."""
     d = fs.data.load("credit")
     policies = {
         "full": fs.participation.full(),

@@ -1,9 +1,9 @@
-"""A Bayesian neural network on digits by FA-HMC and by QLSD++: what each knows, and whether it knows what it knows.
+"""A Bayesian neural network on digits by FA-HMC and QLSD++: accuracy and calibration.
 
-Twenty clients hold handwritten digits, their classes dealt by Dirichlet(0.5). Both samplers draw from the posterior of
-a network with one hidden layer. FA-HMC sends few long trajectories uncompressed, QLSD++ many short steps in 8-bit
-messages. Predictions are averaged over the samples kept; the picture shows their calibration: of the test images
-that are predicted with confidence c, a share c should be right. The data set is inside the package.
+Twenty clients hold handwritten digits with classes from Dirichlet(0.5). Both samplers draw from the posterior of a
+network with one hidden layer. FA-HMC sends few long trajectories uncompressed, QLSD++ many short steps in 8-bit
+messages. Predictions are averages over the recorded samples. The figure shows their calibration: of the test images
+predicted with confidence c, a share c should be correct. The data set is inside the package.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ def scenario(
     *, method: str = "FA-HMC", clients: int = 20, alpha: float = 0.5, width: int = 32, rounds: int = 0,
     prior_precision: float = 3.0,
 ) -> fs.Scenario:  # fmt: skip
-    """`rounds` 0 is as many as the method needs."""
+    """`rounds=0` uses the default of the method."""
     algorithms = {
         "FA-HMC": (fs.algorithms.FAHMC(step_size=0.008, leapfrog_steps=8, local_steps=2), 150),
         "QLSD++": (

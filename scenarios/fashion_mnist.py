@@ -1,8 +1,8 @@
-"""FA-LD samples a softmax classifier of Fashion-MNIST over 10 clients: accuracy and calibration, round by round.
+"""FA-LD samples a softmax classifier of Fashion-MNIST over 10 clients: accuracy and calibration by round.
 
-Each client holds a tenth of the 60,000 images, takes local steps with batches of 200, and the server averages. Every
-sample after the warm-up counts: what is judged is the average of their class probabilities. The data set is looked for
-in the folder that FEDSIM_DATA names; `--set data=digits` runs the same on 8 x 8 digits, which need no file.
+Each client has a tenth of the 60,000 images and takes local steps with batches of 200; the server averages. The
+metrics are those of the class probabilities averaged over all samples after the warm-up. The data set is read from the
+folder that FEDSIM_DATA names; `--set data=digits` uses 8 x 8 digits, which need no file.
 """
 
 import fedsim as fs
@@ -13,7 +13,7 @@ def scenario(
     *, data: str = "fashion-mnist", clients: int = 10, alpha: float = 0.0, local_steps: int = 10, batch_size: int = 200,
     rate: float = 0.5, rounds: int = 150, warmup: int = 50, temperature: float = 1.0,
 ) -> fs.Scenario:  # fmt: skip
-    """`rate` is the step on the mean loss; alpha > 0 deals the classes by Dirichlet(alpha), 0 deals rows evenly."""
+    """`rate` is the step size for the mean loss; alpha > 0 partitions by Dirichlet(alpha), 0 into equal parts."""
     d = fs.data.load(data)
     parts = fs.data.dirichlet(d.y, clients, alpha, seed=1) if alpha else fs.data.iid(d.y, clients, seed=1)
     return fs.Scenario(

@@ -1,9 +1,9 @@
-"""A PyTorch network over phones: LeNet-5 by FedAvg, clients with few of the digits each, against the bits it takes.
+"""A PyTorch network on phones: LeNet-5 by FedAvg on clients with unequal classes, against the bits it needs.
 
-MNIST's rows are given out by a Dirichlet draw, so that a client sees mostly a few classes, and ten of a hundred clients
-work at a time. The data set is looked for in the folder that FEDSIM_DATA names; `--set data=digits --set clients=30`
-runs the same on 8 x 8 digits, which need no file, and `fedsim sweep lenet --grid local_steps=5,20` compares. It needs
-torch: pip install 'fedsim-systems[torch]'.
+The rows of MNIST are partitioned by a Dirichlet draw, so that a client has mostly a few classes; ten of a hundred
+clients work at a time. The data set is read from the folder that FEDSIM_DATA names. `--set data=digits --set
+clients=30` uses 8 x 8 digits, which need no file, and `fedsim sweep lenet --grid local_steps=5,20` compares settings.
+It needs torch: pip install 'fedsim-systems[torch]'.
 """
 
 import fedsim as fs

@@ -1,10 +1,10 @@
-"""What do local steps buy? FA-LD with K = 1, 10 and 100 of them, over slow links and unequal devices.
+"""The effect of local steps: FA-LD with K = 1, 10 and 100 local steps over slow links and unequal devices.
 
-Ten clients see the plane through noise of one shape, each turned a little further than the last, so that their
-Hessians differ. A round costs a message each way over a star of narrow links and K steps of computing, on devices of
-which some are several times as slow as others. With many local steps a client drifts towards its own answer before it
-reports: fewer rounds will do, each takes longer, and what comes out is biased, the more so the larger K. The exact
-posterior is known here, so the picture can show who gets near it first, by rounds and by seconds, and who at all.
+Ten clients observe a mean in the plane with noise of the same shape, rotated from client to client, so that their
+Hessians differ. A round costs a message each way over a star of slow links and K steps of computing on devices whose
+speeds differ. With many local steps a client drifts towards its own optimum before it reports: fewer rounds suffice,
+each takes longer, and the result is biased, more so for larger K. The exact posterior is known, so the figure shows
+the distance to it by rounds and by seconds.
 """
 
 import numpy as np

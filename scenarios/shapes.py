@@ -1,8 +1,8 @@
-"""One server, edge servers under a cloud, or no server at all: the same clients, links and clock.
+"""Star, tiers and gossip over the same clients, links and clock.
 
-Twelve clients hang on three edge servers, whose links to the server are narrow and far; next-door clients also have a
-link of their own. Over the star every model crosses the backhaul in every round; over tiers edges average their own
-clients and meet at the cloud now and then; over gossip neighbours average with each other, without any server.
+Twelve clients are behind three edge servers, whose links to the server are narrow and slow; neighbouring clients also
+have direct links. With a star every model crosses the backhaul in every round. With tiers the edges average their own
+clients and merge at the cloud now and then. With gossip the clients average with their neighbours, without a server.
 """
 
 import networkx as nx
@@ -34,7 +34,7 @@ def scenario(
 
 
 def problem(dimension: int) -> fs.problems.GaussianMean:
-    """Clients whose data are up to ten times as noisy as others', so that it matters who averages with whom."""
+    """Return clients whose noise differs by up to a factor of ten, so that the mixing matters."""
     noise = np.geomspace(0.5, 5.0, CLIENTS)[:, None, None] * np.eye(dimension)
     return fs.problems.GaussianMean.synthetic(
         CLIENTS, dim=dimension, heterogeneity=0.3, samples=40, seed=3, covariance=noise
@@ -52,7 +52,7 @@ def exchange(shape: str, every: int) -> fs.exchanges.Exchange:
 
 
 def network() -> fs.Network:
-    """Access links to the edges, a far backhaul, and a ring of links between next-door clients."""
+    """Return access links to the edges, a slow backhaul, and a ring of links between neighbouring clients."""
     graph = nx.Graph(name="neighbourhoods")
     graph.add_node("server", role="server")
     for e in range(EDGES):

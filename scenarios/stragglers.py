@@ -1,10 +1,10 @@
-"""Not waiting for stragglers is fast and costs accuracy: four ways to close a round under heavy-tailed devices.
+"""Stragglers: four rules to close a round under heavy-tailed devices, in time and accuracy.
 
-Twenty phones, each with a speed of its own, and every visit may take many times as long (Pareto). Waiting for
-everybody (full) is exact and slow: each round takes as long as its slowest visit. Closing at the tenth reply (first)
-or at a deadline saves most of that time, but listens to fast clients more than to slow ones. Folding every ten
-arrivals (buffered) never waits at all, and its replies are stale. The exact posterior is known, so the picture can
-show both: who gets near it first, and who gets near it at all.
+Twenty phones have different speeds, and every visit may take many times as long (Pareto). Waiting for all clients
+(full) is exact and slow: each round takes as long as its slowest visit. Closing at the tenth reply (first) or at a
+deadline saves most of that time, but fast clients contribute more often than slow ones. Aggregating every ten arrivals
+(buffered) never waits, and its replies are stale. The exact posterior is known, so the figure shows both the time to
+a given distance and the remaining bias.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
-"""The same learning over four networks: rounds cost the same bits everywhere and very different times.
+"""One learning problem over four networks: the rounds cost the same bits and very different times.
 
-Twenty-four clients with the same access links sit on a star, behind the edge servers of a tree, on one radio channel
-that all of them share, and on a wide-area network read from a GraphML file. What is learnt per round is the same to
-the last bit, for everybody is heard; what a round takes depends on whose transfers meet on which link.
+Twenty-four clients with equal access links are on a star, behind the edge servers of a tree, on one shared radio
+channel, and on a wide-area network read from a GraphML file. All clients contribute to every round, so the samples are
+bit-identical. The time of a round depends on which transfers share a link.
 """
 
 import tempfile
@@ -37,7 +37,7 @@ def scenario(*, network: str = "star", dimension: int = 20, rounds: int = 60, re
 
 
 def network_named(name: str):
-    """The network; all but the star have links that clients share."""
+    """Return the network; all but the star have shared links."""
     if name == "star":
         return fs.topologies.star(CLIENTS, uplink_bps=UP, downlink_bps=DOWN, latency_s=0.02)
     if name == "tree":
@@ -56,7 +56,7 @@ def network_named(name: str):
 
 
 def wan() -> nx.DiGraph:
-    """Six cities, trunks as narrow as three clients' links and as late as light in glass, four clients in each city."""
+    """Return six cities with four clients each; trunks carry three clients' links at the latency of optical fibre."""
     graph = nx.DiGraph(name="wide-area network")
     graph.add_node("Paris", role="server")
     for a, b in TRUNKS:

@@ -33,10 +33,11 @@ def on_host(monkeypatch):
     from tools import cuda_on_host
 
     from fedsim.kernels import cuda
+    from fedsim.kernels.cuda import device
 
     monkeypatch.setitem(sys.modules, "cupy", cuda_on_host)
-    cuda._module.cache_clear()
-    cuda._tables.clear()
+    device._module.cache_clear()
+    device._tables.clear()
     yield cuda
-    cuda._module.cache_clear()
-    cuda._tables.clear()
+    device._module.cache_clear()
+    device._tables.clear()

@@ -91,10 +91,12 @@ def main() -> None:
     given = [a for a in sys.argv[1:] if not a.startswith("--")]
     rounds, few = int(given[0]) if given else 1000, 20
     algorithms = {
-        "QLSD#, QSGD(16)": QLSD(STEP, ROWS, QSGD(LEVELS)),
-        "QLSD*, QSGD(16)": QLSDStar(STEP, None, ROWS, QSGD(LEVELS)),
-        "QLSD++, QSGD(16)": QLSDPlusPlus(STEP, 100, None, ROWS, QSGD(LEVELS)),
-        "LSD#": QLSD(STEP, ROWS, Identity()),
+        "QLSD#, QSGD(16)": QLSD(STEP, batch_size=ROWS, codec=QSGD(LEVELS)),
+        "QLSD*, QSGD(16)": QLSDStar(STEP, optimum=None, batch_size=ROWS, codec=QSGD(LEVELS)),
+        "QLSD++, QSGD(16)": QLSDPlusPlus(
+            STEP, refresh_every=100, memory_rate=None, batch_size=ROWS, codec=QSGD(LEVELS)
+        ),
+        "LSD#": QLSD(STEP, batch_size=ROWS, codec=Identity()),
     }
     runtime = fs.Inline(threads=1)
 

@@ -1,7 +1,7 @@
-"""How long the flow model needs: `python analysis/bench/flows.py [FLOWS]`, seconds of processor time.
+"""Time the flow model: `python analysis/bench/flows.py [FLOWS]`, in seconds of processor time.
 
 `python analysis/bench/flows.py --simgrid [PYTHON]` is W7: 10,000 flows on a graph of 200 links and 4,000 on one link,
-here and in SimGrid (Debian's python3-simgrid; PYTHON is the interpreter that has it, /usr/bin/python3 unless given).
+compared with SimGrid (Debian's python3-simgrid; PYTHON is its interpreter, /usr/bin/python3 by default).
 A time counts only if all finishing times agree to 1e-9.
 """
 
@@ -18,8 +18,8 @@ import numpy as np
 
 from fedsim.network import finish_times
 
-TURNS = 5  # of ours; the median counts
-LIMIT_S = 1800
+REPEATS = 5  # of fedsim; the median counts
+LIMIT_S = 1800  # for SimGrid
 
 
 def cases(n: int) -> Iterator[tuple[str, tuple[object, ...]]]:
@@ -34,7 +34,7 @@ def cases(n: int) -> Iterator[tuple[str, tuple[object, ...]]]:
     mesh = [draw.choice(200, 4, replace=False).tolist() for _ in range(n)]
     yield "one shared link, all at once", ([1e9], [[0]] * n, bits, together)
     yield "one shared link, random starts", ([1e9], [[0]] * n, bits, apart)
-    yield "everybody alone", (access, own, bits, apart)
+    yield "every flow on its own link", (access, own, bits, apart)
     yield "wide access links to a shared link", ([*[1e9] * n, 1e9], hub, bits, apart)
     yield "narrow access links to a shared link", ([*access, 1e9], hub, bits, apart)
     yield "tree of 100 edges", ([*access, *edges], two_tiers, bits, apart)
@@ -44,7 +44,7 @@ def cases(n: int) -> Iterator[tuple[str, tuple[object, ...]]]:
 
 
 def has_simgrid(python: str) -> bool:
-    """Whether this interpreter can import SimGrid."""
+    """Return True if this interpreter can import SimGrid."""
     try:
         return subprocess.run([python, "-c", "import simgrid"], capture_output=True, check=False).returncode == 0
     except OSError:
@@ -52,7 +52,7 @@ def has_simgrid(python: str) -> bool:
 
 
 def against_simgrid(python: str, limit_s: float = LIMIT_S) -> dict[str, float]:
-    """W7: ours over SimGrid's, where SimGrid was done in time."""
+    """Return fedsim's time over SimGrid's for W7, where SimGrid finished within the limit."""
     found = {}
     chosen = {name: case for name, case in cases(10_000) if name == "mesh of 200 links, all at once"}
     chosen |= {name: case for name, case in cases(4_000) if name == "one shared link, random starts"}
@@ -64,12 +64,12 @@ def against_simgrid(python: str, limit_s: float = LIMIT_S) -> dict[str, float]:
             "bytes": np.asarray(bits, np.int64).tolist(), "starts": np.asarray(starts, float).tolist(),
         }  # fmt: skip
         script = str(Path(__file__).with_name("simgrid_flows.py"))
-        ours = []
-        for _ in range(1 + TURNS):
+        samples = []
+        for _ in range(1 + REPEATS):
             begin = time.process_time()
             finish = finish_times(*case)  # type: ignore[arg-type]
-            ours.append(time.process_time() - begin)
-        mine, title = float(np.median(ours[1:])), f"{len(routes):,} flows, {name}"  # type: ignore[arg-type]
+            samples.append(time.process_time() - begin)
+        seconds, title = float(np.median(samples[1:])), f"{len(routes):,} flows, {name}"  # type: ignore[arg-type]
         try:
             done = subprocess.run(
                 [python, script],
@@ -81,16 +81,17 @@ def against_simgrid(python: str, limit_s: float = LIMIT_S) -> dict[str, float]:
             )
         except subprocess.TimeoutExpired:
             print(
-                f"{title:48}{mine:8.3f} s   not done after {limit_s:g} s, more than {limit_s / mine:.0f} x", flush=True
+                f"{title:48}{seconds:8.3f} s   not finished after {limit_s:g} s, more than {limit_s / seconds:.0f} x",
+                flush=True,
             )
             continue
-        theirs = json.loads(done.stdout)
-        apart = float(np.abs(finish / np.array(theirs["finish"]) - 1).max())
+        answer = json.loads(done.stdout)
+        apart = float(np.abs(finish / np.array(answer["finish"]) - 1).max())
         if apart > 1e-9:
-            raise SystemExit(f"{name}: finishing times differ by {apart:.2g}, so the times do not count")
-        other = theirs["seconds"]
-        print(f"{title:48}{mine:8.3f} s{other:8.2f} s{other / mine:8.1f}{apart:12.1e}", flush=True)
-        found[f"W7, {title}, fedsim over SimGrid"] = mine / other
+            raise SystemExit(f"{name}: finishing times differ by {apart:.2g}; the times do not count")
+        other = answer["seconds"]
+        print(f"{title:48}{seconds:8.3f} s{other:8.2f} s{other / seconds:8.1f}{apart:12.1e}", flush=True)
+        found[f"W7, {title}, fedsim over SimGrid"] = seconds / other
     return found
 
 

@@ -1,8 +1,6 @@
-"""How fast the kernels are, as ratios taken in one run.
+"""Time the kernels against NumPy: `python -m analysis.bench.kernels`.
 
-    python -m analysis.bench.kernels
-
-Everything is timed side by side, best of several, so that a slow or busy machine slows both sides of a ratio.
+Both sides of a ratio are timed in alternation, best of several, so that a slow or busy machine slows both.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ ROUNDS = 40
 
 
 def normals() -> None:
-    """The kernels make noise in a buffer that stays in the cache, block by block, and use it up there; NumPy hands out an array."""
+    """Compare normals. Kernels draw noise block by block into a buffer in the cache; NumPy returns an array."""
     rows, lanes, blocks = 512, 64, 8
     key = rng.keys(1, rng.Stream.NOISE, client=np.arange(rows))
     transposed = np.ascontiguousarray(key.T)
@@ -38,7 +36,7 @@ def normals() -> None:
             generator.standard_normal(out=buffer, dtype=np.float32)
 
     n = rows * lanes * blocks
-    ours, numpys, cached, public, doubles, numpys64 = (
+    kernel_ns, numpys, cached, public, doubles, numpys64 = (
         t / n * 1e9
         for t in best(
             kernel,
@@ -50,13 +48,16 @@ def normals() -> None:
             rounds=ROUNDS,
         )
     )
-    print(f"normals float32   kernel {ours:5.2f} ns   numpy {numpys:5.2f} ns   {numpys / ours:5.1f} x  (at least 6)")
-    print(f"        in cache         {'':5}      numpy {cached:5.2f} ns   {cached / ours:5.1f} x")
+    print(
+        f"normals float32   kernel {kernel_ns:5.2f} ns   numpy {numpys:5.2f} ns   {numpys / kernel_ns:5.1f} x  (at least 6)"
+    )
+    print(f"        in cache         {'':5}      numpy {cached:5.2f} ns   {cached / kernel_ns:5.1f} x")
     print(f"        as rows   draws  {public:5.2f} ns                  {numpys / public:5.1f} x")
     print(f"        float64   draws  {doubles:5.2f} ns   numpy {numpys64:5.2f} ns   {numpys64 / doubles:5.1f} x")
 
 
 def fald(dtype: type) -> None:
+    """Compare FA-LD's local steps with batched NumPy, with two threads and with the reference."""
     clients, replicas, d, steps = 50, 300, 2, 100
     generator = np.random.default_rng(0)
     root = generator.normal(size=(clients, d, d))
@@ -85,22 +86,23 @@ def fald(dtype: type) -> None:
             gradient = (hessian @ x[..., None])[..., 0] - linear
             x = x - dtype(1e-4) * gradient + dtype(0.014) * generator.standard_normal(x.shape, dtype=dtype)
 
-    def oracle(few: int = 2) -> None:
+    def numpy_reference(few: int = 2) -> None:
         reference.langevin_quadratic(d)(
             theta.copy(), hessian, linear, client, private, shared, scale, zero, eta[:few], amplitude[:few]
         )
 
     with ThreadPoolExecutor(2) as pool:
-        one, two, batched, slow = best(kernel, threads, batched_numpy, oracle, rounds=ROUNDS)
+        one, two, batched, slow = best(kernel, threads, batched_numpy, numpy_reference, rounds=ROUNDS)
     n = len(client)
     one, two, batched, slow = one / n / steps, two / n / steps, batched / n / 10, slow / n / 2
     print(
         f"FA-LD {np.dtype(dtype).name}     kernel {one * 1e9:5.2f} ns a client step   batched NumPy {batched * 1e9:5.1f} ns   "
-        f"{batched / one:5.1f} x  (at least 10)   2 threads {one / two:4.2f} x  (at least 1.7)   our NumPy oracle {slow / one:4.0f} x"
+        f"{batched / one:5.1f} x  (at least 10)   2 threads {one / two:4.2f} x  (at least 1.7)   NumPy reference {slow / one:4.0f} x"
     )
 
 
 def softmax() -> None:
+    """Compare gradients of softmax regression in float32 with a gather and two BLAS products."""
     features, classes, batch = 784, 10, 200
     problem = problems.SoftmaxRegression.synthetic(10, features, classes, 1000, dtype=np.float32, test_samples=0)
     theta = np.zeros((10, problem.dim), np.float32)
@@ -116,10 +118,10 @@ def softmax() -> None:
             z = x @ weights
             x.T @ z
 
-    def ours() -> None:
+    def fedsim_gradients() -> None:
         cpu.gradients(problem, theta, clients, (cpu.choose_rows(key, problem.sizes, start, 0), start))
 
-    full, plain = best(ours, bare, rounds=ROUNDS)
+    full, plain = best(fedsim_gradients, bare, rounds=ROUNDS)
     print(
         f"softmax 784x10    gradient {full / 10 * 1e6:5.0f} us   gather + two products {plain / 10 * 1e6:5.0f} us   {full / plain:5.2f} x  (at most 1.3)"
     )

@@ -50,7 +50,7 @@ def sums(groups: int, *contenders: Callable[[int], Callable[[], object]]) -> lis
 def local_steps(problem: Any, batch_size: int, groups: int) -> Callable[[int], Callable[[], object]]:
     """STEPS local steps of a group of clients, as a run has them computed."""
     setting = Setting(problem, weights_of(problem), 1, np.dtype("float32"), cpu)
-    worker = Worker(FedAvg(1e-3, STEPS, batch_size), setting)
+    worker = Worker(FedAvg(1e-3, local_steps=STEPS, batch_size=batch_size), setting)
     message = {"theta": np.full((1, problem.dim), 0.01, np.float32)}
 
     def make(group: int) -> Callable[[], object]:
@@ -209,7 +209,11 @@ def hosts() -> None:
                 host["memory"] = memory(host["pid"])
 
     scenario = fs.Scenario(
-        problem=problem, algorithm=FedAvg(0.1, 50, 20), budget=fs.Budget(rounds=5), dtype="float32", seed=1
+        problem=problem,
+        algorithm=FedAvg(0.1, local_steps=50, batch_size=20),
+        budget=fs.Budget(rounds=5),
+        dtype="float32",
+        seed=1,
     )
     fs.run(replace(scenario, budget=fs.Budget(rounds=1)))
     fs.run(scenario, runtime=Watched(hosts=2), observers=[ask])

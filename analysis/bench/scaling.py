@@ -44,7 +44,7 @@ def regression(clients: int, dim: int = 20, rows: int = 20) -> Any:
 def scenario(problem: Any, asked: int | None = None, steps: int = 1, replicas: int = 1) -> fs.Scenario:
     """FedAvg on a star of lognormal devices, the clock on."""
     return fs.Scenario(
-        problem=problem, algorithm=fs.algorithms.FedAvg(1e-3, steps, 10),
+        problem=problem, algorithm=fs.algorithms.FedAvg(1e-3, local_steps=steps, batch_size=10),
         network=fs.topologies.star(clients=problem.clients, uplink_bps=1e6, downlink_bps=1e7, latency_s=0.02),
         devices=fs.devices.lognormal(median_step_s=1e-3, sigma=0.5),
         participation=fs.participation.full() if asked is None else fs.participation.uniform(asked),

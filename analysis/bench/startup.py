@@ -26,7 +26,7 @@ def main() -> None:
     print(f"fedsim --help                       {shown:8.2f} s    (up to 0.4)")
     scenario = fs.Scenario(
         problem=fs.problems.GaussianMean.synthetic(10, dim=2, samples=5),
-        algorithm=fs.algorithms.FALD(1e-3, 3),
+        algorithm=fs.algorithms.FALD(1e-3, local_steps=3),
         network=fs.topologies.star(clients=10, uplink_bps=1e6, downlink_bps=1e7, latency_s=0.02),
         budget=fs.Budget(rounds=2),
         replicas=2,

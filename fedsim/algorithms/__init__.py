@@ -3,16 +3,16 @@
 An algorithm is a frozen dataclass with
 
     init(problem, initial) -> state          a dict of arrays, theta among them
-    memory(problem) -> dict                  what a client remembers from visit to visit, at first (optional)
-    broadcast(state) -> dict                 what goes down
-    work(job) -> float                       local steps, known before computing: the clock multiplies them
+    memory(problem) -> dict                  a client's memory before its first visit (optional)
+    broadcast(state) -> dict                 the message to the clients
+    work(job) -> float                       local steps, known before computing, for the clock
     client(job, message, memory) -> (reply, memory)
     server(state, replies, rng) -> state
 
-`fs.explain("job")` and `fs.explain("replies")` say what those two offer; `fs.testing.check` runs the contract suite on
-anyone's algorithm. Codes such as (A5) in the docstrings: `fs.explain("A5")`. `sampler = True` says that its
-iterates are samples of a law: predictions are then judged averaged over the samples kept, otherwise (also where nothing
-is said) those of the current theta.
+`fs.explain("job")` and `fs.explain("replies")` document those two, `fs.protocols` has their types, and
+`fs.testing.check` runs the contract suite on an algorithm of your own. `fs.explain("A5")` explains a code such as (A5)
+in a docstring. `sampler = True` marks iterates that are samples: predictions are then averaged over the recorded
+samples; otherwise they are those of the current theta. All arguments but the first are by keyword.
 """
 
 from fedsim.algorithms.desgld import DESGLD

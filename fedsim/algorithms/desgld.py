@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from math import sqrt
 from typing import Any
 
@@ -26,20 +26,21 @@ class DESGLD:
     |        | `batch_size` | rows per gradient, drawn afresh without replacement; None: all of them |
 
     U_i is summed over the client's rows and the target is exp(-sum_i U_i): the sites' average, weighted by pi, moves by
-    eta / N times the whole gradient. W is the exchange's mixing and pi its stationary weights. Wire: to each neighbour
+    eta / N times the full gradient. W is the exchange's mixing and pi its stationary weights. Wire: to each neighbour
     x_j (d). Memory: none. Exchange: gossip().
 
     Differs from paper: its W is doubly stochastic, and eta_i = eta.
     """
 
     step_size: StepSize
+    _: KW_ONLY
     batch_size: Any = None
 
     batched = True
     sampler = True  # its iterates are samples of a law
-    needs_gossip = True  # a site's own gradient is told apart from the others' models
+    needs_gossip = True  # the server reads its own site's gradient
     any_mixing = True
-    kept = ("gradient", "step")
+    local_only = ("gradient", "step")
 
     def __post_init__(self) -> None:
         check_step_size("DESGLD", self)
@@ -47,9 +48,6 @@ class DESGLD:
 
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         return {"theta": initial}
-
-    def memory(self, problem: ProblemLike) -> Arrays:
-        return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
@@ -69,6 +67,6 @@ class DESGLD:
 
 
 def step_share(job: Job, like: Array) -> Array:
-    """1 / (N pi_i), (1,) or (jobs, 1): exactly 1 where W is doubly stochastic."""
+    """Return 1 / (N pi_i), (1,) or (jobs, 1): exactly 1 where W is doubly stochastic."""
     share = like.dtype.type(1 / job.clients) / np.asarray(job.weight, like.dtype)
     return np.broadcast_to(share, (*like.shape[:-1], 1))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 
 from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_step_size
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import floats_of
+from fedsim.checks import as_float_array
 from fedsim.errors import InvalidInput
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, step_at
@@ -33,29 +33,30 @@ class DGSGLD:
     | r_i    | `coupling`    | variance that ties z_i to theta; one number, or one per client         |
     |        | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them |
 
-    Every z_i starts at the initial theta; of clients that stay away the last z_i heard counts. theta's law is the
-    posterior smoothed by the coupling, exact as r -> 0 with gamma below r. Wire: up the change of z_i (d), from which
-    the server keeps their mean, down theta (d). Memory: a client's z_i (d) and the server's mean of them (d).
+    Every z_i starts at the initial theta; of clients that were not received the last z_i received counts. theta's law
+    is the posterior smoothed by the coupling, exact as r -> 0 with gamma below r. Wire: up the change of z_i (d), from
+    which the server updates the mean, down theta (d). Memory: a client's z_i (d) and the server's mean of them (d).
     Participation: full() in the paper.
 
-    Differs from paper: clients may stay away.
+    Differs from paper: participation may be partial.
     """
 
     step_size: StepSize
+    _: KW_ONLY
     coupling: Any
     local_steps: int = 1
     batch_size: Any = None
 
     batched = True
     sampler = True
-    own_weights = True  # 1 / r_i, whatever the policy's
-    known = beforehand = ("start",)  # where everything begins is agreed before the first round
+    own_weights = True  # 1 / r_i
+    known = beforehand = ("start",)  # all clients have the initial theta before the first round
 
     def __post_init__(self) -> None:
         check_step_size("DGSGLD", self)
         check_count("DGSGLD", self, "local_steps")
         check_batch_size("DGSGLD", self.batch_size)
-        r = floats_of(self.coupling)
+        r = as_float_array(self.coupling)
         if r is None or r.ndim > 1 or not np.all((r > LEAST) & (r < np.inf)):
             given = f"DGSGLD(coupling={short_str(self.coupling)})"
             raise InvalidInput(f"{given}: a positive variance, or one per client")
@@ -95,7 +96,7 @@ class DGSGLD:
         return {"theta": state["start"] + offset + noise, "offset": offset}
 
     def _coupling(self, job: Job, dtype: np.dtype[Any]) -> Array:
-        """r_i: a number, or (jobs, 1)."""
+        """Return r_i: a number, or (jobs, 1)."""
         if np.ndim(self.coupling) == 0:
             return np.asarray(self.coupling, dtype)
         r = np.asarray(np.asarray(self.coupling, dtype)[job.client])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from math import sqrt
 from typing import Any
 
@@ -27,24 +27,24 @@ class DIGingSGLD:
     | eta    | `step_size`  | a number, or a schedule of the round                                   |
     |        | `batch_size` | rows per gradient, drawn afresh without replacement; None: all of them |
 
-    y_i follows the average gradient, so that W may change from round to round. U_i is summed over the client's rows,
-    and the target is exp(-sum_i U_i). W is the exchange's mixing and pi its stationary weights. A visit computes g_i
-    where its site now stands and so completes y_i; the state keeps sum_j W_ij y_j ("mixed") and the gradient that it
-    will be compared with. Wire: to each neighbour x_j and y_j (2d). Memory: none. Exchange: gossip(), where no message
-    is lost: a y_j that is missing is never made up for.
+    y_i tracks the average gradient, so that W may change from round to round. U_i is summed over the client's rows, and
+    the target is exp(-sum_i U_i). W is the exchange's mixing and pi its stationary weights. A visit computes g_i at its
+    site's x_i and completes y_i; the state has sum_j W_ij y_j ("mixed") and the previous g_i. Wire: to each neighbour
+    x_j and y_j (2d). Memory: none. Exchange: gossip() without loss of messages, because a lost y_j is never sent again.
 
     Differs from paper: its W is doubly stochastic, and N pi_i = 1.
     """
 
     step_size: StepSize
+    _: KW_ONLY
     batch_size: Any = None
 
     batched = True
     sampler = True  # its iterates are samples of a law
-    needs_gossip = True  # a site's own y and gradient are told apart from the others'
-    lossless = True  # what a site does not hear is missing from the sum of all y_i for ever
+    needs_gossip = True  # the server reads its own site's y and gradient
+    lossless = True  # a lost message changes the sum of all y_i for ever
     any_mixing = True
-    kept = ("gradient", "step")
+    local_only = ("gradient", "step")
 
     def __post_init__(self) -> None:
         check_step_size("DIGingSGLD", self)
@@ -52,9 +52,6 @@ class DIGingSGLD:
 
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         return {"theta": initial, "mixed": np.zeros_like(initial), "gradient": np.zeros_like(initial)}
-
-    def memory(self, problem: ProblemLike) -> Arrays:
-        return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return state

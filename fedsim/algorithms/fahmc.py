@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
 from math import sqrt
 from typing import Any
@@ -42,7 +42,7 @@ from fedsim.schedules import StepSize, step_at, steps_of
 def leapfrog(
     gradient: Callable[[Array, int], Array], theta: Array, p: Array, eta: float, steps: int, fresh: bool
 ) -> Array:
-    """Where a trajectory ends (Algorithm 1). `gradient(theta, draw)`; `fresh` draws twice at every position."""
+    """Return the end of a trajectory (Algorithm 1). `gradient(theta, draw)`; `fresh` draws twice at every position."""
     g = gradient(theta, 0)
     theta = theta + eta * p - eta**2 / 2 * g
     for k in range(1, steps):
@@ -57,7 +57,7 @@ def leapfrog(
 class FAHMC:
     """FA-HMC: federated averaging Hamiltonian Monte Carlo (Liang, Zhang, Deng, Song and Lin, arXiv 2407.06935).
 
-        p^c = sqrt(rho) xi + sqrt((1 - rho) / w_c) xi^c                    for every iteration anew (section 4.2)
+        p^c = sqrt(rho) xi + sqrt((1 - rho) / w_c) xi^c                          in every iteration (section 4.2)
         theta_{k+1} = theta_k + eta p_k - eta^2/2 grad f^c(theta_k)                                 (Algorithm 1)
         p_{k+1} = p_k - eta/2 (grad f^c(theta_k) + grad f^c(theta_{k+1})),   k = 0 ... K - 1
         server: theta <- sum_c w_c theta^c after T iterations                                       (Algorithm 3)
@@ -65,14 +65,14 @@ class FAHMC:
 
     | symbol | argument         | meaning                                                                     |
     |--------|------------------|-----------------------------------------------------------------------------|
-    | eta    | `step_size`      | a number, or a schedule of the iteration t = round * T + iteration          |
+    | eta    | `step_size`      | a number, or a schedule of the iteration t = 0, 1, ... over all rounds      |
     | K      | `leapfrog_steps` | steps of one trajectory                                                     |
     | T      | `local_steps`    | iterations (trajectories) between two synchronisations                      |
     | rho    | `correlation`    | share of the momentum's variance common to all clients (a common seed)      |
     | a      | `debias`         | "stale": a is the point broadcast one round earlier; None: no correction    |
     | S      | `batch_size`     | rows per gradient, drawn afresh without replacement; None: all of them      |
-    | Z      | `gradient_noise` | standard deviation of noise put on every gradient of f^c (experiment 5.1)   |
-    |        | `codec`          | what uploads go through, as differences; None sends the numbers as they are |
+    | Z      | `gradient_noise` | standard deviation of noise added to every gradient of f^c (experiment 5.1) |
+    |        | `codec`          | of uploads, which are then differences; None: uncompressed                  |
 
     f^c = l^c / w_c. A stochastic gradient is drawn twice per position, at k and k + 1/2 (B4); an exact one is
     computed once. K = 1 is FA-LD with step eta^2/2 and correlation sqrt(rho), sample by sample (B3).
@@ -80,15 +80,16 @@ class FAHMC:
     visit (2d), down theta and grad f(a) (2d). Memory: none; de-biased grad l^c(a) of a client's last visit (d) and
     the server's grad f(a) (d). Participation: full() in the paper.
 
-    Differs from paper: exactly K leapfrog steps (B1), of which the last momentum, which nobody reads, is left out;
-    the server's sum is weighted (B2); a is constant within a round (B7); there is no correction in the first round
-    (B8). Anchors' gradients are exact even with minibatches. Where not all take part, grad f(a) is the sum of
-    what each client sent last, from its own last anchor: then the corrections still add up to zero.
+    Differs from paper: exactly K leapfrog steps (B1), without the last momentum, which is not used; the server's sum
+    is weighted (B2); a is constant within a round (B7); there is no correction in the first round (B8). Anchors'
+    gradients are exact even with minibatches. With partial participation grad f(a) is the sum of each client's latest
+    gradient, at its own latest anchor, so that the corrections still add up to zero.
 
-    What a code such as (B4) stands for: `fedsim explain B4`.
+    `fedsim explain B4` explains a code such as (B4).
     """
 
     step_size: StepSize
+    _: KW_ONLY
     leapfrog_steps: int
     local_steps: int = 1
     correlation: float = 0.0
@@ -116,20 +117,20 @@ class FAHMC:
 
     @property
     def draws(self) -> int:
-        """Gradients of one trajectory: exact ones serve two steps, stochastic ones are drawn anew."""
+        """The gradients of one trajectory: exact ones serve two steps, stochastic ones are drawn twice."""
         return 2 * self.leapfrog_steps - 1 if self._stochastic else self.leapfrog_steps
 
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         return {"theta": initial} | ({"gradient": np.zeros_like(initial)} if self.debias else {})
 
     def memory(self, problem: ProblemLike) -> Arrays:
-        return {"gradient": np.zeros(problem.dim)} if self.debias else {}  # of l^c, where the client last was
+        return {"gradient": np.zeros(problem.dim)} if self.debias else {}  # of l^c, at the client's latest anchor
 
     def broadcast(self, state: Arrays) -> Arrays:
         return state
 
     def work(self, job: Visitors) -> float:
-        """Gradients, each worth a local step of FA-LD."""
+        """Return the number of gradients, each of which counts as a local step."""
         return self.local_steps * self.draws + (self.debias is not None)
 
     def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
@@ -140,7 +141,7 @@ class FAHMC:
 
             def gradient(x: Array, draw: int, first: int = t * self.draws) -> Array:
                 g = job.gradient(x, first + draw, self.batch_size) / job.weight
-                if self.gradient_noise:  # addressed beyond the momenta, which take the first T steps
+                if self.gradient_noise:  # steps from T on: the momenta use the first T
                     g = g + self.gradient_noise * job.normal(count + first + draw)
                 return np.asarray(g + correction)
 
@@ -162,7 +163,7 @@ class FAHMC:
         return self
 
     def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
-        """All T trajectories in one kernel where the full gradient is H_c theta - b_c, or on logistic regression."""
+        """Return all T trajectories in one kernel, for gradients H_c theta - b_c and for logistic regression."""
         if type(problem) is LogisticRegression:
             return self._fused_logistic(problem, backend)
         trajectories = backend.leapfrog_quadratic
@@ -186,7 +187,7 @@ class FAHMC:
         return kernel
 
     def _fused_logistic(self, problem: LogisticRegression, backend: Backend) -> Kernel | None:
-        """The same, with all rows or with minibatches."""
+        """Return the kernel on logistic regression, with all rows or with minibatches."""
         trajectories = backend.leapfrog_logistic
         if self.gradient_noise > 0:
             return None
@@ -210,7 +211,7 @@ class FAHMC:
         return kernel
 
     def _momenta_and_steps(self, job: JobOfKernel) -> tuple[Any, ...]:
-        """The last arguments of both kernels."""
+        """Return the last arguments of both kernels."""
         rho, private = self.correlation, job.noise_key
         return (
             private, job.shared_key if rho else private, np.sqrt((1 - rho) / job.weight[:, 0]), sqrt(rho),
@@ -222,7 +223,7 @@ class FAHMC:
         return self.batch_size is not None or self.gradient_noise > 0
 
     def _correction(self, job: Job, message: Arrays, memory: Arrays) -> Array:
-        """grad f(a) - grad f^c(a); nothing in the first round, when both are zero."""
+        """Return grad f(a) - grad f^c(a), which is zero in the first round."""
         return np.asarray(message["gradient"] - memory["gradient"] / job.weight)
 
     def _reply(self, job: Job, message: Arrays, memory: Arrays, theta: Array) -> tuple[Arrays, Arrays]:
@@ -238,11 +239,13 @@ class FAHMC:
         if not self.debias:
             return reply, memory
         change = reply["change"] if self.codec is None else reply["change"].value
-        return reply, {"gradient": memory["gradient"] + change}  # what the server knows of this client
+        return reply, {"gradient": memory["gradient"] + change}  # the gradient that the server has of this client
 
 
 @dataclass(frozen=True)
 class Halving:
+    """The schedule of proposition J.1; see `halving`."""
+
     eta0: float
     first: int
 
@@ -252,5 +255,5 @@ class Halving:
 
 
 def halving(eta0: float, first: int) -> Halving:
-    """eta0 for `first` iterations, then again and again 1/sqrt(2) of it for twice as long (proposition J.1)."""
+    """Return eta0 for `first` iterations, then repeatedly 1/sqrt(2) of it for twice as long (proposition J.1)."""
     return Halving(check_positive("halving(eta0={})", eta0), check_int("halving(first={})", first))

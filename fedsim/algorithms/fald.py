@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cache, partial
 from math import sqrt
 from typing import Any
@@ -47,18 +47,19 @@ class FALD:
     | eta    | `step_size`   | a number, or a schedule of the global local-step index                 |
     | K      | `local_steps` | steps between two synchronisations                                     |
     | tau    | `temperature` | the target is exp(-f / tau)                                            |
-    | rho    | `correlation` | share of the noise that all clients have in common (a common seed)     |
+    | rho    | `correlation` | share of the noise that is common to all clients (a common seed)       |
     | m_c    | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them |
 
     f^c = l^c / p_c, so the client's sum gradient is divided by its weight. Wire: up theta (d), down theta (d).
     Memory: none. Participation: full() in Algorithm 1, with_replacement(S) and uniform(S) in Algorithm 4.
 
-    Differs from paper: only the selected clients compute, since the others' results would be thrown away (A5).
+    Differs from paper: only the selected clients compute, because the others' results are not used (A5).
 
-    What a code such as (A5) stands for: `fedsim explain A5`.
+    `fedsim explain A5` explains a code such as (A5).
     """
 
     step_size: StepSize
+    _: KW_ONLY
     local_steps: int = 1
     temperature: float = 1.0
     correlation: float = 0.0
@@ -78,9 +79,6 @@ class FALD:
 
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         return {"theta": initial}
-
-    def memory(self, problem: ProblemLike) -> Arrays:
-        return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
@@ -105,7 +103,7 @@ class FALD:
         return self
 
     def mechanism(self, problem: ProblemLike, sensitivity: float | None) -> Mechanism:
-        """What a visit tells of a client's rows."""
+        """Return the privacy mechanism of a visit."""
         sizes, b = problem.sizes, self.batch_size
         return accounting.mechanism(
             step_size=self.step_size, local_steps=self.local_steps, sizes=sizes,
@@ -115,7 +113,7 @@ class FALD:
         )  # fmt: skip
 
     def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
-        """All K steps in one kernel where the full gradient is H_c theta - b_c."""
+        """Return all K steps in one kernel where the full gradient is H_c theta - b_c."""
         if self.batch_size is not None or not isinstance(problem, Quadratic) or not as_problem(problem).tabulated:
             return None
 
@@ -125,7 +123,7 @@ class FALD:
             eta = np.array(steps_of(self.step_size, round, self.local_steps))
             return eta.astype(dtype), np.sqrt(2 * eta * self.temperature).astype(dtype)
 
-        constant = None if callable(self.step_size) else cache(partial(sizes, round=0))
+        constant = None if callable(self.step_size) else cache(partial(sizes, round=1))
 
         @cache
         def tables(dtype: np.dtype[Any]) -> tuple[Array, Array]:  # of f^c = l^c / p_c

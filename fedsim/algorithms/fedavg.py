@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 
 from fedsim.algorithms.common import local_descent
 from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_number, check_step_size
+from fedsim.algorithms.common.fused_descent import fused_descent
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
-from fedsim.participation import Received
 from fedsim.problems import weights_of
 from fedsim.protocols import (
     Backend,
@@ -20,13 +20,14 @@ from fedsim.protocols import (
     JobOfKernel,
     Kernel,
     ProblemLike,
+    Received,
     Replies,
     Rng,
     Visitors,
 )
 from fedsim.schedules import StepSize
 
-FASTEST = 10  # times the step size that a client takes over gossip, where it has more data than weight
+FASTEST = 10  # times step_size: the largest step of a client over gossip
 
 
 @dataclass(frozen=True)
@@ -43,21 +44,22 @@ class FedAvg:
     | eta    | `step_size`   | a number, or a schedule of the global local-step index                      |
     | E      | `local_steps` | steps between two synchronisations                                          |
     | b      | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them      |
-    | eta_g  | `server_step` | what multiplies the average                                                 |
+    | eta_g  | `server_step` | the server's step size                                                      |
     | mu     | `momentum`    | of the local steps; v is zero at every round's start                        |
-    | lambda | `weight_decay`| pull of the local steps to zero                                             |
-    | f_i    | `objective`   | "mean": the mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M |
+    | lambda | `weight_decay`| of the local steps                                                          |
+    | f_i    | `objective`   | "mean": mean loss, a_i = n_i over the received; "scaled": p_i N f_i, 1/M    |
 
     Wire: up Delta_i (d), down x (d). Memory: none. Participation: uniform(M) in the paper. Over gossip
     it sends y and client i's step is eta p_i / pi_i: see GossipFedAvg.
 
-    Differs from paper: by default the average is by n_i, the paper's 1/M where all have equally much data (E2).
-    Its local steps have neither momentum nor weight decay: both are zero unless set.
+    Differs from paper: by default the average is by n_i, the paper's 1/M where all clients have equally many rows (E2).
+    The paper's local steps have neither momentum nor weight decay: both are zero by default.
 
-    What a code such as (E2) stands for: `fedsim explain E2`.
+    `fedsim explain E2` explains a code such as (E2).
     """
 
     step_size: StepSize
+    _: KW_ONLY
     local_steps: int = 1
     batch_size: Any = None
     server_step: float = 1.0
@@ -75,9 +77,6 @@ class FedAvg:
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         return {"theta": initial}
 
-    def memory(self, problem: ProblemLike) -> Arrays:
-        return {}
-
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
@@ -93,8 +92,8 @@ class FedAvg:
         return {"theta": state["theta"] + self.server_step * replies.mean("delta")}
 
     def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
-        """All local steps in one kernel where there is one for the problem."""
-        descend = local_descent.descent(problem, backend, local_descent.descent_of(self))
+        """Return all local steps in one kernel, where the problem has one."""
+        descend = fused_descent(problem, backend, local_descent.descent_of(self))
         if descend is None:
             return None
 
@@ -104,8 +103,8 @@ class FedAvg:
 
         return kernel
 
-    def weigh(self, arrived: Received) -> Array:
-        return local_descent.weigh("FedAvg", self.objective, arrived)
+    def weigh(self, received: Received) -> Array:
+        return local_descent.weigh("FedAvg", self.objective, received)
 
     def for_gossip(self, problem: ProblemLike, weights: Array) -> GossipFedAvg:
         if self.objective == "scaled":
@@ -118,15 +117,15 @@ class FedAvg:
             i = int(np.argmax(pace))
             raise InvalidInput(
                 f"FedAvg over gossip: client {i}'s steps would be {pace[i]:.3g} times step_size, its share of the data "
-                f"over its stationary weight in the mixing, and at most {FASTEST} are taken; give a mixing that counts "
-                "it more"
+                f"over its stationary weight in the mixing; at most {FASTEST} are allowed; give a mixing with a larger "
+                "weight for it"
             )
         return GossipFedAvg(self, tuple(pace.tolist()))
 
 
 @dataclass(frozen=True)
 class GossipFedAvg:
-    """FedAvg without a server: neighbours hold other models, so whole models are sent and not differences.
+    """FedAvg without a server: neighbours have other models, so that models are sent and not differences.
 
         x_i <- x_i + eta_g (sum_j W_ij y_j - x_i)
 
@@ -152,9 +151,6 @@ class GossipFedAvg:
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         return {"theta": initial}
 
-    def memory(self, problem: ProblemLike) -> Arrays:
-        return {}
-
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
 
@@ -173,16 +169,16 @@ class GossipFedAvg:
         return {"theta": x + self.settings.server_step * (replies.mean("theta") - x)}
 
 
-def distributed_sgd(step_size: StepSize, batch_size: BatchSize = None) -> FedAvg:
-    """Distributed SGD (the private FedPAQ paper's equation 3): FedAvg with one local step.
+def distributed_sgd(step_size: StepSize, *, batch_size: BatchSize = None) -> FedAvg:
+    """Return distributed SGD (the private FedPAQ paper's equation 3): FedAvg with one local step.
 
     Participation: full() in the paper.
     """
-    return FedAvg(step_size, 1, batch_size)
+    return FedAvg(step_size, local_steps=1, batch_size=batch_size)
 
 
 def check_descent(where: str, settings: Any) -> None:
-    """The arguments that FedAvg, FedPAQ and SCAFFOLD have in common."""
+    """Check the arguments that FedAvg, FedPAQ and SCAFFOLD have in common."""
     check_step_size(where, settings)
     check_count(where, settings, "local_steps")
     check_batch_size(where, settings.batch_size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,7 @@ from fedsim.algorithms.common.arguments import check_batch_size, check_count, ch
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import check_choice
 from fedsim.errors import InvalidInput
-from fedsim.participation import Received
-from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
+from fedsim.protocols import Job, ProblemLike, Received, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
 
 LARGEST = 2_000_000_000  # bytes of one replica's ensemble
@@ -38,15 +37,16 @@ class FedBE:
     |        | `momentum`      | of the local steps, as in FedAvg                                       |
     |        | `weight_decay`  | likewise                                                               |
 
-    `ensemble(state)` are the models of the latest round: wbar, the w_i that arrived, the M samples; predictions are
+    `ensemble(state)` are the models of the latest round: wbar, the w_i received, the M samples; predictions are
     averaged over them. Wire: up w_i (d), down wbar (d). Memory: the server's ensemble. Participation: uniform(M) in the
     paper.
 
     Differs from paper: the next round starts from wbar. The paper distils the ensemble into one model with unlabelled
-    data at the server, which is left out here.
+    data at the server.
     """
 
     step_size: StepSize
+    _: KW_ONLY
     local_steps: int = 1
     members: int = 10
     law: str = "gauss"
@@ -71,13 +71,12 @@ class FedBE:
         models = 1 + problem.clients + self.members
         if models * initial.nbytes > LARGEST:
             size = f"{models * initial.nbytes / 1e9:.0f} GB"
-            raise InvalidInput(f"FedBE: an ensemble of {models} models of {problem.dim} numbers is {size}; too much")
+            raise InvalidInput(
+                f"FedBE: an ensemble of {models} models of {problem.dim} numbers takes {size}; use fewer members"
+            )
         held = np.zeros(models, initial.dtype)
         held[0] = 1
         return {"theta": initial, "models": np.tile(initial, (models, 1)), "held": held}
-
-    def memory(self, problem: ProblemLike) -> Arrays:
-        return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
@@ -118,14 +117,14 @@ class FedBE:
         }  # fmt: skip
 
     def ensemble(self, state: Arrays) -> tuple[Array, Array]:
-        """The models (..., 1 + clients + M, d), and which of them are there (..., 1 + clients + M), 1 or 0."""
+        """Return the models (..., 1 + clients + M, d), and a mask of those in use (..., 1 + clients + M)."""
         return state["models"], state["held"]
 
-    def weigh(self, arrived: Received) -> Array:
-        return local_descent.weigh("FedBE", "mean", arrived)
+    def weigh(self, received: Received) -> Array:
+        return local_descent.weigh("FedBE", "mean", received)
 
     def _sampled(self, wbar: Array, w: Array, p: Array, who: Array, draws: Array) -> Array:
-        """M models (M, d) from the clients' w (m, d) with weights p (m,)."""
+        """Return M models (M, d), given the clients' w (m, d) with weights p (m,)."""
         if self.law == "gauss":
             spread = np.sqrt((p[:, None] * (w - wbar) ** 2).sum(axis=0))
             return np.asarray(wbar + spread.astype(w.dtype) * draws)
@@ -134,7 +133,7 @@ class FedBE:
 
 
 def gamma(shape: float, u: Array) -> Array:
-    """Gamma variables from uniforms, by the inverse of their distribution function; never quite zero."""
+    """Return positive gamma variables, given uniforms, by the inverse distribution function."""
     from scipy.special import gammaincinv
 
     return np.asarray(np.maximum(gammaincinv(shape, u), np.finfo(np.float64).tiny))

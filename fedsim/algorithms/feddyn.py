@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,8 @@ import numpy as np
 from fedsim.algorithms.common import local_descent
 from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
-from fedsim.participation import Received
 from fedsim.problems import weights_of
-from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
+from fedsim.protocols import Job, ProblemLike, Received, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
 
 
@@ -22,7 +21,7 @@ class FedDyn:
 
         y <- x, then E times  y <- y - eta (grad f_i(y) - g_i + alpha (y - x));   Delta_i = y - x
         g_i <- g_i - alpha Delta_i
-        server: h <- h - alpha sum over the arrived of p_i Delta_i;   x <- x + sum_i a_i Delta_i - h / alpha
+        server: h <- h - alpha sum over the received of p_i Delta_i;   x <- x + sum_i a_i Delta_i - h / alpha
 
     | symbol | argument       | meaning                                                                             |
     |--------|----------------|-------------------------------------------------------------------------------------|
@@ -31,17 +30,18 @@ class FedDyn:
     | E      | `local_steps`  | steps that stand for the exact minimisation of the paper                            |
     | b      | `batch_size`   | rows per gradient, drawn afresh without replacement; None: all of them              |
     |        | `weight_decay` | adds lambda y to the gradient                                                       |
-    | f_i    | `objective`    | "mean": the mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M and 1/N |
+    | f_i    | `objective`    | "mean": mean loss, a_i = n_i over the received; "scaled": p_i N f_i, 1/M and 1/N    |
 
-    g_i and h start at zero; a client's g_i changes only when its reply is folded. Where it settles, every g_i is the
-    client's gradient there and their mean h is zero: the minimiser of sum_i p_i f_i. Wire: up Delta_i (d), down x (d).
+    g_i and h start at zero; a client's g_i changes only when its reply is aggregated. At the fixed point every g_i is
+    the client's gradient and their mean h is zero: the minimiser of sum_i p_i f_i. Wire: up Delta_i (d), down x (d).
     Memory: a client's g_i (d) and the server's h (d). Participation: uniform(M) in the paper.
 
     Differs from paper: E gradient steps in place of an argmin; with objective "mean" the paper's 1/m is p_i, the same
-    where all have equally much data. A round to which nobody comes changes nothing.
+    where all clients have equally many rows. A round without replies changes nothing.
     """
 
     step_size: StepSize
+    _: KW_ONLY
     local_steps: int = 1
     regularity: float = 0.1
     batch_size: Any = None
@@ -80,11 +80,11 @@ class FedDyn:
         return {"delta": delta}, memory | {"g": g - alpha * delta}
 
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
-        alpha, nobody = self.regularity, np.equal(replies.count, 0)
+        alpha, empty = self.regularity, np.equal(replies.count, 0)
         share = np.atleast_2d(state["share"])[0]  # the same in every replica
         h = state["h"] - alpha * replies.weighted("delta", share[replies.clients])
         theta = state["theta"] + replies.mean("delta") - h / alpha
-        return {"theta": np.where(nobody, state["theta"], theta), "h": h}
+        return {"theta": np.where(empty, state["theta"], theta), "h": h}
 
-    def weigh(self, arrived: Received) -> Array:
-        return local_descent.weigh("FedDyn", self.objective, arrived)
+    def weigh(self, received: Received) -> Array:
+        return local_descent.weigh("FedDyn", self.objective, received)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from fedsim.algorithms.common import local_descent
 from fedsim.algorithms.common.arguments import check_batch_size, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
-from fedsim.participation import Received
-from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
+from fedsim.protocols import Job, ProblemLike, Received, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
 
 
@@ -28,17 +27,18 @@ class FedNova:
     | mu     | `momentum`     | of the local steps, zero at every round's start                             |
     |        | `weight_decay` | adds lambda y to the gradient                                               |
     | b      | `batch_size`   | rows per gradient, drawn afresh without replacement; None: all of them      |
-    |        | `server_step`  | what multiplies the server's move                                           |
-    | f_i    | `objective`    | "mean": the mean loss, w_i = n_i over the arrived; "scaled": p_i N f_i, 1/M |
+    |        | `server_step`  | factor of the server's step                                                 |
+    | f_i    | `objective`    | "mean": mean loss, w_i = n_i over the received; "scaled": p_i N f_i, 1/M    |
 
-    Who takes more steps moves no further for it, so that the minimiser is that of sum_i p_i f_i whatever the E_i are
-    (for small eta; local drift remains, as in FedAvg). With equal E_i it is FedAvg. Wire: up d_i and A_i (d + 1), down
-    x (d). Memory: none. Participation: uniform(M) in the paper.
+    A client with more steps has no more influence, so that the minimiser is that of sum_i p_i f_i for all E_i (for
+    small eta; local drift remains, as in FedAvg). With equal E_i it is FedAvg. Wire: up d_i and A_i (d + 1), down x
+    (d). Memory: none. Participation: uniform(M) in the paper.
 
-    Differs from paper: tau_eff is sum_i w_i |a_i|_1 over the arrived, the paper's first choice.
+    Differs from paper: tau_eff is sum_i w_i |a_i|_1 over the received, the paper's first choice.
     """
 
     step_size: StepSize
+    _: KW_ONLY
     local_steps: Any = 1
     batch_size: Any = None
     momentum: float = 0.0
@@ -59,11 +59,8 @@ class FedNova:
         local_descent.check_objective("FedNova", self.objective)
 
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
-        local_descent.check_everybody("FedNova", self.local_steps, problem)
+        local_descent.check_steps_of_clients("FedNova", self.local_steps, problem)
         return {"theta": initial}
-
-    def memory(self, problem: ProblemLike) -> Arrays:
-        return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
@@ -75,12 +72,12 @@ class FedNova:
         x = message["theta"]
         scale = local_descent.scale(self.objective, job, x.dtype)
         how = local_descent.descent_of(self)
-        reach = local_descent.reach(job, x, how)
-        return {"direction": (local_descent.descend(job, x, scale, how) - x) / reach, "reach": reach}, memory
+        total = local_descent.step_sum(job, x, how)
+        return {"direction": (local_descent.descend(job, x, scale, how) - x) / total, "step_sum": total}, memory
 
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
-        move = replies.mean("reach") * replies.mean("direction")
+        move = replies.mean("step_sum") * replies.mean("direction")
         return {"theta": state["theta"] + self.server_step * move}
 
-    def weigh(self, arrived: Received) -> Array:
-        return local_descent.weigh("FedNova", self.objective, arrived)
+    def weigh(self, received: Received) -> Array:
+        return local_descent.weigh("FedNova", self.objective, received)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from fedsim.algorithms.common import local_descent
@@ -11,8 +11,7 @@ from fedsim.algorithms.fedavg import check_descent
 from fedsim.arrays import Array, Arrays
 from fedsim.codecs import QSGD
 from fedsim.errors import InvalidInput
-from fedsim.participation import Received
-from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
+from fedsim.protocols import Job, ProblemLike, Received, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
 
 
@@ -30,20 +29,21 @@ class FedPAQ:
     | eta    | `step_size`   | a number, or a schedule of the global local-step index                        |
     | E      | `local_steps` | steps between two synchronisations                                            |
     | b      | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them        |
-    | eta_g  | `server_step` | what multiplies the average                                                   |
-    | f_i    | `objective`   | "mean": the mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M   |
-    | Q      | `codec`       | unbiased quantiser; `Identity()` gives FedAvg back, and E = 1 distributed SGD |
+    | eta_g  | `server_step` | the server's step size                                                        |
+    | f_i    | `objective`   | "mean": mean loss, a_i = n_i over the received; "scaled": p_i N f_i, 1/M      |
+    | Q      | `codec`       | unbiased quantiser; `Identity()` gives FedAvg, and E = 1 distributed SGD      |
 
     Wire: up Q(Delta_i) (QSGD with s levels: 32 + d ceil(log2(2s + 1)) bits), down
     x (d). Memory: none. Participation: uniform(M) in the paper.
 
-    Differs from paper: by default the average is by n_i, the paper's 1/M where all have equally much data (E2);
-    levels have a whole number of bits (E11).
+    Differs from paper: by default the average is by n_i, the paper's 1/M where all clients have equally many rows (E2);
+    each level takes an integer number of bits (E11).
 
-    What a code such as (E2) stands for: `fedsim explain E2`.
+    `fedsim explain E2` explains a code such as (E2).
     """
 
     step_size: StepSize
+    _: KW_ONLY
     local_steps: int = 1
     batch_size: Any = None
     server_step: float = 1.0
@@ -59,9 +59,6 @@ class FedPAQ:
 
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         return {"theta": initial}
-
-    def memory(self, problem: ProblemLike) -> Arrays:
-        return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
@@ -88,5 +85,5 @@ class FedPAQ:
             "FedPAQ: its codec encodes the difference to a model that neighbours do not have; gossip with FedAvg"
         )
 
-    def weigh(self, arrived: Received) -> Array:
-        return local_descent.weigh("FedPAQ", self.objective, arrived)
+    def weigh(self, received: Received) -> Array:
+        return local_descent.weigh("FedPAQ", self.objective, received)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from fedsim.algorithms.common import local_descent
 from fedsim.algorithms.common.arguments import check_batch_size, check_number, check_step_size
 from fedsim.arrays import Array, Arrays
-from fedsim.participation import Received
-from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
+from fedsim.protocols import Job, ProblemLike, Received, Replies, Rng, Visitors
 from fedsim.schedules import StepSize
 
 
@@ -22,20 +21,21 @@ class FedProx:
 
     | symbol | argument       | meaning                                                                     |
     |--------|----------------|-----------------------------------------------------------------------------|
-    | mu     | `proximal`     | stiffness of the spring to the broadcast model; 0 gives FedAvg              |
+    | mu     | `proximal`     | weight of the proximal term; 0 gives FedAvg                                 |
     | eta    | `step_size`    | a number, or a schedule of the global local-step index                      |
     | E_i    | `local_steps`  | steps between two synchronisations; one number, or one per client           |
     | b      | `batch_size`   | rows per gradient, drawn afresh without replacement; None: all of them      |
     |        | `momentum`     | of the local steps, as in FedAvg                                            |
     |        | `weight_decay` | likewise                                                                    |
-    | f_i    | `objective`    | "mean": the mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M |
+    | f_i    | `objective`    | "mean": mean loss, a_i = n_i over the received; "scaled": p_i N f_i, 1/M    |
 
     Wire: up Delta_i (d), down x (d). Memory: none. Participation: with_replacement(S), by p_i, in the paper.
 
-    Differs from paper: its local solvers are any that reach a given inexactness; here so many gradient steps.
+    Differs from paper: E_i gradient steps in place of a solver of a given inexactness.
     """
 
     step_size: StepSize
+    _: KW_ONLY
     local_steps: Any = 1
     proximal: float = 0.01
     batch_size: Any = None
@@ -55,11 +55,8 @@ class FedProx:
         local_descent.check_objective("FedProx", self.objective)
 
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
-        local_descent.check_everybody("FedProx", self.local_steps, problem)
+        local_descent.check_steps_of_clients("FedProx", self.local_steps, problem)
         return {"theta": initial}
-
-    def memory(self, problem: ProblemLike) -> Arrays:
-        return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
@@ -76,5 +73,5 @@ class FedProx:
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": state["theta"] + replies.mean("delta")}
 
-    def weigh(self, arrived: Received) -> Array:
-        return local_descent.weigh("FedProx", self.objective, arrived)
+    def weigh(self, received: Received) -> Array:
+        return local_descent.weigh("FedProx", self.objective, received)

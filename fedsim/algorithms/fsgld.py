@@ -1,13 +1,10 @@
-"""FSGLD: federated SGLD with conducive gradients (El Mekkaoui, Mesquita, Blomstedt and Kaski, UAI 2021).
-
-Gaussian surrogates of the clients' potentials, by Laplace's method: what FSGLD is steered by.
-"""
+"""FSGLD: federated SGLD with conducive gradients (El Mekkaoui, Mesquita, Blomstedt and Kaski, UAI 2021)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +12,7 @@ import numpy as np
 
 from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.arrays import Array, Arrays, Numbers
-from fedsim.checks import check_bool, floats_of
+from fedsim.checks import as_float_array, check_bool
 from fedsim.errors import InvalidInput
 from fedsim.protocols import Job, ProblemLike, Quadratic, Replies, Rng, Visitors, as_problem, missing
 from fedsim.schedules import StepSize, step_at
@@ -42,17 +39,18 @@ class FSGLD:
     | tau    | `temperature` | the target is exp(-f / tau)                                                          |
     |        | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them               |
 
-    `FSGLD.laplace(problem, ...)` makes the surrogates beforehand, at every client's own optimum. Exact surrogates make
-    every visit's drift the full one. Wire: up theta (d), down theta (d); before the first round every client sends its
+    `FSGLD.laplace(problem, ...)` makes the surrogates at every client's own optimum. With exact surrogates the drift of
+    every visit is the full drift. Wire: up theta (d), down theta (d); before the first round every client sends its
     surrogate, `surrogate_numbers(d)`, which that round's bits count once. Memory: none. Participation:
     with_replacement(1) in the paper.
 
-    Differs from paper: where several clients visit at a time the chain follows one of them, drawn by the policy's
-    weights, and the others have worked for nothing: full(), with_replacement(S) and, where all clients weigh the same,
-    uniform(S) have the law of with_replacement(1). All other policies are refused.
+    Differs from paper: where several clients are selected the chain follows one of them, drawn by the policy's weights,
+    and the other replies are discarded: full(), with_replacement(S) and, with equal weights, uniform(S) have the law of
+    with_replacement(1). All other policies are refused.
     """
 
     step_size: StepSize
+    _: KW_ONLY
     local_steps: int = 1
     means: Any = None
     precisions: Any = None
@@ -73,10 +71,12 @@ class FSGLD:
             raise InvalidInput("FSGLD(means, precisions): give both or neither; FSGLD.laplace(problem, ...) makes them")
         if self.means is None:
             return
-        m, p = floats_of(self.means), floats_of(self.precisions)
+        m, p = as_float_array(self.means), as_float_array(self.precisions)
         if m is None or p is None:
             given = self.means if m is None else self.precisions
-            raise InvalidInput(f"FSGLD(means, precisions): {short_repr(given, 60)} is no array of numbers; give one")
+            raise InvalidInput(
+                f"FSGLD(means, precisions): {short_repr(given, 60)} is not an array of numbers; give one"
+            )
         if (
             m.ndim != 2
             or p.shape not in (m.shape, (*m.shape, m.shape[-1]))
@@ -88,14 +88,13 @@ class FSGLD:
         object.__setattr__(self, "precisions", p)
 
     @classmethod
-    def laplace(
-        cls, problem: ProblemLike, step_size: StepSize, local_steps: int = 1, diagonal: bool = False, **more: Any
-    ) -> Any:
-        """FSGLD with a Gaussian at every client's own optimum, as curved as its potential there."""
-        return cls(step_size, local_steps, *laplace(problem, diagonal), **more)
+    def laplace(cls, problem: ProblemLike, step_size: StepSize, *, diagonal: bool = False, **more: Any) -> Any:
+        """Return FSGLD with a Gaussian surrogate at every client's own optimum, by Laplace's method."""
+        means, precisions = laplace(problem, diagonal)
+        return cls(step_size, means=means, precisions=precisions, **more)
 
     def surrogate_numbers(self, dim: int) -> int:
-        """Numbers in a client's one message about its surrogate: its mean and the triangle or diagonal of P_s."""
+        """Return the numbers in a client's message of its surrogate: its mean and the triangle or diagonal of P_s."""
         if self.precisions is None:
             return 0
         return dim + (dim if self.precisions.ndim == 2 else dim * (dim + 1) // 2)
@@ -105,9 +104,6 @@ class FSGLD:
             given = f"FSGLD: surrogates of shape {self.means.shape}"
             raise InvalidInput(f"{given} for {problem.clients} clients in {problem.dim} dimensions; make them agree")
         return {"theta": initial}
-
-    def memory(self, problem: ProblemLike) -> Arrays:
-        return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
@@ -119,7 +115,7 @@ class FSGLD:
         theta, f = message["theta"], job.weight
         for k in range(self.local_steps):
             h = step_at(self.step_size, job.round, self.local_steps, k)
-            v = job.gradient(theta, k, self.batch_size) / f  # p_s of the prior is in it, so all of it after division
+            v = job.gradient(theta, k, self.batch_size) / f  # its share p_s of the prior becomes the full prior
             if self.means is not None:
                 v = v + self._conducive(theta, job.client, f)
             theta = theta - h / 2 * v + math.sqrt(h * self.temperature) * job.normal(k)
@@ -137,7 +133,7 @@ class FSGLD:
         return {"theta": new.reshape(theta.shape)}
 
     def _conducive(self, theta: Array, client: Numbers, f: Array) -> Array:
-        """grad q - grad q_s / f_s, zero on average over s."""
+        """Return grad q - grad q_s / f_s, which is zero on average over s."""
         precision, linear = (part.astype(theta.dtype) for part in self._total)
         own, mean = self.precisions[client].astype(theta.dtype), self.means[client].astype(theta.dtype)
         return np.asarray(self._times(precision, theta) - linear + self._times(own, mean - theta) / f)
@@ -148,17 +144,17 @@ class FSGLD:
         return self.precisions.sum(axis=0), self._times(self.precisions, self.means).sum(axis=0)
 
     def _times(self, precision: Array, x: Array) -> Array:
-        """P x for diagonals or matrices, at any rank; row by row, so that bits know no neighbours."""
+        """Return P x for diagonals or matrices, at any rank; row by row, so that bits do not depend on other rows."""
         if self.precisions.ndim == 2:
             return np.asarray(precision * x)
         return np.asarray((precision * x[..., None, :]).sum(axis=-1))
 
 
-LARGEST, STEPS, NEAR = 500, 60, 1e-6  # dimensions, Newton steps, relative length of one at which they end
+LARGEST, STEPS, NEAR = 500, 60, 1e-6  # dimensions, Newton steps, their relative length at convergence
 
 
 def laplace(problem: ProblemLike, diagonal: bool = False) -> tuple[Array, Array]:
-    """Means (clients, d) and precisions (clients, d, d), or their diagonals, of every client's summed loss.
+    """Return means (clients, d) and precisions (clients, d, d), or diagonals, of every client's Laplace approximation.
 
     A client's loss includes its share of the prior. Where it is flat in some direction, so is the surrogate.
     """
@@ -173,8 +169,8 @@ def laplace(problem: ProblemLike, diagonal: bool = False) -> tuple[Array, Array]
     else:
         if problem.dim > LARGEST:
             raise InvalidInput(
-                f"FSGLD.laplace: {problem.dim} dimensions take as many gradients per Newton step; "
-                f"at most {LARGEST}, or give means and precisions"
+                f"FSGLD.laplace: {problem.dim} dimensions need {problem.dim} gradients per Newton step; "
+                f"use at most {LARGEST}, or give means and precisions"
             )
         found = [_minimise(problem, c) for c in range(problem.clients)]
         means, hessian = np.array([m for m, _ in found]), np.array([h for _, h in found])
@@ -184,7 +180,7 @@ def laplace(problem: ProblemLike, diagonal: bool = False) -> tuple[Array, Array]
 
 
 def _minimise(problem: ProblemLike, client: int) -> tuple[Array, Array]:
-    """The client's optimum and the Hessian there, by Newton's method with halved steps."""
+    """Return the client's optimum and the Hessian there, by Newton's method with halved steps."""
     slope = as_problem(problem).gradient
 
     def gradient(at: Array) -> Array:
@@ -204,13 +200,13 @@ def _minimise(problem: ProblemLike, client: int) -> tuple[Array, Array]:
                 break
         theta, g = trial, after
     raise InvalidInput(
-        f"FSGLD.laplace: client {client} has no optimum of its own within reach; "
+        f"FSGLD.laplace: client {client} has no optimum of its own; "
         "give the problem a prior_precision, or means and precisions"
     )
 
 
 def _hessian(gradient: Callable[[Array], Array], at: Array) -> Array:
-    """Central differences of the gradient, made symmetric."""
+    """Return central differences of the gradient, made symmetric."""
     step = 1e-5 * (1 + np.abs(at).max())
     columns = [(gradient(at + step * e) - gradient(at - step * e)) / (2 * step) for e in np.eye(len(at))]
     return np.asarray((np.array(columns) + np.array(columns).T) / 2)

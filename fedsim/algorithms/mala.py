@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
 from fedsim.algorithms.common.arguments import check_count, check_number, check_step_size
-from fedsim.algorithms.common.metropolis import accepted, check_single, counted, nothing_proposed, square
+from fedsim.algorithms.common.metropolis import accepted, check_single, counted, no_proposals, square
 from fedsim.arrays import Array, Arrays
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors, potentials_of
 from fedsim.schedules import StepSize, step_at
@@ -34,6 +34,7 @@ class MALA:
     """
 
     step_size: StepSize
+    _: KW_ONLY
     local_steps: int = 1
     temperature: float = 1.0
 
@@ -47,11 +48,11 @@ class MALA:
 
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         check_single("MALA", problem)
-        potentials_of(problem)  # to accept or reject takes them
+        potentials_of(problem)  # refuses a problem without potentials
         return {"theta": initial}
 
     def memory(self, problem: ProblemLike) -> Arrays:
-        return nothing_proposed()
+        return no_proposals()
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
@@ -59,7 +60,7 @@ class MALA:
     def work(self, job: Visitors) -> float:
         return self.local_steps
 
-    @np.errstate(over="ignore", invalid="ignore")  # a proposal may fly off; it is rejected
+    @np.errstate(over="ignore", invalid="ignore")  # a proposal that diverges is rejected
     def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         tau, theta = self.temperature, message["theta"]
         taken = np.zeros((*theta.shape[:-1], 1), theta.dtype)

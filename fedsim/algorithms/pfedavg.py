@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from fedsim.algorithms.common import local_descent
 from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_step_size
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
-from fedsim.participation import Received
-from fedsim.protocols import Job, ProblemLike, Reacts, Replies, Rng, Visitors
+from fedsim.protocols import Job, ProblemLike, Reacts, Received, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, step_at
 
 
@@ -27,20 +26,21 @@ class PFedAvg:
     |--------|---------------|---------------------------------------------------------------------------|
     | eta_t  | `step_size`   | a number, or a schedule of the global step index t = 0, 1, ...            |
     | E      | `local_steps` | steps between two synchronisations                                        |
-    |        | `batch_size`  | draws (or rows) per step, anew at every step; None: one draw, or all rows |
+    |        | `batch_size`  | fresh draws (or rows) per step; None: one draw, or all rows               |
     |        | `objective`   | "mean", or "scaled": local gradients times p_i N and a plain 1/K (D3)     |
 
-    The data answer to the client's current local model, not to the last broadcast (D4): the problem must be
+    The data depend on the client's current local model, not on the last broadcast (D4): the problem must be
     reactive. Scheme II's weights do not sum to one where the p_i differ (D2). Wire: up theta_i (d), down theta (d).
     Memory: none. Participation: full(), with_replacement(K) or uniform(K) in the paper.
 
     Differs from paper: only the selected clients receive the broadcast, which gives the same law; `broadcast_to="all"`
     charges the paper's cost (D13).
 
-    What a code such as (D3) stands for: `fedsim explain D3`.
+    `fedsim explain D3` explains a code such as (D3).
     """
 
     step_size: StepSize
+    _: KW_ONLY
     local_steps: int = 1
     batch_size: Any = None
     objective: str = "mean"
@@ -57,13 +57,10 @@ class PFedAvg:
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         if not isinstance(problem, Reacts):
             raise InvalidInput(
-                f"PFedAvg on {type(problem).__name__}, whose data do not react to the model; use FedAvg, or a "
+                f"PFedAvg on {type(problem).__name__}, whose data do not depend on the model; use FedAvg, or a "
                 "reactive problem such as PerformativeMean"
             )
         return {"theta": initial}
-
-    def memory(self, problem: ProblemLike) -> Arrays:
-        return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
@@ -82,8 +79,8 @@ class PFedAvg:
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": replies.mean("theta")}
 
-    def weigh(self, arrived: Received) -> Array:
+    def weigh(self, received: Received) -> Array:
         if self.objective == "scaled":
-            return local_descent.equally("PFedAvg", arrived)
-        scheme_two = arrived.p * arrived.clients * arrived.normalised(arrived.multiplicity.astype(float))
-        return local_descent.policy_weights(arrived, scheme_two)
+            return local_descent.equally("PFedAvg", received)
+        scheme_two = received.p * received.clients * received.normalised(received.multiplicity.astype(float))
+        return local_descent.policy_weights(received, scheme_two)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,9 @@ from fedsim.algorithms.common.arguments import (
 from fedsim.arrays import Array, Arrays
 from fedsim.codecs import QSGD
 from fedsim.errors import InvalidInput
-from fedsim.participation import Received
 from fedsim.privacy import Guarantee, Mechanism
 from fedsim.privacy import fedpaq as accounting
-from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
+from fedsim.protocols import Job, ProblemLike, Received, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, steps_of
 from fedsim.text import short_str
 
@@ -38,11 +37,11 @@ class PrivateFedPAQ:
         y <- x, then E times  y <- y - eta_k mean over the batch of g min(1, C / |g|)
         Delta_i = Q(y - x + z),   z ~ N(0, sigma^2 I) once a round
         sigma^2 = 2 Delta_f^2 ln(1.25 gamma / delta) / (epsilon / (2 gamma))^2,   gamma = E b / n_i    (16)
-        server: x <- x + sum_i a_i Delta_i,   a_i = n_i over the arrived
+        server: x <- x + sum_i a_i Delta_i,   a_i = n_i over the received
 
     | symbol         | argument      | meaning                                                                 |
     |----------------|---------------|-------------------------------------------------------------------------|
-    | eta_k          | `step_size`   | a number, or a schedule; `schedules.per_round` holds it inside a round  |
+    | eta_k          | `step_size`   | a number, or a schedule; `schedules.per_round` is constant in a round   |
     | E              | `local_steps` | steps between two synchronisations                                      |
     | C              | `clip`        | bound on the norm of every row's own gradient                           |
     | epsilon, delta | the same      | the guarantee, for one client in one round; nothing is claimed of many  |
@@ -51,16 +50,17 @@ class PrivateFedPAQ:
     | Q              | `codec`       | unbiased quantiser                                                      |
     | Delta_f        | `sensitivity` | "paper": 4 eta_k E C, equation 51; "tight": 2 eta_k E C, enough         |
 
-    The proof asks for epsilon <= 2 gamma: `guarantee(problem).valid` says whether it holds (E5), and so does the
-    manifest of a run. Wire: up Q(Delta_i), down x (d). Memory: none. Participation: uniform(M) in the paper.
+    The proof requires epsilon <= 2 gamma: `guarantee(problem).valid` and the manifest of a run record whether it holds
+    (E5). Wire: up Q(Delta_i), down x (d). Memory: none. Participation: uniform(M) in the paper.
 
-    Differs from paper: the average is by n_i, the paper's 1/M where all have equally much data (E2). Where the
+    Differs from paper: the average is by n_i, the paper's 1/M where all clients have equally many rows (E2). Where the
     step size varies inside a round, E eta_k is the sum of its step sizes.
 
-    What a code such as (E5) stands for: `fedsim explain E5`.
+    `fedsim explain E5` explains a code such as (E5).
     """
 
     step_size: StepSize
+    _: KW_ONLY
     local_steps: int
     clip: float
     epsilon: float
@@ -88,7 +88,7 @@ class PrivateFedPAQ:
         if self.fraction is not None:
             check_number("PrivateFedPAQ", self, "fraction", math.ulp(0.0), 1)
         check_codec("PrivateFedPAQ", self.codec)
-        accounting.sensitivity(self.sensitivity, 1.0, 1.0)  # refuses what it does not know
+        accounting.sensitivity(self.sensitivity, 1.0, 1.0)  # refuses unknown kinds
 
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         used = self._used(problem)
@@ -104,9 +104,6 @@ class PrivateFedPAQ:
                 f"a round, {np.min(used / problem.sizes):.2g}"
             )
         return {"theta": initial}
-
-    def memory(self, problem: ProblemLike) -> Arrays:
-        return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}
@@ -129,53 +126,53 @@ class PrivateFedPAQ:
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         return {"theta": state["theta"] + replies.mean("delta")}
 
-    def weigh(self, arrived: Received) -> Array:
-        return local_descent.weigh("PrivateFedPAQ", "mean", arrived)
+    def weigh(self, received: Received) -> Array:
+        return local_descent.weigh("PrivateFedPAQ", "mean", received)
 
     def guarantee(self, problem: ProblemLike) -> Guarantee:
-        """What a client is promised on this problem, by how much noise, and whether the proof covers it."""
-        gamma, steps = self._used(problem) / problem.sizes, sum(steps_of(self.step_size, 0, self.local_steps))
+        """Return the guarantee for a client on this problem, with its noise and whether the proof covers it."""
+        gamma, steps = self._used(problem) / problem.sizes, sum(steps_of(self.step_size, 1, self.local_steps))
         sigma = self._sigma(steps, gamma)
         return replace(
             accounting.guarantee(self.epsilon, self.delta, gamma),
             clip=float(self.clip),
-            sensitivity=self._reach(steps),
+            sensitivity=self._sensitivity(steps),
             sigma=(float(sigma.min()), float(sigma.max())),
         )
 
     def mechanism(self, problem: ProblemLike, sensitivity: float | None) -> Mechanism:
-        """What a visit tells of a client's rows."""
+        """Return the privacy mechanism of a visit."""
         if sensitivity is not None:
             raise InvalidInput(
-                f"privacy.spent(sensitivity={sensitivity}): PrivateFedPAQ clips, which settles it; leave it out"
+                f"privacy.spent(sensitivity={sensitivity}): PrivateFedPAQ clips, which determines it; leave it out"
             )
         used = self._used(problem)
         return accounting.mechanism(
             epsilon=self.epsilon, delta=self.delta, sizes=problem.sizes, used=used, kind=self.sensitivity
         )
 
-    def _reach(self, steps: float) -> float:
-        """Delta_f of a round whose step sizes sum to `steps`."""
+    def _sensitivity(self, steps: float) -> float:
+        """Return Delta_f of a round whose step sizes sum to `steps`."""
         return accounting.sensitivity(self.sensitivity, self.clip, steps)
 
     def _sigma(self, steps: float, gamma: Any) -> Any:
-        """Equation 16, for clients that use a share `gamma` of their rows."""
-        return accounting.noise_sigma(self._reach(steps), self.epsilon, self.delta, gamma)
+        """Return sigma of equation 16, for clients that use a share `gamma` of their rows."""
+        return accounting.noise_sigma(self._sensitivity(steps), self.epsilon, self.delta, gamma)
 
     def _used(self, problem: ProblemLike) -> Array:
-        """E b of every client, (clients,)."""
+        """Return E b of every client, (clients,)."""
         return np.asarray(self.local_steps * self._rows(problem.sizes, np.arange(problem.clients)))
 
     @property
     def _batch(self) -> Any:
-        """`batch_size`, or what `fraction` makes of it: None for all rows."""
+        """The batch size, from `batch_size` or `fraction`; None: all rows."""
         if self.fraction is None:
             return self.batch_size
         share = self.fraction / self.local_steps
         return None if share == 1 else share
 
     def _rows(self, size: Any, client: Any) -> Any:
-        """b, for clients of this size, in the shape of `size`."""
+        """Return b for clients of this size, in the shape of `size`."""
         b = self._batch
         if b is None:
             return size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_number, check_step_size
 from fedsim.algorithms.common.metropolis import check_single
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import floats_of
+from fedsim.checks import as_float_array
 from fedsim.errors import InvalidInput
 from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, step_at
@@ -29,9 +29,9 @@ class PSGLD:
     |--------|-----------------|------------------------------------------------------------------------|
     | eta    | `step_size`     | a number, or a schedule of the iteration                               |
     |        | `local_steps`   | iterations between two samples: a round                                |
-    | a      | `decay`         | memory of the preconditioner; 1 holds it where it starts               |
+    | a      | `decay`         | decay rate of v; 1 keeps v at its initial value                        |
     | lambda | `damping`       | bounds the preconditioner, G <= 1 / lambda                             |
-    | v      | `second_moment` | where v starts: None for zero, a number, or one per coordinate         |
+    | v      | `second_moment` | initial v: None for zero, a number, or one per coordinate              |
     | tau    | `temperature`   | the target is exp(-f / tau)                                            |
     | m      | `batch_size`    | rows per gradient, drawn afresh without replacement; None: all of them |
 
@@ -39,10 +39,11 @@ class PSGLD:
     (d). Participation: full(), the one machine.
 
     Differs from paper: the correction Gamma for a G that depends on theta is left out, as in the paper's experiments,
-    so the law is right only as far as G stands still; gbar includes the prior's share.
+    so the law is right only as far as G is constant; gbar includes the prior's share.
     """
 
     step_size: StepSize
+    _: KW_ONLY
     local_steps: int = 1
     decay: float = 0.99
     damping: float = 1e-5
@@ -60,7 +61,7 @@ class PSGLD:
         check_number("PSGLD", self, "damping", 1e-30)
         check_number("PSGLD", self, "temperature")
         check_batch_size("PSGLD", self.batch_size)
-        if self.second_moment is not None and floats_of(self.second_moment) is None:
+        if self.second_moment is not None and as_float_array(self.second_moment) is None:
             given = f"PSGLD(second_moment={short_repr(self.second_moment, 60)})"
             raise InvalidInput(f"{given}: give a number of at least 0, or one per coordinate")
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from fedsim.algorithms import qlsd
+from fedsim.algorithms.common import quantised_langevin as family
 from fedsim.algorithms.common.arguments import check_count, check_number
-from fedsim.algorithms.common.quantised_langevin import compiled
 from fedsim.arrays import Array, Arrays
 from fedsim.codecs import Identity
-from fedsim.participation import Received
 from fedsim.protocols import (
     Backend,
     Job,
     Kernel,
     ProblemLike,
+    Received,
     Replies,
     Rng,
     Visitors,
@@ -44,23 +43,23 @@ class QLSDPlusPlus:
     | n_i     | `batch_size`    | rows per gradient, drawn without replacement; None: all of them                   |
     | C, C_i  | `codec`         | unbiased quantiser, or a tuple of one per client; `Identity()` gives LSD++        |
     | alpha   | `memory_rate`   | None: 1 / (1 + omega), of the codec with the largest omega; 0: no memory          |
-    | empty A | `empty`         | "noise": no message, and noise as ever; "hold": theta stays                       |
-    | b / |A| | `weighting`     | "count": b / |A|, biased where some answer more often; "inverse": 1 / p_i         |
-    | p_i     | `activity`      | the chance that i's message arrives, for "inverse": one number, or one per client |
+    | empty A | `empty`         | "noise": the step has only e, prior and noise; "hold": theta stays                |
+    | b / |A| | `weighting`     | "count": b / |A|, biased where activities differ; "inverse": 1 / p_i, unbiased    |
+    | p_i     | `activity`      | probability that i's message arrives, for "inverse": one, or one per client       |
 
-    e_i and e = sum_i e_i start at zero (C4) and change
-    for the active only (C3). Both gradients of a minibatch use the same rows (C6). If nobody comes, G = e (C1).
-    Wire: up C(H_i - e_i) from the active, down theta (d) to all b clients, who so know zeta, unsent (C5). Memory:
-    a client's e_i (d), with minibatches also grad U_i(zeta) (d) and which zeta that was, and the server's e and
-    zeta (2d). Participation: bernoulli(p) in the paper.
+    e_i and e = sum_i e_i start at zero (C4) and change for the active only (C3). Both gradients of a minibatch use the
+    same rows (C6). For an empty A, G = e (C1). Wire: up C(H_i - e_i) from the active, down theta (d) to all b clients,
+    which therefore have zeta without a transfer (C5). Memory: a client's e_i (d), with minibatches also grad U_i(zeta)
+    (d) and the number of that zeta, and the server's e and zeta (2d). Participation: bernoulli(p) in the paper.
 
-    Differs from paper: the prior is the server's, outside of H_i and of the memory (C14); with weighting="inverse"
-    G alone has the 1 / p_i, the memories keep Algorithm 2's rule (C3).
+    Differs from paper: the server adds the prior, which is not in H_i or the memory (C14); with weighting="inverse"
+    only G has the 1 / p_i, the memories follow Algorithm 2 (C3).
 
-    What a code such as (C4) stands for: `fedsim explain C4`.
+    `fedsim explain C4` explains a code such as (C4).
     """
 
     step_size: StepSize
+    _: KW_ONLY
     refresh_every: int
     memory_rate: float | None = None
     batch_size: Any = None
@@ -72,28 +71,28 @@ class QLSDPlusPlus:
     batched = True
     sampler = True  # its iterates are samples of a law
     broadcast_to = "all"
-    own_weights = True  # b / |A| or 1 / p_i, whatever the policy's
-    known = ("zeta",)  # never sent: it is a theta that everybody received, hence no broadcast_to="selected"
+    own_weights = True  # b / |A| or 1 / p_i
+    known = ("zeta",)  # not sent: an earlier broadcast, which all clients received
     local_steps = 1
 
     @property
     def sums(self) -> bool:
-        """One sum serves the step and the memory, unless the step divides by chances of arrival."""
+        """One sum serves the step and the memory, unless the step divides by activities."""
         return self.weighting == "count"
 
     def __post_init__(self) -> None:
-        qlsd.check_arguments("QLSDPlusPlus", self)
+        family.check_arguments("QLSDPlusPlus", self)
         check_count("QLSDPlusPlus", self, "refresh_every")
         if self.memory_rate is not None:
             check_number("QLSDPlusPlus", self, "memory_rate", 0, 1)
 
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
-        qlsd.check_population("QLSDPlusPlus", self, problem)
-        precision = qlsd.prior_precision(problem, initial)
+        family.check_population("QLSDPlusPlus", self, problem)
+        precision = family.prior_precision(problem, initial)
         return {"theta": initial, "zeta": initial, "e": np.zeros_like(initial), "precision": precision}
 
     def memory(self, problem: ProblemLike) -> Arrays:
-        """e_i, and, where minibatches need it, grad U_i(zeta) and which control point that was."""
+        """Return e_i and, with minibatches, grad U_i(zeta) and the number of that control point."""
         zero = np.zeros(problem.dim)
         return {"e": zero} | ({} if self.batch_size is None else {"anchor": zero, "point": np.array([-1.0])})
 
@@ -105,46 +104,46 @@ class QLSDPlusPlus:
 
     def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
         theta, zeta, e = message["theta"], message["zeta"], memory["e"]
-        gradient, kept = job.gradient(theta, 0, self.batch_size, prior=False), memory
-        if self.batch_size is not None:  # of all rows the control variate takes away what it adds
-            kept = self._anchored(job, zeta, memory)
-            gradient = gradient - job.gradient(zeta, 0, self.batch_size, prior=False) + kept["anchor"]
+        gradient = job.gradient(theta, 0, self.batch_size, prior=False)
+        if self.batch_size is not None:  # over all rows the control variate cancels
+            memory = self._anchored(job, zeta, memory)
+            gradient = gradient - job.gradient(zeta, 0, self.batch_size, prior=False) + memory["anchor"]
         sent = job.encode(self.codec, gradient - e)
-        return {"gradient": sent}, kept | {"e": e + self._rate(theta) * sent.value}
+        return {"gradient": sent}, memory | {"e": e + self._rate(theta) * sent.value}
 
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
         theta, zeta, e = state["theta"], state["zeta"], state["e"]
-        gradient = e + qlsd.estimate(self, replies) + state["precision"] * theta
-        theta = qlsd.langevin(self, theta, gradient, replies, rng)
-        refresh = (replies.round + 1) % self.refresh_every == 0
+        gradient = e + family.estimate(self, replies) + state["precision"] * theta
+        theta = family.langevin(self, theta, gradient, replies, rng)
+        refresh = replies.round % self.refresh_every == 0
         return {
             "theta": theta,
             "zeta": theta if refresh else zeta,
             "e": e + self._rate(theta) * replies.sum("gradient"),
         }
 
-    def weigh(self, arrived: Received) -> Array:
-        return qlsd.by_count(self, arrived)
+    def weigh(self, received: Received) -> Array:
+        return family.by_count(self, received)
 
     def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
-        send = compiled(self, problem, backend)
+        send = family.compiled(self, problem, backend)
         if send is None:
             return None
 
         def kernel(job: Job, message: Arrays, memory: Arrays) -> tuple[dict[str, Any], Arrays]:
-            theta, e, kept = message["theta"], memory["e"], memory
+            theta, e = message["theta"], memory["e"]
             control, anchor = None, None
             if self.batch_size is not None:
-                kept = self._anchored(job, message["zeta"], memory)
-                control, anchor = message["zeta"], kept["anchor"]
+                memory = self._anchored(job, message["zeta"], memory)
+                control, anchor = message["zeta"], memory["anchor"]
             sent, e = send(job, theta, control, anchor, e, self._rate(theta))
-            return {"gradient": sent}, kept | {"e": e}
+            return {"gradient": sent}, memory | {"e": e}
 
         return kernel
 
     def _anchored(self, job: Job, zeta: Array, memory: Arrays) -> Arrays:
-        """The memory with grad U_i(zeta) in it: computed by whoever takes part first since zeta was renewed."""
-        number = job.round // self.refresh_every
+        """Return the memory with grad U_i(zeta), computed in a client's first visit since zeta changed."""
+        number = (job.round - 1) // self.refresh_every
         old = memory["point"] != number
         if not old.any():
             return memory

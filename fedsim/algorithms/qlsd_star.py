@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from fedsim.algorithms import qlsd
-from fedsim.algorithms.common.quantised_langevin import compiled
+from fedsim.algorithms.common import quantised_langevin as family
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import numbers
+from fedsim.checks import check_array
 from fedsim.codecs import Identity
 from fedsim.errors import InvalidInput
-from fedsim.participation import Received
-from fedsim.protocols import Backend, Exact, Job, Kernel, ProblemLike, Replies, Rng, Visitors, as_problem
+from fedsim.protocols import Backend, Exact, Job, Kernel, ProblemLike, Received, Replies, Rng, Visitors, as_problem
 from fedsim.schedules import StepSize
 
 FAR = 0.1  # posterior standard deviations from the minimum at which a control point is refused
@@ -30,24 +28,24 @@ class QLSDStar:
     | symbol  | argument     | meaning                                                                            |
     |---------|--------------|------------------------------------------------------------------------------------|
     | gamma   | `step_size`  | a number, or a schedule of the iteration                                           |
-    | theta*  | `optimum`    | argmin U, the prior included, known to all beforehand; None: the mean of `exact()` |
+    | theta*  | `optimum`    | argmin U, the prior included, known to all clients; None: the mean of `exact()`    |
     | n_i     | `batch_size` | rows per gradient, drawn without replacement; None: all of them                    |
     | C, C_i  | `codec`      | unbiased quantiser, or a tuple of one per client; `Identity()` gives LSD*          |
-    | empty A | `empty`      | "noise": no gradient but the prior's, and noise as ever; "hold": theta stays       |
-    | b / |A| | `weighting`  | "count": b / |A|, biased where some answer more often; "inverse": 1 / p_i          |
-    | p_i     | `activity`   | the chance that i's message arrives, for "inverse": one number, or one per client  |
+    | empty A | `empty`      | "noise": the step has only prior and noise; "hold": theta stays                    |
+    | b / |A| | `weighting`  | "count": b / |A|, biased where activities differ; "inverse": 1 / p_i, unbiased     |
+    | p_i     | `activity`   | probability that i's message arrives, for "inverse": one, or one per client        |
 
-    Both gradients use the same minibatch (C6): where their
-    difference does not depend on the row, as for Gaussian means, minibatches make no noise at all (C12). Wire: up
-    C(H_i) from the active, down theta (d) to all b clients. Memory: theta* (d), which everybody has beforehand.
-    Participation: bernoulli(p) in the paper.
+    Both gradients use the same minibatch (C6): where their difference does not depend on the row, as for Gaussian
+    means, minibatches add no noise (C12). Wire: up C(H_i) from the active, down theta (d) to all b clients. Memory:
+    theta* (d), which all clients have before the first round. Participation: bernoulli(p) in the paper.
 
-    Differs from paper: the server's prior is taken relative to theta* like everything else (C14); empty A as in C1.
+    Differs from paper: the server adds the prior, relative to theta* (C14); for an empty A the sum is zero (C1).
 
-    What a code such as (C6) stands for: `fedsim explain C6`.
+    `fedsim explain C6` explains a code such as (C6).
     """
 
     step_size: StepSize
+    _: KW_ONLY
     optimum: Any = None
     batch_size: Any = None
     codec: Any = field(default=Identity())
@@ -58,21 +56,18 @@ class QLSDStar:
     batched = True
     sampler = True  # its iterates are samples of a law
     broadcast_to = "all"
-    own_weights = True  # b / |A| or 1 / p_i, whatever the policy's
-    known = beforehand = ("optimum",)  # never sent: everybody has it before the first iteration
+    own_weights = True  # b / |A| or 1 / p_i
+    known = beforehand = ("optimum",)  # all clients have it before the first round
     local_steps = 1
-    sums = True  # its server needs no more than sums of messages: over tiers the edges add them up
+    sums = True  # its server needs only sums of messages: over tiers the edges add them up
 
     def __post_init__(self) -> None:
-        qlsd.check_arguments("QLSDStar", self)
+        family.check_arguments("QLSDStar", self)
 
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
-        qlsd.check_population("QLSDStar", self, problem)
+        family.check_population("QLSDStar", self, problem)
         optimum = _minimiser(problem, self.optimum).astype(initial.dtype)
-        return {"theta": initial, "optimum": optimum, "precision": qlsd.prior_precision(problem, initial)}
-
-    def memory(self, problem: ProblemLike) -> Arrays:
-        return {}
+        return {"theta": initial, "optimum": optimum, "precision": family.prior_precision(problem, initial)}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"], "optimum": state["optimum"]}
@@ -86,14 +81,14 @@ class QLSDStar:
         return {"gradient": job.encode(self.codec, gradient)}, memory
 
     def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
-        gradient = qlsd.estimate(self, replies) + state["precision"] * (state["theta"] - state["optimum"])
-        return {"theta": qlsd.langevin(self, state["theta"], gradient, replies, rng)}
+        gradient = family.estimate(self, replies) + state["precision"] * (state["theta"] - state["optimum"])
+        return {"theta": family.langevin(self, state["theta"], gradient, replies, rng)}
 
-    def weigh(self, arrived: Received) -> Array:
-        return qlsd.by_count(self, arrived)
+    def weigh(self, received: Received) -> Array:
+        return family.by_count(self, received)
 
     def fused(self, problem: ProblemLike, backend: Backend) -> Kernel | None:
-        send = compiled(self, problem, backend)
+        send = family.compiled(self, problem, backend)
         if send is None:
             return None
         return lambda job, message, memory: (
@@ -103,15 +98,15 @@ class QLSDStar:
 
 
 def _minimiser(problem: ProblemLike, given: object) -> Array:
-    """theta*, refused unless the gradient there is as good as zero: the rest of it would bias every sample."""
+    """Return theta*; refuse one whose gradient is not close to zero, which would bias every sample."""
     if given is None:
         if not isinstance(problem, Exact):
             raise InvalidInput(
-                f"QLSDStar: {type(problem).__name__} does not know its minimiser; give optimum=, or use "
-                "QLSDPlusPlus, which needs none"
+                f"QLSDStar: {type(problem).__name__} has no exact(), which gives its minimiser; give optimum=, or "
+                "use QLSDPlusPlus, which needs none"
             )
         given = problem.exact()[0]
-    at = numbers("QLSDStar(optimum)", given)
+    at = check_array("QLSDStar(optimum)", given)
     if at.shape != (problem.dim,) or not np.isfinite(at).all():
         raise InvalidInput(f"QLSDStar(optimum of shape {at.shape}): give {problem.dim} finite numbers")
     far = _distance(problem, at)
@@ -124,8 +119,7 @@ def _minimiser(problem: ProblemLike, given: object) -> Array:
 
 
 def _distance(problem: ProblemLike, at: Array) -> float:
-    """How far the minimum is, in posterior standard deviations along the gradient: |g| / sqrt(curvature)."""
-
+    """Return the distance to the minimum in posterior standard deviations along the gradient: |g| / sqrt(curvature)."""
     slope = as_problem(problem).gradient
 
     def gradient(theta: Array) -> Array:

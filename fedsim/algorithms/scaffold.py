@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,7 @@ import numpy as np
 from fedsim.algorithms.common import local_descent
 from fedsim.algorithms.fedavg import check_descent
 from fedsim.arrays import Array, Arrays
-from fedsim.participation import Received
-from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
+from fedsim.protocols import Job, ProblemLike, Received, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, steps_of
 
 
@@ -30,19 +29,20 @@ class Scaffold:
     | eta    | `step_size`   | a number, or a schedule of the global local-step index                      |
     | E      | `local_steps` | steps between two synchronisations                                          |
     | b      | `batch_size`  | rows per gradient, drawn afresh without replacement; None: all of them      |
-    | eta_g  | `server_step` | what multiplies the average                                                 |
-    | f_i    | `objective`   | "mean": the mean loss, a_i = n_i over the arrived; "scaled": p_i N f_i, 1/M |
+    | eta_g  | `server_step` | the server's step size                                                      |
+    | f_i    | `objective`   | "mean": mean loss, a_i = n_i over the received; "scaled": p_i N f_i, 1/M    |
 
-    c_i and c start at zero; a client's c_i changes only when its reply is folded. Wire: up Delta_i and the change
+    c_i and c start at zero; a client's c_i changes only when its reply is aggregated. Wire: up Delta_i and the change
     of c (2d), down x and c (2d). Memory: a client's c_i (d) and the server's c (d). Participation: uniform(M) in the
     paper.
 
-    Differs from paper: with objective "mean" the 1/N of (9) is p_i, the same where all have equally much data, so
-    that c stays the gradient of sum_i p_i f_i and its minimiser the fixed point; the client multiplies before it
+    Differs from paper: with objective "mean" the 1/N of (9) is p_i, the same where all clients have equally many rows,
+    so that c stays the gradient of sum_i p_i f_i and its minimiser the fixed point; the client multiplies before it
     sends. Where the step size varies inside a round, E eta is the sum of its step sizes.
     """
 
     step_size: StepSize
+    _: KW_ONLY
     local_steps: int = 1
     batch_size: Any = None
     server_step: float = 1.0
@@ -84,5 +84,5 @@ class Scaffold:
             "c": state["c"] + replies.sum("delta_c"),
         }
 
-    def weigh(self, arrived: Received) -> Array:
-        return local_descent.weigh("Scaffold", self.objective, arrived)
+    def weigh(self, received: Received) -> Array:
+        return local_descent.weigh("Scaffold", self.objective, received)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from fedsim.algorithms.common.arguments import check_batch_size, check_count, check_number, check_step_size
@@ -31,6 +31,7 @@ class SGLD:
     """
 
     step_size: StepSize
+    _: KW_ONLY
     local_steps: int = 1
     temperature: float = 1.0
     batch_size: Any = None
@@ -47,9 +48,6 @@ class SGLD:
     def init(self, problem: ProblemLike, initial: Array) -> Arrays:
         check_single("SGLD", problem)
         return {"theta": initial}
-
-    def memory(self, problem: ProblemLike) -> Arrays:
-        return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
         return {"theta": state["theta"]}

@@ -1,4 +1,4 @@
-"""What a setting does: the U-curve of a knob with its optimum, and two settings compared seed by seed."""
+"""Effect of a parameter: the U-curve and its optimum; paired comparison of two settings."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ LARGEST = 1e308
 
 def u_curve(
     results: object, metric: str, above: float | None = None, below: float | None = None,
-    knob: str = "local_steps", against: Axis = "rounds",
+    parameter: str = "local_steps", against: Axis = "rounds",
 ) -> Answer:  # fmt: skip
-    """What reaching a level costs at every value of a knob: medians over seeds and replicas with bootstrap intervals.
+    """Return the cost of reaching a level for every value of a parameter: medians over seeds and replicas.
 
-    Columns: the knob, `against`, `low`, `high` (95 %), `trials`, `never` (how many did not get there), `best` (the
-    share of resamples in which this value costs least). `frame.attrs`: the `optimum` with its interval (`optimum_low`,
-    `optimum_high`), and the `saving` over the knob's least value, 1 - cost / cost there (1 if
-    that never gets there), with its interval. Intervals and `best` need 5 trials of a value, and are NaN below.
-    A metric over replicas is one trial a run: give several seeds.
+    Columns: the parameter, `against`, `low`, `high` (95 % bootstrap), `trials`, `never` (trials that did not reach the
+    level), `best` (share of resamples in which this value costs least). `frame.attrs`: the `optimum` and its interval
+    (`optimum_low`, `optimum_high`); the `saving` relative to the smallest value of the parameter, 1 - cost / its cost
+    (1 if that never reaches the level), and its interval. Intervals and `best` need 5 trials of a value, else NaN.
+    A metric over replicas is one trial per run, so it needs several seeds.
     """
     import pandas as pd
 
     check_choice("u_curve(against={!r})", against, AXES)
-    if not isinstance(knob, str):
+    if not isinstance(parameter, str):
         raise InvalidInput(
-            f"u_curve(knob={short_repr(knob)}): name a setting or a field of the algorithm, 'local_steps'"
+            f"u_curve(parameter={short_repr(parameter)}): name a setting or a field of the algorithm, 'local_steps'"
         )
-    runs = [_with_knob(one, knob) for one in gather(results)]
+    runs = [_with_parameter(one, parameter) for one in gather(results)]
     frame = table(runs, Target(metric, above, below))
-    groups = {value: own[against].to_numpy(np.float64) for value, own in frame.groupby(knob, sort=True)}
+    groups = {value: own[against].to_numpy(np.float64) for value, own in frame.groupby(parameter, sort=True)}
     if len(groups) < 2:
-        alike = f"all runs have {knob}={next(iter(groups))}"
-        raise InvalidInput(f"u_curve(knob={knob!r}): {alike}; give runs that differ in it")
+        same = f"all runs have {parameter}={next(iter(groups))}"
+        raise InvalidInput(f"u_curve(parameter={parameter!r}): {same}; give runs with different values")
     drawn = np.stack([medians(values, group=i) for i, values in enumerate(groups.values())])  # (values, resamples)
     enough = min(map(len, groups.values())) >= FEWEST
     values = np.array(list(groups))
@@ -60,7 +60,7 @@ def u_curve(
         never = int(np.isinf(costs).sum())
         won = float((first == i).sum()) / RESAMPLES if enough else math.nan
         rows.append((value, centre, low, high, len(costs), never, won))
-    out = pd.DataFrame(rows, columns=[knob, against, "low", "high", "trials", "never", "best"])
+    out = pd.DataFrame(rows, columns=[parameter, against, "low", "high", "trials", "never", "best"])
     best = int(out[against].argmin())
     with np.errstate(invalid="ignore"):
         saved = 1 - drawn[best] / drawn[0]
@@ -71,33 +71,33 @@ def u_curve(
         centre = 1 - out[against].iloc[best] / out[against].iloc[0]
         low, high = middle(saved) if enough else (math.nan, math.nan)
         out.attrs |= {"saving": float(centre), "saving_low": low, "saving_high": high}
-    return Answer(out, _u_figure(out, knob, against, Target(metric, above, below)))
+    return Answer(out, _u_figure(out, parameter, against, Target(metric, above, below)))
 
 
-def _with_knob(one: LabelledRun, knob: str) -> LabelledRun:
-    """The run with the knob's value among its settings: as it was set, or as the manifest has it of the algorithm."""
-    if knob in one.settings:
+def _with_parameter(one: LabelledRun, parameter: str) -> LabelledRun:
+    """Return the run with the parameter among its settings, taken from the manifest if it was not set."""
+    if parameter in one.settings:
         return one
     scenario = one.result.manifest.get("scenario") or {}
     algorithm = scenario.get("algorithm")
-    if not isinstance(algorithm, dict) or knob not in algorithm:
-        raise NotRecorded(f"run {one.label!r} says nothing of {knob}; sweep it, or name a field of the algorithm")
-    return LabelledRun(one.label, one.settings | {knob: algorithm[knob]}, one.result)
+    if not isinstance(algorithm, dict) or parameter not in algorithm:
+        raise NotRecorded(f"run {one.label!r} has no {parameter}; sweep it, or name a field of the algorithm")
+    return LabelledRun(one.label, one.settings | {parameter: algorithm[parameter]}, one.result)
 
 
-def _u_figure(frame: pd.DataFrame, knob: str, against: str, goal: Target) -> Any:
+def _u_figure(frame: pd.DataFrame, parameter: str, against: str, goal: Target) -> Any:
     figure = figures.blank(7, 4)
     axes = figure.subplots()
-    there = frame[np.isfinite(frame[against])]
-    high = there["high"].where(np.isfinite(there["high"]), there[against])
-    axes.fill_between(there[knob], there["low"], high, color=figures.COLOURS[0], alpha=0.18, lw=0)
-    axes.plot(there[knob], there[against], "o-", color=figures.COLOURS[0], lw=1.6, ms=5)
+    drawn = frame[np.isfinite(frame[against])]
+    high = drawn["high"].where(np.isfinite(drawn["high"]), drawn[against])
+    axes.fill_between(drawn[parameter], drawn["low"], high, color=figures.COLOURS[0], alpha=0.18, lw=0)
+    axes.plot(drawn[parameter], drawn[against], "o-", color=figures.COLOURS[0], lw=1.6, ms=5)
     if "optimum" in frame.attrs:
         axes.axvline(frame.attrs["optimum"], color=figures.FAINT, lw=1, ls=(0, (4, 3)))
-    if (frame[knob] > 0).all() and frame[knob].max() > 10 * frame[knob].min():
+    if (frame[parameter] > 0).all() and frame[parameter].max() > 10 * frame[parameter].min():
         axes.set_xscale("log")
     level = f">= {goal.above:g}" if goal.above is not None else f"<= {goal.below:g}"
-    axes.set(xlabel=knob, ylabel=f"{figures.NAMES[against]} until {goal.metric} {level}")
+    axes.set(xlabel=parameter, ylabel=f"{figures.NAMES[against]} until {goal.metric} {level}")
     figures.plain(axes)
     return figure
 
@@ -105,14 +105,14 @@ def _u_figure(frame: pd.DataFrame, knob: str, against: str, goal: Target) -> Any
 def compare(
     a: object, b: object, metric: str, above: float | None = None, below: float | None = None, against: Axis = "seconds"
 ) -> Answer:  # fmt: skip
-    """b minus a, paired by seed and replica: of the metric at the end or, with a level, of what reaching it cost.
+    """Return b - a, paired by seed and replica: of the final metric or, with a level, of the cost of reaching it.
 
-    A row per pair: `seed, replica, a, b, difference`. `frame.attrs`: `difference` with its 95 % interval `low`, `high`,
-    `statistic` (the mean and Student's interval; where a trial never got there, the median and its bootstrap), `pairs`,
-    and `unpaired`, the trials of either side that have no partner. Fewer than 5 pairs have no interval: it is NaN.
+    One row per pair: `seed, replica, a, b, difference`. `frame.attrs`: `difference` and its 95 % interval `low`,
+    `high`; `statistic`, "mean" (with Student's interval) or, if a trial never reached the level, "median" (with its
+    bootstrap); `pairs`; and `unpaired`, the trials without a partner. Fewer than 5 pairs have no interval (NaN).
     """
     if (above is None) and (below is None):
-        goal, column = Target(metric, below=-LARGEST), "last"  # a level that is never reached: only the end counts
+        goal, column = Target(metric, below=-LARGEST), "last"  # never reached, so that only `last` is used
     else:
         goal, column = Target(metric, above, below), str(check_choice("compare(against={!r})", against, AXES))
     sides = []
@@ -127,10 +127,10 @@ def compare(
     pairs = sides[0].to_frame("a").join(sides[1].rename("b"), how="inner")
     if pairs.empty:
         raise InvalidInput("compare(a, b): no seed and replica is on both sides; run both settings with the same seeds")
-    both_never = np.isinf(pairs["a"]) & np.isinf(pairs["b"])
+    neither = np.isinf(pairs["a"]) & np.isinf(pairs["b"])
     with np.errstate(invalid="ignore"):
-        pairs["difference"] = (pairs["b"] - pairs["a"]).mask(both_never, 0.0)  # neither got there: no difference seen
-    finite = bool(np.isfinite(pairs["difference"]).all()) and not both_never.any()
+        pairs["difference"] = (pairs["b"] - pairs["a"]).mask(neither, 0.0)  # neither reached it
+    finite = bool(np.isfinite(pairs["difference"]).all()) and not neither.any()
     centre, low, high = (mean_interval if finite else median_interval)(pairs["difference"].to_numpy())
     out = pairs.reset_index()
     out.attrs |= {

@@ -1,4 +1,4 @@
-"""Pictures from results, with matplotlib: each function draws on axes that it is given."""
+"""Matplotlib figures of results: each function draws on the given axes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Told apart without colour vision, and in grey by their lightness (Okabe and Ito).
+# Distinct without colour vision, and in grey by lightness (Okabe and Ito).
 COLOURS = ("#0072b2", "#e69f00", "#cc3311", "#009e73", "#882255", "#56b4e9")
 INK, FAINT = "#222222", "#8a8a8a"
-# A phase of a client's visit has one colour in all pictures; transfers are the blues, waiting is grey.
+# A phase of a visit has the same colour in all figures; transfers are blue, waiting is grey.
 PHASES = {
     "download": COLOURS[5],
     "compute": COLOURS[1],
@@ -52,7 +52,7 @@ METRIC_NAMES = {
 
 
 def blank(width: float = 10.0, height: float = 5.0) -> Figure:
-    """An empty figure, apart from pyplot's global state."""
+    """Return an empty figure that is not registered with pyplot."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -63,7 +63,7 @@ def blank(width: float = 10.0, height: float = 5.0) -> Figure:
 def curves(
     axes: Axes, results: Mapping[str, Result], metric: str, against: Axis = "rounds", log: str = "xy"
 ) -> None:  # fmt: skip
-    """A metric against what was spent, a line per result; a 5 to 95 % band where each replica has its own."""
+    """Draw a metric against a cost, one line per result, with a 5 to 95 % band if each replica has a value."""
     for (label, result), colour in zip(results.items(), cycle(COLOURS), strict=False):
         curve = result.curve(metric, against)
         axes.plot(curve[against], curve[metric], color=colour, lw=1.6, label=label)
@@ -80,14 +80,14 @@ def curves(
 
 
 def in_bits(axes: Axes, name: str, most: float) -> None:
-    """An x axis of bits, labelled in the unit that fits the largest: uplink, Mbit."""
+    """Label an x axis of bits in the unit that fits the largest value: uplink, Mbit."""
     size, unit = next(((s, u) for s, u in ((1e9, "Gbit"), (1e6, "Mbit"), (1e3, "kbit")) if most >= s), (1.0, "bit"))
     axes.xaxis.set_major_formatter(lambda x, _: f"{x / size:g}")
     axes.set_xlabel(f"{name}, {unit}")
 
 
 def stacked(axes: Axes, parts: Mapping[str, Mapping[str, float]], xlabel: str) -> None:
-    """A bar per name, of its phases one after the other, in the phases' own colours and with a legend."""
+    """Draw a stacked bar per name, one part per phase, with a legend."""
     left = [0.0] * len(parts)
     found = {phase for one in parts.values() for phase in one}
     for phase in [*(p for p in PHASES if p in found), *sorted(found - PHASES.keys())]:  # waiting last
@@ -102,7 +102,7 @@ def stacked(axes: Axes, parts: Mapping[str, Mapping[str, float]], xlabel: str) -
 
 
 def level(axes: Axes, value: float, text: str) -> None:
-    """A dashed horizontal line with its meaning written on it."""
+    """Draw a labelled, dashed horizontal line."""
     axes.axhline(value, color=FAINT, lw=1, ls=(0, (4, 3)), zorder=0)
     axes.annotate(
         text, (0.012, value), xycoords=("axes fraction", "data"), xytext=(0, 3), textcoords="offset points",
@@ -111,7 +111,7 @@ def level(axes: Axes, value: float, text: str) -> None:
 
 
 def cloud(axes: Axes, points: npt.ArrayLike, colour: str) -> None:
-    """Samples in the plane, one dot each."""
+    """Draw two-dimensional samples as points."""
     x, y = np.asarray(points, float).T
     axes.scatter(x, y, s=7, color=colour, alpha=0.45, lw=0)
 
@@ -119,7 +119,7 @@ def cloud(axes: Axes, points: npt.ArrayLike, colour: str) -> None:
 def ellipse(
     axes: Axes, mean: npt.ArrayLike, covariance: npt.ArrayLike, probability: float, colour: str = INK
 ) -> None:  # fmt: skip
-    """Where a Gaussian in the plane holds this probability."""
+    """Draw the contour of a two-dimensional Gaussian that contains this probability."""
     values, vectors = np.linalg.eigh(np.asarray(covariance, float))
     radius = np.sqrt(-2 * np.log1p(-probability))  # of the two-dimensional standard normal
     angle = np.linspace(0, 2 * np.pi, 200)
@@ -129,7 +129,7 @@ def ellipse(
 
 
 def ranges(frame: pd.DataFrame, column: str, title: str, by: str = "run") -> Figure:
-    """A line per run: its values' 5 to 95 % range and median; values that are infinite are counted on the right."""
+    """Return a figure of each run's 5 to 95 % range and median; infinite values are counted on the right."""
     names = list(dict.fromkeys(frame[by]))
     figure = blank(8, 1.4 + 0.34 * len(names))
     axes = figure.subplots()
@@ -150,7 +150,7 @@ def ranges(frame: pd.DataFrame, column: str, title: str, by: str = "run") -> Fig
 
 
 def intervals(frame: pd.DataFrame, column: str, title: str, by: str = "run") -> Figure:
-    """A line per row: `column`, and the interval from `low` to `high` around it."""
+    """Return a figure of `column` and its interval from `low` to `high`, a line per row."""
     figure = blank(8, 1.4 + 0.34 * len(frame))
     axes = figure.subplots()
     for at, row in enumerate(frame.to_dict("records")):
@@ -169,7 +169,7 @@ def _rows(axes: Axes, names: list[str], title: str) -> None:
 
 
 def plain(axes: Axes) -> None:
-    """Two spines, quiet ticks, a faint grid."""
+    """Remove the upper and right spines and draw a faint grid."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(FAINT)
     axes.tick_params(colors=INK, which="both", labelsize=9, color=FAINT)

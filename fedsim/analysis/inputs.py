@@ -1,4 +1,4 @@
-"""What the functions of `fs.analysis` accept: results, folders, studies, or several of them by name."""
+"""Inputs of the functions of `fs.analysis`: results, folders, studies, or a list or mapping of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from fedsim.checks import called, path_of
+from fedsim.checks import call_function, check_path
 from fedsim.errors import InvalidInput
 from fedsim.results import Result, load
 from fedsim.text import short_repr
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 HIGHER = frozenset(
     ("accuracy", "ess", "ess_tail", "ess_per_megabit", "ess_per_second", "accepted", "agreement", "accuracy_above")
-)  # of all other metrics, less is better
+)  # of all other metrics, lower is better
 
 
 class Answer(NamedTuple):
-    """`frame, figure = fs.analysis.time_to(...)`: a tidy table (its sum in `frame.attrs`) and its picture."""
+    """A tidy table (summary values in `frame.attrs`) and its figure: `frame, figure = fs.analysis.time_to(...)`."""
 
     frame: pd.DataFrame
     figure: Figure
 
     def _repr_html_(self) -> str:
-        """The table; the picture is shown by `answer.figure`."""
+        """Return the table as HTML; `answer.figure` shows the figure."""
         return str(self.frame.to_html(index=False, border=0))
 
 
 @dataclass(frozen=True)
 class LabelledRun:
-    """A run: what it is called, which is the same for runs that differ in their seed alone, and what was set."""
+    """A run with its settings and a label, which runs that differ only in their seed share."""
 
     label: str
     settings: dict[str, Any]
@@ -48,16 +48,16 @@ class LabelledRun:
 
 @runtime_checkable
 class Studied(Protocol):
-    """A study: (settings, result) of every run."""
+    """A study: `runs` holds (settings, result) pairs."""
 
     runs: Any
 
 
 def gather(results: object) -> list[LabelledRun]:
-    """All runs that `results` stands for: a Result, a run's or a sweep's folder, a study, or several."""
+    """Return all runs in `results`: a Result, the folder of a run or sweep, a study, or several of these."""
     found = list(_gather(results, ""))
     if not found:
-        raise InvalidInput(f"results={short_repr(results)}: there is no finished run in it")
+        raise InvalidInput(f"results={short_repr(results)}: it contains no complete run")
     if all(one.label for one in found):
         return found
     names = _differing([one.settings for one in found])
@@ -66,7 +66,7 @@ def gather(results: object) -> list[LabelledRun]:
 
 
 def facts(one: LabelledRun) -> dict[str, Any]:
-    """The columns that say which run a row is about."""
+    """Return the columns that identify the run of a row."""
     return {"run": one.label, **{n: v for n, v in one.settings.items() if n not in ("seed", "run")}, "seed": one.seed}
 
 
@@ -74,7 +74,7 @@ def _gather(results: object, label: str) -> Iterator[LabelledRun]:
     if isinstance(results, Result):
         yield LabelledRun(label, dict(_settings(results)), results)
     elif isinstance(results, str | Path):
-        yield from _folder(path_of("results", results), label)
+        yield from _folder(check_path("results", results), label)
     elif isinstance(results, Mapping):
         for name, own in results.items():
             for one in _gather(own, str(name)):
@@ -83,8 +83,8 @@ def _gather(results: object, label: str) -> Iterator[LabelledRun]:
         for settings, result in results.runs:
             yield LabelledRun(label, dict(settings), result)
     elif isinstance(results, Iterable):
-        for own in called(f"results={short_repr(results)}", list, results):
-            folder = path_of("results", own) if isinstance(own, str | Path) else None
+        for own in call_function(f"results={short_repr(results)}", list, results):
+            folder = check_path("results", own) if isinstance(own, str | Path) else None
             yield from _gather(own, folder.name if folder is not None and _is_run(folder) else label)
     else:
         raise InvalidInput(
@@ -93,14 +93,14 @@ def _gather(results: object, label: str) -> Iterator[LabelledRun]:
 
 
 def _folder(folder: Path, label: str) -> Iterator[LabelledRun]:
-    """One run, or every whole run in the folders below; nothing that they hold is executed."""
+    """Yield one run, or every complete run in the sub-folders; no code in them is executed."""
     if _is_run(folder) or not folder.is_dir():
         result = load(folder)
         yield LabelledRun(label, dict(_settings(result)), result)
         return
     below = [path for path in sorted(folder.iterdir()) if path.is_dir() and _is_run(path)]
     if not below:
-        load(folder)  # says what is wrong with it
+        load(folder)  # raises the error that names the problem
     for path in below:
         result = load(path)
         yield LabelledRun(label, dict(_settings(result)), result)

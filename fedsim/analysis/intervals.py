@@ -1,6 +1,6 @@
-"""How sure a figure is: Wilson's interval of a probability, the bootstrap of a median, the t interval of a mean.
+"""Confidence intervals: Wilson for a probability, bootstrap for a median, Student's t for a mean.
 
-Medians and means of fewer than FEWEST values have no interval: its ends are NaN, and what shows it lists the values.
+Medians and means of fewer than FEWEST values have no interval; its ends are NaN.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from fedsim.arrays import Array
 RESAMPLES = 2000
 LEVEL = 0.95
 MANY = 200
-FEWEST = 5  # values: even the range of n values holds the median with probability 1 - 2**(1 - n) only, 0.94 for five
+FEWEST = 5  # the range of n values covers the median with probability 1 - 2**(1 - n), which is 0.94 for five
 
 
 def wilson(hits: int, count: int, z: float = 1.96) -> tuple[float, float]:
-    """Wilson's 95 % interval for a probability, of `hits` in `count` trials."""
+    """Return Wilson's 95 % interval for a probability from `hits` in `count` trials."""
     middle = (hits + z * z / 2) / (count + z * z)
     half = z / (count + z * z) * math.sqrt(hits * (count - hits) / count + z * z / 4)
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def medians(values: npt.ArrayLike, resamples: int = RESAMPLES, seed: int = 0, group: int = 0) -> Array:
-    """Medians of so many samples drawn with replacement from `values`, which may hold infinities: (resamples,).
+    """Return the medians of bootstrap samples of `values`, which may be infinite: (resamples,).
 
-    `group` tells the draws of several samples apart, so that their bootstraps are independent.
+    Different values of `group` give independent bootstraps.
     """
     values = np.asarray(values, np.float64)
     key = rng.keys(seed, rng.Stream.RESAMPLE, replica=np.arange(resamples), client=group)
     drawn = values[rng.integers(key, len(values), len(values))]
     ordered = np.sort(drawn, axis=1)
     low, high = ordered[:, (len(values) - 1) // 2], ordered[:, len(values) // 2]
-    return np.where(low == high, low, (low + high) / 2)  # infinities meet infinities, never their difference
+    return np.where(low == high, low, (low + high) / 2)  # avoids inf - inf
 
 
 def middle(values: Array, level: float = LEVEL) -> tuple[float, float]:
-    """The percentile interval of resampled figures; infinite ends are as they are."""
+    """Return the percentile interval of resampled values; its ends may be infinite."""
     ordered = np.sort(values)
     below = (1 - level) / 2
     return float(ordered[int(below * (len(ordered) - 1))]), float(ordered[math.ceil((1 - below) * (len(ordered) - 1))])
 
 
 def median_interval(values: npt.ArrayLike, seed: int = 0) -> tuple[float, float, float]:
-    """The median and its 95 % percentile bootstrap interval, whose ends are NaN below FEWEST values."""
+    """Return the median and its 95 % percentile bootstrap interval, NaN below FEWEST values."""
     values = np.asarray(values, np.float64)
     if not len(values):
         return math.nan, math.nan, math.nan
@@ -57,7 +57,7 @@ def median_interval(values: npt.ArrayLike, seed: int = 0) -> tuple[float, float,
     centre = float(pair[0] if pair[0] == pair[1] else (pair[0] + pair[1]) / 2)
     if len(values) < FEWEST:
         return centre, math.nan, math.nan
-    if len(values) > MANY:  # order statistics: what the bootstrap tends to, without the draws
+    if len(values) > MANY:  # order statistics, the limit of the bootstrap
         half = 1.96 * math.sqrt(len(values)) / 2
         ends = math.floor((len(values) - 1) / 2 - half), math.ceil((len(values) - 1) / 2 + half)
         return centre, float(ordered[ends[0]]), float(ordered[ends[1]])
@@ -65,7 +65,7 @@ def median_interval(values: npt.ArrayLike, seed: int = 0) -> tuple[float, float,
 
 
 def mean_interval(values: npt.ArrayLike, level: float = LEVEL) -> tuple[float, float, float]:
-    """The mean and Student's 95 % interval, whose ends are NaN below FEWEST values."""
+    """Return the mean and Student's 95 % interval, NaN below FEWEST values."""
     from scipy.stats import t
 
     values = np.asarray(values, np.float64)

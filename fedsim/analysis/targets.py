@@ -1,4 +1,4 @@
-"""What a goal costs: time and bits to a level, the level at a budget, the chance of meeting a deadline."""
+"""Cost of a goal: time and bits to a level, the level at a budget, the probability of meeting a deadline."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 AXES: tuple[Axis, ...] = ("rounds", "seconds", "uplink_bits", "downlink_bits", "backhaul_bits", "total_bits")
-EVERYBODY = -1  # in the column `replica`: a metric over all replicas, such as w2
+ALL_REPLICAS = -1  # in the column `replica`: a metric over all replicas, such as w2
 
 
 def goal_of(text: str) -> Target:
-    """A goal from its words: `accuracy >= .83`, `w2 < 0.05`."""
+    """Parse a goal: `accuracy >= .83`, `w2 < 0.05`."""
     found = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*(>=|<=|>|<)\s*(\S+)\s*", text) if isinstance(text, str) else None
     try:
         level = float(found[3]) if found else math.nan
@@ -39,10 +39,10 @@ def goal_of(text: str) -> Target:
 
 
 def spent_at(result: Result, goal: Target) -> pd.DataFrame:
-    """One row per replica (a single one, EVERYBODY, for a metric over replicas): whether and at what cost it got there.
+    """Return one row per replica (one row, ALL_REPLICAS, for a metric over replicas): the cost of reaching the goal.
 
-    Columns: `replica, reached`, what had been spent by then (`rounds` to `total_bits`; infinity if never), `epsilon`
-    where it was accounted for, and `last`, the metric where it was last evaluated.
+    Columns: `replica, reached`; the costs until then (`rounds` to `total_bits`, infinity if never reached); `epsilon`
+    if it was recorded; and `last`, the last value of the metric.
     """
     import pandas as pd
 
@@ -56,18 +56,18 @@ def spent_at(result: Result, goal: Target) -> pd.DataFrame:
 
 
 def _evaluations(result: Result, metric: str) -> tuple[pd.DataFrame, list[int]]:
-    """Every evaluation of a metric: `replica, value`, what had been spent by then; and the replicas that there are."""
+    """Return every evaluation of a metric (`replica, value` and the costs until then) and the list of replicas."""
     if not isinstance(metric, str):
         raise InvalidInput(f"metric={short_repr(metric)}: name a metric's column, such as 'w2'")
-    curve = result.curve(metric)  # refuses one that was not evaluated, with those that were
+    curve = result.curve(metric)  # raises NotRecorded and lists the evaluated metrics
     if metric in result.over_replicas:
-        frame = curve.rename(columns={metric: "value"}).assign(replica=EVERYBODY)
+        frame = curve.rename(columns={metric: "value"}).assign(replica=ALL_REPLICAS)
         for axis in AXES:
             frame[axis] = result.curve(metric, axis)[axis].to_numpy(np.float64)
         if "epsilon" in result.per_replica:
             known = result.rounds.dropna(subset=["epsilon"]).groupby("round")["epsilon"].median().sort_index()
             frame["epsilon"] = known.reindex(frame["rounds"].astype(int), method="ffill").to_numpy()
-        return frame, [EVERYBODY]
+        return frame, [ALL_REPLICAS]
     rounds = result.rounds.sort_values(["replica", "round"], ignore_index=True)
     sent = {name: sent_bits(rounds, name) for name in ("uplink_bits", "downlink_bits", "backhaul_bits")}
     sent["total_bits"] = total_bits(rounds)
@@ -82,7 +82,7 @@ def _evaluations(result: Result, metric: str) -> tuple[pd.DataFrame, list[int]]:
 
 
 def table(runs: list[LabelledRun], goal: Target) -> pd.DataFrame:
-    """`spent_at` of all runs, one below the other, with what was set in front."""
+    """Return `spent_at` of all runs in one table, settings first."""
     import pandas as pd
 
     parts = [spent_at(one.result, goal).assign(**facts(one)) for one in runs]
@@ -92,7 +92,7 @@ def table(runs: list[LabelledRun], goal: Target) -> pd.DataFrame:
 
 
 def to_target(result: Result) -> dict[str, Any]:
-    """What reaching the budget's target took, medians over replicas; nothing where there is no target."""
+    """Return the cost of reaching the budget's target, medians over replicas; {} without a target."""
     if (goal := target(result)) is None:
         return {}
     spent = spent_at(result, goal)
@@ -101,7 +101,7 @@ def to_target(result: Result) -> dict[str, Any]:
 
 
 def median(values: Array) -> float:
-    """The median, where infinities meet infinities and never become their difference."""
+    """Return the median, also of infinite values."""
     ordered = np.sort(values)
     low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
     return float(low if low == high else (low + high) / 2)
@@ -110,9 +110,9 @@ def median(values: Array) -> float:
 def time_to(
     results: object, metric: str, above: float | None = None, below: float | None = None, against: Axis = "seconds"
 ) -> Answer:  # fmt: skip
-    """What had been spent when a metric was first found at or above (at or below) a level, by run and replica.
+    """Return the cost at which a metric first reached a level, by run and replica.
 
-    Infinity where it never was; replica -1 stands for a metric over all replicas, such as w2.
+    The cost is infinity if the level was never reached. Replica -1 is a metric over all replicas, such as w2.
     """
     goal = Target(metric, above, below)
     check_choice("against={!r}", against, AXES)
@@ -124,7 +124,7 @@ def time_to(
 def bits_to(
     results: object, metric: str, above: float | None = None, below: float | None = None, bits: Axis = "total_bits"
 ) -> Answer:  # fmt: skip
-    """`time_to`, drawn against the bits that were sent, by default up, down and between sites together."""
+    """Return `time_to` with the cost in bits, by default uplink, downlink and between sites together."""
     check_choice("bits_to(bits={!r})", bits, AXES[2:])
     return time_to(results, metric, above, below, bits)
 
@@ -134,7 +134,7 @@ def at_budget(
     uplink_bits: float | None = None, downlink_bits: float | None = None, backhaul_bits: float | None = None,
     total_bits: float | None = None,
 ) -> Answer:  # fmt: skip
-    """The metric where it was last evaluated within a budget, NaN where it never was; give one or more limits."""
+    """Return the last value of a metric within a budget of one or more limits, NaN if it was not evaluated."""
     import pandas as pd
 
     given = dict(zip(AXES, (rounds, seconds, uplink_bits, downlink_bits, backhaul_bits, total_bits), strict=True))
@@ -154,16 +154,16 @@ def at_budget(
     return Answer(frame, figures.ranges(frame, metric, words))
 
 
-def deadline(
+def meets_deadline(
     results: object, metric: str, below: float | None = None, seconds: float = math.nan, *, above: float | None = None
 ) -> Answer:  # fmt: skip
-    """How probable it is that the metric is there in time: hits among replicas and seeds, with Wilson's 95 % interval.
+    """Return the probability that a metric reaches a level in time, over replicas and seeds, with Wilson's interval.
 
-    A metric over all replicas counts once a run, so that it takes several seeds.
+    A metric over all replicas is one trial per run, so it needs several seeds.
     """
     import pandas as pd
 
-    goal, limit = Target(metric, above, below), check_positive("deadline(seconds={})", seconds)
+    goal, limit = Target(metric, above, below), check_positive("meets_deadline(seconds={})", seconds)
     frame = table(gather(results), goal)
     rows = []
     for label, own in frame.groupby("run", sort=False):

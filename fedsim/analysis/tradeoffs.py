@@ -1,4 +1,4 @@
-"""What is worth choosing: settings that no other beats in everything, and what samples cost."""
+"""Trade-offs between settings: Pareto fronts, and the cost of effective samples."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COSTS = ("uplink_bits", "total_bits", "seconds", "participation", "epsilon", "wa
 
 
 def costs(result: Result) -> dict[str, float]:
-    """What a run spent in all, medians over replicas; `participation` is how many clients a round asks."""
+    """Return the total costs of a run, medians over replicas; `participation` is the mean cohort size."""
     replicas = result.rounds.groupby("replica")
     sent = replicas[["uplink_bits", "selected"]].sum()
     everything = total_bits(result.rounds).groupby(result.rounds["replica"]).sum()
@@ -38,21 +38,24 @@ def costs(result: Result) -> dict[str, float]:
     return spent
 
 
-def undominated(points: Array) -> Array:
-    """Which rows of (n, k), less being better, no other row beats in one column without losing in another."""
+def pareto_optimal(points: Array) -> Array:
+    """Return which rows of (n, k) are Pareto-optimal, lower being better in every column."""
     others, own = points[None], points[:, None]
-    beaten = np.all(others <= own, axis=2) & np.any(others < own, axis=2)
-    return np.asarray(~np.any(beaten, axis=1) & ~np.any(np.isnan(points), axis=1))
+    dominated = np.all(others <= own, axis=2) & np.any(others < own, axis=2)
+    return np.asarray(~np.any(dominated, axis=1) & ~np.any(np.isnan(points), axis=1))
 
 
 def knee(points: Array) -> int:
-    """The undominated row of (n, k) nearest to the best of every column, positive columns as logarithms."""
+    """Return the Pareto-optimal row of (n, k) that is nearest to the best value of every column.
+
+    Distances are Euclidean after each column is scaled to [0, 1], positive columns on a logarithmic scale.
+    """
     scaled = np.array(points, np.float64)
     positive = scaled.min(axis=0) > 0
     scaled[:, positive] = np.log(scaled[:, positive])
     low, high = scaled.min(axis=0), scaled.max(axis=0)
     scaled = (scaled - low) / np.where(high > low, high - low, 1.0)
-    away = np.where(undominated(points), (scaled**2).sum(axis=1), np.inf)
+    away = np.where(pareto_optimal(points), (scaled**2).sum(axis=1), np.inf)
     return int(np.argmin(away))
 
 
@@ -60,13 +63,14 @@ def pareto(
     results: object, metric: str, among: Sequence[str] = ("total_bits", "seconds"),
     higher_is_better: bool | None = None,
 ) -> Answer:  # fmt: skip
-    """One row per setting (medians over its seeds): its costs, the metric at the end, and whether it is on the `front`.
+    """Return one row per setting (medians over seeds): costs, the final metric, membership of the Pareto `front`.
 
-    The front is over `among` (of uplink_bits, total_bits, seconds, participation, epsilon, wasted_s) and the metric,
-    of which less is better unless it is accuracy or the like. `warnings` are those of the setting's runs, "" for none.
+    The front is over the metric and the costs in `among`: uplink_bits, total_bits, seconds, participation, epsilon or
+    wasted_s. A lower metric is better unless it is accuracy, ess, accepted or agreement; `higher_is_better` overrides
+    that. `warnings` joins the warnings of the setting's runs.
     """
     if not isinstance(among, list | tuple) or not among or any(name not in COSTS for name in among):
-        raise InvalidInput(f"pareto(among={short_repr(among)}): choose among {', '.join(COSTS)}")
+        raise InvalidInput(f"pareto(among={short_repr(among)}): choose from {', '.join(COSTS)}")
     if not isinstance(metric, str):
         raise InvalidInput(f"pareto(metric={short_repr(metric)}): name a metric's column, such as 'w2'")
     up = metric in HIGHER if higher_is_better is None else check_bool("pareto(higher_is_better={})", higher_is_better)
@@ -75,49 +79,49 @@ def pareto(
         raise NotRecorded(f"pareto(among={short_repr(list(among))}): these runs did not record {strange[0]}")
     points = frame[[*among, metric]].to_numpy(np.float64, copy=True)
     points[:, -1] *= -1 if up else 1
-    frame["front"] = undominated(points)
+    frame["front"] = pareto_optimal(points)
     return Answer(frame, _drawn(frame, among, metric, up))
 
 
 def outcomes(runs: list[LabelledRun], metric: str) -> pd.DataFrame:
-    """One row per setting: the settings, medians over seeds of costs and of the metric at the end, `seeds` of them."""
+    """Return one row per setting: medians over its `seeds` of the costs and of the final metric."""
     import pandas as pd
 
     rows = []
     for one in runs:
         ends = final_metrics(one.result)
         if metric not in ends:
-            one.result.curve(metric)  # refuses it with those that there are
+            one.result.curve(metric)  # raises NotRecorded and lists the evaluated metrics
         known = costs(one.result) | {name: ends[name] for name in (metric, "epsilon") if name in ends}
         rows.append(facts(one) | known | {"warnings": "; ".join(warnings(one.result))})
     frame = pd.DataFrame(rows)
     numbers = [name for name in (*COSTS, metric) if name in frame]
     groups = frame.groupby("run", sort=False)
     settings = groups[[n for n in frame.columns if n not in ("run", "seed", "warnings", *numbers)]].first()
-    told = groups["warnings"].agg(lambda own: warnings_of(own.tolist()))
-    return settings.join(groups[numbers].median()).assign(seeds=groups.size(), warnings=told).reset_index()
+    joined = groups["warnings"].agg(lambda own: warnings_of(own.tolist()))
+    return settings.join(groups[numbers].median()).assign(seeds=groups.size(), warnings=joined).reset_index()
 
 
 def _drawn(frame: pd.DataFrame, among: Sequence[str], metric: str, up: bool) -> Any:
     figure = figures.blank(4.2 * len(among) + 1.5, 4)
     for axes, cost in zip(np.atleast_1d(figure.subplots(1, len(among), sharey=True)), among, strict=True):
-        for front, colour, name in ((False, figures.FAINT, "beaten"), (True, figures.COLOURS[0], "on the front")):
+        for front, colour, name in ((False, figures.FAINT, "dominated"), (True, figures.COLOURS[0], "Pareto-optimal")):
             own = frame[frame["front"] == front]
             axes.scatter(own[cost], own[metric], color=colour, s=28, label=name, zorder=3)
         for row in frame[frame["front"]].to_dict("records"):
             place = (row[cost], row[metric])
             axes.annotate(row["run"], place, xytext=(4, 3), textcoords="offset points", fontsize=7.5)
-        axes.set(xlabel=figures.NAMES.get(cost, cost), ylabel=f"{metric} ({'more' if up else 'less'} is better)")
+        axes.set(xlabel=figures.NAMES.get(cost, cost), ylabel=f"{metric} ({'higher' if up else 'lower'} is better)")
         figures.plain(axes)
     axes.legend(frameon=False, fontsize=8)
     return figure
 
 
 def ess_rates(results: object) -> Answer:
-    """Effective sample size per million bits sent up or between sites, and per virtual second.
+    """Return the effective sample size per million bits sent up or between sites, and per virtual second.
 
     One row per run: `ess` (bulk, of the worst coordinate, replicas as chains), `ess_tail`, `sent_bits`, `seconds`,
-    `ess_per_megabit`, `ess_per_second`. Warm-up and all replicas are counted.
+    `ess_per_megabit`, `ess_per_second`. The costs include warm-up and all replicas.
     """
     import pandas as pd
 
@@ -129,7 +133,7 @@ def ess_rates(results: object) -> Answer:
         draws = int(np.min(result.lengths, initial=len(result.sample_rounds)))
         if (theta := result.theta) is None or draws < diagnostics.MIN_DRAWS:
             raise NotRecorded(
-                f"run {one.label!r} kept {draws} samples of each replica; effective sample sizes need "
+                f"run {one.label!r} recorded {draws} samples per replica; effective sample sizes need "
                 f"{diagnostics.MIN_DRAWS}: set Scenario(record=fs.Record(every=1))"
             )
         ess = float(np.min(diagnostics.ess(theta[:draws])))

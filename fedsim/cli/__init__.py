@@ -1,4 +1,4 @@
-"""The command line, and the only place that prints: `fedsim run`, `fedsim list`."""
+"""The `fedsim` command, and the only package that prints."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import sys
 
 
 def main() -> None:
-    """The `fedsim` command."""
+    """Run the `fedsim` command and exit the process."""
     try:
-        from fedsim.cli.terminal import careful  # here, so that importing fedsim.cli costs nothing
+        from fedsim.cli.terminal import safe_streams  # imported here to keep `import fedsim.cli` fast
 
-        with careful() as output:
+        with safe_streams() as output:
             from fedsim.cli.app import call
-            from fedsim.runtime.process import leave
+            from fedsim.runtime.process import exit_process
 
             code = call(sys.argv[1:])
-    except KeyboardInterrupt:  # while the libraries load
+    except KeyboardInterrupt:  # during the imports
         sys.stderr.write("fedsim: interrupted\n")
-        os._exit(130)  # nothing has begun, and half-loaded libraries may not even know how to end
-    leave(output.code(code))
+        os._exit(130)  # half-imported libraries may fail in an ordinary exit
+    exit_process(output.code(code))

@@ -1,8 +1,8 @@
-"""The commands and their options; what went wrong becomes one sentence and an exit code.
+"""Commands, options and exit codes. Errors become one sentence on stderr and an exit code.
 
-0    all went well
-1    a run failed: it went non-finite, a client's code raised, the machinery gave up
-2    a mistake in what was asked for
+0    success
+1    a run failed: it became non-finite, a client's code raised an exception, or the runtime gave up
+2    invalid input
 130  interrupted
 """
 
@@ -17,37 +17,39 @@ from typing import Annotated, Any
 
 import typer
 
-from fedsim.checks import path_of
-from fedsim.cli.terminal import warnings_last
+from fedsim import renamed
+from fedsim.checks import check_path
+from fedsim.cli.terminal import held_warnings
 from fedsim.errors import FedsimError, Interrupted, InvalidInput
 from fedsim.text import short_str
 
-FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
+FAILED, INVALID, INTERRUPTED = 1, 2, 130
 
 app = typer.Typer(
-    help="Federated samplers and optimisers, really run, over a simulated network of slow and flaky clients.",
+    help="Simulate federated learning and federated MCMC on realistic networks.",
+    epilog="Start with: fedsim run quickstart. Read about a topic: fedsim explain.",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-# The root of what typer raises about usage; it is click's own class or typer's copy of it, by version.
+# The base class of typer's usage errors: click's own class or typer's copy of it, depending on the version.
 _Usage: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
 _REMEDIES = {
-    errno.EMFILE: "raise the limit with ulimit -n, or ask for fewer --jobs or --threads",
-    errno.EAGAIN: "raise the limit with ulimit -u, or ask for fewer --jobs or --threads",
-    errno.ENOSPC: "make room on the disk, then resume",
-    errno.ENAMETOOLONG: "give a shorter path",
-    errno.EACCES: "give a path that may be read and written",
+    errno.EMFILE: "raise the limit with ulimit -n, or use fewer --jobs or --threads",
+    errno.EAGAIN: "raise the limit with ulimit -u, or use fewer --jobs or --threads",
+    errno.ENOSPC: "free disk space, then resume",
+    errno.ENAMETOOLONG: "use a shorter path",
+    errno.EACCES: "use a path with read and write permission",
 }
 
 
 def call(argv: Sequence[str]) -> int:
-    """Run the command line `argv` and return the exit code; errors go to stderr in one sentence."""
-    with warnings_last() as heard:
+    """Run the command line `argv` and return the exit code; print an error as one sentence on stderr."""
+    with held_warnings() as held:
         code = _call(argv)
-        heard.failed = code not in (0, INTERRUPTED)
+        held.failed = code not in (0, INTERRUPTED)
     return code
 
 
@@ -55,30 +57,32 @@ def _call(argv: Sequence[str]) -> int:
     try:
         os.getcwd()
     except OSError:
-        return _failed("the current folder is gone; change to one that exists", MISTAKE)
+        return _failed("the current folder no longer exists; change to another one", INVALID)
     try:
         code = int(app(list(argv) or ["--help"], prog_name="fedsim", standalone_mode=False) or 0)
-        return _failed("interrupted", code) if code == INTERRUPTED else code  # as newer versions of typer report it
+        return _failed("interrupted", code) if code == INTERRUPTED else code  # newer versions of typer return it
     except (KeyboardInterrupt, typer.Abort):
         return _failed("interrupted", INTERRUPTED)
     except _Usage as error:
-        return _failed(f"{short_str(error.format_message(), 400).rstrip('.')}; see fedsim --help", MISTAKE)
+        if removed := renamed.sentence(f"fedsim {argv[0]}"):
+            return _failed(removed, INVALID)
+        return _failed(f"{short_str(error.format_message(), 400).rstrip('.')}; see fedsim --help", INVALID)
     except InvalidInput as error:
-        return _failed(str(error), MISTAKE)
+        return _failed(str(error), INVALID)
     except Interrupted as error:
         return _failed(str(error), INTERRUPTED)
     except FedsimError as error:
         return _failed(str(error), FAILED)
     except MemoryError:
-        return _failed("out of memory; ask for fewer replicas, clients or rounds at a time", FAILED)
+        return _failed("out of memory; use fewer replicas, clients or rounds", FAILED)
     except OSError as error:
         where = f"{short_str(error.filename)}: " if error.filename is not None else ""
-        remedy = _REMEDIES.get(error.errno or 0, "look at the file and the disk, and try again")
+        remedy = _REMEDIES.get(error.errno or 0, "check the file and the disk, and try again")
         return _failed(f"{where}{error.strerror or short_str(error)}; {remedy}", FAILED)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         from fedsim import __version__
 
         typer.echo(f"fedsim {__version__}")
@@ -87,61 +91,65 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def fedsim(
-    version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_version, help="Say it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Show the version and exit.")
+    ] = False,
 ) -> None:
-    pass  # without it typer would make the only command the whole program
-
-
-File = Annotated[
-    str | None,
-    typer.Argument(metavar="FILE", show_default=False, help="A scenario file, or the name of a shipped one."),
-]
-Settings = Annotated[
-    list[str],
-    typer.Option("--set", metavar="NAME=VALUE", help="An argument of scenario(), or a field: budget.rounds=50."),
-]
+    pass  # the callback gives the program its own options
 
 
 def _path(value: Path | None) -> Path | None:
-    """A path as the system can know it, or one sentence."""
-    return None if value is None else path_of("path", value)
+    """Return a valid path, or raise InvalidInput."""
+    return None if value is None else check_path("path", value)
 
 
+_FILE = typer.Argument(metavar="FILE", show_default=False, help="Scenario file, or the name of a shipped scenario.")
+File = Annotated[str | None, _FILE]
+NeededFile = Annotated[str, _FILE]
+Settings = Annotated[
+    list[str],
+    typer.Option("--set", metavar="NAME=VALUE", help="Argument of scenario(), or a field such as budget.rounds=50."),
+]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", callback=_path, metavar="DIR", help="Leave results and picture in this new folder."),
+    typer.Option("--out", callback=_path, metavar="DIR", help="Folder for results and figures."),
 ]
-Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Short for --set seed=N.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing unless it fails.")]
-Threads = Annotated[int | None, typer.Option("--threads", metavar="N", help="Default: one per core.")]
+Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Same as --set seed=N.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors only.")]
+Threads = Annotated[int | None, typer.Option("--threads", metavar="N", help="Threads. [default: one per core]")]
 Runtime = Annotated[str, typer.Option("--runtime", metavar="NAME", help="Where jobs run: inline or ray.")]
-Address = Annotated[str | None, typer.Option("--address", metavar="A", help="Ray: a cluster to join.")]
-Hosts = Annotated[int | None, typer.Option("--hosts", metavar="N", help="Ray: client hosts.")]
-Each = Annotated[int | None, typer.Option("--clients-per-host", metavar="N", help="Ray: 1 is an actor per client.")]
+Address = Annotated[str | None, typer.Option("--address", metavar="A", help="Address of a Ray cluster to join.")]
+Hosts = Annotated[int | None, typer.Option("--hosts", metavar="N", help="Number of client hosts on Ray.")]
+ClientsPerHost = Annotated[
+    int | None, typer.Option("--clients-per-host", metavar="N", help="On Ray; 1 starts an actor per client.")
+]
 Every = Annotated[
-    str | None, typer.Option("--checkpoint-every", metavar="N", help="Rounds, or seconds: 60s (the default).")
+    str | None,
+    typer.Option("--checkpoint-every", metavar="N", help="Rounds, or seconds as in 60s. [default: 60s]"),
 ]
-Help = Annotated[bool, typer.Option("--help", help="Show this, and FILE's own arguments.")]
-SweptFile = Annotated[str, typer.Argument(metavar="FILE", show_default=False, help="As for fedsim run.")]
+Help = Annotated[bool, typer.Option("--help", help="Show this message and the arguments of FILE, and exit.")]
 SweepFolder = Annotated[
-    Path, typer.Option("--out", callback=_path, metavar="DIR", help="The sweep's folder; shards share it.")
+    Path, typer.Option("--out", callback=_path, metavar="DIR", help="Folder of the sweep, shared by all shards.")
 ]
-Grid = Annotated[list[str], typer.Option("--grid", metavar="NAME=VALUES", help="An axis: 1,10,100 or 0:5.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", help="Runs at a time; default one per core.")]
-Shard = Annotated[str | None, typer.Option("--shard", metavar="I/N", help="Every N-th run only, from I on.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with the sweep in DIR.")]
-Retry = Annotated[bool, typer.Option("--retry-failed", help="Go on, and try failed runs again.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Time one run; say count, time and disk.")]
-Clock = Annotated[str, typer.Option("--clock", metavar="C", help="The virtual clock: auto, simpy or compiled.")]
-Folder = Annotated[Path, typer.Argument(callback=_path, metavar="DIR", show_default=False, help="The folder of a run.")]
+Grid = Annotated[
+    list[str], typer.Option("--grid", metavar="NAME=VALUES", help="Values of a parameter: 1,10,100 or 0:5.")
+]
+Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", help="Parallel runs. [default: one per core]")]
+Shard = Annotated[str | None, typer.Option("--shard", metavar="I/N", help="Run every N-th run, from run I on.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Resume the sweep in DIR.")]
+Retry = Annotated[bool, typer.Option("--retry-failed", help="Resume the sweep and repeat failed runs.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Time one run, print the estimate and exit.")]
+Clock = Annotated[str, typer.Option("--clock", metavar="C", help="Virtual clock: auto, simpy or compiled.")]
+TimingOnly = Annotated[bool, typer.Option("--timing-only", help="Run the timeline without learning.")]
+Folder = Annotated[Path, typer.Argument(callback=_path, metavar="DIR", show_default=False, help="Folder of a run.")]
 
 
-@app.command(add_help_option=False)
+@app.command(add_help_option=False, epilog="Next: fedsim report DIR. Scenarios: fedsim list.")
 def run(
     context: typer.Context, file: File = None, settings: Settings = [], out: Out = None, seed: Seed = None,  # noqa: B006
     quiet: Quiet = False, threads: Threads = None, runtime: Runtime = "inline", address: Address = None,
-    hosts: Hosts = None, clients_per_host: Each = None, checkpoint_every: Every = None, clock: Clock = "auto",
-    help: Help = False,
+    hosts: Hosts = None, clients_per_host: ClientsPerHost = None, checkpoint_every: Every = None,
+    clock: Clock = "auto", timing_only: TimingOnly = False, help: Help = False,
 ) -> None:  # fmt: skip
     """Run a scenario file, or every combination of its grid."""
     from fedsim.cli import run as command
@@ -153,9 +161,11 @@ def run(
     elif file is None:
         raise InvalidInput("run needs a FILE, such as fedsim run quickstart; see fedsim run --help")
     else:
-        where = command.runtime_named(runtime, threads, address, hosts, clients_per_host)
-        every = command.interval(checkpoint_every)
-        command.run(file, settings, out=out, seed=seed, quiet=quiet, runtime=where, checkpoint_every=every, clock=clock)
+        command.run(
+            file, settings, out=out, seed=seed, quiet=quiet,
+            runtime=command.runtime_from(runtime, threads, address, hosts, clients_per_host),
+            checkpoint_every=command.interval(checkpoint_every), clock=clock, timing_only=timing_only,
+        )  # fmt: skip
 
 
 AppFolder = Annotated[str, typer.Argument(metavar="PATH", show_default=False, help="The folder of a Flower app.")]
@@ -175,11 +185,11 @@ AppSettings = Annotated[
 ]
 AppSeed = Annotated[int, typer.Option("--seed", metavar="N", help="Of all random numbers.")]
 AppOut = Annotated[
-    Path | None, typer.Option("--out", callback=_path, metavar="DIR", help="Leave the result in this new folder.")
+    Path | None, typer.Option("--out", callback=_path, metavar="DIR", help="Save the result in this new folder.")
 ]
 
 
-@app.command()
+@app.command(epilog="Next: fedsim report DIR.")
 def flower(
     path: AppFolder, nodes: Nodes = None, network: GraphML = None, devices: Table = None,
     settings: AppSettings = [], seed: AppSeed = 0, out: AppOut = None, quiet: Quiet = False,  # noqa: B006
@@ -188,72 +198,79 @@ def flower(
 ) -> None:  # fmt: skip
     """Run a Flower app, unmodified, on the virtual clock."""
     from fedsim.cli import flower as command
-    from fedsim.cli.run import interval, runtime_named
+    from fedsim.cli.run import interval, runtime_from
 
-    where = runtime_named(runtime, threads, address, hosts)
     arguments = command.Arguments(path, nodes, network, devices, tuple(settings), seed)
-    command.run(arguments, out=out, quiet=quiet, runtime=where, checkpoint_every=interval(checkpoint_every))
+    where, every = runtime_from(runtime, threads, address, hosts), interval(checkpoint_every)
+    command.run(arguments, out=out, quiet=quiet, runtime=where, checkpoint_every=every)
 
 
-@app.command()
+@app.command(epilog="Next: fedsim report DIR.")
 def resume(
     folder: Folder, quiet: Quiet = False, threads: Threads = None, runtime: Runtime = "inline",
-    address: Address = None, hosts: Hosts = None, clients_per_host: Each = None,
+    address: Address = None, hosts: Hosts = None, clients_per_host: ClientsPerHost = None,
 ) -> None:  # fmt: skip
-    """Go on with an interrupted run, to the same bits as if it had never stopped."""
+    """Resume an interrupted run. Its result is bit-identical."""
     from fedsim.cli import run as command
 
-    where = command.runtime_named(runtime, threads, address, hosts, clients_per_host)
+    where = command.runtime_from(runtime, threads, address, hosts, clients_per_host)
     command.resume(folder, quiet=quiet, runtime=where)
 
 
-@app.command()
+@app.command(epilog="Next: fedsim status DIR, fedsim report DIR.")
 def sweep(
-    file: SweptFile, out: SweepFolder, grid: Grid = [], settings: Settings = [], jobs: Jobs = None,  # noqa: B006
+    file: NeededFile, out: SweepFolder, grid: Grid = [], settings: Settings = [], jobs: Jobs = None,  # noqa: B006
     shard: Shard = None, resume: Resume = False, retry_failed: Retry = False, dry_run: DryRun = False,
     quiet: Quiet = False, runtime: Runtime = "inline", address: Address = None,
 ) -> None:  # fmt: skip
-    """Run a scenario file under every combination of a grid, each into a folder of its own."""
-    from fedsim.cli.run import runtime_named
+    """Run every combination of a grid, each in its own folder."""
+    from fedsim.cli.run import runtime_from
     from fedsim.cli.sweep import sweep as command
 
     code = command(
-        file, grid, settings, out=out, runtime=runtime_named(runtime, address=address), shard=shard, jobs=jobs,
+        file, grid, settings, out=out, runtime=runtime_from(runtime, address=address), shard=shard, jobs=jobs,
         resume=resume, retry_failed=retry_failed, dry_run=dry_run, quiet=quiet,
     )  # fmt: skip
     raise typer.Exit(code)
 
 
-@app.command()
-def plan(
-    file: SweptFile,
-    goal: Annotated[str, typer.Option("--goal", metavar="GOAL", help="A metric and a level: 'accuracy >= .83'.")],
-    vary: Annotated[list[str], typer.Option("--vary", metavar="NAME=VALUES", help="A knob: 1,10,100 or 0:5.")],
-    spend: Annotated[str, typer.Option("--spend", metavar="WHAT", help="Rounds, bits, ...: what to save.")] = "seconds",
-    within: Annotated[list[str], typer.Option("--within", metavar="WHAT=LIMIT", help="seconds=3600, ...")] = [],  # noqa: B006
-    seeds: Annotated[int, typer.Option("--seeds", metavar="N", help="For the settings that stay ahead.")] = 9,
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Keep the runs here; reuse them.")] = None,
+@app.command(epilog="Next: fedsim report DIR.")
+def tune(
+    file: NeededFile,
+    goal: Annotated[str, typer.Option("--goal", metavar="GOAL", help="Metric and level, such as 'accuracy >= .83'.")],
+    grid: Grid,
+    minimize: Annotated[
+        str,
+        typer.Option(
+            "--minimize", metavar="NAME", help="Resource to minimize: seconds, uplink_bits, total_bits or epsilon."
+        ),
+    ] = "seconds",
+    limit: Annotated[
+        list[str], typer.Option("--limit", metavar="NAME=VALUE", help="Limit on a resource, such as seconds=3600.")
+    ] = [],  # noqa: B006
+    seeds: Annotated[int, typer.Option("--seeds", metavar="N", help="Number of seeds for the best settings.")] = 9,
+    out: Out = None,
     settings: Settings = [], jobs: Jobs = None, quiet: Quiet = False, runtime: Runtime = "inline",  # noqa: B006
     address: Address = None,
 ) -> None:  # fmt: skip
-    """Find the settings that reach a goal for the least, and say what each is worth."""
-    from fedsim.cli.run import runtime_named
+    """Find the setting that reaches a goal at the lowest cost."""
+    from fedsim.cli.run import runtime_from
     from fedsim.cli.sweep import tune as command
 
-    where = runtime_named(runtime, address=address)
+    where = runtime_from(runtime, address=address)
     code = command(
-        file, goal, vary, spend, within, seeds=seeds, out=out, given=settings, jobs=jobs, quiet=quiet, runtime=where
+        file, grid, goal, minimize, limit, seeds=seeds, out=out, given=settings, jobs=jobs, quiet=quiet, runtime=where
     )
     raise typer.Exit(code)
 
 
-@app.command()
+@app.command(epilog="Next: fedsim report DIR.")
 def status(
     folder: Annotated[
-        Path, typer.Argument(callback=_path, metavar="DIR", show_default=False, help="A sweep's folder.")
+        Path, typer.Argument(callback=_path, metavar="DIR", show_default=False, help="Folder of a sweep.")
     ],
 ) -> None:
-    """Say how far a sweep is, and what failed in it."""
+    """Show the progress and the failed runs of a sweep."""
     from fedsim.cli.sweep import status as command
 
     lines, code = command(folder)
@@ -261,54 +278,57 @@ def status(
     raise typer.Exit(code)
 
 
-@app.command()
+@app.command(epilog="Next: open the page in a browser. In Python: help(fs.analysis).")
 def report(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", show_default=False, help="Runs or sweeps.")],
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR", show_default=False, help="Folders of runs or sweeps.")
+    ],
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", callback=_path, help="The page (default DIR/report.html).")
+        Path | None,
+        typer.Option("--out", metavar="FILE", callback=_path, help="The page. [default: DIR/report.html]"),
     ] = None,
     figure: Annotated[
-        str | None, typer.Option("--figure", metavar="FILE", help="Draw this scenario file's figure() anew, too.")
+        str | None, typer.Option("--figure", metavar="FILE", help="Scenario file whose figure() is drawn first.")
     ] = None,
 ) -> None:
-    """Write one page about a run, a sweep or several to compare. Nothing from DIR is executed."""
+    """Write an HTML page about a run, a sweep or several of them."""
     from fedsim.cli.report import report as command
 
     typer.echo(f"report  {command([folder for folder in map(_path, folders) if folder is not None], figure, out)}")
 
 
-@app.command()
+@app.command(epilog="Next: open DIR/report.html in a browser.")
 def reproduce(
-    asked: Annotated[
-        str | None, typer.Argument(metavar="[PAPER[/FIGURE]]", show_default=False, help="Such as fa-ld/fig1a.")
+    name: Annotated[
+        str | None, typer.Argument(metavar="PAPER[/FIGURE]", show_default=False, help="Such as fa-ld/fig1a.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Small settings, the claims' direction (default).")] = False,
-    full: Annotated[bool, typer.Option("--full", help="The paper's settings, where two cores can do them.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Use small settings (the default).")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Use the paper's settings where feasible.")] = False,
     jobs: Jobs = None, quiet: Quiet = False,
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="For runs, claims.json and a page.")] = None,
+    out: Out = None,
 ) -> None:  # fmt: skip
-    """Run the papers' figures and say of each published claim whether it held."""
+    """Reproduce figures of the papers and check their claims."""
     from fedsim.cli.report import reproduce as command
 
-    raise typer.Exit(command(asked, quick=quick, full=full, jobs=jobs, out=out, quiet=quiet))
+    raise typer.Exit(command(name, quick=quick, full=full, jobs=jobs, out=out, quiet=quiet))
 
 
-@app.command("list")
+@app.command("list", epilog="Next: fedsim run NAME --help. In Python: help(fs.algorithms.FALD).")
 def list_() -> None:
-    """List scenarios, algorithms, problems, policies, devices, networks, codecs and metrics."""
+    """List scenarios, algorithms, policies, networks and metrics."""
     from fedsim.cli.listing import lines
     from fedsim.text import width
 
     typer.echo("\n".join(lines(width())))
 
 
-@app.command()
+@app.command(epilog="Without TOPIC: list the topics.")
 def explain(
     topic: Annotated[
-        str | None, typer.Argument(metavar="TOPIC", show_default=False, help="Such as job, or A5.")
+        str | None, typer.Argument(metavar="TOPIC", show_default=False, help="Such as job, view, or a code such as A5.")
     ] = None,
 ) -> None:
-    """Explain job, replies, view, combinations, or a code such as A5 that a docstring mentions."""
+    """Explain a topic, or a code such as A5 from a docstring."""
     from fedsim.docs import explain as page
 
     typer.echo(page(topic))

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsim.analysis.summary import lines as summed_up
-from fedsim.cli.run import CHECKPOINT_EVERY, watched
-from fedsim.cli.terminal import stopping, voices
+from fedsim.analysis.summary import lines as summary_lines
+from fedsim.cli.run import CHECKPOINT_EVERY, observed
+from fedsim.cli.terminal import outputs, stop_signals
 from fedsim.errors import CorruptData, InvalidInput
 from fedsim.protocols import Runtime
 from fedsim.settings import pairs
@@ -85,14 +85,14 @@ def resume(folder: Path, facts: dict[str, Any], *, quiet: bool, runtime: Runtime
 
 
 def _run(arguments: Arguments, quiet: bool, runtime: Runtime, after: str, **options: Any) -> None:
-    say, bar = voices(quiet)
+    write, console = outputs(quiet)
     app = arguments.app()
     title, facts = app.header()
     lines = [title, *(f"{name:{WIDTH}}{text}" for name, text in facts.items())]
-    say(*(piece for line in lines for piece in wrapped(line, width(), indent=WIDTH)))
-    with stopping() as stop:
-        result = watched(app, bar, "", runtime=runtime, stop=stop, source=arguments.source(), **options)
-    say("", *summed_up(result, width()), after)
+    write(*(piece for line in lines for piece in wrapped(line, width(), indent=WIDTH)))
+    with stop_signals() as stop:
+        result = observed(app, console, write, "", runtime=runtime, stop=stop, source=arguments.source(), **options)
+    write("", *summary_lines(result, width()), after)
 
 
 def _network(path: Path) -> Any:

@@ -1,7 +1,4 @@
-"""`fedsim report`: one page about a run, several runs, a sweep or the papers' claims. Nothing in them is executed.
-
-`fedsim reproduce`: the papers' claims as a table, figure by figure as they are done.
-"""
+"""`fedsim report`: a page about runs, sweeps or claims. `fedsim reproduce`: the papers' claims as a table."""
 
 from __future__ import annotations
 
@@ -14,16 +11,16 @@ from fedsim import text
 from fedsim.analysis import report as pages
 from fedsim.cli.run import draw
 from fedsim.cli.sweep import status
-from fedsim.cli.terminal import stopping, voices
+from fedsim.cli.terminal import outputs, stop_signals
 from fedsim.errors import CorruptData, FedsimError, InvalidInput
 from fedsim.reproduce.run import TABLES, FigureProgress, Verdict
-from fedsim.reproduce.run import reproduce as carry_out
+from fedsim.reproduce.run import reproduce as run_figures
 from fedsim.results import Result, write_atomic
-from fedsim.results.folder import tidy
+from fedsim.results.folder import clean
 from fedsim.scenario_file import load_file
 from fedsim.sweeps import load
-from fedsim.sweeps.recommendation import read_plan
-from fedsim.sweeps.spec import Plan
+from fedsim.sweeps.recommendation import read_recommendation
+from fedsim.sweeps.spec import SweepSpec
 from fedsim.sweeps.study import Study
 
 PAGE, CLAIMS = "report.html", "claims.json"
@@ -31,22 +28,24 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def report(folders: Sequence[Path], figure: str | None = None, out: Path | None = None) -> Path:
-    """Write the page and return its path: DIR/report.html of one folder, ./report.html of several, or `out`.
+    """Write the page and return its path: `out`, or DIR/report.html of one folder, or ./report.html of several.
 
-    `figure` names a scenario file whose figure is drawn first.
+    `figure` is a scenario file whose figure() is drawn first. No code from the folders is executed.
     """
     for folder in folders:
         if folder.is_dir():
-            tidy(folder)
+            clean(folder)
     one = len(folders) == 1
     path = out if out is not None else folders[0] / PAGE if one else Path(PAGE)
     try:
         html = _one(folders[0], figure) if one else _several(folders, figure)
     except FedsimError:
         raise
-    except (LookupError, TypeError, ValueError, AttributeError) as error:  # only a folder that says odd things
+    except (LookupError, TypeError, ValueError, AttributeError) as error:  # malformed content of a folder
         named = ", ".join(map(str, folders))
-        raise CorruptData(f"{named} cannot be reported on ({type(error).__name__}: {error})") from error
+        raise CorruptData(
+            f"no report of {named}: its content is malformed ({type(error).__name__}: {error})"
+        ) from error
     write_atomic(path, html.encode("utf-8", "replace"))
     return path
 
@@ -62,14 +61,15 @@ def _one(folder: Path, figure: str | None) -> str:
         return pages.run_page(folder.absolute().name, found, pictures)
     table = found.curve_table()
     lines = {metric: table[table["metric"] == metric] for metric in table["metric"].unique()} if len(table) else {}
-    axes = list(Plan.read(folder).grid)
-    return pages.sweep_page(found.name, status(folder)[0], found.frame(), lines, axes, pictures, read_plan(folder))
+    axes = list(SweepSpec.read(folder).grid)
+    tuned = read_recommendation(folder)
+    return pages.sweep_page(found.name, status(folder)[0], found.frame(), lines, axes, pictures, tuned)
 
 
 def _several(folders: Sequence[Path], figure: str | None) -> str:
-    """A comparison of all runs in them; a sweep's runs are told apart by their settings."""
+    """Return a comparison of all runs in the folders; runs of a sweep are labelled by their settings."""
     if figure is not None:
-        raise InvalidInput("--figure FILE draws for one folder; name one DIR")
+        raise InvalidInput("--figure FILE needs exactly one DIR")
     results: dict[str, Result] = {}
     for folder in folders:
         found = load(folder)
@@ -82,7 +82,7 @@ def _several(folders: Sequence[Path], figure: str | None) -> str:
 
 
 def claims(folder: Path) -> str:
-    """The page of `fedsim reproduce`, from its claims.json and what was drawn of its figures."""
+    """Return the page of `fedsim reproduce` from its claims.json, figures and tables."""
     try:
         verdicts: Any = json.loads((folder / CLAIMS).read_text())
     except (OSError, ValueError) as error:
@@ -90,7 +90,7 @@ def claims(folder: Path) -> str:
     tables = {
         path.parent.relative_to(folder).as_posix(): _tables_of(path) for path in sorted(folder.glob(f"*/*/{TABLES}"))
     }
-    return pages.claims_page("Published claims, run again", verdicts, _pictures(folder, "*/*/*.png"), tables)
+    return pages.claims_page("Published claims, reproduced", verdicts, _pictures(folder, "*/*/*.png"), tables)
 
 
 def _tables_of(path: Path) -> Any:
@@ -106,10 +106,10 @@ def _pictures(folder: Path, pattern: str) -> dict[str, bytes]:
 
 
 def _draw(figure: str, found: Result | Study, folder: Path) -> None:
-    """The figure of a file that the user names, from the folder's results."""
+    """Draw the figure() of a scenario file from the folder's results."""
     file = load_file(figure)
     if file.figure is None:
-        raise InvalidInput(f"--figure {figure}: that file defines no figure(study)")
+        raise InvalidInput(f"--figure {figure}: the file defines no figure(study)")
     if isinstance(found, Result):
         settings = (found.manifest.get("source") or {}).get("settings") or {}
         found = Study(file.name, ((dict(settings), found),))
@@ -123,48 +123,50 @@ def _is_picture(path: Path) -> bool:
         return file.read(len(PNG)) == PNG
 
 
-WORDS = {True: "held", False: "not held", None: "not run"}
+VERDICTS = {True: "held", False: "not held", None: "not run"}
 COLUMN = 10
 
 
-def reproduce(asked: str | None, *, quick: bool, full: bool, jobs: int | None, out: Path | None, quiet: bool) -> int:
-    """Judge the claims of what is asked; the exit code says whether all of it ran, not whether it held."""
+def reproduce(name: str | None, *, quick: bool, full: bool, jobs: int | None, out: Path | None, quiet: bool) -> int:
+    """Check the claims of a paper or figure (None: all); return 1 if a run failed."""
     if quick and full:
-        raise InvalidInput("--quick and --full: choose one of them (without either it is --quick)")
+        raise InvalidInput("--quick and --full: use one of them; --quick is the default")
     form = "full" if full else "quick"
     out = out if out is not None else Path("runs") / f"reproduce-{form}"
-    say, _ = voices(quiet)
-    wide = text.width()
+    write, _ = outputs(quiet)
+    width = text.width()
 
-    def tell(progress: FigureProgress) -> None:
+    def show(progress: FigureProgress) -> None:
         if progress.verdicts is None:
-            say(f"{progress.figure.paper}/{progress.figure.name}  {text.many(progress.runs, 'run')}")
+            write(f"{progress.figure.paper}/{progress.figure.name}  {text.many(progress.runs, 'run')}")
             return
-        lines = [line for verdict in progress.verdicts for line in claim_lines(verdict, wide)]
-        title = text.wrapped(f"{progress.figure.paper}/{progress.figure.name}  {progress.figure.title}", wide, indent=2)
+        lines = [line for verdict in progress.verdicts for line in claim_lines(verdict, width)]
+        title = text.wrapped(
+            f"{progress.figure.paper}/{progress.figure.name}  {progress.figure.title}", width, indent=2
+        )
         if progress.not_drawn:
-            lines += text.wrapped(f"  not drawn: {progress.not_drawn}", wide, indent=4)
-        say(*title, *lines, f"  {text.seconds(progress.real_s)}", "")
+            lines += text.wrapped(f"  not drawn: {progress.not_drawn}", width, indent=4)
+        write(*title, *lines, f"  {text.seconds(progress.real_s)}", "")
 
-    with stopping() as stop:
-        verdicts, failures = carry_out(asked, out=out, form=form, jobs=jobs, observer=tell, stop=stop)
-    say(*count_lines(verdicts), f"claims  {out / CLAIMS}", f"page    {_page(out)}")
+    with stop_signals() as stop:
+        verdicts, failures = run_figures(name, out=out, form=form, jobs=jobs, observer=show, stop=stop)
+    write(*count_lines(verdicts), f"claims  {out / CLAIMS}", f"page    {_page(out)}")
     for failure in failures:
-        say(f"failed  {failure}")
+        write(f"failed  {failure}")
     return 1 if failures else 0
 
 
 def _page(out: Path) -> str:
-    """The path of the page about all claims, or what it needs."""
+    """Write the page about all claims; return its path, or why it was not written."""
     try:
         return str(report([out]))
     except InvalidInput as error:
         return str(error)
 
 
-def claim_lines(verdict: Verdict, wide: int) -> list[str]:
-    """A row of the table: verdict and claim, then our figure, the paper's, and why where they differ."""
-    word = WORDS[verdict["held"]]
+def claim_lines(verdict: Verdict, width: int) -> list[str]:
+    """Return the lines of a claim: verdict, our value, the published value and, if they differ, why."""
+    word = VERDICTS[verdict["held"]]
     expected = "" if verdict["expected"] == "holds" else f" [{verdict['expected']}]"
     rows = [f"  {word:{COLUMN}}{verdict['claim']}{expected}"]
     pad = " " * (COLUMN + 2)
@@ -174,16 +176,16 @@ def claim_lines(verdict: Verdict, wide: int) -> list[str]:
     if verdict["held"] is not True or verdict["expected"] != "holds":
         rows.append(f"{pad}why        {verdict['why']}")
     return [
-        line for i, row in enumerate(rows) for line in text.wrapped(row, wide, indent=COLUMN + (2 if i == 0 else 13))
+        line for i, row in enumerate(rows) for line in text.wrapped(row, width, indent=COLUMN + (2 if i == 0 else 13))
     ]
 
 
 def count_lines(verdicts: list[Verdict]) -> list[str]:
-    """How many claims held, of those that can and of the others."""
-    count = {word: sum(v["held"] is held for v in verdicts) for held, word in WORDS.items()}
+    """Return the numbers of claims by verdict."""
+    count = {word: sum(v["held"] is held for v in verdicts) for held, word in VERDICTS.items()}
     can = [v for v in verdicts if v["expected"] == "holds" and v["held"] is not None]
     held = sum(v["held"] for v in can)
     return [
         f"{text.many(len(verdicts), 'claim')}: " + ", ".join(f"{n} {word}" for word, n in count.items()),
-        f"of {len(can)} that can hold and were run, {held} did",
+        f"{held} held of {len(can)} that can hold and were run",
     ]

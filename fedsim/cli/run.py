@@ -1,138 +1,130 @@
-"""`fedsim run`: a scenario file from the header to the summary and the picture.
-
-What will run, before it runs.
-"""
+"""`fedsim run` and `fedsim resume`: the header, the run, the summary and the figure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedsim import settings as texts
-from fedsim import text as units
-from fedsim.analysis.summary import lines as summed_up
+from fedsim import text
+from fedsim.analysis.summary import lines as summary_lines
 from fedsim.cli.sweep import table
-from fedsim.cli.terminal import stopping, voices
+from fedsim.cli.terminal import outputs, stop_signals
 from fedsim.engine.message_sizes import reply_shape
 from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed
-from fedsim.protocols import Describes, Executable, Runtime, as_algorithm, as_problem
+from fedsim.protocols import Describes, Executable, Observer, Runtime, as_algorithm, as_problem
 from fedsim.reproduce.claims import makes_claims
 from fedsim.results import Result, load, write_atomic
 from fedsim.results.files import new_folder
-from fedsim.results.folder import WHOLE, settle
+from fedsim.results.folder import COMPLETE, publish
 from fedsim.running import progress
 from fedsim.running import run as simulate
-from fedsim.running.folder import check_free, claimed, facts_of, leave_nothing
+from fedsim.running.folder import check_free, claimed, read_facts, remove_unfinished
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.ray import Ray
 from fedsim.scenario import Scenario
 from fedsim.scenario_file import ScenarioFile, from_origin, load_file
+from fedsim.settings import pairs, spelled
 from fedsim.sweeps.study import Study, grid_runs
-from fedsim.text import called, many, policy, short_str, width, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-CHECKPOINT_EVERY = "60s"  # unless told: a run that is killed loses a minute
+CHECKPOINT_EVERY = "60s"  # a killed run loses a minute at most
+LOG_EVERY_S = 60.0  # lines of progress if stdout is not a terminal
 
 
-def runtime_named(
+def runtime_from(
     name: str, threads: int | None = None, address: str | None = None, hosts: int | None = None,
-    each: int | None = None,
+    clients_per_host: int | None = None,
 ) -> Any:  # fmt: skip
-    """The runtime that the words on the command line stand for; an option that would do nothing is refused."""
+    """Return the runtime that the options name; refuse an option that it does not use."""
     if name not in ("inline", "ray"):
-        raise InvalidInput(f"--runtime {short_str(name)}: there is inline, ray")
-    options = (
-        {"--threads": threads}
-        if name == "ray"
-        else {"--address": address, "--hosts": hosts, "--clients-per-host": each}
-    )
-    for option, value in options.items():
+        raise InvalidInput(f"--runtime {text.short_str(name)}: choose inline or ray")
+    unused = {"--address": address, "--hosts": hosts, "--clients-per-host": clients_per_host}
+    for option, value in ({"--threads": threads} if name == "ray" else unused).items():
         if value is not None:
-            raise InvalidInput(f"{option} {short_str(value)} means nothing to --runtime {name}; leave it out")
-    return Ray(hosts, address, each) if name == "ray" else Inline(threads=threads)
+            raise InvalidInput(f"{option} {text.short_str(value)} has no effect with --runtime {name}; remove it")
+    return Ray(hosts, address, clients_per_host) if name == "ray" else Inline(threads=threads)
 
 
-def interval(text: str | None) -> int | str | None:
-    """--checkpoint-every: rounds, or seconds as in 60s."""
-    return int(text) if text is not None and re.fullmatch("[0-9]{1,18}", text) else text
+def interval(value: str | None) -> int | str | None:
+    """Return --checkpoint-every as rounds, or as text for seconds such as 60s."""
+    return int(value) if value is not None and re.fullmatch("[0-9]{1,18}", value) else value
 
 
 def help_lines(file: str) -> list[str]:
-    """The arguments of a file's `scenario()`: name, type, default."""
+    """Return the arguments of a file's `scenario()`: name, type, default."""
     loaded = load_file(file)
-    rows = [
-        (p.name, texts.spelled(p.annotation), "required" if p.required else repr(p.default)) for p in loaded.parameters
-    ]
+    rows = [(p.name, spelled(p.annotation), "required" if p.required else repr(p.default)) for p in loaded.parameters]
     if not rows:
-        return [f"{loaded.path} has no arguments of its own."]
-    wide = [max(len(row[i]) for row in rows) for i in (0, 1)]
-    grid = [f"Its grid: {', '.join(f'{name} = {values}' for name, values in loaded.grid.items())}."]
+        return [f"{loaded.path} has no arguments."]
+    widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
+    grid = [f"Grid: {', '.join(f'{name} = {values}' for name, values in loaded.grid.items())}."]
     return [
         f"Arguments of {loaded.path} (--set NAME=VALUE):",
-        *(f"  {name:{wide[0]}}  {kind:{wide[1]}}  {default}" for name, kind, default in rows),
+        *(f"  {name:{widths[0]}}  {kind:{widths[1]}}  {default}" for name, kind, default in rows),
         *(grid if loaded.grid else []),
     ]
 
 
 def run(
     file: str, given: Sequence[str], *, out: Path | None, seed: int | None, quiet: bool, runtime: Runtime,
-    checkpoint_every: int | str | None = None, clock: str = "auto",
+    checkpoint_every: int | str | None = None, clock: str = "auto", timing_only: bool = False,
 ) -> Study:  # fmt: skip
-    """Run a file, or its grid, and leave what was asked for."""
+    """Run a scenario file or its grid, print the summary and save the results in `out`."""
     loaded = load_file(file)
-    settings: dict[str, Any] = dict(texts.pairs(given, "--set"))
+    settings: dict[str, Any] = dict(pairs(given, "--set"))
     if seed is not None:
         if "seed" in settings:
             raise InvalidInput(f"--seed {seed} and --set seed={settings['seed']}: give one of them")
         settings["seed"] = seed
     if out is not None:
-        check_free(out)  # before anything runs
+        check_free(out)  # before any work
     runs = grid_runs(loaded, settings)
-    alone = len(runs) == 1
-    kept = out is not None and alone
-    if checkpoint_every is not None and not kept:
-        raise InvalidInput(
-            "--checkpoint-every needs --out and a single run; for a grid use fedsim sweep, which keeps its own"
-        )
+    single = len(runs) == 1
+    saved = out is not None and single
+    if checkpoint_every is not None and not saved:
+        raise InvalidInput("--checkpoint-every needs --out and a single run; use fedsim sweep for a grid")
     every = CHECKPOINT_EVERY if checkpoint_every is None else checkpoint_every
-    say, bar = voices(quiet)
+    write, console = outputs(quiet)
     done = []
-    # A grid's folder is taken before the first run, so that nobody else's result can be in its way at the end.
-    with stopping() as stop, claimed(out) if out is not None and not alone else nullcontext() as folder:
+    # A grid's folder is claimed before the first run, so that no other process can write into it.
+    with stop_signals() as stop, claimed(out) if out is not None and not single else nullcontext() as folder:
         for i, arguments in enumerate(runs):
             scenario = loaded.build(arguments)
             if i == 0:
                 with loaded.blamed(FedsimError):
-                    say(*lines(loaded.name, scenario, runtime, runs))
-            label = "" if alone else " ".join(f"{name}={arguments[name]}" for name in loaded.grid) + "  "
-            options: dict[str, Any] = {"out": out, "checkpoint_every": every} if kept else {}
-            options |= {"runtime": runtime, "stop": stop, "clock": clock}
-            result = _watched(loaded, scenario, arguments, bar, label, **options)
+                    write(*header(loaded.name, scenario, runtime, runs, clock))
+            label = "" if single else " ".join(f"{name}={arguments[name]}" for name in loaded.grid) + "  "
+            options: dict[str, Any] = {"out": out, "checkpoint_every": every} if saved else {}
+            options |= {"runtime": runtime, "stop": stop, "clock": clock, "timing_only": timing_only}
+            result = _observed(loaded, scenario, arguments, console, write, label, **options)
             done.append((arguments, result))
         study = Study(loaded.name, tuple(done))
-        say("", *(summed_up(result, units.width()) if alone else table(study, units.width())))
+        write("", *(summary_lines(result, text.width()) if single else table(study, text.width())))
         if folder is not None:
             _save(study, folder)
-    picture = None if makes_claims(loaded) else draw(study, loaded, out)
-    say(*([f"picture {picture}"] if picture else []), _next(study, out))
+    figure = None if makes_claims(loaded) or timing_only else draw(study, loaded, out)
+    write(*([f"figure: {figure}"] if figure else []), _next(study, out))
     return study
 
 
 def resume(folder: Path, *, quiet: bool, runtime: Runtime) -> None:
-    """Go on with the run in a folder, from its own copy of the file; one that is whole is only summed up."""
-    facts, whole = facts_of(folder)
-    say, bar = voices(quiet)
-    if whole:
+    """Resume the run in a folder from its copy of the scenario file; of a complete run, print the summary."""
+    facts, complete = read_facts(folder)
+    write, console = outputs(quiet)
+    if complete:
         result = load(folder)
-        say("", *summed_up(result, units.width()), *_resumed(result), f"next: fedsim report {folder}")
+        write("", *summary_lines(result, text.width()), *_resumed(result), f"next: fedsim report {folder}")
         return
     if facts.get("grid"):
-        raise InvalidInput(f"{folder} is where a grid was being run, which starts anew: repeat its fedsim run command")
+        raise InvalidInput(f"{folder} has an unfinished grid, which cannot be resumed; repeat its fedsim run command")
     if "flower" in (facts.get("source") or {}):
         from fedsim.cli import flower
 
@@ -140,44 +132,59 @@ def resume(folder: Path, *, quiet: bool, runtime: Runtime) -> None:
         return
     loaded, settings = from_origin(facts.get("source") or {})
     scenario = loaded.build(settings)
-    say(*lines(loaded.name, scenario, runtime, [settings]))
-    with stopping() as stop:
-        every = facts.get("checkpoint_every")
-        result = _watched(
-            loaded, scenario, settings, bar, "", runtime=runtime, stop=stop, out=folder, resume=True,
-            checkpoint_every=every,
+    write(*header(loaded.name, scenario, runtime, [settings], "as before"))
+    with stop_signals() as stop:
+        result = _observed(
+            loaded, scenario, settings, console, write, "", runtime=runtime, stop=stop, out=folder, resume=True,
+            checkpoint_every=facts.get("checkpoint_every"), timing_only=facts.get("timing_only", False),
         )  # fmt: skip
-    say("", *summed_up(result, units.width()), *_resumed(result))
-    picture = None if makes_claims(loaded) else draw(Study(loaded.name, ((settings, result),)), loaded, folder)
-    say(*([f"picture {picture}"] if picture else []), f"next: fedsim report {folder}")
+    write("", *summary_lines(result, text.width()), *_resumed(result))
+    figure = None if makes_claims(loaded) else draw(Study(loaded.name, ((settings, result),)), loaded, folder)
+    write(*([f"figure: {figure}"] if figure else []), f"next: fedsim report {folder}")
 
 
 def _resumed(result: Result) -> list[str]:
     note = result.manifest.get("resumed")
-    return [f"! {note}"] if note else []
+    return [f"warning: {note}"] if note else []
 
 
-def _watched(
-    file: ScenarioFile, scenario: Scenario, settings: dict[str, Any], bar: Console, label: str, **options: Any
+def _observed(
+    file: ScenarioFile, scenario: Scenario, settings: dict[str, Any], console: Console, write: Callable[..., None],
+    label: str, **options: Any,
 ) -> Result:  # fmt: skip
     with file.blamed(FedsimError):
-        return watched(scenario, bar, label, source=file.origin(settings), **options)
+        return observed(scenario, console, write, label, source=file.origin(settings), **options)
 
 
-def watched(scenario: Any, bar: Console, label: str, **options: Any) -> Result:
-    """One run under a bar. A failure that left no checkpoint leaves no folder either."""
+def observed(scenario: Any, console: Console, write: Callable[..., None], label: str, **options: Any) -> Result:
+    """Run with a progress bar or log lines. A failed run without a checkpoint leaves no folder."""
     try:
-        with _resumable(options.get("out")), progress.shown(bar, scenario.budget, label) as observers:
+        with _resumable(options.get("out")), progress.progress_bar(console, scenario.budget, label) as bar:
+            observers = (*bar, *_log(scenario, write, label, console))
             return simulate(scenario, observers=observers, **options)
     except BaseException:
         if options.get("out") is not None:
-            leave_nothing(options["out"])
+            remove_unfinished(options["out"])
         raise
+
+
+def _log(scenario: Scenario, write: Callable[..., None], label: str, console: Console) -> tuple[Observer, ...]:
+    """Return an observer that writes a line of progress a minute if stdout is not a terminal."""
+    if console is None or sys.stdout.isatty():
+        return ()
+    started = time.perf_counter()
+
+    def update(description: str, facts: str, **_: object) -> None:
+        if time.perf_counter() - started >= LOG_EVERY_S:  # the observer's first update comes at once
+            line = ", ".join([description, *facts.split("  ")]).replace(", up ", ", uplink ")
+            write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {line}")
+
+    return (progress.ProgressLine(scenario.budget, update, label, every_s=LOG_EVERY_S),)
 
 
 @contextmanager
 def _resumable(out: Path | None) -> Iterator[None]:
-    """Where the machinery gave up and a checkpoint is there, say how to go on."""
+    """Add the command that resumes the run to a failure of the runtime, if there is a checkpoint."""
     try:
         yield
     except RuntimeFailed as error:
@@ -187,11 +194,11 @@ def _resumable(out: Path | None) -> Iterator[None]:
 
 
 def _save(study: Study, out: Path) -> None:
-    """The runs of a grid are folders in one, named after their settings, all there or none."""
-    with new_folder(out / WHOLE) as folder:
+    """Save the runs of a grid in sub-folders named after their settings; publish all of them at once."""
+    with new_folder(out / COMPLETE) as folder:
         for settings, result in study.runs:
             result.save(folder / _folder_name(settings))
-    settle(out)
+    publish(out)
 
 
 def _folder_name(settings: dict[str, Any]) -> str:
@@ -200,7 +207,7 @@ def _folder_name(settings: dict[str, Any]) -> str:
 
 
 def draw(study: Study, file: ScenarioFile, out: Path | None) -> Path | None:
-    """The file's figure as PNG: in `out`, or here."""
+    """Save the file's figure as PNG in `out` or in the current folder; return None if it has no figure."""
     png = file.picture(study)
     if png is None:
         return None
@@ -211,54 +218,57 @@ def draw(study: Study, file: ScenarioFile, out: Path | None) -> Path | None:
 
 def _next(study: Study, out: Path | None) -> str:
     if out is None:
-        return "next: add --out DIR to keep samples, tables and manifest"
+        return "next: add --out DIR to save samples, tables and manifest"
     first = out if len(study.runs) == 1 else out / _folder_name(study.runs[0][0])
     return f'next: fedsim report {first}, or fedsim.load("{first}") in Python'
 
 
-WIDTH = 11
+LABEL = 11  # width
 
 
-def lines(name: str, scenario: Scenario, runtime: Runtime, runs: list[dict[str, Any]]) -> list[str]:
-    """The header of one run, or of several that differ in the settings of a grid."""
+def header(name: str, scenario: Scenario, runtime: Runtime, runs: list[dict[str, Any]], clock: str) -> list[str]:
+    """Return the lines before a run; of a grid, its first scenario and the axes."""
     if isinstance(scenario, Executable):
         title, facts = scenario.header()
         return _wrapped(f"{name}: {title}", facts | _settings(runs))
     problem = scenario.problem
     title = (
         f"{name}: {type(scenario.algorithm).__name__}, {type(problem).__name__} d={problem.dim:,}, "
-        f"{many(problem.clients, 'client')}, {many(len(scenario.replica_numbers), 'replica')}, "
+        f"{text.many(problem.clients, 'client')}, {text.many(len(scenario.replica_numbers), 'replica')}, "
         f"seed {scenario.seed}, {_described(runtime, 'inline')}"
     )
+    parts = {"network": scenario.network, "compute": scenario.devices}
+    counted = " + ".join(part for part, value in parts.items() if value is not None) or "no time passes"
     facts = {
-        "algorithm": called(scenario.algorithm),
+        "algorithm": text.called(scenario.algorithm),
         "network": _described(scenario.network, "none: messages take no time"),
-        "devices": _described(scenario.devices, "none: computing takes no time, and nobody drops out"),
-        "policy": f"{policy(scenario.participation)}     wire  {_wire(scenario)}",
-        "budget": called(scenario.budget),
+        "devices": _described(scenario.devices, "none: computing takes no time and no client drops out"),
+        "policy": f"{text.policy(scenario.participation)}     wire  {_wire(scenario)}",
+        "budget": text.called(scenario.budget),
         **_settings(runs),
+        "clock": f"{clock} ({counted})",
     }
     return _wrapped(title, facts)
 
 
 def _wrapped(title: str, facts: dict[str, str]) -> list[str]:
-    lines = [title, *(f"{key:{WIDTH}}{text}" for key, text in facts.items())]
-    return [piece for line in lines for piece in wrapped(line, width(), indent=WIDTH)]
+    lines = [title, *(f"{key:{LABEL}}{fact}" for key, fact in facts.items())]
+    return [piece for line in lines for piece in text.wrapped(line, text.width(), indent=LABEL)]
 
 
 def _settings(runs: list[dict[str, Any]]) -> dict[str, str]:
-    """What was set from outside, and in what several runs differ."""
+    """Return the given settings and the axes of a grid."""
     values = {name: list(dict.fromkeys(str(settings[name]) for settings in runs)) for name in runs[0]}
-    fixed = [f"{name}={texts[0]}" for name, texts in values.items() if len(texts) == 1]
-    axes = [f"{name} = {', '.join(texts)}" for name, texts in values.items() if len(texts) > 1]
+    fixed = [f"{name}={own[0]}" for name, own in values.items() if len(own) == 1]
+    axes = [f"{name} = {', '.join(own)}" for name, own in values.items() if len(own) > 1]
     rows = {"set": ", ".join(fixed)} if fixed else {}
     return rows | ({"runs": f"{len(runs)}: {'; '.join(axes)} (the first is shown above)"} if axes else {})
 
 
-def _described(part: object, nothing: str) -> str:
+def _described(part: object, absent: str) -> str:
     if part is None:
-        return nothing
-    return str(part.describe()) if isinstance(part, Describes) else called(part)
+        return absent
+    return str(part.describe()) if isinstance(part, Describes) else text.called(part)
 
 
 def _wire(scenario: Scenario) -> str:
@@ -266,5 +276,5 @@ def _wire(scenario: Scenario) -> str:
 
     algorithm, problem = as_algorithm(scenario.algorithm), as_problem(scenario.problem)
     state = algorithm.init(scenario.problem, scenario.start)
-    size = reply_shape(algorithm, problem, state, np.dtype(scenario.dtype), 0).bits
+    size = reply_shape(algorithm, problem, state, np.dtype(scenario.dtype), 1).bits
     return f"{scenario.dtype}, " + ("bits up depend on the values" if size is None else f"{size:,} bits up")

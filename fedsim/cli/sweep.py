@@ -1,9 +1,4 @@
-"""`fedsim sweep` and `fedsim status`: many runs, as counts and a table, and as a list of what failed.
-
-`fedsim plan`: the planner from the words on the command line to its answer.
-
-What came out of the runs of a grid, a line each.
-"""
+"""`fedsim sweep`, `fedsim status` and `fedsim tune`, and the table of a grid of runs."""
 
 from __future__ import annotations
 
@@ -15,21 +10,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedsim import settings as texts
-from fedsim import text as units
+from fedsim import text
 from fedsim.analysis.summary import clock, final_metrics, reasons, warnings
-from fedsim.cli.terminal import Board, stopping, voices
+from fedsim.cli.terminal import LiveTable, estimate_line, outputs, stop_signals
 from fedsim.errors import InvalidInput
 from fedsim.protocols import Runtime
 from fedsim.runtime.ray import Ray
 from fedsim.scenario_file import load_file
-from fedsim.sweeps import Event, carry_out
-from fedsim.sweeps.execution import Estimate, estimate, look
-from fedsim.sweeps.execution import status as read_status
-from fedsim.sweeps.spec import Plan, plan
+from fedsim.settings import axis, pairs
+from fedsim.sweeps import Event, run_sweep
+from fedsim.sweeps.execution import estimate, read_status
+from fedsim.sweeps.execution import status as status_of
+from fedsim.sweeps.spec import SweepSpec, make_spec
 from fedsim.sweeps.study import Failure, Study, outcome
-from fedsim.sweeps.tuner import plan as search
-from fedsim.text import short_str
+from fedsim.sweeps.tuner import tune as search
 
 SHOWN = 20  # failures listed in full
 
@@ -38,146 +32,133 @@ def sweep(
     file: str, grid: Sequence[str], given: Sequence[str], *, out: Path, runtime: Runtime, shard: str | None,
     jobs: int | None, resume: bool, retry_failed: bool, dry_run: bool, quiet: bool,
 ) -> int:  # fmt: skip
-    """Carry a sweep out; the exit code says whether all of this shard's runs are whole."""
-    axes = {name: texts.axis(text) for name, text in texts.pairs(grid, "--grid").items()}
-    what = plan(load_file(file), axes or None, texts.pairs(given, "--set"))
+    """Run a sweep; return 1 if a run of this shard failed."""
+    axes = {name: axis(values) for name, values in pairs(grid, "--grid").items()}
+    spec = make_spec(load_file(file), axes or None, pairs(given, "--set"))
     part = _shard(shard)
-    mine = what.shard(part)
-    say, terminal = voices(quiet)
-    found = look(what, mine, out)
-    count = len(found.todo) + (len(found.failed) if retry_failed else 0)
-    say(_opening(what, len(mine), part, len(found.whole), count))
+    mine = spec.shard(part)
+    write, terminal = outputs(quiet)
+    found = read_status(spec, mine, out)
+    todo = len(found.to_do) + (len(found.failed) if retry_failed else 0)
+    at_once = jobs or (runtime.hosts if isinstance(runtime, Ray) else None) or os.cpu_count() or 1
+    write(_opening(spec, len(mine), part, len(found.complete), todo))
     if dry_run:
-        _dry_run(say, estimate(what, mine), count, jobs, runtime)
+        one = estimate(spec, mine)
+        write(estimate_line(one.real_s, one.bytes, todo, at_once), "(timed one run; its results were removed)")
         return 0
     began = time.perf_counter()
-    with stopping() as stop, Board(what, len(mine), terminal, say) as board:
-        study = carry_out(
-            what, out.absolute(), jobs=jobs, shard=part, resume=resume, retry_failed=retry_failed,
-            runtime=runtime if isinstance(runtime, Ray) else None, observers=(board,), stop=stop,
+    with stop_signals() as stop, LiveTable(spec, out, len(mine), todo, at_once, terminal, write) as table:
+        study = run_sweep(
+            spec, out.absolute(), jobs=jobs, shard=part, resume=resume, retry_failed=retry_failed,
+            runtime=runtime if isinstance(runtime, Ray) else None, observers=(table,), stop=stop,
         )  # fmt: skip
-    say(*board.table())
-    (say if not quiet else _complain)(*failures(out, what, study.failed))
-    here = look(what, mine, out)
-    code = 1 if here.failed else 0
-    took = units.seconds(time.perf_counter() - began)
-    ended = f"done: {len(here.whole):,} whole, {len(here.failed):,} failed, {took}"
-    say(
-        ended
-        + (f", {len(here.running):,} running elsewhere" if here.running else "")
-        + (f" (exit {code})" if code else "")
+    write(*table.table())
+    (_write_error if quiet else write)(*failures(out, spec, study.failed))
+    ended = read_status(spec, mine, out)
+    code = 1 if ended.failed else 0
+    took = text.seconds(time.perf_counter() - began)
+    elsewhere = f", {len(ended.running):,} running elsewhere" if ended.running else ""
+    write(
+        f"done: {len(ended.complete):,} complete, {len(ended.failed):,} failed, {took}{elsewhere}"
+        + (f" (exit {code})" if code else ""),
+        *(["retry   --retry-failed"] if code else []),
     )
-    if code:
-        say("again   add --retry-failed")
     if part is not None:
-        say(f"all     fedsim status {out}      {len(study.runs):,} of {len(what.orders):,} whole")
-    say(f"merged  {out}/runs.parquet, curves.parquet", f"next    fedsim report {out}")
+        write(f"all     fedsim status {out}      {len(study.runs):,} of {len(spec.runs):,} complete")
+    write(f"merged  {out}/runs.parquet, curves.parquet", f"next    fedsim report {out}")
     return code
 
 
 def status(out: Path) -> tuple[list[str], int]:
-    """The lines about a sweep's folder, and 1 if anything in it failed."""
-    there = read_status(out)
-    total = len(there.plan.orders)
-    counts = {"failed": there.failed, "running": there.running, "to do": there.todo}
+    """Return the lines about the folder of a sweep, and 1 if a run failed."""
+    state = status_of(out)
+    counts = {"failed": state.failed, "running": state.running, "to do": state.to_do}
     parts = [
-        f"{len(there.whole):,} of {total:,} whole",
+        f"{len(state.complete):,} of {len(state.spec.runs):,} complete",
         *(f"{len(runs):,} {name}" for name, runs in counts.items()),
     ]
-    again = [f"again   fedsim sweep ... --out {out} --retry-failed"] if there.failed else []
-    return [f"{there.plan.name}: {', '.join(parts)}", *failures(out, there.plan, there.failed), *again], int(
-        bool(there.failed)
-    )
+    retry = [f"retry   fedsim sweep ... --out {out} --retry-failed"] if state.failed else []
+    lines = [f"{state.spec.name}: {', '.join(parts)}", *failures(out, state.spec, state.failed), *retry]
+    return lines, int(bool(state.failed))
 
 
-def failures(out: Path, what: Plan, failed: Sequence[Failure]) -> list[str]:
-    """The runs that failed, why, and where to read more."""
+def failures(out: Path, spec: SweepSpec, failed: Sequence[Failure]) -> list[str]:
+    """Return three lines per failed run: its settings, the error and the path of its log."""
     lines = []
     for one in failed[:SHOWN]:
-        swept = " ".join(f"{name}={one.settings[name]}" for name in what.grid)
+        swept = " ".join(f"{name}={one.settings[name]}" for name in spec.grid)
         reason = one.message if f"{one.kind}: " in one.message else f"{one.kind}: {one.message}"
         lines += [f"failed  {one.run} {swept}", f"        {reason}", f"        log {out / one.run}/run.log"]
     return lines + ([f"failed  and {len(failed) - SHOWN:,} more"] if len(failed) > SHOWN else [])
 
 
-def _complain(*lines: str) -> None:
+def _write_error(*lines: str) -> None:
     for line in lines:
         print(line, file=sys.stderr)
 
 
-def _opening(what: Plan, mine: int, shard: object, whole: int, todo: int) -> str:
-    sizes = [len(values) for values in what.grid.values()]
+def _opening(spec: SweepSpec, mine: int, shard: object, complete: int, todo: int) -> str:
+    sizes = [len(values) for values in spec.grid.values()]
     product = "x".join(map(str, sizes)) + " = " if len(sizes) > 1 else ""
     part = "" if shard is None else f"this shard {mine:,}: "
-    return f"{product}{units.many(len(what.orders), 'run')}; {part}{whole:,} whole (kept), {todo:,} to do"
+    return f"{product}{text.many(len(spec.runs), 'run')}; {part}{complete:,} complete, {todo:,} to do"
 
 
-def _dry_run(say: Callable[..., None], one: Estimate, count: int, jobs: int | None, runtime: Runtime) -> None:
-    at_once = jobs or (runtime.hosts if isinstance(runtime, Ray) else None) or os.cpu_count() or 1
-    total_s = one.real_s * count / min(at_once, max(count, 1))
-    say(
-        f"estimate: {units.seconds(one.real_s)}, {units.size(one.bytes)} each; {count:,} runs, {at_once} at a "
-        f"time: {units.seconds(total_s)}, {units.size(one.bytes * count)}",
-        "(timed one run; nothing was kept)",
-    )
-
-
-def _shard(text: str | None) -> tuple[int, int] | None:
-    if text is None:
+def _shard(value: str | None) -> tuple[int, int] | None:
+    if value is None:
         return None
-    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
+    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", value)
     if match is None:
         raise InvalidInput(
-            f"--shard {short_str(text)}: write 3/20 for the runs 3, 23, 43, ... of those numbered from 0"
+            f"--shard {text.short_str(value)}: write 3/20 for the runs 3, 23, 43, ... of those numbered from 0"
         )
     return int(match[1]), int(match[2])
 
 
 def tune(
-    file: str, goal: str, vary: Sequence[str], spend: str, within: Sequence[str], *, seeds: int, out: Path | None,
+    file: str, grid: Sequence[str], goal: str, minimize: str, limits: Sequence[str], *, seeds: int, out: Path | None,
     given: Sequence[str], jobs: int | None, quiet: bool, runtime: Runtime,
 ) -> int:  # fmt: skip
-    """Say what was found; the exit code is 1 if nothing reaches the goal within the limits."""
-    knobs = {name: texts.axis(text) for name, text in texts.pairs(vary, "--vary").items()}
-    limits = {name: _number(name, text) for name, text in texts.pairs(within, "--within").items()}
-    say = voices(quiet)[0]
+    """Print the recommended setting; return 1 if no setting reaches the goal within the limits."""
+    axes = {name: axis(values) for name, values in pairs(grid, "--grid").items()}
+    bounds = {name: _number(name, value) for name, value in pairs(limits, "--limit").items()}
+    write, _ = outputs(quiet)
 
     def failed(event: Event) -> None:
         if event.state == "failed":
-            say(f"failed  {event.order.run} {event.reason}")
+            write(f"failed  {event.run.name} {event.reason}")
 
-    with stopping() as stop:
-        advice = search(
-            file, knobs, goal, spend, limits, out=out, settings=texts.pairs(given, "--set"), seeds=seeds, jobs=jobs,
+    with stop_signals() as stop:
+        found = search(
+            file, axes, goal, minimize, bounds, out=out, settings=pairs(given, "--set"), seeds=seeds, jobs=jobs,
             runtime=runtime if isinstance(runtime, Ray) else None, observers=(failed,), stop=stop,
-            say=lambda line: say(f"try     {line}"),
+            log=lambda line: write(f"stage   {line}"),
         )  # fmt: skip
-    lines = [piece for line in advice.lines() for piece in units.wrapped(line, units.width(), indent=8)]
-    say("", *lines)
+    write("", *(piece for line in found.lines() for piece in text.wrapped(line, text.width(), indent=8)))
     if out is not None:
-        say(f"kept    {out}", f"next    fedsim report {out}")
-    return 0 if advice.met else 1
+        write(f"runs    {out}", f"next    fedsim report {out}")
+    return 0 if found.met else 1
 
 
-def _number(name: str, text: str) -> float:
+def _number(name: str, value: str) -> float:
     try:
-        return float(text)
+        return float(value)
     except ValueError:
-        raise InvalidInput(f"--within {name}={text}: give a number, such as {name}=3600") from None
+        raise InvalidInput(f"--limit {name}={value}: give a number, such as {name}=3600") from None
 
 
 TITLES = {"seconds": "virtual time", "uplink_bits": "uplink", "real_s": "real"}
 
 
-def table(study: Study, wide: int = units.DEFAULT_WIDTH) -> list[str]:
-    """Settings that differ, what was spent, the metrics at the end; then what all runs have in common."""
+def table(study: Study, width: int = text.DEFAULT_WIDTH) -> list[str]:
+    """Return one line per run of a grid: settings that differ, costs and final metrics; then what all runs share."""
     shown: dict[str, Callable[[Any], str]] = {
-        "rounds": units.number,
-        "seconds": units.seconds,
-        "uplink_bits": units.bits,
-        **dict.fromkeys(final_metrics(study.runs[0][1]), units.number),
-        "real_s": units.seconds,
-        "fingerprint": _first_eight,
+        "rounds": text.number,
+        "seconds": text.seconds,
+        "uplink_bits": text.bits,
+        **dict.fromkeys(final_metrics(study.runs[0][1]), text.number),
+        "real_s": text.seconds,
+        "fingerprint": lambda digest: str(digest[:8]),
     }
     settings = [given for given, _ in study.runs]
     axes = [name for name in settings[0] if len({str(given[name]) for given in settings}) > 1]
@@ -186,17 +167,13 @@ def table(study: Study, wide: int = units.DEFAULT_WIDTH) -> list[str]:
     rows = [[*axes, *(TITLES.get(name, name) for name in shown), *([] if same else ["stopped by"])]]
     for (given, result), stop in zip(study.runs, stops, strict=True):
         ends = outcome(result)
-        facts = [form(ends[name]) for name, form in shown.items()]
-        rows.append([*(str(given[name]) for name in axes), *facts, *([] if same else [stop])])
+        cells = [form(ends[name]) for name, form in shown.items()]
+        rows.append([*(str(given[name]) for name in axes), *cells, *([] if same else [stop])])
     foot = [*([f"all stopped by {stops[0]}"] if same else []), clock(study.runs[0][1])]
     for given, result in study.runs:
         words = " ".join(f"{name}={given[name]}" for name in axes)
-        foot += [f"! {words}{': ' if words else ''}{text}" for text in warnings(result)]
+        foot += [f"warning: {words}{': ' if words else ''}{sentence}" for sentence in warnings(result)]
     return [
-        *units.columns(rows, wide, keys=len(axes)),
-        *(piece for line in foot for piece in units.wrapped(line, wide, indent=2)),
+        *text.columns(rows, width, keys=len(axes)),
+        *(piece for line in foot for piece in text.wrapped(line, width, indent=2)),
     ]
-
-
-def _first_eight(text: str) -> str:
-    return text[:8]

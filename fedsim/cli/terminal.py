@@ -1,14 +1,8 @@
-"""A sweep as it goes: a live table by swept value on a terminal, one line per run elsewhere.
-
-Standard output that may be closed, full, or read by somebody who has heard enough: a run goes on all the same.
-
-No warning precedes the one sentence that a command ends with.
-
-Ctrl-C and SIGTERM: the first asks for an orderly end, the second does not wait for it.
-"""
+"""Output to terminals and files: the live table of a sweep, closed pipes, held warnings, Ctrl-C and SIGTERM."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import statistics
@@ -18,47 +12,53 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedsim import text as units
+from fedsim import text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from fedsim.sweeps import Event
-    from fedsim.sweeps.spec import Plan
+    from fedsim.sweeps.spec import SweepSpec
 
-ROWS = 30  # more values than this on the first axis are not shown one by one
-COSTS = {
-    "seconds": ("virtual time", units.seconds),
-    "uplink_bits": ("uplink", units.bits),
-    "backhaul_bits": ("between sites", units.bits),
+ROWS = 30  # an axis with more values has no table
+Form = Callable[[float], str]
+Cell = Callable[[list[dict[str, Any]]], str]  # of the outcomes of some runs
+INF = float("inf")
+COSTS: dict[str, tuple[str, Form]] = {
+    "seconds": ("virtual time", text.seconds),
+    "uplink_bits": ("uplink", text.bits),
+    "backhaul_bits": ("between sites", text.bits),
 }
-HIDDEN = {"rounds", "downlink_bits", "wasted_bits", "total_bits", "real_s", "fingerprint"}
+HIDDEN = {"rounds", "downlink_bits", "wasted_bits", "total_bits", "real_s"}
 
 
-class Board:
-    """Watches a sweep; it can never change it."""
+class LiveTable:
+    """An observer of a sweep: a live table by swept value on a terminal, one line per run elsewhere."""
 
-    def __init__(self, plan: Plan, total: int, terminal: Console, say: Callable[..., None]) -> None:
-        self.plan, self.total, self._say = plan, total, say
+    def __init__(
+        self, spec: SweepSpec, out: Path, total: int, todo: int, at_once: int, terminal: Console,
+        write: Callable[..., None],
+    ) -> None:  # fmt: skip
+        self.spec, self.out, self.total, self.todo, self.at_once, self._write = spec, out, total, todo, at_once, write
         self.states: Counter[str] = Counter()
         self._running: set[str] = set()
         self._cells: dict[tuple[str, str], Counter[str]] = {}
         self._ends: dict[tuple[str, str], list[dict[str, Any]]] = {}
-        self._began = time.monotonic()
+        self._limit_s: float | None = None  # on virtual time, in the budget; inf for none
+        self._started = time.monotonic()
         self._live: Any = None
         self._terminal = terminal if terminal is not None and terminal.is_terminal else None
 
-    def __enter__(self) -> Board:
+    def __enter__(self) -> LiveTable:
         if self._terminal is not None:
             from rich.live import Live
 
-            self._live = Live(
-                console=self._terminal, get_renderable=self._picture, refresh_per_second=4, transient=True
-            )
+            self._live = Live(console=self._terminal, get_renderable=self._render, refresh_per_second=4, transient=True)
             self._live.__enter__()
         return self
 
@@ -67,70 +67,118 @@ class Board:
             self._live.__exit__(*error)
 
     def __call__(self, event: Event) -> None:
-        settings = event.order.settings
+        settings = event.run.settings
         if event.state == "started":
-            self._running.add(event.order.run)
+            self._running.add(event.run.name)
             return
-        self._running.discard(event.order.run)
+        self._running.discard(event.run.name)
         self.states[event.state] += 1
-        for name in self.plan.grid:
-            at = (name, str(settings[name]))
-            self._cells.setdefault(at, Counter())[event.state] += 1
-            if event.ends:
-                self._ends.setdefault(at, []).append(dict(event.ends))
-        if self._live is None and event.state in ("whole", "failed"):
-            swept = " ".join(f"{name}={settings[name]}" for name in self.plan.grid)
-            done = self.states["kept"] + self.states["whole"] + self.states["failed"]
-            self._say(f"{done}/{self.total} {event.state:6}  {event.order.run} {swept}")
+        for name in self.spec.grid:
+            key = (name, str(settings[name]))
+            self._cells.setdefault(key, Counter())[event.state] += 1
+            if event.outcome:
+                self._ends.setdefault(key, []).append(dict(event.outcome))
+        if event.outcome and self._limit_s is None:
+            self._first_complete(event)
+        if self._live is None and event.state in ("complete", "failed"):
+            swept = " ".join(f"{name}={settings[name]}" for name in self.spec.grid)
+            done = self.states["skipped"] + self.states["complete"] + self.states["failed"]
+            self._write(f"{done}/{self.total} {event.state:8}  {event.run.name} {swept}")
+
+    def _first_complete(self, event: Event) -> None:
+        """Read the budget of the first complete run and print what the sweep will take."""
+        folder, self._limit_s = self.out / event.run.name, INF
+        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):  # a damaged folder
+            manifest = json.loads((folder / "manifest.json").read_text())
+            self._limit_s = float(manifest["scenario"]["budget"].get("seconds") or INF)
+            size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+            line = estimate_line(float(event.outcome["real_s"]), size, self.todo, self.at_once)
+            if self.todo:
+                self._live.console.print(line, markup=False) if self._live is not None else self._write(line)
 
     def table(self) -> list[str]:
-        """One line per value of the first axis that has several: done, failed, medians of what came out."""
-        axis = next((name for name, values in self.plan.grid.items() if len(values) > 1), None)
-        if axis is None or len(self.plan.grid[axis]) > ROWS:
+        """Return one line per value of the first axis that has several, then one line per other axis."""
+        axes = [name for name, values in self.spec.grid.items() if len(values) > 1]
+        if not axes or len(self.spec.grid[axes[0]]) > ROWS:
             return []
-        every_end = [end for ends in self._ends.values() for end in ends]
-        words = {n for end in every_end for n, value in end.items() if isinstance(value, str)}
-        names = [n for n in dict.fromkeys(n for end in every_end for n in end) if n not in HIDDEN | words]
-        if not any(end.get("backhaul_bits") for end in every_end):  # over a star there is none
-            names = [n for n in names if n != "backhaul_bits"]
-        rows = [[axis, "done", "failed", *(COSTS[n][0] if n in COSTS else n for n in names)]]
-        for value in map(str, self.plan.grid[axis]):
-            cell, ends = self._cells.get((axis, value), Counter()), self._ends.get((axis, value), [])
-            rows.append(
-                [
-                    value,
-                    str(cell["whole"] + cell["kept"]),
-                    str(cell["failed"]),
-                    *(_median(ends, n) for n in names),
-                ]
-            )
+        first, *others = axes
+        shown = self._columns()
+        rows = [[first, "done", "failed", *shown]]
+        for value in map(str, self.spec.grid[first]):
+            cell, ends = self._cells.get((first, value), Counter()), self._ends.get((first, value), [])
+            done = str(cell["complete"] + cell["skipped"])
+            rows.append([value, done, str(cell["failed"]), *(form(ends) for form in shown.values())])
         rows = [[row[0].ljust(max(len(r[0]) for r in rows)), *row[1:]] for row in rows]
-        return units.columns(rows, units.width())
+        lines = text.columns(rows, text.width())
+        main = next(iter(shown.values()), None)
+        for axis in others:
+            if main is not None and axis != "seed" and len(self.spec.grid[axis]) <= ROWS:
+                cells = [(value, main(self._ends.get((axis, value), []))) for value in map(str, self.spec.grid[axis])]
+                line = f"{axis}  " + ", ".join(f"{value}: {cell or '-'}" for value, cell in cells)
+                lines += text.wrapped(line, text.width(), indent=len(axis) + 2)
+        return lines
 
-    def _picture(self) -> Any:
+    def _columns(self) -> dict[str, Cell]:
+        """Return the columns after the counts.
+
+        With a target: median time and bits to it, and the share of runs that reach it within the budget's seconds.
+        Otherwise: medians of what was spent and of the final metrics.
+        """
+        ends = [one for group in self._ends.values() for one in group]
+        if ends and all("target" in one for one in ends):
+            level, limit = str(ends[0]["target"]).split()[-1], self._limit_s or INF
+
+            def share_reached(times: list[float]) -> float:
+                return sum(spent <= limit and spent < INF for spent in times) / len(times)
+
+            chance = f"P(<{text.seconds(limit)})" if limit < INF else "P(reached)"
+            return {
+                f"time to {level}": _cell("seconds_to_target", text.seconds),
+                "Mbit": _cell("total_bits_to_target", lambda bits: text.number(bits / 1e6) if bits < INF else "never"),
+                chance: _cell("seconds_to_target", "{:.2f}".format, share_reached),
+            }
+        words = {name for one in ends for name, value in one.items() if isinstance(value, str)}
+        names = [name for name in dict.fromkeys(n for one in ends for n in one) if name not in HIDDEN | words]
+        if not any(one.get("backhaul_bits") for one in ends):  # a star
+            names = [name for name in names if name != "backhaul_bits"]
+        titles = {name: COSTS.get(name, (name, text.number)) for name in names}
+        return {title: _cell(name, form) for name, (title, form) in titles.items()}
+
+    def _render(self) -> Any:
         from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table
+        from rich.text import Text
 
-        ended = self.states["whole"] + self.states["failed"]
-        done = self.states["kept"] + ended
+        ended = self.states["complete"] + self.states["failed"]
+        done = self.states["skipped"] + ended
         facts = f"running {len(self._running)}  failed {self.states['failed']}"
-        if self.states["whole"]:
-            left = (self.total - done) * (time.monotonic() - self._began) / max(ended, 1)
-            facts += f"  ETA {units.seconds(round(left))}"
+        if self.states["complete"]:
+            left = (self.total - done) * (time.monotonic() - self._started) / max(ended, 1)
+            facts += f"  ETA {text.seconds(round(left))}"
         line = Table.grid(padding=(0, 1))
         line.add_row(f"{done:,}/{self.total:,}", ProgressBar(self.total, done, width=20), facts)
-        return Group(line, *self.table())
+        return Group(line, *map(Text, self.table()))
 
 
-def _median(ends: list[dict[str, Any]], name: str) -> str:
-    values = [float(end[name]) for end in ends if end.get(name) is not None]
-    form = COSTS[name][1] if name in COSTS else units.number
-    return form(statistics.median(values)) if values else ""
+def _cell(name: str, form: Form, statistic: Callable[[list[float]], float] = statistics.median) -> Cell:
+    def cell(ends: list[dict[str, Any]]) -> str:
+        values = [float(end[name]) for end in ends if end.get(name) is not None]
+        return form(statistic(values)) if values else ""
+
+    return cell
+
+
+def estimate_line(real_s: float, size: float, runs: int, at_once: int) -> str:
+    """Return what `runs` runs take if one takes `real_s` seconds and `size` bytes."""
+    total_s = real_s * runs / min(at_once, max(runs, 1))
+    each = f"{text.seconds(real_s)}, {text.size(size)} each"
+    total = f"{runs:,} runs, {at_once} at a time: {text.seconds(total_s)}, {text.size(size * runs)}"
+    return f"estimate: {each}; {total}"
 
 
 class Output:
-    """A stream that stops writing at its first error, and remembers it."""
+    """A stream that stops writing after its first error and keeps that error."""
 
     def __init__(self, stream: Any) -> None:
         self._stream, self.error = stream, None if stream is not None else OSError(9, "closed")
@@ -138,9 +186,9 @@ class Output:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
-    def write(self, text: str) -> int:
-        self._try("write", text)
-        return len(text)
+    def write(self, data: str) -> int:
+        self._try("write", data)
+        return len(data)
 
     def flush(self) -> None:
         self._try("flush")
@@ -149,12 +197,12 @@ class Output:
         return self.error is None and bool(self._stream.isatty())
 
     def code(self, code: int) -> int:
-        """The exit code: what could not be written is a failure, unless the reader left of its own accord."""
+        """Return the exit code: 1 if the output could not be written, except to a closed pipe or stream."""
         self.flush()
         if self.error is None:
             return code
         if self._stream is not None:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains about it at the very end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # otherwise Python reports the error again at exit
         if isinstance(self.error, BrokenPipeError) or self._stream is None:
             return code
         why = self.error.strerror or self.error
@@ -170,10 +218,10 @@ class Output:
 
 
 @contextmanager
-def careful() -> Iterator[Output]:
-    """Standard streams that never raise, whatever is or is not behind them."""
+def safe_streams() -> Iterator[Output]:
+    """Replace the standard streams by streams that never raise, and yield standard output."""
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:  # no name of a file, and no letter that the terminal lacks, may stop a run
+        if stream is not None:  # names of files may have characters that the terminal cannot encode
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     output, before = Output(sys.stdout), (sys.stdout, sys.stderr)
     sys.stdout = output
@@ -188,45 +236,45 @@ def careful() -> Iterator[Output]:
 
 @dataclass
 class HeldWarnings:
-    """The warnings of a command; after a failure, numerical ones say nothing that its sentence does not."""
+    """The warnings of a command; after a failure only UserWarnings are printed."""
 
     failed: bool = False
-    lines: dict[str, type[Warning]] = field(default_factory=dict)  # each once, in order
+    lines: dict[str, type[Warning]] = field(default_factory=dict)  # without duplicates, in order
 
 
 @contextmanager
-def warnings_last() -> Iterator[HeldWarnings]:
-    """Hold back Python's warnings until the command is done."""
-    heard = HeldWarnings()
+def held_warnings() -> Iterator[HeldWarnings]:
+    """Print Python's warnings after the command instead of before its error."""
+    held = HeldWarnings()
 
-    def hear(message: object, category: type[Warning], *_: object, **__: object) -> None:
-        heard.lines.setdefault(f"warning: {' '.join(str(message).split())}", category)
+    def hold(message: object, category: type[Warning], *_: object, **__: object) -> None:
+        held.lines.setdefault(f"warning: {' '.join(str(message).split())}", category)
 
     before = warnings.showwarning
-    warnings.showwarning = hear
+    warnings.showwarning = hold
     try:
-        yield heard
+        yield held
     finally:
         warnings.showwarning = before
-        for line, category in heard.lines.items():
-            if not heard.failed or issubclass(category, UserWarning):
+        for line, category in held.lines.items():
+            if not held.failed or issubclass(category, UserWarning):
                 print(line, file=sys.stderr)
 
 
 @contextmanager
-def stopping() -> Iterator[threading.Event]:
-    """An event that is set when the user, or the machine's scheduler, wants the program to end."""
+def stop_signals() -> Iterator[threading.Event]:
+    """Yield an event that the first SIGINT or SIGTERM sets; the second raises KeyboardInterrupt."""
     stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():  # signals belong to the main thread
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can handle signals
         yield stop
         return
 
-    def ask(*_: object) -> None:
+    def handle(*_: object) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
@@ -234,16 +282,16 @@ def stopping() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def voices(quiet: bool) -> tuple[Any, Any]:
-    """How to say a line, and the terminal for the bar; plain text wherever stdout is not a terminal."""
+def outputs(quiet: bool) -> tuple[Callable[..., None], Any]:
+    """Return a function that prints lines to stdout, and the console of the progress bar (stderr)."""
     if quiet:
         return (lambda *lines: None), None
     from rich.console import Console
 
     console = Console(force_terminal=sys.stdout.isatty(), highlight=False, markup=False, emoji=False)
 
-    def say(*lines: str) -> None:
+    def write(*lines: str) -> None:
         for line in lines:
             console.print(line, soft_wrap=True)
 
-    return say, Console(stderr=True, force_terminal=sys.stderr.isatty())
+    return write, Console(stderr=True, force_terminal=sys.stderr.isatty())

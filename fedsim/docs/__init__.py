@@ -1,9 +1,10 @@
-"""What the documentation takes for granted, looked up by a word: `fs.explain("job")`, `fedsim explain A5`."""
+"""Manual pages by topic: `fs.explain("job")`, `fedsim explain A5`."""
 
 from __future__ import annotations
 
 import re
 from importlib.resources import files
+from pathlib import Path
 
 from fedsim.errors import InvalidInput
 from fedsim.results import Summary
@@ -13,7 +14,7 @@ CODE = re.compile(r"[A-E]\d+")
 
 
 def explain(topic: str | None = None) -> Summary:
-    """The page about a topic, such as job, replies, view or combinations; or one decision by its code, such as A5."""
+    """Return the page of a topic, such as job, replies or view, or one decision by its code, such as A5."""
     pages = _pages()
     if topic is None:
         topics = [f"  {name:14}{text.splitlines()[0].partition(': ')[2]}" for name, text in pages.items()]
@@ -32,10 +33,12 @@ def explain(topic: str | None = None) -> Summary:
         )
         if found:
             return Summary(found[0].rstrip())
-    raise InvalidInput(f"explain({short_repr(topic)}): there is {', '.join(pages)}, or a code such as A5")
+    raise InvalidInput(
+        f"explain({short_repr(topic)}): there is no such page; choose one of {', '.join(pages)}, or a code such as A5"
+    )
 
 
 def _pages() -> dict[str, str]:
-    folder = files("fedsim") / "docs"
-    found = sorted(page.name for page in folder.iterdir() if page.name.endswith(".md"))
-    return {name.removesuffix(".md"): (folder / name).read_text(encoding="utf-8") for name in found}
+    """Return the text of every page by its stem; pages are in sub-folders by kind."""
+    folder = Path(str(files("fedsim") / "docs"))
+    return {page.stem: page.read_text(encoding="utf-8") for page in sorted(folder.rglob("*.md"), key=lambda p: p.stem)}

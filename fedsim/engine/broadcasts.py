@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import called, check_positive
+from fedsim.checks import call_function, check_positive
 from fedsim.engine.system import System
 from fedsim.runtime.jobs import Reply
 
@@ -18,7 +18,7 @@ VERSION_BITS = 32
 
 
 class Broadcasts:
-    """Messages in places that are used again; sorted keys say which place has which replica and version."""
+    """Messages in reused places; sorted keys map a replica and version to its place."""
 
     def __init__(self) -> None:
         self._key, self._place, self._in_flight = (np.zeros(0, np.int64) for _ in range(3))
@@ -26,7 +26,7 @@ class Broadcasts:
         self._free = np.zeros(0, np.int64)
 
     def add(self, position: Array, version: int, message: Arrays, visits: Array) -> None:
-        """Add a version of these replicas, from which so many visits of each have started."""
+        """Add a version of these replicas, and the number of visits of each that have started from it."""
         while len(self._free) < len(position):
             self._grow(message, len(position))
         place, self._free = self._free[: len(position)], self._free[len(position) :]
@@ -43,31 +43,31 @@ class Broadcasts:
         return {name: m[place] for name, m in self._messages.items()}, row
 
     def end(self, position: Array, version: Array) -> None:
-        """Note that these visits have ended; forget what no visit in flight has started from."""
+        """Count visits that have ended, and remove versions that no visit in flight has started from."""
         np.subtract.at(self._in_flight, self._at(position, version), 1)
-        kept = self._in_flight > 0
-        self._free = np.concatenate([self._free, self._place[~kept]])
-        self._key, self._place, self._in_flight = self._key[kept], self._place[kept], self._in_flight[kept]
+        used = self._in_flight > 0
+        self._free = np.concatenate([self._free, self._place[~used]])
+        self._key, self._place, self._in_flight = self._key[used], self._place[used], self._in_flight[used]
 
     def _at(self, position: Array, version: Array) -> Array:
         return np.searchsorted(self._key, (position.astype(np.int64) << VERSION_BITS) | version.astype(np.int64))
 
     def _grow(self, message: Arrays, least: int) -> None:
-        """Make room for twice as many messages."""
-        held = len(self._place) + len(self._free)
-        more = max(held, least)
+        """Double the number of places."""
+        count = len(self._place) + len(self._free)
+        more = max(count, least)
         for name, rows in message.items():
-            room = np.empty((held + more, *rows.shape[1:]), rows.dtype)
-            if held:
-                room[:held] = self._messages[name]
-            self._messages[name] = room
-        self._free = np.concatenate([self._free, np.arange(held, held + more)])
+            longer = np.empty((count + more, *rows.shape[1:]), rows.dtype)
+            if count:
+                longer[:count] = self._messages[name]
+            self._messages[name] = longer
+        self._free = np.concatenate([self._free, np.arange(count, count + more)])
 
     # --- Checkpoints --------------------------------------------------------------------------------------------------
 
     def state(self) -> Arrays:
-        held = {f"message.{name}": m[self._place] for name, m in self._messages.items()}
-        return {"key": self._key, "in_flight": self._in_flight} | held
+        messages = {f"message.{name}": m[self._place] for name, m in self._messages.items()}
+        return {"key": self._key, "in_flight": self._in_flight} | messages
 
     def restore(self, saved: Arrays) -> None:
         self._key, self._in_flight = saved["key"], saved["in_flight"]
@@ -77,7 +77,7 @@ class Broadcasts:
 
 
 def rebased(system: System, reply: Reply, started: Arrays, now: Arrays, staleness: Array) -> Reply:
-    """Return replies as if their clients had started from `now`, what would be sent now; all have a row a reply.
+    """Return replies as if their clients had started from `now`, the present broadcast; all arrays have a row a reply.
 
     With s the policy's discount of the staleness that is now + s (value - started) for what was broadcast, s times the
     value for all else.
@@ -88,7 +88,7 @@ def rebased(system: System, reply: Reply, started: Arrays, now: Arrays, stalenes
     values = {}
     for name, value in reply.values.items():
         factor = s.astype(value.dtype).reshape(-1, *[1] * (value.ndim - 1))
-        if name in system.algorithm.kept:
+        if name in system.algorithm.local_only:
             values[name] = value
         elif name in started:
             values[name] = now[name] + factor * (value - started[name])
@@ -98,7 +98,7 @@ def rebased(system: System, reply: Reply, started: Arrays, now: Arrays, stalenes
 
 
 def _discounted(discount: Callable[[int], float], staleness: int) -> float:
-    factor = np.asarray(called("participation.buffered: discount", discount, staleness))
+    factor = np.asarray(call_function("participation.buffered: discount", discount, staleness))
     given = factor.item() if factor.size == 1 else factor
     where = "participation.buffered: discount returned {}"
     return check_positive(where, given, zero=True, remedy="it must be a number of at least 0")

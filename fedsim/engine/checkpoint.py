@@ -35,7 +35,7 @@ class Checkpointer:
         self.saved: SavedCheckpoint | None = None
 
     def find(self) -> str:
-        """Look for a checkpoint to take up from; returns what is to be said about damaged ones."""
+        """Find the checkpoint to resume from; return a note about damaged ones."""
         self.saved = self.files.latest() if self.files is not None else None
         return self.saved.note if self.saved is not None else ""
 

@@ -1,4 +1,4 @@
-"""What a run refuses: timelines that would need values which are not there, and rounds that never end."""
+"""Refusals of a run: timelines that need values which do not exist yet, and rounds that never close."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from fedsim.arrays import Array
 from fedsim.budget import Budget
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
-from fedsim.protocols import Problem
-from fedsim.protocols.columns import has_columns
+from fedsim.protocols import Problem, has_columns
 
 IDLE_ROUNDS = 1_000  # in a row that spend nothing of what the budget limits, before a run counts as endless;
-EMPTY_ROUNDS = 4_000  # as many where nobody was even asked, which a policy's coin may bring about
+EMPTY_ROUNDS = 4_000  # the same where no client was selected, which a random policy may do
 TOO_MANY = 1e9  # rounds to spend the budget
 
 
@@ -25,8 +24,8 @@ def check_run(system: System, sizes: MessageSizes) -> None:
     described = system.policy.to_columns() is not None and has_columns(system.policy.wrapped, "policy")
     if system.gossip is not None and not described:
         raise InvalidInput(
-            f"the policy {policy} over gossip: its closing rule has no columns, so nothing says "
-            "when a site stops waiting for its neighbours; take full(), first(K) or deadline(seconds)"
+            f"the policy {policy} over gossip: its closing rule has no columns, so it does "
+            "not define when a site stops waiting for its neighbours; take full(), first(K) or deadline(seconds)"
         )
     name, codec = type(system.algorithm.wrapped).__name__, system.algorithm.codec
     if system.policy.asynchronous and not described:
@@ -36,13 +35,13 @@ def check_run(system: System, sizes: MessageSizes) -> None:
         )
     if system.timing_only and system.budget.target is not None:
         raise InvalidInput(
-            f'compute="skip" evaluates no metrics, so Budget(target on {system.budget.target.metric!r}) would never be '
-            "reached; give rounds=, bits or seconds="
+            f"timing_only=True evaluates no metrics, so Budget(target on {system.budget.target.metric!r}) would never "
+            "be reached; give rounds=, bits or seconds="
         )
     if system.timing_only and sizes.depend_on_values:
         raise InvalidInput(
-            f'compute="skip" cannot time {name} with {codec}: how long its replies are depends on their values; take a '
-            "codec of fixed length such as fs.codecs.QSGD(levels), or compute"
+            f"timing_only=True cannot time {name} with {codec}: how long its replies are depends on their values; "
+            "take a codec of fixed length such as fs.codecs.QSGD(levels), or compute"
         )
     in_step = system.sites.count == 1 or system.sites.every == 1
     if not in_step and sizes.depend_on_values:
@@ -55,15 +54,15 @@ def check_run(system: System, sizes: MessageSizes) -> None:
 
 
 def check_data(problem: Problem, timing_only: bool) -> None:
-    """Refuse to compute with a problem that is only as long as its messages."""
+    """Refuse to learn with a problem that has no data."""
     if not timing_only and problem.timing_only:
         raise InvalidInput(
-            f'problems.{type(problem.wrapped).__name__} has no data to compute with; run it with compute="skip"'
+            f"problems.{type(problem.wrapped).__name__} has no data to compute with; run it with timing_only=True"
         )
 
 
 def refuse_endless(number: int) -> NoReturn:
-    """A round that was counted never closes."""
+    """Refuse a counted round that never closes."""
     raise InvalidInput(
         f"round {number} never closes: some client takes infinitely long; shorten its latency or its compute "
         "time, close with a deadline, or give the Budget seconds="
@@ -71,14 +70,14 @@ def refuse_endless(number: int) -> NoReturn:
 
 
 class IdleRounds:
-    """Watches, where rounds are not limited, that each brings every replica nearer to the end of its budget."""
+    """A limit on consecutive rounds that spend nothing of the budget, where the number of rounds is not limited."""
 
     def __init__(self, budget: Budget, replicas: int) -> None:
         self._least = {name: limit / TOO_MANY for name, limit in budget.limits.items() if name != "epsilon"}
         self._idle = np.zeros(replicas)  # rounds in a row that spent nothing, as a share of those that are allowed
 
     def after(self, active: Array, columns: dict[str, Array]) -> None:
-        """A round of these replicas is about to count."""
+        """Count a round of these replicas."""
         spent = {**columns, "seconds": columns["closed_s"] - columns["opened_s"]}
         spent["total_bits"] = columns["uplink_bits"] + columns["downlink_bits"] + columns["backhaul_bits"]
         moved = np.any([spent[name] > least for name, least in self._least.items()], axis=0)

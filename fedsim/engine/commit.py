@@ -1,7 +1,7 @@
 """Commit: the only way a round counts. Budget, privacy ledger, aggregate, totals, record, observers.
 
-A block of one round and a block of many are committed alike. Of every replica a prefix counts: the round that would
-cross a budget is discarded, and the replica has stopped.
+A block of one round and a block of many are committed in the same way. Of every replica a prefix counts: the
+round that would cross a budget is discarded, and the replica has stopped.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ async def commit(run: Run, block: RoundBlock) -> tuple[int, Array]:
     done = await _aggregate_and_record(run, block, accepted, reasons)
     accepted = np.minimum(accepted, done)
     run.totals.add(block, accepted)
-    if run.trace.kept:
+    if run.trace.recorded:
         run.trace.add(block, accepted, run.system, run.learner.sizes)
     going = np.array([not run.totals.stopped_by[p] for p in block.replicas.tolist()], bool)
     return done, block.replicas[going]
@@ -142,12 +142,12 @@ async def commit(run: Run, block: RoundBlock) -> tuple[int, Array]:
 def _within(run: Run, block: RoundBlock) -> tuple[Array, list[str]]:
     """Return how many rounds of each replica count, and why the next one does not; "" where all do."""
     ledger, before = run.evaluator.ledger, run.epsilon()
-    if ledger is not None:  # a client that sent a bit has given something away, whether or not the round counts
+    if ledger is not None:  # every upload costs privacy, whether or not the round counts
         block = block.by_replica()
         v = block.visits
-        said = np.flatnonzero(v.up_bits + v.backhaul_bits > 0)
-        position = block.replicas[block.row_of[said] // block.rounds]
-        ledger.add(position, v.client[said].astype(np.int64), v.version[said].astype(np.int64))
+        sent = np.flatnonzero(v.up_bits + v.backhaul_bits > 0)
+        position = block.replicas[block.row_of[sent] // block.rounds]
+        ledger.add(position, v.client[sent].astype(np.int64), v.version[sent].astype(np.int64))
     accepted, reasons = run.totals.within(block, run.epsilon())
     if ledger is not None and before is not None:  # such a block has one round
         ledger.discard(block.replicas[accepted < block.lengths], before)

@@ -1,4 +1,4 @@
-"""Evaluates a scenario's metrics after a round; it reads the run and can never change it."""
+"""Metrics after a round. They read the run and cannot change it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedsim.arrays import Array, Arrays
 from fedsim.engine.recorder import Recorder
 from fedsim.errors import FedsimError, InvalidInput, NonFinite
 from fedsim.exchanges import Gossip
-from fedsim.protocols import Exact, KeepsLedger, ProblemLike
+from fedsim.protocols import Exact, Explained, KeepsLedger, OfTheta, Predicts, ProblemLike, Warns
 
 if TYPE_CHECKING:
     from fedsim.scenario import Scenario
@@ -25,9 +25,9 @@ DIVERGED = (OverflowError, FloatingPointError, np.linalg.LinAlgError)  # what a 
 
 
 class Evaluator:
-    """What metrics see of a run: states, samples, predictions, the target law, what was spent; fills their columns.
+    """The metrics of a run and what they read: states, samples, predictions, the target law, what was spent.
 
-    `problem` is the one that jobs compute with: over gossip its clients weigh otherwise.
+    `problem` is the one that jobs compute with: over gossip its clients have other weights.
     """
 
     def __init__(
@@ -39,8 +39,8 @@ class Evaluator:
         replicas = len(recorder.replicas)
         accountants = [m for m in self.metrics if isinstance(m, KeepsLedger)]
         role = scenario.parts.algorithm
-        kept = [m.ledger(role.wrapped, problem, replicas) for m in accountants]
-        self.ledger = kept[0] if kept else None  # the uploads so far, where a metric accounts for their privacy
+        ledgers = [m.ledger(role.wrapped, problem, replicas) for m in accountants]
+        self.ledger = ledgers[0] if ledgers else None  # the uploads so far, where a metric accounts for their privacy
         self.temperature = role.temperature
         self.sampler = role.sampler and self.temperature > 0
         self.theta = np.empty((replicas, recorder.dim), recorder.dtype)
@@ -56,7 +56,7 @@ class Evaluator:
         self._latest: dict[str, tuple[float, int]] = {}  # figures over replicas: the last one, of how many
 
     def check(self, start: Array, sites: Array, memory: Mapping[str, Array]) -> None:
-        """Evaluate everything once on the initial states: a metric that cannot work is refused before the run."""
+        """Evaluate all metrics once on the initial states, so that one that cannot work is refused before the run."""
         self.after(0, np.arange(len(self.theta)), start, sites, {}, memory)
         self._latest = {}
 
@@ -66,16 +66,16 @@ class Evaluator:
 
     @cached_property
     def target(self) -> Any:
-        """The exact law exp(-f / temperature), where the problem knows it."""
+        """The exact law exp(-f / temperature), or None if the problem has none."""
         if not isinstance(self.problem, Exact):
             return None
         mean, covariance = self.problem.exact()
         return metrics.Moments(np.asarray(mean), self.temperature * np.asarray(covariance))
 
     def predictive(self, of: Literal["current", "average"]) -> Array:
-        """Class probabilities (replicas, rows, classes) of theta now, or averaged over the samples kept so far.
+        """Return class probabilities (replicas, rows, classes) of theta now, or averaged over the samples so far.
 
-        Before any sample is kept, the average is that of theta now.
+        Before the first sample, the average is that of theta now.
         """
         if of == "average" and self.recorder.samples:
             for sample in self.recorder.samples[self._seen :]:
@@ -89,7 +89,7 @@ class Evaluator:
         return self._current
 
     def _together(self, models: Array, there: Array) -> Array:
-        """The average over every replica's models."""
+        """Return the average over the models of every replica."""
         total = self._predict(np.where(np.isnan(self.theta[:, :1]), np.nan, models[:, 0]))
         for m in range(1, models.shape[1]):
             if (here := there[:, m] > 0).any():
@@ -98,7 +98,8 @@ class Evaluator:
         return np.asarray(total / there.sum(axis=1)[:, None, None])
 
     def _predict(self, theta: Array) -> Array:
-        """Of every replica; NaN for those that have stopped."""
+        """Return predictions of every replica, NaN for those that have stopped."""
+        assert isinstance(self.problem, Predicts)
         running = np.flatnonzero(~np.isnan(theta).all(axis=1))
         first = np.asarray(self.problem.predict(theta[running[0]]))
         out = np.full((len(theta), *first.shape), np.nan, first.dtype)
@@ -110,7 +111,7 @@ class Evaluator:
         return out
 
     def state(self) -> Arrays:
-        """The running predictive average and the ledger, for a checkpoint."""
+        """Return the running predictive average and the ledger, for a checkpoint."""
         out = {} if self._predicted is None else {"predicted": self._predicted, "seen": np.array(self._seen)}
         return out | {f"ledger.{n}": a for n, a in (self.ledger.state() if self.ledger else {}).items()}
 
@@ -121,8 +122,11 @@ class Evaluator:
             self.ledger.restore({n.removeprefix("ledger."): a for n, a in state.items() if n.startswith("ledger.")})
 
     def of_rounds(self, theta: Array, ends: Sequence[int]) -> Arrays:
-        """Columns of metrics that judge rounds all at once, a row after each of `ends`; theta is (rounds, r, d)."""
-        able = [m for m in self.metrics if isinstance(m, metrics.OfTheta)]
+        """Return columns of metrics that evaluate many rounds in one call, a row after each of `ends`.
+
+        theta is (rounds, replicas, d).
+        """
+        able = [m for m in self.metrics if isinstance(m, OfTheta)]
         found: Arrays = {}
         if able:
             seen = theta[np.asarray(ends) - 1]
@@ -136,9 +140,10 @@ class Evaluator:
         memory: Mapping[str, Array], state: Arrays | None = None, known: Mapping[str, Array] = MappingProxyType({}),
         per_replica: bool | None = None,
     ) -> tuple[Arrays, dict[str, float]]:  # fmt: skip
-        """The metrics' columns for `rounds` (one value per active replica) and for `metrics`, after round `number`.
+        """Return the columns for `rounds` (one value per active replica) and for `metrics`, after round `number`.
 
-        `theta`, `sites` and `spent` are of the active replicas, `memory` and the server's `state` are everybody's.
+        `theta`, `sites` and `spent` are of the active replicas, `memory` and the server's `state` are those of
+        all replicas.
         `known` are columns from `of_rounds`. `per_replica` asks for one of the two kinds of metrics alone.
         """
         asked = [m for m in self.metrics if per_replica in (None, m.per_replica)]
@@ -171,7 +176,7 @@ class Evaluator:
         return columns, overall
 
     def _diverged(self, number: int, active: Array, sites: Array, column: str) -> FedsimError:
-        """The error about states (active, sites, d) that are finite and too large for a metric."""
+        """Return the error about states (active, sites, d) that are finite and too large for a metric."""
         row, site = np.unravel_index(int(np.argmax(np.abs(sites).max(axis=2))), sites.shape[:2])
         whose = f" of {self._site} {site}" if sites.shape[1] > 1 else ""
         reached = f"theta{whose} reaches {np.abs(sites[row, site]).max():.3g}"
@@ -181,15 +186,15 @@ class Evaluator:
         return NonFinite(f"{reached} in round {number} and {column} cannot be computed ({where}); {self._remedy()}")
 
     def about(self) -> dict[str, str]:
-        """What each column is of, where its metric says so."""
-        explained = [(m, m.about(self)) for m in self.metrics if isinstance(m, metrics.Explained)]
+        """Return the descriptions of columns whose metrics have one."""
+        explained = [(m, m.about(self)) for m in self.metrics if isinstance(m, Explained)]
         return {column: text for m, text in explained for column in m.columns}
 
     def doubts(self) -> list[str]:
-        """Where a figure of the finished run says less than it seems, a sentence each."""
+        """Return warnings about figures of the finished run, a sentence each."""
         return [
             text
             for m in self.metrics
-            if isinstance(m, metrics.Warns)
-            for text in m.doubts(self, *self._latest.get(m.columns[0], (math.nan, 0)))
+            if isinstance(m, Warns)
+            for text in m.warnings(self, *self._latest.get(m.columns[0], (math.nan, 0)))
         ]

@@ -1,4 +1,4 @@
-"""What a run keeps of its timeline: one row per event, derived from the columns of blocks. The same on every clock."""
+"""The timeline of a run: one row per event, derived from the columns of blocks, the same on both clocks."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ ORDER = {name: number for number, name in enumerate(NAMES)}
 
 
 class Events:
-    """Rows of `events`; of sites the client is -1 - site, of a cloud -1 - sites."""
+    """Rows of `events`. The client is -1 - site for a site, and -1 - sites for the cloud."""
 
-    def __init__(self, kept: bool) -> None:
-        self.kept = kept
+    def __init__(self, recorded: bool) -> None:
+        self.recorded = recorded
         self._blocks: list[Arrays] = []
         self._saved = 0
 
@@ -33,7 +33,7 @@ class Events:
     def columns(self) -> Arrays:
         """Return all of them, by replica, then time; edges may be rounds ahead of each other."""
         found = _joined(self._blocks)
-        by = np.lexsort((found["round"], found["time_s"], found["replica"]))  # a round's are in order
+        by = np.lexsort((found["round"], found["time_s"], found["replica"]))  # events of a round are in order
         return {name: column[by] for name, column in found.items()}
 
     def segment(self) -> Arrays:
@@ -43,7 +43,7 @@ class Events:
         return {f"trace.{n}": c.astype(str) if n == "event" else c for n, c in columns.items()} if fresh else {}
 
     def restore(self, segments: list[Arrays]) -> None:
-        """Take up where checkpoints left off."""
+        """Restore the rows from checkpoints."""
         for part in segments:
             if "trace.round" in part:
                 columns = {n: part[f"trace.{n}"] for n in COLUMNS}
@@ -125,14 +125,14 @@ def _of_sites(block: RoundBlock, counts: Array, system: System, sizes: MessageSi
 
 
 def _of_gossip(gossip: GossipMessages, counts: Array, rows: Array) -> list[Part]:
-    """Sites that aggregate, and messages that reach them in time."""
+    """Return the aggregations of sites, and the messages that they receive in time."""
     of_message = np.repeat(np.arange(len(counts)), np.diff(gossip.offsets, axis=1).ravel())
-    heard = np.flatnonzero(counts[of_message] & (gossip.outcome == ARRIVED))
+    received = np.flatnonzero(counts[of_message] & (gossip.outcome == ARRIVED))
     aggregated, ended_s = (column.reshape(len(counts), -1)[rows] for column in (gossip.aggregated, gossip.ended_s))
     r, site = np.nonzero(aggregated)
     return [
-        ("hear", of_message[heard], gossip.arrived_s[heard], -1 - gossip.receiver[heard].astype(np.int64),
-         gossip.bits[heard]),
+        ("hear", of_message[received], gossip.arrived_s[received], -1 - gossip.receiver[received].astype(np.int64),
+         gossip.bits[received]),
         ("aggregate", rows[r], ended_s[r, site], -1 - site, np.zeros(len(r), np.int64)),
     ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What replicas and clients hold before the first round: the server's states, and everybody's memory."""
+"""State before the first round: that of the servers, and the memory of all clients."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from fedsim.protocols import Algorithm, Problem, ProblemLike
 LARGEST = 8_000_000_000  # bytes
 
 
-def first_states(algorithm: Algorithm, problem: ProblemLike, starts: Array, skip: bool) -> tuple[Arrays, Arrays]:
-    """The first replica's state, and everybody's stacked, from their starts (replicas, d).
+def first_states(algorithm: Algorithm, problem: ProblemLike, starts: Array, timing_only: bool) -> tuple[Arrays, Arrays]:
+    """Return the state of the first replica, and those of all replicas stacked, from their starts (replicas, d).
 
-    Where all start at one point the algorithm makes one state, which may be dear (a minimiser to be checked), for all
-    of them. Where nothing is computed (`skip`) one row stands for all.
+    Where all start at one point, `init` is called once: it may be expensive (a minimiser to be checked). With
+    `timing_only` one row stands for all replicas.
     """
     first = {n: np.asarray(s) for n, s in algorithm.init(problem, np.array(starts[0])).items()}
-    if skip or starts.strides[0] == 0 or (starts == starts[0]).all():
-        count = 1 if skip else len(starts)
+    if timing_only or starts.strides[0] == 0 or (starts == starts[0]).all():
+        count = 1 if timing_only else len(starts)
         return first, {n: np.repeat(s[None], count, 0) for n, s in first.items()}
     others = [algorithm.init(problem, np.array(start)) for start in starts[1:]]
     return first, {n: np.stack([s, *(np.asarray(other[n]) for other in others)]) for n, s in first.items()}
 
 
 def first_memory(algorithm: Algorithm, problem: Problem, replicas: int, dtype: np.dtype[Any]) -> Arrays:
-    """Everybody's memory, (replicas, clients, ...) per name."""
+    """Return the memory of all clients, (replicas, clients, ...) per name."""
     rows = algorithm.memory(problem.wrapped)
     out = {}
     for name, row in rows.items():

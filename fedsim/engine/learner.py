@@ -1,4 +1,4 @@
-"""What is learnt: the models of all replicas and sites, the clients' memory, broadcasts, replies, the server's step.
+"""Learning: the models of all replicas and sites, the clients' memory, broadcasts, replies, the server's step.
 
 A clock asks the learner for nothing but the bits of replies and the losses that they report, where virtual time depends
 on values. All else is computed when a round is committed: the jobs of a round of all replicas are one batch.
@@ -47,7 +47,7 @@ class Learner:
         sites, apart = system.sites, system.sites.models > 1
         p, clients = (sites.share(system.weights), sites.size) if apart else (system.weights, None)
         self.weighing = Weighing(system.policy, self._algorithm, p, clients, sites.models, sites.count)
-        self._everyone: dict[int, Segments] = {}  # by number of replicas: all clients arrive
+        self._all_arrive: dict[int, Segments] = {}  # by number of replicas: all clients arrive
 
     # --- Sizes of messages ------------------------------------------------------------------------------------------
 
@@ -65,7 +65,7 @@ class Learner:
 
     def reply_shape(self, round: int) -> ReplyShape:
         """Return what a reply consists of; round 1 may differ from all later ones (a message without history)."""
-        at = min(round, 2) - 1
+        at = min(round, 2)
         if at not in self._shapes:
             dtype = self._setting.dtype
             self._shapes[at] = reply_shape(self._algorithm, self.system.problem, self._first, dtype, at)
@@ -74,7 +74,7 @@ class Learner:
     # --- What a clock may ask ---------------------------------------------------------------------------------------
 
     async def bits(self, position: Array, client: Array, visit: Array, round: int) -> Array:
-        """Compute the replies of these visits now; their bits are returned, the replies are kept for the commit.
+        """Compute the replies of these visits now; their bits are returned, the replies are stored for the commit.
 
         Those of asynchronous clients are computed again, from what their visits started from.
         """
@@ -96,7 +96,7 @@ class Learner:
         return {"position": position.astype(np.int64), "client": client.astype(np.int64), "loss": loss}
 
     def restore(self, state: Arrays, memory: Arrays, losses: Arrays, broadcasts: Arrays) -> None:
-        """Take up from a checkpoint."""
+        """Restore the state from a checkpoint."""
         self.state, self.memory = state, memory
         self.broadcasts.restore(broadcasts)
         for p, c, loss in zip(*(losses[n].tolist() for n in ("position", "client", "loss")), strict=True):
@@ -223,7 +223,7 @@ class Learner:
         state = self.state if all_rows else {n: s[rows] for n, s in self.state.items()}
         order, backend = segments.order, self._setting.backend
         values = reply.values if order is None else {n: value[order] for n, value in reply.values.items()}
-        replies = SegmentReplies(values, segments, round - 1, state, backend)
+        replies = SegmentReplies(values, segments, round, state, backend)
         replica, site = self.system.replicas[segments.position], segments.site
         if self._algorithm.batched:
             new = self.server(state, replies, server_draws(self._setting, replica, site, round - 1))
@@ -249,13 +249,14 @@ class Learner:
         Return theta after each, (rounds, replicas, d). None: something is not finite, so that the rounds had better be
         taken one by one, which names the client.
         """
-        everyone = len(active := block.replicas[counted]) == len(self.system.replicas)  # nothing is copied then
+        all_replicas = len(active := block.replicas[counted]) == len(self.system.replicas)  # nothing is copied then
         state, memory = (
-            arrays if everyone else {n: a[active] for n, a in arrays.items()} for arrays in (self.state, self.memory)
+            arrays if all_replicas else {n: a[active] for n, a in arrays.items()}
+            for arrays in (self.state, self.memory)
         )
         theta, state, memory = await self.session.learn(
             LearningBlock(
-                self.system.replicas[active], block.first_round - 1 + low, high - low, state, memory,
+                self.system.replicas[active], block.first_round + low, high - low, state, memory,
                 self._block_segments(block, low, high, counted), self.reply_shape(2).values,
             )
         )  # fmt: skip
@@ -270,11 +271,11 @@ class Learner:
         """Return the segments of these rounds, or of one round if all clients arrive in every one of them."""
         v, system, many = block.visits, self.system, len(counted)
         if block.all_arrive and (block.sizes == system.population).all():
-            if many not in self._everyone:
+            if many not in self._all_arrive:
                 client = np.tile(np.arange(system.population), many)
                 position, zero = np.repeat(np.arange(many), system.population), np.zeros_like(client)
-                self._everyone[many] = self.weighing.segments(np.arange(many), position, zero, client, zero + 1)
-            return self._everyone[many]
+                self._all_arrive[many] = self.weighing.segments(np.arange(many), position, zero, client, zero + 1)
+            return self._all_arrive[many]
         starts, ends = (block.offsets[counted, low + k : high + k].T.ravel() for k in (0, 1))
         at, row = ranges(starts, ends), np.repeat(np.arange(len(starts)), ends - starts)
         if not block.all_arrive:

@@ -14,7 +14,7 @@ from fedsim.code_digest import code_digest
 from fedsim.engine.run import Run
 from fedsim.engine.sites import SiteNetwork
 from fedsim.exchanges import Gossip
-from fedsim.metrics.diagnostics import common_start
+from fedsim.metrics.mixing import common_start
 from fedsim.network import Network
 from fedsim.protocols import PrivacyGuarantee, Runtime
 from fedsim.results import Result, cpu_features, versions
@@ -39,14 +39,14 @@ def collect(run: Run, runtime: Runtime, real_s: float, more: dict[str, Any] | No
         names = ("seconds", "uplink_bits", "downlink_bits")
         overall = pd.DataFrame({"round": np.empty(0, np.int64)} | {name: np.empty(0) for name in names})
     return Result(
-        samples=None if system.timing_only else recorder.kept_samples,
+        samples=None if system.timing_only else recorder.recorded_samples,
         sample_rounds=np.asarray(recorder.sample_rounds, np.int64),
         lengths=recorder.lengths,
         stopped_by=tuple(run.totals.stopped_by),
         rounds=rounds,
         metrics=overall,
         clients=pd.DataFrame({"client": np.arange(system.population)} | _totals(run), copy=False),
-        events=pd.DataFrame(run.trace.columns()) if run.trace.kept else None,
+        events=pd.DataFrame(run.trace.columns()) if run.trace.recorded else None,
         manifest=_manifest(run, runtime, real_s) | _privacy(run, rounds) | _judged(run) | (more or {}),
         replicas=tuple(int(r) for r in system.replicas),
     )
@@ -149,9 +149,9 @@ def digest(array: np.ndarray[Any, Any]) -> str:
     return blake2b(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, digest_size=8).hexdigest()
 
 
-def identities(scenario: Scenario, compute: str) -> tuple[str, str]:
+def identities(scenario: Scenario, timing_only: bool) -> tuple[str, str]:
     """Digests of what is computed, and of that with the versions and the CPU, which a checkpoint must agree with."""
-    facts = {"scenario": described(scenario), "code": code_digest(scenario), "compute": compute}
+    facts = {"scenario": described(scenario), "code": code_digest(scenario), "timing_only": timing_only}
     work = blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
     facts |= {"versions": versions(), "cpu": cpu_features()}
     return work, blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()

@@ -1,7 +1,7 @@
 """How long messages are, before anything is computed.
 
-The length of a reply is learnt by running the algorithm's own `client` body once on a job without data: gradients and
-noise are zero, and a codec is only asked for its length. Nobody has to declare what they send.
+The length of a reply is measured by running the algorithm's own `client` body once on a job without data: gradients and
+noise are zero, and a codec is only asked for its length. So algorithms need not declare what they send.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fedsim.text import short_str
 
 
 class DryJob:
-    """Looks like a job of client 0 and computes nothing."""
+    """A job of client 0 whose gradients and noise are zero."""
 
     client, replica, weight, size, clients = 0, 0, 1.0, 1, 1
 
@@ -50,7 +50,7 @@ class DryJob:
     def encode(self, codec: Codec | tuple[Codec, ...], value: Array, lane: int = 0) -> Encoded:
         if isinstance(codec, FixedLength) and codec.fixed:
             return Encoded(value, codec.length(value.shape[-1], value.dtype))
-        return Encoded(value, None)  # with a codec per client, too, the length is not known before it is known whose
+        return Encoded(value, None)  # a codec per client: the length depends on the client
 
 
 @dataclass(frozen=True)
@@ -62,35 +62,35 @@ class ReplyShape:
 
 
 def sum_bits(shape: ReplyShape, dtype: np.dtype[Any]) -> int:
-    """Bits of a sum of such replies, uncompressed, and of their count."""
+    """Return the bits of a sum of such replies, uncompressed, and of their count."""
     return 8 * dtype.itemsize * (sum(math.prod(v.shape[1:]) for v in shape.values.values()) + 1)
 
 
 def reply_shape(algorithm: Algorithm, problem: Problem, state: Arrays, dtype: np.dtype[Any], round: int) -> ReplyShape:
-    """The shape of a reply in this round."""
-    who = f"{type(algorithm.wrapped).__name__}.client"
+    """Return the shape of a reply in a round, counted from 1."""
+    where = f"{type(algorithm.wrapped).__name__}.client"
     memory = {n: np.asarray(m, dtype) for n, m in algorithm.memory(problem.wrapped).items()}
     message = {n: np.zeros_like(m) for n, m in algorithm.broadcast(state).items()}
     try:
         job = DryJob(problem, dtype, round)
         answer = algorithm.client(job, all_locked(message), all_locked(memory))
-        values, remembered = client_answer(who, answer)
-        memory_answer(who, remembered, memory)
+        values, remembered = client_answer(where, answer)
+        memory_answer(where, remembered, memory)
     except FedsimError:
         raise
     except (Exception, SystemExit) as error:
         what = f"raised {type(error).__name__}: {short_str(error, 300)}"
         if changed_in_place(error):
-            what = "changed an array in place that it was handed; work on a copy"
+            what = "changed an array in place that it received; work on a copy"
         raise ClientFailed(
-            f"{who} {what} (while its reply was measured on a job without data, round {round + 1})"
+            f"{where} {what} (while its reply was measured on a job without data, round {round})"
         ) from error
     bits: int | None = 0
     empty = {}
     for name, v in values.items():
-        array = np.asarray(v.value) if isinstance(v, Encoded) else real(who, name, v, dtype)
+        array = np.asarray(v.value) if isinstance(v, Encoded) else real(where, name, v, dtype)
         empty[name] = np.empty((0, *array.shape), dtype)
-        if name in algorithm.kept:  # it never travels
+        if name in algorithm.local_only:  # it never travels
             continue
         length = v.bits if isinstance(v, Encoded) else array.size * dtype.itemsize * 8
         bits = None if bits is None or length is None else bits + int(length)

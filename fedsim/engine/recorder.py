@@ -1,4 +1,4 @@
-"""What a run keeps: samples, one row per replica and round, and the metrics."""
+"""What a run records: samples, one row per replica and round, and metrics."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Record:
-    """Keep theta after every `every`-th round past `warmup`, and a row of `rounds` for every `rounds_every`-th.
+    """What a run records: theta after every `every`-th round past `warmup`, a row after every `rounds_every`-th round.
 
-    A thinned row stands for all rounds since the row before: counts and bits are summed, `opened_s` is the
-    first's. `events=True` also keeps the timeline, one row per event. `sites="all"` keeps every site's theta instead of
-    their average: `samples` is then (rounds, replicas, sites, d).
+    With `rounds_every` above 1 a row covers all rounds since the previous row: counts and bits are sums, and `opened_s`
+    is that of the first round. `events=True` also records the timeline, one row per event. `sites="all"` records theta
+    of every site instead of their average: `samples` is then (rounds, replicas, sites, d).
     """
 
     every: int = 1
@@ -41,35 +41,35 @@ class Record:
         check_choice("Record(sites={!r})", self.sites, ("average", "all"))
 
     def keeps(self, rounds: int) -> bool:
-        """Whether theta is kept after so many rounds."""
+        """Return True if theta is recorded after this many rounds."""
         return rounds > self.warmup and (rounds - self.warmup) % self.every == 0
 
     def check(self, rounds: int | None, replicas: int, dim: int, itemsize: int) -> None:
-        """Refuse samples over 1 GB before anything starts, naming the record that fits."""
+        """Refuse samples over 1 GB before the run starts, and name a record that fits."""
         if rounds is None:
             return
         each = replicas * dim * itemsize
-        kept = max(0, (rounds - self.warmup) // self.every)
-        size = kept * each
+        count = max(0, (rounds - self.warmup) // self.every)
+        size = count * each
         if size > LIMIT_BYTES:
             fits = (rounds - self.warmup) // (LIMIT_BYTES // each + 1) + 1
             raise InvalidInput(
-                f"{kept:,} samples of {replicas} replicas with d={dim:,} take {size / 1e9:.1f} GB; "
+                f"{count:,} samples of {replicas} replicas with d={dim:,} take {size / 1e9:.1f} GB; "
                 f"thin them with {self.thinned(fits)} or more"
             )
 
     def thinned(self, every: int) -> str:
-        """How to write this record with another `every`."""
+        """Return this record with another `every`, as source text."""
         return f"record=fs.Record({f'warmup={self.warmup}, ' * bool(self.warmup)}every={every})"
 
 
 class Recorder:
-    """Collects columns round by round; replicas stop separately, and their rows simply end."""
+    """Columns that grow round by round. Replicas stop separately."""
 
     def __init__(self, record: Record, replicas: Array, dim: int, dtype: np.dtype[Any]) -> None:
         self.record, self.replicas, self.dim, self.dtype = record, replicas, dim, dtype
         self.samples: list[Array] = []
-        self.site_samples: list[Array] = []  # (replicas, sites, d) each, where all sites are kept
+        self.site_samples: list[Array] = []  # (replicas, sites, d) each, where all sites are recorded
         self.sample_rounds: list[int] = []
         self.lengths = np.zeros(len(replicas), np.int64)
         self.rows: list[tuple[Any, Array, Arrays]] = []  # round (one, or one each), positions, columns
@@ -77,13 +77,13 @@ class Recorder:
         self.closed = np.zeros(len(replicas), np.int64)  # rounds closed so far
         self.closed_s = np.zeros(len(replicas))  # when the last of them closed
         self._last: Arrays = {}  # metrics of a replica's last row, where it was evaluated after the row was written
-        self._open: Arrays = {}  # sums of the rounds that the next row will stand for
+        self._open: Arrays = {}  # sums of the rounds that the next row will cover
         self._pending = np.zeros(len(replicas), bool)
         self._at = 0
         self._rows_saved = self._samples_saved = self._metrics_saved = 0
 
     def round(self, number: int, active: Array, columns: Arrays, per_replica: Arrays) -> None:
-        """One closed round, number from 1, of the replicas `active` (positions, not replica numbers)."""
+        """Record a closed round, counted from 1, of the replicas at the positions `active`."""
         self.closed[active], self.closed_s[active] = number, columns["closed_s"]
         if self.record.rounds_every == 1:
             self.rows.append((number, active, {**columns, **per_replica}))
@@ -105,7 +105,7 @@ class Recorder:
             self.flush(active, per_replica)
 
     def rounds(self, last: int, active: Array, columns: Arrays) -> None:
-        """Consecutive rounds up to `last`, columns (rounds, replicas), none of them but perhaps the last due."""
+        """Record consecutive rounds up to `last`, columns (rounds, replicas); at most the last one is due."""
         count = len(columns["opened_s"])
         if self.record.rounds_every == 1:
             numbers = np.repeat(np.arange(last - count + 1, last + 1), len(active))
@@ -125,29 +125,29 @@ class Recorder:
             self._pending[active] = False
 
     def evaluated_last(self, stopped: Array, per_replica: Arrays) -> None:
-        """Metrics of the last round of replicas that have stopped; its row may have been written already."""
+        """Add metrics of the last round of replicas that have stopped; its row may exist already."""
         for name, value in per_replica.items():
             self._last.setdefault(name, np.full(len(self.replicas), np.nan))[stopped] = value
 
     def sample(self, number: int, active: Array, theta: Array, sites: Array | None = None) -> None:
-        """theta after round `number`, where the record keeps it; `sites` (replicas, sites, d) if there are several."""
+        """Record theta after round `number` if it is due; `sites` is (replicas, sites, d) where there are several."""
         if not self.record.keeps(number):
             return
         if sites is None and self.record.sites == "all":
             sites = theta[:, None]
         if len(active) == len(self.replicas):
-            kept = theta.copy()
+            sample = theta.copy()
         else:
-            kept = np.full((len(self.replicas), self.dim), np.nan, self.dtype)
-            kept[active] = theta
-        self.samples.append(kept)
+            sample = np.full((len(self.replicas), self.dim), np.nan, self.dtype)
+            sample[active] = theta
+        self.samples.append(sample)
         if sites is not None:
             all_sites = np.full((len(self.replicas), *sites.shape[1:]), np.nan, self.dtype)
             all_sites[active] = sites
             self.site_samples.append(all_sites)
         self.sample_rounds.append(number)
         self.lengths[active] += 1
-        if len(self.samples) * (kept if sites is None else all_sites).nbytes > LIMIT_BYTES:
+        if len(self.samples) * (sample if sites is None else all_sites).nbytes > LIMIT_BYTES:
             raise InvalidInput(
                 f"samples passed 1 GB after {number:,} rounds; "
                 f"thin them with {self.record.thinned(2 * self.record.every)} or more"
@@ -155,18 +155,18 @@ class Recorder:
 
     @property
     def history(self) -> Array:
-        """Samples kept so far, (kept, replicas, d)."""
+        """Samples so far, (recorded rounds, replicas, d)."""
         if not self.samples:
             return np.empty((0, len(self.replicas), self.dim), self.dtype)
         return np.stack(self.samples)
 
     @property
-    def kept_samples(self) -> Array:
-        """The same, or, where all sites are kept, (kept, replicas, sites, d)."""
+    def recorded_samples(self) -> Array:
+        """The same, or (recorded rounds, replicas, sites, d) where all sites are recorded."""
         return np.stack(self.site_samples) if self.site_samples else self.history
 
     def frame(self) -> Arrays:
-        """The columns of `rounds`, one row per replica and round, by round and then replica."""
+        """Return the columns of `rounds`, one row per replica and round, by round and then replica."""
         names = list(dict.fromkeys(name for _, _, columns in self.rows for name in columns))
         out: Arrays = {
             "replica": np.concatenate([self.replicas[a] for _, a, _ in self.rows] or [np.empty(0, np.int64)]),
@@ -185,7 +185,7 @@ class Recorder:
     # --- Checkpoints -----------------------------------------------------------------------------------
 
     def segment(self) -> Arrays:
-        """What was recorded since the last call, as flat arrays: later checkpoints need only name it."""
+        """Return what was recorded since the last call, as flat arrays; later checkpoints refer to it."""
         rows, self._rows_saved = self.rows[self._rows_saved :], len(self.rows)
         sites = self.site_samples[self._samples_saved :]
         samples, self._samples_saved = self.samples[self._samples_saved :], len(self.samples)
@@ -208,7 +208,7 @@ class Recorder:
         return out
 
     def state(self) -> Arrays:
-        """What the next rounds need of the recorder."""
+        """Return the state that later rounds need."""
         out = {
             "lengths": self.lengths,
             "closed": self.closed,
@@ -220,7 +220,7 @@ class Recorder:
         return out | {f"open.{name}": v for name, v in self._open.items()}
 
     def restore(self, state: Arrays, segments: list[Arrays]) -> None:
-        """Take up where a checkpoint left off."""
+        """Restore the state from a checkpoint."""
         self.lengths[:], self.closed[:] = state["lengths"], state["closed"]  # in place: tracers look at it
         self.closed_s = state.get("closed_s", self.closed_s)
         self._last = {n.removeprefix("last."): v for n, v in state.items() if n.startswith("last.")}

@@ -233,7 +233,8 @@ class RoundBlock:
         return made | seconds | {"backhaul_bits": self.backhaul_bits + self.sums(v.backhaul_bits)}
 
     def _seconds(self, lost: Array, smooth: bool) -> Arrays:
-        """Return device seconds that were lost, by cause; summed visit after visit, so that clocks round alike."""
+        """Return device seconds that were lost, by cause; summed visit after visit, so that both clocks round "
+        "in the same way."""
         if smooth:
             return dict.fromkeys(CAUSES, np.zeros(self.closed_s.shape))
         at = np.flatnonzero(lost)

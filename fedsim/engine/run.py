@@ -21,7 +21,7 @@ from fedsim.engine.recorder import Recorder
 from fedsim.engine.rounds import RoundBlock
 from fedsim.engine.system import System
 from fedsim.protocols import Observer, Visitors, is_sparse
-from fedsim.runtime.inline import advice
+from fedsim.runtime.inline import step_size_hint
 
 LARGEST_BLOCK = 512  # rounds; with 64 toys take about 1.2 to 1.5 times the processor time
 LARGEST_BYTES = 64_000_000  # of a block's visits
@@ -52,7 +52,7 @@ class Run:
         scenario, replicas = system.scenario, np.arange(len(system.replicas))
         self.totals = Totals(system)
         self.recorder = Recorder(scenario.record, system.replicas, system.problem.dim, system.setting.dtype)
-        remedy = partial(advice, system.algorithm.wrapped, system.setting)
+        remedy = partial(step_size_hint, system.algorithm.wrapped, system.setting)
         self.evaluator = Evaluator(scenario, self.recorder, system.setting.problem, remedy)
         if not system.timing_only:
             self.evaluator.check(learner.theta(replicas), learner.models(replicas), learner.memory)

@@ -1,4 +1,4 @@
-"""The sites of a scenario: which models a replica holds, who reports where, and how their messages travel."""
+"""The sites of a scenario: the models of a replica, the site of each client, and the routes between them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from fedsim.arrays import Array
 from fedsim.engine.rounds import RoundBlock
 from fedsim.errors import InvalidInput
 from fedsim.exchanges import Exchange, Gossip, StarExchange, TiersExchange
-from fedsim.network import Paths
-from fedsim.protocols import Algorithm, NetworkModel
-from fedsim.protocols.columns import RouteColumns
+from fedsim.network.routes import Paths
+from fedsim.protocols import Algorithm, NetworkModel, RouteColumns
 from fedsim.runtime.aggregation import Segments
 
 
@@ -27,7 +26,7 @@ class Sites:
     weights: Array  # (models,) of each in theta
     count: int = 1  # sites on the clock: the edges of tiers, the clients of gossip
     every: int = 0  # edge rounds between two merges at the cloud; 0: there is no cloud
-    network: Any = None  # the way from a client to its site; of tiers then everybody's from an edge to the cloud
+    network: Any = None  # routes from clients to their sites; of tiers also from edges to the cloud
 
     @cached_property
     def size(self) -> Array:
@@ -53,8 +52,7 @@ def sites_of(
     if isinstance(exchange, StarExchange):
         return Sites(1, np.zeros(clients, np.int64), np.ones(1), network=network)
     if isinstance(exchange, Gossip):
-        everybody = np.arange(clients)
-        return Sites(clients, everybody, exchange.weights, clients, network=_neighbours(exchange, network))
+        return Sites(clients, np.arange(clients), exchange.weights, clients, network=_neighbours(exchange, network))
     labels, site_of, nodes = _edges(exchange, clients, network)
     weights = np.bincount(site_of, p, minlength=len(labels))
     models = 1 if algorithm.sums else len(labels)
@@ -66,7 +64,7 @@ class SiteNetwork:
     """Routes of messages that do not all lead to a server: a row for each pair of places that talk."""
 
     def __init__(self, network: NetworkModel, up: Paths, down: Paths | None = None) -> None:
-        self.own, self.capacities_bps, self.varying = self, network.capacities_bps, network.varying
+        self.wrapped, self.capacities_bps, self.varying = self, network.capacities_bps, network.varying
         self._up, self._down = up, up if down is None else down
         ways = (up,) if down is None else (up, down)
         used = np.concatenate([way.links for way in ways]) if ways else np.empty(0, np.int64)
@@ -107,8 +105,8 @@ def _edges(exchange: TiersExchange, clients: int, network: NetworkModel | None) 
     if exchange.groups is None:
         if network is None or not there:
             raise InvalidInput(
-                "exchanges.tiers(): the network has no node with role='edge'; mark some, or say with groups= to which "
-                "edge each client belongs"
+                "exchanges.tiers(): the network has no node with role='edge'; mark some, or give groups=, the "
+                "edge of each client"
             )
         groups = network.groups()
         used = [node for node in there if node in set(groups)]
@@ -135,7 +133,7 @@ def _tiers(exchange: TiersExchange, network: NetworkModel, site_of: Array, nodes
     cloud = network.server if exchange.cloud is None else exchange.cloud
     edges = nodes or [network.server] * (int(site_of.max()) + 1)
     if not network.nodes:
-        network.paths([])  # refuses, and says what is missing
+        network.paths([])  # refuses, and names what is missing
     ends = [(node, edges[s]) for node, s in zip(network.nodes, site_of.tolist(), strict=True)]
     ends += [(edge, cloud) for edge in edges]
     return SiteNetwork(network, network.paths(ends), network.paths([(b, a) for a, b in ends]))
@@ -149,7 +147,7 @@ def _neighbours(exchange: Gossip, network: NetworkModel | None) -> Any:
     if network is None:
         return None
     if not network.nodes:
-        network.paths([])  # refuses, and says what is missing
+        network.paths([])  # refuses, and names what is missing
     ends = zip(exchange.sender.tolist(), exchange.receiver.tolist(), strict=True)
     return SiteNetwork(network, network.paths([(network.nodes[j], network.nodes[i]) for j, i in ends]))
 

@@ -18,7 +18,7 @@ from fedsim.errors import InvalidInput
 from fedsim.exchanges import Gossip, Mixing
 from fedsim.problems import reweighted, weights_of
 from fedsim.protocols import Backend, DeviceModel, NetworkModel, Visitors
-from fedsim.protocols.columns import has_columns
+from fedsim.protocols.defaults import has_columns
 from fedsim.rng import Draws, Stream
 from fedsim.rules.visits import IN_UPLOAD, NO_DROP
 from fedsim.runtime.jobs import Setting
@@ -74,7 +74,7 @@ class System:
         self.always_online = self.devices is None or self.devices.always_available
         self.limit_s = np.inf if self.budget.seconds is None else float(self.budget.seconds)
         self.broadcasts_to_all = scenario.broadcasts_to_all
-        self.reports_loss = "loss" in self.algorithm.kept
+        self.reports_loss = "loss" in self.algorithm.local_only
         may_read = self.policy.history or not has_columns(self.policy.wrapped, "policy")  # a user's own policy
         self.clock_reads_losses = may_read and self.reports_loss and not timing_only
 
@@ -90,7 +90,7 @@ class System:
 
     @cached_property
     def mixing(self) -> Mixing | None:
-        """How sites that gossip mix, where all rounds of all replicas mix alike."""
+        """The mixing of sites that gossip, if it is the same in all rounds of all replicas."""
         return self.gossip.at(0, 0, 0) if self.gossip is not None and self.gossip.constant else None
 
     @property
@@ -106,8 +106,8 @@ class System:
     @property
     def has_unselected_flows(self) -> bool:
         """Whether broadcasts to clients that were not selected take links up."""
-        everyone = self.policy.always and self.always_online
-        return self.broadcasts_to_all and self.network is not None and not everyone
+        all_clients = self.policy.always and self.always_online
+        return self.broadcasts_to_all and self.network is not None and not all_clients
 
     @property
     def own_links_carry_flows(self) -> bool:
@@ -232,12 +232,12 @@ def setting_of(scenario: Scenario, backend: Backend) -> Setting:
     if isinstance(scenario.exchange, Gossip) and np.any(weights != scenario.sites.weights):
         weights = scenario.sites.weights
         problem = reweighted(problem, weights)
-    everyone, rows = np.arange(problem.clients), {}
+    all_clients, rows = np.arange(problem.clients), {}
     if network is not None and network.has_server:
         for up, name in ((True, "uplink"), (False, "downlink")):
-            rows[f"{name}_delay_s"] = np.broadcast_to(network.delay_s(up), everyone.shape)
-            rows[f"{name}_bottleneck_bps"] = np.broadcast_to(network.bottleneck_bps(up), everyone.shape)
-    if devices is not None and (dropout := devices.dropout_of(everyone)) is not None:
+            rows[f"{name}_delay_s"] = np.broadcast_to(network.delay_s(up), all_clients.shape)
+            rows[f"{name}_bottleneck_bps"] = np.broadcast_to(network.bottleneck_bps(up), all_clients.shape)
+    if devices is not None and (dropout := devices.dropout_of(all_clients)) is not None:
         rows["dropout"] = dropout
     return Setting(problem, weights, scenario.seed, np.dtype(scenario.dtype), backend, rows)
 

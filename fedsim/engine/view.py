@@ -14,7 +14,7 @@ from fedsim.engine.system import System
 from fedsim.errors import InvalidInput
 from fedsim.rng import Draws, Stream
 
-LAST = ("duration_s", "heard_s", "round", "loss")
+LAST = ("duration_s", "received_s", "round", "loss")
 NO_REPLY = (np.nan, np.nan, np.nan, 0)
 
 
@@ -30,7 +30,7 @@ class SiteView:
         if not self._is_star:
             self.members = system.sites.members[site]
             self.weights = np.where(system.sites.site_of == site, system.sites.share(system.weights), 0.0)
-        self.round, self.now_s, self.opened_s = 0, 0.0, 0.0  # policies count rounds from 0
+        self.round, self.now_s, self.opened_s = 0, 0.0, 0.0
         self.selected: list[int] = []
         self.arrived: list[int] = []
         self.in_flight: dict[int, Any] = {}  # by client; policies read its length and its keys
@@ -42,7 +42,7 @@ class SiteView:
 
     def select(self, round: int, now_s: float) -> tuple[Array, Array]:
         """Ask the policy for the cohort of a round, from 1; return its clients in order and their multiplicities."""
-        self.round, self.now_s, self.opened_s = round - 1, now_s, now_s
+        self.round, self.now_s, self.opened_s = round, now_s, now_s
         policy, here = self._system.policy, slice(self._position, self._position + 1)
         self._lifted = policy.batched
         self._rng = self._system.draws(Stream.SELECT, here, self._site, round - 1, single=not self._lifted)
@@ -62,11 +62,11 @@ class SiteView:
         return clients, multiplicity
 
     def opened(self, in_flight: dict[int, Any]) -> None:
-        """Note the visits of a round that has opened."""
+        """Store the visits of a round that has opened."""
         self.selected, self.arrived, self.in_flight = list(in_flight), [], in_flight
 
     def ended(self, client: int, started_s: float, now_s: float, arrived: bool) -> None:
-        """Note the end of a visit."""
+        """Store the end of a visit."""
         del self.in_flight[client]
         if arrived:
             self.arrived.append(client)
@@ -84,7 +84,7 @@ class SiteView:
         if instant != instant:
             raise InvalidInput(
                 f"{type(self._system.policy.wrapped).__name__}.close returned no time in round "
-                f"{self.round + 1}; return "
+                f"{self.round}; return "
                 "seconds on the virtual clock, or inf to keep waiting"
             )
         return instant
@@ -108,7 +108,7 @@ class SiteView:
     def sample_available(self, size: int) -> Array:
         """Return different clients, uniformly among those that are online now: `size`, or all there are."""
         assert self._rng is not None
-        size = check_int("view.sample_available({})", size, 0, remedy="ask for a whole number of clients")
+        size = check_int("view.sample_available({})", size, 0, remedy="give an integer number of clients")
         always, count = self._system.always_online, len(self.members)
         tried = min(size if always else 4 * size, count)
         while True:
@@ -130,22 +130,21 @@ class SiteView:
             return self._lift(np.empty(0, np.int64))
         return np.asarray(online[by_weight(total, self._rng.uniform(draws) * total[-1])])
 
-    def heard(self, ids: npt.ArrayLike) -> Array:
+    def received(self, ids: npt.ArrayLike) -> Array:
         """Return how many of the clients' replies have arrived in time so far."""
         return np.array([self._replies.get(int(c), NO_REPLY)[3] for c in np.atleast_1d(ids)], np.int64)
 
     def last(self, ids: npt.ArrayLike, column: str = "duration_s") -> Array:
         """Return a column of each client's latest reply: how long its visit took ("duration_s"), when it arrived
-        ("heard_s"), its round, counted as `view.round` ("round"), or the loss it reported ("loss"); NaN: none."""
+        ("received_s"), its round ("round"), or the loss it reported ("loss"); NaN: none."""
         if column not in LAST:
-            raise AttributeError(f"view.last(ids, {column!r}): kept are {', '.join(map(repr, LAST))}")
+            raise AttributeError(f"view.last(ids, {column!r}): choose one of {', '.join(map(repr, LAST))}")
         clients = np.atleast_1d(np.asarray(ids)).astype(np.int64)
         if column == "loss":
             if self._system.sites.every > 1 and not self._is_star:
                 raise InvalidInput(
-                    f"{type(self._system.policy.wrapped).__name__} reads losses, which edges that run ahead of "
-                    "each other "
-                    "do not have in time; set every=1"
+                    f"{type(self._system.policy.wrapped).__name__} reads losses, which are not known in time where "
+                    "edges are rounds apart; set every=1"
                 )
             return np.full(len(clients), np.nan) if self._observed is None else self._observed(self._position, clients)
         at = LAST.index(column)
@@ -197,7 +196,7 @@ class AllReplicasView:
     def __init__(self, system: System, active: Array, round: int) -> None:
         self._system, self._replicas = system, len(active)
         self.weights, self.clients, self.sizes = system.weights, system.population, system.problem.sizes
-        self.round = round - 1  # policies count rounds from 0
+        self.round = round
         self.rng = system.draws(Stream.SELECT, active, 0, round - 1)
 
     def all_clients(self) -> Array:
@@ -207,13 +206,13 @@ class AllReplicasView:
         return True
 
     def sample_available(self, size: int) -> Array:
-        size = check_int("view.sample_available({})", size, 0, remedy="ask for a whole number of clients")
+        size = check_int("view.sample_available({})", size, 0, remedy="give an integer number of clients")
         return np.asarray(self.rng.choice(self.clients, min(size, self.clients)))
 
     def sample_weighted(self, draws: int) -> Array:
         return by_weight(self._system.cumulative_weights, self.rng.uniform(draws))
 
-    def heard(self, ids: npt.ArrayLike) -> Array:
+    def received(self, ids: npt.ArrayLike) -> Array:
         return self._no_history()
 
     def last(self, ids: npt.ArrayLike, column: str = "duration_s") -> Array:
@@ -221,6 +220,6 @@ class AllReplicasView:
 
     def _no_history(self) -> Array:
         raise InvalidInput(
-            "view.heard and view.last have no history where all replicas select in one call; set history = True in the "
-            "policy's class, and its rounds are simulated on the SimPy clock"
+            "view.received and view.last have no history where all replicas select in one call; set history = True in "
+            "the policy's class, and its rounds are simulated on the SimPy clock"
         )

@@ -30,9 +30,10 @@ from fedsim.flower.work import WorkModel, examples
 from fedsim.kernels import backend
 from fedsim.protocols import Describes
 from fedsim.results import Result, cpu_features, versions
+from fedsim.running import DEFAULTS, RunOptions
 from fedsim.running import run as execute
 from fedsim.running.folder import RunFolder
-from fedsim.running.progress import followed
+from fedsim.running.progress import progress_observers
 from fedsim.runtime.process import blas_kernels, one_blas_thread
 from fedsim.scenario import Scenario
 from fedsim.text import called, many, short_repr
@@ -96,16 +97,16 @@ class App:
         return Budget(backhaul_bits=1)
 
     def execute(
-        self, *, compute: str = "run", clock: str = "auto", observers: Iterable[Any] = (), progress: bool = False,
+        self, *, timing_only: bool = False, clock: str = "auto", observers: Iterable[Any] = (), progress: bool = False,
         **options: Any,
     ) -> Result:  # fmt: skip
         """Run the app with the options of `fs.run`."""
-        if compute != "run":
-            raise InvalidInput(f"compute={compute!r}: a Flower app decides by its replies what to send; leave it out")
+        if timing_only:
+            raise InvalidInput("timing_only=True: a Flower app decides by its replies what to send; remove it")
         if clock not in ("auto", "simpy"):
-            raise InvalidInput(f"clock={clock!r}: Flower apps run on the SimPy clock; leave it out, or use 'simpy'")
-        with followed(self.budget, progress) as watch:
-            return simulate(self, observers=(*observers, *watch), **options)
+            raise InvalidInput(f"clock={clock!r}: Flower apps run on the SimPy clock; remove it, or use 'simpy'")
+        with progress_observers(self.budget, progress) as bars:
+            return simulate(self, observers=(*observers, *bars), **options)
 
     def header(self) -> tuple[str, dict[str, str]]:
         """Return what is printed before the run."""
@@ -155,9 +156,13 @@ def simulate(
     system = system_of(app, check_int("nodes={}", nodes))
     app.work.check(app.devices)
     identity = Identity(app, description.settings, installed.version() or "", sources(description.folder))
-    place = RunFolder.take(out, identity, "run", checkpoint_every, resume, stop, source, "simpy")  # type: ignore[arg-type]
-    if place.whole is not None:
-        return place.whole
+    options: RunOptions = {
+        **DEFAULTS, "out": out, "resume": resume, "checkpoint_every": checkpoint_every, "stop": stop, "source": source,
+        "clock": "simpy",
+    }  # fmt: skip
+    place = RunFolder.take(identity, options)  # type: ignore[arg-type]
+    if place.result is not None:
+        return place.result
     try:
         grid, digest = _execute(app, description, system, runtime, place.checkpoints, tuple(observers))
         manifest = _manifest(app, description, system, grid, digest, runtime)

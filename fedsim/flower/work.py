@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from fedsim.checks import path_of
+from fedsim.checks import check_path
 from fedsim.errors import CorruptData, InvalidInput
 from fedsim.results.files import write_atomic
 from fedsim.text import short_repr
@@ -179,7 +179,7 @@ def measured(profile: str | Path, *, node_class: Callable[[Mapping[str, Any]], s
 
     `node_class(node_config)` names the class of a node; without it all nodes are of one class.
     """
-    return Measured(Path(path_of("measured(profile={!r})", profile)), node_class or _one_class)
+    return Measured(Path(check_path("measured(profile)", profile)), node_class or _one_class)
 
 
 def _one_class(node_config: Mapping[str, Any]) -> str:

@@ -1,9 +1,8 @@
-"""Pure array maths over flat batches of jobs, in three forms that are held to one contract.
+"""Array maths over flat batches of jobs, in three backends with one contract: NumPy, Numba and CUDA.
 
-`reference` is plain NumPy, `cpu` Numba, `cuda` CuPy. A backend is the module itself: whoever computes holds one and
-calls `backend.normal(...)`, `backend.langevin_quadratic(...)`.
-
-Where a kernel's machine code is found. No Numba here: who only wants the words need not load it.
+A backend is a module: `kernels.reference`, `kernels.cpu` or `kernels.cuda`. Callers receive one and call
+`backend.normal(...)` or `backend.langevin_quadratic(...)`. A file of the same name holds the same maths in each.
+This module does not load Numba.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from fedsim.errors import InvalidInput
 from fedsim.text import short_repr
 
 if (_set := os.environ.get("NUMBA_DISABLE_JIT", "0")) not in ("", "0"):
-    # An `overload` or an intrinsic has no Python body: without the compiler, kernels would leave out what they fill.
+    # An `overload` or an intrinsic has no Python body, so kernels cannot run without the compiler.
     raise InvalidInput(f"NUMBA_DISABLE_JIT={_set}: fedsim needs Numba's compiler; unset the variable")
 
 
 def backend(name: str) -> Any:
-    """The module behind "auto" (the CPU unless a host asks for its GPU), "cpu", "cuda" or "numpy"."""
+    """Return the module of "auto" (the CPU), "cpu", "cuda" or "numpy"."""
     if name in ("auto", "cpu"):
         from fedsim.kernels import cpu
 
@@ -38,9 +37,9 @@ def backend(name: str) -> Any:
     raise InvalidInput(f"backend={short_repr(name)}: choose 'auto', 'cpu', 'cuda' or 'numpy' (the slow reference)")
 
 
-class Found(Enum):
-    """By how long it takes until it runs."""
+class KernelState(Enum):
+    """Where a kernel's machine code is, from fast to slow."""
 
     LOADED = "in this process"
-    KEPT = "on the disk"
-    NOWHERE = "nowhere: it would be compiled"
+    CACHED = "on disk"
+    MISSING = "to be compiled"

@@ -1,8 +1,8 @@
-"""Where compiled kernels are kept from one process to the next, whatever state that place is in.
+"""The disk cache of compiled kernels. It never stops a run: at worst a kernel is compiled again.
 
-Numba keeps them beside the source, else in the user's cache folder, else it refuses to compile at all. Here a place
-that cannot be written to, or is full, is exchanged for a temporary folder, and what is damaged (a digest tells) is
-thrown away and compiled again. Each says so in one line, once.
+Numba writes machine code beside the source or, where that folder is read-only, into the user's cache folder; without
+either it refuses to compile. Here a folder that is not writable, or is full, is replaced by a temporary folder. Every
+file ends in a digest; a damaged file is deleted and its kernel compiled again. Each case logs one line, once.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ import llvmlite.binding as llvm
 import numba as nb
 from numba.core import caching, config
 
-from fedsim.code_digest import digest_of
-from fedsim.kernels import Found
-from fedsim.kernels.compiler import Kernel, compiled
+from fedsim.code_digest import kernel_digest
+from fedsim.kernels import KernelState
+from fedsim.kernels.compiler import KernelDispatcher, dispatched_by
 
-DIGEST = 16  # bytes at the end of every file; a reader of pickles does not look at them
+DIGEST = 16  # bytes at the end of every file; pickle ignores them
 log = logging.getLogger("fedsim")
 
 
-def use_whole_vectors() -> None:
-    """512-bit vectors where they are no slower by the clock (Ice Lake and later); LLVM would halve them.
+def use_512_bit_vectors() -> None:
+    """Use 512-bit vectors where they do not lower the clock rate (Ice Lake and later); LLVM would use 256 bits.
 
-    Bits do not depend on it. The user's own NUMBA_CPU_FEATURES and NUMBA_CPU_NAME stand.
+    Bits do not depend on it. The user's NUMBA_CPU_FEATURES and NUMBA_CPU_NAME take precedence.
     """
     if config.CPU_FEATURES is None and config.CPU_NAME is None:
         features = llvm.get_host_cpu_features()
@@ -42,42 +42,44 @@ def use_whole_vectors() -> None:
             config.CPU_FEATURES = features.flatten() + ",-prefer-256-bit"
 
 
-use_whole_vectors()
+use_512_bit_vectors()
 
 
-def kept(decorator: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator that compiles, whose products are kept safely."""
+def cached(decorator: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the compiling decorator with a disk cache for each function."""
 
     def decorate(function: Callable[..., Any]) -> Any:
-        made = decorator(function)
-        made._cache = _made(function)
-        return made
+        dispatcher = decorator(function)
+        dispatcher._cache = _cache_of(function)
+        return dispatcher
 
     return decorate
 
 
-jit: Any = kept(compiled(Kernel))
-inline: Any = kept(compiled(Kernel, forceinline=True))
+jit: Any = cached(dispatched_by(KernelDispatcher))
+inline: Any = cached(dispatched_by(KernelDispatcher, forceinline=True))
 
 
-def find(function: Any, *arguments: object) -> Found:
-    """Where the code of a function of `jit` is, for arguments such as these."""
+def kernel_state(function: Any, *arguments: object) -> KernelState:
+    """Return whether a kernel is loaded, cached or missing for arguments of these types."""
     signature = tuple(nb.typeof(a) for a in arguments)
     if signature in function.overloads:
-        return Found.LOADED
+        return KernelState.LOADED
     files = function._cache
-    return Found.KEPT if isinstance(files, SafeCache) and files.holds(signature, function.targetctx) else Found.NOWHERE
+    if isinstance(files, SafeCache) and files.has(signature, function.targetctx):
+        return KernelState.CACHED
+    return KernelState.MISSING
 
 
 class Damaged(Exception):
-    """A file of the cache is not what was written."""
+    """A file of the cache differs from what was written."""
 
 
-class SealedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
-    """Numba's two kinds of files, each with a digest at its end.
+class ChecksummedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
+    """Numba's index and data files, each with a digest at its end.
 
-    What is kept says what it is: of two processes that save at the same time one may write over the other's file, and
-    machine code for other types than asked for would crash.
+    Data hold their key: two processes that save at the same time may overwrite each other's files, and machine code for
+    other argument types would crash.
     """
 
     def save(self, key: object, data: object) -> None:
@@ -87,8 +89,7 @@ class SealedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
         found = super().load(key)
         return found[1] if found is not None and found[0] == key else None
 
-    def holds(self, key: object) -> bool:
-        """Whether the index has it."""
+    def has(self, key: object) -> bool:
         return key in self._load_index()
 
     def _dump(self, obj: object) -> bytes:
@@ -110,37 +111,37 @@ class SealedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
 
 
 class SafeCache(caching.FunctionCache):  # type: ignore[misc]
-    """The cache of one function, which never fails: at worst it compiles again."""
+    """The cache of one kernel."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
-        self._files = f"{self._impl.filename_base}.sealed"  # apart from what plain Numba may have left there
-        self._cache_file: Any = SealedFile(
-            self._cache_path, self._files, digest_of(Path(function.__code__.co_filename))
+        self._files = f"{self._impl.filename_base}.fedsim"  # differs from the names of plain Numba
+        self._cache_file: Any = ChecksummedFile(
+            self._cache_path, self._files, kernel_digest(Path(function.__code__.co_filename))
         )
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
-        except Exception:  # whatever damaged bytes make a reader stumble over
-            self._forget()
-            _say_once(f"compiled kernels in {self._cache_path} were damaged; they are deleted and compiled again")
+        except Exception:  # damaged bytes may raise anything
+            self._delete()
+            _warn_once(f"compiled kernels in {self._cache_path} were damaged; they are deleted and compiled again")
             return None
 
-    def holds(self, sig: Any, target_context: Any) -> bool:
-        """Whether an earlier process left the code for these types, by what the index says."""
+    def has(self, sig: Any, target_context: Any) -> bool:
+        """Return whether the index lists code for these types."""
         try:
-            return bool(self._cache_file.holds(self._index_key(sig, target_context.codegen())))
-        except Exception:  # damaged: whoever loads it says so
+            return bool(self._cache_file.has(self._index_key(sig, target_context.codegen())))
+        except Exception:  # damaged: `load_overload` reports it
             return False
 
     def save_overload(self, sig: Any, data: object) -> None:
         try:
             super().save_overload(sig, data)
-        except Exception as error:  # a full disk, a folder that is gone, an index that is damaged
+        except Exception as error:  # a full disk, a removed folder, a damaged index
             if not isinstance(error, OSError):
-                self._forget()
-            elif temporary(error) is None:
+                self._delete()
+            elif use_temporary_folder(error) is None:
                 self.disable()
                 return
             try:
@@ -150,25 +151,25 @@ class SafeCache(caching.FunctionCache):  # type: ignore[misc]
             except Exception:
                 self.disable()
 
-    def _forget(self) -> None:
+    def _delete(self) -> None:
         for file in (*Path(self._cache_path).glob(f"{self._files}.*.nbc"), Path(self._cache_file._index_path)):
             try:
                 file.unlink()
-            except OSError:  # not ours to delete: then it is written over, or compiled in every process
+            except OSError:  # another user's file: overwritten, or compiled in every process
                 continue
 
 
-def _made(function: Callable[..., Any]) -> Any:
+def _cache_of(function: Callable[..., Any]) -> Any:
     try:
         return SafeCache(function)
-    except RuntimeError as error:  # no folder that can be written to
-        if temporary(error) is None:
+    except RuntimeError as error:  # no writable folder
+        if use_temporary_folder(error) is None:
             return caching.NullCache()
         return SafeCache(function)
 
 
 @cache
-def _folder() -> str | None:
+def _temporary_folder() -> str | None:
     try:
         folder = tempfile.mkdtemp(prefix="fedsim-kernels-")
     except OSError:
@@ -177,31 +178,31 @@ def _folder() -> str | None:
     return folder
 
 
-def temporary(why: Exception) -> str | None:
-    """Keep compiled kernels in a temporary folder from now on; child processes find it too."""
-    folder = _folder()
+def use_temporary_folder(why: Exception) -> str | None:
+    """Cache kernels in a temporary folder from now on, in child processes too. Return it, or None without one."""
+    folder = _temporary_folder()
     if folder is None:
-        _say_once("compiled kernels cannot be kept anywhere; every process compiles them again, which takes a minute")
+        _warn_once("no folder can cache compiled kernels; every process compiles them again, which takes a minute")
         return None
     reason = f" ({why.strerror})" if isinstance(why, OSError) and why.strerror else ""
-    _say_once(
-        f"compiled kernels cannot be kept beside fedsim{reason}; a temporary folder serves for this run, and "
-        "NUMBA_CACHE_DIR=DIR would keep them"
+    _warn_once(
+        f"compiled kernels cannot be cached beside fedsim{reason}; this run uses a temporary folder; set "
+        "NUMBA_CACHE_DIR=DIR to cache them"
     )
     config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"] = folder
     return folder
 
 
-def _check(sealed: bytes) -> None:
-    if blake2b(sealed[:-DIGEST], digest_size=DIGEST).digest() != sealed[-DIGEST:]:
+def _check(checksummed: bytes) -> None:
+    if blake2b(checksummed[:-DIGEST], digest_size=DIGEST).digest() != checksummed[-DIGEST:]:
         raise Damaged
 
 
 def _remove(folder: str, owner: int) -> None:
-    if os.getpid() == owner:  # a forked child leaves it to its parent
+    if os.getpid() == owner:  # a forked child must not delete its parent's folder
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @cache
-def _say_once(sentence: str) -> None:
+def _warn_once(sentence: str) -> None:
     log.warning("fedsim: %s", sentence)

@@ -1,14 +1,13 @@
 # mypy: disable-error-code="import-untyped"
-"""Functions that only other kernels call: typed one by one, optimised once, together with the kernel that Python calls.
+"""Two kinds of compiled functions: kernels, which Python calls, and inner functions, which only kernels call.
 
-Numba optimises every function by itself, with all that it calls, and again inside each of its callers; it makes a
-version for each constant that an argument is seen with, and a door for Python to every one. For a program of a hundred
-small functions that call one another that is a minute and a half of work. Here a function is left as it was lowered
-until a kernel of `cache.jit` that calls it is optimised as a whole, in a fifth of the time and with a better view. Only
-that kernel is kept on the disk.
+Numba optimises every function separately, with all its callees, and again inside each caller; it compiles a version for
+each constant argument and a wrapper for Python for each version. For a program of a hundred small functions this takes
+a minute and a half. Here an inner function stays unoptimised until a kernel that calls it is optimised as one unit,
+which takes a fifth of the time and gives LLVM a better view. Only kernels are cached on disk.
 
-What is used of Numba for it (dispatchers, code libraries) is not promised to stay;
-`tests/package/test_private_doors.py` notices when it does not.
+The parts of Numba that this uses (dispatchers, code libraries) may change;
+`tests/package/test_private_doors.py` fails when they do.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from numba.core.registry import CPUDispatcher
 from numba.core.types.misc import unliteral
 
 
-class Unfinished(codegen.JITCodeLibrary):  # type: ignore[misc]
-    """The code of one function, as it was lowered."""
+class UnoptimisedLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
+    """The code of one inner function, as Numba lowered it."""
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
@@ -37,11 +36,11 @@ class Unfinished(codegen.JITCodeLibrary):  # type: ignore[misc]
 
     @property
     def codegen(self) -> Any:
-        return WithoutEnvironments(self._codegen)
+        return CodegenWithoutEnvironments(self._codegen)
 
 
-class Whole(codegen.JITCodeLibrary):  # type: ignore[misc]
-    """The code of a kernel and of all that it calls."""
+class LinkedLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
+    """The code of a kernel and of all its callees."""
 
     def finalize(self) -> None:
         direct: list[Any] = self._linking_libraries
@@ -50,50 +49,50 @@ class Whole(codegen.JITCodeLibrary):  # type: ignore[misc]
         super().finalize()
 
     def _add(self, called: list[Any]) -> None:
-        """These, each followed by those that it calls: LLVM's linker takes nothing that nobody has asked for yet."""
+        """Add libraries, each before its callees: LLVM's linker takes only symbols that are already referenced."""
         for library in called:
             if library not in self._linking_libraries:
                 self._linking_libraries.append(library)
-                if isinstance(library, Unfinished):
+                if isinstance(library, UnoptimisedLibrary):
                     self._add(library._linking_libraries)
 
 
-class WithoutEnvironments:
-    """A code generator for functions that never run by themselves, and so have no globals of Python's to look at."""
+class CodegenWithoutEnvironments:
+    """A code generator for inner functions, which have no Python globals at run time."""
 
-    def __init__(self, own: Any) -> None:
-        self._own = own
+    def __init__(self, wrapped: Any) -> None:
+        self._wrapped = wrapped
 
     def set_env(self, name: str, environment: object) -> None:
         pass
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._own, name)
+        return getattr(self._wrapped, name)
 
 
-class Kernel(CPUDispatcher):  # type: ignore[misc]
+class KernelDispatcher(CPUDispatcher):  # type: ignore[misc]
     """A function that Python calls."""
 
     def compile(self, sig: Any) -> Any:
-        with libraries(self.targetctx, Whole):
+        with library_class(self.targetctx, LinkedLibrary):
             return super().compile(sig)
 
 
-class Inner(CPUDispatcher):  # type: ignore[misc]
-    """A function for other kernels, one version for each row of types."""
+class InnerDispatcher(CPUDispatcher):  # type: ignore[misc]
+    """A function that kernels call, compiled once for each tuple of argument types."""
 
     def get_call_template(self, args: Sequence[Any], kws: dict[str, Any]) -> Any:
         plain = {name: unliteral(kind) for name, kind in kws.items()}
         return super().get_call_template([unliteral(kind) for kind in args], plain)
 
     def compile(self, sig: Any) -> Any:
-        with libraries(self.targetctx, Unfinished):
+        with library_class(self.targetctx, UnoptimisedLibrary):
             return super().compile(sig)
 
 
 @contextmanager
-def libraries(context: Any, kind: type) -> Iterator[None]:
-    """Inside, code goes into libraries of this kind."""
+def library_class(context: Any, kind: type) -> Iterator[None]:
+    """Make Numba put code into libraries of this class inside the block."""
     with global_compiler_lock:
         maker = context.codegen()
         before, maker._library_class = maker._library_class, kind
@@ -103,8 +102,8 @@ def libraries(context: Any, kind: type) -> Iterator[None]:
             maker._library_class = before
 
 
-def compiled(kind: type, **options: bool) -> Callable[[Callable[..., Any]], Any]:
-    """A decorator that makes functions dispatchers of this kind."""
+def dispatched_by(kind: type, **options: bool) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator that makes functions dispatchers of this class."""
     fixed = {"nopython": True, "nogil": True, "error_model": "numpy", "boundscheck": None}
 
     def decorate(function: Callable[..., Any]) -> Any:
@@ -113,5 +112,5 @@ def compiled(kind: type, **options: bool) -> Callable[[Callable[..., Any]], Any]
     return decorate
 
 
-jit = compiled(Inner, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-inline = compiled(Inner, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
+jit = dispatched_by(InnerDispatcher, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+inline = dispatched_by(InnerDispatcher, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)

@@ -1,4 +1,4 @@
-"""When flows end that are all known beforehand."""
+"""Finishing times of flows that are all known in advance."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import numbers
+from fedsim.checks import check_array
 from fedsim.errors import InvalidInput
 from fedsim.network.flows import Flows
 from fedsim.network.route_bundles import FlowTables
 from fedsim.network.varying import Varying, means_of
 from fedsim.text import short_repr
-
-MANY_FLOWS, FEW_LINKS = 1000, 512  # where one method is worth its start, and has room for a number per pair of links
-FEW_ROUTES = 10  # on which events are cheap, so that it takes four times as many flows
 
 
 def finish_times(
@@ -26,12 +23,11 @@ def finish_times(
     bits: npt.ArrayLike,
     starts_s: npt.ArrayLike,
 ) -> npt.NDArray[np.float64]:
-    """When each flow ends, if flow i sends bits[i] from starts_s[i] on over the links routes[i].
+    """Return when each flow ends, if flow i sends bits[i] over the links routes[i], starting at starts_s[i].
 
-    A capacity is a number or a `Varying`. The times are those of `Flows`: the same bits, or, of a thousand flows and
-    more on few links, the same up to rounding.
+    A capacity is a number or a `Varying`. The times are those of `Flows`.
     """
-    means, varying = means_of(capacities_bps)
+    means, _ = means_of(capacities_bps)
     tables = FlowTables(means)
     try:
         listed = [tuple(route) for route in routes]
@@ -39,12 +35,8 @@ def finish_times(
         raise InvalidInput(f"routes={short_repr(routes)}: give a list of routes, each a list of link numbers") from None
     sizes, starts = _column("bits", bits, len(listed)), _column("starts_s", starts_s, len(listed))
     plain = all(type(link) is int for route in listed for link in route)
-    for route in dict.fromkeys(listed) if plain else listed:  # 1.0 is no link, though it equals 1
+    for route in dict.fromkeys(listed) if plain else listed:  # 1.0 equals 1 and is not a link number
         tables.check(route)
-    if not varying and len(listed) >= MANY_FLOWS * (4 if len(set(listed)) <= FEW_ROUTES else 1):
-        finish = _by_levels(tables.links["capacity"], listed, sizes, starts)
-        if finish is not None:
-            return finish
     return _by_events(Flows(capacities_bps), listed, sizes.tolist(), starts.tolist())
 
 
@@ -58,7 +50,7 @@ def _by_events(flows: Flows, routes: list[tuple[int, ...]], bits: list[float], s
             for flow in flows.finish(end):
                 finish[owner.pop(flow)] = end
             continue
-        if not queue:  # too slow for the range of floating point: they end at infinity
+        if not queue:  # rates underflow: the flows end at infinity
             break
         while queue and starts[queue[-1]] == begin:
             i = queue.pop()
@@ -66,27 +58,8 @@ def _by_events(flows: Flows, routes: list[tuple[int, ...]], bits: list[float], s
     return finish
 
 
-def _by_levels(capacity: Array, routes: list[tuple[int, ...]], bits: Array, starts: Array) -> Array | None:
-    """The same on few links, compiled; None where there are too many, or the method gives up."""
-    sizes = np.fromiter(map(len, routes), np.int64, len(routes))
-    links = np.fromiter((link for route in routes for link in route), np.int64, int(sizes.sum()))
-    flow = np.repeat(np.arange(len(routes)), sizes)
-    real = np.isfinite(capacity[links])
-    used, links = np.unique(links[real], return_inverse=True)
-    if len(used) > FEW_LINKS:
-        return None
-    from fedsim.kernels import levels
-
-    crossed = np.bincount(flow[real], minlength=len(routes))
-    takes_time = (crossed > 0) & (bits > 0.0)
-    finish = np.where(takes_time, np.inf, starts)
-    order = np.argsort(starts, kind="stable")
-    state = levels.made(capacity[used], np.concatenate([[0], np.cumsum(crossed)]), links.astype(np.int64))
-    return finish if levels.run(state, order[takes_time[order]], starts, bits, finish) else None
-
-
 def _column(name: str, value: npt.ArrayLike, flows: int) -> Array:
-    column = numbers(name, value, remedy="give one number, or one per route")
+    column = check_array(name, value, remedy="give one number, or one per route")
     if column.shape not in ((), (flows,)):
         raise InvalidInput(f"{name} has shape {column.shape} for {flows} routes: give one number, or one per route")
     for i in np.flatnonzero(~np.isfinite(column) | ((name == "bits") & (column < 0.0))).tolist():

@@ -1,4 +1,4 @@
-"""Potentials of quadratic problems through their gradients, exactly."""
+"""Exact potentials of quadratic problems, computed from their gradients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class QuadraticClients(ProblemLike, Protocol):
 class Expansion:
     """All clients' potentials and gradients at one point.
 
-    A linear gradient g gives f(theta) = f(m) + (theta - m)' (g(theta) + g(m)) / 2 for any point m. At the minimum of
+    With a linear gradient g, f(theta) = f(m) + (theta - m)' (g(theta) + g(m)) / 2 for any point m. At the minimum of
     the sum of all potentials, differences of f do not cancel where the data lie far from zero.
     """
 
@@ -44,6 +44,6 @@ class Expansion:
         )
 
     def potentials(self, theta: Array, clients: Array, gradients: Array) -> Array:
-        """At theta (jobs, d), where the clients' gradients are these: (jobs,)."""
+        """Return potentials (jobs,) at theta (jobs, d), given the clients' gradients there."""
         rise = ((theta - self.point) * (gradients + self.slope[clients])).sum(axis=1) / 2
         return np.asarray(self.value[clients] + rise)

@@ -1,4 +1,4 @@
-"""Estimating a mean under Gaussian noise of known covariance: all is exact, so all can be checked.
+"""The mean of Gaussian data with known covariance, whose posterior is exact.
 
 l^c(theta) = sum_i (theta - x_ci)' Sigma_c^-1 (theta - x_ci) / 2, the potential of FA-LD's section 7.1.
 """
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.checks import check_int, check_positive, numbers
+from fedsim.checks import check_array, check_int, check_positive
 from fedsim.errors import InvalidInput
 from fedsim.problems import shards
 from fedsim.problems.expansion import Expansion
@@ -23,27 +23,35 @@ from fedsim.protocols import GradientKernels, potentials_one_by_one
 class GaussianMean:
     """Clients with points x_c (n_c, d), one covariance (d, d) or one per client, and an optional prior.
 
-    The prior N(0, I/prior_precision) is spread over the data points: client c carries the share n_c / n of it.
+    The prior N(0, I/prior_precision) is spread over the data points: client c has the share n_c / n of it.
     """
 
-    def __init__(self, data: Sequence[Any], covariance: npt.ArrayLike, prior_precision: float = 0.0) -> None:
-        self._build(shards.from_clients("GaussianMean", data, labelled=False), covariance, prior_precision)
+    def __init__(
+        self, data: Sequence[Any] | shards.Shards, covariance: npt.ArrayLike, prior_precision: float = 0.0
+    ) -> None:
+        rows = shards.from_clients("GaussianMean", data, labelled=False)
+        self.x, self.offsets, self.sizes = rows.x, rows.offsets, rows.sizes
+        self.clients, self.dim = len(self.sizes), self.x.shape[1]
+        self.prior_precision = shards.check_prior("GaussianMean", prior_precision)
+        self.precision = np.linalg.inv(_covariances(covariance, self.clients, self.dim))  # (1 or clients, d, d)
+        self.precision = (self.precision + self.precision.transpose(0, 2, 1)) / 2
+        self.share = self.prior_precision / len(self.x)
+        self._tables: dict[np.dtype[Any], tuple[Array, Array]] = {}  # a cache of quadratic(), by dtype
+        self._expansion: Expansion | None = None  # a cache
 
     @classmethod
     def from_arrays(
         cls, x: npt.ArrayLike, offsets: npt.ArrayLike, covariance: npt.ArrayLike, prior_precision: float = 0.0
     ) -> GaussianMean:
-        """Flat data: client c owns rows offsets[c]:offsets[c + 1] of `x`, which is not copied."""
-        self = cls.__new__(cls)
-        self._build(shards.from_flat("GaussianMean", x, None, offsets), covariance, prior_precision)
-        return self
+        """Return the problem of flat data: client c owns rows offsets[c]:offsets[c + 1] of `x`, which is not copied."""
+        return cls(shards.from_flat("GaussianMean", x, None, offsets), covariance, prior_precision)
 
     @classmethod
     def synthetic(
         cls, clients: int, dim: int, heterogeneity: float = 1.0, samples: npt.ArrayLike = 100, seed: int = 0,
         covariance: npt.ArrayLike | None = None,
     ) -> GaussianMean:  # fmt: skip
-        """Clients' centres are N(0, heterogeneity I); `covariance` None is the identity."""
+        """Return a problem whose clients' centres are N(0, heterogeneity I); `covariance` None is the identity."""
         dim = check_int("GaussianMean.synthetic(dim={})", dim)
         offsets = shards.even_offsets("GaussianMean.synthetic", clients, samples, dim)
         clients = len(offsets) - 1
@@ -58,18 +66,8 @@ class GaussianMean:
             x[own] = np.sqrt(spread) * centres[c] + noise[own] @ factors[c if len(factors) > 1 else 0].T
         return cls.from_arrays(x, offsets, sigma)
 
-    def _build(self, data: shards.Shards, covariance: npt.ArrayLike, prior_precision: float) -> None:
-        self.x, self.offsets, self.sizes = data.x, data.offsets, data.sizes
-        self.clients, self.dim = len(self.sizes), self.x.shape[1]
-        self.prior_precision = shards.check_prior("GaussianMean", prior_precision)
-        self.precision = np.linalg.inv(_covariances(covariance, self.clients, self.dim))  # (1 or clients, d, d)
-        self.precision = (self.precision + self.precision.transpose(0, 2, 1)) / 2
-        self.share = self.prior_precision / len(self.x)
-        self._tables: dict[np.dtype[Any], tuple[Array, Array]] = {}  # a cache: what quadratic() gave, by dtype
-        self._expansion: Expansion | None = None  # a cache, too
-
     def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
-        """The NumPy reference: the sum over the client's rows, all of them or those given."""
+        """Return the gradient summed over the client's rows, all of them or those given; the NumPy reference."""
         x = self.x[slice(*self.offsets[client : client + 2])]
         x = x if rows is None else x[rows]
         p = self.precision[client if len(self.precision) > 1 else 0]
@@ -77,20 +75,20 @@ class GaussianMean:
         return np.asarray(out, theta.dtype)
 
     def gradients(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
-        """The same for a flat batch of jobs, compiled; `rows` are flat, with where each job's begin."""
+        """Return `gradient` of many jobs, compiled; `rows` are flat, with the start of each job's."""
         from fedsim.kernels import cpu
 
         return self.gradients_by(cpu, theta, clients, rows)
 
     def potential(self, theta: Array, client: int, rows: Array | None = None) -> float:
-        """The loss summed over the client's rows, all of them or those given, and their share of the prior."""
+        """Return the loss summed over the client's rows, all of them or those given, plus their share of the prior."""
         x = self.x[slice(*self.offsets[client : client + 2])]
         away = np.asarray(theta, np.float64) - (x if rows is None else x[rows])
         p = self.precision[client if len(self.precision) > 1 else 0]
         return float(((away @ p) * away).sum() / 2 + shards.prior_part(self.share, len(away), theta))
 
     def potentials(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
-        """The same for a flat batch of jobs."""
+        """Return `potential` of many jobs."""
         if rows is not None:
             return potentials_one_by_one(self, theta, clients, rows)
         if self._expansion is None:
@@ -100,7 +98,7 @@ class GaussianMean:
     def gradients_by(
         self, kernels: GradientKernels, theta: Array, clients: Array, rows: tuple[Array, Array] | None
     ) -> Array:
-        """`gradients` by a backend's own kernels."""
+        """Return `gradients` by the kernels of a backend."""
         out = np.empty_like(theta)
         if rows is None:
             hessian, linear = self.quadratic(theta.dtype)
@@ -111,7 +109,7 @@ class GaussianMean:
         return out
 
     def quadratic(self, dtype: npt.DTypeLike = np.float64) -> tuple[Array, Array]:
-        """Tables (H, b) with which client c's full gradient is H_c theta - b_c."""
+        """Return tables (H, b): client c's full gradient is H_c theta - b_c."""
         if np.dtype(dtype) not in self._tables:
             self._tables[np.dtype(dtype)] = self._quadratic(np.dtype(dtype))
         return self._tables[np.dtype(dtype)]
@@ -123,7 +121,7 @@ class GaussianMean:
         return np.ascontiguousarray(hessian, dtype), np.ascontiguousarray(linear, dtype)
 
     def exact(self) -> tuple[Array, Array]:
-        """Mean and covariance of the posterior exp(-sum_c l^c)."""
+        """Return mean and covariance of the posterior exp(-sum_c l^c)."""
         hessian, linear = self.quadratic()
         covariance = np.linalg.inv(hessian.sum(axis=0))
         return covariance @ linear.sum(axis=0), covariance
@@ -133,7 +131,7 @@ class GaussianMean:
 
 
 def _covariances(covariance: npt.ArrayLike, clients: int, dim: int) -> Array:
-    sigma = numbers("GaussianMean: covariance", covariance)
+    sigma = check_array("GaussianMean: covariance", covariance)
     sigma = sigma[None] if sigma.ndim == 2 else sigma
     if sigma.shape not in ((1, dim, dim), (clients, dim, dim)):
         raise InvalidInput(

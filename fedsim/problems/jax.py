@@ -12,23 +12,22 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.checks import called
+from fedsim.checks import call_function
 from fedsim.errors import InvalidInput
 from fedsim.problems import reductions, shards
 from fedsim.text import short_repr
 
-BLOCK = 4096  # rows at once where all are walked through
-ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}  # else sums would depend on the number of cores
+BLOCK = 4096  # rows per call where all are read
+ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}  # sums do not depend on the number of cores
 
 
 class Jax:
     """Clients with rows (X_c, y_c) and a `loss(parameters, X, y)`, a number, at any tree of arrays.
 
-    The loss is the mean or the sum over rows, as `reduction="mean"` or "sum" says; without it, the constructor compares
-    the loss of several rows with the rows' own. A run starts from `parameters`. `outputs(parameters, X)`, scores of
-    classes (rows, classes), are judged on the rows `test=(X, y)`. A prior N(0, I / prior_precision) is spread over the
-    rows. Jobs are computed one after the other, each compiled for its number of rows: a job's bits do not depend on its
-    neighbours.
+    The loss is the mean or the sum over rows, `reduction="mean"` or "sum"; None: the constructor compares the loss of
+    several rows with the rows' own. A run starts from `parameters`. Metrics evaluate `outputs(parameters, X)`, scores
+    of classes (rows, classes), on the rows `test=(X, y)`. A prior N(0, I / prior_precision) is spread over the rows.
+    Jobs are computed one after the other, each compiled for its number of rows: a job's bits do not depend on others.
     """
 
     fresh = True
@@ -42,7 +41,7 @@ class Jax:
         if not callable(loss):
             raise InvalidInput(f"Jax(loss={short_repr(loss, 60)}): give a function of (parameters, X, y)")
         if (test is None) != (outputs is None):
-            raise InvalidInput("Jax(outputs=..., test=...): give both, or neither; one is judged by the other")
+            raise InvalidInput("Jax(outputs=..., test=...): give both, or neither")
         rows = shards.from_clients("Jax", data, labelled=True, narrow=True)
         assert rows.y is not None
         self.x, self.y, self.offsets, self.sizes = rows.x, rows.y, rows.offsets, rows.sizes
@@ -62,48 +61,48 @@ class Jax:
         self._averages = self._check_rows(reduction) == "mean"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_compiled": {}}  # which no other process can use
+        return {**self.__dict__, "_compiled": {}}  # compiled functions are not picklable
 
     @property
-    def brought(self) -> tuple[Any, ...]:
-        """What the user has written, whose source a host on another machine may need."""
+    def user_code(self) -> tuple[Any, ...]:
+        """The user's functions, whose source a host on another machine may need."""
         return tuple(part for part in (self.criterion, self.outputs) if part is not None)
 
     def initial(self, seed: int) -> Array:
-        """The parameters that were given, whatever the seed."""
+        """Return the given parameters, for every seed."""
         return np.array(self.start)
 
     def shard(self, clients: Array) -> Jax:
-        """The same problem with the rows of these clients alone, for the host that computes for them."""
+        """Return the problem with the rows of these clients alone, for the host that computes for them."""
         part = copy(self)
         rows, part.offsets = shards.rows_of(self.offsets, clients)
         part.x, part.y, part.test = self.x[rows], self.y[rows], None
         return part
 
     def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
-        """The sum over the client's rows, all of them or those given."""
+        """Return the gradient summed over the client's rows, all of them or those given."""
         own = self.offsets[client] + (np.arange(self.sizes[client]) if rows is None else np.asarray(rows))
         slope = self._call("slope", theta, self.x[own], self.y[own])
         return np.asarray(slope + theta.dtype.type(self.share * len(own)) * theta)
 
     def potential(self, theta: Array, client: int, rows: Array | None = None) -> float:
-        """The loss summed over the client's rows, all of them or those given, and their share of the prior."""
+        """Return the loss summed over the client's rows, all of them or those given, plus their share of the prior."""
         own = self.offsets[client] + (np.arange(self.sizes[client]) if rows is None else np.asarray(rows))
         return self._total(np.asarray(theta, np.float64), own) + shards.prior_part(self.share, len(own), theta)
 
     def loss(self, theta: Array) -> Array:
-        """Mean loss over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
+        """Return the mean loss over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
         data = [self._total(t, np.arange(len(self.x))) for t in theta]
         return np.asarray((data + self.prior_precision / 2 * (theta.astype(np.float64) ** 2).sum(axis=1)) / len(self.x))
 
     def predict(self, theta: Array) -> Array:
-        """Class probabilities of the test rows under one theta (d,): (rows, classes)."""
+        """Return class probabilities of the test rows at one theta (d,): (rows, classes)."""
         assert self.test is not None
         x = self.test[0]
         return np.concatenate([self._call("classes", theta, x[at : at + BLOCK]) for at in range(0, len(x), BLOCK)])
 
     def _total(self, theta: Array, rows: Array) -> float:
-        """The summed loss over these rows, in the precision of theta."""
+        """Return the summed loss over these rows, in the precision of theta."""
         blocks = [rows[at : at + BLOCK] for at in range(0, len(rows), BLOCK)]
         return sum(float(self._call("total", theta, self.x[b], self.y[b])) for b in blocks)
 
@@ -112,7 +111,7 @@ class Jax:
         rows, tries = reductions.rows_to_try(self.y), []
         for theta in reductions.points_to_try(self.start):
             chosen = (*rows[:, None], rows)
-            found = [called("Jax(loss)", self._call, "value", theta, self.x[r], self.y[r]) for r in chosen]
+            found = [call_function("Jax(loss)", self._call, "value", theta, self.x[r], self.y[r]) for r in chosen]
             if any(value.shape != () or value.dtype.kind != "f" for value in found):
                 kind = f"{found[-1].dtype} of shape {found[-1].shape}"
                 raise InvalidInput(f"Jax(loss): it returns {kind}; return one floating-point number")
@@ -120,7 +119,7 @@ class Jax:
         return reductions.decide("Jax", reduction, tries)
 
     def _call(self, name: str, theta: Array, x: Array, *y: Array) -> Array:
-        """One of the compiled functions, in the precision of theta."""
+        """Call a compiled function in the precision of theta."""
         jax = _jax()
         if name not in self._compiled:
 

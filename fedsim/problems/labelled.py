@@ -1,4 +1,4 @@
-"""Rows with class labels, kept as they are stored (bytes, if that is what they are) and converted when used."""
+"""Rows with class labels, stored in their own dtype (bytes, for images) and converted when they are read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Scores = Callable[[Array, Array], Array]  # the same before the softmax
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """The clients' rows and the test rows; a model sees `scale * x + shift`, or `x` where there is no scale."""
+    """The clients' rows and the test rows; the input of a model is `scale * x + shift`, or `x` without a scale."""
 
     x: Array  # (n, features)
     y: Array  # int64 (n,)
@@ -37,7 +37,7 @@ class Labelled:
     test: tuple[Array, Array] | None
 
     def __post_init__(self) -> None:
-        """Read-only, as at a Ray host: kernels are compiled for one kind of array."""
+        """Make all arrays read-only, as at a Ray host: kernels are compiled for one kind of array."""
         for name in ("x", "y", "offsets", "sizes", "scale", "shift"):
             column = getattr(self, name)
             if column is not None and column.flags.writeable:
@@ -46,25 +46,25 @@ class Labelled:
                 object.__setattr__(self, name, column)
 
     def values(self, x: Array, dtype: npt.DTypeLike) -> Array:
-        """Stored rows as the numbers that a model sees."""
+        """Return stored rows as the input of a model."""
         x = x.astype(dtype, copy=False)
         if self.scale is None or self.shift is None:
             return x
         return np.asarray(x * self.scale.astype(dtype) + self.shift.astype(dtype))
 
     def columns(self, dtype: npt.DTypeLike) -> tuple[Array | None, Array | None]:
-        """Scale and shift in the precision of a run."""
+        """Return scale and shift in the precision of a run."""
         if self.scale is None or self.shift is None:
             return None, None
         return self.scale.astype(dtype), self.shift.astype(dtype)
 
     def own(self, client: int, rows: Array | None, dtype: npt.DTypeLike) -> tuple[Array, Array]:
-        """A client's rows and labels, all of them or those given."""
+        """Return a client's rows and labels, all of them or those given."""
         x, y = shards.client_rows(self, client, rows)
         return self.values(x, dtype), y
 
     def potential(self, theta: Array, client: int, rows: Array | None, scores: Scores, share: float) -> float:
-        """Cross-entropy summed over a client's rows, all of them or those given, and their share of the prior."""
+        """Return the cross-entropy summed over a client's rows, all or those given, plus their share of the prior."""
         theta = np.asarray(theta, np.float64)
         x, y = shards.client_rows(self, client, rows)
         total = 0.0
@@ -76,7 +76,7 @@ class Labelled:
         return total + shards.prior_part(share, len(x), theta)
 
     def loss(self, theta: Array, probabilities: Probabilities, share: float) -> Array:
-        """Mean cross-entropy over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
+        """Return mean cross-entropy over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
         out = np.empty(len(theta))
         for r, t in enumerate(theta):
             total = sum(_cross_entropy(probabilities(t, x), y) for x, y in self._blocks(t.dtype))
@@ -84,11 +84,11 @@ class Labelled:
         return out
 
     def predict(self, theta: Array, probabilities: Probabilities) -> Array:
-        """Class probabilities of the test rows under one theta (d,): (rows, classes)."""
+        """Return class probabilities of the test rows at one theta (d,): (rows, classes)."""
         return np.concatenate([probabilities(theta, x) for x in self._test_blocks(theta.dtype)])
 
     def _blocks(self, dtype: npt.DTypeLike) -> Iterator[tuple[Array, Array]]:
-        """All rows with their labels, some at a time."""
+        """Yield all rows with their labels, BLOCK at a time."""
         for at in range(0, len(self.x), BLOCK):
             yield self.values(self.x[at : at + BLOCK], dtype), self.y[at : at + BLOCK]
 
@@ -97,8 +97,8 @@ class Labelled:
         for at in range(0, len(self.test[0]), BLOCK):
             yield self.values(self.test[0][at : at + BLOCK], dtype)
 
-    def keep(self, clients: Array) -> Labelled:
-        """The same with the rows of these clients alone, and no test rows; the others' sizes stay known."""
+    def shard(self, clients: Array) -> Labelled:
+        """Return the rows of these clients alone, without test rows, with the sizes of all clients."""
         rows, offsets = shards.rows_of(self.offsets, clients)
         part: Any = rows
         if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
@@ -114,9 +114,9 @@ def check(
     scale: npt.ArrayLike | None = None,
     shift: npt.ArrayLike | None = None,
 ) -> Labelled:
-    """Rows, labels and scale, each refused in one sentence if it does not fit."""
+    """Check rows, labels and scale."""
     labels = shards.labels_of(name, data)
-    remedy = "needs at least 2, a whole number, and at most a million"
+    remedy = "needs at least 2, an integer, and at most a million"
     classes = check_int(f"{name}(classes={{}})", classes, 2, remedy, 10**6)
     y = _labels(name, labels, classes)
     features = data.x.shape[1]
@@ -130,7 +130,7 @@ def check(
 def columns(
     name: str, scale: npt.ArrayLike | None, shift: npt.ArrayLike | None, shape: tuple[int, ...]
 ) -> tuple[Array | None, Array | None]:
-    """Scale and shift of every number of a row, flat; None for both where rows count as they are."""
+    """Return scale and shift of every number of a row, flat; None for both where there is no scale."""
     if scale is None and shift is None:
         return None, None
     return (
@@ -140,7 +140,7 @@ def columns(
 
 
 def arguments(dataset: object, parts: Sequence[Any]) -> dict[str, Any]:
-    """What `from_arrays` needs for a `fs.data` set split into `parts`: each client's rows together, still as stored."""
+    """Return the arguments of `from_arrays` for a `fs.data` set split into `parts`."""
     from fedsim.data.dataset import Dataset
     from fedsim.data.distribution import check as check_parts
 
@@ -169,7 +169,7 @@ def _column(where: str, value: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
 
 
 def _cross_entropy(p: Array, y: Array) -> float:
-    """-sum log p(y), with no logarithm of zero."""
+    """Return -sum log p(y), without a logarithm of zero."""
     picked = p[np.arange(len(p)), y].astype(np.float64)
     return float(-log64(np.maximum(picked, np.finfo(p.dtype).tiny)).sum())
 
@@ -177,5 +177,5 @@ def _cross_entropy(p: Array, y: Array) -> float:
 def _labels(name: str, y: Array, classes: int) -> Array:
     if np.any(y != np.floor(y)) or y.min() < 0 or y.max() >= classes:
         found = f"found {y.min()} to {y.max()}"
-        raise InvalidInput(f"{name}: labels must be whole numbers from 0 to {classes - 1}, {found}")
+        raise InvalidInput(f"{name}: labels must be integers from 0 to {classes - 1}, {found}")
     return y.astype(np.int64, copy=False)

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.checks import check_int, check_positive
 from fedsim.errors import InvalidInput
 from fedsim.kernels import reference
 from fedsim.problems import shards
@@ -20,8 +19,20 @@ from fedsim.protocols import GradientKernels
 class LogisticRegression:
     """Clients with rows (X_c, y_c) and an optional N(0, I/prior_precision) prior spread over the rows."""
 
-    def __init__(self, data: Sequence[Any], prior_precision: float = 0.0, test: shards.TestRows = None) -> None:
-        self._build(shards.from_clients("LogisticRegression", data, labelled=True), prior_precision, test)
+    def __init__(
+        self, data: Sequence[Any] | shards.Shards, prior_precision: float = 0.0, test: shards.TestRows = None
+    ) -> None:
+        rows = shards.from_clients("LogisticRegression", data, labelled=True)
+        labels = shards.labels_of("LogisticRegression", rows)
+        self.x, self.offsets, self.sizes = rows.x, rows.offsets, rows.sizes
+        self.y = _binary("LogisticRegression", labels).astype(rows.x.dtype, copy=False)
+        self.clients, self.dim = len(self.sizes), self.x.shape[1]
+        self.prior_precision = shards.check_prior("LogisticRegression", prior_precision)
+        self.share = self.prior_precision / len(self.x)
+        self.test = None
+        if test is not None:
+            x, y = shards.from_test("LogisticRegression", test, self.dim)
+            self.test = (x, _binary("LogisticRegression(test)", y).astype(np.int64))
 
     @classmethod
     def from_arrays(
@@ -32,51 +43,29 @@ class LogisticRegression:
         prior_precision: float = 0.0,
         test: shards.TestRows = None,
     ) -> LogisticRegression:
-        """Flat data: client c owns rows offsets[c]:offsets[c + 1], which are not copied."""
-        self = cls.__new__(cls)
-        self._build(shards.from_flat("LogisticRegression", x, y, offsets), prior_precision, test)
-        return self
+        """Return the problem of flat data: client c owns rows offsets[c]:offsets[c + 1], which are not copied."""
+        return cls(shards.from_flat("LogisticRegression", x, y, offsets), prior_precision, test)
 
     @classmethod
     def synthetic(
         cls, clients: int, dim: int, heterogeneity: float = 0.0, samples: npt.ArrayLike = 100, seed: int = 0,
         prior_precision: float = 1.0,
     ) -> LogisticRegression:  # fmt: skip
-        """Standard normal features; every client's true coefficients are N(common, heterogeneity I) (B17)."""
-        dim = check_int("LogisticRegression.synthetic(dim={})", dim)
-        offsets = shards.even_offsets("LogisticRegression.synthetic", clients, samples, dim)
-        clients = len(offsets) - 1
-        spread = check_positive("LogisticRegression.synthetic(heterogeneity={})", heterogeneity, zero=True)
-        owner = np.repeat(np.arange(clients), np.diff(offsets))
-        row = np.arange(offsets[-1])
-        truth = rng.normal(rng.keys(seed, rng.Stream.DATA), dim, 0)
-        own = rng.normal(rng.keys(seed, rng.Stream.DATA, round=1, client=np.arange(clients)), dim, 0)
-        x = rng.normal(rng.keys(seed, rng.Stream.DATA, round=2, client=row), dim, 0)
-        u = rng.uniform(rng.keys(seed, rng.Stream.DATA, round=3, client=row), 1)[:, 0]
-        score = np.einsum("ni,ni->n", x, (truth + np.sqrt(spread) * own)[owner])
+        """Return a problem with normal features; clients' coefficients are N(common, heterogeneity I) (B17)."""
+        where = "LogisticRegression.synthetic"
+        x, score, offsets = shards.synthetic_regression(where, clients, dim, heterogeneity, samples, seed)
+        u = rng.uniform(rng.keys(seed, rng.Stream.DATA, round=3, client=np.arange(len(x))), 1)[:, 0]
         return cls.from_arrays(x, (u < 1 / (1 + reference.exp(-score))).astype(float), offsets, prior_precision)
 
-    def _build(self, data: shards.Shards, prior_precision: float, test: shards.TestRows) -> None:
-        labels = shards.labels_of("LogisticRegression", data)
-        self.x, self.offsets, self.sizes = data.x, data.offsets, data.sizes
-        self.y = _binary("LogisticRegression", labels).astype(data.x.dtype, copy=False)
-        self.clients, self.dim = len(self.sizes), self.x.shape[1]
-        self.prior_precision = shards.check_prior("LogisticRegression", prior_precision)
-        self.share = self.prior_precision / len(self.x)
-        self.test = None
-        if test is not None:
-            x, y = shards.from_test("LogisticRegression", test, self.dim)
-            self.test = (x, _binary("LogisticRegression(test)", y).astype(np.int64))
-
     def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
-        """The NumPy reference: the sum over the client's rows, all of them or those given."""
+        """Return the gradient summed over the client's rows, all of them or those given; the NumPy reference."""
         x, y = shards.client_rows(self, client, rows)
         score = np.asarray(x @ theta, theta.dtype)
         out = x.T @ (1 / (1 + reference.exp(-score)) - y) + self.share * len(x) * theta
         return np.asarray(out, theta.dtype)
 
     def gradients(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
-        """The same for a flat batch of jobs, compiled."""
+        """Return `gradient` of many jobs, compiled."""
         from fedsim.kernels import cpu
 
         return self.gradients_by(cpu, theta, clients, rows)
@@ -84,7 +73,7 @@ class LogisticRegression:
     def gradients_by(
         self, kernels: GradientKernels, theta: Array, clients: Array, rows: tuple[Array, Array] | None
     ) -> Array:
-        """`gradients` by a backend's own kernels."""
+        """Return `gradients` by the kernels of a backend."""
         from fedsim.kernels.cpu.sums import ALL_ROWS
 
         out = np.empty_like(theta)
@@ -95,15 +84,14 @@ class LogisticRegression:
         return out
 
     def potential(self, theta: Array, client: int, rows: Array | None = None) -> float:
-        """The loss summed over the client's rows, all of them or those given, and their share of the prior."""
+        """Return the loss summed over the client's rows, all of them or those given, plus their share of the prior."""
         x, y = shards.client_rows(self, client, rows)
         score = x @ np.asarray(theta, np.float64)
         return float(np.logaddexp(0, (1 - 2 * y) * score).sum() + shards.prior_part(self.share, len(x), theta))
 
     def potentials(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
-        """The same for a flat batch of jobs, compiled."""
-        from fedsim.kernels.cpu.potentials import logistic_potentials
-        from fedsim.kernels.cpu.sums import ALL_ROWS
+        """Return `potential` of many jobs, compiled."""
+        from fedsim.kernels.cpu.sums import ALL_ROWS, logistic_potentials
 
         out = np.empty(len(theta))
         logistic_potentials(
@@ -113,13 +101,13 @@ class LogisticRegression:
         return out
 
     def loss(self, theta: Array) -> Array:
-        """Mean log loss over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
+        """Return the mean log loss over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
         score = self.x @ theta.T
         data = np.logaddexp(0, score) - self.y[:, None] * score
         return np.asarray((data.sum(axis=0) + self.prior_precision / 2 * (theta**2).sum(axis=1)) / len(self.x))
 
     def predict(self, theta: Array) -> Array:
-        """Class probabilities of the test rows under one theta (d,): (rows, 2)."""
+        """Return class probabilities of the test rows at one theta (d,): (rows, 2)."""
         assert self.test is not None
         p = 1 / (1 + reference.exp(np.asarray(-(self.test[0] @ theta), np.float64)))
         return np.stack([1 - p, p], axis=-1)

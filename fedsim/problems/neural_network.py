@@ -1,4 +1,4 @@
-"""A fully connected ReLU network with softmax cross-entropy: the multilayer perceptron, Bayesian if it has a prior.
+"""A fully connected ReLU network with softmax cross-entropy, Bayesian if it has a prior.
 
 theta holds, layer by layer, the weights (in, out) row by row and then the biases.
 """
@@ -24,16 +24,29 @@ from fedsim.protocols import GradientKernels
 class NeuralNetwork:
     """Clients with rows (X_c, y_c), hidden layers of these `widths`, and an optional N(0, I/prior_precision) prior.
 
-    The prior is spread over the rows. Rows of small integers are kept so, and count as `scale * x + shift`. A run that
-    is given no `initial` starts at `initial(seed)`.
+    The prior is spread over the rows. Rows of small integers are stored as they are and read as `scale * x + shift`. A
+    run starts at `initial(seed)` unless its scenario has an `initial`.
     """
 
     def __init__(
-        self, data: Sequence[Any], widths: Sequence[int] = (64, 32), classes: int = 10, test: shards.TestRows = None,
-        prior_precision: float = 0.0, scale: npt.ArrayLike | None = None, shift: npt.ArrayLike | None = None,
+        self, data: Sequence[Any] | shards.Shards, widths: Sequence[int] = (64, 32), classes: int = 10,
+        test: shards.TestRows = None, prior_precision: float = 0.0,
+        scale: npt.ArrayLike | None = None, shift: npt.ArrayLike | None = None,
     ) -> None:  # fmt: skip
         stacked = shards.from_clients("NeuralNetwork", data, labelled=True, narrow=True)
-        self._build(labelled.check("NeuralNetwork", stacked, classes, test, scale, shift), widths, prior_precision)
+        rows = labelled.check("NeuralNetwork", stacked, classes, test, scale, shift)
+        try:
+            given = [int(w) if is_int(w, 1, 10**6) else 0 for w in tuple(widths)]
+        except Exception:  # a user's __iter__ may raise anything
+            given = [0]
+        if 0 in given:
+            raise invalid_argument("NeuralNetwork(widths={})", widths, "give integers of at least 1, as (64, 32)")
+        self.widths, self.features = tuple(given), rows.x.shape[1]
+        self._widths = (self.features, *given, rows.classes)
+        self.dim = int(sum((wide + 1) * high for wide, high in pairwise(self.layers.tolist())))
+        self.prior_precision = shards.check_prior("NeuralNetwork", prior_precision)
+        self.share = self.prior_precision / len(rows.x)
+        self._hold(rows)
 
     @classmethod
     def from_arrays(
@@ -41,32 +54,16 @@ class NeuralNetwork:
         classes: int = 10, test: shards.TestRows = None, prior_precision: float = 0.0,
         scale: npt.ArrayLike | None = None, shift: npt.ArrayLike | None = None,
     ) -> NeuralNetwork:  # fmt: skip
-        """Flat data: client c owns rows offsets[c]:offsets[c + 1], which are not copied."""
-        self = cls.__new__(cls)
-        stacked = shards.from_flat("NeuralNetwork", x, y, offsets, narrow=True)
-        self._build(labelled.check("NeuralNetwork", stacked, classes, test, scale, shift), widths, prior_precision)
-        return self
+        """Return the problem of flat data: client c owns rows offsets[c]:offsets[c + 1], which are not copied."""
+        rows = shards.from_flat("NeuralNetwork", x, y, offsets, narrow=True)
+        return cls(rows, widths, classes, test, prior_precision, scale, shift)
 
     @classmethod
     def of(
         cls, dataset: object, parts: Sequence[Any], widths: Sequence[int] = (64, 32), prior_precision: float = 0.0
     ) -> NeuralNetwork:
-        """A `fs.data` set, its rows given to clients as `fs.data.iid(...)` or its like says, its test rows attached."""
+        """Return the problem of a `fs.data` set and a partition such as `fs.data.iid(...)`, with its test rows."""
         return cls.from_arrays(**labelled.arguments(dataset, parts), widths=widths, prior_precision=prior_precision)
-
-    def _build(self, rows: labelled.Labelled, widths: Sequence[int], prior_precision: float) -> None:
-        try:
-            given = [int(w) if is_int(w, 1, 10**6) else 0 for w in tuple(widths)]
-        except Exception:  # whatever a stranger's own __iter__ raises
-            given = [0]
-        if 0 in given:
-            raise invalid_argument("NeuralNetwork(widths={})", widths, "give whole numbers of at least 1, as (64, 32)")
-        self.widths, self.features = tuple(given), rows.x.shape[1]
-        self._widths = (self.features, *given, rows.classes)
-        self.dim = int(sum((wide + 1) * high for wide, high in pairwise(self.layers.tolist())))
-        self.prior_precision = shards.check_prior("NeuralNetwork", prior_precision)
-        self.share = self.prior_precision / len(rows.x)
-        self._hold(rows)
 
     def _hold(self, rows: labelled.Labelled) -> None:
         self._rows = rows
@@ -75,17 +72,17 @@ class NeuralNetwork:
 
     @property
     def layers(self) -> Array:
-        """Inputs, hidden units and classes; made anew, for what comes to a Ray host cannot be written to."""
+        """The numbers of inputs, hidden units and classes; a new array, because arrays at a Ray host are read-only."""
         return np.array(self._widths, np.int64)
 
     def shard(self, clients: Array) -> NeuralNetwork:
-        """The same problem with the rows of these clients alone, for the host that computes for them."""
+        """Return the problem with the rows of these clients alone, for the host that computes for them."""
         part = copy(self)
-        part._hold(self._rows.keep(clients))
+        part._hold(self._rows.shard(clients))
         return part
 
     def initial(self, seed: int) -> Array:
-        """He et al. (2015): weights N(0, 2 / inputs), biases zero; a function of the seed."""
+        """Return the start of He et al. (2015): weights N(0, 2 / inputs), biases zero."""
         theta: Array = rng.normal(rng.keys(seed, rng.Stream.DATA, round=1), self.dim)[0]
         for weights, bias in self._split(theta):
             weights *= np.sqrt(2 / len(weights))
@@ -93,7 +90,7 @@ class NeuralNetwork:
         return theta
 
     def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
-        """The NumPy reference: the sum over the client's rows, all of them or those given."""
+        """Return the gradient summed over the client's rows, all of them or those given; the NumPy reference."""
         x, y = self._rows.own(client, rows, theta.dtype)
         layers, inputs = self._split(theta), [x]
         for weights, bias in layers[:-1]:
@@ -107,7 +104,7 @@ class NeuralNetwork:
         return np.asarray(np.concatenate(parts) + theta.dtype.type(self.share * len(x)) * theta)
 
     def gradients(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
-        """The same for a flat batch of jobs, compiled around BLAS products of one job each."""
+        """Return `gradient` of many jobs, compiled around BLAS products of one job each."""
         from fedsim.kernels import cpu
 
         return self.gradients_by(cpu, theta, clients, rows)
@@ -115,7 +112,7 @@ class NeuralNetwork:
     def gradients_by(
         self, kernels: GradientKernels, theta: Array, clients: Array, rows: tuple[Array, Array] | None
     ) -> Array:
-        """`gradients` by a backend's own kernels."""
+        """Return `gradients` by the kernels of a backend."""
         from fedsim.kernels.cpu.sums import ALL_ROWS
 
         out = np.empty_like(theta)
@@ -126,15 +123,15 @@ class NeuralNetwork:
         return out
 
     def potential(self, theta: Array, client: int, rows: Array | None = None) -> float:
-        """The loss summed over the client's rows, all of them or those given, and their share of the prior."""
+        """Return the loss summed over the client's rows, all of them or those given, plus their share of the prior."""
         return self._rows.potential(theta, client, rows, self._scores, self.share)
 
     def loss(self, theta: Array) -> Array:
-        """Mean cross-entropy over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
+        """Return mean cross-entropy over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
         return self._rows.loss(theta, self._probabilities, self.share)
 
     def predict(self, theta: Array) -> Array:
-        """Class probabilities of the test rows under one theta (d,): (rows, classes)."""
+        """Return class probabilities of the test rows at one theta (d,): (rows, classes)."""
         return self._rows.predict(theta, self._probabilities)
 
     def _probabilities(self, theta: Array, x: Array) -> Array:
@@ -147,7 +144,7 @@ class NeuralNetwork:
         return np.asarray(x @ weights + bias)
 
     def _split(self, theta: Array) -> list[tuple[Array, Array]]:
-        """Weights (in, out) and biases of every layer, as views of theta."""
+        """Return weights (in, out) and biases of every layer, as views of theta."""
         out, at = [], 0
         for wide, high in pairwise(self.layers.tolist()):
             end = at + wide * high

@@ -1,7 +1,7 @@
-"""Mean estimation under data that react: the Gaussian benchmark of P-FedAvg, where everything is known exactly.
+"""Mean estimation under performative shifts: the Gaussian benchmark of P-FedAvg, with exact solutions.
 
 l(theta; Z) = (theta - Z)^2 / 2 with Z ~ N(m_i + eps_i theta, sigma^2) at client i, d = 1. There is no
-finite data set: every gradient draws anew, one Z, or `batch_size` of them.
+finite data set: every gradient draws one new Z, or `batch_size` of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.checks import check_float, check_int, check_positive, numbers, refuse_beyond_memory
+from fedsim.checks import check_allocation, check_array, check_float, check_int, check_positive
 from fedsim.errors import InvalidInput
 from fedsim.protocols import Backend, BatchSize
 
@@ -47,10 +47,10 @@ class PerformativeMean:
         cls, clients: int = 25, base_mean: float = 10.0, base_variance: float = 0.6, sensitivity: float = 0.9,
         sensitivity_variance: float = 0.1, sigma: float = 1.0, weights: npt.ArrayLike | None = None, seed: int = 0,
     ) -> PerformativeMean:  # fmt: skip
-        """Gaussian m_i and eps_i, standardised to exactly these means and variances over the clients (D9)."""
+        """Return a problem with Gaussian m_i and eps_i, standardised to these means and variances (D9)."""
         where = "PerformativeMean.synthetic"
         clients = check_int(f"{where}(clients={{}})", clients, least=2)
-        refuse_beyond_memory(f"{where}(clients={clients:,})", 200 * clients, "ask for fewer clients")
+        check_allocation(f"{where}(clients={clients:,})", 200 * clients, "ask for fewer clients")
         base_mean, sensitivity = (
             check_float(f"{where}(base_mean={{}})", base_mean),
             check_float(f"{where}(sensitivity={{}})", sensitivity),
@@ -65,18 +65,18 @@ class PerformativeMean:
     def react(
         self, theta: Array, clients: Array, key: Array, step: int, batch_size: BatchSize, backend: Backend
     ) -> Array:
-        """Gradients theta - Z (jobs, 1) with Z drawn in answer to `theta`, averaged over `batch_size` draws."""
-        remedy = "a whole number of draws, at least 1"
+        """Return gradients theta - Z (jobs, 1) with Z drawn given `theta`, averaged over `batch_size` draws."""
+        remedy = "an integer of draws, at least 1"
         draws = check_int("PerformativeMean: batch_size={}", 1 if batch_size is None else batch_size, remedy=remedy)
         noise = backend.normal(key, draws, step, theta.dtype)
         total = noise[:, :1]
-        for j in range(1, draws):  # in this order for any number of jobs
+        for j in range(1, draws):  # in a fixed order, for any number of jobs
             total = total + noise[:, j : j + 1]
         m, eps = (a.astype(theta.dtype)[clients, None] for a in (self.base_means, self.sensitivities))
         return np.asarray(theta - (m + eps * theta + theta.dtype.type(self.sigma / draws) * total))
 
     def performatively_stable(self) -> Array:
-        """The point that is best for the data it brings about, sum p_i m_i / (1 - sum p_i eps_i), (1,)."""
+        """Return the point that minimises the loss on the data it induces, sum p_i m_i / (1 - sum p_i eps_i), (1,)."""
         pull = 1 - self.weights @ self.sensitivities
         if pull <= 0:
             raise InvalidInput(
@@ -85,21 +85,21 @@ class PerformativeMean:
         return np.array([self.weights @ self.base_means / pull])
 
     def performatively_optimal(self) -> Array:
-        """The point of least performative loss, (1,)."""
+        """Return the point of least performative loss, (1,)."""
         p, stays = self.weights, 1 - self.sensitivities
         if not np.any(stays):
             raise InvalidInput("PerformativeMean: with all sensitivities 1 every theta has the same performative loss")
         return np.array([p @ (stays * self.base_means) / (p @ stays**2)])
 
     def loss(self, theta: Array) -> Array:
-        """sum_i p_i E (theta - Z)^2 / 2 with Z in answer to theta, for every row of `theta`."""
+        """Return sum_i p_i E (theta - Z)^2 / 2 with Z given theta, for every row of `theta`."""
         away = (1 - self.sensitivities) * theta - self.base_means  # (replicas, clients)
         return np.asarray((away**2 + self.sigma**2) @ self.weights / 2)
 
 
 def _finite(name: str, values: object, clients: int = 0) -> Array:
-    """A column of finite numbers, or one number for all of `clients`."""
-    array = numbers(f"PerformativeMean({name})", values, remedy="one number per client")
+    """Return a column of finite numbers; one number is repeated for all of `clients`."""
+    array = check_array(f"PerformativeMean({name})", values, remedy="one number per client")
     if clients and array.shape == ():
         array = np.full(clients, array)
     if clients and array.shape != (clients,):

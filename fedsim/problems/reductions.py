@@ -1,4 +1,4 @@
-"""How a user's loss combines rows: as their mean or as their sum. The user says it, or a few evaluations show it."""
+"""The reduction of a user's loss over rows, mean or sum: an argument, or determined by a few evaluations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedsim.checks import check_choice
 from fedsim.errors import InvalidInput
 
 ROWS = 32  # rows spread evenly, and as many of different labels
-NEAR = 3  # so many of the points to try are close to the start
+NEAR = 3  # points to try that are close to the start
 CLOSE = 1e-4  # of the rows' absolute losses
 
 
@@ -30,36 +30,36 @@ def points_to_try(start: Array) -> list[Array]:
     return [start, start + 0.1 * shift, start - 0.1 * shift, start + shift]
 
 
-def decide(name: str, said: str | None, tries: Sequence[tuple[Array, float]]) -> str:
-    """Return "mean" or "sum", given at every point the rows' own losses (rows,) and the loss of all of them."""
-    check_choice(f"{name}(reduction={{!r}})", said, (None, "mean", "sum"))
+def decide(name: str, given: str | None, tries: Sequence[tuple[Array, float]]) -> str:
+    """Return "mean" or "sum", given the rows' own losses (rows,) and the loss of all of them at every point."""
+    check_choice(f"{name}(reduction={{!r}})", given, (None, "mean", "sum"))
     if not _finite(*tries[0]):
-        raise InvalidInput(f"{name}(loss): it is not finite at the parameters that a run starts from; change these")
-    seen = [(rows, whole) for rows, whole in tries if _finite(rows, whole)]
-    fits = [kind for kind in ("mean", "sum") if all(_fits(kind, rows, whole) for rows, whole in seen)]
+        raise InvalidInput(f"{name}(loss): it is not finite at the initial parameters; change them")
+    finite = [(rows, total) for rows, total in tries if _finite(rows, total)]
+    fits = [kind for kind in ("mean", "sum") if all(_fits(kind, rows, total) for rows, total in finite)]
     if not fits:
         raise InvalidInput(
             f"{name}(loss): on several rows it is neither the mean nor the sum of each row's own loss; weight rows "
             "within a sum, as torch.nn.CrossEntropyLoss(weight=..., reduction='sum') does, and regularise by "
             "prior_precision"
         )
-    if said is None and len(fits) == 2:
+    if given is None and len(fits) == 2:
         raise InvalidInput(
-            f"{name}(loss): on {len(tries[0][0])} rows at {len(seen)} points it equals both the mean and the sum of "
-            "the rows' own losses, as zero does; say which with reduction='mean' or reduction='sum'"
+            f"{name}(loss): on {len(tries[0][0])} rows at {len(finite)} points it equals both the mean and the sum of "
+            "the rows' own losses, as zero does; set reduction='mean' or reduction='sum'"
         )
-    if said is not None and said not in fits:
+    if given is not None and given not in fits:
         raise InvalidInput(
-            f"{name}(reduction={said!r}): on {len(tries[0][0])} rows the loss is the {fits[0]} of the rows' own; "
+            f"{name}(reduction={given!r}): on {len(tries[0][0])} rows the loss is the {fits[0]} of the rows' own; "
             f"write reduction={fits[0]!r}"
         )
-    return said or fits[0]
+    return given or fits[0]
 
 
-def _finite(rows: Array, whole: float) -> bool:
-    return bool(np.isfinite(rows).all() and np.isfinite(whole))
+def _finite(rows: Array, total: float) -> bool:
+    return bool(np.isfinite(rows).all() and np.isfinite(total))
 
 
-def _fits(kind: str, rows: Array, whole: float) -> bool:
+def _fits(kind: str, rows: Array, total: float) -> bool:
     combined, scale = (getattr(part, kind)() for part in (rows, np.abs(rows)))
-    return bool(abs(whole - combined) <= CLOSE * scale)
+    return bool(abs(total - combined) <= CLOSE * scale)

@@ -10,22 +10,22 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from fedsim import rng
 from fedsim.arrays import Array
-from fedsim.checks import array_of, check_int, check_positive, refuse_beyond_memory
+from fedsim.checks import as_array, check_allocation, check_int, check_positive
 from fedsim.errors import InvalidInput
 from fedsim.protocols import BatchSize
 from fedsim.text import short_str
 
-NARROW = (np.uint8, np.int8, np.uint16, np.int16)  # kept as they are where rows are converted as they are used
+NARROW = (np.uint8, np.int8, np.uint16, np.int16)  # stored as they are where rows are converted when they are read
+DRAWN = 45  # bytes, as measured, of a number while it is drawn; it takes 8 afterwards
 
-DRAWN = 45  # bytes, as measured, of a number while it is drawn; it takes 8 in the end
-
-TestRows = tuple[npt.ArrayLike, npt.ArrayLike] | None  # rows and labels that a model is judged by
+TestRows = tuple[npt.ArrayLike, npt.ArrayLike] | None  # test rows and labels
 
 
 @dataclass(frozen=True)
 class Shards:
-    """Ragged data of all clients; `x` and `y` are the caller's own arrays where they come flat."""
+    """Data of all clients; `x` and `y` are the caller's own arrays where they were flat."""
 
     x: Array  # (n, features)
     y: Array | None  # (n,)
@@ -37,7 +37,7 @@ class Shards:
 
 
 class LabelledRows(Protocol):
-    """Whatever holds the clients' rows and labels."""
+    """An object with the clients' rows and labels."""
 
     @property
     def x(self) -> Array: ...
@@ -48,23 +48,26 @@ class LabelledRows(Protocol):
 
 
 def client_rows(held: LabelledRows, client: int, rows: Array | None) -> tuple[Array, Array]:
-    """A client's rows and labels, all of them or those given."""
+    """Return a client's rows and labels, all of them or those given."""
     own = slice(*held.offsets[client : client + 2])
     x, y = held.x[own], held.y[own]
     return (x, y) if rows is None else (x[rows], y[rows])
 
 
 def labels_of(name: str, data: Shards) -> Array:
+    """Return the labels; refuse data without labels."""
     if data.y is None:
         raise InvalidInput(f"{name}: y is None; give a label for every row")
     return data.y
 
 
-def from_clients(name: str, data: Sequence[Any], labelled: bool, narrow: bool = False) -> Shards:
-    """Stack `data=[x0, x1, ...]`, or `[(X0, y0), ...]` where `labelled`."""
+def from_clients(name: str, data: Sequence[Any] | Shards, labelled: bool, narrow: bool = False) -> Shards:
+    """Stack `data=[x0, x1, ...]`, or `[(X0, y0), ...]` where `labelled`; return shards as they are."""
+    if isinstance(data, Shards):
+        return data
     try:
         clients = list(data)
-    except Exception:  # whatever a stranger's own __iter__ raises
+    except Exception:  # a user's __iter__ may raise anything
         raise InvalidInput(f"{name}: data={short_str(data)}; give a list with one entry per client") from None
     if not clients:
         raise InvalidInput(f"{name}: data is empty; give one array per client")
@@ -92,7 +95,7 @@ def from_clients(name: str, data: Sequence[Any], labelled: bool, narrow: bool = 
 def from_flat(
     name: str, x: npt.ArrayLike, y: npt.ArrayLike | None, offsets: npt.ArrayLike, narrow: bool = False
 ) -> Shards:
-    """Check flat arrays and keep them as they are, without a copy; `narrow`: small integers too."""
+    """Check flat arrays, which are not copied; `narrow` allows small integers."""
     x = numbers(f"{name}: x", x, 2)
     if x.dtype not in (np.float32, np.float64, *(NARROW if narrow else ())):
         x = x.astype(np.float64)
@@ -101,10 +104,9 @@ def from_flat(
     if x.shape[1] == 0:
         raise InvalidInput(f"{name}: x has no columns; give at least one")
     offsets = numbers(f"{name}: offsets", offsets)
-    if offsets.ndim != 1 or len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != len(x) or not _whole(offsets):
+    if offsets.ndim != 1 or len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != len(x) or not _integral(offsets):
         raise InvalidInput(
-            f"{name}: offsets must be whole numbers from 0 to the number of rows, {len(x)}, "
-            "one more of them than clients"
+            f"{name}: offsets must be integers from 0 to the number of rows, {len(x)}, one more of them than clients"
         )
     offsets = offsets.astype(np.int64, copy=False)
     if np.any(np.diff(offsets) < 1):
@@ -126,7 +128,7 @@ def from_flat(
 
 
 def from_test(name: str, test: TestRows, columns: int, narrow: bool = False) -> tuple[Array, Array]:
-    """Test rows (X, y) with as many columns as the clients have."""
+    """Check test rows (X, y), which have the clients' number of columns."""
     if not (isinstance(test, (tuple, list)) and len(test) == 2):
         raise InvalidInput(f"{name}(test={short_str(test, 40)}): give a pair (X, y)")
     x = numbers(f"{name}(test): X", test[0], 2)
@@ -143,21 +145,35 @@ def from_test(name: str, test: TestRows, columns: int, narrow: bool = False) -> 
 
 
 def even_offsets(name: str, clients: int, samples: npt.ArrayLike, columns: int = 1) -> Array:
-    """Offsets for `samples` rows each (one number, or one per client) of so many columns, if there is room for them."""
+    """Return the offsets of clients with `samples` rows (one number, or one per client), if they fit in memory."""
     clients = check_int(f"{name}(clients={{}})", clients)
     sizes = numbers(f"{name}: samples", samples)
-    if sizes.shape not in ((), (clients,)) or not _whole(sizes) or np.any(sizes < 1):
+    if sizes.shape not in ((), (clients,)) or not _integral(sizes) or np.any(sizes < 1):
         given = f"{name}(samples={short_str(samples, 40)})"
-        raise InvalidInput(f"{given}: give a whole number of at least 1, or one for each of {clients} clients")
+        raise InvalidInput(f"{given}: give an integer of at least 1, or one for each of {clients} clients")
     rows = float(sizes.sum(dtype=np.float64)) * (1.0 if sizes.ndim else clients)
     size = DRAWN * (rows * (columns + 4) + clients * (columns + 4))
     what = f"{name}({clients:,} clients with {rows:,.0f} rows of {columns:,} numbers)"
-    refuse_beyond_memory(what, size, "ask for fewer clients, samples or columns")
+    check_allocation(what, size, "ask for fewer clients, samples or columns")
     return np.concatenate([[0], np.cumsum(np.broadcast_to(sizes.astype(np.int64), (clients,)))])
 
 
+def synthetic_regression(
+    where: str, clients: int, dim: int, heterogeneity: float, samples: npt.ArrayLike, seed: int
+) -> tuple[Array, Array, Array]:
+    """Return standard normal features, their scores, and offsets; coefficients are N(common, heterogeneity I)."""
+    dim = check_int(f"{where}(dim={{}})", dim)
+    offsets = even_offsets(where, clients, samples, dim)
+    spread = check_positive(f"{where}(heterogeneity={{}})", heterogeneity, zero=True)
+    owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    common = rng.normal(rng.keys(seed, rng.Stream.DATA), dim, 0)
+    own = rng.normal(rng.keys(seed, rng.Stream.DATA, round=1, client=np.arange(len(offsets) - 1)), dim, 0)
+    x = rng.normal(rng.keys(seed, rng.Stream.DATA, round=2, client=np.arange(offsets[-1])), dim, 0)
+    return x, np.einsum("ni,ni->n", x, (common + np.sqrt(spread) * own)[owner]), offsets
+
+
 def rows_per_batch(batch_size: BatchSize, sizes: Array, clients: Array) -> Array:
-    """How many rows a minibatch has: an int, a fraction (rounded down, at least 1) or one per client; at most n_c."""
+    """Return the rows of a minibatch: an int, a fraction (rounded down, at least 1) or one per client; at most n_c."""
     if isinstance(batch_size, (float, np.floating)) and batch_size < 1:
         share = float(batch_size) * (1 + 1e-9)  # so that 0.6 / 3 of 50 rows are 10, not 9
         m = np.maximum(1, np.floor(share * sizes).astype(np.int64))
@@ -174,14 +190,14 @@ def check_prior(name: str, precision: float) -> float:
 
 
 def prior_part(share: float, rows: int, theta: Array) -> float:
-    """What so many rows carry of -log prior, up to its constant."""
+    """Return the share of -log prior that `rows` rows have, up to its constant."""
     theta = np.asarray(theta, np.float64)
     return float(share * rows / 2 * (theta @ theta))
 
 
 def numbers(where: str, value: object, axes: int | None = None) -> Array:
-    """`value` as an array of numbers, with so many axes if it matters; not a copy if it is one."""
-    array = array_of(value)
+    """Return `value` as an array of numbers with this many axes (None: any); an array is not copied."""
+    array = as_array(value)
     if array is None:
         raise InvalidInput(f"{where} is not a rectangular array of numbers")
     if axes == 2 and array.ndim != 2:
@@ -189,12 +205,12 @@ def numbers(where: str, value: object, axes: int | None = None) -> Array:
     return array
 
 
-def _whole(array: Array) -> bool:
+def _integral(array: Array) -> bool:
     return bool(np.all(np.isfinite(array) & (array == np.floor(array))))
 
 
 def rows_of(offsets: Array, clients: Array) -> tuple[Array, Array]:
-    """The rows of these clients, in order, and offsets into them under which all other clients have none."""
+    """Return the rows of these clients, in order, and offsets into them in which all other clients have no rows."""
     held = np.zeros(len(offsets) - 1, np.int64)
     held[clients] = np.diff(offsets)[clients]
     rows = np.concatenate([np.arange(offsets[c], offsets[c + 1]) for c in sorted(clients)])

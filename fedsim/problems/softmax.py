@@ -23,15 +23,19 @@ from fedsim.protocols import GradientKernels
 class SoftmaxRegression:
     """Clients with rows (X_c, y_c), labels 0 ... classes - 1, and an optional prior spread over the rows.
 
-    Rows of small integers are kept so, and count as `scale * x + shift` (a number each, or one per column).
+    Rows of small integers are stored as they are and read as `scale * x + shift` (a number each, or one per column).
     """
 
     def __init__(
-        self, data: Sequence[Any], classes: int = 10, bias: bool = True, test: shards.TestRows = None,
+        self, data: Sequence[Any] | shards.Shards, classes: int = 10, bias: bool = True, test: shards.TestRows = None,
         prior_precision: float = 0.0, scale: npt.ArrayLike | None = None, shift: npt.ArrayLike | None = None,
     ) -> None:  # fmt: skip
         stacked = shards.from_clients("SoftmaxRegression", data, labelled=True, narrow=True)
-        self._build(labelled.check("SoftmaxRegression", stacked, classes, test, scale, shift), bias, prior_precision)
+        rows = labelled.check("SoftmaxRegression", stacked, classes, test, scale, shift)
+        self.bias, self.features = check_bool("SoftmaxRegression(bias={})", bias), rows.x.shape[1]
+        self.prior_precision = shards.check_prior("SoftmaxRegression", prior_precision)
+        self.share = self.prior_precision / len(rows.x)
+        self._hold(rows)
 
     @classmethod
     def from_arrays(
@@ -39,17 +43,15 @@ class SoftmaxRegression:
         test: shards.TestRows = None, prior_precision: float = 0.0,
         scale: npt.ArrayLike | None = None, shift: npt.ArrayLike | None = None,
     ) -> SoftmaxRegression:  # fmt: skip
-        """Flat data: client c owns rows offsets[c]:offsets[c + 1], which are not copied."""
-        self = cls.__new__(cls)
-        stacked = shards.from_flat("SoftmaxRegression", x, y, offsets, narrow=True)
-        self._build(labelled.check("SoftmaxRegression", stacked, classes, test, scale, shift), bias, prior_precision)
-        return self
+        """Return the problem of flat data: client c owns rows offsets[c]:offsets[c + 1], which are not copied."""
+        rows = shards.from_flat("SoftmaxRegression", x, y, offsets, narrow=True)
+        return cls(rows, classes, bias, test, prior_precision, scale, shift)
 
     @classmethod
     def of(
         cls, dataset: object, parts: Sequence[Any], bias: bool = True, prior_precision: float = 0.0
     ) -> SoftmaxRegression:
-        """A `fs.data` set, its rows given to clients as `fs.data.iid(...)` or its like says, its test rows attached."""
+        """Return the problem of a `fs.data` set and a partition such as `fs.data.iid(...)`, with its test rows."""
         return cls.from_arrays(**labelled.arguments(dataset, parts), bias=bias, prior_precision=prior_precision)
 
     @classmethod
@@ -57,7 +59,7 @@ class SoftmaxRegression:
         cls, clients: int, features: int, classes: int = 10, samples: npt.ArrayLike = 100, seed: int = 0,
         bias: bool = True, dtype: npt.DTypeLike = np.float32, test_samples: int = 1000,
     ) -> SoftmaxRegression:  # fmt: skip
-        """Standard normal features, label = argmax of a random linear map."""
+        """Return a problem with standard normal features and label = argmax of a random linear map."""
         features = check_int("SoftmaxRegression.synthetic(features={})", features)
         classes = check_int("SoftmaxRegression.synthetic(classes={})", classes, least=2, most=10**6)
         test_samples = check_int("SoftmaxRegression.synthetic(test_samples={})", test_samples, least=0, most=2**31)
@@ -71,12 +73,6 @@ class SoftmaxRegression:
         test = (x[n:], y[n:]) if test_samples else None
         return cls.from_arrays(x[:n], y[:n], offsets, classes, bias, test)
 
-    def _build(self, rows: labelled.Labelled, bias: bool, prior_precision: float) -> None:
-        self.bias, self.features = check_bool("SoftmaxRegression(bias={})", bias), rows.x.shape[1]
-        self.prior_precision = shards.check_prior("SoftmaxRegression", prior_precision)
-        self.share = self.prior_precision / len(rows.x)
-        self._hold(rows)
-
     def _hold(self, rows: labelled.Labelled) -> None:
         self._rows = rows
         self.x, self.y, self.offsets, self.sizes, self.test = rows.x, rows.y, rows.offsets, rows.sizes, rows.test
@@ -84,13 +80,13 @@ class SoftmaxRegression:
         self.dim = (self.features + self.bias) * self.classes
 
     def shard(self, clients: Array) -> SoftmaxRegression:
-        """The same problem with the rows of these clients alone, for the host that computes for them."""
+        """Return the problem with the rows of these clients alone, for the host that computes for them."""
         part = copy(self)
-        part._hold(self._rows.keep(clients))
+        part._hold(self._rows.shard(clients))
         return part
 
     def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
-        """The NumPy reference: the sum over the client's rows, all of them or those given."""
+        """Return the gradient summed over the client's rows, all of them or those given; the NumPy reference."""
         x, y = self._rows.own(client, rows, theta.dtype)
         residual = self._probabilities(theta, x)
         residual[np.arange(len(x)), y] -= 1
@@ -98,7 +94,7 @@ class SoftmaxRegression:
         return np.asarray(np.concatenate(parts) + theta.dtype.type(self.share * len(x)) * theta)
 
     def gradients(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
-        """The same for a flat batch of jobs, compiled."""
+        """Return `gradient` of many jobs, compiled."""
         from fedsim.kernels import cpu
 
         return self.gradients_by(cpu, theta, clients, rows)
@@ -106,7 +102,7 @@ class SoftmaxRegression:
     def gradients_by(
         self, kernels: GradientKernels, theta: Array, clients: Array, rows: tuple[Array, Array] | None
     ) -> Array:
-        """`gradients` by a backend's own kernels."""
+        """Return `gradients` by the kernels of a backend."""
         from fedsim.kernels.cpu.sums import ALL_ROWS
 
         out = np.empty_like(theta)
@@ -117,15 +113,15 @@ class SoftmaxRegression:
         return out
 
     def potential(self, theta: Array, client: int, rows: Array | None = None) -> float:
-        """The loss summed over the client's rows, all of them or those given, and their share of the prior."""
+        """Return the loss summed over the client's rows, all of them or those given, plus their share of the prior."""
         return self._rows.potential(theta, client, rows, self._scores, self.share)
 
     def loss(self, theta: Array) -> Array:
-        """Mean cross-entropy over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
+        """Return mean cross-entropy over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
         return self._rows.loss(theta, self._probabilities, self.share)
 
     def predict(self, theta: Array) -> Array:
-        """Class probabilities of the test rows under one theta (d,): (rows, classes)."""
+        """Return class probabilities of the test rows at one theta (d,): (rows, classes)."""
         return self._rows.predict(theta, self._probabilities)
 
     def _probabilities(self, theta: Array, x: Array) -> Array:
@@ -140,6 +136,6 @@ class SoftmaxRegression:
 
 
 def softmax(scores: Array) -> Array:
-    """Class probabilities of every row of scores."""
+    """Return class probabilities of every row of scores."""
     e = reference.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(e / e.sum(axis=1, keepdims=True))

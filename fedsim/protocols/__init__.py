@@ -1,22 +1,22 @@
-"""What every part of a scenario has to offer, one file a role. Nothing else in fedsim asks what an object can do.
+"""Contracts of the parts of a scenario, one file a role.
 
-A class of your own needs no base class. It needs the members of `...Like`; the role below it lists what it may have
-besides, and what stands there is what counts for a class that has none. A `Scenario` completes its parts once, when it
-is made (`as_algorithm` and its like, in `completing.py`), and from then on every member is there. What only some
-objects can do (an exact answer, a prediction, privacy) is a small Protocol of its own, asked for with `isinstance`.
+A class of your own needs no base class, only the members of its `...Like` protocol. The fuller protocol of a role
+(`Algorithm`, `Problem`, `Policy`, ...) adds optional members with their defaults. `Scenario` wraps each part once, so
+that the engine finds every member. Abilities of a few classes, such as an exact posterior, are small protocols that are
+tested with `isinstance`.
 
-    algorithm.py   AlgorithmLike, Algorithm; what it sees: Job, Replies, Visitors
-    problem.py     ProblemLike, Problem; Exact, Quadratic, Reacts, Predicts, ...
-    potentials.py  the clients' potentials of any problem that has them
-    policy.py      PolicyLike, Policy; what it sees: View, Received
-    devices.py     DevicesLike, DeviceModel
-    network.py     NetworkLike, NetworkModel
-    rng.py         Rng, what policies, devices and servers draw from
-    runtime.py     Codec, Backend, Session, Runtime
-    watching.py    Metric, Observer
+    algorithms      AlgorithmLike, Job, Replies, Visitors, Rng; compiled clients and blocks of rounds
+    problems        ProblemLike; Exact, Quadratic, Predicts, HasPotential, ...; potentials of any problem
+    participation   PolicyLike, View, Received; the policy as columns
+    devices         DevicesLike; the devices as columns
+    network         NetworkLike; the routes as columns
+    metrics         Metric, MetricView, Observer
+    runtime         Codec, Backend, Session, Runtime
+    defaults        with_defaults and its forms for each role
 
-`fs.testing.check(part)` runs the contract of a role on any object.
+`__all__` lists what the author of a part needs. `fs.testing.check(part)` runs the contract of a role on any object.
 """
+# ruff: noqa: F401
 
 from __future__ import annotations
 
@@ -45,14 +45,37 @@ from fedsim.protocols.defaults import (
     as_policy,
     as_problem,
     as_session,
+    has_columns,
     is_sparse,
     members,
     missing,
+    with_defaults,
 )
-from fedsim.protocols.devices import ComesAndGoes, DeviceModel, DevicesLike, Drops, InColumns, InNumbers
-from fedsim.protocols.metrics import Describes, KeepsLedger, Metric, Observer, Watching
-from fedsim.protocols.network import NetworkLike, NetworkModel
-from fedsim.protocols.participation import Policy, PolicyLike, Received, View
+from fedsim.protocols.devices import (
+    AvailabilityColumns,
+    AvailabilityLike,
+    DeviceColumns,
+    DeviceModel,
+    DevicesLike,
+    HasAvailability,
+    HasDropouts,
+    SlowdownColumns,
+    SlowdownLike,
+)
+from fedsim.protocols.metrics import (
+    Describes,
+    Explained,
+    KeepsLedger,
+    Law,
+    Metric,
+    MetricView,
+    Observer,
+    ObserverOptions,
+    OfTheta,
+    Warns,
+)
+from fedsim.protocols.network import NetworkLike, NetworkModel, RouteColumns
+from fedsim.protocols.participation import Policy, PolicyColumns, PolicyLike, Received, View
 from fedsim.protocols.problems import (
     BatchedGradients,
     BatchedPotentials,
@@ -73,7 +96,7 @@ from fedsim.protocols.problems import (
     check_potential,
     potentials_of,
     potentials_one_by_one,
-    whole_potential,
+    total_potential,
 )
 from fedsim.protocols.runtime import (
     Backend,
@@ -90,77 +113,38 @@ from fedsim.protocols.runtime import (
 )
 
 __all__ = [
-    "Algorithm",
     "AlgorithmLike",
+    "AvailabilityColumns",
+    "AvailabilityLike",
     "Backend",
     "BatchSize",
-    "BatchedGradients",
-    "BatchedPotentials",
-    "BlockKernel",
-    "Clips",
     "Codec",
-    "ComesAndGoes",
-    "Describes",
-    "DeviceModel",
+    "DeviceColumns",
     "DevicesLike",
-    "Drops",
     "Exact",
     "Executable",
-    "FixedLength",
-    "GradientKernels",
     "HasLoss",
     "HasPotential",
     "HasShards",
-    "InColumns",
-    "InNumbers",
     "Job",
-    "JobOfKernel",
-    "KeepsLedger",
     "Kernel",
     "Metric",
+    "MetricView",
     "NetworkLike",
-    "NetworkModel",
     "Observer",
-    "Policy",
+    "PolicyColumns",
     "PolicyLike",
-    "PortableGradients",
-    "Potentials",
     "Predicts",
-    "PrivacyGuarantee",
-    "PrivacyMechanism",
-    "Problem",
     "ProblemLike",
     "Quadratic",
-    "Quantise",
     "Reacts",
     "Received",
     "Replies",
     "Rng",
-    "RoundKeys",
-    "RoundsToLearn",
+    "RouteColumns",
     "Rows",
-    "Runtime",
-    "Session",
-    "SessionLike",
-    "Stable",
-    "StepSizes",
-    "Terms",
+    "SlowdownColumns",
+    "SlowdownLike",
     "View",
     "Visitors",
-    "Watching",
-    "Wire",
-    "WithDefaults",
-    "as_algorithm",
-    "as_devices",
-    "as_network",
-    "as_policy",
-    "as_problem",
-    "as_session",
-    "check_potential",
-    "is_sparse",
-    "members",
-    "missing",
-    "potentials_of",
-    "potentials_one_by_one",
-    "whole_potential",
-]  # fmt: skip
+]

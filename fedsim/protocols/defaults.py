@@ -1,4 +1,4 @@
-"""From anybody's object to a part with every member of its role. Nothing else in fedsim asks what an object can do."""
+"""Parts with the default optional members of their role. No other module probes an object for optional members."""
 
 from __future__ import annotations
 
@@ -9,78 +9,99 @@ from typing import Any, cast
 
 from fedsim.protocols.algorithms import Algorithm
 from fedsim.protocols.devices import DeviceModel
-from fedsim.protocols.metrics import Observer, Watching
+from fedsim.protocols.metrics import Observer, ObserverOptions
 from fedsim.protocols.network import NetworkModel
 from fedsim.protocols.participation import Policy
 from fedsim.protocols.problems import Problem
 from fedsim.protocols.runtime import Session
 
+FUSED = {  # compiled forms, and the members that they replace
+    "fused": ("client",), "fused_rounds": ("client", "server", "broadcast", "weigh"),
+}  # fmt: skip
+DESCRIBED = {  # members that `to_columns` describes
+    "policy": ("select", "close"), "devices": ("compute_s", "drop", "next_available", "available_until"),
+    "network": ("route", "delay_s", "loss_factor", "bottleneck_bps"),
+}  # fmt: skip
+
 
 class WithDefaults:
-    """A part with every member of its role: its own where it has one, else the role's default."""
+    """A part with every member of its role: its own, or else the role's default."""
 
-    def __init__(self, own: object, role: type) -> None:
+    def __init__(self, part: object, role: type) -> None:
         for name, default in members(role).items():
-            said = getattr(own, name, None)
-            if said is not None or (hasattr(own, name) and not callable(default)):
-                value = said
-            elif isinstance(default, property):
-                assert default.fget is not None
-                value = default.fget(own)
-            else:
-                value = MethodType(default, own) if isinstance(default, FunctionType) else default
+            value = getattr(part, name, None)
+            if value is None and (callable(default) or not hasattr(part, name)):
+                if isinstance(default, property):
+                    assert default.fget is not None
+                    value = default.fget(part)
+                else:
+                    value = MethodType(default, part) if isinstance(default, FunctionType) else default
             setattr(self, name, value)
-        self.wrapped = own
+        self.wrapped = part
 
 
-def as_algorithm(own: object) -> Algorithm:
-    """A class that overrides `client` or `server` does not inherit its compiled form."""
-    if isinstance(own, WithDefaults):
-        return cast(Algorithm, own)
-    made, kind = WithDefaults(own, Algorithm), type(own)
-    for form, names in (("fused", ("client",)), ("fused_rounds", ("client", "server", "broadcast", "weigh"))):
-        if any(_defined_at(kind, name) < _defined_at(kind, form) for name in names):
-            setattr(made, form, MethodType(members(Algorithm)[form], own))
-    return cast(Algorithm, made)
+def with_defaults(part: object, role: type) -> Any:
+    """Return the part with every member of a role; one that has them already is returned as it is."""
+    return part if isinstance(part, WithDefaults) else WithDefaults(part, role)
 
 
-def _defined_at(kind: type, name: str) -> int:
-    """How far up among its base classes a member is defined; past the last where it is not."""
-    return next((i for i, base in enumerate(kind.__mro__) if name in vars(base)), len(kind.__mro__))
+def as_algorithm(part: object) -> Algorithm:
+    """Return an algorithm with defaults; a class that overrides `client` or `server` loses inherited compiled forms."""
+    if not isinstance(part, WithDefaults):
+        made = WithDefaults(part, Algorithm)
+        for form, names in FUSED.items():
+            if _is_outdated(type(part), form, names):
+                setattr(made, form, MethodType(members(Algorithm)[form], part))
+        part = made
+    return cast(Algorithm, part)
 
 
-def as_problem(own: object) -> Problem:
-    return cast(Problem, own if isinstance(own, WithDefaults) else WithDefaults(own, Problem))
+def as_problem(part: object) -> Problem:
+    return cast(Problem, with_defaults(part, Problem))
 
 
-def as_policy(own: object) -> Policy:
-    return cast(Policy, own if isinstance(own, WithDefaults) else WithDefaults(own, Policy))
+def as_policy(part: object) -> Policy:
+    return cast(Policy, with_defaults(part, Policy))
 
 
-def as_devices(own: object) -> DeviceModel:
-    return cast(DeviceModel, own if isinstance(own, WithDefaults) else WithDefaults(own, DeviceModel))
+def as_devices(part: object) -> DeviceModel:
+    return cast(DeviceModel, with_defaults(part, DeviceModel))
 
 
-def as_network(own: object) -> NetworkModel:
-    return cast(NetworkModel, own if isinstance(own, WithDefaults) else WithDefaults(own, NetworkModel))
+def as_network(part: object) -> NetworkModel:
+    return cast(NetworkModel, with_defaults(part, NetworkModel))
 
 
-def as_session(own: object) -> Session:
-    return cast(Session, own if isinstance(own, WithDefaults) else WithDefaults(own, Session))
+def as_session(part: object) -> Session:
+    return cast(Session, with_defaults(part, Session))
 
 
 def is_sparse(observer: Observer) -> bool:
-    return cast(Watching, WithDefaults(observer, Watching)).sparse
+    return cast(ObserverOptions, with_defaults(observer, ObserverOptions)).sparse
 
 
-def missing(own: object, required: type) -> str:
-    """The first member that a part of this role must have and this object lacks; "" for none."""
-    return next((name for name in members(required) if not hasattr(own, name)), "")
+def has_columns(part: object, role: str) -> bool:
+    """Return True if no class overrides a member that an inherited `to_columns` describes."""
+    return not _is_outdated(type(part), "to_columns", DESCRIBED[role])
+
+
+def _is_outdated(kind: type, form: str, names: tuple[str, ...]) -> bool:
+    return any(_depth(kind, name) < _depth(kind, form) for name in names)
+
+
+def _depth(kind: type, name: str) -> int:
+    """Return the place among a class and its bases where a member is defined; their number where it is not."""
+    return next((i for i, base in enumerate(kind.__mro__) if name in vars(base)), len(kind.__mro__))
+
+
+def missing(part: object, required: type) -> str:
+    """Return the first required member of a role that an object lacks; "" for none."""
+    return next((name for name in members(required) if not hasattr(part, name)), "")
 
 
 @cache
 def members(role: type) -> dict[str, Any]:
-    """The members of a role, required ones first, with their defaults (None where there is none)."""
+    """Return the members of a role, required ones first, with their defaults (None where there is none)."""
     found: dict[str, Any] = {}
     for base in reversed(role.__mro__):
         if base.__module__.startswith("fedsim.protocols."):

@@ -1,27 +1,34 @@
-"""What a policy has to offer and may say besides, and what it sees of a round."""
+"""The contract of a participation policy, what it sees of a round, and the policy as columns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.protocols.algorithms import Rng
-
-if TYPE_CHECKING:
-    from fedsim.protocols.columns import PolicyColumns
+from fedsim.rules.closing import Closing
 
 WEIGHTINGS = {  # the weights of `replies.mean` that a policy may declare
-    "p": "p_c where all clients arrived, else as normalised",
-    "normalised": "p_c renormalised over the arrived",
-    "uniform": "1 / arrived",
-    "multiplicity": "how often each was drawn, renormalised: p_c decides who is asked",
-    "scaled": "p_c N / arrived, which do not sum to one: for optimisers alone",
+    "p": "p_c where all clients were received, else as normalised",
+    "normalised": "p_c renormalised over the received",
+    "uniform": "1 / received",
+    "multiplicity": "how often each was drawn, renormalised: clients are drawn with probability p_c",
+    "scaled": "p_c N / received, which do not sum to one: for optimisers alone",
 }
+
+
+class PolicyColumns(NamedTuple):
+    """Which clients a policy selects, and when it closes a round."""
+
+    selection: int  # a code of rules.selection
+    size: int = 0  # clients, or draws; 0: all clients
+    probability: float | tuple[float, ...] = 1.0  # of a client, for BERNOULLI
+    closing: Closing = Closing()
 
 
 class View(Protocol):
@@ -30,7 +37,7 @@ class View(Protocol):
     clients: int
     weights: Array  # p_c
     sizes: Array  # n_c
-    round: int
+    round: int  # from 1
     now_s: float
     opened_s: float
     selected: Any  # client numbers of this round
@@ -38,86 +45,84 @@ class View(Protocol):
     in_flight: Any
 
     def all_clients(self) -> Array:
-        """Who is on now."""
+        """Return the clients that are online now."""
 
     def available(self) -> Any:
-        """A mask of who is on; True: all are."""
+        """Return a mask of the clients that are online; True: all are."""
 
     def sample_available(self, size: int) -> Array:
-        """So many different clients, uniformly among those that are on; fewer if fewer are."""
+        """Return `size` different clients, uniformly among those online; fewer if fewer are."""
 
     def sample_weighted(self, draws: int) -> Array:
-        """So many draws with probability p_c among those that are on; repeats count."""
+        """Return clients drawn with probability p_c among those online; repeats count."""
 
-    def heard(self, ids: npt.ArrayLike) -> Array:
-        """How many replies of each client arrived in time so far."""
+    def received(self, ids: npt.ArrayLike) -> Array:
+        """Return how many replies of each client have arrived in time so far."""
 
     def last(self, ids: npt.ArrayLike, column: str = "duration_s") -> Array:
-        """Of each client's latest reply: "duration_s", "heard_s", "round" or "loss"; NaN where there was none."""
+        """Return a column of each client's latest reply: "duration_s", "received_s", "round" or "loss"; NaN: none."""
 
 
 class PolicyLike(Protocol):
-    """Who takes part, and when a round closes; it also closes when nothing is outstanding."""
+    """The required members of a policy. A round also closes when no visit is outstanding."""
 
     def select(self, view: View, rng: Rng) -> Any:
-        """Client numbers, repeats allowed, or a mask (clients,)."""
+        """Return the cohort: client numbers, repeats allowed, or a mask (clients,)."""
 
     def close(self, view: View) -> float:
-        """When the round ends, asked at the opening and after every arrival; inf: keep waiting."""
+        """Return the time at which the round closes; called at the opening and after every arrival; inf: wait."""
 
 
 class Policy(PolicyLike, Protocol):
-    """What a policy may say besides."""
+    """All members of a policy, with the defaults of the optional ones."""
 
-    own: Any  # the object itself, once it is completed
+    wrapped: Any  # the object itself, once it has defaults
 
-    batched: bool = (
-        False  # `select` also serves all replicas at once: `view.all_clients()` and the ids are (replicas, n)
-    )
-    always: bool = False  # everybody, in every round
-    waits: bool = False  # `close` ends a round when nothing is outstanding, and never before
+    batched: bool = False  # `select` also serves all replicas at once: the ids are then (replicas, n)
+    always: bool = False  # it selects all clients in every round
+    waits: bool = False  # `close` ends a round when no visit is outstanding, and never before
     asynchronous: bool = False  # clients work continuously, and `replies` arrivals make a round
     replies: int = 1
-    size: int | None = None  # how many are asked, or at work; None: all, or not known
+    size: int | None = None  # clients selected, or at work; None: all, or unknown
     discount: Callable[[int], float] | None = None  # of a reply's staleness
-    weighting: str | None = "normalised"  # a word of WEIGHTINGS; None: "uniform", unless an algorithm knows better
+    weighting: str | None = "normalised"  # a word of WEIGHTINGS; None: "uniform", unless the algorithm has its own
     weigh: Callable[[Received], npt.ArrayLike] | None = None  # own weights of `replies.mean`, instead of a word
-    at_least: int | None = None  # so many must be on before a round opens
-    history: bool = False  # it looks at `view.heard` or `view.last`, so visits are followed one by one
+    at_least: int | None = None  # clients that must be online before a round opens
+    history: bool = False  # it reads `view.received` or `view.last`, so visits are simulated one by one
 
     def check(self, clients: int) -> None:
         """Refuse a population that it cannot serve."""
 
     def chance(self, weights: Array, clients: Array) -> tuple[Array, bool] | None:
-        """Everybody's chance to be asked and waited for, and whether that is exact or a bound; None: unknown.
+        """Return each client's probability to be selected and waited for, and True if exact (else a bound).
 
-        A client is one of `clients` at its server or edge, (clients,), and weighs `weights` among them.
+        A client is one of `clients` at its server or edge, (clients,), and weighs `weights` among them. None: unknown.
         """
         return None
 
     def to_columns(self) -> PolicyColumns | None:
-        """Return the policy as columns for the compiled clock; None: it runs on the SimPy clock."""
+        """Return columns for the compiled clock; None: SimPy clock only."""
         return None
 
 
 @dataclass(frozen=True)
 class Received:
-    """The replies that a round folds: one row each, sorted by replica, then client."""
+    """The replies that a round aggregates: one row each, sorted by replica, then client."""
 
     p: Array  # (m,) the clients' weights p_c
     multiplicity: Array  # (m,) how often each was drawn
     starts: Array  # (replicas + 1,) replica r owns rows starts[r]:starts[r + 1]
-    clients: int | Array  # of the whole population; over tiers of each row's edge, (m,)
-    policy: Policy | None = None  # the one that selected them, for algorithms that weigh by scheme
+    clients: int | Array  # of the population; over tiers of each row's edge, (m,)
+    policy: Policy | None = None  # the policy that selected them
     weights: Array | None = None  # (m,) those that the policy declares
 
     def normalised(self, a: Array) -> Array:
-        """`a` divided by its sum over the replica's rows, summed in client order."""
+        """Return `a` divided by its sum over the replica's rows, summed in client order."""
         row = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
         return np.asarray(a / np.bincount(row, a)[row])
 
     @property
     def counts(self) -> Array:
-        """How many of its own replica arrived, per row."""
+        """The number of replies of the same replica, per row."""
         count = np.diff(self.starts)
         return np.repeat(count, count)

@@ -1,7 +1,4 @@
-"""What a problem has to offer and may have besides, and what only some problems can do.
-
-Clients' potentials, one by one or through a problem's batched form; a class without them is refused here.
-"""
+"""The contract of a problem, abilities that only some problems have, and the clients' potentials of any problem."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ Rows = tuple[Array, Array] | None  # of a minibatch: flat row numbers, and where
 
 
 class ProblemLike(Protocol):
-    """The clients and their data; `gradient` below is needed as well."""
+    """The required members of a problem, besides `gradient` (or `react`, where data depend on theta)."""
 
     @property
     def clients(self) -> int: ...
@@ -34,29 +31,29 @@ class ProblemLike(Protocol):
 
 
 class Problem(ProblemLike, Protocol):
-    """What a problem may have besides."""
+    """All members of a problem, with the defaults of the optional ones."""
 
-    own: Any  # the object itself, once it is completed
+    wrapped: Any  # the object itself, once it has defaults
 
     weights: Array | None = None  # p_c; None: in proportion to the sizes
     share: float = 0.0  # prior precision a row: `gradient` and `potential` contain its part, share * rows
     timing_only: bool = False  # no data: only the lengths of messages are real
     test: tuple[Array, Array] | None = None  # rows and labels for `predict`
-    stack: int = 1  # so many jobs' gradients are best asked for at once
-    fresh: bool = False  # its gradients come in arrays that nobody else holds
-    brought: tuple[Any, ...] = ()  # objects whose own source must travel to other machines with it
+    stack: int = 1  # jobs whose gradients are best computed in one call
+    fresh: bool = False  # its gradients are new arrays, which the caller may change
+    user_code: tuple[Any, ...] = ()  # objects whose source other machines need
 
     @property
     def tabulated(self) -> bool:
-        """Its quadratic tables, if it has them, are small enough to be computed with."""
+        """True if it has quadratic tables that are smaller than its data."""
         return isinstance(self, Quadratic)
 
     def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
-        """Of the client's loss *summed* over its rows, all of them or those given, (d,). Needed, unless it `Reacts`."""
+        """Return the gradient (d,) of the client's loss *summed* over its rows, all of them or those given."""
         raise InvalidInput(f"{type(self).__name__} has no gradient(theta, client, rows=None); write one")
 
     def initial(self, seed: int) -> Array:
-        """Where a run starts, (d,)."""
+        """Return where a run starts, (d,)."""
         return np.zeros(cast(ProblemLike, self).dim)
 
 
@@ -76,7 +73,7 @@ class Quadratic(Protocol):
 
 @runtime_checkable
 class Reacts(Protocol):
-    """A problem whose data are drawn anew in answer to theta."""
+    """A problem whose data are drawn from a law that depends on theta."""
 
     def react(
         self, theta: Array, clients: Array, key: Array, step: int, batch_size: BatchSize, backend: Backend
@@ -85,7 +82,7 @@ class Reacts(Protocol):
 
 @runtime_checkable
 class Predicts(Protocol):
-    """A problem with class probabilities of its test rows under one theta: (rows, classes)."""
+    """A problem with class probabilities of its test rows at one theta: (rows, classes)."""
 
     def predict(self, theta: Array) -> Array: ...
 
@@ -123,14 +120,14 @@ class BatchedGradients(Protocol):
 
 @runtime_checkable
 class PortableGradients(Protocol):
-    """The same, through any backend's kernels."""
+    """A problem that computes the gradients of many jobs at once on any backend's kernels."""
 
     def gradients_by(self, kernels: GradientKernels, theta: Array, clients: Array, rows: Rows) -> Array: ...
 
 
 @runtime_checkable
 class Clips(Protocol):
-    """A problem that bounds the norm of every row's own gradient faster than row by row."""
+    """A problem with a fast form of per-row gradient clipping."""
 
     def clipped(self, theta: Array, clients: Array, rows: Rows, clip: float) -> Array: ...
 
@@ -144,7 +141,7 @@ class Stable(Protocol):
 
 @runtime_checkable
 class HasShards(Protocol):
-    """A problem that can give the host of some clients their rows alone."""
+    """A problem that can be cut to the rows of some clients, for the host that computes for them."""
 
     def shard(self, clients: Array) -> Any: ...
 
@@ -153,7 +150,7 @@ Potentials = Callable[[Array, Array, Rows], Array]  # theta (jobs, d), clients (
 
 
 def check_potential(problem: ProblemLike) -> None:
-    """Refuse a `potential` that takes no client: it would be the whole problem's."""
+    """Refuse a `potential` that takes no client: it would be that of all clients."""
     if not isinstance(problem, HasPotential):
         return
     try:
@@ -193,7 +190,7 @@ def potentials_of(problem: ProblemLike) -> Potentials:
 
 
 def potentials_one_by_one(problem: HasPotential, theta: Array, clients: Array, rows: Rows = None) -> Array:
-    """The jobs' potentials (jobs,) through `problem.potential`: no job's bits depend on another's."""
+    """Return the jobs' potentials (jobs,), one call of `problem.potential` each: bits do not depend on other jobs."""
     out = np.empty(len(clients))
     for i, c in enumerate(clients):
         chosen = None if rows is None else rows[0][rows[1][i] : rows[1][i + 1]]
@@ -201,8 +198,8 @@ def potentials_one_by_one(problem: HasPotential, theta: Array, clients: Array, r
     return out
 
 
-def whole_potential(problem: ProblemLike, theta: Array) -> Array:
-    """The sum over all clients at every row of theta (points, d): -log posterior up to a constant, (points,)."""
+def total_potential(problem: ProblemLike, theta: Array) -> Array:
+    """Return -log posterior up to a constant, summed over all clients, at every row of theta (points, d)."""
     of, out = potentials_of(problem), np.zeros(len(theta))
     for c in range(problem.clients):
         out += of(theta, np.full(len(theta), c), None)

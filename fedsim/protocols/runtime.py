@@ -1,4 +1,4 @@
-"""What carries a run out: codecs, backends, sessions and runtimes."""
+"""The contracts of codecs, backends, sessions and runtimes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Executable(Protocol):
 
 @runtime_checkable
 class Codec(Protocol):
-    """What goes on the wire; `fixed` lengths do not depend on the values and have `length(d, dtype)`."""
+    """The encoding of messages; `fixed` lengths do not depend on the values and have `length(d, dtype)`."""
 
     @property
     def fixed(self) -> bool: ...
@@ -50,7 +50,7 @@ class Codec(Protocol):
 
 @runtime_checkable
 class FixedLength(Protocol):
-    """A codec that can tell the length of a message beforehand, if it is `fixed`."""
+    """A codec with the length of a message before it is computed, if it is `fixed`."""
 
     @property
     def fixed(self) -> bool: ...
@@ -58,7 +58,7 @@ class FixedLength(Protocol):
 
 
 class GradientKernels(Protocol):
-    """Sums of gradients over rows of data, into `out`; the reference has the problems' own `gradient` instead."""
+    """Sums of gradients over rows of data, into `out`; the reference calls the problem's own `gradient` instead."""
 
     @property
     def quadratic_full(self) -> Callable[..., None]: ...
@@ -87,7 +87,7 @@ class Backend(Protocol):
         round: Numbers = 0,
         visit: Numbers = 0,
     ) -> Array:
-        """Philox keys, one a row, of addressed draws."""
+        """Return Philox keys, one a row, of addressed draws."""
 
     def normal(self, key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = ..., call: int = 0) -> Array: ...
     def uniform(self, key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = ...) -> Array: ...
@@ -99,9 +99,9 @@ class Backend(Protocol):
     def keys_into(
         self, seed: np.uint64, stream: np.uint64, replica: Array, client: Array, round: Array, visit: Array, out: Array
     ) -> int:
-        """`keys` of int64 columns, of one row or as many as `out`, into `out`; 0: the keys have room for them."""
+        """Write `keys` of int64 columns, one row or as many as `out`, into `out`; 0: all addresses fit."""
 
-    # Compiled clients; `kernels/*reference.py` says what each argument is.
+    # Compiled clients; `kernels/reference` documents the arguments.
     def langevin_quadratic(self, dim: int) -> LangevinSteps: ...
     def leapfrog_quadratic(
         self, theta: Array, hessian: Array, linear: Array, client: Array, private: Array, shared: Array, scale: Array,
@@ -113,7 +113,7 @@ class Backend(Protocol):
         common: float, steps: StepSizes, leapfrog_steps: int,
     ) -> Array: ...  # fmt: skip
     def wire_form(self, d: int, dtype: str | None, levels: int | None, code: str | None, form: str | None) -> Wire:
-        """A codec, by its fields, as the last argument but for the keys of the two kernels below."""
+        """Return a codec, given its fields, as the two kernels below take it (after the keys)."""
 
     def gaussian_messages(
         self, theta: Array, x: Array, offsets: Array, sums: Array, precision: Array, client: Array,
@@ -126,27 +126,27 @@ class Backend(Protocol):
 
 
 class SessionLike(Protocol):
-    """A run's jobs on a runtime."""
+    """A runtime that is open for one run."""
 
     async def submit(self, batch: Batch, work: float = 1.0) -> Reply:
-        """All replies of a batch of jobs, in its order."""
+        """Return all replies of a batch of jobs, in its order."""
 
     def close(self) -> None: ...
 
 
 class Session(SessionLike, Protocol):
-    """What a session may do besides."""
+    """All members of a session, with the defaults of the optional ones."""
 
-    own: Any  # the object itself, once it is completed
+    wrapped: Any  # the object itself, once it has defaults
     learns_blocks: bool = False  # `learn` serves this algorithm and problem
 
     def each(self, function: Callable[[int], int], items: Sequence[int]) -> list[int]:
-        """`function` of each, on the threads that this process has for the run."""
+        """Apply a function to each item, on the run's threads in this process."""
         return [function(item) for item in items]
 
     async def learn(self, block: LearningBlock) -> Learnt:
-        """Take the rounds of a block."""
-        raise NotImplementedError("asked only of sessions that have `learns_blocks`")
+        """Learn the rounds of a block."""
+        raise NotImplementedError("only sessions with `learns_blocks` learn blocks")
 
 
 class Runtime(Protocol):

@@ -1,4 +1,4 @@
-"""What figure files draw with: panels side by side, each of named series; a name has one colour."""
+"""Figures of figure files: panels side by side, each of named series; a name has one colour."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 Kind = Literal["line", "dashes", "guide", "points"]
 LOWER_IS_BETTER = ("brier", "ece", "nll")
-DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)))  # one for each time round the colours
-FEW, MANY = 12, 200  # values of a line that are marked one by one; points that are dots
+DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)))  # one per pass through the colours
+FEW, MANY = 12, 200  # the most values of a line with markers; the most large points
 
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """y against x: a line, dashes in the same colour, a grey guide, or points. Only finite values are drawn."""
+    """Values y at x, drawn as a line, dashes in the same colour, a grey guide or points; finite values only."""
 
     x: Any
     y: Any
@@ -36,12 +36,12 @@ Panel = Mapping[str, Series | Sequence[Series]]  # all series of a name share it
 
 
 def of(values: Mapping[float, float], kind: Kind = "line") -> Series:
-    """{x: y}."""
+    """Return the series of a mapping {x: y}."""
     return Series(list(values), list(values.values()), kind)
 
 
 def curve(result: Result, metric: str, kind: Kind = "line", *, power: float = 1.0, steps: int = 1) -> Series:
-    """A metric to some power, averaged over replicas, by round; or by iteration, so many `steps` a round."""
+    """Return the mean over replicas of metric ** power by round, or by iteration with `steps` per round."""
     table = result.metrics if metric in result.metrics else result.rounds
     table = table[["round", metric]].dropna()
     mean = (table[metric] ** power).groupby(table["round"]).mean()
@@ -49,13 +49,13 @@ def curve(result: Result, metric: str, kind: Kind = "line", *, power: float = 1.
 
 
 def best(results: Sequence[Result], metric: str) -> Series:
-    """The curve of the result that is best in a metric at the end: what a tuned step size shows."""
+    """Return the curve of the result with the best final metric, as for a tuned step size."""
     sign = 1 if metric in LOWER_IS_BETTER else -1
     return min((curve(result, metric) for result in results), key=lambda series: sign * float(series.y[-1]))
 
 
 def density(values: Array, at: Array) -> Series:
-    """A kernel estimate of the values' density."""
+    """Return a kernel estimate of the density of `values`."""
     from scipy.stats import gaussian_kde
 
     return Series(at, gaussian_kde(values)(at))
@@ -69,9 +69,9 @@ def panels(
     content: Mapping[str, Panel], x: str | Sequence[str], y: str | Sequence[str], log: str | Sequence[str] = "",
     note: str = "",
 ) -> Figure:  # fmt: skip
-    """A figure of {title: {name: series}}; `x`, `y` and `log` ("", "x", "y", "xy") are one for all panels or one each.
+    """Return a figure of {title: {name: series}}; `x`, `y` and `log` ("", "x", "y", "xy") are shared or one per panel.
 
-    `note` says below the panels what their lines and points are.
+    `note` is printed below the panels.
     """
     shared = len({tuple(panel) for panel in content.values()}) == 1
     figure, grid = _grid(len(content), 3.1 if shared else 3.7, note or shared)
@@ -95,7 +95,7 @@ def panels(
 
 
 def planes(densities: Mapping[str, Callable[[Array], Array]], centre: Array, half: Array) -> Figure:
-    """Densities in the plane side by side, functions of points (2, n), around a centre."""
+    """Return two-dimensional densities side by side, functions of points (2, n), around a centre."""
     figure, grid = _grid(len(densities))
     x, y = (np.linspace(c - h, c + h, 80) for c, h in zip(centre, half, strict=True))
     points = np.stack(np.meshgrid(x, y)).reshape(2, -1)
@@ -108,7 +108,7 @@ def planes(densities: Mapping[str, Callable[[Array], Array]], centre: Array, hal
 
 
 def _grid(count: int, row: float = 3.6, below: object = False) -> tuple[Figure, list[Axes]]:
-    """Up to three panels in a row, four in two."""
+    """Return a figure with up to three panels in a row, four in two rows."""
     wide = 2 if count == 4 else min(count, 3)
     high = -(-count // wide)
     figure = blank(max(7.0, 4.0 * wide), (0.5 if below else 0.1) + (3.6 if high == 1 else row) * high)
@@ -119,13 +119,13 @@ def _grid(count: int, row: float = 3.6, below: object = False) -> tuple[Figure, 
 
 
 def _draw(axes: Axes, series: Series | Sequence[Series], number: int) -> Any:
-    """All series of one name; the first of them stands in the legend."""
+    """Draw all series of a name and return the handle of the first for the legend."""
     colour, dash = COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
     drawn = []
     for one in [series] if isinstance(series, Series) else series:
         x, y = (np.asarray(values, np.float64) for values in (one.x, one.y))
-        there = np.isfinite(x) & np.isfinite(y)
-        few, many = there.sum() <= FEW, there.sum() > MANY
+        finite = np.isfinite(x) & np.isfinite(y)
+        few, many = finite.sum() <= FEW, finite.sum() > MANY
         styles: dict[Kind, dict[str, Any]] = {
             "line": {"color": colour, "lw": 1.6, "ls": dash, "marker": "o" if few else "", "ms": 3.5},
             "dashes": {"color": colour, "lw": 1.1, "ls": (0, (2, 2))},
@@ -133,12 +133,12 @@ def _draw(axes: Axes, series: Series | Sequence[Series], number: int) -> Any:
             "points": {"color": colour, "ls": "", "marker": "o", "ms": 1.5 if many else 5.5, "mec": "white",
                        "mew": 0 if many else 0.7, "zorder": 3},
         }  # fmt: skip
-        drawn += axes.plot(x[there], y[there], **styles[one.kind])
+        drawn += axes.plot(x[finite], y[finite], **styles[one.kind])
     return drawn[0]
 
 
 def _fitting(names: Collection[str], inches: float) -> int:
-    """Columns of a legend."""
+    """Return the number of columns of a legend."""
     wide = 0.6 + 0.065 * max(map(len, names), default=0)
     return max(1, min(len(names), int(inches / wide)))
 
@@ -161,7 +161,7 @@ def _label(axes: Axes, title: str, x: str, y: str, log: str) -> None:
 
 
 def _number(value: float, _: object) -> str:
-    """3,000 and 1e6."""
+    """Return a tick label: 3,000 or 1e6."""
     return f"{value:,.0f}" if 1e3 <= value < 1e6 else f"{value:.6g}".replace("e+0", "e").replace("e-0", "e-")
 
 
@@ -169,5 +169,5 @@ def _each(words: str | Sequence[str], count: int) -> Sequence[str]:
     if isinstance(words, str):
         return [words] * count
     if len(words) != count:
-        raise InvalidInput(f"panels: {len(words)} labels for {count} panels; give one for all, or one for each")
+        raise InvalidInput(f"panels: {len(words)} labels for {count} panels; give one, or one per panel")
     return words

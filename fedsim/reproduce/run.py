@@ -1,6 +1,7 @@
-"""Carry figures out as sweeps, each in a folder of its own, and judge their claims; what is whole is kept.
+"""Run figures as sweeps, judge their claims and write their files.
 
-A figure's picture or table, and what its settings spent, as files that a page shows without running anything.
+`out`/claims.json has the verdicts; `out`/PAPER/FIGURE has the runs, figure.png and tables.json. Complete runs are
+skipped.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import numpy as np
 from fedsim.errors import FedsimError, Interrupted, InvalidInput
 from fedsim.reproduce.claims import LINKS, PHONES, Claim, Figure, figures, load_figure
 from fedsim.results import Result, write_atomic
-from fedsim.sweeps import carry_out
-from fedsim.sweeps.spec import plan
+from fedsim.sweeps import run_sweep
+from fedsim.sweeps.spec import make_spec
 from fedsim.sweeps.study import Study, row
 
 CLAIMS = "claims.json"
@@ -29,7 +30,7 @@ Verdict = dict[str, Any]  # paper, figure, claim, held, expected, ours, publishe
 
 @dataclass(frozen=True)
 class FigureProgress:
-    """What an observer sees: a figure begins, or is done with these verdicts."""
+    """The progress of a figure: it starts (`verdicts` is None), or it is finished."""
 
     figure: Figure
     runs: int
@@ -40,46 +41,46 @@ class FigureProgress:
 
 
 def reproduce(
-    asked: str | None = None, *, out: str | Path, form: str = "quick", jobs: int | None = None,
+    name: str | None = None, *, out: str | Path, form: str = "quick", jobs: int | None = None,
     observer: Callable[[FigureProgress], None] | None = None, stop: threading.Event | None = None,
 ) -> tuple[list[Verdict], list[str]]:  # fmt: skip
-    """Verdicts on all claims of what is asked (None: everything), and what failed; `out`/claims.json has the former.
+    """Return the verdicts on the claims of a paper or figure (None: all), and the failures.
 
-    It is written anew after every figure, beside the verdicts on other figures that it has. Figures whose runs are
-    whole in `out` are only judged and drawn again: `out`/PAPER/FIGURE has a figure.png and a tables.json.
+    `out`/claims.json is updated after every figure and keeps the verdicts on other figures. Figures whose runs are
+    complete are only judged and drawn.
     """
     folder = Path(out).absolute()
     stop = stop if stop is not None else threading.Event()
-    tell = observer if observer is not None else lambda _: None
+    notify = observer if observer is not None else lambda _: None
     verdicts: list[Verdict] = []
     failures: list[str] = []
-    for paper, path in figures(asked):
+    for paper, path in figures(name):
         if stop.is_set():
-            raise Interrupted("stopped; go on with the same command")
+            raise Interrupted("stopped; repeat the command to resume")
         figure = load_figure(paper, path)
         began = time.perf_counter()
-        own, failed, study = _figure(figure, form, folder / paper / figure.name, jobs, stop, tell)
+        own, failed, study = _figure(figure, form, folder / paper / figure.name, jobs, stop, notify)
         verdicts += own
         failures += failed
         folder.mkdir(parents=True, exist_ok=True)
-        _keep(folder / CLAIMS, own)
-        varied = list(figure.plan(form)[0])
+        _update(folder / CLAIMS, own)
+        varied = list(figure.sweep(form)[0])
         not_drawn = draw(figure, study, varied, folder / paper / figure.name) if study else ""
         runs = len(study.runs) if study else 0
-        tell(FigureProgress(figure, runs, own, time.perf_counter() - began, "; ".join(failed), not_drawn))
+        notify(FigureProgress(figure, runs, own, time.perf_counter() - began, "; ".join(failed), not_drawn))
     return verdicts, failures
 
 
-def _keep(file: Path, own: list[Verdict]) -> None:
-    """Put a figure's verdicts in the place of its earlier ones, all in the order of the figures."""
+def _update(file: Path, own: list[Verdict]) -> None:
+    """Replace a figure's verdicts in claims.json, which is ordered by figure."""
     try:
-        there = json.loads(file.read_text())
+        earlier = json.loads(file.read_text())
     except (OSError, ValueError):
-        there = []
+        earlier = []
     order = {(paper, path.stem): number for number, (paper, path) in enumerate(figures())}
     new = {(v["paper"], v["figure"]) for v in own}
-    kept = [v for v in there if (v["paper"], v["figure"]) in order and (v["paper"], v["figure"]) not in new]
-    both = sorted([*kept, *own], key=lambda v: order[v["paper"], v["figure"]])  # stable: claims keep their order
+    others = [v for v in earlier if (v["paper"], v["figure"]) in order and (v["paper"], v["figure"]) not in new]
+    both = sorted([*others, *own], key=lambda v: order[v["paper"], v["figure"]])  # stable
     write_atomic(file, (json.dumps(both, indent=1, allow_nan=False) + "\n").encode())
 
 
@@ -89,15 +90,15 @@ def _figure(
     folder: Path,
     jobs: int | None,
     stop: threading.Event,
-    tell: Callable[[FigureProgress], None],
+    notify: Callable[[FigureProgress], None],
 ) -> tuple[list[Verdict], list[str], Study | None]:
-    """Verdicts, failures, and the study where all its runs are whole."""
+    """Return verdicts, failures, and the study if all its runs are complete."""
     name = f"{figure.paper}/{figure.name}"
-    if lacking := figure.missing():
-        return [_not_run(figure, claim, lacking) for claim in figure.claims], [], None
-    what = plan(figure.file, *figure.plan(form))
-    tell(FigureProgress(figure, len(what.orders)))
-    study = carry_out(what, folder, jobs=jobs, resume=True, retry_failed=True, stop=stop)
+    if missing := figure.missing():
+        return [_not_run(figure, claim, missing) for claim in figure.claims], [], None
+    spec = make_spec(figure.file, *figure.sweep(form))
+    notify(FigureProgress(figure, len(spec.runs)))
+    study = run_sweep(spec, folder, jobs=jobs, resume=True, retry_failed=True, stop=stop)
     if study.failed:
         reason = f"{name}: {study.failed[0].message}"
         return [_not_run(figure, claim, f"a run failed: {reason}") for claim in figure.claims], [reason], None
@@ -138,17 +139,17 @@ Row = Mapping[str, Any]
 
 
 def draw(figure: Figure, study: Study, varied: Sequence[str], folder: Path) -> str:
-    """Write figure.png and tables.json into the figure's folder; what could not be drawn, or ""."""
+    """Write figure.png and tables.json into the figure's folder; return the error of drawing, or ""."""
     tables: dict[str, Any] = {"title": figure.title, "note": clock_note(study), "spent": _columns(spent(study, varied))}
     problem, png = "", None
     try:
         png = figure.file.picture(study)
         if figure.table is not None:
             tables["table"] = _columns(figure.table(study))
-    except Exception as error:  # it is for the eye: whatever it is, the claims stand
+    except Exception as error:  # an error in drawing does not affect the claims
         problem = f"{type(error).__name__}: {error}"
     if png is None:
-        (folder / PICTURE).unlink(missing_ok=True)  # one of an earlier time would be another's
+        (folder / PICTURE).unlink(missing_ok=True)  # it would show earlier runs
     else:
         write_atomic(folder / PICTURE, png)
     write_atomic(folder / TABLES, (json.dumps(tables, indent=1, allow_nan=False) + "\n").encode())
@@ -156,17 +157,17 @@ def draw(figure: Figure, study: Study, varied: Sequence[str], folder: Path) -> s
 
 
 def spent(study: Study, varied: Sequence[str]) -> list[Row]:
-    """A row per setting: what it spent, medians over replicas, and its metrics at the end.
+    """Return one row per setting: costs, medians over replicas, and final metrics.
 
-    What ran on one machine sends nothing, and without a clock there are no seconds: both are None.
+    Bits are None for runs on one machine, seconds are None without a clock.
     """
     rows: list[Row] = []
     for settings, result in study.runs:
         ends = row({}, result)
-        alone = _alone(result)
+        single = _one_machine(result)
         rows.append(
             {name: settings[name] for name in varied}
-            | {"rounds": ends["rounds"], "uplink_bits": None if alone else ends["uplink_bits"]}
+            | {"rounds": ends["rounds"], "uplink_bits": None if single else ends["uplink_bits"]}
             | {"seconds": ends["seconds"] if any(_clock(result)) else None}
             | {name: ends[name] for name in (*result.over_replicas, *result.per_replica) if name in ends}
         )
@@ -174,28 +175,28 @@ def spent(study: Study, varied: Sequence[str]) -> list[Row]:
 
 
 def clock_note(study: Study) -> str:
-    """What the seconds of a study are made of."""
-    clocks = {_clock(result) for _, result in study.runs if not _alone(result)}
+    """Return what the clock of a study counts."""
+    clocks = {_clock(result) for _, result in study.runs if not _one_machine(result)}
     if clocks == {(True, True)}:
-        return f"Our clock (the papers give none): {PHONES}."
+        return f"Assumed clock (the papers give none): {PHONES}."
     if clocks == {(True, False)}:
-        return f"Our clock (the papers give none): {LINKS}; computing takes no time."
-    return "No clock: nothing is assumed about links and devices."
+        return f"Assumed clock (the papers give none): {LINKS}; computing takes no time."
+    return "No clock: the runs have no network and no devices."
 
 
 def _clock(result: Result) -> tuple[bool, bool]:
-    """Whether transfers and computing take time."""
+    """Return whether transfers and computing take time."""
     clock = result.manifest["clock"]
     return bool(clock["network"]), bool(clock["compute"])
 
 
-def _alone(result: Result) -> bool:
-    """Whether it ran on one machine: a reference that has all data."""
+def _one_machine(result: Result) -> bool:
+    """Return True for a reference that has all data on one machine."""
     return bool(result.manifest["scenario"]["problem"].get("clients") == 1)
 
 
 def _columns(rows: object) -> dict[str, Any]:
-    """Rows as JSON keeps them: {"columns": [...], "rows": [[...], ...]}."""
+    """Return rows in the form of tables.json: {"columns": [...], "rows": [[...], ...]}."""
     if not isinstance(rows, list) or not rows or not all(isinstance(one, Mapping) for one in rows):
         raise InvalidInput("table() returned no rows; return a list of {column: value}")
     columns = list(dict.fromkeys(name for one in rows for name in one))
@@ -203,7 +204,7 @@ def _columns(rows: object) -> dict[str, Any]:
 
 
 def _plain(value: object) -> str | float | None:
-    """NumPy's numbers as Python's; None for what JSON has no word for."""
+    """Return NumPy's numbers as Python's, and non-finite ones as None."""
     if value is None or isinstance(value, str | bool):
         return value
     number = value.item() if isinstance(value, np.generic) else value

@@ -1,6 +1,6 @@
-"""What a run leaves behind: samples, one table per kind of fact, and a manifest; in memory or as a folder.
+"""Results: samples, tables and a manifest, in memory or as a folder.
 
-Rounds count from 1. Replicas stop separately: `samples` is padded with NaN, `lengths` says where each one ends.
+Rounds count from 1. Replicas stop separately: `samples` is padded with NaN, and `lengths` has the length of each.
 """
 
 from __future__ import annotations
@@ -30,21 +30,15 @@ Axis = Literal["rounds", "seconds", "uplink_bits", "downlink_bits", "backhaul_bi
 _COUNTS = ("selected", "arrived", "dropped", "late", "uplink_bits", "downlink_bits", "wasted_bits")
 ROUNDS = ("replica", "round", "opened_s", "closed_s", *_COUNTS)  # then one column per metric of a replica
 METRICS = ("round", "seconds", "uplink_bits", "downlink_bits")  # then one column per metric over replicas
-# Columns of `rounds` that runs may have and that are no metrics either.
+# Optional columns of `rounds` that are not metrics.
 SPENT = (
-    "message_type",
-    "dropped_bits",
-    "wasted_down_bits",
-    "wasted_s",
-    "late_s",
-    "dropped_s",
-    "called_off_s",
+    "message_type", "dropped_bits", "wasted_down_bits", "wasted_s", "late_s", "dropped_s", "called_off_s",
     "backhaul_bits",
-)
+)  # fmt: skip
 
 
 class Summary(str):
-    """Text that a prompt or a notebook shows as it is, line by line."""
+    """Text that a prompt or a notebook displays line by line."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -60,25 +54,25 @@ class Result:
     |--------------------------------|----------------------------------------------------------------------------|
     | `replica`, `round`             | which; rounds count from 1. Write rounds["round"]: `rounds.round` is a     |
     |                                | method of pandas                                                           |
-    | `opened_s`, `closed_s`         | virtual seconds at which the server asked, and folded                      |
-    | `selected`, `arrived`          | clients asked; replies folded                                              |
-    | `dropped`, `late`              | visits lost to a dropout; those the round closed without                   |
+    | `opened_s`, `closed_s`         | virtual seconds at which the round opened and closed                       |
+    | `selected`, `arrived`          | clients selected; replies aggregated                                       |
+    | `dropped`, `late`              | visits that dropped out; visits that the round closed without              |
     | `uplink_bits`, `downlink_bits` | sent in the round, payload only, each message once                         |
-    | `wasted_bits`                  | of the uplink, what was never folded (`wasted_down_bits`, `wasted_s`: of   |
-    |                                | the downlink, and of the devices' seconds, where recorded)                 |
-    | `dropped_bits`                 | of `wasted_bits`, those of visits that dropped out; the rest came late     |
+    | `wasted_bits`                  | uplink bits that were never aggregated (`wasted_down_bits`, `wasted_s`:    |
+    |                                | downlink bits and device seconds, where recorded)                          |
+    | `dropped_bits`                 | the part of `wasted_bits` from visits that dropped out; the rest was late  |
     | one per metric of a replica    | NaN where it was not evaluated                                             |
 
     `metrics` has one row per evaluated round: `round`, then `seconds` and cumulative bits as medians over the replicas
     that reached it, then the metrics over replicas, such as `w2`. `clients` has one row per client, `events` one per
-    event of the timeline (in `fs.analysis.timeline.visits`, `select` is the instant a client was asked; write
-    visits["select"]). `summary()` says it in a few lines, `report("page.html")` in pictures.
+    event of the timeline (in `fs.analysis.timeline.visits`, `select` is the instant a client was selected; write
+    visits["select"]). `summary()` returns a few lines of text, `report("page.html")` writes a page with figures.
     """
 
     samples: Array | None  # (recorded rounds, replicas, d): theta after the round; of all sites: (..., sites, d)
-    sample_rounds: Array  # (recorded rounds,): which round that was
-    lengths: Array  # (replicas,): recorded samples of each
-    stopped_by: tuple[str, ...]  # (replicas,): which budget ended it
+    sample_rounds: Array  # (recorded rounds,): their rounds
+    lengths: Array  # (replicas,): recorded samples of each replica
+    stopped_by: tuple[str, ...]  # (replicas,): the budget that ended it
     rounds: pd.DataFrame
     metrics: pd.DataFrame
     clients: pd.DataFrame | None = None
@@ -106,19 +100,19 @@ class Result:
                 raise InvalidInput(f"{name} lacks the columns {', '.join(missing)}")
         for column in ("replica", "round", *_COUNTS):
             if (dtype := self.rounds[column].dtype) != np.int64:
-                raise InvalidInput(f"rounds.{column} is {dtype}; it must be int64, so that no bit is rounded away")
-        if strangers := set(self.rounds["replica"].unique().tolist()) - set(self.replicas):
-            raise InvalidInput(f"rounds name the replicas {sorted(strangers)}; pass replicas= with all indices")
+                raise InvalidInput(f"rounds.{column} is {dtype}; it must be int64, so that bits are counted exactly")
+        if unknown := set(self.rounds["replica"].unique().tolist()) - set(self.replicas):
+            raise InvalidInput(f"rounds name the replicas {sorted(unknown)}; pass replicas= with all indices")
 
     def __repr__(self) -> str:
-        """Short on purpose: asyncio prints what its task returned, and whole tables would cost more than the run."""
+        """Return a short text: asyncio prints the return value of a task, and tables would be slow to print."""
         return f"<Result of {len(self.replicas)} replicas, {len(self.rounds)} rounds in all>"
 
     def curve(self, metric: str, against: Axis = "rounds") -> pd.DataFrame:
-        """A metric at every round where it was evaluated, as columns `[against, metric]`.
+        """Return a metric at every round where it was evaluated, as columns `[against, metric]`.
 
-        A metric of each replica gives its median over replicas, with `low` and `high` the 5 and 95 % quantiles,
-        against the median of what those replicas had spent.
+        For a metric of each replica the values are medians over replicas, with 5 and 95 % quantiles in `low` and
+        `high`, against the median that those replicas had spent.
         """
         if self._is_over_replicas(metric):
             table = self.metrics[self.metrics[metric].notna()].sort_values("round")
@@ -132,10 +126,10 @@ class Result:
     def time_to(
         self, metric: str, above: float | None = None, below: float | None = None, against: Axis = "seconds"
     ) -> Any:
-        """What had been spent when a metric was first found at or above (at or below) a level.
+        """Return the amount spent when a metric was first at or above (at or below) a level.
 
-        For a metric over replicas a float, NaN if never. For a metric of each replica a Series over replicas,
-        infinity if never, so that the median over replicas stays right while fewer than half of them fail.
+        For a metric over replicas this is a float, NaN if never. For a metric of each replica it is a Series over
+        replicas, infinity if never, so that the median stays correct while fewer than half of them fail.
         """
         if (above is None) == (below is None):
             raise InvalidInput(f"time_to({metric!r}): give exactly one of above= and below=")
@@ -153,7 +147,7 @@ class Result:
 
     @property
     def theta(self) -> Array | None:
-        """(recorded rounds, replicas, d): the samples, averaged over sites where all of them were kept."""
+        """(recorded rounds, replicas, d): the samples, averaged over sites where every site is recorded."""
         if self.samples is None or self.samples.ndim == 3:
             return self.samples
         sites = self.samples.shape[2]
@@ -162,7 +156,7 @@ class Result:
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hex digits of the samples and the timeline, bit for bit; metrics only observe and are left out."""
+        """16 hex digits of the samples and the timeline, bit for bit, without metrics."""
         from hashlib import blake2b
 
         digest = blake2b(digest_size=8)
@@ -176,13 +170,13 @@ class Result:
         return digest.hexdigest()
 
     def summary(self, width: int = 80) -> Summary:
-        """The lines that the terminal shows after a run."""
+        """Return the lines that the terminal prints after a run."""
         from fedsim.analysis.summary import lines
 
         return Summary("\n".join(lines(self, width)))
 
     def plot(self, metric: str | None = None, against: Axis = "rounds") -> Figure:
-        """A metric against what was spent, as a matplotlib figure; without a name, the first one that there is."""
+        """Plot a metric against the amount spent, as a matplotlib figure; the default is the first metric."""
         from fedsim.analysis import figures
 
         known = (*self.over_replicas, *self.per_replica)
@@ -193,18 +187,18 @@ class Result:
         return figure
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the summary."""
+        """Return the summary for a notebook."""
         return f"<pre>{escape(str(self.summary()))}</pre>"
 
     def report(self, path: str | Path) -> Path:
-        """Write one HTML page about the run, with pictures inside: what `fedsim report` makes of a folder."""
+        """Write one HTML page about the run with figures inside, as `fedsim report` does for a folder."""
         from fedsim.analysis.report import run_page
 
         write_atomic(Path(path), run_page(Path(path).stem, self).encode())
         return Path(path)
 
     def to_arviz(self) -> Any:
-        """ArviZ InferenceData of theta, chain = replica, draw = round, cut where the first replica stopped."""
+        """Return theta as ArviZ InferenceData: chain = replica, draw = round, up to the first stop of a replica."""
         try:
             import arviz
         except ImportError:
@@ -219,17 +213,17 @@ class Result:
         )
 
     def save(self, path: str | Path) -> Path:
-        """Write a folder that must not exist yet, whole or not at all; `load` reads it back."""
+        """Write a new folder, completely or not at all; `load` reads it back."""
         return save(self, path)
 
     @property
     def over_replicas(self) -> tuple[str, ...]:
-        """The metrics that are one number for all replicas, such as w2."""
+        """Names of metrics with one value for all replicas, such as w2."""
         return tuple(name for name in self.metrics.columns if name not in METRICS)
 
     @property
     def per_replica(self) -> tuple[str, ...]:
-        """The metrics that every replica has for itself, such as accuracy."""
+        """Names of metrics with one value per replica, such as accuracy."""
         return tuple(name for name in self.rounds.columns if name not in (*ROUNDS, *SPENT))
 
     def _is_over_replicas(self, metric: str) -> bool:
@@ -242,16 +236,16 @@ class Result:
         return metric in over
 
     def _evaluated(self, metric: str, against: Axis) -> pd.DataFrame:
-        """replica, round, what was spent (`x`) and `value`, wherever a metric of each replica was evaluated."""
+        """Return replica, round, amount spent (`x`) and `value`, where a metric of each replica was evaluated."""
         rounds = self.rounds.sort_values(["replica", "round"], ignore_index=True)
         frame = rounds[["replica", "round"]].assign(x=_spent(rounds, against), value=rounds[metric])
         return frame[frame["value"].notna()]
 
 
 def median_spent(result: Result, table: pd.DataFrame, against: Axis) -> Array:
-    """What had been spent at each row of `table`, some of `result.metrics`.
+    """Return the median amount spent at each row of `table`, some rows of `result.metrics`.
 
-    A sum of medians is no median, so total bits come from `rounds`.
+    A sum of medians is not a median, so total bits come from `rounds`.
     """
     if against in ("rounds", *METRICS[1:]):
         return np.asarray(table["round" if against == "rounds" else against])
@@ -260,7 +254,7 @@ def median_spent(result: Result, table: pd.DataFrame, against: Axis) -> Array:
 
 
 def _spent(rounds: pd.DataFrame, against: Axis) -> pd.Series:
-    """What each replica had spent by the end of each of the `rounds`, which are in order."""
+    """Return the amount that each replica had spent at the end of each of the `rounds`, which are in order."""
     if against == "rounds":
         return rounds["round"]
     if against == "seconds":
@@ -275,10 +269,10 @@ def _spent(rounds: pd.DataFrame, against: Axis) -> pd.Series:
 
 
 def sent_bits(rounds: pd.DataFrame, name: str) -> pd.Series:
-    """A column of bits; results of earlier versions have none between sites."""
+    """Return a column of bits; results of earlier versions have none between sites."""
     return rounds[name] if name in rounds else rounds["uplink_bits"] * 0
 
 
 def total_bits(rounds: pd.DataFrame) -> pd.Series:
-    """Everything that was sent: up, down and between sites."""
+    """Return all bits that were sent: up, down and between sites."""
     return rounds["uplink_bits"] + rounds["downlink_bits"] + sent_bits(rounds, "backhaul_bits")

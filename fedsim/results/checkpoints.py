@@ -1,8 +1,8 @@
 """Checkpoints on disk: numbered, checksummed, and complete the moment their index file appears.
 
 A checkpoint is an index (JSON) that names its files and their SHA-256: one state file of its own, and the segments of
-what was recorded, which are written once and shared by all later checkpoints, so they are written in two copies. The
-two newest checkpoints are kept. So damage to one file costs time at most, and not the run.
+recorded values. A segment is shared by all later checkpoints, so it is written in two copies. The two newest
+checkpoints remain on disk. Damage to one file costs some computing time, but never the run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SavedCheckpoint:
     number: int
     state: Arrays
     segments: list[Arrays]
-    note: str  # what was wrong with newer ones, empty if nothing
+    note: str  # problems of newer checkpoints, "" if there are none
 
 
 class Checkpoints:
@@ -42,9 +42,9 @@ class Checkpoints:
         self._segments: dict[str, str] = {}  # file name to checksum, oldest first
 
     def save(self, number: int, state: Arrays, segment: Arrays | None) -> None:
-        """Write checkpoint `number`; `segment` holds what was recorded since the one before."""
+        """Write checkpoint `number`; `segment` holds the values recorded since the previous checkpoint."""
         if not self.folder.parent.is_dir():
-            raise InvalidInput(f"{self.folder.parent} has vanished; nothing more can be saved there")
+            raise InvalidInput(f"{self.folder.parent} was removed during the run, so no checkpoint can be saved there")
         self.folder.mkdir(exist_ok=True)
         if segment:
             name = f"segment-{number:09d}.npz"
@@ -53,11 +53,11 @@ class Checkpoints:
         files = {**self._segments, name: self._write(name, state)}
         index = {"format": FORMAT, "number": number, "identity": self.identity, "state": name, "files": files}
         body = json.dumps(index, indent=1).encode()
-        write_atomic(self.folder / f"checkpoint-{number:09d}.json", body + _seal(body))
+        write_atomic(self.folder / f"checkpoint-{number:09d}.json", body + _checksum(body))
         self._prune()
 
     def latest(self) -> SavedCheckpoint | None:
-        """The newest checkpoint that is whole; a damaged one is passed over, and said so. None where there is none."""
+        """Return the newest valid checkpoint, with a note on damaged ones; None if there is no checkpoint."""
         notes: list[str] = []
         for index in sorted(self.folder.glob("checkpoint-*.json"), reverse=True):
             try:
@@ -75,11 +75,11 @@ class Checkpoints:
 
     def _read(self, path: Path, note: str) -> SavedCheckpoint:
         try:
-            body, seal = path.read_bytes().rsplit(b"\n", 1)
+            body, checksum = path.read_bytes().rsplit(b"\n", 1)
             index = json.loads(body)
-            if _seal(body) != b"\n" + seal or index["format"] != FORMAT:
-                raise ValueError("its checksum does not fit")
-            arrays = {name: self._load(name, checksum) for name, checksum in index["files"].items()}
+            if _checksum(body) != b"\n" + checksum or index["format"] != FORMAT:
+                raise ValueError("its checksum does not match")
+            arrays = {name: self._load(name, digest) for name, digest in index["files"].items()}
             number = int(index["number"])
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, BadZipFile) as error:
             raise CorruptData(f"{path.name} is damaged ({error})") from error
@@ -99,12 +99,12 @@ class Checkpoints:
         return sha256(buffer.getvalue()).hexdigest()
 
     def _load(self, name: str, checksum: str) -> Arrays:
-        """A file of a checkpoint; a damaged segment is mended from its copy."""
+        """Read a file of a checkpoint; repair a damaged segment from its copy."""
         data = _intact(self.folder / name, checksum)
         if data is None and (data := _intact(self.folder / _copy(name), checksum)) is not None:
             write_atomic(self.folder / name, data)
         if data is None:
-            raise ValueError(f"{name} is not what was written")
+            raise ValueError(f"{name} does not match its checksum")
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             return dict(arrays)
 
@@ -116,7 +116,7 @@ class Checkpoints:
             (self.folder / f"state-{number}.npz").unlink(missing_ok=True)
 
 
-def _seal(body: bytes) -> bytes:
+def _checksum(body: bytes) -> bytes:
     return b"\n" + sha256(body).hexdigest().encode()
 
 

@@ -1,7 +1,7 @@
-"""JSON of our own: strict, sealed with a digest of what it says, and read in one place.
+"""Strict JSON with a checksum of its content, written and read in one place.
 
-The seal finds damage, not malice: whoever can write the file can seal it again. So nothing that is read here is
-ever executed, and what it says is checked where it is used.
+The checksum detects damage and not malice: a person who can edit the file can compute it again. So the content is never
+executed, and it is checked where it is used.
 """
 
 from __future__ import annotations
@@ -20,44 +20,43 @@ import numpy as np
 from fedsim.errors import CorruptData, InvalidInput
 from fedsim.text import short_str
 
-SEAL = "seal"
+CHECKSUM, OLD_NAME = "checksum", "seal"  # 0.2.0 wrote the second
 
 
 def to_json(value: object) -> bytes:
-    """`value` as strict JSON; NaN and infinities, which JSON lacks, become the strings nan, inf and -inf."""
+    """Return `value` as strict JSON; NaN and infinities become the strings nan, inf and -inf."""
     return (json.dumps(_plain(value, "manifest"), indent=2, allow_nan=False) + "\n").encode()
 
 
-def sealed(format: str, facts: Mapping[str, Any]) -> bytes:
-    """A file that says what it is and whether it is still what was written; `read_json` reads it back."""
+def with_checksum(format: str, facts: Mapping[str, Any]) -> bytes:
+    """Return `facts` as JSON with their format and checksum; `read_json` reads it back."""
     plain = _plain({"fedsim_format": format, **facts}, "manifest")
-    return to_json({**plain, SEAL: _seal(plain)})
+    return to_json({**plain, CHECKSUM: _checksum(plain)})
 
 
-def read_json(path: Path, format: str | None = None, unsealed: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The object in a JSON file that fedsim wrote, without format and seal; anything else is one FedsimError.
+def read_json(path: Path, format: str | None = None, older: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the object in a JSON file that fedsim wrote, without format and checksum.
 
-    `format` is what the file must say it is, None for files without one. `unsealed` are older formats that had no
-    seal; where there is one it is checked all the same. A file that is absent raises FileNotFoundError: what that
-    means, the caller knows.
+    `format` is the format that the file must name, None for files without one. Files of an `older` format may lack a
+    checksum; if they have one, it is checked. A missing file raises FileNotFoundError, any other problem a FedsimError.
     """
     facts = _parsed(path)
     if format is None:
         return facts
     found = facts.get("fedsim_format")
-    if found != format and found not in unsealed:
-        said = short_str(repr(found))
-        raise CorruptData(f"{path} has the format {said}; this version of fedsim reads {format!r}")
-    if found == format or SEAL in facts:
-        seal = facts.pop(SEAL, None)
-        if seal != _seal(facts):
-            raise CorruptData(f"{path} is damaged or was edited: what it says does not fit its seal")
+    if found != format and found not in older:
+        raise CorruptData(f"{path} has the format {short_str(repr(found))}; this version of fedsim reads {format!r}")
+    name = OLD_NAME if OLD_NAME in facts else CHECKSUM
+    if found == format or name in facts:
+        checksum = facts.pop(name, None)
+        if checksum != _checksum(facts):
+            raise CorruptData(f"{path} is damaged or was edited: its content does not match its checksum")
     del facts["fedsim_format"]
     return facts
 
 
-def file_sum(path: Path) -> str:
-    """The SHA-256 of a file."""
+def file_checksum(path: Path) -> str:
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()
 
@@ -82,8 +81,8 @@ def _refused(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _seal(facts: Mapping[str, Any]) -> str:
-    """Of what is said, not of how: blanks and the order of names do not matter."""
+def _checksum(facts: Mapping[str, Any]) -> str:
+    """Return a digest of the content; blanks and the order of names do not matter."""
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 

@@ -1,4 +1,4 @@
-"""What the bits of a run depend on besides the scenario: package versions and CPU features."""
+"""Package versions and CPU features, on which the bits of a run depend besides the scenario."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _PACKAGES = (
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, of the fedsim that runs, and of installed packages, read without importing them."""
+    """Return the versions of Python, of the running fedsim and of installed packages, without importing them."""
     return dict(_versions())
 
 
 @cache  # reading the packages' metadata takes longer than a short run
 def _versions() -> dict[str, str]:
-    from fedsim import __version__  # installed metadata may be of another copy than the one that runs
+    from fedsim import __version__  # the installed metadata can belong to another copy
 
     found = {"python": platform.python_version(), "fedsim-systems": __version__}
     for package in _PACKAGES:
@@ -39,9 +39,9 @@ def _versions() -> dict[str, str]:
 
 
 def cpu_features() -> list[str]:
-    """The vector instructions that NumPy found, sorted; compiled kernels round alike where these are equal.
+    """Return the vector instructions that NumPy found, sorted; compiled kernels round equally where these are equal.
 
-    NumPy only prints them in public (`np.show_runtime`), so they are taken from where it keeps them.
+    NumPy's public function only prints them (`np.show_runtime`), so this reads a private name.
     """
     from numpy._core._multiarray_umath import __cpu_features__  # type: ignore[import-not-found]
 

@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all: a temporary name beside the place, fsync, rename."""
+"""Atomic files and folders: written under a temporary name, synced, renamed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BAD_PLACE = (
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A temporary sibling that becomes `path` if the body succeeds and disappears if it does not."""
+    """Yield a temporary sibling that is renamed to `path` if the body succeeds and removed if it fails."""
     if os.path.lexists(path):
         raise _taken(path)
     temporary = _sibling(path)
@@ -50,7 +50,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a new file or folder `path` that could not be written, before hours of work depend on it."""
+    """Refuse a `path` that cannot be written, before a long run starts."""
     parent = path.parent
     while not parent.exists():
         parent = parent.parent
@@ -63,7 +63,7 @@ def check_writable(path: Path) -> None:
 
 
 def write_atomic(path: str | Path, data: bytes) -> None:
-    """Replace the file `path` by `data`: readers and crashes see the old bytes or the new, never a mixture."""
+    """Replace the file `path` by `data` atomically."""
     path = Path(path).absolute()
     temporary = _sibling(path)
     try:
@@ -79,7 +79,7 @@ def write_atomic(path: str | Path, data: bytes) -> None:
 
 @contextmanager
 def durable(path: Path) -> Iterator[IO[bytes]]:
-    """A new file that is on the disk, not merely on its way there, when the body is done."""
+    """Open a new file and sync it to disk at the end."""
     with path.open("xb") as file:
         yield file
         file.flush()
@@ -87,7 +87,7 @@ def durable(path: Path) -> Iterator[IO[bytes]]:
 
 
 def sync_files(folder: Path) -> None:
-    """Make all files of `folder` survive a crash, side by side: the journal takes them in one go, not one by one."""
+    """Sync all files of `folder` in parallel, so that the journal commits them together."""
     with ThreadPoolExecutor(8, "fedsim-sync") as threads:
         for done in [threads.submit(_sync, Path(entry.path)) for entry in os.scandir(folder)]:
             done.result()
@@ -99,9 +99,9 @@ def _sync(path: Path) -> None:
 
 
 def remove_stale(folder: Path, name: str | None = None, ours: bool = False) -> None:
-    """Take away temporary files and folders, of `name` or of all names, whose maker was killed.
+    """Remove temporary files and folders, of `name` or of all names, whose process was killed.
 
-    With `ours` the folder is locked, so that nobody else can be writing there: then all of them are stale.
+    With `ours` the caller holds the folder's lock, so all of them are stale.
     """
     for entry in os.scandir(folder):
         found = _TEMPORARY.fullmatch(entry.name)
@@ -124,13 +124,13 @@ def _rename_folder(temporary: Path, path: Path) -> None:
     try:
         temporary.rename(path)
     except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):  # somebody else was faster
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):  # another process was faster
             raise _taken(path) from error
         raise
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` survive a crash."""
+    """Sync the names in `folder` to disk."""
     if os.name == "nt":
         return  # Windows opens no folders
     descriptor = os.open(folder, os.O_RDONLY)
@@ -142,7 +142,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn what the operating system says into one sentence about `path`."""
+    """Turn an OSError into one sentence about `path`."""
     try:
         yield
     except OSError as error:

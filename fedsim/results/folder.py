@@ -1,17 +1,17 @@
-"""A result as a folder that anyone can read: manifest.json, *.parquet, samples.npz. Never pickle, in or out.
+"""A result as a folder: manifest.json, *.parquet, samples.npz; no pickle.
 
-The manifest holds a SHA-256 of every other file and a seal of its own; `load` checks them and executes nothing.
+The manifest holds the SHA-256 of every other file and a checksum of its own. `load` checks them and executes nothing.
 
-How far a run's folder is, and what a run that was killed has left to be put right.
+A run's folder is in one of these states:
 
-    free    nothing in it, or nothing but what a killed run left before it began
-    begun   a run has begun; there is no checkpoint, so nothing is lost by beginning again
-    kept    a run has begun and can go on from a checkpoint
-    whole   a finished result
-    other   something that is no run's
+    empty      no files, or temporary files of a killed run
+    started    a run has started and has no checkpoint; starting again loses nothing
+    resumable  a run has started and can resume from a checkpoint
+    complete   a finished result
+    other      files that no run has made
 
-Only the holder of the folder's lock mends it. The result is written aside as `.whole`, which appears complete, and
-moved from there, manifest last: a run that was killed while it did that is finished by whoever comes next.
+Only the holder of the folder's lock repairs it. The result is written to `.complete`, which appears in one step, and
+moved from there, manifest last. If a run is killed between these moves, the next process finishes them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import numpy as np
 
 from fedsim.errors import CorruptData, FedsimError, InUse, InvalidInput
 from fedsim.results import lock
-from fedsim.results.checksums import file_sum, read_json, sealed
+from fedsim.results.checksums import file_checksum, read_json, with_checksum
 from fedsim.results.files import explained, new_folder, remove_stale, sync_files, sync_folder
 
 if TYPE_CHECKING:
@@ -36,32 +36,32 @@ if TYPE_CHECKING:
 
     from fedsim.results import Result
 
-FORMAT, UNSEALED = "fedsim-result-2", "fedsim-result-1"  # the first version had no digests
+FORMAT, OLDER = "fedsim-result-2", ("fedsim-result-1",)  # the first had no digests
 _TABLES = ("rounds", "metrics", "clients", "events", "visits")
 _OPTIONAL = ("clients", "events", "visits")
 
 
 def save(result: Result, path: str | Path) -> Path:
-    """Write `result` as the new folder `path`, whole or not at all."""
+    """Write `result` as the new folder `path`, completely or not at all."""
     path = Path(path).absolute()
     with new_folder(path) as folder:
         _write(result, folder)
     return path
 
 
-def complete(result: Result, path: str | Path) -> Path:
-    """Write `result` into the folder that its run has been using; the manifest comes last and makes it whole."""
+def save_in_place(result: Result, path: str | Path) -> Path:
+    """Write `result` into the folder of its run, manifest last."""
     path = Path(path).absolute()
     if not path.is_dir():
-        raise InvalidInput(f"{path} has vanished; the result has nowhere to go")
-    with new_folder(path / WHOLE) as folder:
+        raise InvalidInput(f"{path} was removed during the run, so the result cannot be saved")
+    with new_folder(path / COMPLETE) as folder:
         _write(result, folder)
-    settle(path)
+    publish(path)
     return path
 
 
 def _write(result: Result, folder: Path) -> None:
-    sealed(FORMAT, result.manifest)  # refuses what JSON cannot hold before anything is written
+    with_checksum(FORMAT, result.manifest)  # refuses values that JSON cannot hold before a file is written
     arrays = {
         "sample_rounds": np.asarray(result.sample_rounds),
         "lengths": np.asarray(result.lengths),
@@ -76,13 +76,13 @@ def _write(result: Result, folder: Path) -> None:
             write_table(file, table)
     with (folder / "samples.npz").open("xb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
-    sums = {name: file_sum(folder / name) for name in (*tables, "samples.npz")}
-    (folder / MANIFEST).write_bytes(sealed(FORMAT, {**result.manifest, "files": sums}))
+    sums = {name: file_checksum(folder / name) for name in (*tables, "samples.npz")}
+    (folder / MANIFEST).write_bytes(with_checksum(FORMAT, {**result.manifest, "files": sums}))
     sync_files(folder)
 
 
 def load(path: str | Path) -> Result:
-    """Read a folder that `save` wrote; a damaged or foreign one is refused with the name of the file."""
+    """Read a folder that `save` wrote; refuse a damaged one with the name of the file."""
     from fedsim.results import Result
 
     folder = Path(path)
@@ -91,7 +91,7 @@ def load(path: str | Path) -> Result:
     manifest = read_manifest(folder)
     sums = manifest.pop("files", None)
     if sums is not None and not isinstance(sums, dict):
-        raise CorruptData(f"{folder / MANIFEST} is damaged: its list of files is none")
+        raise CorruptData(f"{folder / MANIFEST} is damaged: its list of files is no object")
     tables = {
         name: _read(file, _read_table, sums)
         for name in _TABLES
@@ -111,24 +111,24 @@ def load(path: str | Path) -> Result:
             **tables,
         )
     except (InvalidInput, LookupError, TypeError, ValueError, AttributeError) as error:
-        raise CorruptData(f"the files in {folder} do not belong together: {error}") from error
+        raise CorruptData(f"the files in {folder} do not fit together: {error}") from error
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """A finished run's manifest, with the digests of its `files`; an unfinished run is said to be one."""
+    """Return a finished run's manifest with the digests of its `files`; refuse an unfinished run."""
     try:
-        return read_json(folder / MANIFEST, FORMAT, (UNSEALED,))
+        return read_json(folder / MANIFEST, FORMAT, OLDER)
     except FileNotFoundError:
         found = state(folder)
     if lock.held(folder):
         raise InvalidInput(f"{folder} holds a run that is still going on; wait until it has ended")
-    if found in ("begun", "kept"):
+    if found in ("started", "resumable"):
         raise InvalidInput(f"{folder} holds an unfinished run; go on with: fedsim resume {folder}")
     raise CorruptData(f"{folder / MANIFEST} is missing; is {folder} a folder that fedsim wrote?")
 
 
 def write_table(file: IO[bytes], table: pd.DataFrame) -> None:
-    """A table as Parquet: numbers are never null (NaN is a value of its own), whole ones are int64."""
+    """Write a table as Parquet: numbers are never null (NaN is a value), integers are int64."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -151,7 +151,7 @@ def _read(path: Path, parse: Callable[[IO[bytes]], Any], sums: dict[str, Any] | 
         with path.open("rb") as file:
             if sums is not None and file_digest(file, "sha256").hexdigest() != sums.get(path.name):
                 raise CorruptData(
-                    f"{path} is damaged: its bytes are not those that {MANIFEST} vouches for; "
+                    f"{path} is damaged: its bytes do not match the checksum in {MANIFEST}; "
                     f"remove {path.parent} and run it again, or restore the file"
                 )
             file.seek(0)
@@ -178,42 +178,42 @@ def _read_arrays(file: IO[bytes]) -> dict[str, Any]:
         return {name: archive[name] for name in archive.files}
 
 
-State = Literal["free", "begun", "kept", "whole", "other"]
-MANIFEST, STARTED, CHECKPOINTS, WHOLE = "manifest.json", "run.json", "checkpoints", ".whole"
+State = Literal["empty", "started", "resumable", "complete", "other"]
+MANIFEST, STARTED, CHECKPOINTS, COMPLETE = "manifest.json", "run.json", "checkpoints", ".complete"
 
 
 def state(folder: Path) -> State:
-    """What a folder holds. Without the lock it may be another the next moment."""
+    """Return the state of a folder; without the lock it can change at any time."""
     if (folder / MANIFEST).exists():
-        return "whole"
+        return "complete"
     if (folder / STARTED).exists():
-        return "kept" if any((folder / CHECKPOINTS).glob("checkpoint-*.json")) else "begun"
-    ours = (lock.LOCK, lock.OWNER, WHOLE)
+        return "resumable" if any((folder / CHECKPOINTS).glob("checkpoint-*.json")) else "started"
+    ours = (lock.LOCK, lock.OWNER, COMPLETE)
     left = [name for name in os.listdir(folder) if name not in ours and not (name[0] == "." and name[-4:] == ".tmp")]
-    return "other" if left else "free"
+    return "other" if left else "empty"
 
 
-def is_tidy(folder: Path) -> bool:
-    """Whether a whole folder holds nothing that belongs to a run under way."""
+def is_clean(folder: Path) -> bool:
+    """Return True if a complete folder has no files of an unfinished run."""
     names = os.listdir(folder)
-    stale = {STARTED, CHECKPOINTS, WHOLE, lock.LOCK, lock.OWNER}
+    stale = {STARTED, CHECKPOINTS, COMPLETE, lock.LOCK, lock.OWNER}
     return not stale.intersection(names) and not any(n[0] == "." and n[-4:] == ".tmp" for n in names)
 
 
-def mend(folder: Path) -> State:
-    """Finish or take away what a killed run has left; for the holder of the lock."""
+def repair(folder: Path) -> State:
+    """Publish or remove the files that a killed run has left, and return the state; the caller holds the lock."""
     with explained(folder):
         remove_stale(folder, ours=True)
-        settle(folder)
+        publish(folder)
         found = state(folder)
-        if found == "whole":
-            forget(folder)
+        if found == "complete":
+            remove_checkpoints(folder)
     return found
 
 
-def settle(folder: Path) -> None:
-    """Move a complete result from aside to its place, the manifest last, for it makes the folder whole."""
-    aside = folder / WHOLE
+def publish(folder: Path) -> None:
+    """Move a complete result to its place, manifest last."""
+    aside = folder / COMPLETE
     if not aside.is_dir():
         return
     for path in sorted(aside.iterdir(), key=lambda path: path.name == MANIFEST):
@@ -224,19 +224,19 @@ def settle(folder: Path) -> None:
     aside.rmdir()
 
 
-def forget(folder: Path) -> None:
-    """Checkpoints have served their purpose."""
+def remove_checkpoints(folder: Path) -> None:
+    """Remove the checkpoints and run.json of a complete run."""
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     (folder / STARTED).unlink(missing_ok=True)
 
 
-def tidy(folder: Path) -> None:
-    """Mend a folder that nobody is using, as far as we may write there; for those who only want to read it."""
-    if not folder.is_dir() or state(folder) == "other" or (state(folder) == "whole" and is_tidy(folder)):
+def clean(folder: Path) -> None:
+    """Repair a folder that no process holds, if it can be written; call it before reading."""
+    if not folder.is_dir() or state(folder) == "other" or (state(folder) == "complete" and is_clean(folder)):
         return
     with suppress(OSError, InUse):
         ours = lock.take(folder)
         try:
-            mend(folder)
+            repair(folder)
         finally:
             ours.release()

@@ -1,8 +1,8 @@
-"""One process at a time in a folder: a lock file that names its owner, held by the operating system where it can.
+"""A lock file that admits one process at a time to a folder and names its owner.
 
-Where the file system has locks (local disks, NFS, Lustre with `flock`), a lock ends with its process, on whatever
-machine that was. Elsewhere the file alone counts: made exclusively, and stale once its owner on this machine is
-gone. An owner is a process id, a host and the moment the process began, for process ids are used again.
+Where the file system supports locks (local disks, NFS, Lustre with `flock`), a lock ends with its process, on any
+machine. Elsewhere the file itself is the lock: it is created exclusively, and it is stale once its owner on this
+machine has exited. An owner is a process id, a host and the start time of the process, because ids are used again.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-LOCK, OWNER = ".lock", ".lock-owner"  # the second where files cannot be locked
-GRACE_S = 10.0  # a lock file that is still empty was made by somebody who is about to write to it
-GLANCE_S = 0.1  # somebody who only looks whether a lock is held holds it for that moment
+LOCK, OWNER = ".lock", ".lock-owner"  # the second is used where files cannot be locked
+GRACE_S = 10.0  # an empty lock file this young was just made, and its owner will write to it
+GLANCE_S = 0.1  # a process that checks whether a lock is held holds it for a moment
 _NUMBERS = count()
 
 
 @dataclass(frozen=True)
 class Lock:
-    """What a process holds; `release` gives it back."""
+    """A lock that this process holds."""
 
     path: Path
     descriptor: int | None  # None: the file itself is the lock
 
     def release(self) -> None:
-        """Give it back. The file goes first, so that nobody takes it for a lock that is held."""
+        """Release the lock; remove the file first, so that no process takes it for a held lock."""
         if self.descriptor is None:
             if _owner(self.path) == _me():
                 self.path.unlink(missing_ok=True)
@@ -52,13 +52,13 @@ class Lock:
                 if os.path.samestat(os.fstat(self.descriptor), self.path.stat()):
                     self.path.unlink()
         finally:
-            with suppress(OSError):  # a child that was forked meanwhile must not go on holding it
+            with suppress(OSError):  # a forked child must not hold it any longer
                 fcntl.flock(self.descriptor, fcntl.LOCK_UN)
             os.close(self.descriptor)
 
 
 def take(folder: Path, name: str = LOCK, wait_s: float = GLANCE_S) -> Lock:
-    """The lock of a folder, or InUse with who has it. FileNotFoundError where the folder has gone."""
+    """Take the lock of a folder; raise InUse with its owner, FileNotFoundError if the folder is missing."""
     until = time.monotonic() + wait_s
     while True:
         try:
@@ -70,7 +70,7 @@ def take(folder: Path, name: str = LOCK, wait_s: float = GLANCE_S) -> Lock:
 
 
 def held(folder: Path, name: str = LOCK) -> bool:
-    """Whether some process, perhaps on another machine, has the lock at this moment."""
+    """Return True if a process of any machine holds the lock."""
     try:
         descriptor = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -92,10 +92,10 @@ def _take(path: Path, folder: Path) -> Lock:
                 break
             if not got:
                 raise _in_use(folder, _parsed(os.pread(descriptor, 4096, 0)))
-            # Its last holder may have taken the file away between our two steps; then this lock is of nothing.
+            # The last holder may have removed the file between the two steps; then this lock protects nothing.
             ours = path.exists() and os.path.samestat(os.fstat(descriptor), path.stat())
             if ours:
-                with suppress(OSError):  # a full disk: the lock holds, it only cannot say whose it is
+                with suppress(OSError):  # a full disk: the lock is valid without the owner
                     os.ftruncate(descriptor, 0)
                     os.pwrite(descriptor, json.dumps(_me()).encode(), 0)
                 return Lock(path, descriptor)
@@ -106,7 +106,7 @@ def _take(path: Path, folder: Path) -> Lock:
 
 
 def _flock(descriptor: int, shared: bool = False) -> bool | None:
-    """Whether the lock is ours now; None where there are no such locks."""
+    """Return True if the lock was taken, None where the file system has no locks."""
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         return True
@@ -119,7 +119,7 @@ def _flock(descriptor: int, shared: bool = False) -> bool | None:
 
 
 def _exclusive(path: Path, folder: Path) -> Lock:
-    """Without locks of the file system: whoever makes the file has it, unless its maker is surely gone."""
+    """Take a lock without support of the file system: creating the file takes it, unless its owner has exited."""
     while True:
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
@@ -128,10 +128,10 @@ def _exclusive(path: Path, folder: Path) -> Lock:
             if _holds(path):
                 raise _in_use(folder, found) from None
             aside = path.with_name(f"{path.name}.{tag()}.tmp")
-            with suppress(FileNotFoundError):  # of several who see that it is stale, one moves it away
+            with suppress(FileNotFoundError):  # of several processes that find it stale, one moves it
                 os.rename(path, aside)
                 moved = _owner(aside)
-                if moved != found:  # it was renewed in between: give it back
+                if moved != found:  # it was renewed in between: restore it
                     with suppress(OSError):
                         os.link(aside, path)
                     aside.unlink(missing_ok=True)
@@ -146,7 +146,7 @@ def _exclusive(path: Path, folder: Path) -> Lock:
 
 
 def _holds(path: Path) -> bool:
-    """Whether the owner that a file names may still be there."""
+    """Return True if the owner in a file may still run."""
     owner = _owner(path)
     if owner:
         return _alive(owner)
@@ -176,16 +176,13 @@ def _in_use(folder: Path, owner: dict[str, Any]) -> InUse:
     return InUse(f"{folder} is in use by {who}; wait until it has ended, or choose another --out")
 
 
-# --- Who a process is ---------------------------------------------------------------------------------
-
-
 def _me() -> dict[str, Any]:
     pid = os.getpid()
     return {"pid": pid, "host": platform.node(), "began": _began(pid)}
 
 
 def _alive(owner: dict[str, Any]) -> bool:
-    """False only if it is certain: another machine's processes cannot be seen from here."""
+    """Return False only if the owner has certainly exited; processes of other machines cannot be seen."""
     if owner.get("host") != platform.node():
         return True
     began = _began(owner.get("pid"))
@@ -193,7 +190,7 @@ def _alive(owner: dict[str, Any]) -> bool:
 
 
 def _began(pid: Any) -> str | None:
-    """When a process of this machine began, in a form to compare; "" if there is none, None if that cannot be seen."""
+    """Return the start of a process of this machine as text, "" if it does not exist, None if that cannot be seen."""
     if not os.path.exists("/proc/self/stat"):
         return None
     try:
@@ -219,14 +216,14 @@ def _here() -> str:
 
 
 def tag() -> str:
-    """Part of a temporary name: whose it is, and one that nobody used before."""
+    """Return a unique part of a temporary name that names this process."""
     pid = os.getpid()
     began = (_began(pid) or "-0").rsplit("-", 1)[1]
     return f"{_here()}-{pid}-{began}-{time.time_ns()}{next(_NUMBERS) % 1000:03d}"
 
 
 def is_dead(tagged: str) -> bool:
-    """Whether the process that a `tag` names is certainly gone: it was one of this machine, since it was started."""
+    """Return True if the process that a `tag` names has certainly exited: it ran on this machine since its start."""
     parts = tagged.split("-")
     if len(parts) != 4 or parts[0] != _here() or not parts[1].isdigit():
         return False

@@ -1,14 +1,14 @@
-"""Randomness as a pure function: every number is addressed, none is "next".
+"""Random numbers as a pure function of an address; there is no state and no "next" number.
 
-A draw is named by `(seed, stream, replica, client, round, visit, step, lane)`. Two applications of
-Philox4x32-10 (Salmon, Moraes, Dror and Shaw, SC 2011) turn that name into bits:
+The address of a draw is `(seed, stream, replica, client, round, visit, step, lane)`. Two applications of
+Philox4x32-10 (Salmon, Moraes, Dror and Shaw, SC 2011) turn it into bits:
 
 1. `keys` encrypts (client, round, replica, stream and visit) under the seed. Philox is a bijection of its
-   counter, so different jobs of one seed *cannot* share a key: there is nothing to collide.
+   counter, so different jobs of one seed *cannot* share a key.
 2. The four words of the key then encrypt (block, step), four words at a time.
 
-This file is the NumPy reference. `kernels/draws.py` holds the compiled twin, and a test asks that the two give
-the same bits, which is why logarithm, sine and cosine are written out in `elementary`.
+This is the NumPy reference. `kernels.cpu.draws` has the same bits, compiled; `elementary` defines logarithm, sine and
+cosine for both.
 """
 
 from __future__ import annotations
@@ -22,32 +22,34 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array, Numbers
-from fedsim.checks import array_of, check_int, is_int, refuse_beyond_memory
+from fedsim.checks import as_array, check_allocation, check_int, is_int
 from fedsim.errors import InvalidInput
 from fedsim.rng.elementary import log64, radius32, sincos32, sincos64
 from fedsim.text import short_repr, short_str
+
+__all__ = ["Draws", "Stream", "choice", "integers", "keys", "normal", "uniform"]
 
 U32, U64 = np.uint32, np.uint64
 
 
 class Stream(IntEnum):
-    """What a draw is for. Streams never overlap, so adding a draw to one leaves the others' bits alone."""
+    """The purpose of a draw. Streams never overlap, so a new draw in one does not change the others' bits."""
 
-    NOISE = 1  # a client's private noise
-    SHARED = 2  # noise that all clients of a replica have in common
+    NOISE = 1  # private noise of a client
+    SHARED = 2  # noise shared by all clients of a replica
     BATCH = 3  # rows of a minibatch
-    SELECT = 4  # who takes part
-    SERVER = 5  # noise that the server adds
-    COMPUTE = 6  # how slow a device is this round
-    DROPOUT = 7  # whether and when it drops out
-    TIE = 8  # the order of events at the same instant
+    SELECT = 4  # selected clients
+    SERVER = 5  # noise of the server
+    COMPUTE = 6  # slow-down of a device in a round
+    DROPOUT = 7  # whether and when a device drops out
+    TIE = 8  # order of events at the same instant
     CODEC = 9  # stochastic rounding on the wire
-    AVAILABILITY = 10  # when a device is on
-    DATA = 11  # data that reacts to the model, and synthetic data sets
+    AVAILABILITY = 10  # when a device is online
+    DATA = 11  # data that depends on the model, and synthetic data sets
     USER = 12  # for code outside the package
-    COIN = 13  # to accept or to reject
-    START = 14  # where a replica begins
-    MATCHING = 15  # which neighbours meet in a round of gossip
+    COIN = 13  # acceptance of a proposal
+    START = 14  # initial point of a replica
+    MATCHING = 15  # neighbours that exchange models in a round of gossip
     RESAMPLE = 31  # bootstrap intervals of finished results
 
 
@@ -59,7 +61,7 @@ _LOW = U64(0xFFFFFFFF)
 
 
 def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[Array, Array, Array, Array]:
-    """Ten rounds of Philox4x32 on broadcast arrays of 32-bit words."""
+    """Return ten rounds of Philox4x32 on broadcast arrays of 32-bit words."""
     c0, c1, c2, c3 = (np.asarray(c, U64) for c in counter)
     k0, k1 = (np.asarray(k, U64) for k in key)
     for i in range(10):
@@ -75,54 +77,55 @@ def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[Ar
 
 
 def check_seed(seed: int) -> int:
+    """Return the seed as an int, or raise InvalidInput."""
     if not is_int(seed) or int(seed) >= 2**64:
-        raise InvalidInput(f"seed={short_repr(seed)}: a seed is a whole number from 0 to 2**64 - 1")
+        raise InvalidInput(f"seed={short_repr(seed)}: a seed is an integer from 0 to 2**64 - 1")
     return int(seed)
 
 
 def check_address(**columns: object) -> None:
-    """Refuse numbers that a key has no room for: they would be taken for smaller ones."""
+    """Refuse numbers that do not fit into a key: their high bits would be lost."""
     for name, value in columns.items():
-        numbers, bits = array_of(value), 24 if name == "visit" else 32
+        numbers, bits = as_array(value), 24 if name == "visit" else 32
         if numbers is None or (numbers.dtype.kind == "f" and not (numbers == np.floor(numbers)).all()):
-            raise InvalidInput(f"{name}={short_repr(value)}: give whole numbers, 0 to 2**{bits} - 1")
+            raise InvalidInput(f"{name}={short_repr(value)}: give integers from 0 to 2**{bits} - 1")
         if numbers.size and not (numbers.min() >= 0 and numbers.max() < 2**bits):
             worst = numbers.min() if numbers.min() < 0 else numbers.max()
-            raise InvalidInput(f"{name}={worst}: keys have room for 0 to 2**{bits} - 1; number {name}s so")
+            raise InvalidInput(f"{name}={worst}: keys hold 0 to 2**{bits} - 1; number {name}s in this range")
 
 
 def keys(
     seed: int, stream: int, *, replica: Numbers = 0, client: Numbers = 0, round: Numbers = 0, visit: Numbers = 0
 ) -> Array:
-    """One Philox key per broadcast row of (replica, client, round, visit), uint32 (rows, 4)."""
+    """Return one Philox key per broadcast row of (replica, client, round, visit), uint32 (rows, 4)."""
     seed = check_seed(seed)
     check_address(replica=replica, client=client, round=round, visit=visit)
-    stream = check_int("stream={}", stream, 0, "name one of rng.Stream, or a number below 256", 255)
+    stream = check_int("stream={}", stream, 0, "choose one of rng.Stream, or a number below 256", 255)
     try:
         np.broadcast_shapes(*(np.shape(column) for column in (replica, client, round, visit)))
     except ValueError:
         raise InvalidInput(
             "replica, client, round and visit have columns of different lengths; give one row each"
         ) from None
-    replica, client, round = (np.asarray(array_of(column), U64) for column in (replica, client, round))
-    purpose = np.asarray(array_of(visit), U64) << U64(8) | U64(stream)
+    replica, client, round = (np.asarray(as_array(column), U64) for column in (replica, client, round))
+    purpose = np.asarray(as_array(visit), U64) << U64(8) | U64(stream)
     words = philox((client, round, replica, purpose), (seed & 0xFFFFFFFF, seed >> 32))
     return np.stack([np.atleast_1d(w) for w in np.broadcast_arrays(*words)], axis=-1)
 
 
 def _checked(key: Array, lanes: int, step: int, dtype: npt.DTypeLike = np.float64) -> tuple[int, int, bool]:
-    """`lanes` and `step` as ints, and whether `dtype` is float32, if this can be drawn at all."""
+    """Return `lanes` and `step` as ints and whether `dtype` is float32, or raise InvalidInput."""
     if type(key) is not np.ndarray or key.ndim != 2 or key.shape[1] != 4 or key.dtype != U32:
-        raise InvalidInput(f"key={short_repr(key)}: make it with rng.keys(...), uint32 (rows, 4)")
+        raise InvalidInput(f"key={short_repr(key)}: use rng.keys(...), uint32 (rows, 4)")
     lanes = check_int("lanes={}", lanes, 0, most=2**40)
-    refuse_beyond_memory(f"{len(key):,} rows of {lanes:,} numbers", 8.0 * len(key) * lanes, "draw fewer at a time")
+    check_allocation(f"{len(key):,} rows of {lanes:,} numbers", 8.0 * len(key) * lanes, "draw fewer at a time")
     if not (dtype is np.float64 or dtype is np.float32 or short_str(dtype) in ("float32", "float64")):
         raise InvalidInput(f"dtype={short_repr(dtype)}: choose 'float32' or 'float64'")
     return lanes, check_int("step={}", step, 0, most=2**63 - 1), np.dtype(dtype) == np.float32
 
 
 def words(key: Array, blocks: int, step: int = 0, first: int = 0) -> Array:
-    """Raw 32-bit words `first*4 ... (first+blocks)*4` of a step, uint32 (rows, 4 * blocks)."""
+    """Return the raw 32-bit words `first*4 ... (first+blocks)*4` of a step, uint32 (rows, 4 * blocks)."""
     block = np.arange(first, first + blocks, dtype=U64)
     high = (block >> U64(32)) + U64(step)
     k = key[:, None, :]
@@ -134,24 +137,24 @@ def words(key: Array, blocks: int, step: int = 0, first: int = 0) -> Array:
 
 
 def unit32(word: Array) -> Array:
-    """One word to a float32 in (0, 1) with 23 bits and a half, exactly."""
+    """Convert a word to a float32 in (0, 1), exactly (k + 1/2) / 2**23."""
     return np.asarray(((word >> U32(9)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-23))
 
 
 def scaled(high: Array, low: Array, below: npt.ArrayLike) -> Array:
-    """Two words to a whole number in [0, below)."""
+    """Convert two words to an integer in [0, below)."""
     n = np.asarray(below, U64)
     return ((high * n + (low * n >> U64(32))) >> U64(32)).astype(np.int64)
 
 
 def unit64(high: Array, low: Array) -> Array:
-    """Two words to a float64 in (0, 1) with 52 bits and a half, exactly."""
+    """Convert two words to a float64 in (0, 1), exactly (k + 1/2) / 2**52."""
     coarse = (high >> U32(1)).astype(np.int32).astype(np.float64) * 2.0**-31
     return np.asarray(coarse + ((low >> U32(11)).astype(np.int32).astype(np.float64) + 0.5) * 2.0**-52)
 
 
 def uniform(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.float64) -> Array:
-    """Uniforms strictly inside (0, 1), shape (rows, lanes)."""
+    """Draw uniforms strictly inside (0, 1), shape (rows, lanes)."""
     lanes, step, single = _checked(key, lanes, step, dtype)
     if single:
         return unit32(words(key, -(-lanes // 4), step)[:, :lanes])
@@ -160,11 +163,11 @@ def uniform(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.flo
 
 
 def normal(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.float64, call: int = 0) -> Array:
-    """Standard normals, shape (rows, lanes).
+    """Draw standard normals, shape (rows, lanes).
 
-    Box-Muller: a block of four words makes four float32 or two float64 normals. Normals are numbered on from
-    step to step (number = step * lanes + lane), so that no word of a block is thrown away between steps;
-    whoever draws different numbers of lanes under one key tells the calls apart by `call`.
+    Box-Muller makes four float32 or two float64 normals of a block of four words. Numbers of normals continue from step
+    to step (number = step * lanes + lane), so that no word of a block is lost between steps. Calls with different
+    numbers of lanes under one key need different values of `call`.
     """
     lanes, step, single = _checked(key, lanes, step, dtype)
     if type(call) is not int or not 0 <= call < 2**32:
@@ -185,14 +188,14 @@ def normal(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.floa
 
 
 def integers(key: Array, lanes: int, below: npt.ArrayLike, step: int = 0) -> Array:
-    """Whole numbers in [0, below), int64 (rows, lanes); `below` < 2**32 broadcasts against that shape.
+    """Draw integers in [0, below), int64 (rows, lanes); `below` < 2**32 broadcasts to that shape.
 
-    64 random bits are scaled down, so that no value is favoured by more than below / 2**64.
+    64 random bits are scaled down, so that probabilities differ by at most below / 2**64 relatively.
     """
     lanes, step, _ = _checked(key, lanes, step)
-    bounds = array_of(below)
+    bounds = as_array(below)
     if bounds is None or (bounds.size and not (bounds.min() >= 1 and bounds.max() < 2**32)):
-        raise InvalidInput(f"integers below {short_repr(below)}: give whole numbers from 1 to 2**32 - 1")
+        raise InvalidInput(f"integers below {short_repr(below)}: give integers from 1 to 2**32 - 1")
     try:
         np.broadcast_to(bounds, (len(key), lanes))
     except ValueError:
@@ -202,15 +205,15 @@ def integers(key: Array, lanes: int, below: npt.ArrayLike, step: int = 0) -> Arr
 
 
 def choice(key: Array, population: npt.ArrayLike, size: int, step: int = 0) -> Array:
-    """`size` different numbers of range(population) in random order, int64 (rows, size).
+    """Draw `size` different numbers of range(population) in random order, int64 (rows, size).
 
-    A Fisher-Yates shuffle cut off after `size` swaps. Instead of the array being shuffled, only the swaps are
-    kept: position p holds the value that the latest earlier swap with p moved there, or else p itself.
+    This is a Fisher-Yates shuffle that stops after `size` swaps. Only the swaps are stored: position p holds the value
+    that the latest earlier swap with p moved there, or p itself.
     """
     size, step, _ = _checked(key, size, step)
-    found = array_of(population)
+    found = as_array(population)
     if found is None or found.shape not in ((), (1,), (len(key),)) or not np.all((found >= 0) & (found < 2**32)):
-        raise InvalidInput(f"choice out of {short_repr(population)}: give a whole number below 2**32, or one per row")
+        raise InvalidInput(f"choice out of {short_repr(population)}: give an integer below 2**32, or one per row")
     n = np.broadcast_to(found.astype(np.int64), (len(key),))
     if size > n.min(initial=size):
         raise InvalidInput(f"choice of {size} out of {n.min()}: ask for at most {n.min()}")
@@ -229,31 +232,31 @@ def choice(key: Array, population: npt.ArrayLike, size: int, step: int = 0) -> A
 
 @dataclass
 class Draws:
-    """The `rng` handed to policies, devices and servers: one row of draws per key, a new one at every call.
+    """The `rng` argument of policies, devices and servers: one row of draws per key.
 
-    It counts its calls, so two calls differ; it is made afresh for every (replica, round), so what a function
-    draws depends on nothing but its own body. `source` is this module or its compiled twin.
+    It counts its calls, so two calls differ. It is created for every (replica, round), so the draws of a function
+    depend on its own body only. `source` is this module or `kernels.cpu.draws`.
     """
 
     key: Array  # uint32 (rows, 4)
-    single: bool = False  # drop the rows axis: the caller has one row and writes for one
+    single: bool = False  # drop the axis of rows: there is one row
     source: Any = None
     calls: int = field(default=0, init=False)
 
     def uniform(self, lanes: int | None = None) -> Any:
-        """Uniforms in (0, 1): (rows,), or (rows, lanes)."""
+        """Draw uniforms in (0, 1): (rows,), or (rows, lanes)."""
         return self._shape(self._source.uniform(self.key, _lanes(lanes), self._next()), lanes)
 
     def normal(self, lanes: int | None = None, dtype: npt.DTypeLike = np.float64) -> Any:
-        """Standard normals: (rows,), or (rows, lanes)."""
+        """Draw standard normals: (rows,), or (rows, lanes)."""
         return self._shape(self._source.normal(self.key, _lanes(lanes), 0, dtype, self._next()), lanes)
 
     def integers(self, below: npt.ArrayLike, lanes: int | None = None) -> Any:
-        """Whole numbers in [0, below): (rows,), or (rows, lanes)."""
+        """Draw integers in [0, below): (rows,), or (rows, lanes)."""
         return self._shape(self._source.integers(self.key, _lanes(lanes), below, self._next()), lanes)
 
     def choice(self, population: int, size: int) -> Any:
-        """`size` different numbers of range(population): (rows, size)."""
+        """Draw `size` different numbers of range(population): (rows, size)."""
         return self._shape(self._source.choice(self.key, population, size, self._next()), size)
 
     @property

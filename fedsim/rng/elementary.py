@@ -1,6 +1,6 @@
-"""exp, log, and Box-Muller's radius and direction: NumPy, in a fixed order of operations.
+"""exp, log, and Box-Muller's radius and direction in NumPy, in a fixed order of operations.
 
-`kernels/elementary.py` is held to their bits. A libm may differ in the last place from one machine to the next.
+`kernels.cpu.elementary` has the same bits. The results of a libm may differ in the last place between machines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ U32, U64 = np.uint32, np.uint64
 
 
 def fma32(a: Array, b: npt.ArrayLike, c: npt.ArrayLike) -> Array:
-    """a * b + c of float32 numbers, rounded once, as the processors' fused multiply-add does.
+    """Return a * b + c of float32 numbers, rounded once, as a fused multiply-add does.
 
     The product is exact in float64. The sum is rounded to odd there, which makes the second rounding harmless (Boldo
     and Melquiond, "Emulation of a FMA and correctly rounded sums", IEEE Transactions on Computers 57, 2008).
@@ -32,14 +32,17 @@ def fma32(a: Array, b: npt.ArrayLike, c: npt.ArrayLike) -> Array:
 
 
 def radius32(word: Array) -> Array:
-    """sqrt(-2 log u), u = (word / 2 + 1/2) / 2**31 = 2**e (1 + m), as sqrt(-2 (e log 2 + m) + m**2 P(m)), to 1e-7."""
+    """Return sqrt(-2 log u) to 1e-7, for u = (word / 2 + 1/2) / 2**31.
+
+    With u = 2**e (1 + m) it is sqrt(-2 (e log 2 + m) + m**2 P(m)).
+    """
     f = np.float32
     x = (word >> U32(1)).astype(np.int32).astype(f) + f(0.5)
     bits = x.view(np.int32) + np.int32(0x3F800000 - 0x3F3504F3)  # so that 1 + m ends up near one
     e = ((bits >> np.int32(23)) - np.int32(127 + 31)).astype(f)
     m = ((bits & np.int32(0x007FFFFF)) + np.int32(0x3F3504F3)).view(f) - f(1)
     z = m * m
-    c = [f(x) for x in RADIUS32]  # Estrin's order: half as deep as Horner's, so nobody waits
+    c = [f(x) for x in RADIUS32]  # Estrin's order: half as deep as Horner's
     low = fma32(fma32(m, c[3], c[2]), z, fma32(m, c[1], c[0]))
     high = fma32(fma32(m, c[7], c[6]), z, fma32(m, c[5], c[4]))
     near = fma32(fma32(high, z * z, low), z, f(-2) * m)
@@ -47,7 +50,7 @@ def radius32(word: Array) -> Array:
 
 
 def log64(x: Array) -> Array:
-    """Natural logarithm of normal positive float64, after fdlibm: NumPy's depends on the CPU."""
+    """Return the natural logarithm of normal positive float64, after fdlibm; NumPy's depends on the CPU."""
     bits = x.view(np.int64) + np.int64((0x3FF00000 - 0x3FE6A09E) << 32)
     k = ((bits >> np.int64(52)) - np.int64(1023)).astype(np.int32).astype(np.float64)
     f = ((bits & np.int64(0x000FFFFFFFFFFFFF)) + np.int64(0x3FE6A09E << 32)).view(np.float64) - 1.0
@@ -62,7 +65,7 @@ def log64(x: Array) -> Array:
 
 
 def exp(x: Array) -> Array:
-    """e**x, our own so that no libm decides the last bit; clipped to where the result is a normal number."""
+    """Return e**x, independent of the libm; x is clipped to where the result is a normal number."""
     if x.dtype == np.float32:
         f = np.float32
         x = np.clip(x, f(-87.0), f(88.0))
@@ -83,7 +86,7 @@ def exp(x: Array) -> Array:
 
 
 def sincos32(word: Array) -> tuple[Array, Array]:
-    """Cosine and sine of a uniform angle: two bits name the quadrant, thirty the angle inside it."""
+    """Return cosine and sine of a uniform angle: two bits are the quadrant, thirty the angle inside it."""
     f = np.float32
     x = (word << U32(2)).view(np.int32).astype(f) * f(np.pi / 4 * 2.0**-31)
     z = x * x
@@ -94,6 +97,7 @@ def sincos32(word: Array) -> tuple[Array, Array]:
 
 
 def sincos64(high: Array, low: Array) -> tuple[Array, Array]:
+    """Return cosine and sine of a uniform angle, float64."""
     x = (high << U32(2)).view(np.int32).astype(np.float64) * 2.0**-31
     x = (x + (low >> U32(11)).astype(np.int32).astype(np.float64) * 2.0**-51) * (np.pi / 4)
     z = x * x
@@ -104,6 +108,7 @@ def sincos64(high: Array, low: Array) -> tuple[Array, Array]:
 
 
 def rotate(c: Array, s: Array, quadrant: Array) -> tuple[Array, Array]:
+    """Rotate (cosine, sine) by a number of right angles."""
     swap = (quadrant & U32(1)) != 0
     first, second = np.where(swap, s, c), np.where(swap, c, s)
     return (

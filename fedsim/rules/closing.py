@@ -13,8 +13,8 @@ WHEN_ALL_ENDED, AT_REPLIES, AT_DEADLINE = 0, 1, 2  # codes of closing rules
 
 RUNNING, NO_CLIENTS, OUT_OF_TIME = 0, 1, 2  # why a clock has no further round of a replica
 STOPPED_BY = ("", "no clients", "seconds")
-MOST_AHEAD = 10_000  # rounds by which a site may be ahead of another
-MOST_HELD = 200_000_000  # messages and visits of rounds that sites which are ahead have begun
+MOST_APART = 10_000  # rounds between two sites
+MOST_PENDING = 200_000_000  # messages and visits of rounds that some sites have begun and others have not
 MOST_DROPOUTS = 1_000  # in a row, and 100 a place, before asynchronous clients are taken for lost
 MOST_JUMPS = 10_000  # of the clock in a row, from one time at which clients come online to the next
 
@@ -100,9 +100,9 @@ def merge_due(round: int, every: int) -> bool:
     return every > 0 and round % every == 0
 
 
-def is_too_far_ahead(rounds: int, size: int) -> bool:
-    """Return True if a site is so many rounds ahead of another that memory would run out; `size`: of one round."""
-    return rounds > MOST_AHEAD or (rounds > 1 and size > MOST_HELD // rounds)
+def is_too_far_apart(rounds: int, size: int) -> bool:
+    """Return True if two sites are too many rounds apart for the memory; `size` is that of a round."""
+    return rounds > MOST_APART or (rounds > 1 and size > MOST_PENDING // rounds)
 
 
 # --- Asynchronous clients -------------------------------------------------------------------------------------------

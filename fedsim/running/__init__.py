@@ -1,4 +1,4 @@
-"""`run` and `arun`: a scenario is executed, and how that is done stays hidden."""
+"""`run` and `arun`: execute one scenario."""
 
 from __future__ import annotations
 
@@ -9,40 +9,68 @@ import warnings
 from collections.abc import Coroutine, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack, cast
 
-from fedsim import protocols
+from fedsim import protocols, renamed
 from fedsim.checks import check_bool, check_choice
 from fedsim.engine.memory_needed import check_memory
 from fedsim.errors import InvalidInput, ResultWarning
 from fedsim.results import Result
 from fedsim.running.folder import RunFolder
-from fedsim.running.progress import followed
+from fedsim.running.progress import progress_observers
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.process import one_blas_thread, rare_collections
 from fedsim.scenario import Scenario
 from fedsim.text import short_repr
 
 
-def run(scenario: Scenario, **options: Any) -> Result:
-    """Run a scenario and return its result. Works inside a notebook too.
+class RunOptions(TypedDict, total=False):
+    """Options of `run` and `arun`; `help(fs.run)` explains each."""
 
-    Options, all as keywords (those of `arun`):
+    out: str | Path | None
+    progress: bool
+    runtime: protocols.Runtime | None
+    resume: bool
+    checkpoint_every: int | str | None
+    timing_only: bool
+    clock: str
+    observers: Iterable[protocols.Observer]
+    stop: threading.Event | None
+    source: dict[str, Any] | None
+
+
+DEFAULTS: RunOptions = {
+    "out": None,
+    "progress": False,
+    "runtime": None,
+    "resume": False,
+    "checkpoint_every": None,
+    "timing_only": False,
+    "clock": "auto",
+    "observers": (),
+    "stop": None,
+    "source": None,
+}
+
+
+def run(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
+    """Run a scenario and return its result, in a script or in a notebook.
 
     | option             | meaning                                                                                |
     |--------------------|----------------------------------------------------------------------------------------|
     | `out`              | a new folder for the result; `fs.load` reads it, `fedsim report` makes a page of it    |
-    | `progress`         | True: a bar on a terminal, a line in a notebook; it never changes the run              |
+    | `progress`         | True: show a bar on a terminal or a line in a notebook                                 |
     | `runtime`          | `fs.Inline(threads)` (the default) or `fs.Ray(hosts, address)`; the bits are the same  |
-    | `resume`           | take up the unfinished run in `out`                                                    |
-    | `checkpoint_every` | rounds, or seconds as in "60s": how often `out` is made resumable                      |
-    | `compute`          | "skip": the timeline alone, nothing is learnt                                          |
+    | `resume`           | True: resume the unfinished run in `out`                                               |
+    | `checkpoint_every` | rounds, or seconds as in "60s", between two checkpoints in `out`                       |
+    | `timing_only`      | True: run the timeline without learning                                                |
     | `clock`            | "auto", "simpy" or "compiled"; the bits are the same                                   |
-    | `observers`        | functions that see every round's progress                                              |
-    | `stop`             | a threading.Event; once set, the round is finished, a checkpoint kept, Interrupted raised |
+    | `observers`        | functions that receive the progress of every round                                     |
+    | `stop`             | a threading.Event; once it is set, the run finishes its round, saves a checkpoint and  |
+    |                    | raises Interrupted                                                                     |
     | `source`           | where the scenario came from, for the manifest                                         |
 
-    Where a figure says less than it seems, an `errors.ResultWarning` says so, and `result.manifest["warnings"]`.
+    `errors.ResultWarning` warns of figures that can mislead; `result.manifest["warnings"]` lists them.
     """
     if isinstance(scenario, protocols.Executable):
         result: Result = scenario.execute(**options)
@@ -54,63 +82,64 @@ def run(scenario: Scenario, **options: Any) -> Result:
             result = asyncio.run(job)
         else:
             result = _in_another_thread(job)
-    if options.get("source") is None:  # a scenario file's run is told of by whoever started it
-        for doubt in result.manifest.get("warnings", ()):
-            warnings.warn(doubt, ResultWarning, stacklevel=2)
+    if options.get("source") is None:  # the command line prints the warnings of a scenario file itself
+        for text in result.manifest.get("warnings", ()):
+            warnings.warn(text, ResultWarning, stacklevel=2)
     return result
 
 
-async def arun(
-    scenario: Scenario, *, runtime: protocols.Runtime | None = None, out: str | Path | None = None,
-    resume: bool = False,
-    checkpoint_every: int | str | None = None, compute: str = "run", observers: Iterable[Any] = (),
-    progress: bool = False, stop: threading.Event | None = None, source: dict[str, Any] | None = None,
-    clock: str = "auto",
-) -> Result:  # fmt: skip
-    """`run` for those who already have an event loop.
-
-    `out` leaves the result as a folder; `checkpoint_every` (rounds, or "60s") keeps it resumable on the way,
-    and `resume` takes it up where it was left. `compute="skip"` gives the timeline alone. Setting `stop`
-    finishes the round, writes a checkpoint and raises Interrupted. `source` says where the scenario came from,
-    for the manifest. `progress=True` shows how far it is. `clock` names the virtual clock; results do not depend on it.
-    """
+async def arun(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
+    """Run a scenario inside a running event loop; the options are those of `run`."""
     from fedsim import engine
 
     if isinstance(scenario, protocols.Executable):
-        given = {
-            "runtime": runtime, "out": out, "resume": resume, "checkpoint_every": checkpoint_every, "compute": compute,
-            "observers": observers, "progress": progress, "stop": stop, "source": source, "clock": clock,
-        }  # fmt: skip
-        return await asyncio.to_thread(partial(run, scenario, **given))
+        return await asyncio.to_thread(partial(run, scenario, **options))
     if not isinstance(scenario, Scenario):
-        raise InvalidInput(f"run({short_repr(scenario)}): give it a fs.Scenario")
-    check_choice("compute={!r}", compute, ("run", "skip"), "'run', or 'skip' for the timeline alone")
-    check_choice("clock={!r}", clock, ("auto", "simpy", "compiled"))
-    watching = tuple(observers) if isinstance(observers, tuple | list) else ()
-    if (observers is not None and not isinstance(observers, tuple | list)) or not all(map(callable, watching)):
-        raise InvalidInput(f"observers={short_repr(observers)}: give a list of functions of what happens")
-    if stop is not None and not isinstance(stop, threading.Event):
-        raise InvalidInput(f"stop={short_repr(stop)}: give a threading.Event, or None")
+        raise InvalidInput(f"run({short_repr(scenario)}): pass a fs.Scenario")
+    given = _checked(options)
+    runtime, timing_only, clock = given["runtime"], given["timing_only"], given["clock"]
     runtime = runtime if runtime is not None else Inline()
-    if isinstance(runtime, type) or protocols.missing(runtime, protocols.Runtime):
-        raise InvalidInput(f"runtime={short_repr(runtime)}: write fs.Inline() or fs.Ray()")
-    resume = check_bool("resume={}", resume)
-    check_memory(scenario, compute == "skip")
+    check_memory(scenario, timing_only)
     began = time.perf_counter()
-    place = RunFolder.take(out, scenario, compute, checkpoint_every, resume, stop, source, clock)
-    if place.whole is not None:
-        return place.whole
+    place = RunFolder.take(scenario, given)
+    if place.result is not None:
+        return place.result
     try:
         runtime.kernels()  # loads every BLAS there is, before they are held to one thread
-        with one_blas_thread(), rare_collections(), followed(scenario.budget, progress) as watch:
-            parts = scenario, runtime, (*watching, *watch), compute == "skip", place.checkpoints
-            done = await engine.simulate(*parts, place.checkpoints.clock_of(clock))
-        manifest = {"source": source or {}, "resumed": place.note, **({"work": place.work} if place.work else {})}
+        with one_blas_thread(), rare_collections(), progress_observers(scenario.budget, given["progress"]) as bars:
+            observers, checkpoints = (*given["observers"], *bars), place.checkpoints
+            clock = checkpoints.clock_of(clock)
+            done = await engine.simulate(scenario, runtime, observers, timing_only, checkpoints, clock)
+        manifest = {"source": given["source"] or {}, "resumed": place.note}
+        if place.work:
+            manifest["work"] = place.work
         result = engine.collect(done, runtime, time.perf_counter() - began, manifest)
         place.finish(result)
     finally:
         place.release()
     return result
+
+
+def _checked(options: RunOptions) -> RunOptions:
+    """Return all options, with defaults for those that were not given."""
+    for name in options:
+        if name not in DEFAULTS:
+            remedy = f"run({name}=): no such option; choose among {', '.join(DEFAULTS)}"
+            raise InvalidInput(renamed.sentence(f"fs.run({name}=)") or remedy)
+    given = cast(RunOptions, {**DEFAULTS, **options})
+    given["timing_only"] = check_bool("timing_only={!r}", given["timing_only"])
+    given["resume"] = check_bool("resume={}", given["resume"])
+    check_choice("clock={!r}", given["clock"], ("auto", "simpy", "compiled"))
+    observers = given["observers"] if given["observers"] is not None else ()
+    if not isinstance(observers, tuple | list) or not all(map(callable, observers)):
+        raise InvalidInput(f"observers={short_repr(observers)}: pass a list of functions of the progress")
+    given["observers"] = observers
+    if given["stop"] is not None and not isinstance(given["stop"], threading.Event):
+        raise InvalidInput(f"stop={short_repr(given['stop'])}: pass a threading.Event, or None")
+    runtime = given["runtime"]
+    if runtime is not None and (isinstance(runtime, type) or protocols.missing(runtime, protocols.Runtime)):
+        raise InvalidInput(f"runtime={short_repr(runtime)}: write fs.Inline() or fs.Ray()")
+    return given
 
 
 def _in_another_thread(job: Coroutine[Any, Any, Result]) -> Result:

@@ -1,115 +1,116 @@
-"""The folder of a run: taken by one process at a time, holding checkpoints, or already whole."""
+"""The folder of a run: claimed by one process at a time, resumable from its checkpoints, or complete."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fedsim
 from fedsim.engine.checkpoint import Checkpointer
 from fedsim.engine.manifest import describes, identities
 from fedsim.errors import CorruptData, InUse, InvalidInput
 from fedsim.results import Result, load, lock
-from fedsim.results.checksums import read_json, sealed
+from fedsim.results.checksums import read_json, with_checksum
 from fedsim.results.files import check_writable, explained, write_atomic
 from fedsim.results.folder import (
     CHECKPOINTS,
     STARTED,
     State,
-    complete,
-    forget,
-    is_tidy,
-    mend,
+    clean,
+    is_clean,
     read_manifest,
+    remove_checkpoints,
+    repair,
+    save_in_place,
     state,
-    tidy,
 )
 
 if TYPE_CHECKING:
+    from fedsim.running import RunOptions
     from fedsim.scenario import Scenario
 
-
-FORMAT = "fedsim-run-1"
+FORMAT, OLDER = "fedsim-run-2", ("fedsim-run-1",)
+OLDEST = "0.2.0 or earlier"  # whose run.json has no version
+PACKAGE = "fedsim-systems"
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Where a run leaves its files; `checkpoints` writes them, `whole` is the result that is there already."""
+    """Where a run leaves its files; `checkpoints` writes them, `result` is set if the run is complete already."""
 
     folder: Path | None
     checkpoints: Checkpointer
     note: str = ""
-    whole: Result | None = None
-    work: str = ""  # digest of what is to be computed
+    result: Result | None = None
+    work: str = ""  # digest of what is computed
     held: lock.Lock | None = None
-    fresh: bool = False  # whether a failure is to leave nothing
+    fresh: bool = False  # True: a failure leaves no files
 
     @classmethod
-    def take(
-        cls, out: str | Path | None, scenario: Scenario, compute: str, every: int | str | None, resume: bool,
-        stop: threading.Event | None, source: dict[str, Any] | None, clock: str = "auto",
-    ) -> RunFolder:  # fmt: skip
-        """Claim `out`, or find what an earlier run left there; `release` gives it back."""
+    def take(cls, scenario: Scenario, options: RunOptions) -> RunFolder:
+        """Claim the folder `out`, or load the complete run in it; `release` gives the folder back."""
+        out, every, resume, stop = options["out"], options["checkpoint_every"], options["resume"], options["stop"]
         if out is None:
             if every is not None or resume:
                 raise InvalidInput("checkpoint_every= and resume= need a folder: add out=")
             return cls(None, Checkpointer(None, "", None, stop))
-        folder = Path(out).absolute()
+        folder, timing_only, source = Path(out).absolute(), options["timing_only"], options["source"]
         check_free(folder, resume)
-        work, identity = identities(scenario, compute)
-        kept = every is not None or resume
-        checkpoints = Checkpointer(folder if kept else None, identity, every, stop)
-        if resume and folder.is_dir() and state(folder) == "whole" and is_tidy(folder):  # even where we cannot write
-            return cls(folder, checkpoints, whole=_whole(folder, scenario, compute, work, source))
+        work, identity = identities(scenario, timing_only)
+        resumable = every is not None or resume
+        checkpoints = Checkpointer(folder if resumable else None, identity, every, stop)
+        if resume and folder.is_dir() and state(folder) == "complete" and is_clean(folder):  # needs no write access
+            return cls(folder, checkpoints, result=_load_same(folder, scenario, timing_only, work, source))
         held, made, found = claim(folder)
         try:
             refuse(folder, found, resume)
-            if found == "whole":
-                whole = _whole(folder, scenario, compute, work, source)
+            if found == "complete":
+                result = _load_same(folder, scenario, timing_only, work, source)
                 held.release()
-                return cls(folder, checkpoints, whole=whole)
-            if found != "free":
-                made = _begun(folder, work, source, resume) or made
-            if found == "kept":
+                return cls(folder, checkpoints, result=result)
+            if found != "empty":
+                made = _check_started(folder, work, source, resume) or made
+            if found == "resumable":
                 return cls(folder, checkpoints, checkpoints.find(), None, work, held)
             shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)  # of a run that was killed before its first
-            begin(folder, {"source": source or {}, "checkpoint_every": every, "clock": clock, "work": work}, made)
-            return cls(folder, checkpoints, "", None, work, held, fresh=not kept)
+            facts = {"checkpoint_every": every, "timing_only": timing_only, "clock": options["clock"], "work": work}
+            begin(folder, {"source": source or {}, **facts}, made)
+            return cls(folder, checkpoints, "", None, work, held, fresh=not resumable)
         except BaseException:
-            give_up(folder, held, made and found == "free")
+            give_up(folder, held, made and found == "empty")
             raise
 
     def finish(self, result: Result) -> None:
-        """Make the folder whole; checkpoints have served their purpose."""
+        """Save the result and remove the checkpoints."""
         if self.folder is not None:
-            complete(result, self.folder)
-            forget(self.folder)
+            save_in_place(result, self.folder)
+            remove_checkpoints(self.folder)
 
     def release(self) -> None:
-        """Let others have the folder."""
+        """Release the lock; after a failure remove a folder without checkpoints."""
         if self.held is not None:
             self.held.release()
         if self.fresh and self.folder is not None:
-            leave_nothing(self.folder)
+            remove_unfinished(self.folder)
 
 
 @contextmanager
 def claimed(out: Path) -> Iterator[Path]:
-    """A new folder that is ours alone until the body is done, and gone if the body fails."""
+    """Hold a new folder while the body runs; remove it if the body fails."""
     folder = out.absolute()
     held, made, found = claim(folder)
     try:
         refuse(folder, found, resume=False)
         begin(folder, {"source": {}, "grid": True}, made)
         yield folder
-        forget(folder)
+        remove_checkpoints(folder)
     except BaseException:
-        if found in ("free", "begun") and state(folder) == "begun":
+        if found in ("empty", "started") and state(folder) == "started":
             (folder / STARTED).unlink(missing_ok=True)
         give_up(folder, held, made)
         raise
@@ -117,7 +118,7 @@ def claimed(out: Path) -> Iterator[Path]:
 
 
 def check_free(folder: Path, resume: bool = False) -> None:
-    """Refuse a folder that cannot be taken; what a killed run has left in it is put right first."""
+    """Refuse a folder that cannot be claimed; files of a killed run are repaired first."""
     if not os.path.lexists(folder):
         check_writable(folder)
         return
@@ -125,18 +126,18 @@ def check_free(folder: Path, resume: bool = False) -> None:
         raise InvalidInput(f"{folder} already exists and is no folder; choose another --out or remove it")
     with explained(folder):
         if lock.held(folder):
-            lock.take(folder).release()  # says who is at work there
-        tidy(folder)
+            lock.take(folder).release()  # raises InUse with the process that holds it
+        clean(folder)
         refuse(folder, state(folder), resume)
 
 
 def refuse(folder: Path, found: State, resume: bool) -> None:
-    """What may not be taken, and what to do about it."""
+    """Refuse a folder in a state that cannot be claimed."""
     if found == "other" and resume:
         raise InvalidInput(f"{folder} is no run's folder; choose another --out")
-    if resume or found in ("free", "begun"):
+    if resume or found in ("empty", "started"):
         return
-    if found == "kept":
+    if found == "resumable":
         raise InvalidInput(
             f"{folder} already exists and holds an unfinished run; go on with: fedsim resume {folder}, "
             "choose another --out or remove it"
@@ -145,7 +146,7 @@ def refuse(folder: Path, found: State, resume: bool) -> None:
 
 
 def claim(folder: Path) -> tuple[lock.Lock, bool, State]:
-    """The lock of a folder that is made if need be, whether it was, and what is in it once it is mended."""
+    """Return the folder's lock, whether this call made the folder, and its state after a repair."""
     with explained(folder):
         while True:
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -156,7 +157,7 @@ def claim(folder: Path) -> tuple[lock.Lock, bool, State]:
                 made = False
             try:
                 held = lock.take(folder)
-            except FileNotFoundError:  # somebody who had it made it vanish between our two steps
+            except FileNotFoundError:  # another process removed it between the two steps
                 continue
             except InUse:
                 if made:
@@ -165,84 +166,107 @@ def claim(folder: Path) -> tuple[lock.Lock, bool, State]:
                 raise
             break
     try:
-        return held, made, mend(folder)
+        return held, made, repair(folder)
     except BaseException:
         give_up(folder, held, made)
         raise
 
 
 def begin(folder: Path, facts: dict[str, Any], made: bool) -> None:
-    """Say what is being run here, from the first moment on."""
-    write_atomic(folder / STARTED, sealed(FORMAT, {**facts, "made": made}))
+    """Record what runs here before the first round."""
+    write_atomic(folder / STARTED, with_checksum(FORMAT, {**facts, "version": fedsim.__version__, "made": made}))
 
 
 def give_up(folder: Path, held: lock.Lock, made: bool) -> None:
-    """Release the lock, and take the folder away if it is ours and empty. Nobody removes what it did not make."""
+    """Release the lock; remove the folder if this process made it and it is empty."""
     held.release()
     if made:
         with suppress(OSError):
             folder.rmdir()
 
 
-def leave_nothing(out: Path) -> None:
-    """After a failure: take away a run that has begun and kept nothing, unless somebody else is at it."""
+def remove_unfinished(out: Path) -> None:
+    """After a failure: remove a run without checkpoints, unless another process holds it."""
     folder = out.absolute()
-    if not folder.is_dir() or state(folder) not in ("free", "begun"):
+    if not folder.is_dir() or state(folder) not in ("empty", "started"):
         return
     with suppress(InUse, OSError):
         held = lock.take(folder)
         made = False
-        if mend(folder) == "begun":
+        if repair(folder) == "started":
             with suppress(FileNotFoundError, CorruptData):
                 made = read_json(folder / STARTED, FORMAT).get("made") is True
-            forget(folder)
+            remove_checkpoints(folder)
         give_up(folder, held, made)
 
 
-def facts_of(folder: Path) -> tuple[dict[str, Any], bool]:
-    """What a run's folder says about itself, and whether it is whole; leftovers of a killed run are put right."""
+def read_facts(folder: Path) -> tuple[dict[str, Any], bool]:
+    """Return the facts in a run's folder and whether the run is complete, for resume and replay.
+
+    A folder of another version is refused: its bits may differ from those of this version.
+    """
     if not folder.is_dir():
         raise InvalidInput(f"{folder} is no folder; give one that fedsim run --out DIR has made")
-    tidy(folder)
+    clean(folder)
     found = state(folder)
-    if found == "whole":
-        return read_manifest(folder), True
-    if found in ("free", "other"):
+    if found in ("empty", "other"):
         raise InvalidInput(f"{folder} is no run's folder; give one that fedsim run --out DIR has made")
-    return read_json(folder / STARTED, FORMAT), False
+    if found == "complete":
+        manifest = read_manifest(folder)
+        _check_version(folder, _version_of(manifest))
+        return manifest, True
+    facts = read_json(folder / STARTED, FORMAT, OLDER)
+    _check_version(folder, str(facts.get("version", OLDEST)))
+    return facts, False
 
 
-def _begun(folder: Path, work: str, source: dict[str, Any] | None, resume: bool) -> bool:
-    """Whether a run that began here made the folder; one of another scenario is not gone on with.
+def _version_of(manifest: Mapping[str, Any]) -> str:
+    versions = manifest.get("versions")
+    return str(versions.get(PACKAGE)) if isinstance(versions, Mapping) else ""
 
-    Where its own record is damaged the checkpoints still know what they belong to.
+
+def _check_version(folder: Path, version: str) -> None:
+    if version and version != fedsim.__version__:
+        raise InvalidInput(
+            f"{folder} holds a run of fedsim {version}, and this is {fedsim.__version__}; run it again in another --out"
+        )
+
+
+def _check_started(folder: Path, work: str, source: dict[str, Any] | None, resume: bool) -> bool:
+    """Return True if the run that started here made the folder; refuse to resume another scenario.
+
+    Where run.json is damaged, the identity in the checkpoints is checked later.
     """
     try:
-        facts = read_json(folder / STARTED, FORMAT)
+        facts = read_json(folder / STARTED, FORMAT, OLDER)
     except CorruptData:
         return False
     if resume:
+        _check_version(folder, str(facts.get("version", OLDEST)))
         _check_source(folder, facts.get("source"), source)
         if facts.get("work") != work:
             raise InvalidInput(f"{folder} holds an unfinished run of another scenario; give it another --out")
     return facts.get("made") is True
 
 
-def _whole(folder: Path, scenario: Scenario, compute: str, work: str, source: dict[str, Any] | None) -> Result:
-    """The finished result, if it is the one that is asked for."""
+def _load_same(
+    folder: Path, scenario: Scenario, timing_only: bool, work: str, source: dict[str, Any] | None
+) -> Result:  # fmt: skip
+    """Load the complete run in `folder` if it is the one that is asked for."""
+    manifest = read_manifest(folder)
+    _check_version(folder, _version_of(manifest))
     result = load(folder)
-    _check_source(folder, result.manifest.get("source"), source)
-    if result.manifest.get("work", work) != work:
+    _check_source(folder, manifest.get("source"), source)
+    same = manifest["work"] == work if "work" in manifest else describes(manifest.get("scenario"), scenario)
+    if not same:
         raise InvalidInput(f"{folder} holds the finished run of another scenario; give it another --out")
-    if "work" not in result.manifest and not describes(result.manifest.get("scenario"), scenario):
-        raise InvalidInput(f"{folder} holds the finished run of another scenario; give it another --out")
-    if compute == "run" and result.samples is None and "work" not in result.manifest:
+    if not timing_only and result.samples is None and "work" not in manifest:
         raise InvalidInput(f"{folder} holds a timeline alone; give it another --out")
     return result
 
 
 def _check_source(folder: Path, there: object, source: dict[str, Any] | None) -> None:
-    """Refuse to go on with code that is not what the run began with, where both are known."""
+    """Refuse to resume with other code than the run started with, where both are known."""
     if not isinstance(there, dict) or not source:
         return
     before, now = there.get("modules"), source.get("modules")

@@ -1,4 +1,4 @@
-"""A bar, or a line, while a run lasts: it watches, and can never change the run."""
+"""Progress of a run: a bar on a terminal, a line in a notebook, log lines elsewhere."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from fedsim.engine.run import Progress
     from fedsim.protocols import Observer
 
-EVERY_S = 0.1  # a glance this often is enough, and costs nothing beside a round
-LOGGED_S = 10.0  # in a log, where nothing can be drawn over
+UPDATE_S = 0.1  # seconds between two updates of a bar
+LOG_S = 10.0  # seconds between two lines of a log
 BAR = 20  # columns
 
 
 @contextmanager
-def shown(console: Console, budget: Budget, label: str = "") -> Iterator[tuple[Observer, ...]]:
-    """Observers that draw a bar on `console`; none at all where that is no terminal (or None)."""
+def progress_bar(console: Console, budget: Budget, label: str = "") -> Iterator[tuple[Observer, ...]]:
+    """Yield observers that draw a bar on `console`; none if it is None or no terminal."""
     if console is None or not console.is_terminal:
         yield ()
         return
@@ -32,49 +32,49 @@ def shown(console: Console, budget: Budget, label: str = "") -> Iterator[tuple[O
     from rich.progress import Progress as Bar
 
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=BAR), TextColumn("{task.fields[facts]}"))
-    with Bar(*columns, console=console, refresh_per_second=1 / EVERY_S) as bar:
+    with Bar(*columns, console=console, refresh_per_second=1 / UPDATE_S) as bar:
         task = bar.add_task(f"{label}compiling", total=None, facts="")
-        watch = Watch(budget, lambda **update: bar.update(task, **update), label, room=console.width - BAR - 2)
-        yield (watch,)
-        watch.finish()
+        line = ProgressLine(budget, lambda **update: bar.update(task, **update), label, width=console.width - BAR - 2)
+        yield (line,)
+        line.finish()
 
 
 @contextmanager
-def followed(budget: Budget, progress: bool) -> Iterator[tuple[Observer, ...]]:
-    """For `run(progress=True)`: a bar on a terminal, a line drawn over in a notebook, a line now and then in a log."""
+def progress_observers(budget: Budget, progress: bool) -> Iterator[tuple[Observer, ...]]:
+    """Yield the observers of `run(progress=True)`, which write to stderr."""
     if not progress:
         yield ()
     elif sys.stderr.isatty():
         from rich.console import Console
 
-        with shown(Console(stderr=True), budget) as observers:
+        with progress_bar(Console(stderr=True), budget) as observers:
             yield observers
     else:
         notebook = "ipykernel" in sys.modules
-        ends = "\r" if notebook else "\n"
 
-        def show(description: str, facts: str, **_: object) -> None:
-            line = f"{description}  {facts}"
-            sys.stderr.write(f"{line:79}{ends}" if notebook else f"{line}{ends}")
+        def write(description: str, facts: str, **_: object) -> None:
+            text = f"{description}  {facts}"
+            sys.stderr.write(f"{text:79}\r" if notebook else f"{text}\n")
             sys.stderr.flush()
 
-        watch = Watch(budget, show, every_s=EVERY_S if notebook else LOGGED_S)
-        yield (watch,)
-        watch.finish()
+        line = ProgressLine(budget, write, every_s=UPDATE_S if notebook else LOG_S)
+        yield (line,)
+        line.finish()
         sys.stderr.write("\n" if notebook else "")
 
 
-class Watch:
-    """An observer that passes on a glance every so often, in at most `room` columns."""
+class ProgressLine:
+    """An observer that updates a line of at most `width` columns every `every_s` seconds."""
 
-    sparse = True  # it need not see every round
+    sparse = True  # it need not receive every round
 
     def __init__(
-        self, budget: Budget, update: Callable[..., None], label: str = "", room: int = 10**9, every_s: float = EVERY_S
+        self, budget: Budget, update: Callable[..., None], label: str = "", width: int = 10**9,
+        every_s: float = UPDATE_S,
     ) -> None:  # fmt: skip
-        self.budget, self._update, self._label, self._room, self._every_s = budget, update, label, room, every_s
+        self.budget, self._update, self._label, self._width, self._every_s = budget, update, label, width, every_s
         self._next = 0.0
-        self._first: tuple[float, float] | None = None  # when the first glance was, and how much was done then
+        self._first: tuple[float, float] | None = None  # time of the first update, and the amount done then
         self._latest: Progress | None = None
 
     def __call__(self, progress: Progress) -> None:
@@ -85,29 +85,29 @@ class Watch:
             self._show(progress, now)
 
     def finish(self) -> None:
-        """The last round is shown whatever the time."""
+        """Show the last round."""
         if self._latest is not None:
             self._show(self._latest, time.perf_counter())
 
     def _show(self, progress: Progress, now: float) -> None:
         done, total = self._share(progress)
-        if self._first is None:  # the first round compiles kernels and says nothing about the pace
+        if self._first is None:  # the first round compiles kernels, so the pace is measured after it
             self._first = (now, done)
         rounds = f"{progress.round:,}" + (f"/{self.budget.rounds:,}" if self.budget.rounds else "")
-        what = f"{self._label}round {rounds}"
+        title = f"{self._label}round {rounds}"
         facts = [f"virtual {seconds(progress.seconds)}", f"up {bits(progress.uplink_bits)}"]
-        named = [f"{name} {number(value)}" for name, value in list(progress.metrics.items())[:2]]
+        metrics = [f"{name} {number(value)}" for name, value in list(progress.metrics.items())[:2]]
         left = self._left_s(now, done, total)
         pace = [] if left is None else [f"ETA {seconds(left)}"]
-        room = self._room - len(what)
-        while named and len("  ".join([*facts, *named, *pace])) > room:
-            named.pop()
-        while facts and len("  ".join([*facts, *named, *pace])) > room:
+        width = self._width - len(title)
+        while metrics and len("  ".join([*facts, *metrics, *pace])) > width:
+            metrics.pop()
+        while facts and len("  ".join([*facts, *metrics, *pace])) > width:
             facts.pop()
-        self._update(description=what, completed=done, total=total, facts="  ".join([*facts, *named, *pace]))
+        self._update(description=title, completed=done, total=total, facts="  ".join([*facts, *metrics, *pace]))
 
     def _share(self, progress: Progress) -> tuple[float, float | None]:
-        """How much of the budget that is shown is spent."""
+        """Return the amount done and its total, in the first budget that is set."""
         spent = {"rounds": progress.round, "seconds": progress.seconds, "uplink_bits": progress.uplink_bits}
         for name, value in spent.items():
             if getattr(self.budget, name) is not None:

@@ -1,4 +1,4 @@
-"""`replay`: one client's job, computed again alone, to look at what it was sent and what it answered."""
+"""`replay`: compute one client's job again, to inspect its message and its reply."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.budget import Budget
-from fedsim.checks import is_int, path_of
+from fedsim.checks import check_path, is_int
 from fedsim.engine.manifest import describes
 from fedsim.engine.recorder import Record
 from fedsim.errors import InvalidInput, NotRecorded
 from fedsim.protocols import AlgorithmLike
 from fedsim.results import load
 from fedsim.running import run
-from fedsim.running.folder import facts_of
+from fedsim.running.folder import read_facts
 from fedsim.runtime.inline import Inline, Worker
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.process import one_blas_thread
@@ -28,7 +28,7 @@ from fedsim.text import short_str
 
 @dataclass(frozen=True)
 class Replayed:
-    """One job: what the client was sent and remembered, and what it answered."""
+    """One job: the client's message, its memory and its reply."""
 
     replica: int
     round: int  # from 1
@@ -43,15 +43,15 @@ class Replayed:
 def replay(
     path: str | Path, *, replica: int, round: int, client: int, scenario: Scenario | None = None
 ) -> Replayed:  # fmt: skip
-    """Run again, alone, the job of `client` in round `round` (from 1) of one replica of the run in `path`.
+    """Compute the job of `client` in round `round` (from 1) of one replica of the run in `path` again.
 
-    The replica is simulated up to that round, which gives the message to the last bit whatever the run has
-    recorded; then the job is computed by itself. A client that failed there fails here, in your debugger.
-    `scenario` is needed only where the run was not made from a scenario file; without it the copy of the file in
-    the folder is executed, so replay only folders that you trust.
+    The replica is simulated up to that round, which gives the message bit for bit, and then the job is computed
+    alone. A client that failed in the run fails here, under your debugger. Pass `scenario` only if the run was not made
+    from a scenario file. Without it the copy of the file in the folder is executed, so replay only folders that you
+    trust.
     """
-    folder = path_of("replay(path)", path)
-    facts, _ = facts_of(folder)
+    folder = check_path("replay(path)", path)
+    facts, _ = read_facts(folder)
     if scenario is None:
         file, settings = from_origin(facts.get("source") or {})
         scenario = file.build(settings)
@@ -67,10 +67,10 @@ def replay(
         if not (rounds.loc[rounds["replica"] == replica, "round"] >= round).any():
             raise NotRecorded(f"replica {replica} ended before round {round}; ask for an earlier one")
     catcher = _JobCatcher(round - 1, client)
-    # Alone, the replica must not stop for reasons that concern all of them, nor spend time on anything else. Where
-    # clients work at their own pace, a job that starts in a round may be computed many rounds later.
-    own_pace = scenario.parts.policy.asynchronous
-    budget = replace(scenario.budget, target=None) if own_pace else Budget(rounds=round)
+    # A target depends on all replicas, so it is dropped. With asynchronous clients, a job that starts in a round may be
+    # computed many rounds later.
+    asynchronous = scenario.parts.policy.asynchronous
+    budget = replace(scenario.budget, target=None) if asynchronous else Budget(rounds=round)
     alone = replace(
         scenario, replicas=range(replica, replica + 1), metrics=(), budget=budget, record=Record(every=round),
         initial=_start(scenario, replica),
@@ -79,11 +79,11 @@ def replay(
         run(alone, runtime=catcher)
     except _JobReached as found:
         return _again(scenario, catcher.setting, found.job)
-    raise NotRecorded(f"client {client} took no part in round {round} of replica {replica}; its events say when it did")
+    raise NotRecorded(f"client {client} took no part in round {round} of replica {replica}; see the events of the run")
 
 
 def _start(scenario: Scenario, replica: int) -> Array:
-    """Where the replica began, all its sites."""
+    """Return the initial point of the replica, for all its sites."""
     at, models = scenario.replica_numbers.index(replica), scenario.sites.models
     if models == 1:
         return np.asarray(scenario.starts[at])
@@ -91,7 +91,7 @@ def _start(scenario: Scenario, replica: int) -> Array:
 
 
 class _JobReached(BaseException):
-    """The job is there: nothing after it matters. No Exception, so that nobody takes it for a mistake."""
+    """The end of the simulation at the job; no Exception, so that no handler catches it."""
 
     def __init__(self, job: Batch) -> None:
         self.job = job
@@ -99,7 +99,7 @@ class _JobReached(BaseException):
 
 @dataclass
 class _JobCatcher:
-    """A runtime, and its session, that computes like Inline until the wanted job comes by."""
+    """A runtime and its session that computes like Inline until the wanted job arrives."""
 
     round: int  # from 0
     client: int

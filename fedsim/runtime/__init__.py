@@ -1,1 +1,1 @@
-"""Where jobs really run: `inline` on this process's threads, `ray` on client hosts. Real time lives here only."""
+"""Execution of jobs in real time: `inline` on this process's threads, `ray` on client hosts."""

@@ -112,11 +112,11 @@ def declared_weights(
         return np.asarray(1.0 / received)
     if weighting == "scaled":
         return np.asarray(p * clients / received)
-    everybody = received == clients if weighting == "p" else np.zeros(len(p), bool)
-    if everybody.all():
+    complete = received == clients if weighting == "p" else np.zeros(len(p), bool)
+    if complete.all():
         return p
     shares = multiplicity if weighting == "multiplicity" else p
-    return np.where(everybody, p, shares / np.bincount(segment, shares, len(count))[segment])
+    return np.where(complete, p, shares / np.bincount(segment, shares, len(count))[segment])
 
 
 class SegmentReplies:
@@ -158,8 +158,8 @@ class SegmentReplies:
         out = self.weighted(name, self.weights)
         if self._segments.any_empty and name in self._state:
             empty = self._segments.sizes == 0
-            kept = self._state[name][None] if self._single else self._state[name]
-            out = np.where(empty[:, None], kept, out[None] if self._single else out)
+            unchanged = self._state[name][None] if self._single else self._state[name]
+            out = np.where(empty[:, None], unchanged, out[None] if self._single else out)
             out = out[0] if self._single else out
         return out
 

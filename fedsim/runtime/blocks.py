@@ -1,6 +1,6 @@
 """Blocks of rounds: broadcast, the compiled clients, segment sums and the server's step, round after round in one call.
 
-The bits are those of the rounds taken one by one. What does not change from round to round is settled before.
+The bits are those of the rounds taken one by one. What does not change from round to round is computed once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LearningBlock:
     """Rounds of some replicas to be learnt in one call. State and memory stay as they are."""
 
     replicas: Array  # their numbers
-    first: int  # the first round, from 0
+    first: int  # the first round, from 1
     rounds: int
     state: Arrays  # (replicas, ...)
     memory: Arrays  # (replicas, clients, ...)
@@ -38,27 +38,27 @@ class LearningBlock:
     no_reply: Arrays  # (0, ...) the values of no reply
 
     @property
-    def alike(self) -> bool:
-        """Whether all rounds aggregate the same clients with the same weights."""
+    def same_cohort(self) -> bool:
+        """Return True if all rounds aggregate the same clients with the same weights."""
         return len(self.segments.site) == len(self.replicas)
 
     def segments_of(self, k: int) -> Segments:
         """Return the segments of the k-th round."""
         n = len(self.replicas)
-        return self.segments if self.alike else self.segments.consecutive(k * n, (k + 1) * n)
+        return self.segments if self.same_cohort else self.segments.consecutive(k * n, (k + 1) * n)
 
     def cohorts(self, setting: Setting) -> Iterator[BlockCohort]:
         """Yield the jobs of round after round; columns and keys of some rounds are made in one call."""
         jobs = max(1, len(self.segments.client))
-        step = max(1, int(JOBS / (jobs if self.alike else jobs / self.rounds)))
+        step = max(1, int(JOBS / (jobs if self.same_cohort else jobs / self.rounds)))
         for begin in range(0, self.rounds, step):
             rounds = range(begin, min(begin + step, self.rounds))
-            own = [self.segments] if self.alike else [self.segments_of(k) for k in rounds]
+            own = [self.segments] if self.same_cohort else [self.segments_of(k) for k in rounds]
             numbers = range(self.first + rounds.start, self.first + rounds.stop)
             yield from JobColumns(setting, self.replicas, numbers, own).cohorts()
 
     def parts(self, most: int) -> list[LearningBlock]:
-        """Return the same rounds of consecutive replicas, in at most so many parts."""
+        """Return the same rounds of consecutive replicas, in at most `most` parts."""
         places = np.arange(len(self.replicas))
         pieces = [slice(p[0], p[-1] + 1) for p in np.array_split(places, most) if len(p)]
         return [self] if len(pieces) == 1 else [self._part(piece, places) for piece in pieces]
@@ -106,10 +106,10 @@ class JobColumns:
 
     def cohorts(self) -> Iterator[BlockCohort]:
         """Yield the jobs of every round."""
-        alike, begin = len(self.segments) < len(self.rounds), 0
+        same_cohort, begin = len(self.segments) < len(self.rounds), 0
         cohort = BlockCohort(self, self.segments[0], 0)
         for k, round in enumerate(self.rounds):
-            if k and not alike:
+            if k and not same_cohort:
                 cohort = BlockCohort(self, self.segments[k], begin)
             cohort.enter(round, k, begin)
             begin += len(cohort.client)
@@ -132,7 +132,7 @@ class JobColumns:
 
     @property
     def _numbers(self) -> Array:
-        return np.repeat(np.arange(self.rounds.start, self.rounds.stop), len(self.replicas))
+        return np.repeat(np.arange(self.rounds.start - 1, self.rounds.stop - 1), len(self.replicas))
 
     def _made(self, stream: Stream, replica: Array, client: Array, round: Array, visit: int) -> Array:
         s = self.setting
@@ -157,8 +157,8 @@ class KeysOfRounds:
 
     def _made(self, stream: Stream, replica: Array, client: Array, round: Array) -> Array:
         out, s = np.empty((len(replica), 4), np.uint32), self.setting
-        if s.backend.keys_into(np.uint64(s.seed), np.uint64(stream), replica, client, round, NO_SITE, out):
-            check_address(replica=replica, client=client, round=round)
+        if s.backend.keys_into(np.uint64(s.seed), np.uint64(stream), replica, client, round - 1, NO_SITE, out):
+            check_address(replica=replica, client=client, round=round - 1)
         return out
 
 
@@ -181,7 +181,7 @@ class BlockCohort(JobsAtHand):
     @property
     def batch(self) -> Batch:
         """Who works, for messages about errors."""
-        return replace(self._batch, round=self.round)
+        return replace(self._batch, round=self.round - 1)
 
     def server_draws(self) -> ServerDraws:
         """Return the draws of the replicas' servers."""

@@ -1,8 +1,6 @@
-"""Runs a batch of jobs where it stands: the one piece of code behind every runtime, inline or on a cluster.
+"""The default runtime: jobs on the threads of this process.
 
-A `Worker` computes; an `InlineSession` has this process's own threads do so.
-
-Jobs on this process's own threads: the embedded default, no cluster and nothing to start.
+A `Worker` computes batches of jobs, here and on every client host; an `InlineSession` runs it on threads.
 """
 
 from __future__ import annotations
@@ -30,13 +28,13 @@ from fedsim.runtime.process import keep_freed_memory
 from fedsim.runtime.validation import all_locked, changed_in_place, client_answer, memory_answer, real
 from fedsim.text import short_str
 
-QUICK_S = 1e-3  # a round below it is mostly Python, which threads can only wait for by turns
-SMALL = 50_000  # numbers to update below which a hop to another thread costs more than it saves
-CACHED = 2**19  # numbers in a stack of parameters: larger ones would leave the cache between two operations
+QUICK_S = 1e-3  # a shorter round is mostly Python, which threads cannot share
+SMALL = 50_000  # numbers to update; below it, another thread costs more time than it saves
+CACHED = 2**19  # numbers in a stack of parameters that stays in the cache
 
 
 class Worker:
-    """Holds an algorithm and a setting; `compute` is a pure function of the batch."""
+    """The computation of jobs for one algorithm and one setting; `compute` is a pure function of the batch."""
 
     def __init__(self, algorithm: AlgorithmLike, setting: Setting) -> None:
         keep_freed_memory()
@@ -47,9 +45,9 @@ class Worker:
         self.learns_blocks = self.kernel is not None and self.role.batched and setting.backend.name == "cpu"
 
     def compute(self, batch: Batch) -> Reply:
-        """Every job's reply, in the batch's order."""
-        liked = self.setting.role.stack
-        jobs = len(batch) if self.kernel else liked * max(1, CACHED // self.setting.problem.dim // liked)
+        """Return every job's reply, in the batch's order."""
+        stack = self.setting.role.stack
+        jobs = len(batch) if self.kernel else stack * max(1, CACHED // self.setting.problem.dim // stack)
         if self.stacked and len(batch) > jobs:
             reply = Reply.join([self._stacked(batch.part(slice(i, i + jobs))) for i in range(0, len(batch), jobs)])
         elif self.stacked:
@@ -60,8 +58,8 @@ class Worker:
         return reply
 
     def learn(self, block: LearningBlock) -> Learnt:
-        """Take the rounds of a block."""
-        with np.errstate(over="ignore", invalid="ignore"):  # what diverges is taken again one by one
+        """Learn the rounds of a block."""
+        with np.errstate(over="ignore", invalid="ignore"):  # rounds that diverge are repeated one by one
             if self.block_kernel is None:
                 return learn(block, self.role, self.setting, self._of_cohort)
             theta = self.block_kernel(block, KeysOfRounds(self.setting))
@@ -75,7 +73,7 @@ class Worker:
     def _stacked(self, batch: Batch) -> Reply:
         job = JobsAtHand(self.setting, batch, single=False)
         message, memory = {name: m.take(batch.version, axis=0) for name, m in batch.message.items()}, batch.memory
-        if self.kernel is not None:  # our own, which changes nothing and answers as it must
+        if self.kernel is not None:  # fedsim's own code is not checked
             values, memory = self._call(self.kernel, job, message, memory)
             return self._reply(values, memory, len(batch))
         answer = self._call(self.algorithm.client, job.locked(), all_locked(message), all_locked(memory))
@@ -94,15 +92,15 @@ class Worker:
             else real(self.who, name, v, self.setting.dtype)[None]
             for name, v in values.items()
         }
-        kept = memory_answer(self.who, memory, before)
-        return self._reply(lifted, {name: m[None] for name, m in kept.items()}, 1)
+        memory = memory_answer(self.who, memory, before)
+        return self._reply(lifted, {name: m[None] for name, m in memory.items()}, 1)
 
     @property
     def who(self) -> str:
         return f"{type(self.algorithm).__name__}.client"
 
     def _call(self, body: Callable[..., Any], job: JobsAtHand, message: Arrays, memory: Arrays) -> Any:
-        with np.errstate(over="ignore", invalid="ignore"):  # what diverges is reported once, as NonFinite
+        with np.errstate(over="ignore", invalid="ignore"):  # divergence is reported once, as NonFinite
             return self._guarded(body, job, message, memory)
 
     def _guarded(self, body: Callable[..., Any], job: JobsAtHand, message: Arrays, memory: Arrays) -> Any:
@@ -110,15 +108,15 @@ class Worker:
             return body(job, message, memory)
         except FedsimError:
             raise
-        except BaseException as error:  # sys.exit() too: it would end a host, or the program, without a word
+        except BaseException as error:  # sys.exit() too, which would end a host, or the program, silently
             if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-                raise  # the user's own Ctrl-C, which only the main thread hears
+                raise  # Ctrl-C, which only the main thread receives
             batch = job.batch
             who = (
                 f"client {batch.client[0]}" if len(batch) == 1 else f"clients {sorted(set(batch.client.tolist()))[:5]}"
             )
             if changed_in_place(error):
-                what = "changed an array in place that it was handed; work on a copy: theta = theta - step"
+                what = "changed an array in place that it received; work on a copy: theta = theta - step"
             else:
                 what = f"raised {type(error).__name__}: {short_str(error, 300)}"
             at = f"round {batch.round + 1}, replica {batch.replica[0]}, seed {self.setting.seed}"
@@ -131,7 +129,7 @@ class Worker:
             plain[name] = self._value(name, v)
             if isinstance(v, Encoded):
                 bits += v.bits
-            elif name in self.role.kept:  # it never travels
+            elif name in self.role.local_only:  # it stays on the device
                 continue
             else:
                 bits += 8 * plain[name].itemsize * math.prod(plain[name].shape[1:])
@@ -141,7 +139,7 @@ class Worker:
         return Reply(plain, bits, memory)
 
     def _value(self, name: str, value: Any) -> Array:
-        """One named array of a reply, in the scenario's dtype."""
+        """Return one named array of a reply, in the scenario's dtype."""
         if isinstance(value, Encoded):
             return value.value
         if type(value) is np.ndarray and value.dtype == self.setting.dtype:
@@ -154,13 +152,13 @@ class Worker:
                 continue
             row = int(np.argmin(np.isfinite(v).reshape(len(v), -1).all(axis=1)))
             raise NonFinite(
-                f"{name} of client {batch.client[row]} is not finite in round {batch.round + 1} "
-                f"(replica {batch.replica[row]}, seed {self.setting.seed}); {advice(self.algorithm, self.setting)}"
+                f"{name} of client {batch.client[row]} is not finite in round {batch.round + 1} (replica "
+                f"{batch.replica[row]}, seed {self.setting.seed}); {step_size_hint(self.algorithm, self.setting)}"
             )
 
 
 class InlineSession:
-    """A run's threads. Chunks come back in whatever order; replies are put together in the batch's."""
+    """The threads of a run. Chunks end in any order; replies are joined in the batch's order."""
 
     def __init__(self, worker: Worker, threads: int | None, chunk: int | None) -> None:
         self.worker, self.chunk, self.threads = worker, chunk, threads or os.cpu_count() or 1
@@ -169,7 +167,7 @@ class InlineSession:
         self._round_s = math.inf  # on one thread, of the rounds of the last block
 
     async def submit(self, batch: Batch, work: float = 1.0) -> Reply:
-        """All replies of the batch; `work` is local steps per job, to judge whether a hop pays."""
+        """Return all replies of the batch; `work`, local steps per job, determines the number of threads."""
         if self.chunk is None and self._small(batch, work):
             return self.worker.compute(batch)
         size = self.chunk or self._share(len(batch), work)
@@ -185,13 +183,13 @@ class InlineSession:
                 future.cancel()
 
     def each(self, function: Callable[[int], int], items: Sequence[int]) -> list[int]:
-        """`function` of each, a task on the threads."""
+        """Apply a function to each item on the threads."""
         if self._pool is None or len(items) == 1:
             return [function(item) for item in items]
         return list(self._pool.map(function, items))
 
     async def learn(self, block: LearningBlock) -> Learnt:
-        """`Worker.learn`, some replicas on each thread; all on one where the rounds before were over quickly."""
+        """Learn a block, some replicas on each thread; on one thread if the rounds of the last block were short."""
         parts = block.parts(1 if self._round_s < QUICK_S else self.threads)
         began = time.perf_counter()
         if self._pool is None or len(parts) == 1:
@@ -208,7 +206,7 @@ class InlineSession:
             self._pool.shutdown(cancel_futures=True)
 
     def _share(self, jobs: int, work: float) -> int:
-        """Jobs of a piece: one piece a thread, or more where that evens things out and costs next to nothing."""
+        """Return the jobs per piece: one piece per thread, or four, which balance better, where each is large."""
         few = jobs < 64 * self.threads or self._numbers(jobs, work) < 20 * SMALL
         pieces = self.threads if few else 4 * self.threads
         return max(1, -(-jobs // pieces)) if self.threads > 1 else max(1, jobs)
@@ -220,8 +218,8 @@ class InlineSession:
         return jobs * work * float(self.worker.setting.problem.dim)
 
 
-def advice(algorithm: AlgorithmLike, setting: Setting) -> str:
-    """A step size to try: within the stability limit where the problem knows it, else a tenth."""
+def step_size_hint(algorithm: AlgorithmLike, setting: Setting) -> str:
+    """Return a step size to try: within the stability limit of a quadratic problem, else a tenth."""
     eta = as_algorithm(algorithm).step_size
     problem: Any = setting.problem
     if isinstance(problem, Quadratic) and setting.problem.clients * setting.problem.dim**3 < 10**8:
@@ -238,15 +236,15 @@ def check_state(
         row = int(np.argmin(np.isfinite(value).reshape(len(value), -1).all(axis=1)))
         raise NonFinite(
             f"the server's {name} is not finite in round {round} (replica {replica[row]}, seed {setting.seed}); "
-            f"{advice(algorithm, setting)}"
+            f"{step_size_hint(algorithm, setting)}"
         )
 
 
 @dataclass(frozen=True)
 class Inline:
-    """Run jobs here, on `threads` threads (default: all cores), `chunk` jobs at a time (default: by number).
+    """Jobs on `threads` threads of this process (default: all cores), in chunks of `chunk` jobs (default: automatic).
 
-    Neither changes a bit of any result. `backend`: "auto" or "cpu" (Numba), "cuda" (CuPy), "numpy" (the slow
+    Neither changes any bit of a result. `backend`: "auto" or "cpu" (Numba), "cuda" (CuPy), "numpy" (the slow
     reference).
     """
 
@@ -265,11 +263,11 @@ class Inline:
         check_choice("Inline(backend={!r})", self.backend, ("auto", "cpu", "cuda", "numpy"))
 
     def kernels(self) -> Any:
-        """The backend module; asking for CUDA without a device fails here, before anything starts."""
+        """Return the backend module; refuse CUDA without a device."""
         return kernels.backend(self.backend)
 
     def open(self, algorithm: AlgorithmLike, setting: Setting) -> InlineSession:
-        """Threads and compiled kernels for one run."""
+        """Return a session with threads and compiled kernels for one run."""
         return InlineSession(Worker(algorithm, setting), self.threads, self.chunk)
 
     def describe(self) -> str:

@@ -1,7 +1,7 @@
-"""A job is one client's work in one round of one replica; a batch is many of them in flat arrays.
+"""Jobs, each one client's work in one round of one replica, and batches of jobs in flat arrays.
 
 An algorithm's `client(job, message, memory)` is written once and runs at two ranks. At rank one `job` is a single job
-and arrays are (d,). With `batched = True` the same body receives a whole batch: arrays gain a leading jobs axis,
+and arrays are (d,). With `batched = True` the same body receives a batch: arrays gain a leading jobs axis,
 `job.weight` becomes (jobs, 1), and every method returns one row per job.
 """
 
@@ -16,6 +16,7 @@ import numpy as np
 from fedsim.algorithms.common.arguments import rows_per_batch
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
+from fedsim.problems import clipped_gradients
 from fedsim.protocols import (
     BatchSize,
     Codec,
@@ -28,17 +29,16 @@ from fedsim.protocols import (
     potentials_of,
 )
 from fedsim.rng import Stream, check_address
-from fedsim.runtime.clipping import clipped_gradients
 from fedsim.runtime.validation import locked, unlocked
 
-NOBODY = FIRST_VISIT = np.zeros(1, np.int64)  # in the keys of draws that clients have in common
+SHARED_CLIENT = FIRST_VISIT = np.zeros(1, np.int64)  # in the keys of draws that clients share
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Jobs of one round number, ready to run. A broadcast is held once, not once a job."""
+    """Jobs of one round number. A broadcast is stored once, not once per job."""
 
-    round: int
+    round: int  # from 0, as in keys
     replica: Array  # (jobs,) replica numbers: part of every noise key
     client: Array  # (jobs,)
     visit: Array  # (jobs,) how many visits an asynchronous client had begun before; 0 in synchronous rounds
@@ -50,7 +50,7 @@ class Batch:
         return len(self.client)
 
     def part(self, chosen: slice | Array) -> Batch:
-        """The chosen jobs alone."""
+        """Return the chosen jobs alone."""
         memory = {name: m[chosen] for name, m in self.memory.items()}
         return Batch(
             self.round, self.replica[chosen], self.client[chosen], self.visit[chosen], self.message,
@@ -60,14 +60,14 @@ class Batch:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a batch produced: decoded values, exact bits on the wire, and the memory to commit if it is folded."""
+    """The result of a batch: decoded values, exact bits on the wire, and the memory to commit once aggregated."""
 
     values: Arrays  # (jobs, ...)
     bits: Array  # int64 (jobs,)
     memory: Arrays
 
     def part(self, chosen: Array) -> Reply:
-        """The chosen jobs' replies alone."""
+        """Return the chosen jobs' replies alone."""
         return Reply(
             {name: v[chosen] for name, v in self.values.items()},
             self.bits[chosen],
@@ -76,7 +76,7 @@ class Reply:
 
     @staticmethod
     def join(parts: list[Reply]) -> Reply:
-        """Replies of consecutive chunks as one."""
+        """Return replies of consecutive chunks as one."""
         if len(parts) == 1:
             return parts[0]
         for p in parts:
@@ -96,7 +96,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Encoded:
-    """A vector that went through a codec: what the server will decode, and its length on the wire."""
+    """An encoded vector: its value as the server decodes it, and its length on the wire."""
 
     value: Array
     bits: Any
@@ -104,7 +104,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Setting:
-    """What all jobs of a run have in common."""
+    """The data that all jobs of a run share."""
 
     problem: Any
     weights: Array  # p_c, (clients,)
@@ -120,26 +120,26 @@ class Setting:
 
     @cached_property
     def fresh_gradients(self) -> bool:
-        """Whether its gradients come in an array that nobody else holds."""
+        """True if its gradients are new arrays, which may be changed in place."""
         return isinstance(self.problem, PortableGradients) or self.role.fresh
 
     @cached_property
     def potentials(self) -> Potentials:
-        """The clients' potentials, or the sentence why there are none."""
+        """The clients' potentials; a problem without them is refused."""
         return potentials_of(self.problem)
 
     @cached_property
     def reacts(self) -> bool:
-        """Whether its data answer to theta."""
+        """True if its data depend on theta."""
         return isinstance(self.problem, Reacts)
 
 
 class JobsAtHand:
-    """What `client` sees of its job, or, stacked, of a batch of them; `fs.explain("job")` has it in one table."""
+    """What `client` sees of its job or, stacked, of a batch; see `fs.explain("job")`."""
 
     def __init__(self, setting: Setting, batch: Batch, single: bool) -> None:
         self._setting, self._batch, self._single = setting, batch, single
-        self.round, self.clients = batch.round, setting.problem.clients
+        self.round, self.clients = batch.round + 1, setting.problem.clients
         self.client: Any = int(batch.client[0]) if single else batch.client
         self.replica: Any = int(batch.replica[0]) if single else batch.replica
         weight = setting.weights[batch.client].astype(setting.dtype, copy=False)
@@ -153,7 +153,7 @@ class JobsAtHand:
         return self._batch
 
     def locked(self) -> JobsAtHand:
-        """With columns that cannot be changed in place, for bodies that are not ours."""
+        """Return the jobs with read-only columns, for users' code."""
         self.client, self.replica = locked(self._batch.client), locked(self._batch.replica)
         self.weight, self.size = locked(self.weight), locked(self.size)
         return self
@@ -162,14 +162,14 @@ class JobsAtHand:
         self, theta: Array, step: int, batch_size: BatchSize = None, *, split: int | None = None,
         clip: float | None = None, prior: bool = True,
     ) -> Array:  # fmt: skip
-        """The gradient of the client's summed loss at `theta`: all its rows, or a fresh minibatch scaled up.
+        """Return the gradient of the client's summed loss at `theta`: all its rows, or a fresh minibatch scaled up.
 
         Two calls with the same `step` use the same rows, as control variates need. `split=E` takes minibatch `step`
         of E disjoint ones drawn at the round's start; `clip` bounds the norm of every row's own gradient;
-        `prior=False` leaves the prior's share out, for servers that add it themselves. The array is the caller's own.
+        `prior=False` omits the share of the prior, for servers that add it themselves. The caller may change the array.
         """
         problem, theta = self._setting.problem, self._up(theta)
-        if self._setting.reacts:  # its data are drawn anew, and answer to theta
+        if self._setting.reacts:  # data are drawn given theta
             return self._down(
                 np.array(
                     problem.react(theta, self._batch.client, self._data_key, step, batch_size, self._setting.backend)
@@ -180,7 +180,7 @@ class JobsAtHand:
             out = clipped_gradients(problem, theta, self._batch.client, rows, clip, self._setting.backend)
         else:
             out = self._setting.backend.gradients(problem, theta, self._batch.client, rows)
-        fresh = self._setting.fresh_gradients  # else a stranger may hold the array: it is not to be changed
+        fresh = self._setting.fresh_gradients  # else the problem may use the array again
         if scale is not None:
             out = np.multiply(scale, out, out=out if fresh else None)
         elif not fresh:
@@ -190,30 +190,30 @@ class JobsAtHand:
         return self._down(out)
 
     def normal(self, step: int) -> Array:
-        """Private standard normals of this job, one per coordinate."""
+        """Return private standard normals of this job, one per coordinate."""
         return self._normal(self.noise_key, step)
 
     def shared_normal(self, step: int) -> Array:
-        """Standard normals that all clients of the replica have in common (a common seed, nothing sent)."""
+        """Return standard normals that are equal for all clients of the replica (a common seed, nothing sent)."""
         return self._normal(self.shared_key, step)
 
     def uniform(self, step: int) -> Array:
-        """A coin of this job: a float64 in (0, 1), shape (1,)."""
+        """Return a uniform number of this job: a float64 in (0, 1), shape (1,)."""
         key = self._keys(Stream.COIN, self._batch.client)
         return self._down(self._setting.backend.uniform(key, 1, step))
 
     def potential(self, theta: Array) -> Array:
-        """The client's own summed loss at `theta` with its share of the prior, in float64, shape (1,)."""
+        """Return the client's summed loss at `theta` with its share of the prior, in float64, shape (1,)."""
         return self._down(self._setting.potentials(self._up(theta), self._batch.client, None)[:, None])
 
     def loss(self, theta: Array) -> Array:
-        """The mean loss at `theta` over the client's own rows, without the prior, in float64, shape (1,)."""
+        """Return the mean loss at `theta` over the client's rows, without the prior, in float64, shape (1,)."""
         at, sizes = self._up(theta).astype(np.float64), self._setting.problem.sizes[self._batch.client]
         total = self._setting.potentials(at, self._batch.client, None)
         return self._down((total / sizes - self._setting.role.share / 2 * (at * at).sum(axis=1))[:, None])
 
     def encode(self, codec: Codec | tuple[Codec, ...], value: Array, lane: int = 0) -> Encoded:
-        """`value` as the server will decode it, with its exact bits; `lane` tells several vectors apart.
+        """Return `value` as the server decodes it, with its exact bits; each vector of a reply needs its own `lane`.
 
         A tuple of codecs is one per client.
         """
@@ -232,7 +232,7 @@ class JobsAtHand:
         return self.encode_by(quantise, value, lane)
 
     def encode_by(self, quantise: Quantise, value: Array, lane: int = 0) -> Encoded:
-        """The same through a function of (rows, d) and of their keys, such as a kernel that also computes."""
+        """Encode by a function of (rows, d) and of their keys, such as a kernel that also computes."""
         keys = self._keys(Stream.CODEC, self._batch.client, visit=self._batch.visit * 8 + lane)
         decoded, bits = quantise(self._up(value), keys)
         return Encoded(self._down(decoded), int(bits[0]) if self._single else bits)
@@ -243,7 +243,7 @@ class JobsAtHand:
 
     @cached_property
     def shared_key(self) -> Array:
-        return self._keys(Stream.SHARED, NOBODY, visit=FIRST_VISIT)
+        return self._keys(Stream.SHARED, SHARED_CLIENT, visit=FIRST_VISIT)
 
     @cached_property
     def _data_key(self) -> Array:
@@ -255,7 +255,7 @@ class JobsAtHand:
 
     def _keys(self, stream: Stream, client: Array, visit: Array | None = None) -> Array:
         b, seed, keys = self._batch, self._setting.seed, np.empty((len(self._batch), 4), np.uint32)
-        address = (b.replica, client, np.array([self.round]), b.visit if visit is None else visit)
+        address = (b.replica, client, np.array([b.round]), b.visit if visit is None else visit)
         if self._setting.backend.keys_into(np.uint64(seed), np.uint64(stream), *address, keys):
             check_address(**dict(zip(("replica", "client", "round", "visit"), address, strict=True)))
         return keys
@@ -276,9 +276,9 @@ class JobsAtHand:
         if split is None:
             rows = self._setting.backend.choose_rows(key, sizes, start, step)
         else:
-            whole = self._setting.backend.choose_rows(key, sizes, split * start, 0)
+            all_rows = self._setting.backend.choose_rows(key, sizes, split * start, 0)
             rows = np.concatenate(
-                [whole[split * a + step * n : split * a + (step + 1) * n] for a, n in zip(start, m, strict=False)]
+                [all_rows[split * a + step * n : split * a + (step + 1) * n] for a, n in zip(start, m, strict=False)]
             )
         return (rows, start), (sizes / m).astype(self._setting.dtype)[:, None]
 

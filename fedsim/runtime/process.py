@@ -1,9 +1,4 @@
-"""BLAS held to one thread, so that its bits do not depend on how many cores there are.
-
-The end of a process, which the threads of a scenario's own code must not hold up.
-
-Memory: what arrays give back stays with the process, and during a run Python looks for cycles less often.
-"""
+"""Process-wide settings of a run: one BLAS thread, memory, garbage collection; and the exit of a process."""
 
 from __future__ import annotations
 
@@ -21,12 +16,12 @@ from typing import Any, NoReturn
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Hold every BLAS that has been loaded to one thread, the one inside torch included."""
+    """Hold every loaded BLAS to one thread, torch's included, so that bits do not depend on the number of cores."""
     with ExitStack() as held:
         if sys.modules.get("torch") is not None:
             from fedsim.problems.torch.gradients import one_thread
 
-            held.enter_context(one_thread)  # before OpenMP's number changes, which torch takes for the user's
+            held.enter_context(one_thread)  # before OpenMP's number changes, which torch would take for the user's
         held.enter_context(_libraries(len(sys.modules)).limit(limits=1))
         yield
 
@@ -39,28 +34,28 @@ def blas_kernels() -> list[str]:
 
 @lru_cache(maxsize=1)
 def _libraries(modules: int) -> Any:
-    """Those that are loaded; looked for again when so many modules are no longer all."""
+    """Return the loaded libraries; they are searched again when modules have been imported."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
-GRACE_S = 2.0
+GRACE_S = 2.0  # for threads to end
 
 
-def leave(code: int) -> NoReturn:
-    """End the process with this code; a thread that has not ended soon after is cut off, which is an error."""
+def exit_process(code: int) -> NoReturn:
+    """Exit with this code; if a thread does not end within GRACE_S, exit with code 1 and a message."""
     if _others():
-        threading.Thread(target=_cut_off, daemon=True).start()
+        threading.Thread(target=_exit_late, daemon=True).start()
     sys.exit(code)  # waits for all threads but daemons
 
 
-def _cut_off() -> None:
+def _exit_late() -> None:
     time.sleep(GRACE_S)
-    if left := _others():
-        names = ", ".join(sorted(thread.name for thread in left))
+    if running := _others():
+        names = ", ".join(sorted(thread.name for thread in running))
         sys.stderr.write(
-            f"fedsim: a thread that the scenario's code started did not end within {GRACE_S:g} s and was cut off "
+            f"fedsim: a thread that the scenario's code started did not end within {GRACE_S:g} s and was stopped "
             f"({names}); make it a daemon (daemon=True) or join it\n"
         )
         sys.stderr.flush()
@@ -79,9 +74,9 @@ MMAP_THRESHOLD = (-3, "MALLOC_MMAP_THRESHOLD_", 2**25)  # arrays above it come a
 
 @cache
 def keep_freed_memory() -> None:
-    """Fresh pages cost as much as the work on them: a sixth of the time of FedAvg on 100 models of 8,000 parameters.
+    """Let the C library reuse freed memory: an eighth of the time of FedAvg on 100 models of 8,000 parameters.
 
-    From the first run on. The user's own variables stand; with another C library nothing is done.
+    It holds from the first run on. The user's own variables take precedence; other C libraries than glibc are not set.
     """
     if "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", ""):
         return
@@ -94,16 +89,16 @@ def keep_freed_memory() -> None:
             mallopt(number, size)
 
 
-NEW_OBJECTS = 20_000  # between two looks for cycles; Python's own is 700 or 2,000
-_lock = threading.RLock()  # a collection may end a run that was left, inside another's beginning
-_thresholds: list[tuple[int, int, int]] = []  # those that each run under way has found
+NEW_OBJECTS = 20_000  # between two collections; Python's default is 700 or 2,000
+_lock = threading.RLock()  # reentrant: a collection at the start of a run may close another run
+_thresholds: list[tuple[int, int, int]] = []  # found by each active run
 
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Python's collector takes a quarter of SimPy's time, and finds next to nothing: our rounds leave no cycles.
+    """Collect garbage less often: rounds leave no cycles, and SimPy takes a third less time with 3,000 open visits.
 
-    A user who has switched it off, or made it still rarer, is left alone.
+    A collector that is off, or rarer still, is not changed.
     """
     first, *others = found = gc.get_threshold()
     ours = (max(first, NEW_OBJECTS) if first else 0, *others)
@@ -115,5 +110,5 @@ def rare_collections() -> Iterator[None]:
     finally:
         with _lock:
             found = _thresholds.pop()
-            if not _thresholds and gc.get_threshold() == ours:  # else somebody has set it meanwhile
+            if not _thresholds and gc.get_threshold() == ours:  # else it was set during the run
                 gc.set_threshold(*found)

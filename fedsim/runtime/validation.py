@@ -1,7 +1,7 @@
-"""What passes between fedsim and somebody's algorithm: arrays that nobody can change, answers that are checked.
+"""Read-only inputs of users' code, and checks of what it returns.
 
-An array that a client changed in place would be changed for other jobs too when they run in one process, and only
-there when they run on other machines. So whatever is handed out is a read-only view, which costs nothing.
+An array that a client changes in place would change for all jobs in its process and not for those on other machines.
+Therefore inputs are read-only views, which cost nothing.
 """
 
 from __future__ import annotations
@@ -14,32 +14,33 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import array_of
+from fedsim.checks import as_array
 from fedsim.errors import InvalidInput
 from fedsim.protocols import Algorithm, Received, Replies, Rng
 from fedsim.text import short_repr
 
 
 class ChangedInPlace(InvalidInput):
-    """Somebody's code wrote into an array that it was handed."""
+    """A user's code changed an input array in place."""
 
 
 REMEDY = "return (reply, memory), two dicts of arrays by name"
 
 
 def locked(array: Array) -> Array:
-    """A read-only view."""
+    """Return a read-only view."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
 def all_locked(arrays: Mapping[str, Array]) -> Arrays:
+    """Return read-only views of all arrays."""
     return {name: locked(array) for name, array in arrays.items()}
 
 
 def unlocked(array: Array) -> Array:
-    """The array behind a view that `locked` made: kernels are compiled for one kind of array, and write into none."""
+    """Return the array behind a view of `locked`: kernels are compiled for writable arrays, and do not change them."""
     base = array.base
     if array.flags.writeable or not isinstance(base, np.ndarray) or base.shape != array.shape:
         return array
@@ -47,11 +48,12 @@ def unlocked(array: Array) -> Array:
 
 
 def changed_in_place(error: BaseException) -> bool:
+    """Return True if an error is NumPy's refusal to change a read-only array."""
     return isinstance(error, ValueError) and "read-only" in str(error)
 
 
 def client_answer(who: str, answer: object) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A client's reply and memory, if they are what they must be."""
+    """Return a client's reply and memory; refuse anything but two dicts."""
     if not isinstance(answer, tuple | list) or len(answer) != 2:
         raise InvalidInput(f"{who} returned {short_repr(answer, 60)}; {REMEDY}")
     for part in answer:
@@ -61,38 +63,39 @@ def client_answer(who: str, answer: object) -> tuple[dict[str, Any], dict[str, A
 
 
 def real(who: str, name: str, value: npt.ArrayLike, dtype: np.dtype[Any]) -> Array:
-    """One named array of an answer, in the scenario's dtype."""
-    array = array_of(value)
+    """Return one named array in the scenario's dtype; refuse what is not numeric."""
+    array = as_array(value)
     if array is None:
         raise InvalidInput(f"{who} returned {name}={short_repr(value, 60)}; return an array of real numbers")
     return np.asarray(array, dtype)
 
 
 def same_shape(who: str, name: str, array: Array, expected: tuple[int, ...]) -> None:
+    """Refuse an array of another shape."""
     if array.shape != expected:
         raise InvalidInput(f"{who} returned {name} of shape {array.shape}; it must be {expected}")
 
 
 def memory_answer(who: str, memory: dict[str, Any], before: Mapping[str, Array]) -> Arrays:
-    """What a client wants to remember, which has the names and shapes of what it remembered before."""
+    """Return a client's new memory; refuse other names and shapes than before."""
     out = {}
     for name, value in memory.items():
         if name not in before:
             names = ", ".join(before) or "nothing"
-            raise InvalidInput(f"{who} returned memory {name!r}; its memory() names {names}, so keep to that")
+            raise InvalidInput(f"{who} returned memory {name!r}; its memory() has {names}; return only these")
         out[name] = real(who, f"memory {name!r}", value, before[name].dtype)
         same_shape(who, f"memory {name!r}", out[name], before[name].shape)
     return out
 
 
 def server_of(algorithm: Algorithm) -> Callable[[Arrays, Replies, Rng], Arrays]:
-    """The server's step: fedsim's own as it is, which the contract suite holds to all that is asked of anybody's."""
+    """Return the server's step, checked at every call unless it is fedsim's own, which the contract suite checks."""
     ours = type(algorithm.wrapped).__module__.startswith("fedsim.algorithms.")
     return algorithm.server if ours else partial(served, algorithm)
 
 
 def served(algorithm: Algorithm, state: Mapping[str, Array], replies: Replies, rng: Rng) -> Arrays:
-    """The server's new state, with names and shapes of the old."""
+    """Return the server's new state; refuse other names and shapes than before."""
     who = f"{type(algorithm.wrapped).__name__}.server"
     try:
         new = algorithm.server(all_locked(state), replies, rng)
@@ -100,30 +103,30 @@ def served(algorithm: Algorithm, state: Mapping[str, Array], replies: Replies, r
         if not changed_in_place(error):
             raise
         remedy = "work on a copy: theta = theta + step"
-        raise ChangedInPlace(f"{who} changed an array in place that it was handed; {remedy}") from error
+        raise ChangedInPlace(f"{who} changed an array in place that it received; {remedy}") from error
     if not isinstance(new, Mapping) or not new:
         raise InvalidInput(f"{who} returned {short_repr(new, 60)}; return the new state, a dict of arrays by name")
     out = {}
     for name, value in new.items():
         if name not in state:
-            raise InvalidInput(f"{who} returned {short_repr(name)}; the state that init() made has {', '.join(state)}")
+            raise InvalidInput(f"{who} returned {short_repr(name)}; the state from init() has {', '.join(state)}")
         out[name] = real(who, name, value, state[name].dtype)
         same_shape(who, name, out[name], state[name].shape)
     return out
 
 
-def weighed(weigh: Callable[[Received], npt.ArrayLike], arrived: Received) -> Array:
-    """A policy's or an algorithm's weights: one finite number for every reply that arrived."""
-    policy = "" if arrived.policy is None else type(arrived.policy.wrapped).__name__
+def weighed(weigh: Callable[[Received], npt.ArrayLike], received: Received) -> Array:
+    """Return a policy's or an algorithm's weights; refuse anything but one finite number per reply."""
+    policy = "" if received.policy is None else type(received.policy.wrapped).__name__
     owner = type(getattr(weigh, "__self__", weigh)).__name__
-    who, rows = f"{owner}.weigh" + f" (with {policy})" * (policy not in ("", owner)), len(arrived.p)
+    who, rows = f"{owner}.weigh" + f" (with {policy})" * (policy not in ("", owner)), len(received.p)
     try:
-        weights = weigh(arrived)
+        weights = weigh(received)
     except ValueError as error:
         if not changed_in_place(error):
             raise
-        raise ChangedInPlace(f"{who} changed an array in place that it was handed; work on a copy") from error
-    array = array_of(weights)
+        raise ChangedInPlace(f"{who} changed an array in place that it received; work on a copy") from error
+    array = as_array(weights)
     if array is None or array.shape != (rows,):
         found = short_repr(weights, 60) if array is None else f"an array of shape {array.shape}"
         raise InvalidInput(f"{who} returned {found}; return one weight for each of the {rows} replies, shape ({rows},)")

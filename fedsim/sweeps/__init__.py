@@ -1,4 +1,4 @@
-"""Many runs of one scenario file: `sweep` carries out a grid, `load` reads what it, or one run, has left."""
+"""Many runs of one scenario file: `sweep` executes a grid, `load` reads a run or a sweep from its folder."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from fedsim import results
-from fedsim.checks import is_int, path_of
+from fedsim.checks import check_path, is_int
 from fedsim.errors import FedsimError, Interrupted, InvalidInput
 from fedsim.protocols import Runtime
 from fedsim.results import Result
-from fedsim.results.folder import tidy
+from fedsim.results.folder import clean
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.ray import Ray
 from fedsim.scenario_file import load_file
-from fedsim.sweeps.spec import PLAN, Order, Plan, plan
+from fedsim.sweeps.spec import FILE, RunSpec, SweepSpec, make_spec
 from fedsim.sweeps.study import Study
 
 __all__ = ["Event", "load", "sweep"]
@@ -27,11 +27,11 @@ __all__ = ["Event", "load", "sweep"]
 
 @dataclass(frozen=True)
 class Event:
-    """What an observer of a sweep sees: a run was found, started or ended. For the eye, never for the run."""
+    """A change in the state of a run, as observers of a sweep receive it."""
 
-    order: Order
-    state: str  # kept, started, whole, failed, interrupted, elsewhere
-    ends: Mapping[str, Any]  # what came out, as in a row of the study's table
+    run: RunSpec
+    state: str  # skipped, started, complete, failed, interrupted, elsewhere
+    outcome: Mapping[str, Any]  # of a complete run, as in a row of the study's table
     reason: str = ""
 
 
@@ -41,115 +41,108 @@ def sweep(
     resume: bool = False, retry_failed: bool = False, runtime: Runtime | None = None,
     observers: Iterable[Callable[[Event], None]] = (), stop: threading.Event | None = None,
 ) -> Study:  # fmt: skip
-    """Run a scenario file under every combination of `grid` (or the file's own), each into a folder in `out`.
+    """Run a scenario file with every combination of `grid` (or of the file's own), each in a folder in `out`.
 
-    `jobs` at a time (by default one per core), in processes of this machine or, with `runtime=fs.Ray(...)`, as
-    tasks of a cluster. `shard=(3, 20)` does every twentieth run only, from number 3 on. What is whole is kept,
-    what was interrupted goes on from its checkpoint, what failed is left alone unless `retry_failed`. A failed
-    run does not stop the others; see `study.failed`.
+    `jobs` runs execute at a time (by default one per core), in processes of this machine or, with
+    `runtime=fs.Ray(...)`, as tasks of a cluster. `shard=(3, 20)` executes every twentieth run from number 3.
+    Completed runs are skipped, interrupted runs resume from their last checkpoint, and failed runs keep their error
+    message unless `retry_failed` is set. A failed run does not stop the others; see `study.failed`.
     """
-    return carry_out(
-        plan(load_file(file), grid, settings or {}), Path(out).absolute(), jobs=jobs, shard=shard,
+    return run_sweep(
+        make_spec(load_file(file), grid, settings or {}), Path(out).absolute(), jobs=jobs, shard=shard,
         resume=resume, retry_failed=retry_failed, runtime=runtime, observers=tuple(observers), stop=stop,
     )  # fmt: skip
 
 
-def carry_out(
-    what: Plan, out: Path, *, jobs: int | None = None, shard: tuple[int, int] | None = None,
+def run_sweep(
+    spec: SweepSpec, out: Path, *, jobs: int | None = None, shard: tuple[int, int] | None = None,
     resume: bool = False, retry_failed: bool = False, runtime: Runtime | None = None,
     observers: Sequence[Callable[[Event], None]] = (), stop: threading.Event | None = None,
-    orders: tuple[Order, ...] | None = None,
+    only: tuple[RunSpec, ...] | None = None,
 ) -> Study:  # fmt: skip
-    """`sweep` for those who have made the plan already; `orders` are some of its runs, instead of a shard."""
-    from fedsim.sweeps.execution import clean, look
-    from fedsim.sweeps.study import Lines, lines, merge, outcomes
+    """Execute a sweep, or one shard of it, or `only` some of its runs."""
+    from fedsim.sweeps.execution import read_status, remove_stale_claims
+    from fedsim.sweeps.study import Rows, merge, outcomes, rows_of
 
     if jobs is not None and not is_int(jobs, least=1):
-        raise InvalidInput(f"jobs={jobs}: ask for a whole number of at least 1")
+        raise InvalidInput(f"jobs={jobs}: ask for an integer of at least 1")
     if runtime is not None and not isinstance(runtime, Inline | Ray):
         raise InvalidInput(f"runtime={runtime!r}: a sweep runs on processes of this machine (None) or on fs.Ray(...)")
-    mine = what.shard(shard) if orders is None else orders
-    what.claim(out, resume=resume or retry_failed, shared=shard is not None)
-    clean(out)
+    mine = spec.shard(shard) if only is None else only
+    spec.claim(out, resume=resume or retry_failed, shared=shard is not None)
+    remove_stale_claims(out)
     stop = stop if stop is not None else threading.Event()
-    found = look(what, mine, out)
-    again = {failure.run for failure in found.failed} if retry_failed else set()
-    todo = {order.run for order in found.todo} | again
-    tell = _teller(observers)
-    ends = outcomes(found.whole, out) if observers else {}
-    for order in found.whole:
-        tidy(out / order.run)
-        tell(Event(order, "kept", ends.get(order.run, {})))
+
+    def notify(event: Event) -> None:
+        for observer in observers:
+            observer(event)
+
+    found = read_status(spec, mine, out)
+    retried = {failure.run for failure in found.failed} if retry_failed else set()
+    pending = {run.name for run in found.to_do} | retried
+    earlier = outcomes(found.complete, out) if observers else {}
+    for run in found.complete:
+        clean(out / run.name)
+        notify(Event(run, "skipped", earlier.get(run.name, {})))
     for failure in found.failed:
-        if failure.run not in again:
-            tell(Event(Order(failure.run, failure.settings), "failed", {}, f"{failure.kind}: {failure.message}"))
-    ahead = [order for order in mine if order.run in todo]
-    fresh: dict[str, Lines] = {}
-    with closing(_reports(what, ahead, out, jobs, runtime, stop)) as reports:
-        for order, report in reports:
-            if report["state"] == "whole":
-                with suppress(FedsimError, OSError):  # the merge says what is wrong with it
-                    fresh[order.run] = lines(order, out)
+        if failure.run not in retried:
+            notify(Event(RunSpec(failure.run, failure.settings), "failed", {}, f"{failure.kind}: {failure.message}"))
+    fresh: dict[str, Rows] = {}
+    with closing(_reports(spec, [run for run in mine if run.name in pending], out, jobs, runtime, stop)) as reports:
+        for run, report in reports:
+            if report["state"] == "complete":
+                with suppress(FedsimError, OSError):  # `merge` raises it
+                    fresh[run.name] = rows_of(run, out)
             reason = f"{report['error']}: {report['message']}" if report["state"] == "failed" else ""
-            tell(Event(order, report["state"], report.get("ends", {}), reason))
-    merge(what, out, fresh)
-    if stop.is_set() and (left := look(what, mine, out).todo):
+            notify(Event(run, report["state"], report.get("outcome", {}), reason))
+    merge(spec, out, fresh)
+    if stop.is_set() and (left := read_status(spec, mine, out).to_do):
         raise Interrupted(
             f"stopped with {len(left)} of {len(mine)} runs to do; go on with the same command and --resume"
         )
-    return study(what, out, mine)
+    return study(spec, out, mine)
 
 
 def load(path: str | Path) -> Any:
-    """What a folder holds: the Result of a run, or the Study of a sweep."""
-    folder = path_of("load(path)", path)
-    if (folder / PLAN).exists():
-        there = Plan.read(folder)
-        return study(there, folder.absolute(), there.orders)
+    """Load a folder: the Result of a run, or the Study of a sweep."""
+    folder = check_path("load(path)", path)
+    if (folder / FILE).exists():
+        spec = SweepSpec.read(folder)
+        return study(spec, folder.absolute(), spec.runs)
     return results.load(folder)
 
 
-def study(what: Plan, out: Path, orders: tuple[Order, ...]) -> Study:
-    """A sweep's folder as a study of all its whole runs; of the failures, those among `orders`."""
-    from fedsim.sweeps.execution import look
-    from fedsim.sweeps.study import tables, whole
+def study(spec: SweepSpec, out: Path, runs: tuple[RunSpec, ...]) -> Study:
+    """Return the study of all complete runs in a sweep's folder, with the failures among `runs`."""
+    from fedsim.sweeps.execution import read_status
+    from fedsim.sweeps.study import complete_runs, tables
 
-    there = whole(what, out)
-    runs = Runs(tuple((order.settings, out / order.run) for order in there))
-    return Study(what.name, runs, look(what, orders, out).failed, out, lambda: tables(there, out))
+    complete = complete_runs(spec, out)
+    lazy = LazyRuns(tuple((run.settings, out / run.name) for run in complete))
+    return Study(spec.name, lazy, read_status(spec, runs, out).failed, out, lambda: tables(complete, out))
 
 
-class Runs(Sequence[tuple[dict[str, Any], Result]]):
-    """Runs that are read from their folders when they are looked at."""
+class LazyRuns(Sequence[tuple[dict[str, Any], Result]]):
+    """Settings and results of runs, read from their folders on access."""
 
-    def __init__(self, places: tuple[tuple[dict[str, Any], Path], ...]) -> None:
-        self._places = places
+    def __init__(self, folders: tuple[tuple[dict[str, Any], Path], ...]) -> None:
+        self._folders = folders
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._folders)
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return Runs(self._places[index])
-        settings, folder = self._places[index]
+            return LazyRuns(self._folders[index])
+        settings, folder = self._folders[index]
         return settings, results.load(folder)
 
 
 def _reports(
-    what: Plan, orders: list[Order], out: Path, jobs: int | None, runtime: Runtime | None, stop: threading.Event
-) -> Generator[tuple[Order, dict[str, Any]], None, None]:  # fmt: skip
+    spec: SweepSpec, runs: list[RunSpec], out: Path, jobs: int | None, runtime: Runtime | None, stop: threading.Event
+) -> Generator[tuple[RunSpec, dict[str, Any]], None, None]:  # fmt: skip
+    from fedsim.sweeps import workers
+
     if isinstance(runtime, Ray):
-        from fedsim.sweeps.workers import tasks
-
-        return tasks(what, orders, out, jobs, runtime, stop)
-    from fedsim.sweeps.workers import pool
-
-    return pool(what, orders, out, jobs or os.cpu_count() or 1, stop)
-
-
-def _teller(observers: Sequence[Callable[[Event], None]]) -> Callable[[Event], None]:
-    def tell(event: Event) -> None:
-        for observer in observers:
-            observer(event)
-
-    return tell
+        return workers.ray_tasks(spec, runs, out, jobs, runtime, stop)
+    return workers.processes(spec, runs, out, jobs or os.cpu_count() or 1, stop)

@@ -1,7 +1,7 @@
-"""What a sweep consists of: a scenario file's text, a list of values per swept setting, a name for every run.
+"""A sweep as a value: the text of a scenario file, values for each swept setting, and a name for every run.
 
-A run is called by a hash of all that decides its bits: source, settings, data and version. So a folder of runs
-can be shared, extended and taken up by anyone, and nothing that is whole is ever repeated.
+A run's name is a hash of everything that decides its bits: source, settings, data and version. So sweeps can share and
+extend a folder, and completed runs are skipped.
 """
 
 from __future__ import annotations
@@ -19,70 +19,68 @@ import fedsim
 from fedsim.engine.manifest import described
 from fedsim.errors import CorruptData, InvalidInput
 from fedsim.results import lock, write_atomic
-from fedsim.results.checksums import read_json, sealed
+from fedsim.results.checksums import read_json, with_checksum
 from fedsim.results.files import check_writable, explained
 from fedsim.scenario import Scenario
 from fedsim.scenario_file import ScenarioFile
 from fedsim.settings import check_runs, listed
 from fedsim.text import short_repr
 
-PLAN = "sweep.json"
-FORMAT, UNSEALED = "fedsim-sweep-2", "fedsim-sweep-1"
-CLAIM_S = 30.0  # how long another shard may take over the same step
-ATTEMPTS = 20  # combinations that may refuse to be built before the file itself is to blame
+FILE = "sweep.json"
+FORMAT, OLDER = "fedsim-sweep-2", ("fedsim-sweep-1",)
+CLAIM_S = 30.0  # how long to wait for another shard that claims the folder
+ATTEMPTS = 20  # combinations that may be refused before the file itself is
 
 
 @dataclass(frozen=True)
-class Order:
+class RunSpec:
     """One run of a sweep."""
 
-    run: str  # 12 hex digits, and the name of its folder
+    name: str  # 12 hex digits, also the name of its folder
     settings: dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """A sweep, as its folder remembers it."""
+class SweepSpec:
+    """A sweep as it is stored in its folder."""
 
     name: str
     file: str
-    folder: str  # where the file stood, for what it imports from there
+    folder: str  # of the file, for its imports
     source: str
     grid: dict[str, list[Any]]
     settings: dict[str, Any]
     version: str
     data: str  # digest of the problem's arrays
-    modules: dict[str, str] = field(default_factory=dict)  # digests of what the file imports from beside itself
+    modules: dict[str, str] = field(default_factory=dict)  # digests of the modules that the file imports
 
     @cached_property
-    def orders(self) -> tuple[Order, ...]:
+    def runs(self) -> tuple[RunSpec, ...]:
         """All runs, in the order of the grid."""
         combinations = (dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values()))
-        return tuple(self._order(self.settings | chosen) for chosen in combinations)
+        return tuple(self._run(self.settings | chosen) for chosen in combinations)
 
-    def shard(self, shard: tuple[int, int] | None) -> tuple[Order, ...]:
-        """The runs of one of several array jobs, which divide them evenly without talking to each other."""
+    def shard(self, shard: tuple[int, int] | None) -> tuple[RunSpec, ...]:
+        """Return the runs of one of several array jobs; None stands for all runs."""
         if shard is None:
-            return self.orders
+            return self.runs
         part, parts = shard
         if not (parts >= 1 and 0 <= part < parts):
             raise InvalidInput(f"shard {part}/{parts}: shards of {parts} are numbered 0 to {parts - 1}")
-        return self.orders[part::parts]
+        return self.runs[part::parts]
 
-    def _order(self, settings: dict[str, Any]) -> Order:
+    def _run(self, settings: dict[str, Any]) -> RunSpec:
         facts = {"source": self.source, "settings": settings, "data": self.data, "version": self.version}
         if self.modules:
             facts["modules"] = self.modules
-        return Order(_digest(facts, 6), settings)
-
-    # --- As a file ------------------------------------------------------------------------------------
+        return RunSpec(_digest(facts, 6), settings)
 
     def claim(self, out: Path, *, resume: bool, shared: bool) -> None:
-        """Make `out` this sweep's folder, or find that it is; `shared` where other shards may have made it.
+        """Store this sweep in `out`, or check that it is stored there; `shared` if other shards may have done so.
 
-        One at a time, so that of two sweeps that begin together the second sees the plan of the first.
+        A lock orders sweeps that start at the same time.
         """
-        if not (out / PLAN).exists():
+        if not (out / FILE).exists():
             _check_free(out)
         with explained(out):
             out.mkdir(parents=True, exist_ok=True)
@@ -93,25 +91,25 @@ class Plan:
             held.release()
 
     def _claim(self, out: Path, resume: bool, shared: bool) -> None:
-        if not (out / PLAN).exists():
+        if not (out / FILE).exists():
             _check_free(out)
             self._write(out)
             return
-        there = Plan.read(out)
-        if not (resume or shared):
-            raise InvalidInput(f"{out} already holds a sweep; add --resume to go on with it, or choose another --out")
+        there = SweepSpec.read(out)
         if there.version != self.version:
             raise InvalidInput(
                 f"{out} holds a sweep of fedsim {there.version}, and this is {self.version}; choose another --out"
             )
-        for what in ("source", "settings"):
-            if getattr(there, what) != getattr(self, what):
-                raise InvalidInput(f"{out} holds a sweep with another {what}; choose another --out")
+        if not (resume or shared):
+            raise InvalidInput(f"{out} already holds a sweep; add --resume to go on with it, or choose another --out")
+        for name in ("source", "settings"):
+            if getattr(there, name) != getattr(self, name):
+                raise InvalidInput(f"{out} holds a sweep with another {name}; choose another --out")
         if there.grid != self.grid:
-            grown = list(there.grid) == list(self.grid) and all(
+            extends = list(there.grid) == list(self.grid) and all(
                 self.grid[name][: len(values)] == values for name, values in there.grid.items()
             )
-            if not (grown and resume):
+            if not (extends and resume):
                 raise InvalidInput(
                     f"{out} holds a sweep of another grid; keep its axes, put new values last, or choose another --out"
                 )
@@ -122,36 +120,36 @@ class Plan:
             changed = sorted(name for name in names if there.modules.get(name) != self.modules.get(name))
             raise InvalidInput(
                 f"{out} holds a sweep with another version of {', '.join(changed)}, which {self.file} imports; "
-                "add --resume to run it anew beside the old runs, or choose another --out"
+                "add --resume to run it again beside the old runs, or choose another --out"
             )
         if there.grid != self.grid or there.modules != self.modules:
             self._write(out)
 
     def _write(self, out: Path) -> None:
-        write_atomic(out / PLAN, sealed(FORMAT, asdict(self)))
+        write_atomic(out / FILE, with_checksum(FORMAT, asdict(self)))
 
     @staticmethod
-    def read(out: Path) -> Plan:
-        """The plan of a sweep's folder."""
+    def read(out: Path) -> SweepSpec:
+        """Read the sweep that is stored in a folder."""
         try:
-            facts = read_json(out / PLAN, FORMAT, (UNSEALED,))
+            facts = read_json(out / FILE, FORMAT, OLDER)
         except FileNotFoundError:
-            raise InvalidInput(f"{out} is no sweep's folder: it has no {PLAN}") from None
+            raise InvalidInput(f"{out} is no sweep's folder: it has no {FILE}") from None
         except NotADirectoryError:
             raise InvalidInput(f"{out} is no folder") from None
-        kinds = {f.name: dict if f.name in ("grid", "settings", "modules") else str for f in fields(Plan)}
-        lists = facts.get("grid", {}).values() if isinstance(facts.get("grid"), dict) else ()
+        kinds = {f.name: dict if f.name in ("grid", "settings", "modules") else str for f in fields(SweepSpec)}
+        axes = facts.get("grid", {}).values() if isinstance(facts.get("grid"), dict) else ()
         if (
             not kinds.keys() - {"modules"} <= facts.keys() <= kinds.keys()
             or any(not isinstance(value, kinds[name]) for name, value in facts.items())
-            or any(not isinstance(values, list) for values in lists)
+            or any(not isinstance(values, list) for values in axes)
         ):
-            raise CorruptData(f"{out / PLAN} is damaged: it does not say what a sweep's plan says")
-        return Plan(**facts)
+            raise CorruptData(f"{out / FILE} is damaged: it lacks fields of a sweep, or has others")
+        return SweepSpec(**facts)
 
 
-def plan(file: ScenarioFile, grid: Mapping[str, Iterable[Any]] | None, settings: Mapping[str, Any]) -> Plan:
-    """Check names and values, and name every run; `grid=None` takes the file's own."""
+def make_spec(file: ScenarioFile, grid: Mapping[str, Iterable[Any]] | None, settings: Mapping[str, Any]) -> SweepSpec:
+    """Check names and values and return the sweep; `grid=None` stands for the file's own grid."""
     if grid is None:
         grid = {name: values for name, values in file.grid.items() if name not in settings}
     if not isinstance(grid, Mapping) or not isinstance(settings, Mapping):
@@ -162,19 +160,21 @@ def plan(file: ScenarioFile, grid: Mapping[str, Iterable[Any]] | None, settings:
     check_runs(axes)
     if twice := sorted(set(axes) & set(settings)):
         raise InvalidInput(f"{twice[0]} is set and swept; choose one of --set and --grid")
-    first = _first(file, axes, settings)
+    first = _first_scenario(file, axes, settings)
     typed = {name: [file.typed(name, value, first) for value in values] for name, values in axes.items()}
     for name, values in typed.items():
         if len(set(map(repr, values))) < len(values):
             raise InvalidInput(f"the grid's {name} names a value twice: {', '.join(map(str, values))}")
     fixed = {name: file.typed(name, value, first) for name, value in settings.items()}
     data = _digest(described(getattr(first, "problem", first)), 8)
-    where = str(file.path.parent.absolute())
-    return Plan(file.name, str(file.path), where, file.source, typed, fixed, fedsim.__version__, data, file.modules)
+    folder = str(file.path.parent.absolute())
+    return SweepSpec(
+        file.name, str(file.path), folder, file.source, typed, fixed, fedsim.__version__, data, file.modules
+    )
 
 
-def _first(file: ScenarioFile, axes: dict[str, list[Any]], settings: Mapping[str, Any]) -> Scenario:
-    """The first combination that can be built; single ones that cannot are failed runs, not a failed sweep."""
+def _first_scenario(file: ScenarioFile, axes: dict[str, list[Any]], settings: Mapping[str, Any]) -> Scenario:
+    """Build the first valid combination; an invalid one is a failed run and does not stop the sweep."""
     refused: InvalidInput | None = None
     for values in islice(product(*axes.values()), ATTEMPTS):
         try:

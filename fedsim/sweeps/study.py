@@ -1,7 +1,4 @@
-"""A study: the finished runs of one scenario file, each with the settings that made it.
-
-All whole runs of a sweep as two tables: one row per run, and every metric's curve.
-"""
+"""Studies: the complete runs of one scenario file with their settings, as a table of runs and a table of curves."""
 
 from __future__ import annotations
 
@@ -18,21 +15,25 @@ from fedsim.analysis.summary import final_metrics, stopped, warnings
 from fedsim.analysis.targets import to_target
 from fedsim.errors import FedsimError, InUse, NotRecorded
 from fedsim.results import Axis, Result, load, lock, median_spent, sent_bits, total_bits, write_atomic
-from fedsim.results.checksums import read_json, sealed
-from fedsim.results.folder import write_table
+from fedsim.results.checksums import read_json, with_checksum
+from fedsim.results.folder import MANIFEST, write_table
 from fedsim.scenario_file import ScenarioFile
-from fedsim.sweeps.spec import Order, Plan
+from fedsim.sweeps.spec import RunSpec, SweepSpec
 from fedsim.text import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
 
+RUNS, CURVES, MERGED = "runs.parquet", "curves.parquet", "merged.json"  # the last holds digests of the others
+FORMAT = "fedsim-merged-2"
+MERGING, WAIT_S = ".merging", 60.0
+Rows = tuple[dict[str, Any], "pd.DataFrame"]  # a run's row in the table of runs, and its rows in that of curves
 AXES: tuple[Axis, ...] = ("rounds", "seconds", "uplink_bits", "downlink_bits", "backhaul_bits", "total_bits")
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that failed, and why, in one sentence."""
+    """A failed run and its error."""
 
     run: str
     settings: dict[str, Any]
@@ -42,18 +43,18 @@ class Failure:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """`runs` holds (settings, result) in the order of the grid; those of a folder are read when looked at."""
+    """The complete runs of a scenario file: `runs` holds (settings, result) in the order of the grid."""
 
     name: str
     runs: Sequence[tuple[dict[str, Any], Result]]
     failed: tuple[Failure, ...] = ()
     folder: Path | None = None
-    tables: Callable[[], tuple[pd.DataFrame, pd.DataFrame]] | None = None  # ready-made: one row per run, all curves
+    tables: Callable[[], tuple[pd.DataFrame, pd.DataFrame]] | None = None  # of runs and of curves, if they are in files
 
     def frame(self) -> pd.DataFrame:
-        """One row per run: its settings, then what it spent and its metrics at the end, as in `outcome`.
+        """Return one row per run: its settings, then its costs and its final metrics, as in `outcome`.
 
-        A setting that is called like one of the latter has "set " in front.
+        A setting with the name of one of the latter has the prefix "set ".
         """
         import pandas as pd
 
@@ -62,11 +63,11 @@ class Study:
         return pd.DataFrame([row(settings, result) for settings, result in self.runs])
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the table of `frame()`."""
+        """Return the table of `frame()` for a notebook."""
         return str(self.frame().to_html(index=False, border=0))
 
     def curve(self, metric: str, against: Axis = "rounds") -> pd.DataFrame:
-        """The curves of all runs, one below the other: settings, `against`, the metric, its band if any."""
+        """Return the curves of all runs in one table: settings, `against`, the metric, and its band if it has one."""
         table = self.curve_table()
         own = table[table["metric"] == metric] if len(table) else table
         if own.empty:
@@ -82,7 +83,7 @@ class Study:
         return out.reset_index(drop=True)
 
     def curve_table(self) -> pd.DataFrame:
-        """Every metric's curve of every run against all that was spent, in one long table."""
+        """Return the curve of every metric and run against all costs, in one long table."""
         import pandas as pd
 
         if self.tables is not None:
@@ -91,9 +92,9 @@ class Study:
 
 
 def grid_runs(file: ScenarioFile, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The settings of every run that the file's grid asks for; a setting that is given takes its axis out.
+    """Return the settings of every run of the file's grid; a given setting replaces its axis.
 
-    All are built once and dropped, so that a mistake in the last one is refused before the first one starts.
+    Every scenario is built once, so that an error in the last run is found before the first run starts.
     """
     axes = {name: values for name, values in file.grid.items() if name not in given}
     runs = [{**given, **dict(zip(axes, values, strict=True))} for values in product(*axes.values())]
@@ -104,13 +105,13 @@ def grid_runs(file: ScenarioFile, given: Mapping[str, Any]) -> list[dict[str, An
 
 
 def row(settings: Mapping[str, Any], result: Result) -> dict[str, Any]:
-    """A run in one line of a table."""
+    """Return a run as one row of a table."""
     ends = outcome(result)
     return {f"set {n}" if n in ends else n: v for n, v in settings.items()} | ends
 
 
 def curves(settings: Mapping[str, Any], result: Result) -> pd.DataFrame:
-    """All metrics of a run at every round where they were evaluated, against everything that was spent."""
+    """Return all metrics of a run at every round where they were evaluated, against all costs."""
     import numpy as np
     import pandas as pd
 
@@ -137,7 +138,7 @@ def curves(settings: Mapping[str, Any], result: Result) -> pd.DataFrame:
 
 
 def _spent(result: Result) -> pd.DataFrame:
-    """What every replica had spent by the end of each round, in the rows of `result.rounds`."""
+    """Return what every replica had spent at the end of each round, in the rows of `result.rounds`."""
     rounds = result.rounds.sort_values(["replica", "round"])
     sent = {name: sent_bits(rounds, name) for name in ("uplink_bits", "downlink_bits", "backhaul_bits")}
     sent["total_bits"] = total_bits(rounds)
@@ -147,28 +148,28 @@ def _spent(result: Result) -> pd.DataFrame:
 
 
 def outcome(result: Result) -> dict[str, Any]:
-    """What a run spent, medians over replicas, its metrics at the end, what stopped it, and its warnings, "" for none.
+    """Return the costs of a run as medians over replicas, its final metrics, its stop reason and its warnings.
 
-    With a target, also what reaching it took: `target`, `seconds_to_target`, `total_bits_to_target`; infinity where
-    half of the replicas or more never did.
+    With a target, also the cost of reaching it: `target`, `seconds_to_target`, `total_bits_to_target`, infinity if at
+    least half of the replicas never reached it.
     """
     import numpy as np
 
     rounds = result.rounds
     of, place = np.unique(rounds["replica"].to_numpy(), return_inverse=True)
 
-    def median(name: str, whole: bool) -> float:
-        """Over replicas, of the sum of a column or of its largest."""
+    def median(name: str, summed: bool) -> float:
+        """Return the median over replicas of the sum or the maximum of a column."""
         values = rounds[name].to_numpy()
-        each = np.zeros(len(of), values.dtype) if whole else np.full(len(of), values.min(initial=0), values.dtype)
-        (np.add if whole else np.maximum).at(each, place, values)
+        each = np.zeros(len(of), values.dtype) if summed else np.full(len(of), values.min(initial=0), values.dtype)
+        (np.add if summed else np.maximum).at(each, place, values)
         return float(np.median(each)) if len(of) else float("nan")
 
     bits = ("uplink_bits", "downlink_bits", "backhaul_bits", "wasted_bits")
     return {
-        "rounds": median("round", whole=False),
-        "seconds": median("closed_s", whole=False),
-        **{name: median(name, whole=True) for name in bits if name in rounds},
+        "rounds": median("round", summed=False),
+        "seconds": median("closed_s", summed=False),
+        **{name: median(name, summed=True) for name in bits if name in rounds},
         "total_bits": float(total_bits(rounds).groupby(rounds["replica"]).sum().median()),
         **to_target(result),
         **final_metrics(result),
@@ -179,77 +180,68 @@ def outcome(result: Result) -> dict[str, Any]:
     }
 
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-RUNS, CURVES, MERGED = "runs.parquet", "curves.parquet", "merged.json"  # the last holds digests of the others
-FORMAT = "fedsim-merged-2"
-MERGING, WAIT_S = ".merging", 60.0
-Lines = tuple[dict[str, Any], "pd.DataFrame"]
+def complete_runs(spec: SweepSpec, out: Path) -> list[RunSpec]:
+    """Return the complete runs, in the order of the grid."""
+    return [run for run in spec.runs if (out / run.name / MANIFEST).exists()]
 
 
-def whole(plan: Plan, out: Path) -> list[Order]:
-    """The runs that are there, in the order of the plan."""
-    return [order for order in plan.orders if (out / order.run / "manifest.json").exists()]
-
-
-def lines(order: Order, out: Path) -> Lines:
-    """A whole run in the two tables: its row, and its curves."""
-    result, settings = load(out / order.run), {"run": order.run, **order.settings}
+def rows_of(run: RunSpec, out: Path) -> Rows:
+    """Return the rows of a complete run in the two tables."""
+    result, settings = load(out / run.name), {"run": run.name, **run.settings}
     return row(settings, result), curves(settings, result)
 
 
 def tables(
-    orders: list[Order], out: Path, fresh: Mapping[str, Lines] = MappingProxyType({})
+    runs: list[RunSpec], out: Path, fresh: Mapping[str, Rows] = MappingProxyType({})
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The two tables of these runs, of which some have been read already.
+    """Return the tables of runs and of curves; `fresh` has rows that were read already.
 
-    Rows of an earlier merge are kept, for a whole run never changes.
+    Rows of an earlier merge are used again, because a complete run never changes.
     """
     import pandas as pd
 
-    known = _earlier(out)
-    have = set(known[0]["run"]) if known else set()
-    new = [fresh.get(order.run) or lines(order, out) for order in orders if order.run not in have]
-    parts = ([known[0]] if known else []) + ([pd.DataFrame([first for first, _ in new])] if new else [])
-    long = [part for part in ([known[1]] if known else []) + [second for _, second in new] if len(part)]
-    place = {order.run: i for i, order in enumerate(orders)}
-    return _ordered(parts, place), _ordered(long, place)
+    merged = _read_merged(out)
+    known = set(merged[0]["run"]) if merged else set()
+    new = [fresh.get(run.name) or rows_of(run, out) for run in runs if run.name not in known]
+    parts = ([merged[0]] if merged else []) + ([pd.DataFrame([first for first, _ in new])] if new else [])
+    long = [part for part in ([merged[1]] if merged else []) + [second for _, second in new] if len(part)]
+    position = {run.name: i for i, run in enumerate(runs)}
+    return _sorted(parts, position), _sorted(long, position)
 
 
-def outcomes(orders: Sequence[Order], out: Path) -> dict[str, dict[str, Any]]:
-    """What came out of each of these whole runs, by run, as in a row of the table."""
-    frame = tables(list(orders), out)[0]
-    given = {"run", *(name for order in orders for name in order.settings)}
+def outcomes(runs: Sequence[RunSpec], out: Path) -> dict[str, dict[str, Any]]:
+    """Return the outcomes of complete runs by name, as in a row of the table."""
+    frame = tables(list(runs), out)[0]
+    given = {"run", *(name for run in runs for name in run.settings)}
     settings = {f"set {name}" if f"set {name}" in frame else name for name in given}
-    ends = frame.drop(columns=[name for name in frame.columns if name in settings])
+    columns = frame.drop(columns=[name for name in frame.columns if name in settings])
     return {
-        str(run): {name: value for name, value in row.items() if value == value}  # NaN: another run's metric
-        for run, row in zip(frame["run"], ends.to_dict("records"), strict=True)
+        str(name): {column: value for column, value in row.items() if value == value}  # NaN: another run's metric
+        for name, row in zip(frame["run"], columns.to_dict("records"), strict=True)
     }
 
 
-def merge(plan: Plan, out: Path, fresh: Mapping[str, Lines] = MappingProxyType({})) -> None:
-    """Write both tables, each whole or not at all, then what vouches for them."""
+def merge(spec: SweepSpec, out: Path, fresh: Mapping[str, Rows] = MappingProxyType({})) -> None:
+    """Write both tables, then their digests."""
     try:
         held = lock.take(out, MERGING, wait_s=WAIT_S)
     except InUse:
-        held = None  # tables that do not fit together are made again by whoever reads them
+        held = None  # readers notice tables that do not match, and build them again
     try:
         sums = {}
-        for name, table in zip((RUNS, CURVES), tables(whole(plan, out), out, fresh), strict=True):
+        for name, table in zip((RUNS, CURVES), tables(complete_runs(spec, out), out, fresh), strict=True):
             buffer = io.BytesIO()
             write_table(buffer, table)
             write_atomic(out / name, buffer.getvalue())
             sums[name] = sha256(buffer.getvalue()).hexdigest()
-        write_atomic(out / MERGED, sealed(FORMAT, {"files": sums}))
+        write_atomic(out / MERGED, with_checksum(FORMAT, {"files": sums}))
     finally:
         if held is not None:
             held.release()
 
 
-def _earlier(out: Path) -> tuple[pd.DataFrame, pd.DataFrame] | None:
-    """What an earlier merge left; other shards may be writing, and files are damaged: anything odd means none."""
+def _read_merged(out: Path) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+    """Return the tables of an earlier merge; None if they are missing, damaged or half-written."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -263,20 +255,20 @@ def _earlier(out: Path) -> tuple[pd.DataFrame, pd.DataFrame] | None:
         return None
     if "run" not in runs or (len(long) and "run" not in long):
         return None
-    # A run without curves may only lack them here: it is read again.
+    # A run without curves may lack them here alone, so it is read again.
     evaluated = set(long["run"]) if len(long) else set()
     return (runs[runs["run"].isin(evaluated)], long[long["run"].isin(runs["run"])]) if evaluated else None
 
 
-def _ordered(parts: list[pd.DataFrame], place: dict[str, int]) -> pd.DataFrame:
+def _sorted(parts: list[pd.DataFrame], position: dict[str, int]) -> pd.DataFrame:
     import pandas as pd
 
     if not parts:
         return pd.DataFrame(columns=["run"])
     table = pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0]
-    table = table[table["run"].isin(place)]
-    table = table.sort_values("run", key=lambda run: run.map(place), kind="stable", ignore_index=True)
-    for name in table.columns:  # Parquet holds one kind of value a column
+    table = table[table["run"].isin(position)]
+    table = table.sort_values("run", key=lambda run: run.map(position), kind="stable", ignore_index=True)
+    for name in table.columns:  # a Parquet column has one type
         if table[name].dtype == object and table[name].map(type).nunique() > 1:
             table[name] = table[name].map(lambda value: None if value is None else str(value))
     return table

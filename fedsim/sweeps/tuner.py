@@ -1,10 +1,8 @@
-"""The settings that a planner chooses among, what their runs cost so far, and which of them is ahead.
+"""`fs.tune`: find the setting that reaches a goal at the lowest cost, by successive halving over seeds.
 
-`fs.plan`: which settings reach a goal for the least, by successive halving over seeds.
-
-All settings are run with one seed, the best third of them with three, the best ninth with nine, and so on, so that the
-seeds are spent where the decision is close. Every run is one of a sweep's and stays in its folder: asked again, or with
-more values or another goal, what is there is not repeated, and `fedsim report` and `fs.load` read it.
+Every setting is run with one seed, the best third with three, the best ninth with nine, and so on. So the seeds are
+spent where settings are close. All runs belong to one sweep and stay in its folder: a second search with more values or
+another goal skips them, and `fedsim report` and `fs.load` read them.
 """
 
 from __future__ import annotations
@@ -30,130 +28,195 @@ from fedsim.checks import check_int, check_positive
 from fedsim.errors import InvalidInput, NotRecorded
 from fedsim.protocols import Runtime
 from fedsim.results import load
+from fedsim.results.folder import MANIFEST
 from fedsim.scenario_file import load_file
-from fedsim.sweeps import Event, carry_out
-from fedsim.sweeps.recommendation import FEASIBLE, NOT_REACHED, TOO_DEAR, Advice, Setting, advise
-from fedsim.sweeps.spec import Order, Plan
-from fedsim.sweeps.spec import plan as planned
+from fedsim.sweeps import Event, run_sweep
+from fedsim.sweeps.execution import FAILED
+from fedsim.sweeps.recommendation import FEASIBLE, NOT_REACHED, OVER_LIMIT, Recommendation, recommend
+from fedsim.sweeps.spec import RunSpec, SweepSpec, make_spec
 from fedsim.text import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
 
+REDUCTION = 3  # a third of the settings continue with three times the seeds
+COSTS = (*AXES, "epsilon")
+Setting = tuple[int, ...]  # the index of the value of each parameter
+
+
+def tune(
+    file: str | Path, grid: Mapping[str, Iterable[Any]], goal: str, minimize: str = "seconds",
+    limits: Mapping[str, float] | None = None, *, out: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None, seeds: int = 9, jobs: int | None = None, runtime: Runtime | None = None,
+    observers: Iterable[Callable[[Event], None]] = (), log: Callable[[str], None] | None = None,
+    stop: threading.Event | None = None,
+) -> Recommendation:  # fmt: skip
+    """Return the setting of `grid` that reaches `goal` at the lowest cost.
+
+    `goal` is a metric and a level, "accuracy >= .83". A setting reaches it if the median over its seeds and replicas
+    does. `minimize` names the cost: rounds, seconds, uplink_bits, downlink_bits, backhaul_bits, total_bits or epsilon.
+    `limits` bounds costs at the time the goal is reached. The file's own budget must be large enough to reach the goal.
+    Runs stay in `out`; without it they are deleted. `log` receives a line before each stage.
+    """
+    target = goal_of(goal)
+    for name, given in (("limits", limits), ("settings", settings)):
+        if given is not None and not isinstance(given, Mapping):
+            raise InvalidInput(f"tune({name}={short_repr(given)}): give a mapping of names to values")
+    bounds = {
+        _cost("limits", name): check_positive(f"limits[{name!r}]={{}}", limit)
+        for name, limit in (limits or {}).items()
+    }  # fmt: skip
+    seeds = check_int("tune(seeds={})", seeds)
+    if not isinstance(grid, Mapping) or not grid:
+        raise InvalidInput(
+            f"tune(grid={short_repr(grid)}): name at least one setting, such as {{'local_steps': [1, 10]}}"
+        )
+    if "seed" in grid or "seed" in (settings or {}):
+        raise InvalidInput("tune(): seed is chosen by the search; set the number of seeds with seeds=")
+    spec = make_spec(load_file(file), {**grid, "seed": range(seeds)}, settings or {})
+    with ExitStack() as stack:
+        folder = Path(out).absolute() if out is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        tuner = Tuner(spec, folder, target, _cost("minimize", minimize), bounds)
+
+        def execute(chosen: list[Setting], count: int) -> None:
+            runs = tuple(run for setting in chosen for run in tuner.runs(setting, range(count)))
+            run_sweep(
+                spec, folder, jobs=jobs, resume=True, runtime=runtime, observers=tuple(observers), stop=stop, only=runs
+            )
+
+        best = _search(tuner, execute, log or (lambda line: None))
+        executed = sum(len(tuner.seeds_done(setting)) for setting in tuner.all)
+        found = recommend(tuner, best, executed, None if out is None else folder)
+        if out is not None:
+            found.save(folder)
+        return found
+
 
 @dataclass(frozen=True, eq=False)
-class Race:
-    """A plan whose last axis is the seed, the folder of its runs, and what is asked of them."""
+class Tuner:
+    """Costs and ranks of the settings of a sweep whose last axis is the seed."""
 
-    what: Plan
+    spec: SweepSpec
     out: Path
     goal: Target
-    spend: str
-    within: Mapping[str, float]
+    minimize: str
+    limits: Mapping[str, float]
 
     @cached_property
-    def knobs(self) -> dict[str, list[Any]]:
-        return {name: values for name, values in self.what.grid.items() if name != "seed"}
+    def parameters(self) -> dict[str, list[Any]]:
+        """The swept parameters and their values."""
+        return {name: values for name, values in self.spec.grid.items() if name != "seed"}
 
     @cached_property
     def all(self) -> list[Setting]:
-        return list(product(*(range(len(values)) for values in self.knobs.values())))
+        """All settings, in the order of the grid."""
+        return list(product(*(range(len(values)) for values in self.parameters.values())))
 
     @cached_property
     def seeds(self) -> int:
-        return len(self.what.grid["seed"])
+        """The largest number of seeds of a setting."""
+        return len(self.spec.grid["seed"])
 
     @cached_property
-    def _known(self) -> dict[str, pd.DataFrame]:
+    def _read(self) -> dict[str, pd.DataFrame]:
         return {}
 
     @cached_property
-    def _place(self) -> dict[Setting, int]:
+    def _position(self) -> dict[Setting, int]:
         return {setting: i for i, setting in enumerate(self.all)}
 
     def values(self, setting: Setting) -> dict[str, Any]:
-        return {name: values[i] for (name, values), i in zip(self.knobs.items(), setting, strict=True)}
+        """Return the value of each parameter."""
+        return {name: values[i] for (name, values), i in zip(self.parameters.items(), setting, strict=True)}
 
     def words(self, setting: Setting) -> str:
+        """Return the setting as text."""
         return ", ".join(f"{name}={value}" for name, value in self.values(setting).items())
 
-    def orders(self, setting: Setting, seeds: range) -> list[Order]:
-        first = self._place[setting] * self.seeds
-        return [self.what.orders[first + seed] for seed in seeds]
+    def runs(self, setting: Setting, seeds: range) -> list[RunSpec]:
+        """Return the runs of a setting with these seeds."""
+        first = self._position[setting] * self.seeds
+        return [self.spec.runs[first + seed] for seed in seeds]
 
-    def seen(self, setting: Setting) -> range:
-        """The seeds that have been run; they are always the first ones."""
+    def seeds_done(self, setting: Setting) -> range:
+        """Return the seeds whose runs have ended; they are always the first ones."""
         done = 0
-        while done < self.seeds and self._trials(self.orders(setting, range(done, done + 1))[0]) is not None:
+        while done < self.seeds and self._trials(self.runs(setting, range(done, done + 1))[0]) is not None:
             done += 1
         return range(done)
 
+    def shared_seeds(self, one: Setting, other: Setting) -> range:
+        """Return the seeds that are done for both settings."""
+        return range(min(len(self.seeds_done(one)), len(self.seeds_done(other))))
+
     def trials(self, setting: Setting, seeds: range | None = None) -> pd.DataFrame:
-        """What every replica of these runs spent to get there; a failed run never does."""
+        """Return the costs of reaching the goal, one row per seed and replica; infinity for a failed run."""
         import pandas as pd
 
-        orders = self.orders(setting, self.seen(setting) if seeds is None else seeds)
-        return pd.concat([t for order in orders if (t := self._trials(order)) is not None], ignore_index=True)
+        runs = self.runs(setting, self.seeds_done(setting) if seeds is None else seeds)
+        return pd.concat([t for run in runs if (t := self._trials(run)) is not None], ignore_index=True)
 
-    def _trials(self, order: Order) -> pd.DataFrame | None:
+    def _trials(self, run: RunSpec) -> pd.DataFrame | None:
         import pandas as pd
 
-        if order.run not in self._known:
-            folder = self.out / order.run
-            if (folder / "manifest.json").exists():
+        if run.name not in self._read:
+            folder = self.out / run.name
+            if (folder / MANIFEST).exists():
                 result = load(folder)
-                frame = spent_at(result, self.goal).assign(warnings="; ".join(warnings(result)), run=order.run)
-                for name in (self.spend, *self.within):
+                frame = spent_at(result, self.goal).assign(warnings="; ".join(warnings(result)), run=run.name)
+                for name in (self.minimize, *self.limits):
                     if name not in frame:
                         raise NotRecorded(
                             f"these runs do not account for {name}; add fs.privacy.spent(delta=...) to their metrics"
                         )
-            elif (folder / "failed.json").exists():
-                costs = dict.fromkeys((self.spend, *self.within), math.inf)
-                facts = {"replica": -1, "reached": False, "last": math.nan, "warnings": "", "run": order.run}
+            elif (folder / FAILED).exists():
+                costs = dict.fromkeys((self.minimize, *self.limits), math.inf)
+                facts = {"replica": -1, "reached": False, "last": math.nan, "warnings": "", "run": run.name}
                 frame = pd.DataFrame([facts | costs])
             else:
                 return None
-            self._known[order.run] = frame
-        return self._known[order.run]
+            self._read[run.name] = frame
+        return self._read[run.name]
 
     def cost(self, setting: Setting, name: str, seeds: range | None = None) -> float:
-        """The median over seeds and replicas of what had been spent at the goal."""
+        """Return the median cost of reaching the goal over seeds and replicas."""
         return median(self.trials(setting, seeds)[name].to_numpy(np.float64))
 
     def warnings(self, setting: Setting) -> str:
-        """The warnings of its runs, "" for none."""
+        """Return the warnings of its runs, "" if there are none."""
         return warnings_of(self.trials(setting).groupby("run", sort=False)["warnings"].first().tolist())
 
     def interval(self, setting: Setting) -> tuple[float, float, float]:
-        return median_interval(self.trials(setting)[self.spend].to_numpy(np.float64))
+        """Return the median cost and its interval."""
+        return median_interval(self.trials(setting)[self.minimize].to_numpy(np.float64))
 
-    def standing(self, setting: Setting, seeds: range | None = None) -> tuple[float, ...]:
-        """A key to sort by: those that keep within all limits by what they spend, then by how far they overspend, then
-        those that do not reach the goal by how many trials do and how near the others end."""
+    def rank(self, setting: Setting, seeds: range | None = None) -> tuple[float, ...]:
+        """Return a sort key: feasible settings by cost, then settings over a limit by their excess, then settings
+        that do not reach the goal by the share of trials that do and by the distance of the last values."""
         trials = self.trials(setting, seeds)
-        spent = median(trials[self.spend].to_numpy(np.float64))
+        spent = median(trials[self.minimize].to_numpy(np.float64))
         if math.isinf(spent) or not trials["reached"].mean() >= 0.5:
             level = self.goal.above if self.goal.above is not None else self.goal.below
-            off = abs(float(trials["last"].median()) - float(level or 0.0))
-            return NOT_REACHED, -float(trials["reached"].mean()), math.inf if math.isnan(off) else off
-        over = self.over(setting, seeds)
-        if over:
-            return TOO_DEAR, max(over.values()), spent
+            distance = abs(float(trials["last"].median()) - float(level or 0.0))
+            return NOT_REACHED, -float(trials["reached"].mean()), math.inf if math.isnan(distance) else distance
+        exceeded = self.exceeded(setting, seeds)
+        if exceeded:
+            return OVER_LIMIT, max(exceeded.values()), spent
         return FEASIBLE, spent, 0.0
 
-    def over(self, setting: Setting, seeds: range | None = None) -> dict[str, float]:
-        """The limits that a setting exceeds on its way to the goal, and by what factor."""
-        used = {name: self.cost(setting, name, seeds) / limit for name, limit in self.within.items()}
+    def exceeded(self, setting: Setting, seeds: range | None = None) -> dict[str, float]:
+        """Return the limits that a setting exceeds before it reaches the goal, with the factors."""
+        used = {name: self.cost(setting, name, seeds) / limit for name, limit in self.limits.items()}
         return {name: factor for name, factor in used.items() if factor > 1}
 
     def ranked(self, settings: Sequence[Setting]) -> list[Setting]:
-        return sorted(settings, key=self.standing)
+        """Return the settings, the best first."""
+        return sorted(settings, key=self.rank)
 
     def neighbours(self, setting: Setting) -> list[Setting]:
-        """The settings one step of one knob away: the next smaller and larger value, or any other of one with words."""
+        """Return the settings that differ in one parameter: by one step if it is a number, else by any value."""
         found = []
-        for i, values in enumerate(self.knobs.values()):
+        for i, values in enumerate(self.parameters.values()):
             if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
                 order = sorted(range(len(values)), key=lambda j: values[j])
                 at = order.index(setting[i])
@@ -164,85 +227,31 @@ class Race:
         return found
 
 
-KEEP = 3  # one in so many settings goes on to so many times the seeds
-COSTS = (*AXES, "epsilon")
-
-
-def plan(
-    file: str | Path, vary: Mapping[str, Iterable[Any]], goal: str, spend: str = "seconds",
-    within: Mapping[str, float] | None = None, *, out: str | Path | None = None,
-    settings: Mapping[str, Any] | None = None, seeds: int = 9, jobs: int | None = None, runtime: Runtime | None = None,
-    observers: Iterable[Callable[[Event], None]] = (), say: Callable[[str], None] | None = None,
-    stop: threading.Event | None = None,
-) -> Advice:  # fmt: skip
-    """The setting among all combinations of `vary` that reaches `goal` for the least `spend`.
-
-    `goal` is a metric and a level, "accuracy >= .83"; a setting reaches it if the median over its seeds and replicas
-    does. `spend` and the keys of `within`, which limits what may have been spent by then, are of rounds, seconds,
-    uplink_bits, downlink_bits, total_bits and epsilon. The file's own budget must leave room to get there. Runs are
-    kept in `out`; without it they are thrown away. `say` hears a line before each stage.
-    """
-    target = goal_of(goal)
-    for name, given in (("within", within), ("settings", settings)):
-        if given is not None and not isinstance(given, Mapping):
-            raise InvalidInput(f"plan({name}={short_repr(given)}): give a mapping of names to values")
-    limits = {
-        _cost("within", name): check_positive(f"within[{name!r}]={{}}", limit) for name, limit in (within or {}).items()
-    }
-    seeds = check_int("plan(seeds={})", seeds)
-    if not isinstance(vary, Mapping) or not vary:
-        raise InvalidInput(
-            f"plan(vary={short_repr(vary)}): name at least one setting, such as {{'local_steps': [1, 10]}}"
-        )
-    if "seed" in vary or "seed" in (settings or {}):
-        raise InvalidInput("plan(): the planner chooses the seeds; say how many with seeds=")
-    grid = {**vary, "seed": range(seeds)}
-    what = planned(load_file(file), grid, settings or {})
-    with ExitStack() as stack:
-        folder = Path(out).absolute() if out is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        race = Race(what, folder, target, _cost("spend", spend), limits)
-
-        def run(wanted: list[Setting], upto: int) -> None:
-            orders = tuple(order for setting in wanted for order in race.orders(setting, range(upto)))
-            carry_out(
-                what, folder, jobs=jobs, resume=True, runtime=runtime, observers=tuple(observers), stop=stop,
-                orders=orders,
-            )  # fmt: skip
-
-        best = _halve(race, run, say or (lambda line: None))
-        used = sum(len(race.seen(setting)) for setting in race.all)
-        advice = advise(race, best, used, None if out is None else folder)
-        if out is not None:
-            advice.save(folder)
-        return advice
-
-
-def _halve(race: Race, run: Callable[[list[Setting], int], None], say: Callable[[str], None]) -> Setting:
-    """The winner, once it has had all seeds; its neighbours get some, to tell what knobs are worth."""
-    alive, seeds = list(race.all), 1
+def _search(tuner: Tuner, execute: Callable[[list[Setting], int], None], log: Callable[[str], None]) -> Setting:
+    """Return the best setting after all seeds; its neighbours get some seeds, for the effect of each parameter."""
+    candidates, seeds = list(tuner.all), 1
     while True:
-        say(f"{len(alive):,} setting{'s' * (len(alive) != 1)}, {seeds} seed{'s' * (seeds != 1)} each")
-        run(alive, seeds)
-        if seeds == race.seeds:
+        log(f"{len(candidates):,} setting{'s' * (len(candidates) != 1)}, {seeds} seed{'s' * (seeds != 1)} each")
+        execute(candidates, seeds)
+        if seeds == tuner.seeds:
             break
-        alive = race.ranked(alive)[: max(1, math.ceil(len(alive) / KEEP))]
-        seeds = min(race.seeds, seeds * KEEP)
-    best = race.ranked(alive)[0]
-    if race.standing(best)[0] == FEASIBLE:
-        around = race.neighbours(best)
-        say(f"{len(around):,} neighbours of the best, {min(KEEP, race.seeds)} seeds each")
-        run(around, min(KEEP, race.seeds))
-        # A neighbour that was cut too early and looks better on the same seeds gets the rest of them.
-        shared = range(min(KEEP, race.seeds))
-        ahead = [one for one in around if race.standing(one, shared) < race.standing(best, shared)]
-        if ahead := [one for one in ahead if len(race.seen(one)) < race.seeds]:
-            say(f"{len(ahead):,} of them may be better: {race.seeds} seeds each")
-            run(ahead, race.seeds)
-            best = race.ranked([best, *ahead])[0]
+        candidates = tuner.ranked(candidates)[: max(1, math.ceil(len(candidates) / REDUCTION))]
+        seeds = min(tuner.seeds, seeds * REDUCTION)
+    best = tuner.ranked(candidates)[0]
+    if tuner.rank(best)[0] == FEASIBLE:
+        around, shared = tuner.neighbours(best), range(min(REDUCTION, tuner.seeds))
+        log(f"{len(around):,} neighbours of the best, {len(shared)} seeds each")
+        execute(around, len(shared))
+        # A neighbour that was dropped early and ranks higher on the same seeds gets the other seeds.
+        better = [one for one in around if tuner.rank(one, shared) < tuner.rank(best, shared)]
+        if better := [one for one in better if len(tuner.seeds_done(one)) < tuner.seeds]:
+            log(f"{len(better):,} of them may be better: {tuner.seeds} seeds each")
+            execute(better, tuner.seeds)
+            best = tuner.ranked([best, *better])[0]
     return best
 
 
 def _cost(where: str, name: object) -> str:
     if name not in COSTS:
-        raise InvalidInput(f"plan({where}={short_repr(name)}): choose among {', '.join(COSTS)}")
+        raise InvalidInput(f"tune({where}={short_repr(name)}): choose among {', '.join(COSTS)}")
     return str(name)

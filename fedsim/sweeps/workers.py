@@ -1,10 +1,8 @@
-"""A worker process of a sweep: reads runs to do as lines of JSON, answers with reports, ends with its input.
+"""Workers of a sweep: processes of this machine that take one run after another, or tasks of a Ray cluster.
 
-It is a plain program, so that a script that calls `fs.sweep` is never run a second time by its own workers.
-
-Runs of a sweep on a Ray cluster that shares its folder: one task per run, computing inline inside.
-
-Runs of a sweep on this machine: persistent processes; one that dies is replaced, its run tried again.
+A worker process runs `main` below and not the caller's script, so that a script that calls `fs.sweep` is never executed
+again by its workers. Runs reach it as lines of JSON on stdin, reports leave it on stdout. A process that dies is
+replaced, and its run is tried again.
 """
 
 from __future__ import annotations
@@ -28,221 +26,211 @@ from typing import IO, Any
 from fedsim.errors import InvalidInput, RuntimeFailed
 from fedsim.results.checksums import to_json
 from fedsim.results.lock import tag
-from fedsim.runtime.process import leave
+from fedsim.runtime.process import exit_process
 from fedsim.runtime.ray import Ray
-from fedsim.runtime.ray.cluster import hear_sigterm
+from fedsim.runtime.ray.cluster import unblock_sigterm
 from fedsim.runtime.ray.tasks import spread
 from fedsim.scenario_file import load_source
-from fedsim.sweeps.execution import Report, fail, perform
-from fedsim.sweeps.spec import Order, Plan
+from fedsim.sweeps.execution import Report, execute, record_failure
+from fedsim.sweeps.spec import RunSpec, SweepSpec
 
 COMMAND = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from fedsim.sweeps.workers import main; main()"
+ATTEMPTS = 3  # processes that one run may end before it counts as failed
+POLL_S = 0.2
+STOP_POLL_S = 0.5
+EXIT_S = 30.0  # for an idle process
 
 
 def main() -> None:
-    """The worker's whole life."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a scenario prints must not end up among the answers
+    """Execute the runs that arrive on stdin until it closes."""
+    reports = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # output of the scenario's code must not mix with the reports
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     first = json.loads(sys.stdin.buffer.readline() or "null")
     if first is None:
         return
-    orders: queue.Queue[dict[str, object] | None] = queue.Queue()
-    threading.Thread(target=_listen, args=(orders, stop), daemon=True).start()
+    runs: queue.Queue[dict[str, object] | None] = queue.Queue()
+    threading.Thread(target=_read_stdin, args=(runs, stop), daemon=True).start()
     out, refused = Path(first["out"]), ""
     try:
         file = load_source(Path(first["file"]), first["source"], first["folder"], first["modules"])
-    except InvalidInput as error:  # a neighbour of the file has changed since the sweep was planned
+    except InvalidInput as error:  # a module beside the file has changed since the sweep started
         refused = str(error)
-    while (given := orders.get()) is not None:
-        order = Order(**given)  # type: ignore[arg-type]
+    while (given := runs.get()) is not None:
+        run = RunSpec(**given)  # type: ignore[arg-type]
         if refused:
-            report = fail(out / order.run, order, InvalidInput.__name__, refused, f"{refused}\n")
+            report = record_failure(out / run.name, run, InvalidInput.__name__, refused, f"{refused}\n")
         else:
-            report = perform(file, order, out, first["threads"], stop)
-        answers.write(json.dumps(json.loads(to_json(report))).encode() + b"\n")
-        answers.flush()
-    leave(0)
+            report = execute(file, run, out, first["threads"], stop)
+        reports.write(json.dumps(json.loads(to_json(report))).encode() + b"\n")
+        reports.flush()
+    exit_process(0)
 
 
-def _listen(orders: queue.Queue[dict[str, object] | None], stop: threading.Event) -> None:
-    """Beside the run: if the sweep ends, or dies, the run finishes its round, keeps a checkpoint and stops."""
+def _read_stdin(runs: queue.Queue[dict[str, object] | None], stop: threading.Event) -> None:
+    """Queue the runs; when the sweep ends or dies, let the current run save a checkpoint and stop."""
     for line in sys.stdin.buffer:
-        orders.put(json.loads(line))
+        runs.put(json.loads(line))
     stop.set()
-    orders.put(None)
+    runs.put(None)
 
 
-GLANCE_S = 0.5
-
-
-def tasks(
-    plan: Plan, orders: list[Order], out: Path, jobs: int | None, runtime: Ray, stop: threading.Event
-) -> Generator[tuple[Order, Report], None, None]:  # fmt: skip
-    """Like `pool`. A file in the folder tells tasks on other machines to finish their round and stop."""
-    if not orders:
+def ray_tasks(
+    spec: SweepSpec, runs: list[RunSpec], out: Path, jobs: int | None, runtime: Ray, stop: threading.Event
+) -> Generator[tuple[RunSpec, Report], None, None]:  # fmt: skip
+    """Execute the runs like `processes`, as tasks of a cluster that shares the folder; a file in it stops them."""
+    if not runs:
         return
-    flag = out / f".stop.{tag()}.tmp"  # a name that says whose it is: the next sweep clears those of the dead
+    flag = out / f".stop.{tag()}.tmp"  # the tag names this process, so that the next sweep removes stale flags
     threads = max(1, int(runtime.num_cpus_per_host))
-    facts = {"file": plan.file, "folder": plan.folder, "source": plan.source, "modules": plan.modules}
-    calls = [(facts, asdict(order), str(out), threads, str(flag)) for order in orders]
+    facts = {"file": spec.file, "folder": spec.folder, "source": spec.source, "modules": spec.modules}
+    calls = [(facts, asdict(run), str(out), threads, str(flag)) for run in runs]
 
-    def go_on() -> bool:
+    def proceed() -> bool:
         if stop.is_set() and not flag.exists():
             flag.touch()
         return not stop.is_set()
 
     try:
-        for number, answer in spread(runtime, work, calls, jobs, go_on):
-            order = orders[number]
+        for number, answer in spread(runtime, ray_task, calls, jobs, proceed):
+            run = runs[number]
             if isinstance(answer, RuntimeFailed):
-                yield order, fail(out / order.run, order, RuntimeFailed.__name__, str(answer), f"{answer}\n")
+                text = str(answer)
+                yield run, record_failure(out / run.name, run, RuntimeFailed.__name__, text, f"{text}\n")
             else:
-                yield order, answer or {"state": "started"}
+                yield run, answer or {"state": "started"}
     finally:
         flag.unlink(missing_ok=True)
 
 
-def work(facts: dict[str, Any], order: dict[str, Any], out: str, threads: int, flag: str) -> Report:
-    """The task itself."""
+def ray_task(facts: dict[str, Any], run: dict[str, Any], out: str, threads: int, flag: str) -> Report:
+    """Execute one run on the cluster."""
     stop, over = threading.Event(), threading.Event()
 
-    def glance() -> None:
-        while not over.wait(GLANCE_S):
+    def watch_flag() -> None:
+        while not over.wait(STOP_POLL_S):
             if os.path.exists(flag):
                 stop.set()
 
-    threading.Thread(target=glance, daemon=True).start()
-    before = signal.signal(signal.SIGTERM, lambda *_: stop.set())  # tasks run on their process's main thread
-    hear_sigterm()
+    threading.Thread(target=watch_flag, daemon=True).start()
+    before = signal.signal(signal.SIGTERM, lambda *_: stop.set())  # a task runs on its process's main thread
+    unblock_sigterm()
     try:
         file = load_source(Path(facts["file"]), facts["source"], facts["folder"], facts["modules"])
-        return perform(file, Order(**order), Path(out), threads, stop)
+        return execute(file, RunSpec(**run), Path(out), threads, stop)
     finally:
         over.set()
         signal.signal(signal.SIGTERM, before)
 
 
-TRIES = 3  # how often a run may take its process down with it
-TICK_S = 0.2
-PATIENCE_S = 30.0  # for a process that has nothing left to do
-
-
 class WorkerProcess:
-    """A process and the run that it is busy with."""
+    """A process and its current run."""
 
-    def __init__(self, plan: Plan, out: Path, threads: int) -> None:
+    def __init__(self, spec: SweepSpec, out: Path, threads: int) -> None:
         self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         command = [sys.executable, "-c", COMMAND, json.dumps(sys.path)]
-        # A session of its own: Ctrl-C reaches the sweep alone, which then lets every run finish its round.
+        # In a session of its own, so that Ctrl-C reaches the sweep alone, which lets every run finish its round.
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, start_new_session=True
         )
         assert self.process.stdout is not None
         self.output = self.process.stdout
-        self.order: Order | None = None
-        self._send(
-            {
-                "file": plan.file,
-                "folder": plan.folder,
-                "source": plan.source,
-                "modules": plan.modules,
-                "out": str(out),
-                "threads": threads,
-            }
-        )
+        self.run: RunSpec | None = None
+        facts = {"file": spec.file, "folder": spec.folder, "source": spec.source, "modules": spec.modules}
+        self._send(facts | {"out": str(out), "threads": threads})
 
-    def give(self, order: Order) -> Order:
-        self.order = order
-        self._send({"run": order.run, "settings": order.settings})
-        return order
+    def start(self, run: RunSpec) -> RunSpec:
+        """Send a run to the process."""
+        self.run = run
+        self._send(asdict(run))
+        return run
 
-    def answer(self) -> Report | None:
-        """The report that has come, or None if the process has died instead."""
+    def read_report(self) -> Report | None:
+        """Return the report of the run, None if the process has died."""
         line = self.output.readline()
         return json.loads(line) if line.endswith(b"\n") else None
 
-    def dismiss(self) -> None:
-        """No more work: a run under way finishes its round and keeps a checkpoint."""
+    def close(self) -> None:
+        """Send no more runs; the current run finishes its round and saves a checkpoint."""
         assert self.process.stdin is not None
         with suppress(OSError):
             self.process.stdin.close()
 
     def end(self) -> str:
-        """Wait for the process; how it ended, in a few words."""
-        self.dismiss()
+        """Wait for the process and return how it ended."""
+        self.close()
         try:
-            code = self.process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:  # it has answered, or closed its output: nothing of it is missed
+            code = self.process.wait(EXIT_S)
+        except subprocess.TimeoutExpired:  # it has reported, or closed its output
             self.process.kill()
             code = self.process.wait()
         self.output.close()
         self.errors.seek(0)
         last = self.errors.read().decode(errors="replace").strip().splitlines()[-1:]
         self.errors.close()
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        return how + (f", {last[0]}" if last else "")
+        cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        return cause + (f", {last[0]}" if last else "")
 
     def _send(self, message: dict[str, Any]) -> None:
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(json.dumps(message).encode() + b"\n")
             self.process.stdin.flush()
-        except OSError:  # it has died; its closed output will say so
+        except OSError:  # it has died, and `read_report` returns None
             pass
 
 
-def pool(
-    plan: Plan, orders: Iterable[Order], out: Path, jobs: int, stop: threading.Event
-) -> Generator[tuple[Order, Report], None, None]:
-    """Carry out the orders, `jobs` at a time; yields each when it is started and again with what came out."""
-    waiting, deaths = deque(orders), Counter[str]()
+def processes(
+    spec: SweepSpec, runs: Iterable[RunSpec], out: Path, jobs: int, stop: threading.Event
+) -> Generator[tuple[RunSpec, Report], None, None]:
+    """Execute the runs, `jobs` at a time; yield each when it starts, and again with its report."""
+    waiting, deaths = deque(runs), Counter[str]()
     at_once = min(jobs, len(waiting))
     threads = max(1, (os.cpu_count() or 1) // max(at_once, 1))
-    with selectors.DefaultSelector() as watch:
+    with selectors.DefaultSelector() as selector:
         try:
-            while waiting or watch.get_map():
+            while waiting or selector.get_map():
                 if stop.is_set():
                     waiting.clear()
-                    for worker in _busy(watch):
-                        worker.dismiss()
-                while waiting and len(watch.get_map()) < at_once:
-                    worker = WorkerProcess(plan, out, threads)
-                    watch.register(worker.output, selectors.EVENT_READ, worker)
-                    yield worker.give(waiting.popleft()), {"state": "started"}
-                for key, _ in watch.select(TICK_S):
-                    worker, order = key.data, key.data.order
-                    report = worker.answer()
+                    for worker in _workers(selector):
+                        worker.close()
+                while waiting and len(selector.get_map()) < at_once:
+                    worker = WorkerProcess(spec, out, threads)
+                    selector.register(worker.output, selectors.EVENT_READ, worker)
+                    yield worker.start(waiting.popleft()), {"state": "started"}
+                for key, _ in selector.select(POLL_S):
+                    worker, run = key.data, key.data.run
+                    report = worker.read_report()
                     if report is not None:
-                        if report["state"] == "interrupted":  # the worker itself was told to end: so is all else
+                        if report["state"] == "interrupted":  # a signal stopped the worker, so the sweep stops
                             stop.set()
-                        following = worker.give(waiting.popleft()) if waiting and not stop.is_set() else None
-                        yield order, report  # whoever looks at it may take a while
+                        following = worker.start(waiting.popleft()) if waiting and not stop.is_set() else None
+                        yield run, report  # the consumer may take some time
                         if following is not None:
                             yield following, {"state": "started"}
                             continue
-                    watch.unregister(worker.output)
-                    how = worker.end()
+                    selector.unregister(worker.output)
+                    cause = worker.end()
                     if report is None:
-                        deaths[order.run] += 1
-                        if deaths[order.run] < TRIES and not stop.is_set():
-                            waiting.appendleft(order)
+                        deaths[run.name] += 1
+                        if deaths[run.name] < ATTEMPTS and not stop.is_set():
+                            waiting.appendleft(run)
                         else:
-                            yield order, _given_up(out, order, deaths[order.run], how)
-        finally:  # if the caller has gone away: nothing is left running; what is not whole goes on another time
-            for worker in _busy(watch):
+                            yield run, _given_up(out, run, deaths[run.name], cause)
+        finally:  # if the consumer stops early, no process remains; its run can resume later
+            for worker in _workers(selector):
                 worker.process.kill()
                 worker.end()
 
 
-def _busy(watch: selectors.BaseSelector) -> list[WorkerProcess]:
-    return [key.data for key in watch.get_map().values()]
+def _workers(selector: selectors.BaseSelector) -> list[WorkerProcess]:
+    return [key.data for key in selector.get_map().values()]
 
 
-def _given_up(out: Path, order: Order, times: int, how: str) -> Report:
-    if times < TRIES:  # it died while the sweep was being stopped
+def _given_up(out: Path, run: RunSpec, times: int, cause: str) -> Report:
+    if times < ATTEMPTS:  # it died while the sweep was stopping
         return {"state": "interrupted"}
-    message = f"its process died {times} times ({how}); look at its memory, then --retry-failed"
-    return fail(out / order.run, order, RuntimeFailed.__name__, message, f"{message}\n")
+    message = f"its process died {times} times ({cause}); look at its memory, then --retry-failed"
+    return record_failure(out / run.name, run, RuntimeFailed.__name__, message, f"{message}\n")

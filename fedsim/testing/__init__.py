@@ -1,6 +1,6 @@
-"""The contract suite, for anyone's class: `fs.testing.check(MyAlgorithm(...))` runs the promises that ours keep.
+"""The contract suite for parts of your own: `fs.testing.check(MyAlgorithm(...))`.
 
-It returns the promises it checked and raises `Broken`, an AssertionError, with the first one that does not hold.
+It returns the promises that were checked and raises `Broken`, an AssertionError, at the first that does not hold.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ __all__ = ["Broken", "check", "small_problem"]
 def check(subject: object, problem: ProblemLike | None = None) -> list[str]:
     """Check an algorithm, a problem, a policy, devices, a codec or a network.
 
-    `problem` is what an algorithm or a policy is tried on. Without it an algorithm is tried on a Gaussian, a logistic
-    and a softmax problem whose clients have unequally many rows, on the latter two unless its `init` refuses them.
+    Algorithms and policies are tested on `problem`. By default an algorithm is tested on a Gaussian, a logistic and a
+    softmax problem with clients of unequal sizes, on the last two unless its `init` refuses them.
     """
     roles: list[tuple[type, Callable[[Any], list[str]]]] = [
         (AlgorithmLike, lambda it: check_algorithm_on_all(it) if problem is None else check_algorithm(it, problem)),

@@ -1,4 +1,4 @@
-"""What an algorithm promises, tried on a small problem."""
+"""The contract of algorithms, tested on small problems."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from fedsim.testing.promises import JOBS, Promises
 from fedsim.testing.small import small_problems
 
 REPLICAS = 3
-STRANGERS = (0, 4)  # clients whose replies are computed again beside different rows of all others
+STRANGERS = (0, 4)  # clients whose replies are recomputed with the rows of all others replaced
 
 
 def check_algorithm_on_all(algorithm: AlgorithmLike) -> list[str]:
-    """Check it on every small problem that its `init` accepts; the Gaussian one it has to accept."""
-    kept: list[str] = []
+    """Check an algorithm on the small Gaussian problem, and on the others if its `init` accepts them."""
+    held: list[str] = []
     others = [small_problems(own=client) for client in STRANGERS]
     for i, problem in enumerate(small_problems()):
         if i > 0:
@@ -39,15 +39,15 @@ def check_algorithm_on_all(algorithm: AlgorithmLike) -> list[str]:
                 algorithm.init(problem, np.zeros(problem.dim))
             except InvalidInput:
                 continue
-        kept += check_algorithm(algorithm, problem, dict(zip(STRANGERS, (found[i] for found in others), strict=True)))
-    return kept
+        held += check_algorithm(algorithm, problem, dict(zip(STRANGERS, (found[i] for found in others), strict=True)))
+    return held
 
 
 def check_algorithm(
     algorithm: AlgorithmLike, problem: ProblemLike, strangers: dict[int, ProblemLike] | None = None
 ) -> list[str]:
-    """`strangers` are, for some clients, problems in which all rows but the client's own are different."""
-    chance = as_algorithm(algorithm).activity  # that messages arrive, for those who divide by it
+    """Check an algorithm; `strangers` are problems in which all rows but those of one client are replaced."""
+    chance = as_algorithm(algorithm).activity  # the probability that messages arrive
     policy = full() if chance is None else bernoulli(chance)
     scenario = Scenario(
         problem=problem, algorithm=algorithm, budget=Budget(rounds=3), replicas=REPLICAS, seed=11, participation=policy,
@@ -61,20 +61,20 @@ def check_algorithm(
     looped = Worker(cast(AlgorithmLike, _Looped(algorithm)), setting)
     promise = Promises(algorithm, "" if strangers is None else type(problem).__name__)
     promise(
-        "client leaves its inputs alone", _inputs_untouched(algorithm, setting, batch),
-        "client changes its inputs: the message or the memory came back altered; copy what you write to",
+        "client does not change its inputs", _inputs_untouched(algorithm, setting, batch),
+        "client changes its inputs: the message or the memory was altered; work on copies",
     )  # fmt: skip
     first = worker.compute(batch)
     promise(
         "replay is exact", _equal(first, worker.compute(batch)),
-        "replay is not exact: the same jobs computed twice gave different bits; draw from the job, keep nothing",
+        "replay is not exact: the same jobs computed twice gave different bits; draw from the job, store nothing",
     )  # fmt: skip
     for client, stranger in (strangers or {}).items():
         own, theirs = batch.part(batch.client == client), replace(setting, problem=stranger)
         promise(
             f"client {client}'s reply depends on no other client's rows",
             _equal(worker.compute(own), Worker(algorithm, theirs).compute(own)),
-            f"client {client}'s reply depends on other clients' rows: it changed when theirs alone did",
+            f"client {client}'s reply depends on other clients' rows: it changed with them",
         )  # fmt: skip
     single = looped.compute(batch)
     if as_algorithm(algorithm).batched:
@@ -87,45 +87,45 @@ def check_algorithm(
     for size in (1, 4):
         parts = [worker.compute(batch.part(slice(i, i + size))) for i in range(0, JOBS, size)]
         promise(
-            f"chunks of {size} give the bits of the whole batch", _equal(first, Reply.join(parts)),
-            f"chunks of {size} do not give the bits of the whole batch: a job's reply depends on its neighbours",
+            f"chunks of {size} give the bits of the full batch", _equal(first, Reply.join(parts)),
+            f"chunks of {size} do not give the bits of the full batch: a job's reply depends on its neighbours",
         )  # fmt: skip
     pure, ordered = _server(system, trial, first)
     promise(
-        "the server leaves its state and the replies alone", pure,
-        "the server changes the state or the replies that it is given; copy what you write to",
+        "the server does not change its state and the replies", pure,
+        "the server changes the state or the replies in place; work on copies",
     )  # fmt: skip
     promise(
         "the order of the replies is irrelevant", ordered,
         "the order of the replies matters: the same ones in another order gave another state",
     )  # fmt: skip
     promise(
-        "the server accepts that nobody arrived", _nobody(system, trial, first),
-        "the server does not accept that nobody arrived: its state went non-finite; keep theta then",
+        "the server accepts a round without replies", _no_reply(system, trial, first),
+        "the server does not accept a round without replies: its state is not finite; return theta unchanged",
     )  # fmt: skip
-    whole = run(scenario, runtime=Inline(threads=1))
+    full_run = run(scenario, runtime=Inline(threads=1))
     again = run(scenario, runtime=Inline(2, 2))
     promise(
-        "threads and chunks do not change a run", whole.fingerprint == again.fingerprint,
+        "threads and chunks do not change a run", full_run.fingerprint == again.fingerprint,
         "threads and chunks change a run: two threads gave other bits than one",
     )  # fmt: skip
-    looked_at = run(scenario, observers=[lambda progress: None])  # then rounds are learnt one by one
+    observed = run(scenario, observers=[lambda progress: None])  # rounds are then learned one by one
     promise(
-        "nor does an observer of every round", whole.fingerprint == looked_at.fingerprint,
-        "an observer of every round changes the run: rounds learnt in blocks gave other bits than one by one",
+        "an observer of every round does not change a run", full_run.fingerprint == observed.fingerprint,
+        "an observer of every round changes the run: rounds learned in blocks gave other bits than one by one",
     )  # fmt: skip
     one = run(replace(scenario, replicas=range(1, 2)))
-    assert whole.samples is not None
+    assert full_run.samples is not None
     assert one.samples is not None
     promise(
-        "a replica alone is the replica among others", np.array_equal(whole.samples[:, 1], one.samples[:, 0]),
+        "a replica alone is the replica among others", np.array_equal(full_run.samples[:, 1], one.samples[:, 0]),
         "a replica alone is not the replica among others: replica 1 of 3 has other samples when it runs by itself",
     )  # fmt: skip
-    return promise.kept
+    return promise.held
 
 
 class _Looped:
-    """The algorithm with `batched` and `fused` taken away."""
+    """The algorithm without `batched` and `fused`."""
 
     batched = False
 
@@ -168,7 +168,7 @@ def _inputs_untouched(algorithm: AlgorithmLike, setting: Setting, batch: Batch) 
 
 
 def _server(system: System, trial: Learner, reply: Reply) -> tuple[bool, bool]:
-    """Whether it leaves state and replies alone, and whether it does not mind the order of a replica's replies."""
+    """Return whether the server changes no input, and whether it does not depend on the order of replies."""
     segments, reply = _received(trial, reply, True)
     before, server, outcomes, untouched = trial.state, trial.server, [], [True]
 
@@ -192,11 +192,11 @@ def _server(system: System, trial: Learner, reply: Reply) -> tuple[bool, bool]:
     return all(untouched), all(_near(outcomes[0][n], outcomes[1][n]) for n in before)
 
 
-def _received(trial: Learner, reply: Reply, heard: bool) -> tuple[Segments, Reply]:
-    """Segments of a round in which all replies arrive, or none (over gossip each site has its own), and the replies."""
+def _received(trial: Learner, reply: Reply, replied: bool) -> tuple[Segments, Reply]:
+    """Return segments and replies of a round with all replies, or none (over gossip each site has its own)."""
     system, replicas = trial.system, np.arange(REPLICAS)
     n, exchange = system.population, system.scenario.exchange
-    there = np.arange(n * REPLICAS if heard or system.sites.count > 1 else 0)
+    there = np.arange(n * REPLICAS if replied or system.sites.count > 1 else 0)
     values = {name: v[np.resize(np.arange(len(v)), len(there))] for name, v in reply.values.items()}
     replies = Reply(values, np.resize(reply.bits, len(there)), {})
     if not isinstance(exchange, Gossip):
@@ -205,9 +205,9 @@ def _received(trial: Learner, reply: Reply, heard: bool) -> tuple[Segments, Repl
         return trial.weighing.segments(replicas, there // n, site, there % n, one), replies
     mixing, sites = exchange.at(0, 0, 1), np.arange(n)
     sender, receiver, weight = (
-        (exchange.sender, exchange.receiver, mixing.weight) if heard else (sites[:0], sites[:0], np.zeros(0))
+        (exchange.sender, exchange.receiver, mixing.weight) if replied else (sites[:0], sites[:0], np.zeros(0))
     )
-    own_weight = mixing.own if heard else np.ones(n)
+    own_weight = mixing.own if replied else np.ones(n)
     client, site, weights = (
         np.concatenate(pair) for pair in ((sender, sites), (receiver, sites), (weight, own_weight))
     )
@@ -224,7 +224,7 @@ def _received(trial: Learner, reply: Reply, heard: bool) -> tuple[Segments, Repl
 
 
 def _backwards(segments: Segments) -> Segments:
-    """The same with every segment's replies in the opposite order."""
+    """Return the segments with their replies in reverse order."""
     k = len(segments.client)
     order = np.lexsort((-np.arange(k), np.repeat(np.arange(len(segments.sizes)), segments.sizes)))
     place = np.empty(k, np.int64)
@@ -240,16 +240,16 @@ def _backwards(segments: Segments) -> Segments:
 
 
 def _ring(clients: int) -> Gossip:
-    """Every client with two neighbours."""
+    """Return a gossip exchange in which every client has two neighbours."""
     import networkx
 
     return Gossip(networkx.cycle_graph(clients))
 
 
-def _nobody(system: System, trial: Learner, reply: Reply) -> bool:
+def _no_reply(system: System, trial: Learner, reply: Reply) -> bool:
     handed = {n: s.copy() for n, s in trial.state.items()}
     try:
-        trial.step(*_received(trial, reply, heard=False), 2)
+        trial.step(*_received(trial, reply, replied=False), 2)
     except NonFinite:
         return False
     finally:

@@ -1,4 +1,4 @@
-"""What a problem promises: gradients that are sums over the rows asked for, and slopes of potentials and loss."""
+"""The contract of problems: gradients are sums over rows, and slopes of potentials and loss."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from fedsim.protocols import (
 )
 from fedsim.testing.promises import JOBS, Promises
 
-STEPS = (1e-3, 1e-4, 1e-5, 1e-6)  # of differences: the one that suits the loss is not known beforehand
-CLOSE = 1e-3  # by which slopes may differ, for single precision inside and kinks nearby
+STEPS = (1e-3, 1e-4, 1e-5, 1e-6)  # of finite differences: the best one depends on the loss
+CLOSE = 1e-3  # relative difference of slopes, for single precision and kinks
 
 
 def check_problem(problem: ProblemLike) -> list[str]:
@@ -34,42 +34,42 @@ def check_problem(problem: ProblemLike) -> list[str]:
     _potentials(problem, promise)
     _shards(problem, promise)
     _loss(problem, promise)
-    return promise.kept
+    return promise.held
 
 
 def _batches(problem: ProblemLike, promise: Promises) -> None:
-    """Batched and single gradients agree, and no bit depends on who else is in the batch."""
+    """Check that batched and single gradients agree, and that no bit depends on other jobs of the batch."""
     theta, clients = _points(problem.dim, JOBS), np.arange(JOBS) % problem.clients
     cpu, start = kernels.backend("cpu"), np.arange(JOBS + 1)
     rows = (np.arange(JOBS) % problem.sizes[clients], start)
     for chosen, text in ((None, "full"), (rows, "minibatch")):
-        whole = cpu.gradients(problem, theta, clients, chosen)
+        full = cpu.gradients(problem, theta, clients, chosen)
         loop = kernels.backend("numpy").gradients(problem, theta, clients, chosen)
-        agree = whole.shape == theta.shape and np.allclose(whole, loop, rtol=1e-9, atol=1e-9 * np.abs(loop).max())
+        agree = full.shape == theta.shape and np.allclose(full, loop, rtol=1e-9, atol=1e-9 * np.abs(loop).max())
         promise(f"batched and single {text} gradients agree", agree, f"batched and single {text} gradients disagree")
         alone = [cpu.gradients(problem, theta[i : i + 1], clients[i : i + 1], _row(chosen, i))[0] for i in range(JOBS)]
         promise(
-            f"a {text} gradient does not depend on its neighbours", np.array_equal(whole, alone),
+            f"a {text} gradient does not depend on its neighbours", np.array_equal(full, alone),
             f"a {text} gradient's bits depend on its neighbours in the batch",
         )  # fmt: skip
 
 
 def _row(rows: Rows, job: int) -> Rows:
-    """Of minibatches of one row each: the one of a job."""
+    """Return the minibatch of one job, given minibatches of one row each."""
     return None if rows is None else (rows[0][job : job + 1], np.arange(2))
 
 
 def _rows(problem: ProblemLike, promise: Promises) -> None:
-    """Gradients over the even and over the odd rows add up to the whole, for clients that have both."""
+    """Check that gradients over even and odd rows add up to the full gradient."""
     backend = kernels.backend("numpy")
     for client in np.flatnonzero(np.asarray(problem.sizes) > 1)[:4]:
         theta, size = _points(problem.dim, 1), int(problem.sizes[client])
         one = np.array([client])
-        whole = backend.gradients(problem, theta, one, None)[0]
+        full = backend.gradients(problem, theta, one, None)[0]
         parts = [np.arange(first, size, 2) for first in (0, 1)]
         even, odd = (backend.gradients(problem, theta, one, (p, np.array([0, len(p)])))[0] for p in parts)
-        gap, scale = np.abs(even + odd - whole).max(), np.abs(whole).max()
-        why = "it ignores rows" if np.allclose(even, whole) else "it must be the plain sum over the rows asked for"
+        gap, scale = np.abs(even + odd - full).max(), np.abs(full).max()
+        why = "it ignores rows" if np.allclose(even, full) else "it must be the plain sum over the given rows"
         promise(
             f"client {client}'s gradients over parts of its rows add up", bool(gap <= CLOSE * scale),
             f"gradient(theta, {client}, rows) over the even and the odd rows does not add up to gradient(theta, "
@@ -78,7 +78,7 @@ def _rows(problem: ProblemLike, promise: Promises) -> None:
 
 
 def _potentials(problem: ProblemLike, promise: Promises) -> None:
-    """A client's potential, where there is one, rises as that client's own gradients do, over all or some rows."""
+    """Check that the slope of a client's potential is its gradient, over all or some rows."""
     if not isinstance(problem, HasPotential):
         return
     potentials, backend = potentials_of(problem), kernels.backend("numpy")
@@ -102,9 +102,9 @@ def _potentials(problem: ProblemLike, promise: Promises) -> None:
             for i, point in enumerate(points):
                 chosen = (np.arange(size), np.array([0, size])) if size else None
                 slope[i] = backend.gradients(problem, point[None], np.array([client]), chosen)[0]
-            gap, whole = (min(_difference(function, points, s, 1.0, h)[0] for h in STEPS) for s in (slope, total))
+            gap, of_total = (min(_difference(function, points, s, 1.0, h)[0] for h in STEPS) for s in (slope, total))
             why = f"its slope is off by {gap:.2g} of the gradient"
-            if whole <= CLOSE:
+            if of_total <= CLOSE:
                 why = "it is the sum over all clients; take the client's own rows and share of the prior alone"
             promise(
                 f"client {client}'s potential rises as its gradient over {of} says", gap <= CLOSE,
@@ -113,7 +113,7 @@ def _potentials(problem: ProblemLike, promise: Promises) -> None:
 
 
 def _of_client(potentials: Potentials, client: int, size: int) -> Callable[[Array], Array]:
-    """A client's potential over its first rows, or all, as a function of many points."""
+    """Return a client's potential over its first rows, or all, as a function of many points."""
 
     def function(points: Array) -> Array:
         n = len(points)
@@ -124,7 +124,7 @@ def _of_client(potentials: Potentials, client: int, size: int) -> Callable[[Arra
 
 
 def _shards(problem: ProblemLike, promise: Promises) -> None:
-    """A shard, where there are any, gives its clients' gradients and potentials without the others' rows."""
+    """Check that a shard gives its clients' gradients and potentials."""
     if not isinstance(problem, HasShards):
         return
     theta = _points(problem.dim, 1)
@@ -138,16 +138,16 @@ def _shards(problem: ProblemLike, promise: Promises) -> None:
         same = all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
         promise(
             f"client {client}'s shard is enough for its gradient and potential", same,
-            f"client {client}'s gradient or potential on shard([{client}]) is another than on the whole problem",
+            f"client {client}'s gradient or potential on shard([{client}]) differs from that on the full problem",
         )  # fmt: skip
 
 
 def _loss(problem: ProblemLike, promise: Promises) -> None:
-    """The loss, where there is one, rises as the gradients say."""
+    """Check that the slope of the loss is the sum of the gradients, up to a factor."""
     if isinstance(problem, HasLoss):
         points = _points(problem.dim, 2, stream=1)
         total, weighted = _gradients(problem, points)
-        prior = getattr(problem, "prior_precision", 0.0) * points  # a loss may leave it out
+        prior = getattr(problem, "prior_precision", 0.0) * points  # a loss may omit it
         slopes = [total, total - prior] + ([weighted] if as_problem(problem).weights is not None else [])
         _follows("loss", problem.loss, points, slopes, promise)
 
@@ -155,7 +155,7 @@ def _loss(problem: ProblemLike, promise: Promises) -> None:
 def _follows(
     name: str, function: Callable[[Array], Any], points: Array, slopes: list[Array], promise: Promises
 ) -> None:  # fmt: skip
-    """Whether differences of `function` are one of these slopes times any positive number."""
+    """Check that differences of `function` are one of these slopes times a positive number."""
     value = np.asarray(function(points))
     promise(
         f"{name}(theta) is one number for each row of theta", value.shape == (len(points),),
@@ -175,7 +175,7 @@ def _follows(
 def _difference(
     function: Callable[[Array], Any], points: Array, slope: Array, factor: float | None, h: float
 ) -> tuple[float, float]:
-    """How far differences are from the slopes, relative to their size, and the factor between them."""
+    """Return the relative gap between differences and slopes, and the factor between them."""
     count, dim = points.shape
     size = np.linalg.norm(slope, axis=1)  # (points,)
     if not (np.isfinite(size).all() and size.all()):
@@ -195,7 +195,7 @@ def _difference(
 
 
 def _gradients(problem: ProblemLike, points: Array) -> tuple[Array, Array]:
-    """At every point the sum of all clients' gradients, and sum_c p_c gradient_c / n_c."""
+    """Return the sum of all clients' gradients, and sum_c p_c gradient_c / n_c, at every point."""
     backend, chunk = kernels.backend("numpy"), max(1, (1 << 22) // problem.dim)
     total, weighted = np.zeros_like(points), np.zeros_like(points)
     share = weights_of(problem) / problem.sizes

@@ -1,4 +1,4 @@
-"""Small problems on which policies and algorithms are tried."""
+"""Small problems for tests of policies and algorithms."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ SIZES = (12, 8, 19, 10, 7, 15, 13)  # rows of the clients
 
 
 def small_problem() -> GaussianMean:
-    """Seven balanced clients in three dimensions, exact posterior known."""
+    """Return a problem of seven equal clients in three dimensions, with exact posterior."""
     return GaussianMean.synthetic(clients=7, dim=3, heterogeneity=2.0, samples=12, seed=5)
 
 
 def small_problems(own: int | None = None) -> list[ProblemLike]:
-    """A Gaussian, a logistic and a softmax problem, each with a prior and seven clients of unequal sizes.
+    """Return a Gaussian, a logistic and a softmax problem, each with a prior and seven clients of unequal sizes.
 
-    With `own`, all rows but this client's are different ones.
+    With `own`, all rows but this client's are replaced.
     """
     x, y = _data(own)
     offsets = np.cumsum([0, *SIZES])
@@ -32,7 +32,7 @@ def small_problems(own: int | None = None) -> list[ProblemLike]:
 
 
 def _data(own: int | None = None) -> tuple[Array, Array]:
-    """Rows (n, 3) and labels 0, 1, 2; with `own`, all rows but this client's are different ones."""
+    """Return rows (n, 3) and labels 0, 1, 2; with `own`, all rows but this client's are replaced."""
     x, y = _drawn(5)
     if own is None:
         return x, y
@@ -41,7 +41,7 @@ def _data(own: int | None = None) -> tuple[Array, Array]:
 
 
 def _drawn(seed: int) -> tuple[Array, Array]:
-    """Rows around a centre for each client, and labels that follow from them up to noise."""
+    """Return rows around a centre for each client, and labels that depend on them up to noise."""
     rows = np.arange(sum(SIZES))
     owner = np.repeat(np.arange(len(SIZES)), SIZES)
     centres, noise, doubt = (

@@ -1,7 +1,4 @@
-"""What policies, devices and codecs promise.
-
-What the engine relies on in a network: `fs.testing.check(network)` asks anyone's class for it.
-"""
+"""The contracts of policies, devices, codecs and networks."""
 
 from __future__ import annotations
 
@@ -44,27 +41,30 @@ def check_policy(policy: PolicyLike, problem: ProblemLike) -> list[str]:
             participation=policy, seed=2, **parts,
         )  # fmt: skip
 
-    whole, again, one = run(scenario(3)), run(scenario(3)), run(scenario(range(2, 3)))
+    full_run, again, one = run(scenario(3)), run(scenario(3)), run(scenario(range(2, 3)))
     promise = Promises(policy)
     promise(
-        "replay is exact", whole.fingerprint == again.fingerprint,
-        "replay is not exact: the same scenario ran twice and differed; draw from rng, keep nothing between calls",
+        "replay is exact", full_run.fingerprint == again.fingerprint,
+        "replay is not exact: the same scenario ran twice and differed; draw from rng, store nothing between calls",
     )  # fmt: skip
-    alone = whole.rounds[whole.rounds.replica == 2].reset_index(drop=True).equals(one.rounds)
+    alone = full_run.rounds[full_run.rounds.replica == 2].reset_index(drop=True).equals(one.rounds)
     promise(
         "a replica alone is the replica among others", alone,
         "a replica alone is not the replica among others: replica 2 of 3 has other rounds when it runs by itself",
     )  # fmt: skip
     if as_policy(policy).batched:  # on the compiled clock `select` serves all replicas in one call
-        away = {"network": star(problem.clients, 1e5, 1e5, 0.01), "devices": lognormal(0.1, 1.0, dropout=0.2)}
+        away = {
+            "network": star(problem.clients, uplink_bps=1e5, downlink_bps=1e5, latency_s=0.01),
+            "devices": lognormal(0.1, sigma=1.0, dropout=0.2),
+        }
         slow, quick = run(scenario(3, **away), clock="simpy"), _compiled(scenario(3, **away))
         columns = ["closed_s", "selected", "arrived", "dropped", "late", "uplink_bits"]
         promise(
             "both clocks give the same rounds", quick is None or quick.rounds[columns].equals(slow.rounds[columns]),
             "rounds differ between clocks: `select` of all replicas in one call, or `waits`, disagrees with what "
-            "`select` and `close` answer for one replica; mend them, or leave `batched` and `waits` out",
+            "`select` and `close` return for one replica; correct them, or omit `batched` and `waits`",
         )  # fmt: skip
-    return promise.kept
+    return promise.held
 
 
 def _compiled(scenario: Scenario) -> Result | None:
@@ -83,34 +83,34 @@ def check_devices(own: DevicesLike) -> list[str]:
     def draws(chosen: slice) -> rng.Draws:
         return rng.Draws(rng.keys(4, rng.Stream.COMPUTE, client=np.atleast_1d(clients[chosen])))
 
-    whole = devices.compute_s(clients, work, now, draws(slice(None)))
+    batch = devices.compute_s(clients, work, now, draws(slice(None)))
     ones = [devices.compute_s(clients[i : i + 1], work[:1], now[:1], draws(slice(i, i + 1)))[0] for i in range(JOBS)]
     promise = Promises(own)
-    bad = np.flatnonzero(~(np.isfinite(whole) & (np.asarray(whole) >= 0)))
+    bad = np.flatnonzero(~(np.isfinite(batch) & (np.asarray(batch) >= 0)))
     promise(
         "compute times are finite and not negative", not len(bad),
-        f"a compute time is {np.asarray(whole)[bad[:1]]}; they must be finite and not negative",
+        f"a compute time is {np.asarray(batch)[bad[:1]]}; they must be finite and not negative",
     )  # fmt: skip
     promise(
-        "a visit does not depend on its neighbours", np.array_equal(whole, ones),
-        "a visit depends on its neighbours: asked alone, a client takes another time than in company",
+        "a visit does not depend on its neighbours", np.array_equal(batch, ones),
+        "a visit depends on its neighbours: the compute time of a client alone differs from that in a batch",
     )  # fmt: skip
     if not devices.reliable:
         phase, far = map(np.asarray, devices.drop(clients, now, draws(slice(None))))
         fits = phase.shape == far.shape == clients.shape and bool(((far >= 0) & (far <= 1)).all())
         fits = fits and set(phase.tolist()) <= {0, 1, 2, 3}
         promise(
-            "visits break off in a phase from 0 to 3, at a fraction of it", fits,
+            "visits drop out in a phase from 0 to 3, at a fraction of it", fits,
             f"drop gave the phases {phase[:3]} and the fractions {far[:3]}; give one of each per visit, phases 0 "
             "(none), 1 (before), 2 (compute) or 3 (upload), and fractions from 0 to 1",
         )  # fmt: skip
     if not devices.always_available:
         on_s = np.asarray(devices.next_available(clients, now, draws(slice(None))))
         promise(
-            "nobody comes on in the past", on_s.shape == now.shape and bool((on_s >= now).all()),
-            f"next_available gave {on_s[:3]} at 0 s; give now_s for whoever is on, else when it comes on",
+            "no client comes online in the past", on_s.shape == now.shape and bool((on_s >= now).all()),
+            f"next_available gave {on_s[:3]} at 0 s; return now_s for online clients, else when they come online",
         )  # fmt: skip
-    return promise.kept
+    return promise.held
 
 
 def check_codec(codec: Codec) -> list[str]:
@@ -125,14 +125,14 @@ def check_codec(codec: Codec) -> list[str]:
         "the batch's values are not those that the bytes decode to: quantise and decode(encode) disagree",
     )
     promise(
-        "bits count the bytes, less padding",
+        "bits count the bytes without padding",
         all(0 <= 8 * len(w) - b < 8 for w, b in zip(wire, bits, strict=True)),
         f"bits do not count the bytes: {[8 * len(w) for w in wire]} were sent, {np.asarray(bits).tolist()} counted",
     )
-    return promise.kept
+    return promise.held
 
 
-FEW = 50  # clients whose routes are followed, spread over all of them
+FEW = 50  # clients whose routes are tested, spread over all of them
 BITS = 1e6
 
 
@@ -140,28 +140,28 @@ def check_network(network: NetworkLike) -> list[str]:
     promise = Promises(network)
     for text, holds in promises(as_network(network)).items():
         promise(text, holds, f"this does not hold: {text}")
-    return promise.kept
+    return promise.held
 
 
 def promises(network: NetworkModel) -> dict[str, bool]:
-    """Every promise, and whether this network keeps it."""
+    """Return every promise, and whether it holds for this network."""
     n = network.clients
-    kept: dict[str, bool] = {"it has at least one client": n >= 1}
+    held: dict[str, bool] = {"it has at least one client": n >= 1}
     for upward, way in ((True, "up"), (False, "down")):
-        delay, stretch, least = (
+        delay, factor, least = (
             np.asarray(ask(upward), float) for ask in (network.delay_s, network.loss_factor, network.bottleneck_bps)
         )
-        shaped = delay.shape == stretch.shape == least.shape == (n,)
-        kept[f"delay_s, stretch and bottleneck_bps {way} are one number per client"] = shaped
+        shaped = delay.shape == factor.shape == least.shape == (n,)
+        held[f"delay_s, loss_factor and bottleneck_bps {way} are one number per client"] = shaped
         if not shaped:
-            return kept
-        kept[f"latencies {way} are finite and not negative"] = bool(np.isfinite(delay).all() and (delay >= 0).all())
-        kept[f"loss only lengthens transfers {way}"] = bool(np.isfinite(stretch).all() and (stretch >= 1).all())
-        kept[f"every route {way} lets something through"] = bool((least > 0).all())
-        kept[f"asked twice, it answers the same {way}"] = np.array_equal(least, network.bottleneck_bps(upward))
+            return held
+        held[f"latencies {way} are finite and not negative"] = bool(np.isfinite(delay).all() and (delay >= 0).all())
+        held[f"loss only lengthens transfers {way}"] = bool(np.isfinite(factor).all() and (factor >= 1).all())
+        held[f"every route {way} has a bandwidth above zero"] = bool((least > 0).all())
+        held[f"repeated calls give the same {way}"] = np.array_equal(least, network.bottleneck_bps(upward))
         if network.contended or network.varying:
-            kept |= _routes(network, upward, way, least)
-    return kept
+            held |= _routes(network, upward, way, least)
+    return held
 
 
 def _routes(network: NetworkModel, upward: bool, way: str, least: Array) -> dict[str, bool]:
@@ -169,26 +169,26 @@ def _routes(network: NetworkModel, upward: bool, way: str, least: Array) -> dict
     asked = np.unique(np.linspace(0, network.clients - 1, min(FEW, network.clients)).astype(int))
     routes = [np.asarray(network.route(int(c), upward), int) for c in asked]
     known = all(((links >= 0) & (links < len(capacities))).all() for links in routes)
-    kept = {f"routes {way} use links that capacities_bps has": bool(known)}
+    held = {f"routes {way} use links that capacities_bps has": bool(known)}
     if not known:
-        return kept
+        return held
     narrow = np.array([capacities[links].min(initial=np.inf) for links in routes])
-    kept[f"bottleneck_bps {way} is the least capacity on the route"] = np.array_equal(narrow, least[asked])
+    held[f"bottleneck_bps {way} is the least capacity on the route"] = np.array_equal(narrow, least[asked])
     given = [network.varying.get(link, bps) for link, bps in enumerate(capacities.tolist())]
     ends = [float(finish_times(given, [links.tolist()], [BITS], [0.0])[0]) if len(links) else 0.0 for links in routes]
     steady = np.array([not any(int(link) in network.varying for link in links) for links in routes], bool)
     alone = np.allclose(np.array(ends)[steady], (BITS / narrow)[steady])
-    kept[f"a transfer alone {way} takes its bits over the bottleneck"] = bool(alone)
+    held[f"a transfer alone {way} takes its bits over the bottleneck"] = bool(alone)
     passed = [_passed(links.tolist(), given, end) for links, end in zip(routes, ends, strict=True) if len(links)]
     varied = np.array([end > 0 for end, links in zip(ends, routes, strict=True) if len(links)], bool)
-    kept[f"a transfer alone {way} ends when its bits have passed, also where bandwidths vary"] = bool(
+    held[f"a transfer alone {way} ends when its bits have passed, also where bandwidths vary"] = bool(
         np.allclose(np.array(passed)[varied], BITS)
     )
-    return kept
+    return held
 
 
 def _passed(links: list[int], given: list[Any], end_s: float) -> float:
-    """How many bits the narrowest of these links lets through up to a time: summed over the steps."""
+    """Return the bits that the slowest of these links transfers until a time, summed over the steps."""
     changes = {0.0, end_s}
     for link in links:
         if isinstance(given[link], Varying):

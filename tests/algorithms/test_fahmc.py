@@ -78,7 +78,7 @@ def averaged(clients, second, u, w):
 
 def fahmc(clients, weights, step_size, steps, local, rounds, rho, noise=0.0, start=START, cached=False):
     """[(mean, covariance) after round 1, 2, ...]; `step_size` is a function of the iteration."""
-    first, second = (x[..., :-1] if x.ndim == 1 else x[:-1, :-1] for x in weights)  # nobody stays idle here
+    first, second = (x[..., :-1] if x.ndim == 1 else x[:-1, :-1] for x in weights)  # no client is idle here
     mean, covariance, out = np.asarray(start, float), 0.0, []
     maps = functools.cache(lambda *etas: local_iterations(clients, etas, steps, rho, noise, cached))
     for r in range(rounds):
@@ -203,14 +203,16 @@ ETA = 0.03
 def test_iterates_have_the_exact_moments(rho, steps, local):
     clients = moments.gaussian_means(*DATA)
     law = fahmc(clients, moments.full(clients.p), lambda t: ETA, steps, local, ROUNDS, rho)
-    assert worst_z(simulate(FAHMC(ETA, steps, local, rho)), law) < 5
+    assert worst_z(simulate(FAHMC(ETA, leapfrog_steps=steps, local_steps=local, correlation=rho)), law) < 5
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.5, 1.0])
 def test_iterates_of_drawn_clients_have_the_exact_moments(rho):
     clients = moments.gaussian_means(*DATA)
     law = fahmc(clients, moments.with_replacement(clients.p, 3), lambda t: ETA, 5, 4, ROUNDS, rho)
-    samples = simulate(FAHMC(ETA, 5, 4, rho), participation=fs.participation.with_replacement(3))
+    samples = simulate(
+        FAHMC(ETA, leapfrog_steps=5, local_steps=4, correlation=rho), participation=fs.participation.with_replacement(3)
+    )
     assert worst_z(samples, law) < 5
 
 
@@ -218,7 +220,9 @@ def test_iterates_of_drawn_clients_have_the_exact_moments(rho):
 def test_stochastic_gradients_add_exactly_their_covariance(batch, noise, steps):
     clients = moments.gaussian_means(*FEW, batch=batch and [batch] * 3)
     law = fahmc(clients, moments.full(clients.p), lambda t: 0.08, steps, 2, ROUNDS, 0.5, noise, START[:2])
-    algorithm = FAHMC(0.08, steps, 2, 0.5, batch_size=batch, gradient_noise=noise)
+    algorithm = FAHMC(
+        0.08, leapfrog_steps=steps, local_steps=2, correlation=0.5, batch_size=batch, gradient_noise=noise
+    )
     assert worst_z(simulate(algorithm, problem("few"), start=START[:2]), law) < 5
 
 
@@ -226,13 +230,13 @@ def test_schedules_are_functions_of_the_iteration():
     schedule = fs.schedules.inverse_time(0.5, 10)
     clients = moments.gaussian_means(*DATA)
     law = fahmc(clients, moments.full(clients.p), lambda t: 0.5 / (t + 10), 3, 4, ROUNDS, 0.5)
-    assert worst_z(simulate(FAHMC(schedule, 3, 4, 0.5)), law) < 5
+    assert worst_z(simulate(FAHMC(schedule, leapfrog_steps=3, local_steps=4, correlation=0.5)), law) < 5
 
 
 def test_single_precision_has_the_same_moments():
     clients = moments.gaussian_means(*DATA)
     law = fahmc(clients, moments.full(clients.p), lambda t: ETA, 5, 2, ROUNDS, 0.5)
-    samples = simulate(FAHMC(ETA, 5, 2, 0.5), dtype="float32")
+    samples = simulate(FAHMC(ETA, leapfrog_steps=5, local_steps=2, correlation=0.5), dtype="float32")
     assert samples.dtype == np.float32
     assert worst_z(samples, law) < 5
 
@@ -248,7 +252,11 @@ WRONG = {
 @pytest.fixture(scope="module")
 def drawn_clients():
     """A run to hold right and wrong laws against."""
-    return simulate(FAHMC(ETA, 5, 3, 0.5), problem("alike"), fs.participation.with_replacement(3))
+    return simulate(
+        FAHMC(ETA, leapfrog_steps=5, local_steps=3, correlation=0.5),
+        problem("alike"),
+        fs.participation.with_replacement(3),
+    )
 
 
 @pytest.mark.parametrize("mistake", WRONG)
@@ -262,7 +270,7 @@ def test_a_wrong_recursion_is_noticed(drawn_clients, mistake):
 
 def test_one_gradient_per_position_would_be_noticed():
     clients = moments.gaussian_means(*FEW)
-    samples = simulate(FAHMC(0.08, 3, gradient_noise=20.0), problem("few"), rounds=5, start=START[:2])
+    samples = simulate(FAHMC(0.08, leapfrog_steps=3, gradient_noise=20.0), problem("few"), rounds=5, start=START[:2])
     right, cached = (
         fahmc(clients, moments.full(clients.p), lambda t: 0.08, 3, 1, 5, 0.0, 20.0, START[:2], cached=one)
         for one in (False, True)
@@ -281,30 +289,35 @@ SMALL = 0.02
 @pytest.mark.parametrize("rho", [0.0, 0.5, 1.0])
 def test_debiased_iterates_have_the_exact_moments(rho, steps, local):
     law = debiased(moments.gaussian_means(*DATA), SMALL, steps, local, ROUNDS, rho)
-    assert worst_z(simulate(FAHMC(SMALL, steps, local, rho, "stale")), law) < 5
+    assert (
+        worst_z(simulate(FAHMC(SMALL, leapfrog_steps=steps, local_steps=local, correlation=rho, debias="stale")), law)
+        < 5
+    )
 
 
 def test_debiased_minibatches_have_the_exact_moments():
     law = debiased(moments.gaussian_means(*FEW, batch=[5] * 3), 0.05, 3, 3, ROUNDS, 0.5, 20.0)
-    algorithm = FAHMC(0.05, 3, 3, 0.5, "stale", batch_size=5, gradient_noise=20.0)
+    algorithm = FAHMC(
+        0.05, leapfrog_steps=3, local_steps=3, correlation=0.5, debias="stale", batch_size=5, gradient_noise=20.0
+    )
     assert worst_z(simulate(algorithm, problem("few"), start=START[:2]), law) < 5
 
 
 @pytest.mark.parametrize("rho", [0.0, 1.0])
 def test_debiased_iterates_of_drawn_clients_have_the_exact_moments(rho):
     law = debiased_with_replacement(moments.gaussian_means(*FEW), 2, 0.05, 3, 3, ROUNDS, rho)
-    algorithm = FAHMC(0.05, 3, 3, rho, "stale")
+    algorithm = FAHMC(0.05, leapfrog_steps=3, local_steps=3, correlation=rho, debias="stale")
     samples = simulate(algorithm, problem("few"), fs.participation.with_replacement(2), start=START[:2])
     assert worst_z(samples, law) < 5
 
 
 def test_a_wrong_anchor_is_noticed():
     clients = moments.gaussian_means(*DATA)
-    samples = simulate(FAHMC(SMALL, 5, 4, 0.5, "stale"), replicas=2000)
+    samples = simulate(FAHMC(SMALL, leapfrog_steps=5, local_steps=4, correlation=0.5, debias="stale"), replicas=2000)
     for mistake in (
         {"anchor": "fresh"},
         {"first_anchor": True},
-    ):  # the second pulls everybody to the origin at first
+    ):  # the second pulls all clients to the origin at first
         assert worst_z(samples, debiased(clients, SMALL, 5, 4, ROUNDS, 0.5, **mistake)) > 6
 
 
@@ -316,7 +329,9 @@ def test_debiasing_removes_the_stationary_bias_of_the_mean():
     assert np.abs(fahmc(clients, weights, lambda t: SMALL, 5, 4, 40, 1.0)[-1][0] - truth).max() > 0.05
 
     def z(debias):
-        final = simulate(FAHMC(SMALL, 5, 4, 1.0, debias), rounds=40, replicas=2000)[-1]
+        final = simulate(
+            FAHMC(SMALL, leapfrog_steps=5, local_steps=4, correlation=1.0, debias=debias), rounds=40, replicas=2000
+        )[-1]
         return np.abs((final.mean(0) - truth) / final.std(0, ddof=1) * np.sqrt(len(final))).max()
 
     assert z("stale") < 5
@@ -325,7 +340,7 @@ def test_debiasing_removes_the_stationary_bias_of_the_mean():
 
 def test_the_servers_gradient_is_the_sum_of_what_the_clients_remember():
     scenario = fs.Scenario(
-        problem=problem(), algorithm=FAHMC(SMALL, 3, 2, debias="stale", codec=fs.codecs.QSGD(64)),
+        problem=problem(), algorithm=FAHMC(SMALL, leapfrog_steps=3, local_steps=2, debias="stale", codec=fs.codecs.QSGD(64)),
         budget=fs.Budget(rounds=9), replicas=3, participation=fs.participation.bernoulli(0.4),
         devices=fs.devices.lognormal(median_step_s=1e-3, sigma=0.5, dropout=0.3), initial=START,
     )  # fmt: skip
@@ -338,7 +353,7 @@ def test_the_servers_gradient_is_the_sum_of_what_the_clients_remember():
 
 def test_debiasing_stays_consistent_in_asynchronous_rounds():
     scenario = fs.Scenario(
-        problem=fs.testing.small_problem(), algorithm=FAHMC(SMALL / 4, 3, debias="stale"), budget=fs.Budget(rounds=60), replicas=2,
+        problem=fs.testing.small_problem(), algorithm=FAHMC(SMALL / 4, leapfrog_steps=3, debias="stale"), budget=fs.Budget(rounds=60), replicas=2,
         participation=fs.participation.buffered(2), devices=fs.devices.lognormal(median_step_s=1e-3, sigma=0.5, dropout=0.2),
     )  # fmt: skip
     run = finished_run(scenario)
@@ -362,8 +377,8 @@ def finished_run(scenario):
 @pytest.mark.parametrize("batch", [None, 5])
 @pytest.mark.parametrize("rho", [0.0, 0.5, 1.0])
 def test_one_leapfrog_step_is_langevin_sample_by_sample(rho, batch):
-    hmc = simulate(FAHMC(ETA, 1, 4, rho, batch_size=batch), replicas=5)
-    langevin = fs.algorithms.FALD(ETA**2 / 2, 4, correlation=np.sqrt(rho), batch_size=batch)
+    hmc = simulate(FAHMC(ETA, leapfrog_steps=1, local_steps=4, correlation=rho, batch_size=batch), replicas=5)
+    langevin = fs.algorithms.FALD(ETA**2 / 2, local_steps=4, correlation=np.sqrt(rho), batch_size=batch)
     np.testing.assert_allclose(hmc, simulate(langevin, replicas=5), rtol=1e-9, atol=1e-10)
 
 
@@ -410,7 +425,7 @@ def test_the_two_dimensional_experiment_follows_its_exact_law_up_to_the_target()
     gaussians = fs.problems.GaussianMean(
         data=[[[20.0, 20.0]], [[1.0, 1.0]]], covariance=np.array([2 * np.eye(2), 8 * np.eye(2)])
     )  # l^c = f^c / 2
-    algorithm = FAHMC(0.02 / 2**0.25, 5, 10, 1.0)
+    algorithm = FAHMC(0.02 / 2**0.25, leapfrog_steps=5, local_steps=10, correlation=1.0)
     samples = simulate(algorithm, gaussians, rounds=203, replicas=2000, start=np.zeros(2))
     law = [(np.full(2, mean), variance * np.eye(2)) for mean, variance in per_coordinate(2, 203)]
     assert worst_z(samples, law, (1, 50, 203)) < 5
@@ -432,7 +447,7 @@ VARIANTS = {
 @pytest.mark.parametrize("dim", [3, 12], ids=["narrow", "wide"])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_variant_keeps_the_contract(variant, dim):
-    algorithm = FAHMC(0.05, 3, 2, 0.4, **VARIANTS[variant])
+    algorithm = FAHMC(0.05, leapfrog_steps=3, local_steps=2, correlation=0.4, **VARIANTS[variant])
     clients = fs.problems.GaussianMean.synthetic(clients=5, dim=dim, samples=6, seed=5)
     kept = fs.testing.check(algorithm, clients)
     assert ("fused and one at a time agree" in kept) == (algorithm.batch_size is None)
@@ -440,7 +455,7 @@ def test_every_variant_keeps_the_contract(variant, dim):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_variant_keeps_the_contract_on_logistic_regression(variant):
-    algorithm = FAHMC(0.05, 3, 2, 0.4, **VARIANTS[variant])
+    algorithm = FAHMC(0.05, leapfrog_steps=3, local_steps=2, correlation=0.4, **VARIANTS[variant])
     clients = fs.problems.LogisticRegression.synthetic(clients=5, dim=11, samples=[4, 6, 8, 40, 9], seed=5)
     kept = fs.testing.check(algorithm, clients)
     assert ("fused and one at a time agree" in kept) == (not algorithm.gradient_noise)
@@ -449,13 +464,13 @@ def test_every_variant_keeps_the_contract_on_logistic_regression(variant):
 def test_what_has_no_kernel_is_not_fused():
     logistic = fs.problems.LogisticRegression([(np.eye(3), [0, 1, 1])] * 2, prior_precision=1.0)
     softmax = fs.problems.SoftmaxRegression([(np.eye(3), [0, 1, 1])] * 2, classes=2)
-    assert FAHMC(0.1, 3).fused(problem(), cpu) is not None
-    assert FAHMC(0.1, 3, batch_size=3).fused(problem(), cpu) is None
-    assert FAHMC(0.1, 3, batch_size=2, debias="stale").fused(logistic, cpu) is not None
-    assert FAHMC(0.1, 3).fused(softmax, cpu) is None
+    assert FAHMC(0.1, leapfrog_steps=3).fused(problem(), cpu) is not None
+    assert FAHMC(0.1, leapfrog_steps=3, batch_size=3).fused(problem(), cpu) is None
+    assert FAHMC(0.1, leapfrog_steps=3, batch_size=2, debias="stale").fused(logistic, cpu) is not None
+    assert FAHMC(0.1, leapfrog_steps=3).fused(softmax, cpu) is None
     for clients in (problem(), logistic):
-        assert FAHMC(0.1, 3, gradient_noise=1.0).fused(clients, cpu) is None
-    fs.testing.check(FAHMC(0.1, 3, 2, debias="stale"), softmax)
+        assert FAHMC(0.1, leapfrog_steps=3, gradient_noise=1.0).fused(clients, cpu) is None
+    fs.testing.check(FAHMC(0.1, leapfrog_steps=3, local_steps=2, debias="stale"), softmax)
 
 
 @pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-12), ("float32", 1e-5)])
@@ -464,7 +479,14 @@ def test_what_has_no_kernel_is_not_fused():
 def test_fused_logistic_trajectories_equal_the_generic_ones_to_rounding(batch, debias, dtype, tolerance):
     """Data stay float64: a run in single precision has its own copy of them."""
     clients = fs.problems.LogisticRegression.synthetic(clients=4, dim=10, samples=[6, 20, 50, 3], seed=2)
-    algorithm = FAHMC(fs.schedules.inverse_time(1.0, 10), 4, 3, 0.5, debias, batch)
+    algorithm = FAHMC(
+        fs.schedules.inverse_time(1.0, 10),
+        leapfrog_steps=4,
+        local_steps=3,
+        correlation=0.5,
+        debias=debias,
+        batch_size=batch,
+    )
     setting = Setting(clients, fs.problems.weights_of(clients), 5, np.dtype(dtype), cpu)
     jobs = np.arange(30)
     start, gradient, remembered = 0.3 * rng.normal(keys(30, Stream.USER), 30).astype(dtype).reshape(30, 3, 10).swapaxes(
@@ -507,7 +529,10 @@ class Spy:
 
 @pytest.mark.parametrize("steps, gradients", [(1, 1), (2, 3), (5, 9)])
 def test_a_stochastic_gradient_is_drawn_afresh_at_every_evaluation(steps, gradients):
-    spy, algorithm = Spy(), FAHMC(0.1, steps, 3, 0.5, batch_size=2, gradient_noise=1.0)
+    spy, algorithm = (
+        Spy(),
+        FAHMC(0.1, leapfrog_steps=steps, local_steps=3, correlation=0.5, batch_size=2, gradient_noise=1.0),
+    )
     algorithm.client(spy, {"theta": np.zeros(2)}, {})
     assert spy.rows == list(range(3 * gradients)) == [step - 3 for step in sorted(spy.private)[3:]]
     assert sorted(spy.private)[:3] == spy.shared == [0, 1, 2]
@@ -516,7 +541,7 @@ def test_a_stochastic_gradient_is_drawn_afresh_at_every_evaluation(steps, gradie
 
 @pytest.mark.parametrize("debias", [None, "stale"])
 def test_an_exact_gradient_is_computed_once_per_position(debias):
-    spy, algorithm = Spy(), FAHMC(0.1, 5, 3, debias=debias)
+    spy, algorithm = Spy(), FAHMC(0.1, leapfrog_steps=5, local_steps=3, debias=debias)
     zero = np.zeros(2)
     algorithm.client(spy, {"theta": zero, "gradient": zero}, {"gradient": zero})
     assert len(spy.rows) == 5 * 3 + (debias is not None) == algorithm.work(None)
@@ -546,7 +571,10 @@ WIRE = {
 def test_bits_are_those_counted_by_hand_in_every_round(case):
     arguments, dtype, up, down = WIRE[case]
     scenario = fs.Scenario(
-        problem=problem(), algorithm=FAHMC(SMALL, 2, 2, **arguments), budget=fs.Budget(rounds=3), dtype=dtype
+        problem=problem(),
+        algorithm=FAHMC(SMALL, leapfrog_steps=2, local_steps=2, **arguments),
+        budget=fs.Budget(rounds=3),
+        dtype=dtype,
     )
     rounds = fs.run(scenario).rounds
     assert rounds.uplink_bits.tolist() == [N * up] * 3
@@ -555,7 +583,7 @@ def test_bits_are_those_counted_by_hand_in_every_round(case):
 
 def test_what_the_codec_loses_is_lost_for_real():
     exact, rounded, coarse = (
-        simulate(FAHMC(SMALL, 2, 2, codec=codec), rounds=3, replicas=2)
+        simulate(FAHMC(SMALL, leapfrog_steps=2, local_steps=2, codec=codec), rounds=3, replicas=2)
         for codec in (None, fs.codecs.Identity("float32"), fs.codecs.QSGD(4))
     )
     assert 0 < np.abs(rounded - exact).max() < 1e-6
@@ -586,7 +614,7 @@ def test_bad_arguments_are_refused(arguments, message):
 
 def test_uniform_selection_of_unequal_clients_is_refused():
     with pytest.raises(InvalidInput, match="weights differ"):
-        simulate(FAHMC(SMALL, 5), participation=fs.participation.uniform(3))
+        simulate(FAHMC(SMALL, leapfrog_steps=5), participation=fs.participation.uniform(3))
 
 
 def test_halving_takes_twice_as_long_for_every_half_of_the_squared_step():

@@ -113,14 +113,14 @@ def test_uniform_selection_of_unequal_clients_has_the_exact_moments():
     weights = moments.uniform_subsets(clients.p, 3, lambda members: members / members.sum())
     law = moments.fald(clients, weights, lambda t: ETA, 5, 20, 1.0, 0.0, START)
     samples = simulate(
-        problem_of("unbalanced"), fs.participation.uniform(3, "normalised"), 20, step_size=ETA, local_steps=5
+        problem_of("unbalanced"), fs.participation.uniform(3, weighting="normalised"), 20, step_size=ETA, local_steps=5
     )
     check(samples, law, (1, 5, 20))
 
 
 SAMPLERS = {
-    "FALD": fs.algorithms.FALD(1e-3), "FAHMC": fs.algorithms.FAHMC(1e-2, 2), "QLSD": fs.algorithms.QLSD(1e-3),
-    "DGSGLD": fs.algorithms.DGSGLD(1e-3, 0.1), "FSGLD": fs.algorithms.FSGLD(1e-3),
+    "FALD": fs.algorithms.FALD(1e-3), "FAHMC": fs.algorithms.FAHMC(1e-2, leapfrog_steps=2), "QLSD": fs.algorithms.QLSD(1e-3),
+    "DGSGLD": fs.algorithms.DGSGLD(1e-3, coupling=0.1), "FSGLD": fs.algorithms.FSGLD(1e-3),
 }  # fmt: skip
 
 
@@ -131,7 +131,7 @@ def test_weights_that_do_not_sum_to_one_are_refused_for_samplers(name):
     with pytest.raises(fs.errors.InvalidInput, match=rf"uniform\(3, weighting='scaled'\) with {name}: .*{why}"):
         fs.Scenario(
             problem=problem_of("unbalanced"), algorithm=SAMPLERS[name], budget=fs.Budget(rounds=2),
-            participation=fs.participation.uniform(3, "scaled"),
+            participation=fs.participation.uniform(3, weighting="scaled"),
         )  # fmt: skip
 
 
@@ -140,8 +140,8 @@ def test_the_schemes_second_moments_agree_with_enumeration():
     every = moments.uniform_subsets(p, 3, lambda members: np.full(len(members), 1 / 3))
     assert np.allclose(every[0], moments.uniform(p, 3)[0])
     assert np.allclose(every[1], moments.uniform(p, 3)[1])
-    everybody = moments.bernoulli(np.arange(1, 8) / 28, 1.0)
-    assert np.allclose(everybody[1], moments.full(np.arange(1, 8) / 28)[1])
+    every_client = moments.bernoulli(np.arange(1, 8) / 28, 1.0)
+    assert np.allclose(every_client[1], moments.full(np.arange(1, 8) / 28)[1])
     assert np.allclose(moments.with_replacement(p, 1)[1], moments.uniform(p, 1)[1])
 
 
@@ -292,7 +292,7 @@ def langevin(clients, eta, steps, start):
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.5, 1.0])
-def test_one_local_step_and_everybody_is_sgld_for_every_correlation(correlation):
+def test_one_local_step_and_full_participation_is_sgld_for_every_correlation(correlation):
     law = langevin(moments.gaussian_means(*UNBALANCED), ETA, ROUNDS, START)
     samples = simulate(
         problem_of("unbalanced"), fs.participation.full(), step_size=ETA, correlation=correlation, seed=9
@@ -338,7 +338,7 @@ def wrong_laws():
         "private noise without 1/p_c": law(private=np.full(n, 1 - rho**2)),
         "rho^2 taken for rho": law(correlation=rho**2, private=(1 - rho**4) / p),
         "shared noise left out": law(correlation=0.0, private=(1 - rho**2) / p),
-        "weights p_c as if everybody came": law(weights=moments.full(p)),
+        "weights p_c as under full participation": law(weights=moments.full(p)),
         "clients drawn uniformly": law(weights=uniform_in_place),
         "a step too few": law(local=4),
         "five percent of the step size": law(eta=lambda t: 1.05 * ETA),

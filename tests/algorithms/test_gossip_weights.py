@@ -97,7 +97,7 @@ def test_fahmc_divides_by_the_stationary_weights():
     for _ in range(5):
         a = W @ (np.eye(4) - own @ H)
         mean, cov = a @ mean + W @ own @ B, a @ cov @ a.T + W @ (2 * own) @ W.T
-    made = scenario(fs.algorithms.FAHMC(eta, 1), 5, replicas=4000, initial=np.array([0.5]))
+    made = scenario(fs.algorithms.FAHMC(eta, leapfrog_steps=1), 5, replicas=4000, initial=np.array([0.5]))
     assert worst(fs.run(made).samples[0], mean, cov) < 5
 
 
@@ -123,7 +123,7 @@ MIXINGS = {"not doubly stochastic": (W, PI), "doubly stochastic": (METROPOLIS, n
 @pytest.mark.parametrize("kind", MIXINGS)
 def test_fedavg_over_gossip_is_its_recursion_with_steps_of_p_over_pi(kind):
     mixing, pi = MIXINGS[kind]
-    algorithm = fs.algorithms.FedAvg(0.05, 3, server_step=0.7, momentum=0.4, weight_decay=0.1)
+    algorithm = fs.algorithms.FedAvg(0.05, local_steps=3, server_step=0.7, momentum=0.4, weight_decay=0.1)
     made = scenario(algorithm, 7, "metropolis" if mixing is METROPOLIS else mixing, initial=np.array([0.5]))
     np.testing.assert_allclose(fs.run(made).samples[0, 0, :, 0], fedavg(mixing, pi, 0.05, 7), rtol=0, atol=1e-13)
 
@@ -142,7 +142,7 @@ def test_fedavg_over_gossip_settles_at_the_minimiser_by_sizes_for_small_steps(ki
 class Unscaled:
     """Decentralised gradient descent that does not divide by job.weight."""
 
-    needs_gossip, kept = True, ("slope",)
+    needs_gossip, local_only = True, ("slope",)
 
     def init(self, problem, initial):
         return {"theta": initial}
@@ -168,12 +168,12 @@ SWAP = np.eye(4)[[1, 0, 3, 2]]
 PAIRS = np.kron(np.eye(2), np.full((2, 2), 0.5))
 MIDDLE = np.array([[1, 0, 0, 0], [0, 0.5, 0.5, 0], [0, 0.5, 0.5, 0], [0, 0, 0, 1]])
 REFUSED = {
-    "nobody mixes": (lambda: exchange(np.eye(4)), "never come together"),
+    "no mixing": (lambda: exchange(np.eye(4)), "never come together"),
     "pairs apart": (lambda: exchange(PAIRS), "never come together"),
     "a list of the same pairs": (lambda: exchange([PAIRS, np.eye(4), PAIRS]), "never come together"),
     "neighbours that swap": (lambda: exchange([SWAP, np.eye(4)]), "never come together"),
     "a matrix that blows up": (lambda: exchange(3 * W - 2 * np.eye(4)), "never come together"),
-    "a site that nobody weighs": (
+    "a site without weight": (
         lambda: exchange([[0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0.5, 0, 0.5], [0, 0, 0.5, 0.5]]), "site 0 does not count"
     ),
     "an algorithm that is not scaled": (lambda: scenario(Unscaled(), 2), "doubly stochastic mixing.*any_mixing"),
@@ -204,7 +204,7 @@ def test_what_would_miss_the_target_is_refused_in_one_sentence(name):
 def test_matrices_that_connect_the_sites_only_in_turn_are_accepted():
     assert exchange([PAIRS, MIDDLE]).weights.tolist() == [0.25] * 4
     weighed = [W @ W, np.eye(4)]
-    with pytest.raises(InvalidInput, match="does not connect"):  # two steps away on a path
+    with pytest.raises(InvalidInput, match="has no such edge"):  # two steps away on a path
         exchange(weighed)
     np.testing.assert_allclose(exchange([W, (W + np.eye(4)) / 2, np.eye(4)]).weights, PI, atol=1e-12)
     scenario(Scaled(), 2)

@@ -55,8 +55,8 @@ def test_momentum_and_weight_decay_are_their_recursion():
     for _ in range(ROUNDS):
         x = x + sum(P[c] * (local(c, x, 4, 0.8, 0.05)[0] - x) for c in range(5))
         expected.append(x)
-    same(iterates(FedAvg(ETA, 4, momentum=0.8, weight_decay=0.05)), expected)
-    assert np.abs(iterates(FedAvg(ETA, 4)) - expected).max() > 0.01
+    same(iterates(FedAvg(ETA, local_steps=4, momentum=0.8, weight_decay=0.05)), expected)
+    assert np.abs(iterates(FedAvg(ETA, local_steps=4)) - expected).max() > 0.01
 
 
 def test_fedprox_is_its_recursion_with_uneven_work():
@@ -65,11 +65,11 @@ def test_fedprox_is_its_recursion_with_uneven_work():
         ys = [local(c, x, STEPS[c], extra=lambda y, x=x: 0.7 * (y - x))[0] for c in range(5)]
         x = P @ np.array(ys)
         expected.append(x)
-    same(iterates(FedProx(ETA, STEPS, proximal=0.7)), expected)
+    same(iterates(FedProx(ETA, local_steps=STEPS, proximal=0.7)), expected)
 
 
 def test_fedprox_without_a_spring_is_fedavg():
-    same(iterates(FedProx(ETA, 5, proximal=0.0)), iterates(FedAvg(ETA, 5)))
+    same(iterates(FedProx(ETA, local_steps=5, proximal=0.0)), iterates(FedAvg(ETA, local_steps=5)))
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.6])
@@ -80,7 +80,7 @@ def test_fednova_is_its_recursion(momentum):
         effective = sum(p * a for p, (_, a) in zip(P, ends, strict=True))
         x = x + effective * sum(p * (y - x) / a for p, (y, a) in zip(P, ends, strict=True))
         expected.append(x)
-    same(iterates(FedNova(ETA, STEPS, momentum=momentum)), expected)
+    same(iterates(FedNova(ETA, local_steps=STEPS, momentum=momentum)), expected)
 
 
 def test_fednova_counts_coefficients_as_its_paper_does():
@@ -91,18 +91,20 @@ def test_fednova_counts_coefficients_as_its_paper_does():
 
 
 def test_with_equal_work_fednova_is_fedavg():
-    same(iterates(FedNova(ETA, 5, momentum=0.5)), iterates(FedAvg(ETA, 5, momentum=0.5)))
+    same(iterates(FedNova(ETA, local_steps=5, momentum=0.5)), iterates(FedAvg(ETA, local_steps=5, momentum=0.5)))
 
 
 def test_uneven_work_misleads_fedprox_and_not_fednova():
     """Small steps leave hardly any local drift; what remains is the objective that the average minimises."""
-    nova = iterates(FedNova(0.01, STEPS), 900)[-1]
-    plain = iterates(FedProx(0.01, STEPS, proximal=0.0), 900)[-1]
+    nova = iterates(FedNova(0.01, local_steps=STEPS), 900)[-1]
+    plain = iterates(FedProx(0.01, local_steps=STEPS, proximal=0.0), 900)[-1]
     assert np.linalg.norm(nova - MINIMISER) < 0.2 * np.linalg.norm(plain - MINIMISER)
 
 
 def test_uneven_work_takes_uneven_time():
-    rounds = simulate(FedProx(ETA, STEPS), 1, devices=fs.devices.constant(2.0), record=fs.Record(events=True))
+    rounds = simulate(
+        FedProx(ETA, local_steps=STEPS), 1, devices=fs.devices.constant(2.0), record=fs.Record(events=True)
+    )
     ends = rounds.events[rounds.events.event == "upload"].set_index("client").time_s
     assert [ends[c] for c in range(5)] == [2.0 * k for k in STEPS]
 
@@ -117,15 +119,15 @@ def test_feddyn_is_its_recursion():
         h = h - alpha * P @ deltas
         x = x + P @ deltas - h / alpha
         expected.append(x)
-    same(iterates(FedDyn(ETA, 6, alpha)), expected)
+    same(iterates(FedDyn(ETA, local_steps=6, regularity=alpha)), expected)
 
 
 @pytest.mark.parametrize("objective", ["mean", "scaled"])
 def test_feddyn_finds_the_minimiser_where_fedavg_does_not(objective):
     policy = participation.uniform(3)
-    reached = iterates(FedDyn(0.2, 20, 0.5, objective=objective), 300, policy=policy)[-1]
+    reached = iterates(FedDyn(0.2, local_steps=20, regularity=0.5, objective=objective), 300, policy=policy)[-1]
     assert np.linalg.norm(reached - MINIMISER) < 1e-5
-    assert np.linalg.norm(iterates(FedAvg(0.2, 20), 100)[-1] - MINIMISER) > 0.05
+    assert np.linalg.norm(iterates(FedAvg(0.2, local_steps=20), 100)[-1] - MINIMISER) > 0.05
 
 
 SECOND = {
@@ -145,12 +147,12 @@ def test_adaptive_servers_are_their_recursions(kind):
         x = x + 0.05 * m / (np.sqrt(v) + 1e-2)
         expected.append(x)
     second = {} if kind is FedAdagrad else {"beta2": 0.9}
-    same(iterates(kind(ETA, 3, 0.05, beta1=0.8, tau=1e-2, **second)), expected)
+    same(iterates(kind(ETA, local_steps=3, server_step=0.05, beta1=0.8, tau=1e-2, **second)), expected)
 
 
 @pytest.mark.parametrize("kind", [*SECOND, FedDyn])
 def test_a_round_without_replies_moves_nothing(kind):
-    result = simulate(kind(ETA, 2), 40, participation.bernoulli(0.15))
+    result = simulate(kind(ETA, local_steps=2), 40, participation.bernoulli(0.15))
     empty = result.rounds.arrived.to_numpy()[1:] == 0
     moved = (np.diff(result.samples[:, 0], axis=0) != 0).any(axis=1)
     assert empty.sum() > 5
@@ -159,8 +161,10 @@ def test_a_round_without_replies_moves_nothing(kind):
 
 REFUSED = {
     r"FedProx\(proximal=-1\)": lambda: FedProx(ETA, proximal=-1),
-    r"FedProx\(local_steps=0\)": lambda: FedProx(ETA, (1, 0)),
-    r"2 numbers of local steps for 5 clients; give one, or one per client": lambda: iterates(FedNova(ETA, (1, 2))),
+    r"FedProx\(local_steps=0\)": lambda: FedProx(ETA, local_steps=(1, 0)),
+    r"2 numbers of local steps for 5 clients; give one, or one per client": lambda: iterates(
+        FedNova(ETA, local_steps=(1, 2))
+    ),
     r"FedAvg\(momentum=1.0\)": lambda: FedAvg(ETA, momentum=1.0),
     r"FedAvg\(weight_decay=-0.1\)": lambda: FedAvg(ETA, weight_decay=-0.1),
     r"FedDyn\(regularity=0\)": lambda: FedDyn(ETA, regularity=0),

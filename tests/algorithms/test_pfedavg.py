@@ -61,7 +61,7 @@ SCHEMES = {
     "II": (P, participation.uniform(3), moments.uniform_subsets(P, 3, lambda members: members * 6 / 3)),
     "II, said": (
         P,
-        participation.uniform(3, "scaled"),
+        participation.uniform(3, weighting="scaled"),
         moments.uniform_subsets(P, 3, lambda members: members * 6 / 3),
     ),
 }
@@ -134,7 +134,7 @@ def test_decaying_steps_reach_the_stable_point_at_rate_one_over_t(scheme):
     policy = participation.full() if scheme == "full" else SCHEMES[scheme][1]
     rounds, local = 500, 5
     scenario = fs.Scenario(
-        problem=problem, algorithm=PFedAvg(fs.schedules.inverse_time(6, 30), local), participation=policy,
+        problem=problem, algorithm=PFedAvg(fs.schedules.inverse_time(6, 30), local_steps=local), participation=policy,
         budget=fs.Budget(rounds=rounds), replicas=300, record=fs.Record(rounds_every=rounds),
     )  # fmt: skip
     samples = fs.run(scenario, runtime=fs.Inline(threads=1)).samples[..., 0]
@@ -227,8 +227,8 @@ def test_credit_minibatches_are_unbiased_and_drawn_without_replacement():
     full = problem.react(theta, client[:1], key[:1], 0, None, cpu)[0]
     z = (drawn.mean(axis=0) - full) / (drawn.std(axis=0) / np.sqrt(6000))
     assert np.abs(z).max() < 5
-    everybody = problem.react(theta, client[:1], key[:1], 0, 40, cpu)[0]
-    assert np.allclose(everybody, full)
+    all_rows = problem.react(theta, client[:1], key[:1], 0, 40, cpu)[0]
+    assert np.allclose(all_rows, full)
 
 
 def test_credit_minibatches_have_as_many_rows_as_everywhere_else():
@@ -262,7 +262,7 @@ def test_one_number_goes_each_way_a_participant_and_round():
     problem = PerformativeMean(MEANS, SENSITIVITIES, SIGMA, P)
     for reach, copies in ((None, 3), ("all", 6)):
         scenario = fs.Scenario(
-            problem=problem, algorithm=PFedAvg(ETA, 5), budget=fs.Budget(rounds=2), broadcast_to=reach,
+            problem=problem, algorithm=PFedAvg(ETA, local_steps=5), budget=fs.Budget(rounds=2), broadcast_to=reach,
             participation=participation.uniform(3),
         )  # fmt: skip
         rounds = fs.run(scenario).rounds
@@ -271,7 +271,14 @@ def test_one_number_goes_each_way_a_participant_and_round():
 
 
 @pytest.mark.parametrize("problem", [PerformativeMean(MEANS, SENSITIVITIES, SIGMA, P), credit()])
-@pytest.mark.parametrize("algorithm", [PFedAvg(0.1, 3), PFedAvg(0.1, 2, 5, "scaled"), FedAvg(0.1, 2)])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        PFedAvg(0.1, local_steps=3),
+        PFedAvg(0.1, local_steps=2, batch_size=5, objective="scaled"),
+        FedAvg(0.1, local_steps=2),
+    ],
+)
 def test_the_contract_holds(algorithm, problem):
     assert len(fs.testing.check(algorithm, problem)) >= 8
 
@@ -280,7 +287,7 @@ def test_single_precision_follows_double():
     short, long = (
         fs.run(
             fs.Scenario(
-                problem=PerformativeMean(MEANS, SENSITIVITIES, 0.0, P), algorithm=PFedAvg(ETA, 5, 2),
+                problem=PerformativeMean(MEANS, SENSITIVITIES, 0.0, P), algorithm=PFedAvg(ETA, local_steps=5, batch_size=2),
                 budget=fs.Budget(rounds=20), dtype=dtype,
             )
         ).samples
@@ -291,14 +298,14 @@ def test_single_precision_follows_double():
 
 
 REFUSED = {
-    "whose data do not react": lambda: fs.testing.check(PFedAvg(0.1)),
-    r"PFedAvg\(local_steps=0\)": lambda: PFedAvg(0.1, 0),
+    "whose data do not depend": lambda: fs.testing.check(PFedAvg(0.1)),
+    r"PFedAvg\(local_steps=0\)": lambda: PFedAvg(0.1, local_steps=0),
     "weights must be 6 positive numbers that sum to 1": lambda: PerformativeMean(MEANS, SENSITIVITIES, 1, 2 * P),
     r"sigma=-1\)": lambda: PerformativeMean(MEANS, SENSITIVITIES, -1),
     "one finite number per client": lambda: PerformativeMean((1.0, float("nan")), (0.1, 0.1)),
     "a stable point needs it below 1": lambda: PerformativeMean((1.0, 1.0), (1.1, 1.0)).performatively_stable(),
-    "a whole number of draws": lambda: simulate(P, participation.full(), 1, 1, batch_size=0.5),
-    r"synthetic\(clients=2.5\): must be a whole number of at least 2": lambda: PerformativeMean.synthetic(2.5),
+    "an integer of draws": lambda: simulate(P, participation.full(), 1, 1, batch_size=0.5),
+    r"synthetic\(clients=2.5\): must be an integer of at least 2": lambda: PerformativeMean.synthetic(2.5),
     "columns are numbered 0 to 4": lambda: StrategicCredit(applicants(), EPS, strategic=(7,)),
     "give one, or 4": lambda: StrategicCredit(applicants(), EPS[:3], strategic=(0,)),
     "labels must be 0": lambda: StrategicCredit([(np.ones((2, 1)), [0, 2])], 0.1, strategic=(0,)),

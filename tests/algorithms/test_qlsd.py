@@ -33,7 +33,7 @@ UNEQUAL = (0.3, 0.6, 0.9, 0.5, 0.4, 0.8, 1.0)
 FAMILY = {
     "QLSD": functools.partial(QLSD, GAMMA),
     "QLSDStar": functools.partial(QLSDStar, GAMMA),
-    "QLSDPlusPlus": functools.partial(QLSDPlusPlus, GAMMA, 3),
+    "QLSDPlusPlus": functools.partial(QLSDPlusPlus, GAMMA, refresh_every=3),
 }
 
 
@@ -205,7 +205,7 @@ def test_the_control_point_is_renewed_every_so_often():
     g = np.random.default_rng(3)
     data = [(x := g.normal(size=(n, 2)), x @ [1.0, -1.0] + g.normal(size=n)) for n in (5, 8, 12)]
     problem, gamma, m, start = fs.problems.LinearRegression(data), 0.02, 2, np.array([3.0, -4.0])
-    result = run(QLSDPlusPlus(gamma, 2, memory_rate=0.0, batch_size=m), problem, 3, 20_000, start=start)
+    result = run(QLSDPlusPlus(gamma, refresh_every=2, memory_rate=0.0, batch_size=m), problem, 3, 20_000, start=start)
     hessian = sum(x.T @ x for x, _ in data)
     linear = sum(x.T @ y for x, y in data)
     step = np.eye(2) - gamma * hessian
@@ -228,7 +228,7 @@ def test_the_control_point_is_renewed_every_so_often():
 
 
 def test_wrong_recursions_are_noticed():
-    result = run(QLSDPlusPlus(GAMMA, 3, memory_rate=0.4), participation=fs.participation.bernoulli(0.4))
+    result = run(QLSDPlusPlus(GAMMA, refresh_every=3, memory_rate=0.4), participation=fs.participation.bernoulli(0.4))
     for wrong in (law(12, 0.4, "inverse", 0.4), law(12, 0.4, "count", 0.0), law(12, 0.45, "count", 0.4)):
         assert max(np.abs(z_scores(result.samples[k - 1], *wrong[k - 1])).max() for k in LOOK) > 7
 
@@ -275,7 +275,7 @@ def test_with_memory_only_what_it_does_not_hold_is_rounded(codec):
     first, second = (
         asyncio.run(
             engine.simulate(
-                fs.Scenario(algorithm=QLSDPlusPlus(GAMMA, 3, codec=codec), budget=fs.Budget(rounds=n), **settings),
+                fs.Scenario(algorithm=QLSDPlusPlus(GAMMA, refresh_every=3, codec=codec), budget=fs.Budget(rounds=n), **settings),
                 fs.Inline(threads=1), (), False,
             )
         )
@@ -302,8 +302,8 @@ def test_in_one_dimension_quantising_loses_nothing():
     settings = {"participation": fs.participation.bernoulli(0.5), "start": np.zeros(1), "replicas": 3}
     for s in (1, 4):
         rate = 1 / (1 + min(1 / s**2, 1 / s))
-        packed = run(QLSDPlusPlus(GAMMA, 2, batch_size=2, codec=QSGD(s)), problem, **settings)
-        plain = run(QLSDPlusPlus(GAMMA, 2, rate, 2), problem, **settings)
+        packed = run(QLSDPlusPlus(GAMMA, refresh_every=2, batch_size=2, codec=QSGD(s)), problem, **settings)
+        plain = run(QLSDPlusPlus(GAMMA, refresh_every=2, memory_rate=rate, batch_size=2), problem, **settings)
         assert np.allclose(packed.samples, plain.samples, rtol=1e-5, atol=1e-6)
 
 
@@ -344,10 +344,10 @@ def test_the_toy_problem_has_the_reference_stationary_variance(name):
 
 
 @pytest.mark.parametrize("name", FAMILY)
-def test_without_compression_and_with_everybody_it_is_langevin_dynamics(name):
+def test_without_compression_and_with_full_participation_it_is_langevin_dynamics(name):
     """Whatever the memory and the control point do: the theta of the recursion on U with the same noise."""
     problem, seed, rounds = clients(), 9, 20
-    algorithm = QLSDPlusPlus(GAMMA, 1) if name == "QLSDPlusPlus" else FAMILY[name]()
+    algorithm = QLSDPlusPlus(GAMMA, refresh_every=1) if name == "QLSDPlusPlus" else FAMILY[name]()
     result = run(algorithm, rounds=rounds, replicas=4, seed=seed)
     theta = np.tile(START, (4, 1))
     for k in range(rounds):
@@ -366,23 +366,23 @@ def test_an_empty_round_moves_by_the_prior_and_the_noise_or_not_at_all():
         key = [rng.keys(1, Stream.SERVER, replica=np.arange(20), round=k) for k in range(12)]
         noise = np.array([rng.normal(k, 3) for k in key])
         moved = before * (1 - GAMMA * PRIOR) + np.sqrt(2 * GAMMA) * noise if empty == "noise" else before
-        nobody = arrived == 0
-        assert 0 < nobody.sum() < nobody.size
-        assert np.allclose(result.samples[nobody], moved[nobody], rtol=1e-12)
-        assert not np.isclose(result.samples[~nobody], moved[~nobody]).all(axis=1).any()
+        empty = arrived == 0
+        assert 0 < empty.sum() < empty.size
+        assert np.allclose(result.samples[empty], moved[empty], rtol=1e-12)
+        assert not np.isclose(result.samples[~empty], moved[~empty]).all(axis=1).any()
 
 
 def test_an_empty_round_of_qlsd_plus_plus_takes_the_step_of_its_memory():
-    """All answered once with alpha = 1, so that e is the gradient at the start; then nobody does."""
+    """All clients reply once with alpha = 1, so that e is the gradient at the start; then none does."""
 
     class Once:
         def select(self, view, rng):
-            return np.arange(view.clients if view.round == 0 else 0)
+            return np.arange(view.clients if view.round == 1 else 0)
 
         def close(self, view):
             return view.now_s if len(view.in_flight) == 0 else np.inf
 
-    result = run(QLSDPlusPlus(GAMMA, 5, memory_rate=1.0), rounds=3, replicas=2, participation=Once())
+    result = run(QLSDPlusPlus(GAMMA, refresh_every=5, memory_rate=1.0), rounds=3, replicas=2, participation=Once())
     e = gradients_at(START).sum(axis=0)
     theta = np.tile(START, (2, 1))
     for k in range(3):
@@ -400,9 +400,9 @@ def test_a_schedule_counts_iterations():
 
 
 def test_the_logistic_potential_is_sampled_with_its_own_minimum():
-    """With the control point at the minimum, full batches and everybody, it is Langevin dynamics on U again."""
+    """With the control point at the minimum, full batches and full participation, it is Langevin dynamics on U again."""
     problem = logistic()
-    star, plain = (run(a, problem, 10, 3, start=np.zeros(5)) for a in (QLSDStar(GAMMA, minimum()), QLSD(GAMMA)))
+    star, plain = (run(a, problem, 10, 3, start=np.zeros(5)) for a in (QLSDStar(GAMMA, optimum=minimum()), QLSD(GAMMA)))
     assert np.allclose(star.samples, plain.samples, rtol=1e-6, atol=1e-7)
 
 
@@ -411,7 +411,7 @@ def test_the_logistic_potential_is_sampled_with_its_own_minimum():
 
 @pytest.mark.parametrize("codec, bits", [(Identity(), 192), (Identity("float32"), 96), (QSGD(4), 32 + 3 * 4)])
 @pytest.mark.parametrize("name", FAMILY)
-def test_theta_goes_down_to_everybody_and_one_message_up_from_the_active(name, codec, bits):
+def test_theta_goes_down_to_all_clients_and_one_message_up_from_the_active(name, codec, bits):
     algorithm = FAMILY[name](codec=codec, batch_size=2)
     result = run(algorithm, rounds=5, replicas=4, participation=fs.participation.bernoulli(0.4))
     assert (result.rounds.downlink_bits == 7 * 3 * 64).all()
@@ -419,9 +419,11 @@ def test_theta_goes_down_to_everybody_and_one_message_up_from_the_active(name, c
     assert result.rounds.arrived.nunique() > 1
 
 
-def test_everybody_waits_for_one_copy_down_and_one_message_up():
+def test_all_clients_wait_for_one_copy_down_and_one_message_up():
     network = fs.topologies.star(clients=7, uplink_bps=1000.0, downlink_bps=4000.0, latency_s=0.5)
-    result = run(QLSDPlusPlus(GAMMA, 2, batch_size=2, codec=QSGD(4)), rounds=3, replicas=2, network=network)
+    result = run(
+        QLSDPlusPlus(GAMMA, refresh_every=2, batch_size=2, codec=QSGD(4)), rounds=3, replicas=2, network=network
+    )
     one = 0.5 + 192 / 4000 + 0.5 + 44 / 1000
     assert np.allclose(result.rounds.closed_s, one * result.rounds["round"])
 
@@ -534,13 +536,13 @@ def test_what_cannot_be_sent_is_refused_with_the_client_and_a_step_size_to_try()
         (lambda: QLSD(GAMMA, weighting="inverse"), "activity=0.5"),
         (lambda: QLSD(GAMMA, activity=0.5), "give both or neither"),
         (lambda: QLSD(GAMMA, weighting="inverse", activity=0.0), r"\(0, 1\]"),
-        (lambda: QLSDPlusPlus(GAMMA, 0), "refresh_every=0"),
-        (lambda: QLSDPlusPlus(GAMMA, 1, memory_rate=2), "memory_rate=2"),
+        (lambda: QLSDPlusPlus(GAMMA, refresh_every=0), "refresh_every=0"),
+        (lambda: QLSDPlusPlus(GAMMA, refresh_every=1, memory_rate=2), "memory_rate=2"),
         (lambda: run(QLSD(GAMMA, codec=(QSGD(4),) * 3), replicas=1), "3 codecs for 7 clients"),
         (lambda: run(QLSD(GAMMA, weighting="inverse", activity=(0.5, 1.0)), replicas=1), "2 activities for 7"),
-        (lambda: run(QLSDStar(GAMMA), logistic(), start=np.zeros(5)), "LogisticRegression does not know"),
-        (lambda: run(QLSDStar(GAMMA, np.zeros(2))), r"shape \(2,\)"),
-        (lambda: run(QLSDStar(GAMMA, np.zeros(3))), "posterior standard deviations away"),
+        (lambda: run(QLSDStar(GAMMA), logistic(), start=np.zeros(5)), "LogisticRegression has no exact"),
+        (lambda: run(QLSDStar(GAMMA, optimum=np.zeros(2))), r"shape \(2,\)"),
+        (lambda: run(QLSDStar(GAMMA, optimum=np.zeros(3))), "posterior standard deviations away"),
     ],
 )
 def test_bad_arguments_are_refused_in_one_sentence(build, says):
@@ -563,4 +565,4 @@ def test_a_count_of_replies_refuses_draws_by_unequal_weights(name):
 def test_a_control_point_without_the_prior_is_not_the_minimum():
     without = clients(0.0).exact()[0]
     with pytest.raises(InvalidInput, match="the prior included"):
-        run(QLSDStar(GAMMA, without), clients(100.0), replicas=1)
+        run(QLSDStar(GAMMA, optimum=without), clients(100.0), replicas=1)

@@ -12,8 +12,8 @@ from fedsim.algorithms.hmc import HMC
 from fedsim.algorithms.mala import MALA
 from fedsim.algorithms.sgld import SGLD
 from fedsim.errors import InvalidInput
+from fedsim.problems import pooled
 from fedsim.problems.performative import PerformativeMean
-from fedsim.problems.pooled import pooled
 
 SIZES, START, REPLICAS = (5, 9, 16), np.array([1.0, -1.0]), 4000
 SIGMA = np.array([[2.0, -0.8], [-0.8, 1.0]])
@@ -58,13 +58,13 @@ def test_sgld_has_the_exact_moments(batch_size, temperature):
         [np.concatenate(points())], [SIGMA], 3.0, batch=None if batch_size is None else [batch_size]
     )
     law = moments.fald(whole, moments.full(whole.p), lambda t: 5e-3, 5, 10, temperature, 0.0, START)
-    algorithm = SGLD(5e-3, 5, temperature, batch_size)
+    algorithm = SGLD(5e-3, local_steps=5, temperature=temperature, batch_size=batch_size)
     samples = simulate(algorithm, gaussian(), 10).samples
     assert max(z(samples[r], *law[r]) for r in (0, 3, 9)) < 5
 
 
 def test_sgld_is_fald_with_one_client():
-    runs = [simulate(a(5e-3, 3, batch_size=4), gaussian(), 5, replicas=4).samples for a in (SGLD, FALD)]
+    runs = [simulate(a(5e-3, local_steps=3, batch_size=4), gaussian(), 5, replicas=4).samples for a in (SGLD, FALD)]
     assert np.allclose(*runs, rtol=1e-13, atol=1e-13)
 
 
@@ -72,10 +72,10 @@ def test_sgld_is_fald_with_one_client():
 
 STEP = 0.015  # so long that without rejections the variance would be off by more than half
 ADJUSTED = {
-    "MALA": (MALA(STEP, 10), 15),
-    "MALA at temperature 2": (MALA(STEP, 10, temperature=2.0), 15),
-    "HMC": (HMC(0.13, 4, 6), 8),
-    "HMC at temperature 2": (HMC(0.18, 4, 6, temperature=2.0), 8),
+    "MALA": (MALA(STEP, local_steps=10), 15),
+    "MALA at temperature 2": (MALA(STEP, local_steps=10, temperature=2.0), 15),
+    "HMC": (HMC(0.13, leapfrog_steps=4, local_steps=6), 8),
+    "HMC at temperature 2": (HMC(0.18, leapfrog_steps=4, local_steps=6, temperature=2.0), 8),
 }
 
 
@@ -90,18 +90,18 @@ def test_adjusted_samplers_reach_the_exact_posterior(sampler, problem):
 
 def test_the_same_step_without_rejections_would_miss_it():
     mean, covariance = gaussian().exact()
-    assert z(simulate(SGLD(STEP, 10), gaussian(), 8).samples[-1], mean, covariance) > 6
-    assert z(simulate(MALA(STEP, 10), gaussian(), 8).samples[-1], 1.02 * mean + 0.02, covariance) > 6
+    assert z(simulate(SGLD(STEP, local_steps=10), gaussian(), 8).samples[-1], mean, covariance) > 6
+    assert z(simulate(MALA(STEP, local_steps=10), gaussian(), 8).samples[-1], 1.02 * mean + 0.02, covariance) > 6
 
 
-@pytest.mark.parametrize("algorithm", [MALA(STEP), HMC(0.2, 4)])
+@pytest.mark.parametrize("algorithm", [MALA(STEP), HMC(0.2, leapfrog_steps=4)])
 def test_a_good_many_proposals_are_rejected_and_repeat_the_sample(algorithm):
     samples = simulate(algorithm, gaussian(), 30, replicas=200).samples
     moved = (np.diff(samples, axis=0) != 0).all(axis=2)[10:].mean()
     assert 0.5 < moved < 0.98
 
 
-@pytest.mark.parametrize("algorithm", [MALA(1e6, 3), HMC(1e150, 3, 3)])
+@pytest.mark.parametrize("algorithm", [MALA(1e6, local_steps=3), HMC(1e150, leapfrog_steps=3, local_steps=3)])
 def test_a_proposal_that_flies_off_is_rejected(algorithm):
     samples = simulate(algorithm, gaussian(), 3, replicas=5).samples
     assert np.array_equal(samples, np.broadcast_to(START, samples.shape))
@@ -111,8 +111,8 @@ def test_adjusted_samplers_agree_on_a_posterior_without_a_closed_form():
     problem = pooled(
         fs.problems.LogisticRegression.synthetic(clients=3, dim=2, samples=10, seed=3, prior_precision=0.5)
     )
-    one = simulate(MALA(0.15, 12), problem, 4, replicas=1200).samples[-1]
-    two = simulate(HMC(0.4, 5, 3), problem, 4, replicas=1200, seed=8).samples[-1]
+    one = simulate(MALA(0.15, local_steps=12), problem, 4, replicas=1200).samples[-1]
+    two = simulate(HMC(0.4, leapfrog_steps=5, local_steps=3), problem, 4, replicas=1200, seed=8).samples[-1]
     entries = []
     for s in (one, two):
         centred = s - one.mean(axis=0)
@@ -150,7 +150,12 @@ def test_pooling_keeps_the_posterior_and_the_sum_of_gradients():
 
 # --- Bits, contracts, refusals --------------------------------------------------------------------------
 
-SAMPLERS = [SGLD(1e-3, 3), SGLD(1e-3, 3, batch_size=4), MALA(STEP, 3), HMC(0.2, 3, 2)]
+SAMPLERS = [
+    SGLD(1e-3, local_steps=3),
+    SGLD(1e-3, local_steps=3, batch_size=4),
+    MALA(STEP, local_steps=3),
+    HMC(0.2, leapfrog_steps=3, local_steps=2),
+]
 
 
 @pytest.mark.parametrize("algorithm", SAMPLERS)
@@ -160,8 +165,8 @@ def test_theta_goes_each_way_once_a_round(algorithm):
 
 
 def test_work_counts_gradients():
-    assert SGLD(1e-3, 3).work(None) == MALA(STEP, 3).work(None) == 3
-    assert HMC(0.2, 5, 3).work(None) == 15
+    assert SGLD(1e-3, local_steps=3).work(None) == MALA(STEP, local_steps=3).work(None) == 3
+    assert HMC(0.2, leapfrog_steps=5, local_steps=3).work(None) == 15
 
 
 LOGISTIC = pooled(fs.problems.LogisticRegression.synthetic(clients=3, dim=4, samples=10))
@@ -178,7 +183,7 @@ REFUSED = {
     r"SGLD is a reference .* 3 clients; pass fs.problems.pooled": lambda: simulate(SGLD(1e-3), SPREAD, 1),
     r"MALA is a reference": lambda: simulate(MALA(1e-3), SPREAD, 1),
     r"HMC is a reference": lambda: simulate(HMC(1e-3), SPREAD, 1),
-    r"HMC\(leapfrog_steps=0\)": lambda: HMC(0.1, 0),
+    r"HMC\(leapfrog_steps=0\)": lambda: HMC(0.1, leapfrog_steps=0),
     r"MALA\(temperature=0\)": lambda: MALA(0.1, temperature=0),
     r"PerformativeMean: its data change with theta, .* neither potential nor loss": lambda: fs.testing.check(
         MALA(0.1), PerformativeMean((1.0,), (0.1,))

@@ -76,7 +76,13 @@ def test_psgld_with_a_fixed_preconditioner_has_the_exact_moments(batch_size, tem
     batch = None if batch_size is None else [batch_size]
     whole = moments.gaussian_means([np.concatenate(DATA)], COVARIANCES[:1], PRIOR, batch)
     algorithm = PSGLD(
-        5e-3, 5, decay=1.0, damping=DAMPING, second_moment=SECOND, temperature=temperature, batch_size=batch_size
+        5e-3,
+        local_steps=5,
+        decay=1.0,
+        damping=DAMPING,
+        second_moment=SECOND,
+        temperature=temperature,
+        batch_size=batch_size,
     )
     samples = simulate(algorithm, WHOLE, 10)
     assert worst_z(samples, psgld_law(whole, 5e-3, 5, 10, temperature), (1, 4, 10)) < 5
@@ -86,7 +92,7 @@ def test_psgld_with_a_fixed_preconditioner_has_the_exact_moments(batch_size, tem
 def test_psgld_moves_its_preconditioner_as_rmsprop_does():
     """One chain by hand, from the noise that SGLD draws from the same keys."""
     eta, a, lam, local = 1e-2, 0.7, 0.05, 3
-    ours = simulate(PSGLD(eta, local, decay=a, damping=lam), WHOLE, 1, replicas=1)[0, 0]
+    ours = simulate(PSGLD(eta, local_steps=local, decay=a, damping=lam), WHOLE, 1, replicas=1)[0, 0]
     hessian, linear = (t[0] for t in WHOLE.quadratic())
     noise = noise_of(local)
     theta, v = START, np.zeros(2)
@@ -164,7 +170,7 @@ DISTRIBUTED = {
 @pytest.mark.parametrize("case", DISTRIBUTED)
 def test_dgsgld_has_the_exact_moments(case):
     policy, chance, batch_size = DISTRIBUTED[case]
-    samples = simulate(DGSGLD(4e-3, COUPLING, 4, batch_size), SPREAD, 12, policy)
+    samples = simulate(DGSGLD(4e-3, coupling=COUPLING, local_steps=4, batch_size=batch_size), SPREAD, 12, policy)
     batch = None if batch_size is None else [batch_size] * 3
     assert worst_z(samples, dgsgld_law(4e-3, 4, 12, chance, batch), (1, 4, 12)) < 5
     assert worst_z(samples, dgsgld_law(4e-3, 3, 12, chance, batch), (1, 4, 12)) > 6
@@ -174,7 +180,7 @@ def test_a_tight_coupling_brings_the_posterior_closer():
     mean, covariance = SPREAD.exact()
     gaps = []
     for r in (0.3, 0.01):
-        samples = simulate(DGSGLD(r / 10, r, 10), SPREAD, round(15 / r**0.5), replicas=600)[-1]
+        samples = simulate(DGSGLD(r / 10, coupling=r, local_steps=10), SPREAD, round(15 / r**0.5), replicas=600)[-1]
         gaps.append(fs.metrics.gaussian_w2(samples.mean(0), np.cov(samples.T), mean, covariance))
     assert gaps[1] < gaps[0] / 3
 
@@ -196,12 +202,12 @@ def fsgld_clients(means, precisions, batch=None):
 def surrogates(kind):
     rng = np.random.default_rng(3)
     if kind == "none":
-        return np.zeros((3, 2)), np.zeros((3, 2)), FSGLD(4e-3, 3)
+        return np.zeros((3, 2)), np.zeros((3, 2)), FSGLD(4e-3, local_steps=3)
     if kind == "exact":
-        made = FSGLD.laplace(SPREAD, 4e-3, 3)
+        made = FSGLD.laplace(SPREAD, step_size=4e-3, local_steps=3)
         return made.means, made.precisions, made
     means, precisions = rng.normal(size=(3, 2)), rng.uniform(1, 20, (3, 2))
-    return means, precisions, FSGLD(4e-3, 3, means, precisions, batch_size=4)
+    return means, precisions, FSGLD(4e-3, local_steps=3, means=means, precisions=precisions, batch_size=4)
 
 
 ONE, SEVERAL = participation.with_replacement(1), participation.full()
@@ -234,13 +240,13 @@ ASLEEP = fs.devices.constant(1e-3, availability=fs.devices.markov(on_s=1.0, off_
 
 def fsgld(problem, policy, devices=None, **more):
     return fs.Scenario(
-        problem=problem, algorithm=FSGLD(4e-3, 3), budget=fs.Budget(rounds=2), participation=policy, devices=devices,
+        problem=problem, algorithm=FSGLD(4e-3, local_steps=3), budget=fs.Budget(rounds=2), participation=policy, devices=devices,
         **more,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("problem, policy, devices", [
-    (SPREAD, participation.uniform(2, "normalised"), None),
+    (SPREAD, participation.uniform(2, weighting="normalised"), None),
     (SPREAD, participation.uniform(2), None),
     (SPREAD, participation.bernoulli(0.5), None),
     (EVEN, participation.bernoulli(0.5), None),
@@ -277,17 +283,17 @@ def test_lost_visits_leave_the_law_of_those_that_arrive():
 
 @pytest.mark.parametrize("diagonal, numbers", [(True, 2 + 2), (False, 2 + 3)])
 def test_every_clients_surrogate_is_uploaded_once(diagonal, numbers):
-    algorithm = FSGLD.laplace(SPREAD, 4e-3, 3, diagonal)
+    algorithm = FSGLD.laplace(SPREAD, step_size=4e-3, local_steps=3, diagonal=diagonal)
     for timing_only in (False, True):
         made = fs.Scenario(
             problem=SPREAD, algorithm=algorithm, budget=fs.Budget(rounds=4), participation=ONE, replicas=2, seed=1
         )
-        result = fs.run(made, compute="skip") if timing_only else fs.run(made)
+        result = fs.run(made, timing_only=True) if timing_only else fs.run(made)
         up = result.rounds.sort_values(["round", "replica"]).uplink_bits.to_numpy().reshape(4, 2)
         assert (up == np.array([3 * numbers * 64 + 128, 128, 128, 128])[:, None]).all()
         assert result.clients.uplink_bits.sum() == up.sum()
         assert (result.clients.uplink_bits - 128 * result.clients.arrived == 2 * numbers * 64).all()
-        given = FSGLD(4e-3, 3, algorithm.means, algorithm.precisions)
+        given = FSGLD(4e-3, local_steps=3, means=algorithm.means, precisions=algorithm.precisions)
         assert fs.run(fs.Scenario(
             problem=SPREAD, algorithm=given, budget=fs.Budget(uplink_bits=3 * numbers * 64 + 128), participation=ONE
         )).lengths.tolist() == [1]  # fmt: skip
@@ -295,13 +301,13 @@ def test_every_clients_surrogate_is_uploaded_once(diagonal, numbers):
 
 def test_laplace_finds_every_clients_own_optimum_and_curvature():
     problem = LogisticRegression.synthetic(3, 2, 1.0, samples=30, seed=4)
-    made = FSGLD.laplace(problem, 1e-2)
+    made = FSGLD.laplace(problem, step_size=1e-2)
     for c in range(3):
         x, y = problem.x[30 * c : 30 * c + 30], problem.y[30 * c : 30 * c + 30]
         p = 1 / (1 + np.exp(-x @ made.means[c]))
         assert np.allclose(x.T @ (p - y) + made.means[c] / 3, 0, atol=1e-6)
         assert np.allclose(made.precisions[c], (x.T * p * (1 - p)) @ x + np.eye(2) / 3, rtol=1e-4)
-    assert np.allclose(FSGLD.laplace(problem, 1e-2, diagonal=True).precisions[0], np.diag(made.precisions[0]))
+    assert np.allclose(FSGLD.laplace(problem, step_size=1e-2, diagonal=True).precisions[0], np.diag(made.precisions[0]))
     assert (made.surrogate_numbers(2), FSGLD(1.0).surrogate_numbers(2)) == (2 + 3, 0)
 
 
@@ -324,7 +330,7 @@ class Seen:
 
 
 def ensemble(law, members, policy=None, **more):
-    seen = Seen(FedBE(0.05, 3, members, law, **more))
+    seen = Seen(FedBE(0.05, local_steps=3, members=members, law=law, **more))
     samples = simulate(seen, SPREAD, 2, policy, replicas=1)
     return samples, seen.folds[-1]
 
@@ -340,12 +346,12 @@ def test_the_ensemble_is_the_mean_the_arrived_and_the_samples():
 
 
 def test_the_next_round_starts_from_the_mean():
-    assert np.allclose(ensemble("gauss", 5)[0], simulate(FedAvg(0.05, 3), SPREAD, 2, replicas=1))
+    assert np.allclose(ensemble("gauss", 5)[0], simulate(FedAvg(0.05, local_steps=3), SPREAD, 2, replicas=1))
 
 
 def test_predictions_are_averaged_over_the_ensemble():
     problem = fs.problems.SoftmaxRegression.synthetic(3, 4, classes=3, samples=20, dtype=np.float64, test_samples=40)
-    seen = Seen(FedBE(0.5, 4, 3))
+    seen = Seen(FedBE(0.5, local_steps=4, members=3))
     scenario = fs.Scenario(
         problem=problem, algorithm=seen, budget=fs.Budget(rounds=3), replicas=2, metrics=("nll",),
         participation=participation.bernoulli(0.6), seed=1,
@@ -386,14 +392,14 @@ def test_gamma_variables_have_their_distribution():
 REFUSED = {
     r"PSGLD is a reference .* pass fs.problems.pooled": lambda: simulate(PSGLD(1e-3), SPREAD, 1),
     r"PSGLD\(second_moment of shape \(3,\)\)": lambda: simulate(PSGLD(1e-3, second_moment=np.ones(3)), WHOLE, 1),
-    r"DGSGLD\(coupling=0": lambda: DGSGLD(1e-3, 0),
-    r"2 couplings for 3 clients": lambda: simulate(DGSGLD(1e-3, (0.1, 0.2)), SPREAD, 1),
+    r"DGSGLD\(coupling=0": lambda: DGSGLD(1e-3, coupling=0),
+    r"2 couplings for 3 clients": lambda: simulate(DGSGLD(1e-3, coupling=(0.1, 0.2)), SPREAD, 1),
     r"give both or neither": lambda: FSGLD(1e-3, means=np.zeros((3, 2))),
     r"surrogates of shape \(4, 2\) for 3 clients": lambda: simulate(
-        FSGLD(1e-3, 1, np.zeros((4, 2)), np.ones((4, 2))), SPREAD, 1
+        FSGLD(1e-3, local_steps=1, means=np.zeros((4, 2)), precisions=np.ones((4, 2))), SPREAD, 1
     ),
     r"client 0 has no optimum of its own": lambda: FSGLD.laplace(
-        LogisticRegression([([[1.0], [-1.0]], [1, 0])], prior_precision=0.0), 1e-3
+        LogisticRegression([([[1.0], [-1.0]], [1, 0])], prior_precision=0.0), step_size=1e-3
     ),
     r"choose 'gauss' or 'dirichlet'": lambda: FedBE(0.1, law="swag"),
 }

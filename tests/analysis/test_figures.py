@@ -1,4 +1,4 @@
-"""Pictures show what is in the results."""
+"""Figures show the values of the results."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_metric_of_each_replica_gets_a_band(result: Result) -> None:
     assert axes.get_xscale() == "linear"
 
 
-def test_the_ellipse_holds_its_probability() -> None:
+def test_the_ellipse_contains_its_probability() -> None:
     mean, covariance = np.array([1.0, -2.0]), np.array([[2.0, 0.8], [0.8, 0.5]])
     axes = figures.blank().subplots()
     figures.ellipse(axes, mean, covariance, 0.95)

@@ -1,4 +1,4 @@
-"""The page of `fedsim report`: what it says of runs, comparisons, sweeps and claims, and that nothing gets out of it."""
+"""The pages of `fedsim report` about runs, comparisons, sweeps and claims; their text is escaped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from strategies.reported import small
 
 import fedsim as fs
-from fedsim import text as units
+from fedsim import text
 from fedsim.analysis import report, tradeoffs
 from fedsim.analysis.report import charts, comparisons, html
 from fedsim.cli.app import call
@@ -29,7 +29,7 @@ def other():
 
 
 def specs(page: str) -> list[dict]:
-    return [json.loads(text) for text in re.findall(r'class="spec">(.*?)</script>', page)]
+    return [json.loads(found) for found in re.findall(r'class="spec">(.*?)</script>', page)]
 
 
 def test_the_page_of_a_run_has_every_section_and_plots_that_plotly_accepts(run):
@@ -37,15 +37,15 @@ def test_the_page_of_a_run_has_every_section_and_plots_that_plotly_accepts(run):
     page = report.run_page("one", run)
     titles = re.findall(r"<h2 id=\"[^\"]*\">(.*?)</h2>", page)
     assert titles == [
-        "The scenario",
-        "What it bought",
-        "A few rounds",
-        "The network",
+        "Scenario",
+        "Metrics against cost",
+        "Timeline",
+        "Network",
         "Clients",
-        "Where theta went",
-        "All of it",
+        "Samples",
+        "Details",
     ]
-    assert "came to mean_error" in page
+    assert re.search(r"of virtual time and [^<]* sent: mean_error", page)
     found = specs(page)
     assert len(found) == 7
     for spec in found:
@@ -96,9 +96,9 @@ def test_the_bottleneck_of_a_graph_is_marked():
         graph.add_node(c, client=c)
         graph.add_edge(c, "hub", bandwidth_bps=1e5, latency_s=0.01)
     graph.add_edge("hub", "core", bandwidth_bps=2e5, latency_s=0.01)
-    told = fs.Network(graph).sketch()
-    assert [kind for _, kind in told["nodes"]] == ["server", "client", "relay", "client", "client"]
-    assert [0, 2, 2e5, 3] in [sorted(link[:2]) + link[2:] for link in told["links"]]
+    sketch = fs.Network(graph).sketch()
+    assert [kind for _, kind in sketch["nodes"]] == ["server", "client", "relay", "client", "client"]
+    assert [0, 2, 2e5, 3] in [sorted(link[:2]) + link[2:] for link in sketch["links"]]
     scenario = replace(
         small(), network=fs.Network(graph), problem=fs.problems.GaussianMean.synthetic(3, dim=2, samples=10, seed=4)
     )
@@ -109,28 +109,28 @@ def test_the_bottleneck_of_a_graph_is_marked():
     assert sorted(x for x in marked["x"] if x is not None) == sorted([*hub["x"], *core["x"]])
 
 
-def test_a_comparison_says_what_differs_and_what_it_did(run, other):
+def test_a_comparison_has_differences_and_outcomes(run, other):
     frame = comparisons.differences({"a": run, "b": other})
-    told = dict(zip(frame["field"], frame["b"], strict=True))
-    assert told["participation.type"] == "'First'"
-    assert told["participation.replies"] == "2"
-    assert all(field.startswith("participation.") for field in told)
+    second = dict(zip(frame["field"], frame["b"], strict=True))
+    assert second["participation.type"] == "'First'"
+    assert second["participation.replies"] == "2"
+    assert all(field.startswith("participation.") for field in second)
     page = report.comparison_page({"a": run, "b": other})
-    assert "ends with the best mean_error" in page
-    assert "What is worth choosing" in page
+    assert "has the best final mean_error" in page
+    assert "Trade-off" in page
     table = comparisons.outcomes({"a": run, "b": other})
     assert table["seconds"].iloc[1] < table["seconds"].iloc[0]
-    assert "The quickest is b" in comparisons.best(table.assign(mean_error=[0.1, 0.2]), ["mean_error"])
+    assert "The fastest is b" in comparisons.best(table.assign(mean_error=[0.1, 0.2]), ["mean_error"])
 
 
 def test_runs_without_a_shared_metric_can_be_compared(run):
     bare = fs.run(replace(small(), metrics=()))
-    assert "share no metric" in report.comparison_page({"a": run, "b": bare})
+    assert "without a common metric" in report.comparison_page({"a": run, "b": bare})
 
 
-def test_the_knee_is_on_the_front_and_near_the_best_of_everything():
+def test_the_knee_is_pareto_optimal_and_near_the_best_of_every_column():
     points = np.array([[1.0, 100.0], [2.0, 2.0], [100.0, 1.0], [3.0, 50.0]])
-    assert tradeoffs.undominated(points).tolist() == [True, True, True, False]
+    assert tradeoffs.pareto_optimal(points).tolist() == [True, True, True, False]
     assert tradeoffs.knee(points) == 1
     assert tradeoffs.knee(points[:, ::-1]) == 1
 
@@ -170,12 +170,12 @@ def test_long_lines_are_thinned_and_keep_their_ends():
 
 
 def test_axes_have_the_unit_that_fits():
-    assert units.scale("uplink_bits", 3e6) == (1e6, "Mbit")
-    assert units.scale("uplink_bits", 12) == (1.0, "bit")
-    assert units.scale("seconds", 100) == (1.0, "seconds")
-    assert units.scale("seconds", 600) == (60.0, "minutes")
-    assert units.scale("seconds", 1e5) == (3600.0, "hours")
-    assert units.scale("rounds", 1e5) == (1.0, "")
+    assert text.scale("uplink_bits", 3e6) == (1e6, "Mbit")
+    assert text.scale("uplink_bits", 12) == (1.0, "bit")
+    assert text.scale("seconds", 100) == (1.0, "seconds")
+    assert text.scale("seconds", 600) == (60.0, "minutes")
+    assert text.scale("seconds", 1e5) == (3600.0, "hours")
+    assert text.scale("rounds", 1e5) == (1.0, "")
 
 
 def test_names_are_text_and_never_markup():
@@ -196,7 +196,7 @@ def test_names_are_text_and_never_markup():
     assert specs(page)[0]["data"][0]["name"] == evil
 
 
-def test_what_is_not_finite_is_nothing_in_a_plot():
+def test_values_that_are_not_finite_are_null_in_a_plot():
     spec = specs(html.plot({"data": [{"y": np.array([1.0, np.nan, np.inf]), "n": np.int64(3)}], "layout": {}}))[0]
     assert spec["data"] == [{"y": [1.0, None, None], "n": 3}]
 
@@ -212,7 +212,7 @@ CLAIM = {
 }
 
 
-def test_the_page_of_claims_counts_what_can_hold_and_explains_what_did_not(tmp_path):
+def test_the_page_of_claims_counts_verdicts_and_explains_failures(tmp_path):
     verdicts = [
         CLAIM | {"held": True},
         CLAIM | {"held": False, "claim": "<b>"},
@@ -234,7 +234,7 @@ def test_the_page_of_claims_counts_what_can_hold_and_explains_what_did_not(tmp_p
     assert call(["report", str(tmp_path)]) == 1
 
 
-def test_a_report_without_plotly_says_what_to_install(run, monkeypatch):
+def test_a_report_without_plotly_names_the_package_to_install(run, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
@@ -253,17 +253,17 @@ def test_several_folders_make_one_page(run, other, tmp_path, monkeypatch):
     assert not Path("a/report.html").exists()
 
 
-# --- What is compared ---------------------------------------------------------------------------------------
+# --- Comparisons ---------------------------------------------------------------------------------------
 
 
 def stopped(policy, seconds, **budget):
-    """Many rounds that a limit on the virtual time ends."""
+    """Run until a limit on virtual time."""
     scenario = replace(small(policy), budget=fs.Budget(seconds=seconds, **budget), devices=None, initial=[3.0, 3.0])
     return fs.run(scenario)
 
 
 def test_of_runs_stopped_by_the_same_seconds_the_first_to_stop_is_not_recommended():
-    """The slow one stops first, since its next round would cross the limit, with the worse metric for fewer bits."""
+    """The slow run stops first, because its next round would cross the limit, with a worse metric and fewer bits."""
     rarely = fs.run(
         replace(
             small(), network=fs.topologies.star(4, uplink_bps=150.0, downlink_bps=1e6),
@@ -277,7 +277,7 @@ def test_of_runs_stopped_by_the_same_seconds_the_first_to_stop_is_not_recommende
     assert table["seconds"].iloc[1] < table["seconds"].iloc[0]
     assert table["mean_error"].iloc[0] < table["mean_error"].iloc[1]
     assert comparisons.comparable(table) == ["total_bits"]
-    assert "quickest" not in comparisons.best(table, ["mean_error"])
+    assert "fastest" not in comparisons.best(table, ["mean_error"])
     section, _, why = comparisons.trade_off(table, "mean_error")
     assert "Not compared: time, since a limit on it stopped the runs." in section
     assert " s " not in why
@@ -310,11 +310,11 @@ def test_runs_with_a_target_are_compared_by_time_and_bits_to_it():
     assert f"{chosen} reaches mean_error <= 2 for " in why
     never = table.assign(seconds_to_target=[np.inf, 1.0], total_bits_to_target=[np.inf, 8.0])
     assert "to mean_error &lt;= 2" not in comparisons.trade_off(never, "mean_error")[0]
-    assert "all: never at mean_error <= 2." in comparisons._left_out(never)
+    assert "Never at mean_error <= 2: all." in comparisons._left_out(never)
 
 
-def test_bits_between_sites_are_no_bargain():
-    """Over gossip nothing goes up: the total is what is compared, and what the page says."""
+def test_bits_between_sites_are_costs():
+    """Gossip has no uplink bits, so the total is compared and shown."""
     import networkx as nx
 
     gossip = fs.run(replace(small(), devices=None, exchange=fs.exchanges.gossip(nx.complete_graph(4))))
@@ -331,7 +331,7 @@ def test_bits_between_sites_are_no_bargain():
 
 
 def test_the_bottleneck_is_that_of_the_exchange():
-    """Neighbours on a ring of quick links never use the slow link to the server."""
+    """Neighbours on a ring of fast links never use the slow link to the server."""
     import networkx as nx
 
     graph = nx.cycle_graph(4)
@@ -367,7 +367,7 @@ def test_the_bottleneck_is_that_of_the_exchange():
     assert len([x for x in marked["x"] if x is not None]) == 2
 
 
-def test_warnings_reach_comparisons_and_the_sentence_that_recommends(run):
+def test_warnings_appear_in_comparisons_and_in_the_recommendation(run):
     doubted = fs.run(replace(small(), metrics=("w2",), replicas=8, initial=fs.initial.normal(0.3)))
     doubted.manifest["warnings"] = ["w2 0.1 is mostly noise"]
     clean = fs.run(replace(small(rounds=12), metrics=("w2",), replicas=8))
@@ -382,3 +382,30 @@ def test_warnings_reach_comparisons_and_the_sentence_that_recommends(run):
         fs.analysis.pareto({"clean": clean, "doubted": doubted}, "w2").frame["warnings"].tolist()
         == table["warnings"].tolist()
     )
+
+
+def test_a_sweep_page_recommends_a_setting_by_a_stated_rule_and_labels_its_points(run, other):
+    runs = [({"policy": name, "seed": seed}, one) for name, one in (("a", run), ("b", other)) for seed in (0, 1)]
+    study = fs.Study("s", tuple(runs))
+    table = study.curve_table()
+    lines = {metric: table[table["metric"] == metric] for metric in table["metric"].unique()}
+    page = report.sweep_page("s", ["4 runs"], study.frame(), lines, ["policy", "seed"])
+    assert re.search(r'<p class="answer">Recommended setting: policy=[ab], mean_error', page)
+    assert re.search(r"<h2 [^>]*>Trade-off</h2>\s*<p class=\"\">Recommended setting: policy=[ab]", page)
+    assert "Rule: of the Pareto-optimal settings, the one nearest to the best value in every column" in page
+    assert '<h2 id="effect-of-each-parameter">Effect of each parameter</h2>' in page
+    points = [trace for spec in specs(page) for trace in spec["data"] if trace.get("name") == "Pareto-optimal"]
+    assert points
+    assert all(trace["mode"] == "markers+text" for trace in points)
+    assert {name for trace in points for name in trace["text"]} <= {"policy=a", "policy=b"}
+    tuned = {
+        "best": {"policy": "b"},
+        "met": True,
+        "lines": ["mean_error <= 1 for the least seconds: policy=b", "  3 s"],
+    }
+    page = report.sweep_page("s", ["4 runs"], study.frame(), lines, ["policy", "seed"], tuned=tuned)
+    assert "Rule: the setting that reaches the goal of fs.tune at the lowest cost within its limits" in page
+    assert "Recommended setting: policy=b (mean_error &lt;= 1 for the least seconds, 3 s)</p>" in page
+    tuned = {"best": {"policy": "b"}, "met": False, "lines": ["no setting reaches the goal", "limits"]}
+    page = report.sweep_page("s", ["4 runs"], study.frame(), lines, ["policy", "seed"], tuned=tuned)
+    assert '<p class="answer">no setting reaches the goal</p>' in page

@@ -54,13 +54,13 @@ def _claims() -> str:
         "paper": "toy", "figure": "fig1", "claim": EVIL, "held": False, "expected": "holds", "ours": "1.2",
         "published": "3", "why": EVIL,
     }  # fmt: skip
-    told = {
+    tables = {
         "title": EVIL, "note": EVIL, "table": {"columns": ["method", EVIL], "rows": [["a", 0.1]]},
         "spent": {"columns": ["arm", "uplink_bits", "seconds"], "rows": [[EVIL, 12345, None], ["b", 1024, 2.0]]},
     }  # fmt: skip
     png = io.BytesIO()
     plots.panels({EVIL: {EVIL: plots.Series([1, 2], [3, 4])}}, "x", "y").savefig(png, dpi=150)
-    return report.claims_page(EVIL, [verdict], {"toy/fig1/figure": png.getvalue()}, {"toy/fig1": told})
+    return report.claims_page(EVIL, [verdict], {"toy/fig1/figure": png.getvalue()}, {"toy/fig1": tables})
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""A result speaks for itself: summary, report and progress are the same from Python as on the command line."""
+"""Summary, report and progress of a result are the same from Python and on the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import fedsim as fs
-from fedsim.analysis import figures, timeline
+from fedsim.analysis import figures, lanes
 from fedsim.cli.app import call
 from fedsim.errors import InvalidInput
 from fedsim.results import METRICS, ROUNDS, Result
@@ -53,7 +53,7 @@ def without_real_time(text: str) -> str:
     return re.sub(r"real .*?   ", "", text)
 
 
-def test_the_summary_is_what_the_terminal_shows(
+def test_the_summary_is_printed_by_the_command_line(
     result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -63,11 +63,11 @@ def test_the_summary_is_what_the_terminal_shows(
     text = result.summary()
     assert without_real_time(text) in without_real_time(capsys.readouterr().out)
     assert "stopped by rounds=12\n" in text
-    assert "off <= 0   reached by 0/4 replicas" in text
-    assert "client 3 heard in 0 of 48 visits" in text
+    assert "off <= 0   not reached\nwithin 12 rounds   0/4 replicas [0.00, 0.49]" in text
+    assert "warning: client 3 contributed to 0 of 48 rounds that selected it" in text
 
 
-def test_a_prompt_shows_the_summary_line_by_line(result: Result) -> None:
+def test_repr_of_a_summary_is_its_lines(result: Result) -> None:
     assert repr(result.summary()) == "\n".join(result.summary().splitlines())
 
 
@@ -76,14 +76,14 @@ def test_the_summary_fits_the_width(result: Result, wide: int) -> None:
     assert max(map(len, result.summary(wide).splitlines())) <= wide
 
 
-def test_waste_and_what_is_judged_are_told_where_they_are_recorded(result: Result) -> None:
+def test_the_summary_shows_recorded_waste_and_judged_samples(result: Result) -> None:
     rounds = result.rounds.assign(wasted_s=30.0, wasted_down_bits=result.rounds["downlink_bits"] // 2)
-    told = dataclasses.replace(
+    summary = dataclasses.replace(
         result, rounds=rounds, manifest=result.manifest | {"judged": {"accuracy": "current", "nll": "current"}}
     ).summary()
-    assert re.search(r"^devices wasted +6m00s", told, re.MULTILINE)
-    assert re.search(r"^downlink .* wasted 50%$", told, re.MULTILINE)
-    assert "of current" in told
+    assert re.search(r"^devices wasted +6m00s", summary, re.MULTILINE)
+    assert re.search(r"^downlink .* wasted 50%$", summary, re.MULTILINE)
+    assert "of current" in summary
     none = dataclasses.replace(result, rounds=result.rounds.assign(wasted_s=0.0)).summary()
     assert "devices wasted" not in none
 
@@ -97,11 +97,11 @@ def test_the_report_of_a_python_made_run_is_the_one_of_the_command_line(
     result.save(tmp_path / "b")
     assert call(["report", "a"]) == call(["report", "b"]) == 0
     parts = [re.findall(r"<h2 .*?</h2>|<pre>.*?</pre>", Path(f, "report.html").read_text(), re.DOTALL) for f in "ab"]
-    told = [next(part for part in own if part.startswith("<pre>")) for own in parts]
-    assert without_real_time(told[0]) == without_real_time(told[1])
+    found = [next(part for part in own if part.startswith("<pre>")) for own in parts]
+    assert without_real_time(found[0]) == without_real_time(found[1])
     assert [p for p in parts[0] if "h2" in p[:4]] == [p for p in parts[1] if "h2" in p[:4]]
-    assert "off &lt;= 0   reached by 0/4" in told[1]
-    assert "FALD(step_size=0.001, local_steps=10" in told[1]
+    assert "off &lt;= 0   not reached" in found[1]
+    assert "FALD(step_size=0.001, local_steps=10" in found[1]
     page = result.report(tmp_path / "page.html").read_text()
     assert page.count('class="plot"') == 2 + 1 + 1 + 1 + 3  # metrics, timeline, network, clients, theta
 
@@ -109,9 +109,9 @@ def test_the_report_of_a_python_made_run_is_the_one_of_the_command_line(
 def test_progress_in_a_log_is_lines_and_changes_nothing(result: Result, capsys: pytest.CaptureFixture[str]) -> None:
     watched = fs.run(scenario(), progress=True)
     assert watched.fingerprint == result.fingerprint
-    said = capsys.readouterr().err
-    assert re.search(r"^round 12/12  virtual .*\n$", said, re.MULTILINE)
-    assert "\r" not in said
+    printed = capsys.readouterr().err
+    assert re.search(r"^round 12/12  virtual .*\n$", printed, re.MULTILINE)
+    assert "\r" not in printed
     assert fs.run(scenario()).fingerprint == result.fingerprint
     assert capsys.readouterr().err == ""
 
@@ -121,12 +121,12 @@ def test_progress_in_a_notebook_is_one_line_drawn_over(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
     fs.run(scenario(), progress=True)
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "round 12/12" in said.split("\r")[-2]
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    assert "round 12/12" in printed.split("\r")[-2]
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["--version"]) == 0
     assert capsys.readouterr().out == f"fedsim {fs.__version__}\n"
 
@@ -144,10 +144,10 @@ def network(**attributes: float) -> fs.Network:
     return fs.Network(graph)
 
 
-def test_networks_of_all_kinds_keep_their_promises() -> None:
+def test_networks_of_all_kinds_pass_the_contract() -> None:
     for one in (
-        network(), network(loss=0.1), fs.topologies.star(4, uplink_bps=1e6), fs.topologies.ring(5, 1e6),
-        fs.topologies.multiple_access(4, 1e6), fs.topologies.star(1),
+        network(), network(loss=0.1), fs.topologies.star(4, uplink_bps=1e6), fs.topologies.ring(5, bandwidth_bps=1e6),
+        fs.topologies.multiple_access(4, capacity_bps=1e6), fs.topologies.star(1),
     ):  # fmt: skip
         assert len(fs.testing.check(one)) >= 9
 
@@ -172,37 +172,37 @@ class Wrong:
         ({"route": lambda client, upward: [99]}, "links that capacities_bps has"),
     ],
 )
-def test_a_network_that_breaks_a_promise_is_told_which(changed: dict[str, object], sentence: str) -> None:
+def test_a_broken_contract_is_named(changed: dict[str, object], sentence: str) -> None:
     with pytest.raises(fs.testing.Broken, match=sentence):
         fs.testing.check(Wrong(**changed))
 
 
-# --- Pictures ---------------------------------------------------------------------------------------
+# --- Figures ---------------------------------------------------------------------------------------
 
 
-def test_swimlanes_begin_where_they_are_told(result: Result, tmp_path: Path) -> None:
+def test_swimlanes_start_at_the_given_round(result: Result, tmp_path: Path) -> None:
     axes = figures.blank().subplots()
-    lanes = timeline.draw_rounds(axes, result, replica=1, rounds=3, first_round=7)
+    drawn = lanes.draw_rounds(axes, result, replica=1, rounds=3, first_round=7)
     own = result.rounds[result.rounds["replica"] == 1].set_index("round")
     assert axes.get_xlim()[0] == own["opened_s"][7]
     assert [text.get_text() for text in axes.texts] == ["7", "8", "9"]
-    assert lanes == len(axes.get_yticks()) == 5
+    assert drawn == len(axes.get_yticks()) == 5
     bars = [(p.get_x(), p.get_x() + p.get_width()) for p in axes.patches]
     assert min(b for b, _ in bars) >= own["opened_s"][7]
     assert max(e for _, e in bars) <= own["closed_s"][9]
-    assert timeline.swimlanes(result, tmp_path / "a.png", first_round=7).read_bytes().startswith(b"\x89PNG")
+    assert lanes.swimlanes(result, tmp_path / "a.png", first_round=7).read_bytes().startswith(b"\x89PNG")
     with pytest.raises(InvalidInput, match="has 12 rounds"):
-        timeline.swimlanes(result, tmp_path / "a.png", first_round=13)
+        lanes.swimlanes(result, tmp_path / "a.png", first_round=13)
 
 
-def test_a_phase_has_one_colour_and_a_legend_in_all_pictures(result: Result) -> None:
+def test_a_phase_has_one_colour_and_a_legend_in_all_figures(result: Result) -> None:
     from matplotlib.colors import to_hex
 
-    lanes, bars = figures.blank().subplots(1, 2)
-    timeline.draw_rounds(lanes, result, 0, 3)
+    rounds, bars = figures.blank().subplots(1, 2)
+    lanes.draw_rounds(rounds, result, 0, 3)
     figures.stacked(bars, {"one": {"compute": 1.0, "wait": 2.0}}, "virtual seconds")
     seen: dict[str, set[str]] = {}
-    for axes in (lanes, bars):
+    for axes in (rounds, bars):
         handles, labels = axes.get_legend_handles_labels()
         for handle, label in zip(handles, labels, strict=True):
             if label in figures.PHASES:

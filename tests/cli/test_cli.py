@@ -1,4 +1,4 @@
-"""The command line as a person meets it: what it says, what it leaves behind, and its exit code."""
+"""The command line: output, files and exit codes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import fedsim as fs
-from fedsim import text as units
+from fedsim import text
 from fedsim.analysis import intervals
 from fedsim.cli import listing
 from fedsim.cli.app import call
@@ -88,35 +88,35 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def said(capsys: pytest.CaptureFixture[str]) -> str:
+def printed(capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
 # --- A run that goes well ------------------------------------------------------------------------------
 
 
-def test_run_says_what_will_run_and_what_came_out(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_prints_a_header_and_a_summary(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["run", "mean.py", "--set", "local_steps=7", "--threads", "1"]) == 0
-    text = said(capsys)
-    assert "mean: FALD, GaussianMean d=2, 5 clients, 3 replicas, seed 0, inline 1 thread" in text
-    assert "FALD(step_size=0.001, local_steps=7)" in text
-    assert "full()     wire  float64, 128 bits up" in text
-    assert "stopped by rounds=4" in text
-    assert re.search(r"uplink +2\.56 kbit +2\.56 kbit +2\.56 kbit   wasted 0%", text)
-    assert "asked 5   arrived 5   late 0   dropped 0" in text
-    assert re.search(r"^w2 \d", text, re.MULTILINE)
-    assert re.search(r"real .*fingerprint [0-9a-f]{8}$", text, re.MULTILINE)
-    assert text.splitlines()[-1].startswith("next: ")
+    output = printed(capsys)
+    assert "mean: FALD, GaussianMean d=2, 5 clients, 3 replicas, seed 0, inline 1 thread" in output
+    assert "FALD(step_size=0.001, local_steps=7)" in output
+    assert "full()     wire  float64, 128 bits up" in output
+    assert "stopped by rounds=4" in output
+    assert re.search(r"uplink +2\.56 kbit +2\.56 kbit +2\.56 kbit   wasted 0%", output)
+    assert "selected 5   arrived 5   late 0   dropped 0   (per round)" in output
+    assert re.search(r"^w2 \d", output, re.MULTILINE)
+    assert re.search(r"real .*fingerprint [0-9a-f]{8}$", output, re.MULTILINE)
+    assert output.splitlines()[-1].startswith("next: ")
 
 
-def test_the_summary_says_which_parts_of_the_clock_stand_still(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_names_the_parts_without_time(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call(["run", "mean.py"])
-    text = " ".join(said(capsys).split())
-    assert "network is None: messages take no time" in text
-    assert "devices is None: computing takes no time" in text
+    output = " ".join(printed(capsys).split())
+    assert "network is None: messages take no time" in output
+    assert "devices is None: computing takes no time" in output
 
 
-def test_out_leaves_a_result_that_says_where_it_came_from(here: Path) -> None:
+def test_out_saves_a_result_with_its_source(here: Path) -> None:
     assert call(["run", "mean.py", "--set", "local_steps=7", "--seed", "5", "--out", "runs/a", "--quiet"]) == 0
     source = json.loads((here / "runs/a/manifest.json").read_text())["source"]
     assert source["text"] == SCENARIO
@@ -132,19 +132,19 @@ def test_the_command_line_gives_the_bits_of_the_python_interface(here: Path) -> 
     assert fs.load(here / "a").fingerprint == result.fingerprint
 
 
-def test_quiet_says_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_prints_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["run", "grid.py", "--quiet"]) == 0
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")
 
 
-def test_a_grid_gives_one_line_per_run_a_folder_each_and_a_picture(
+def test_a_grid_gives_one_line_and_one_folder_per_run_and_a_figure(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:  # fmt: skip
     assert call(["run", "grid.py", "--out", "runs"]) == 0
-    text = said(capsys)
-    assert "2: local_steps = 1, 3" in text
-    rows = [line.split()[:2] for line in text.splitlines() if re.match(r" +[13] ", line)]
+    output = printed(capsys)
+    assert "2: local_steps = 1, 3" in output
+    rows = [line.split()[:2] for line in output.splitlines() if re.match(r" +[13] ", line)]
     assert rows == [["1", "4"], ["3", "4"]]
     assert sorted(path.name for path in (here / "runs").iterdir()) == [
         "grid.png",
@@ -155,7 +155,7 @@ def test_a_grid_gives_one_line_per_run_a_folder_each_and_a_picture(
     assert (here / "runs" / "grid.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_picture_without_out_lands_here(here: Path) -> None:
+def test_a_figure_without_out_is_saved_in_the_current_folder(here: Path) -> None:
     assert call(["run", "grid.py", "--set", "local_steps=2", "--quiet"]) == 0
     assert sorted(path.name for path in here.glob("*.png")) == ["grid.png"]
 
@@ -165,69 +165,69 @@ def test_a_picture_without_out_lands_here(here: Path) -> None:
 
 def test_help_of_a_file_lists_its_own_arguments(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["run", "grid.py", "--help"]) == 0
-    text = said(capsys)
-    assert "--set" in text
-    assert re.search(r"local_steps +int +2\n", text)
-    assert re.search(r"size +int \| None +None\n", text)
-    assert re.search(r"data +Literal\['good', 'nan', 'ragged'\] +'good'\n", text)
-    assert "local_steps = [1, 3]" in text
+    output = printed(capsys)
+    assert "--set" in output
+    assert re.search(r"local_steps +int +2\n", output)
+    assert re.search(r"size +int \| None +None\n", output)
+    assert re.search(r"data +Literal\['good', 'nan', 'ragged'\] +'good'\n", output)
+    assert "local_steps = [1, 3]" in output
 
 
-def test_help_without_a_file_is_the_commands_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_without_a_file_is_that_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["run", "--help"]) == 0
     assert call([]) == 0
-    assert "Usage: fedsim run" in said(capsys)
+    assert "Usage: fedsim run" in printed(capsys)
 
 
-def test_list_names_everything_with_a_word_about_it(
+def test_list_names_every_public_part_with_a_sentence(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     assert call(["list"]) == 0
-    text = said(capsys)
-    assert re.search(r"quickstart +\w+", text)
+    output = printed(capsys)
+    assert re.search(r"quickstart +\w+", output)
     for name in (
         *fs.algorithms.__all__,
         *(n for n in fs.problems.__all__ if isinstance(getattr(fs.problems, n), type)),
     ):
-        assert re.search(rf"^  {name}\b", text, re.MULTILINE), name
-    assert re.search(r"FALD\n +FA-LD: .*\n +wire  up theta \(d\), down theta \(d\)\n +memory  none\n", text)
-    assert re.search(r"uniform\(size, weighting=None, at_least=None\)\s+Scheme II", text)
+        assert re.search(rf"^  {name}\b", output, re.MULTILINE), name
+    assert re.search(r"FALD\n +FA-LD: .*\n +wire  up theta \(d\), down theta \(d\)\n +memory  none\n", output)
+    assert re.search(r"uniform\(size, weighting=None, at_least=None\)\s+Scheme II", output)
 
 
 @pytest.mark.parametrize("name", fs.algorithms.__all__)
-def test_list_tells_every_algorithms_paper_wire_memory_and_participation(
+def test_list_shows_paper_wire_memory_and_participation_of_every_algorithm(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     assert call(["list"]) == 0
-    own = re.search(rf"^  {name}\n((?:    .*\n)+)", said(capsys), re.MULTILINE)
+    own = re.search(rf"^  {name}\n((?:    .*\n)+)", printed(capsys), re.MULTILINE)
     assert own
     paper, *rest = [line.strip() for line in own[1].splitlines()]
     assert re.search(r"\b(19|20)\d\d\b|arXiv \d{4}\.\d{5}|paper's equation \d", paper), paper
-    told = dict(line.split("  ", 1) for line in rest)
+    facts = dict(line.split("  ", 1) for line in rest)
     if name in ("DESGLD", "DIGingSGLD"):
-        assert list(told) == ["wire", "memory", "exchange", "arguments"]
-        assert told["wire"].startswith("to each neighbour")
-        assert told["exchange"].startswith("gossip()")
+        assert list(facts) == ["wire", "memory", "exchange", "arguments"]
+        assert facts["wire"].startswith("to each neighbour")
+        assert facts["exchange"].startswith("gossip()")
         return
-    assert list(told) == ["wire", "memory", "participation", "arguments"]
-    assert re.match(r"up .+, down .+", told["wire"])
-    reach = "all" if name.startswith("QLSD") else "the selected"
-    assert re.fullmatch(rf"full\(\) unless set; .+; the broadcast goes to {reach}", told["participation"])
+    assert list(facts) == ["wire", "memory", "participation", "arguments"]
+    assert re.match(r"up .+, down .+", facts["wire"])
+    receivers = "all clients" if name.startswith("QLSD") else "the selected clients"
+    assert re.fullmatch(rf"full\(\) by default; .+; the broadcast goes to {receivers}", facts["participation"])
     remember = {
         "Scaffold", "QLSDStar", "QLSDPlusPlus", "FedDyn", "FedAdam", "FedYogi", "FedAdagrad", "FedBE", "DGSGLD", "PSGLD"
     }  # fmt: skip
-    assert told["memory"].startswith("none") == (name not in remember)
+    assert facts["memory"].startswith("none") == (name not in remember)
 
 
-def test_an_algorithm_that_leaves_something_out_of_its_docstring_is_noticed() -> None:
+def test_facts_that_a_docstring_lacks_are_empty() -> None:
     @dataclass
     class Silent:
         step_size: float
 
-    told = listing.facts(Silent)
-    assert [key for key, value in told.items() if not value] == ["wire", "memory", "participation", "exchange"]
+    facts = listing.facts(Silent)
+    assert [key for key, value in facts.items() if not value] == ["wire", "memory", "participation", "exchange"]
 
 
 # --- Mistakes ---------------------------------------------------------------------------------------
@@ -237,9 +237,9 @@ def test_an_algorithm_that_leaves_something_out_of_its_docstring_is_noticed() ->
     ("line", "sentence"),
     [
         ("run mean.py --set local_steps=-5", r"mean\.py:\d+: FALD\(local_steps=-5\)"),
-        ("run mean.py --set local_steps=many", "local_steps=many: must be a whole number"),
+        ("run mean.py --set local_steps=many", "local_steps=many: must be an integer"),
         ("run mean.py --set data=odd", "data=odd: must be one of good, nan, ragged"),
-        ("run mean.py --set size=60", "only 5 clients exist; ask for at most 5"),
+        ("run mean.py --set size=60", "only 5 clients exist; use at most 5"),
         ("run mean.py --set data=nan", "NaN"),
         ("run mean.py --set data=ragged", "columns"),
         ("run mean.py --set budget.round=5", r"did you mean budget\.rounds\?"),
@@ -247,7 +247,7 @@ def test_an_algorithm_that_leaves_something_out_of_its_docstring_is_noticed() ->
         ("run mean.py --set nonsense", "write name=value"),
         ("run mean.py --seed 1 --set seed=2", "give one of them"),
         ("run mean.py --threads 0", "threads=0"),
-        ("run mean.py --runtime cloud", "--runtime cloud: there is inline"),
+        ("run mean.py --runtime cloud", "--runtime cloud: choose inline"),
         ("run mean.py --out mean.py", "already exists"),
         ("run mean.py --out mean.py/x", "cannot write mean.py/x"),
         ("run mean.py --fast", "--fast"),
@@ -269,7 +269,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("source", "sentence"),
     [
         ("def scenario(:", r"bad\.py:1: invalid syntax"),
         ("x = 1", r"bad\.py defines no function scenario\(\)"),
@@ -280,9 +280,9 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     ],
 )
 def test_a_mistake_in_the_file_shows_file_line_and_message(
-    text: str, sentence: str, here: Path, capsys: pytest.CaptureFixture[str]
+    source: str, sentence: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:  # fmt: skip
-    (here / "bad.py").write_text(text)
+    (here / "bad.py").write_text(source)
     assert call(["run", "bad.py"]) == 2
     assert re.fullmatch(rf"fedsim: .*{sentence}.*\n", capsys.readouterr().err)
 
@@ -312,7 +312,7 @@ def test_an_interrupt_finishes_the_round_and_is_exit_code_130(here: Path) -> Non
 # --- On a terminal, and not ---------------------------------------------------------------------------
 
 
-def test_what_is_not_a_terminal_gets_no_control_codes(
+def test_output_to_a_file_has_no_control_codes(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -345,11 +345,11 @@ def _read(leader: int) -> bytes:
         return b""
 
 
-def test_the_watch_passes_on_few_glances_and_always_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_watch_updates_rarely_and_always_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(progress, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     seen: list[dict[str, object]] = []
-    watch = progress.Watch(fs.Budget(rounds=1000), lambda **update: seen.append(update), "K=1  ")
+    watch = progress.ProgressLine(fs.Budget(rounds=1000), lambda **update: seen.append(update), "K=1  ")
     for round in range(1, 1001):
         now[0] += 0.001
         watch(Progress(round, 3, 60.0 * round, 1e3 * round, {"w2": 0.5}))
@@ -363,7 +363,7 @@ def test_the_watch_passes_on_few_glances_and_always_the_last(monkeypatch: pytest
 def test_the_watch_shows_the_budget_that_is_set() -> None:
     seen: list[dict[str, object]] = []
     for budget in (fs.Budget(seconds=50.0), fs.Budget(uplink_bits=1e6), fs.Budget(total_bits=1e6)):
-        watch = progress.Watch(budget, lambda **update: seen.append(update))
+        watch = progress.ProgressLine(budget, lambda **update: seen.append(update))
         watch(Progress(3, 1, 25.0, 2.5e5, {}))
     assert [(s["completed"], s["total"]) for s in seen] == [(25.0, 50.0), (2.5e5, 1e6), (3.0, None)]
 
@@ -372,38 +372,38 @@ def test_the_watch_shows_the_budget_that_is_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("value", "expected"),
     [
         (0, "0 s"), (2e-5, "20 us"), (0.0123, "12.3 ms"), (12.34, "12.3 s"), (59.9, "59.9 s"), (1684, "28m04s"),
         (5580, "1h33m"), (7199.9, "2h00m"), (float("inf"), "never"),
     ],
 )  # fmt: skip
-def test_seconds_are_written_for_people(value: float, text: str) -> None:
-    assert units.seconds(value) == text
+def test_seconds_are_written_for_people(value: float, expected: str) -> None:
+    assert text.seconds(value) == expected
 
 
-@pytest.mark.parametrize(("value", "text"), [(128, "128 bit"), (51_200, "51.2 kbit"), (9.55e8, "955 Mbit")])
-def test_bits_are_written_for_people(value: float, text: str) -> None:
-    assert units.bits(value) == text
+@pytest.mark.parametrize(("value", "expected"), [(128, "128 bit"), (51_200, "51.2 kbit"), (9.55e8, "955 Mbit")])
+def test_bits_are_written_for_people(value: float, expected: str) -> None:
+    assert text.bits(value) == expected
 
 
-@pytest.mark.parametrize(("value", "text"), [(0, "0%"), (1e-4, "<1%"), (0.5, "50%"), (0.999, ">99%"), (1, "100%")])
-def test_a_little_is_never_written_as_nothing(value: float, text: str) -> None:
-    assert units.share(value) == text
+@pytest.mark.parametrize(("value", "expected"), [(0, "0%"), (1e-4, "<1%"), (0.5, "50%"), (0.999, ">99%"), (1, "100%")])
+def test_a_small_share_is_never_written_as_zero(value: float, expected: str) -> None:
+    assert text.share(value) == expected
 
 
 def test_objects_are_written_as_the_call_that_makes_them() -> None:
-    assert units.called(fs.algorithms.FALD(step_size=1e-3)) == "FALD(step_size=0.001)"
-    assert units.policy(fs.participation.with_replacement(5)) == "with_replacement(draws=5)"
+    assert text.called(fs.algorithms.FALD(step_size=1e-3)) == "FALD(step_size=0.001)"
+    assert text.policy(fs.participation.with_replacement(5)) == "with_replacement(draws=5)"
 
 
-def test_wilsons_interval_holds_the_share_and_stays_inside() -> None:
+def test_wilsons_interval_contains_the_share_and_stays_in_0_to_1() -> None:
     low, high = intervals.wilson(19, 20)
     assert (round(low, 2), round(high, 2)) == (0.76, 0.99)
     assert intervals.wilson(0, 5)[0] == 0.0
 
 
-def test_a_client_that_is_hardly_heard_is_named_and_a_target_is_dated() -> None:
+def test_the_summary_names_a_client_that_rarely_contributes_and_the_target() -> None:
     data = [np.full((4, 2), c, float) for c in range(5)]
     scenario = fs.Scenario(
         problem=fs.problems.GaussianMean(data, np.eye(2)),
@@ -415,9 +415,12 @@ def test_a_client_that_is_hardly_heard_is_named_and_a_target_is_dated() -> None:
         record=fs.Record(events=True),
         replicas=2,
     )
-    lines = fs.run(scenario).summary().splitlines()
-    assert "! client 4 heard in 0 of 80 visits: the result leans to the others" in lines
+    lines = fs.run(scenario).summary(120).splitlines()
+    assert (
+        "warning: client 4 contributed to 0 of 80 rounds that selected it; the result is biased towards the other clients"
+    ) in lines
     assert "  wait 50%, compute 50%, transfer 0%" in lines
-    assert "off <= 0   reached by 0/2 replicas [0.00, 0.66]" in lines
+    assert "off <= 0   not reached" in lines
+    assert "within 40 rounds   0/2 replicas [0.00, 0.66]" in lines
     assert any(line.startswith("virtual time") and "13m20s" in line for line in lines)
     assert any("clock counts computing; network is None" in line for line in lines)

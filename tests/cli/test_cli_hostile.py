@@ -22,8 +22,8 @@ def tiny(tmp_path, monkeypatch):
     return tmp_path
 
 
-def said(capfd, *argv):
-    """The exit code, after checking that what was said is one sentence."""
+def outcome(capfd, *argv):
+    """Return the exit code and stderr, which must be one sentence."""
     code = call(list(argv))
     error = capfd.readouterr().err
     if code:
@@ -79,15 +79,15 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_a_hostile_command_line_is_a_mistake_in_one_sentence(tiny, capfd, kind):
-    code, _ = said(capfd, *BAD[kind])
+def test_a_hostile_command_line_is_refused_in_one_sentence(tiny, capfd, kind):
+    code, _ = outcome(capfd, *BAD[kind])
     assert code == 2
     assert not (tiny / "x").exists()
     assert not (tiny / "s").exists()
 
 
-def test_an_address_where_nobody_listens_is_a_failure_in_one_sentence(tiny, capfd):
-    code, error = said(capfd, "run", "tiny.py", "--quiet", "--runtime", "ray", "--address", "127.0.0.1:1")
+def test_an_address_without_a_cluster_is_a_failure_in_one_sentence(tiny, capfd):
+    code, error = outcome(capfd, "run", "tiny.py", "--quiet", "--runtime", "ray", "--address", "127.0.0.1:1")
     assert code == 1
     assert "no cluster answers there" in error
 
@@ -118,7 +118,7 @@ def test_fuzzed_command_lines_never_raise(tiny, capfd):
     for case in range(250):
         argv = fuzzed(case)
         try:
-            code, _ = said(capfd, *argv)
+            code, _ = outcome(capfd, *argv)
         except Exception as error:
             raise AssertionError(f"case {case}, {argv}, ended with {type(error).__name__}: {error}") from error
         assert code in (0, 1, 2), argv
@@ -133,7 +133,7 @@ def shell(line, folder, **options):
 
 
 @pytest.mark.slow
-def test_closed_and_full_outputs_neither_stop_nor_spoil_a_run(tiny):
+def test_closed_and_full_outputs_do_not_affect_a_run(tiny):
     closed = shell("fedsim run tiny.py --out closed >&-", tiny)
     assert (closed.returncode, closed.stderr) == (0, "")
     full = shell("fedsim run tiny.py --out full >/dev/full", tiny)
@@ -146,20 +146,20 @@ def test_closed_and_full_outputs_neither_stop_nor_spoil_a_run(tiny):
         assert fs.load(tiny / name).samples is not None
 
 
-def test_a_current_folder_that_is_gone_is_said_in_one_sentence(tiny):
+def test_a_missing_current_folder_is_one_sentence(tiny):
     done = shell("mkdir gone && cd gone && rmdir ../gone && fedsim run quickstart --quiet", tiny)
     assert done.returncode == 2
-    assert done.stderr == "fedsim: the current folder is gone; change to one that exists\n"
+    assert done.stderr == "fedsim: the current folder no longer exists; change to another one\n"
 
 
 @pytest.mark.parametrize("name", ["wütend ☃", os.fsdecode(b"not-utf-\xff")])
-def test_paths_of_any_letters_serve(tiny, name):
+def test_paths_may_have_any_characters(tiny, name):
     done = shell('fedsim run tiny.py --out "$OUT"', tiny, env=os.environ | {"OUT": name, "PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0, done.stderr
     assert fs.load(tiny / name).samples is not None
 
 
-def test_an_interrupt_while_libraries_load_is_one_sentence(tiny):
+def test_an_interrupt_during_the_imports_is_one_sentence(tiny):
     (tiny / "sitecustomize.py").write_text(
         "import sys\nclass Slow:\n    def find_spec(self, name, *_):\n        if name == 'typer':\n"
         "            import os, signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in the background
@@ -185,7 +185,7 @@ def test_too_many_replicas_are_refused_with_the_number_that_fits(monkeypatch):
         fs.run(scenario(replicas=10**7, record=fs.Record(every=1, warmup=2)))
 
 
-def test_clients_that_remember_too_much_are_refused(monkeypatch):
+def test_client_memory_that_does_not_fit_is_refused(monkeypatch):
     class Wide(fs.problems.PerformativeMean):
         dim = 1_000_000
 
@@ -197,7 +197,7 @@ def test_clients_that_remember_too_much_are_refused(monkeypatch):
     assert time.monotonic() - began < 30
 
 
-def test_rounds_of_which_the_table_alone_is_too_long_are_refused(monkeypatch):
+def test_a_table_of_rounds_that_does_not_fit_is_refused(monkeypatch):
     monkeypatch.setattr("fedsim.engine.memory_needed.free_bytes", lambda: 1e9)
     with pytest.raises(InvalidInput, match=r"fs\.Record\(rounds_every="):
         fs.run(scenario(budget=fs.Budget(rounds=10**9), record=fs.Record(every=10**9)))
@@ -215,7 +215,7 @@ def test_more_clients_than_the_memory_holds_are_refused(monkeypatch):
         fs.problems.Payload(2**32, 3)
 
 
-def test_a_grid_is_counted_and_not_listed(tiny):
+def test_a_large_grid_is_refused_by_its_size(tiny):
     with pytest.raises(InvalidInput, match="1,000 x 1,000 x 1,000 = 1,000,000,000 runs"):
         fs.sweep("tiny.py", {"seed": range(1000), "rounds": range(1, 1001), "step": range(1, 1001)}, out="s")
     with pytest.raises(InvalidInput, match="more than 1,000,000 values"):

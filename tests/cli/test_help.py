@@ -1,4 +1,4 @@
-"""Help is where people look for it: class docstrings, `fedsim explain`, `fedsim list`."""
+"""Help: class docstrings, `fedsim --help`, `fedsim explain`, `fedsim list`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from fedsim.cli import listing
 from fedsim.cli.app import call
 from fedsim.engine.view import SiteView
 from fedsim.errors import InvalidInput
+from fedsim.running import RunOptions
 from fedsim.runtime.aggregation import SegmentReplies
 from fedsim.runtime.jobs import JobsAtHand
 
@@ -29,8 +30,8 @@ def test_help_of_an_algorithm_has_equations_and_every_argument(name: str) -> Non
     text = inspect.getdoc(made) or ""
     assert re.search(r"^    .*(<-|=|~)", text, re.MULTILINE), "no equation"
     rows = [line for line in text.splitlines() if line.startswith("|")]
-    told = "\n".join(rows) + ("`epsilon` `delta`" if "epsilon, delta" in text else "")
-    assert [f.name for f in fields(made) if f.init and f"`{f.name}`" not in told] == []
+    table = "\n".join(rows) + ("`epsilon` `delta`" if "epsilon, delta" in text else "")
+    assert [f.name for f in fields(made) if f.init and f"`{f.name}`" not in table] == []
     assert len({len(row) for row in rows}) == 1, "the table is ragged"
 
 
@@ -41,8 +42,9 @@ def test_help_of_a_scenario_explains_each_field() -> None:
 
 def test_help_of_run_explains_each_option() -> None:
     text = inspect.getdoc(fs.run) or ""
-    given = [p for p in inspect.signature(fs.arun).parameters if p != "scenario"]
-    assert [name for name in given if not re.search(rf"^\| `{name}` +\| ", text, re.MULTILINE)] == []
+    assert [
+        name for name in RunOptions.__annotations__ if not re.search(rf"^\| `{name}` +\| ", text, re.MULTILINE)
+    ] == []
 
 
 def test_help_of_a_result_documents_the_columns_of_rounds() -> None:
@@ -98,16 +100,14 @@ def test_explain_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None
     assert call(["explain", "(A5)"]) == 0
     assert capsys.readouterr().out.startswith("A5. Who computes")
     assert call(["explain"]) == 0
-    assert re.search(r"job +what a client knows", capsys.readouterr().out)
+    assert re.search(r"job +what a client sees", capsys.readouterr().out)
     assert call(["explain", "nonsense"]) == 2
-    with pytest.raises(
-        InvalidInput, match="there is combinations, decisions, job, replies, view, or a code such as A5"
-    ):
+    with pytest.raises(InvalidInput, match=r"no such page; choose one of algorithm, .*, view, or a code such as A5"):
         fs.explain("F9")
     assert fs.explain("job") == fs.explain("job")  # twice: the name is a function's, not a module's
 
 
-def test_the_list_covers_everything_and_no_helpers(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_has_every_public_part_and_no_helper(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["list"]) == 0
     text = capsys.readouterr().out
     for name in (
@@ -122,3 +122,26 @@ def test_the_list_covers_everything_and_no_helpers(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize("wide", [60, 80, 120])
 def test_the_list_wraps_at_the_terminals_width(wide: int) -> None:
     assert max(map(len, listing.lines(wide))) <= wide
+
+
+COMMANDS = ("run", "resume", "sweep", "tune", "status", "report", "reproduce", "list", "explain")
+
+
+def test_help_lists_every_command_without_cutting_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    listed = [line.split()[0] for line in lines[lines.index("Commands:") + 1 :] if re.match(r"  \w+  +\S", line)]
+    assert listed == list(COMMANDS)
+    assert [line for line in lines if line.endswith("...") and not line.startswith("Usage:")] == []
+    assert "  --version  Show the version and exit." in lines
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)], ids=lambda line: " ".join(line) or "fedsim")
+def test_help_fits_80_columns_and_names_the_next_command(
+    command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert call([*command, "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert re.match(r"  (Next|Start with|Without TOPIC): ", lines[-1])

@@ -40,17 +40,17 @@ CREDIT = {
 
 
 @pytest.mark.parametrize("kind", CREDIT)
-def test_a_credit_file_that_is_none_is_refused(tmp_path, kind):
+def test_a_malformed_credit_file_is_refused(tmp_path, kind):
     (tmp_path / "cs.csv").write_bytes(CREDIT[kind])
     refused(fs.problems.StrategicCredit.from_csv, tmp_path / "cs.csv", clients=3)
 
 
-def test_a_credit_file_that_is_not_there_or_a_folder_is_refused(tmp_path):
+def test_a_missing_credit_file_or_a_folder_is_refused(tmp_path):
     refused(fs.problems.StrategicCredit.from_csv, tmp_path / "nowhere.csv")
     refused(fs.problems.StrategicCredit.from_csv, tmp_path)
 
 
-def test_a_good_credit_file_is_read(tmp_path):
+def test_a_valid_credit_file_is_read(tmp_path):
     (tmp_path / "cs.csv").write_text("\n".join([HEADER, *ROWS]))
     problem = fs.problems.StrategicCredit.from_csv(tmp_path / "cs.csv", clients=3)
     assert (problem.clients, problem.dim) == (3, 11)
@@ -84,7 +84,7 @@ ADDRESSES = ("foo", "", " ", ":", "a:b", "1.2.3.4:99999", "1.2.3.4:0", "localhos
 
 
 @pytest.mark.parametrize("address", ADDRESSES, ids=range(len(ADDRESSES)))
-def test_an_address_that_cannot_be_one_is_refused_before_ray_is_asked(address):
+def test_an_invalid_address_is_refused_before_ray_starts(address):
     if address is None:
         assert fs.Ray(address=address).address is None
     else:
@@ -92,7 +92,7 @@ def test_an_address_that_cannot_be_one_is_refused_before_ray_is_asked(address):
 
 
 @pytest.mark.slow
-def test_few_open_files_and_many_jobs_end_in_one_sentence_or_in_whole_runs(tmp_path):
+def test_few_open_files_and_many_jobs_end_in_one_sentence_or_in_complete_runs(tmp_path):
     (tmp_path / "tiny.py").write_text(TINY)
     line = f"ulimit -n 64; {ENTRY} sweep tiny.py --out s --grid seed=0:60 --jobs 60 --quiet"
     done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=600)

@@ -1,4 +1,4 @@
-"""What goes on the wire: round trips, exact lengths, unbiased rounding, and bytes that were tampered with.
+"""Codecs: round trips, exact lengths, unbiased rounding and altered bytes.
 
 Statistical statements hold at |z| < 5 with fixed seeds.
 """
@@ -18,14 +18,15 @@ from hypothesis.extra import numpy as hnp
 from fedsim import codecs, rng
 from fedsim.codecs import QSGD, Elias, Identity
 from fedsim.errors import CorruptData, InvalidInput, NonFinite
+from fedsim.kernels.cache import jit
 from fedsim.kernels.cpu import qsgd as compiled
-from fedsim.kernels.cpu.elementary import jit
 from fedsim.kernels.reference import qsgd
 from fedsim.kernels.reference import qsgd as reference
 
 LEVELS = [1, 2, 3, 16, 255, 2**16]
 ELIAS = [
-    Elias(s, code, form) for s, code, form in product([1, 4, 300], ["omega", "gamma"], ["auto", "sparse", "dense"])
+    Elias(s, code=code, form=form)
+    for s, code, form in product([1, 4, 300], ["omega", "gamma"], ["auto", "sparse", "dense"])
 ]
 RANDOM = [*(QSGD(s) for s in LEVELS), *ELIAS]
 EVERY = [Identity(), Identity("float32"), Identity("float64"), *RANDOM]
@@ -56,7 +57,7 @@ def gaussian(rows: int, d: int, dtype: type = np.float64, seed: int = 0) -> np.n
 
 @settings(max_examples=200)
 @given(codec=st.sampled_from(EVERY), v=vectors(), seed=st.integers(0, 2**64 - 1))
-def test_a_batch_arrives_as_its_messages_do_and_is_as_long(codec, v, seed):
+def test_quantise_equals_encoding_and_decoding_each_message(codec, v, seed):
     key = keys(1, seed)
     data = codec.encode(v, key)
     arrived, bits = codec.quantise(v[None], key)
@@ -69,7 +70,7 @@ def test_a_batch_arrives_as_its_messages_do_and_is_as_long(codec, v, seed):
 
 @pytest.mark.parametrize("codec", EVERY, ids=repr)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_row_does_not_notice_its_neighbours(codec, dtype):
+def test_a_row_does_not_depend_on_other_rows(codec, dtype):
     values, key = gaussian(150, 21, dtype), keys(150)
     arrived, bits = codec.quantise(values, key)
     for step in (1, 7, 64):
@@ -79,7 +80,7 @@ def test_a_row_does_not_notice_its_neighbours(codec, dtype):
 
 
 @pytest.mark.parametrize("codec", EVERY, ids=repr)
-def test_a_batch_need_not_be_contiguous_and_stays_as_it_was(codec):
+def test_a_batch_need_not_be_contiguous_and_is_not_changed(codec):
     values, key = gaussian(12, 18), keys(12)
     strided, before = np.asfortranarray(values)[::2], values.copy()
     arrived, bits = codec.quantise(strided, key[::2])
@@ -89,14 +90,14 @@ def test_a_batch_need_not_be_contiguous_and_stays_as_it_was(codec):
 
 
 @pytest.mark.parametrize("codec", EVERY, ids=repr)
-def test_an_empty_batch_is_no_message(codec):
+def test_an_empty_batch_has_no_messages(codec):
     arrived, bits = codec.quantise(np.zeros((0, 5)), keys(0))
     assert arrived.shape == (0, 5)
     assert bits.shape == (0,)
 
 
 @pytest.mark.parametrize("codec", EVERY, ids=repr)
-def test_the_zero_vector_arrives_as_zero_without_a_sign(codec):
+def test_the_zero_vector_is_decoded_without_negative_zeros(codec):
     for v in (np.zeros(9), -np.zeros(9, np.float32)):
         arrived, bits = codec.quantise(v[None], keys(1))
         assert np.array_equal(arrived, np.zeros((1, 9)))
@@ -110,7 +111,7 @@ def test_the_zero_vector_arrives_as_zero_without_a_sign(codec):
 
 @pytest.mark.parametrize("codec", [c for c in EVERY if c.fixed], ids=repr)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_fixed_length_is_known_beforehand(codec, dtype):
+def test_length_equals_the_bits_of_a_fixed_codec(codec, dtype):
     for d in (1, 7, 50):
         v = gaussian(1, d, dtype)
         assert codec.quantise(v, keys(1))[1][0] == codec.length(d, dtype) == codec.bits(v[0])
@@ -119,7 +120,7 @@ def test_a_fixed_length_is_known_beforehand(codec, dtype):
 @pytest.mark.parametrize("codec", EVERY, ids=repr)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_refused_and_named(codec, dtype, bad):
+def test_numbers_that_are_not_finite_are_refused_by_row_and_coordinate(codec, dtype, bad):
     values = gaussian(5, 11, dtype)
     values[3, 7] = bad
     with pytest.raises(NonFinite, match=f"row 3, coordinate 7 is {bad}"):
@@ -129,23 +130,23 @@ def test_what_is_not_finite_is_refused_and_named(codec, dtype, bad):
 
 
 @pytest.mark.parametrize("codec", [Identity("float32"), QSGD(4), Elias(4)], ids=repr)
-def test_what_leaves_float32_is_refused(codec):
+def test_numbers_beyond_float32_are_refused(codec):
     for huge in (1e39, 1e200):
-        with pytest.raises(NonFinite, match="leave float32"):
+        with pytest.raises(NonFinite, match="exceed the largest float32"):
             codec.encode(np.full(3, huge), keys(1))
-        with pytest.raises(NonFinite, match=r"row 1, .* leave float32"):
+        with pytest.raises(NonFinite, match=r"row 1, .* exceed the largest float32"):
             codec.quantise(np.array([[1.0, 2.0], [huge, 1.0]]), keys(2))
 
 
-def test_a_norm_may_leave_float32_though_no_coordinate_does():
+def test_a_norm_beyond_float32_is_refused():
     v = np.full(4, 3e38, np.float32)
-    with pytest.raises(NonFinite, match="leave float32"):
+    with pytest.raises(NonFinite, match="exceed the largest float32"):
         QSGD(4).encode(v, keys(1))
     assert np.array_equal(Identity().quantise(v[None])[0][0], v)
 
 
 @pytest.mark.parametrize("codec", RANDOM, ids=repr)
-def test_rounding_at_random_asks_for_a_key(codec):
+def test_stochastic_rounding_needs_a_key(codec):
     with pytest.raises(InvalidInput, match="no key"):
         codec.encode(np.ones(3))
     with pytest.raises(InvalidInput, match=r"uint32 \(2, 4\)"):
@@ -162,11 +163,11 @@ def test_values_are_real_numbers_of_the_right_shape(codec):
             codec.encode(wrong, keys(1))
     with pytest.raises(InvalidInput, match="real numbers"):
         codec.quantise(np.ones(3), keys(1))
-    whole = codec.decode(codec.encode([3, -4], keys(1)), 2)
-    assert np.array_equal(whole, codec.decode(codec.encode(np.array([3.0, -4.0]), keys(1)), 2))
+    decoded = codec.decode(codec.encode([3, -4], keys(1)), 2)
+    assert np.array_equal(decoded, codec.decode(codec.encode(np.array([3.0, -4.0]), keys(1)), 2))
 
 
-def test_settings_that_make_no_sense_are_refused():
+def test_invalid_arguments_are_refused():
     for levels in (0, -1, 2.0, True, "4", 2**20 + 1):
         for codec in (QSGD, Elias):
             with pytest.raises(InvalidInput, match="levels="):
@@ -193,7 +194,7 @@ def test_importing_codecs_does_not_load_numba():
 
 
 @given(v=vectors())
-def test_identity_loses_nothing_and_float32_rounds_to_the_nearest(v):
+def test_identity_is_lossless_and_float32_rounds_to_the_nearest(v):
     assert np.array_equal(Identity().decode(Identity().encode(v), len(v)), v)
     assert np.array_equal(Identity("float64").quantise(v[None])[0][0], v)
     short = Identity("float32").encode(v)
@@ -201,7 +202,7 @@ def test_identity_loses_nothing_and_float32_rounds_to_the_nearest(v):
     assert np.array_equal(Identity("float32").quantise(v[None])[0][0], v.astype(np.float32).astype(v.dtype))
 
 
-def test_identity_sends_its_own_dtype_or_the_vectors():
+def test_identity_sends_its_dtype_or_the_vectors():
     v = gaussian(1, 10)[0]
     assert (Identity().bits(v), Identity().bits(v.astype(np.float32))) == (640, 320)
     assert (Identity("float32").bits(v), Identity("float64").bits(v.astype(np.float32))) == (320, 640)
@@ -216,7 +217,7 @@ def test_identity_sends_its_own_dtype_or_the_vectors():
 # --- QSGD --------------------------------------------------------------------------------------------
 
 
-def test_a_message_known_by_heart():
+def test_a_message_has_the_bits_written_out_by_hand():
     v = np.array([3.0, 0.0, -4.0, 0.0])  # norm 5, five levels: 3, 0, -4, 0 without chance
     data = QSGD(5).encode(v, keys(1))
     assert data == bytes.fromhex("0000a040") + bytes([0b0011_0000, 0b1100_0000])
@@ -231,19 +232,19 @@ def test_a_message_known_by_heart():
 
 
 @pytest.mark.parametrize("levels", LEVELS)
-def test_a_coordinate_takes_the_bits_that_hold_every_level_and_sign(levels):
+def test_a_coordinate_takes_the_bits_of_every_level_and_a_sign(levels):
     assert codecs.fixed_width_bits(50, levels) == 32 + 50 * int(np.ceil(np.log2(2 * levels + 1)))
     assert QSGD(levels).length(50) == codecs.fixed_width_bits(50, levels)
     assert codecs.fixed_width_bits(1, 2**4) - 32 == 6  # "4 bits" of the papers
 
 
 @pytest.mark.parametrize("levels", LEVELS)
-def test_one_float32_coordinate_arrives_unharmed(levels):
+def test_one_float32_coordinate_is_decoded_exactly(levels):
     v = np.concatenate([gaussian(1, 50, np.float32)[0], np.float32([3e38, 1e-38, -1e-42, 1e-45])])
     assert np.array_equal(QSGD(levels).quantise(v[:, None], keys(len(v)))[0], v[:, None])
 
 
-def test_one_float64_coordinate_arrives_in_the_mean():
+def test_one_float64_coordinate_is_unbiased():
     v = np.full((200_000, 1), 1 / 3)
     arrived = QSGD(1).quantise(v, keys(len(v)))[0]
     up = float(np.nextafter(np.float32(1 / 3), np.float32(1)))
@@ -270,7 +271,7 @@ def compiled_norm(v):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("levels", [1, 4, 100])
-def test_the_mean_is_the_vector_and_the_variance_the_formulas(dtype, levels):
+def test_messages_are_unbiased_and_have_the_variance_of_the_formula(dtype, levels):
     d, rows = 13, 40_000
     v = gaussian(1, d, dtype, seed=3)[0] * np.float32(2.5)
     arrived = QSGD(levels).quantise(np.tile(v, (rows, 1)), keys(rows, 4))[0].astype(np.float64)
@@ -294,7 +295,7 @@ def test_messages_of_different_keys_are_rounded_differently():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_mean_survives_a_norm_that_float32_cannot_hold(dtype):
+def test_messages_are_unbiased_if_the_norm_is_no_float32(dtype):
     v = np.full(2, 1e-45 if dtype == np.float32 else 3e-46, dtype)
     arrived = QSGD(1).quantise(np.tile(v, (50_000, 1)), keys(50_000))[0].astype(np.float64)
     norm, v = 2.0**-149 * (2 if dtype == np.float32 else 1), v.astype(np.float64)
@@ -303,7 +304,7 @@ def test_the_mean_survives_a_norm_that_float32_cannot_hold(dtype):
     assert np.abs((arrived / norm).mean(axis=0) - p).max() / np.sqrt(p * (1 - p) / 50_000).max() < 5
 
 
-def test_numbers_whose_squares_vanish_still_arrive_in_the_mean():
+def test_messages_are_unbiased_if_all_squares_underflow():
     v = np.array([1e-200, 0.0, -1e-300])
     for codec in (QSGD(2), Elias(2)):
         assert np.array_equal(codec.decode(codec.encode(v, keys(1)), 3), np.zeros(3))
@@ -311,7 +312,7 @@ def test_numbers_whose_squares_vanish_still_arrive_in_the_mean():
     assert compiled_norm(v) == 2.0**-149
 
 
-def test_word_j_of_the_key_decides_coordinate_j():
+def test_word_j_of_the_key_rounds_coordinate_j():
     v, key = np.array([[1.0, 0.5, 0.25, 0.125, 2.0, 0.75, 0.3]]), keys(1)
     r = reference.relative(v, reference.wire_norm(v), 3)[0]
     up = rng.words(key, 2)[0, :7] >= (1 - r % 1) * 2**32
@@ -325,7 +326,7 @@ def test_omega_is_the_papers_factor():
     assert QSGD(1).omega(9) == Elias(1).omega(9) == 3.0
 
 
-# --- The compiled twin -------------------------------------------------------------------------------
+# --- The compiled kernel -------------------------------------------------------------------------------
 
 
 TWINS = [
@@ -340,7 +341,7 @@ TWINS = [
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("d", [1, 2, 5, 8, 16, 17, 50, 63, 1000])
-def test_the_compiled_kernel_gives_the_references_bits(dtype, d):
+def test_the_compiled_kernel_has_the_bits_of_the_reference(dtype, d):
     values = gaussian(70, d, dtype) * (10.0 ** np.arange(-35, 35, dtype=dtype))[:, None]
     values[::3] *= gaussian(24, d, dtype, seed=9) > 1  # sparse ones
     for levels, code, form in TWINS:
@@ -367,7 +368,7 @@ def test_elias_lengths_are_the_published_ones():
 
 
 @given(code=st.sampled_from(["omega", "gamma"]), numbers=st.lists(st.integers(1, 2**40 - 1), min_size=1))
-def test_elias_codes_can_be_read_back(code, numbers):
+def test_elias_codes_are_decoded(code, numbers):
     words, widths = qsgd.elias(np.array(numbers), code)
     data = qsgd.pack(words, widths)
     assert np.array_equal(widths, qsgd.elias_length(np.array(numbers), code))
@@ -383,8 +384,8 @@ def test_elias_codes_can_be_read_back(code, numbers):
     levels=st.sampled_from([1, 3, 50]),
     code=st.sampled_from(qsgd.CODES),
 )
-def test_auto_takes_the_shorter_form_and_tells_which(v, seed, levels, code):
-    auto, sparse, dense = (Elias(levels, code, form) for form in ("auto", "sparse", "dense"))
+def test_auto_sends_the_shorter_form_and_marks_it(v, seed, levels, code):
+    auto, sparse, dense = (Elias(levels, code=code, form=form) for form in ("auto", "sparse", "dense"))
     key = keys(1, seed)
     assert auto.bits(v, key) == min(sparse.bits(v, key), dense.bits(v, key))
     assert auto.encode(v, key) in (sparse.encode(v, key), dense.encode(v, key))
@@ -393,7 +394,7 @@ def test_auto_takes_the_shorter_form_and_tells_which(v, seed, levels, code):
         assert np.array_equal(auto.decode(codec.encode(v, key), len(v)), arrived)
 
 
-def test_a_form_that_was_not_agreed_on_is_refused():
+def test_a_message_of_another_form_is_refused():
     v = np.array([1.0, 2.0])
     with pytest.raises(CorruptData, match="dense, not sparse"):
         Elias(4, form="sparse").decode(Elias(4, form="dense").encode(v, keys(1)), 2)
@@ -415,14 +416,14 @@ def test_expected_bits_agree_with_all_roundings_of_a_short_vector(code, form, le
 
 @pytest.mark.parametrize("form", ["sparse", "dense"])
 @pytest.mark.parametrize("levels", [1, 16])
-def test_expected_bits_are_the_mean_of_what_is_sent(form, levels):
+def test_expected_bits_are_the_mean_of_the_messages(form, levels):
     v, rows = gaussian(1, 200, seed=5), 4000
     bits = Elias(levels, form=form).quantise(np.tile(v, (rows, 1)), keys(rows))[1]
     expected = codecs.expected_elias_bits(v[0], levels, form=form)
     assert abs(bits.mean() - expected) / (bits.std() / np.sqrt(rows)) < 5
 
 
-def test_expected_bits_of_sure_things_and_of_long_vectors():
+def test_expected_bits_of_vectors_without_randomness_and_of_long_vectors():
     v = np.array([3.0, 0.0, -4.0, 0.0])
     assert codecs.expected_elias_bits(v, 5) == 50
     assert codecs.expected_elias_bits(np.zeros(4), 5) == 32 + 6
@@ -432,7 +433,7 @@ def test_expected_bits_of_sure_things_and_of_long_vectors():
     assert codecs.expected_elias_bits(one, 1) == 32 + qsgd.elias_length(np.array(100_000), "omega") + 2 + 1
 
 
-def test_the_bound_of_the_papers():
+def test_elias_bound_is_the_formula_of_the_papers():
     s, d = 4, 100
     by_hand = (3 + 1.5 * np.log2(2 * (16 + 100) / (4 * (4 + 10)))) * 4 * (4 + 10) + 32
     assert codecs.elias_bound(d, s) == pytest.approx(by_hand)
@@ -440,7 +441,7 @@ def test_the_bound_of_the_papers():
     assert codecs.expected_elias_bits(v, 1) < codecs.elias_bound(10_000, 1)
 
 
-# --- Bytes that were tampered with -------------------------------------------------------------------
+# --- Altered bytes -------------------------------------------------------------------
 
 
 @settings(max_examples=200)
@@ -450,7 +451,7 @@ def test_a_message_cut_short_or_too_long_is_corrupt(codec, v, seed):
     wrong = [data[:size] for size in range(len(data))] + [data + b"\0", data + b"\xff", data + bytes(10_000)]
     for other in wrong:
         if isinstance(codec, Identity) and 2 * len(other) == len(data):
-            continue  # half as long: whoever sends the vector's own dtype may have sent float32
+            continue  # half as long: it may be a vector of float32
         with pytest.raises(CorruptData):
             codec.decode(other, len(v))
 
@@ -486,11 +487,11 @@ def test_flipped_bits_decode_to_finite_numbers_or_are_corrupt(codec, v, seed, fl
 
 @pytest.mark.parametrize("code", ["omega", "gamma"])
 @pytest.mark.parametrize("fill", [b"\x00", b"\xff", b"\x55"])
-def test_a_forged_number_of_a_million_bits_is_corrupt_at_once(code, fill):
+def test_a_forged_number_of_a_million_bits_is_refused_before_it_is_read(code, fill):
     for form in ("sparse", "dense"):
         head = np.float32(-1 if form == "dense" else 1).astype("<f4").tobytes()
         with pytest.raises(CorruptData):
-            Elias(2**20, code).decode(head + fill * 100_000, 10_000)
+            Elias(2**20, code=code).decode(head + fill * 100_000, 10_000)
 
 
 def test_every_part_of_a_message_is_checked():
@@ -507,14 +508,14 @@ def test_every_part_of_a_message_is_checked():
             QSGD(5).decode(bytes(bits), 4)
     with pytest.raises(CorruptData, match="norm nan"):
         QSGD(5).decode(b"\xff" * 6, 4)
-    with pytest.raises(CorruptData, match="do not agree"):  # no norm, yet a level
+    with pytest.raises(CorruptData, match="do not agree"):  # a level without a norm
         QSGD(5).decode(bytes(4) + good[4:], 4)
-    with pytest.raises(CorruptData, match="filled up"):
+    with pytest.raises(CorruptData, match="padded"):
         QSGD(5).decode(QSGD(5).encode(np.ones(1), keys(1))[:-1] + b"\x5f", 1)
     head = bytes.fromhex("0000a040")
     with pytest.raises(CorruptData, match="coordinate 5"):  # a first gap of six: 101100
         Elias(5, form="sparse").decode(head + bytes([0b101100_00]), 4)
-    with pytest.raises(CorruptData, match="goes on"):  # the end, gap five (101010), then a one
+    with pytest.raises(CorruptData, match="continues"):  # the end, gap five (101010), then a one
         Elias(5, form="sparse").decode(head + bytes([0b101010_01]), 4)
-    with pytest.raises(CorruptData, match="goes on"):
+    with pytest.raises(CorruptData, match="continues"):
         Elias(5, form="dense").decode(bytes.fromhex("0000a0c0") + bytes(2), 4)

@@ -92,53 +92,83 @@ fald, fald_eta = decaying(0.4, 40.0)
 avg, avg_eta = decaying(2.0, 10.0)
 
 ROWS = {
-    "FALD": Row(FALD(fald, 2, temperature=0.5, correlation=0.5), samplers.FALD(fald_eta, 2, 0.5, 0.5)),
-    "FAHMC": Row(FAHMC(0.05, 2, 2, 0.5), samplers.FAHMC(constant(0.05), 2, 2, 0.5), work=4),
-    "FAHMC, de-biased": Row(FAHMC(0.05, 2, 2, 0.5, "stale"), samplers.DebiasedFAHMC(constant(0.05), 2, 2, 0.5), work=5),
+    "FALD": Row(
+        FALD(fald, local_steps=2, temperature=0.5, correlation=0.5),
+        samplers.FALD(fald_eta, 2, 0.5, 0.5),
+    ),
+    "FAHMC": Row(
+        FAHMC(0.05, leapfrog_steps=2, local_steps=2, correlation=0.5),
+        samplers.FAHMC(constant(0.05), 2, 2, 0.5),
+        work=4,
+    ),
+    "FAHMC, de-biased": Row(
+        FAHMC(0.05, leapfrog_steps=2, local_steps=2, correlation=0.5, debias="stale"),
+        samplers.DebiasedFAHMC(constant(0.05), 2, 2, 0.5),
+        work=5,
+    ),
     "QLSD": Row(QLSD(0.01, codec=QSGD(4)), samplers.QLSD(constant(0.01), 4), work=1),
     "QLSD, inverse": Row(
-        QLSD(0.01, codec=QSGD(4), weighting="inverse", activity=1.0), samplers.QLSD(constant(0.01), 4, 1.0), work=1
+        QLSD(0.01, codec=QSGD(4), weighting="inverse", activity=1.0),
+        samplers.QLSD(constant(0.01), 4, 1.0),
+        work=1,
     ),
     "QLSDStar": Row(QLSDStar(0.01, codec=Identity()), samplers.QLSDStar(constant(0.01)), work=1),
-    "QLSDPlusPlus": Row(QLSDPlusPlus(0.01, 2, codec=QSGD(4)), samplers.QLSDPlusPlus(constant(0.01), 4), work=1),
+    "QLSDPlusPlus": Row(
+        QLSDPlusPlus(0.01, refresh_every=2, codec=QSGD(4)),
+        samplers.QLSDPlusPlus(constant(0.01), 4),
+        work=1,
+    ),
     "FedAvg": Row(
-        FedAvg(avg, 2, server_step=0.8, momentum=0.5, weight_decay=0.1),
+        FedAvg(avg, local_steps=2, server_step=0.8, momentum=0.5, weight_decay=0.1),
         optimisers.FedAvg(Descent(avg_eta, 2, 0.5, 0.1), 0.8),
     ),
     "FedAvg, scaled": Row(
-        FedAvg(0.1, 2, objective="scaled"), optimisers.FedAvg(Descent(constant(0.1), 2, scaled=True))
+        FedAvg(0.1, local_steps=2, objective="scaled"), optimisers.FedAvg(Descent(constant(0.1), 2, scaled=True))
     ),
-    "FedPAQ": Row(FedPAQ(0.1, 2, codec=QSGD(5)), optimisers.FedPAQ(two, levels=5)),
+    "FedPAQ": Row(FedPAQ(0.1, local_steps=2, codec=QSGD(5)), optimisers.FedPAQ(two, levels=5)),
     "PrivateFedPAQ": Row(
-        PrivateFedPAQ(0.1, 2, 1.5, 3.0, 1e-3, fraction=1.0, codec=QSGD(5)),
+        PrivateFedPAQ(0.1, local_steps=2, clip=1.5, epsilon=3.0, delta=1e-3, fraction=1.0, codec=QSGD(5)),
         optimisers.PrivateFedPAQ(two, clip=1.5, epsilon=3.0, delta=1e-3, levels=5),
     ),
-    "Scaffold": Row(Scaffold(0.1, 2), optimisers.Scaffold(two)),
-    "PFedAvg": Row(PFedAvg(0.1, 2), optimisers.PFedAvg(two), reacting),
+    "Scaffold": Row(Scaffold(0.1, local_steps=2), optimisers.Scaffold(two)),
+    "PFedAvg": Row(PFedAvg(0.1, local_steps=2), optimisers.PFedAvg(two), reacting),
     "FedProx": Row(
-        FedProx(0.1, E_I, 0.5, momentum=0.5),
+        FedProx(0.1, local_steps=E_I, proximal=0.5, momentum=0.5),
         optimisers.FedProx(Descent(constant(0.1), E_I, 0.5), proximal=0.5),
     ),
     "FedAdam": Row(
-        FedAdam(0.1, 2, 0.2, beta1=0.8, beta2=0.9),
+        FedAdam(0.1, local_steps=2, server_step=0.2, beta1=0.8, beta2=0.9),
         optimisers.FedOpt(two, 0.2, optimisers.adam(0.9), beta1=0.8),
     ),
     "FedYogi": Row(
-        FedYogi(0.1, 2, 0.2, beta1=0.8, beta2=0.9),
+        FedYogi(0.1, local_steps=2, server_step=0.2, beta1=0.8, beta2=0.9),
         optimisers.FedOpt(two, 0.2, optimisers.yogi(0.9), beta1=0.8),
     ),
-    "FedAdagrad": Row(FedAdagrad(0.1, 2, 0.2, beta1=0.8), optimisers.FedOpt(two, 0.2, beta1=0.8)),
-    "FedNova": Row(FedNova(0.1, E_I, momentum=0.5), optimisers.FedNova(Descent(constant(0.1), E_I, 0.5))),
-    "FedDyn": Row(FedDyn(0.1, 2, 0.5), optimisers.FedDyn(two, alpha=0.5)),
-    "FedBE": Row(FedBE(0.1, 2, 3), optimisers.FedBE(two)),
-    "DGSGLD": Row(DGSGLD(0.01, COUPLING, 2), samplers.DGSGLD(constant(0.01), COUPLING, 2)),
-    "FSGLD": Row(FSGLD(0.01, 2, MEANS, PRECISIONS, 0.5), samplers.FSGLD(constant(0.01), MEANS, PRECISIONS, 2, 0.5)),
-    "PSGLD": Row(PSGLD(0.01, 2, damping=1e-2), references.PSGLD(constant(0.01), 2), machine),
+    "FedAdagrad": Row(
+        FedAdagrad(0.1, local_steps=2, server_step=0.2, beta1=0.8), optimisers.FedOpt(two, 0.2, beta1=0.8)
+    ),
+    "FedNova": Row(FedNova(0.1, local_steps=E_I, momentum=0.5), optimisers.FedNova(Descent(constant(0.1), E_I, 0.5))),
+    "FedDyn": Row(FedDyn(0.1, local_steps=2, regularity=0.5), optimisers.FedDyn(two, alpha=0.5)),
+    "FedBE": Row(FedBE(0.1, local_steps=2, members=3), optimisers.FedBE(two)),
+    "DGSGLD": Row(
+        DGSGLD(0.01, coupling=COUPLING, local_steps=2),
+        samplers.DGSGLD(constant(0.01), COUPLING, 2),
+    ),
+    "FSGLD": Row(
+        FSGLD(0.01, local_steps=2, means=MEANS, precisions=PRECISIONS, temperature=0.5),
+        samplers.FSGLD(constant(0.01), MEANS, PRECISIONS, 2, 0.5),
+    ),
+    "PSGLD": Row(PSGLD(0.01, local_steps=2, damping=1e-2), references.PSGLD(constant(0.01), 2), machine),
     "DESGLD": Row(DESGLD(0.01), samplers.DESGLD(constant(0.01)), work=1),
     "DIGingSGLD": Row(DIGingSGLD(0.01), samplers.DIGingSGLD(constant(0.01)), work=1),
-    "SGLD": Row(SGLD(0.01, 2), references.SGLD(constant(0.01), 2), machine),
-    "HMC": Row(HMC(0.2, 3, 2), references.HMC(constant(0.2), 2, leapfrog=3), machine, 6),
-    "MALA": Row(MALA(0.05, 2), references.MALA(constant(0.05), 2), machine),
+    "SGLD": Row(SGLD(0.01, local_steps=2), references.SGLD(constant(0.01), 2), machine),
+    "HMC": Row(
+        HMC(0.2, leapfrog_steps=3, local_steps=2),
+        references.HMC(constant(0.2), 2, leapfrog=3),
+        machine,
+        6,
+    ),
+    "MALA": Row(MALA(0.05, local_steps=2), references.MALA(constant(0.05), 2), machine),
 }
 REFERENCES = ("PSGLD", "SGLD", "HMC", "MALA")
 
@@ -189,7 +219,7 @@ def exchange_of(name: str, clients: int) -> Any:
 def devices_of(losses: str, clients: int, work: int) -> Any:
     d = fs.devices
     more = {
-        "": {}, "dropout": {"dropout": 0.45}, "availability": {"availability": d.markov(8.0 * work, 3.0 * work)},
+        "": {}, "dropout": {"dropout": 0.45}, "availability": {"availability": d.markov(8.0 * work, off_s=3.0 * work)},
     }[losses]  # fmt: skip
     return d.constant(SECONDS[:clients], slowdown=d.pareto_slowdown(3.0), **more)
 

@@ -1,4 +1,4 @@
-"""The page fedsim/docs/combinations.md, made from the outcomes of all cells.
+"""The page fedsim/docs/explanation/combinations.md, made from the outcomes of all cells.
 
 `PYTHONPATH=tests python -m contract.combinations_page` writes it.
 """
@@ -10,15 +10,15 @@ from pathlib import Path
 
 from contract.combinations import EXCHANGES, PAIRS, POLICIES, ROWS, SIZES, Cell, outcome
 
-PAGE = Path(__file__).parents[2] / "fedsim" / "docs" / "combinations.md"
+PAGE = Path(__file__).parents[2] / "fedsim" / "docs" / "explanation" / "combinations.md"
 
 HEAD = """# combinations: which algorithms run under which policies and over which exchanges
 
-Every cell is executed in fedsim's tests: with 4 clients of equal and of unequal sizes, over the exchange and under the
-policy named, for 3 rounds. `=` is accepted, and every site's theta equals independent arithmetic. A number is refused
-when the scenario is made, with that sentence of the list at the end, where X is the algorithm. Two marks, such as `= 3`,
-are those of equal and of unequal sizes. "QLSD, inverse" divides by the chances of arrival of its cell. SGLD, PSGLD,
-HMC and MALA run on one machine that holds all rows.
+Every cell is executed in fedsim's tests for 3 rounds, with 4 clients of equal and of unequal sizes. `=` means that the
+combination is accepted and that the theta of every site equals independent arithmetic. A number means that the
+scenario is refused when it is made, with that sentence of the list at the end; X is the algorithm. Two marks, such as
+`= 3`, are for equal and for unequal sizes. "QLSD, inverse" divides by the arrival probabilities of its cell. SGLD,
+PSGLD, HMC and MALA run on one machine that holds all rows.
 """
 
 LOSSES = """

@@ -135,7 +135,7 @@ SERVERS = {
     "another name": (lambda s, r: {"thata": r.mean("theta")}, "the state that init\\(\\) made"),
     "an extra axis": (lambda s, r: {"theta": r.mean("theta")[..., None]}, "shape"),
     "text": (lambda s, r: {"theta": "here"}, "array of real numbers"),
-    "a reply nobody sent": (lambda s, r: {"theta": r.mean("delta")}, "replies hold theta"),
+    "a reply that no client sent": (lambda s, r: {"theta": r.mean("delta")}, "replies hold theta"),
     "its state in place": (lambda s, r: s["theta"].__iadd__(1.0), "changed an array in place"),
     "its replies in place": (lambda s, r: r["theta"].__imul__(2.0), "changed an array in place"),
 }

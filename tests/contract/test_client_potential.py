@@ -272,7 +272,7 @@ def test_an_algorithm_that_sees_other_clients_rows_is_found():
 class Telling(fs.algorithms.FedAvg):
     """FedAvg whose clients report their mean loss at the model they received."""
 
-    kept = ("loss",)
+    local_only = ("loss",)
 
     def client(self, job, message, memory):
         reply, memory = super().client(job, message, memory)
@@ -298,7 +298,7 @@ class Curious:
 def test_policies_see_every_clients_own_loss():
     SEEN.clear()
     problem = logistic()
-    result = fs.run(fs.Scenario(problem, Telling(0.1, 2), fs.Budget(rounds=3), participation=Curious()))
+    result = fs.run(fs.Scenario(problem, Telling(0.1, local_steps=2), fs.Budget(rounds=3), participation=Curious()))
     for number, theta in ((1, np.zeros(1)), (2, result.samples[0, 0])):
         expected = [losses("logistic", theta, c).mean() for c in range(len(SIZES))]
         assert np.allclose(SEEN[number], expected, rtol=1e-12)
@@ -333,7 +333,7 @@ def test_what_has_no_potential_is_refused_before_the_first_round(message, algori
 
 def test_payload_times_an_algorithm_that_accepts_or_rejects_and_computes_nothing():
     scenario = fs.Scenario(Payload(4, 3), ConsensusMALA(0.5, 2), fs.Budget(rounds=2), devices=fs.devices.constant(1.0))
-    assert fs.run(scenario, compute="skip").rounds["closed_s"].tolist() == [2.0, 4.0]
+    assert fs.run(scenario, timing_only=True).rounds["closed_s"].tolist() == [2.0, 4.0]
     with pytest.raises(InvalidInput, match="has no data to compute with"):
         fs.run(scenario)
     with pytest.raises(InvalidInput, match="has no data to compute with"):

@@ -1,4 +1,4 @@
-"""One contract for every algorithm, whoever wrote it, and the bits of one round of each, counted by hand.
+"""One contract for every algorithm, and the bits of one round of each, counted by hand.
 
 Inputs unmutated, replay exact, the order of replies irrelevant, the same bits after a resume, inline and on Ray, and
 partial participation or a reason why not.
@@ -42,8 +42,8 @@ every = pytest.mark.parametrize("name", EVERY)
 def test_arguments_stay_as_they_were_replay_is_exact_and_replies_have_no_order(name):
     promises = check(*EVERY[name])
     assert {
-        "client leaves its inputs alone",
-        "the server leaves its state and the replies alone",
+        "client does not change its inputs",
+        "the server does not change its state and the replies",
         "replay is exact",
         "the order of the replies is irrelevant",
         "one job at a time and stacked agree",
@@ -157,7 +157,7 @@ SOME = {
 
 @pytest.mark.parametrize("some", SOME)
 @every
-def test_whoever_takes_part_the_run_is_finite_and_counts_them(name, some):
+def test_with_partial_participation_the_run_is_finite_and_counts_the_clients(name, some):
     policy = participation.bernoulli(0.4) if name in SINGLE else SOME[some]
     devices = fs.devices.lognormal(median_step_s=0.1, sigma=1.0, dropout=0.1)
     if name == "FSGLD" and some not in ("uniform", "with replacement"):
@@ -170,7 +170,7 @@ def test_whoever_takes_part_the_run_is_finite_and_counts_them(name, some):
     assert len(np.unique(result.samples[:, 0], axis=0)) > 2
 
 
-REFUSED = {  # name, scenario: whoever cannot do with some of the clients says so
+REFUSED = {  # name, scenario: algorithms that refuse partial participation
     "FALD": "biased here because the clients' weights differ",
     "FAHMC": "biased here because the clients' weights differ",
     "FAHMC, de-biased": "biased here because the clients' weights differ",
@@ -181,12 +181,12 @@ REFUSED = {  # name, scenario: whoever cannot do with some of the clients says s
 def test_unequal_clients_are_averaged_rightly_or_refused_with_a_remedy(name):
     if name in SINGLE or name == "PFedAvg":
         algorithm = EVERY[name][0]
-        with pytest.raises(InvalidInput, match=r"pass fs.problems.pooled|whose data do not react.*use FedAvg"):
+        with pytest.raises(InvalidInput, match=r"pass fs.problems.pooled|whose data do not depend.*use FedAvg"):
             fs.run(fs.Scenario(problem=UNEQUAL, algorithm=algorithm, budget=fs.Budget(rounds=1)))
     elif name in REFUSED:
         with pytest.raises(InvalidInput, match=REFUSED[name] + ".*choose weighting='normalised', or with_replacement"):
             scenario(name, problem=UNEQUAL)
-        scenario(name, problem=UNEQUAL, participation=participation.uniform(4, "normalised"))
+        scenario(name, problem=UNEQUAL, participation=participation.uniform(4, weighting="normalised"))
     elif name == "FSGLD":
         with pytest.raises(InvalidInput, match=r"with probability p_c.*use with_replacement\(1\)"):
             scenario(name, problem=UNEQUAL)
@@ -201,7 +201,7 @@ WIRE = {  # d = 3 numbers of 64 bits are 192; two of six clients are asked, or t
     "FALD": (2 * 192, 2 * 192),
     "FAHMC": (2 * 192, 2 * 192),
     "FAHMC, de-biased": (2 * 384, 2 * 384),  # theta and a gradient, both ways
-    "QLSD": (2 * 44, 6 * 192),  # a norm of 32 bits and 3 levels of 4; theta goes to everybody
+    "QLSD": (2 * 44, 6 * 192),  # a norm of 32 bits and 3 levels of 4; theta goes to all clients
     "QLSDStar": (2 * 44, 6 * 192),
     "QLSDPlusPlus": (2 * 44, 6 * 192),
     "FedAvg": (2 * 192, 2 * 192),
@@ -259,7 +259,7 @@ class Spoilt:
 
     def client(self, job, message, memory):
         theta = message["theta"]
-        if self.broken == "client leaves its inputs alone":
+        if self.broken == "client does not change its inputs":
             theta += 1.0
         move = job.gradient(theta, 0) / job.size
         if self.broken == "replay is exact":
@@ -270,30 +270,30 @@ class Spoilt:
 
     def server(self, state, replies, rng):
         theta = state["theta"]
-        if self.broken == "the server leaves its state and the replies alone":
+        if self.broken == "the server does not change its state and the replies":
             theta += 1.0
         move = replies.mean("delta")
         if self.broken == "the order of the replies is irrelevant":
             move = move + replies["delta"][0]
-        if self.broken == "the server accepts that nobody arrived":
+        if self.broken == "the server accepts a round without replies":
             with np.errstate(all="ignore"):
                 move = move / np.minimum(replies.count, 1)
         return {"theta": theta + move}
 
 
 TICKS = itertools.count()
-PROMISES = {  # and how the one who broke it is told
-    "client leaves its inputs alone": "client changes its inputs: .* copy",
+PROMISES = {  # and the message of a failure
+    "client does not change its inputs": "client changes its inputs: .* copies",
     "replay is exact": "replay is not exact: .* twice",
     "one job at a time and stacked agree": "one job at a time and stacked disagree: delta differs by up to 0",
-    "the server leaves its state and the replies alone": "the server changes the state or the replies .* copy",
+    "the server does not change its state and the replies": "the server changes the state or the replies .* copies",
     "the order of the replies is irrelevant": "the order of the replies matters: .* another state",
-    "the server accepts that nobody arrived": "the server does not accept that nobody arrived: .* non-finite",
+    "the server accepts a round without replies": "the server does not accept a round without replies: .* not finite",
 }
 
 
 @pytest.mark.parametrize("promise", PROMISES)
-def test_a_broken_promise_is_told_as_a_failure(promise):
+def test_a_broken_promise_is_a_failure_with_a_message(promise):
     with pytest.raises(Broken, match=f"Spoilt: {PROMISES[promise]}"):
         check(Spoilt(promise))
 

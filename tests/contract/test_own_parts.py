@@ -1,4 +1,4 @@
-"""A scenario made of somebody's own parts, written from `fedsim/protocols/` and the README alone: public names only."""
+"""A scenario made of a user's own parts, written from `fedsim/protocols/` and the README alone: public names only."""
 
 import math
 import threading
@@ -49,14 +49,14 @@ class InTurn:
     batched = True
 
     def select(self, view, rng):
-        return view.all_clients()[..., view.round % 2 :: 2]
+        return view.all_clients()[..., (view.round - 1) % 2 :: 2]
 
     def close(self, view):
         return view.now_s if len(view.arrived) >= self.replies else math.inf
 
 
 class Cable:
-    """Everybody's own way down, and one cable up that all of them share."""
+    """A private link down for each client, and one shared cable up."""
 
     contended = True
 
@@ -118,7 +118,7 @@ def test_four_own_parts_run_together():
     assert rounds.arrived.max() == 2
     assert rounds.dropped.sum() > 0
     assert rounds.downlink_bits.tolist() == (64 * DIM * rounds.selected).tolist()
-    alone_s = 0.01 + 64 * DIM / 1e5 + 2 * 0.05 + 0.01 + 64 * DIM / 1e4  # nobody is faster
+    alone_s = 0.01 + 64 * DIM / 1e5 + 2 * 0.05 + 0.01 + 64 * DIM / 1e4  # no client is faster
     assert (rounds.closed_s - rounds.opened_s > alone_s).all()
     best = scenario().problem.exact()[0]
     assert np.allclose(result.samples[20:].mean(axis=(0, 1)), best, atol=0.1)
@@ -148,6 +148,6 @@ def test_a_policy_that_closes_earlier_than_it_says_is_refused_by_its_check():
 
 
 def test_own_parts_on_shared_links_run_on_simpy_alone():
-    assert fs.run(scenario(), compute="skip").manifest["clock"]["name"] == "simpy"
+    assert fs.run(scenario(), timing_only=True).manifest["clock"]["name"] == "simpy"
     with pytest.raises(fs.errors.InvalidInput, match='the policy InTurn has no columns; use clock="simpy"'):
         fs.run(scenario(), clock="compiled")

@@ -1,4 +1,4 @@
-"""Roles are written down in one place, and nobody asks an object what it can do but that place."""
+"""Roles are defined in one place, and only that place probes objects for optional members."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def probes(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=str)
-def test_nobody_probes_a_role_but_the_protocols(path):
-    if path != Path("protocols/completing.py"):
+def test_only_the_protocols_probe_for_members_of_a_role(path):
+    if path != Path("protocols/defaults.py"):
         assert not list(probes(path))
 
 
@@ -78,7 +78,7 @@ class Bare:
         return np.ones(len(clients))
 
 
-def test_a_part_has_every_member_of_its_role_once_it_is_completed():
+def test_a_part_has_every_member_of_its_role_once_it_has_defaults():
     role = protocols.as_algorithm(Least())
     assert role.memory(None) == {}
     assert (role.batched, role.sampler, role.broadcast_to, role.known, role.weigh) == (
@@ -96,7 +96,7 @@ def test_a_part_has_every_member_of_its_role_once_it_is_completed():
     assert np.isinf(devices.available_until(np.arange(2), np.zeros(2), None)).all()
 
 
-def test_what_a_class_says_itself_counts():
+def test_members_of_the_class_replace_defaults():
     policy = protocols.as_policy(fs.participation.uniform(3))
     assert policy.batched
     assert policy.weighting is None

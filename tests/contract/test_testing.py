@@ -128,18 +128,18 @@ class Weighted(Quadratic):
         (Mixed, "a full potential's bits depend on its neighbours in the batch"),
     ],
 )
-def test_a_broken_problem_is_told_what_is_wrong(broken, message):
+def test_a_broken_problem_is_refused_with_what_is_wrong(broken, message):
     with pytest.raises(Broken, match=message):
         check(broken())
 
 
 @pytest.mark.parametrize("sound", [Quadratic, Summed, Weighted])
 def test_a_sound_problem_passes(sound):
-    kept = check(sound())
-    assert "loss rises as the gradients say" in kept
-    assert "client 2's gradients over parts of its rows add up" in kept
-    assert "client 2's potential rises as its gradient over some of its rows says" in kept
-    assert not any("client 1's gradients" in text for text in kept)  # with one row nothing can be told
+    held = check(sound())
+    assert "loss rises as the gradients say" in held
+    assert "client 2's gradients over parts of its rows add up" in held
+    assert "client 2's potential rises as its gradient over some of its rows says" in held
+    assert not any("client 1's gradients" in text for text in held)  # one row has no parts
 
 
 def test_a_potential_without_a_client_is_refused():
@@ -212,13 +212,13 @@ class Miscounting(fs.codecs.Identity):
         (Miscounting(), "Miscounting: bits do not count the bytes"),
     ],
 )
-def test_other_broken_parts_are_told_so(broken, message):
+def test_other_broken_parts_are_refused(broken, message):
     with pytest.raises(Broken, match=message):
         check(broken)
 
 
 @pytest.mark.parametrize(
-    "sound", [fs.participation.uniform(3), fs.devices.lognormal(1e-3, 0.5), fs.codecs.QSGD(4)], ids=repr
+    "sound", [fs.participation.uniform(3), fs.devices.lognormal(1e-3, sigma=0.5), fs.codecs.QSGD(4)], ids=repr
 )
 def test_sound_parts_pass(sound):
     assert len(check(sound)) >= 2

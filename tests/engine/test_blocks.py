@@ -32,7 +32,7 @@ STAR = fs.topologies.star(
 
 
 def scenario(problem="gaussian", algorithm=None, **changes):
-    algorithm = algorithm or fs.algorithms.QLSD(1e-3, 0.3, fs.codecs.QSGD(8))
+    algorithm = algorithm or fs.algorithms.QLSD(1e-3, batch_size=0.3, codec=fs.codecs.QSGD(8))
     given = {"network": STAR, "budget": fs.Budget(rounds=50), "replicas": 3, "seed": 5}
     return fs.Scenario(problem=PROBLEMS[problem], algorithm=algorithm, **(given | changes))
 
@@ -75,12 +75,14 @@ def same(a, b):
 
 
 ALGORITHMS = {
-    "minibatches": fs.algorithms.QLSD(1e-3, 0.3, fs.codecs.QSGD(8)),
-    "all rows": fs.algorithms.QLSD(1e-3, None, fs.codecs.QSGD(3)),
-    "nothing compressed": fs.algorithms.QLSD(1e-3, (3, 4, 5, 6)),
-    "float32 on the wire": fs.algorithms.QLSD(1e-3, 0.2, fs.codecs.Identity("float32")),
-    "a schedule": fs.algorithms.QLSD(fs.schedules.inverse_time(0.1, 100), 0.3, fs.codecs.QSGD(8)),
-    "inverse weights": fs.algorithms.QLSD(1e-3, 0.3, fs.codecs.QSGD(8), weighting="inverse", activity=1.0),
+    "minibatches": fs.algorithms.QLSD(1e-3, batch_size=0.3, codec=fs.codecs.QSGD(8)),
+    "all rows": fs.algorithms.QLSD(1e-3, batch_size=None, codec=fs.codecs.QSGD(3)),
+    "nothing compressed": fs.algorithms.QLSD(1e-3, batch_size=(3, 4, 5, 6)),
+    "float32 on the wire": fs.algorithms.QLSD(1e-3, batch_size=0.2, codec=fs.codecs.Identity("float32")),
+    "a schedule": fs.algorithms.QLSD(fs.schedules.inverse_time(0.1, 100), batch_size=0.3, codec=fs.codecs.QSGD(8)),
+    "inverse weights": fs.algorithms.QLSD(
+        1e-3, batch_size=0.3, codec=fs.codecs.QSGD(8), weighting="inverse", activity=1.0
+    ),
 }
 
 
@@ -95,7 +97,7 @@ def test_qlsd_has_the_same_bits_in_blocks(problem, algorithm, dtype):
 @pytest.mark.parametrize("problem", ["gaussian", "full precision"])
 @pytest.mark.parametrize("batch_size", [None, 0.3])
 def test_qlsd_star_has_the_same_bits_in_blocks(problem, batch_size):
-    s = scenario(problem, fs.algorithms.QLSDStar(1e-3, None, batch_size, fs.codecs.QSGD(8)))
+    s = scenario(problem, fs.algorithms.QLSDStar(1e-3, optimum=None, batch_size=batch_size, codec=fs.codecs.QSGD(8)))
     same(all_in_blocks(s), one_by_one(s))
 
 
@@ -103,13 +105,23 @@ def test_qlsd_star_has_the_same_bits_in_blocks(problem, batch_size):
 @pytest.mark.parametrize("batch_size", [None, 0.3])
 @pytest.mark.parametrize("policy", [fs.participation.full(), fs.participation.uniform(2)], ids=["full", "uniform"])
 def test_qlsd_plus_plus_refreshes_its_control_point_inside_a_block(problem, batch_size, policy):
-    algorithm = fs.algorithms.QLSDPlusPlus(1e-3, 12, None, batch_size, fs.codecs.QSGD(8))
+    algorithm = fs.algorithms.QLSDPlusPlus(
+        1e-3, refresh_every=12, memory_rate=None, batch_size=batch_size, codec=fs.codecs.QSGD(8)
+    )
     s = scenario(problem, algorithm, participation=policy)
     same(all_in_blocks(s), one_by_one(s))
 
 
 def test_qlsd_plus_plus_keeps_its_memory_between_blocks():
-    algorithm = fs.algorithms.QLSDPlusPlus(1e-3, 20, 0.2, 0.3, fs.codecs.QSGD(8), weighting="inverse", activity=1.0)
+    algorithm = fs.algorithms.QLSDPlusPlus(
+        1e-3,
+        refresh_every=20,
+        memory_rate=0.2,
+        batch_size=0.3,
+        codec=fs.codecs.QSGD(8),
+        weighting="inverse",
+        activity=1.0,
+    )
     s = scenario(algorithm=algorithm, metrics=["w2"], evaluate_every=7)
     same(fs.run(s, runtime=fs.Inline(threads=2)), one_by_one(s, runtime=fs.Inline(threads=1)))
 
@@ -144,7 +156,7 @@ def test_threads_and_an_ideal_network_change_no_bit():
         {"metrics": ["w2", "mean_error"], "record": fs.Record(warmup=10)},
         {"metrics": ["w2"], "evaluate_every": 3, "participation": fs.participation.uniform(2), "devices": SLOW},
         {"metrics": ["w2"], "evaluate_every": 9, "record": fs.Record(rounds_every=6)},
-        {"metrics": ["w2"], "evaluate_every": 9, "algorithm": fs.algorithms.FAHMC(0.02, 3, debias="stale")},
+        {"metrics": ["w2"], "evaluate_every": 9, "algorithm": fs.algorithms.FAHMC(0.02, leapfrog_steps=3, debias="stale")},
         {"budget": fs.Budget(seconds=2.0)},
         {"budget": fs.Budget(rounds=50, uplink_bits=6_000)},
         {"budget": fs.Budget(total_bits=20_000)},
@@ -170,18 +182,30 @@ SOME = {
     "an ideal network": {"participation": fs.participation.bernoulli(0.2), "devices": SLOW, "network": None},
 }
 PARTIAL = {
-    "qlsd": ("gaussian", fs.algorithms.QLSD(1e-3, 0.3, fs.codecs.QSGD(8))),
-    "hold": ("logistic", fs.algorithms.QLSD(1e-3, None, fs.codecs.QSGD(8), empty="hold")),
-    "star": ("gaussian", fs.algorithms.QLSDStar(1e-3, None, 0.3, fs.codecs.QSGD(8))),
-    "plus plus": ("gaussian", fs.algorithms.QLSDPlusPlus(1e-3, 60, None, None, fs.codecs.QSGD(8))),
-    "fald": ("full precision", fs.algorithms.FALD(1e-3, 3, correlation=0.4)),
-    "fald, alone": ("gaussian", fs.algorithms.FALD(fs.schedules.inverse_time(0.1, 100.0), 2)),
-    "fahmc": ("full precision", fs.algorithms.FAHMC(0.02, 3, 2, correlation=0.4)),
-    "fahmc, minibatches": ("logistic", fs.algorithms.FAHMC(fs.schedules.inverse_time(1.0, 100.0), 2, batch_size=0.3)),
-    "fahmc, de-biased": ("linear", fs.algorithms.FAHMC(0.01, 3, 2, correlation=0.4, debias="stale")),
-    "fedavg": ("linear", fs.algorithms.FedAvg(0.01, 2, 5)),
-    "fedavg, logistic": ("logistic", fs.algorithms.FedAvg(0.02, 3, 0.3)),
-    "fedavg, softmax": ("softmax", fs.algorithms.FedAvg(fs.schedules.inverse_time(0.1, 10.0), 2, 5, server_step=0.7)),
+    "qlsd": ("gaussian", fs.algorithms.QLSD(1e-3, batch_size=0.3, codec=fs.codecs.QSGD(8))),
+    "hold": ("logistic", fs.algorithms.QLSD(1e-3, batch_size=None, codec=fs.codecs.QSGD(8), empty="hold")),
+    "star": ("gaussian", fs.algorithms.QLSDStar(1e-3, optimum=None, batch_size=0.3, codec=fs.codecs.QSGD(8))),
+    "plus plus": (
+        "gaussian",
+        fs.algorithms.QLSDPlusPlus(1e-3, refresh_every=60, memory_rate=None, batch_size=None, codec=fs.codecs.QSGD(8)),
+    ),
+    "fald": ("full precision", fs.algorithms.FALD(1e-3, local_steps=3, correlation=0.4)),
+    "fald, alone": ("gaussian", fs.algorithms.FALD(fs.schedules.inverse_time(0.1, 100.0), local_steps=2)),
+    "fahmc": ("full precision", fs.algorithms.FAHMC(0.02, leapfrog_steps=3, local_steps=2, correlation=0.4)),
+    "fahmc, minibatches": (
+        "logistic",
+        fs.algorithms.FAHMC(fs.schedules.inverse_time(1.0, 100.0), leapfrog_steps=2, batch_size=0.3),
+    ),
+    "fahmc, de-biased": (
+        "linear",
+        fs.algorithms.FAHMC(0.01, leapfrog_steps=3, local_steps=2, correlation=0.4, debias="stale"),
+    ),
+    "fedavg": ("linear", fs.algorithms.FedAvg(0.01, local_steps=2, batch_size=5)),
+    "fedavg, logistic": ("logistic", fs.algorithms.FedAvg(0.02, local_steps=3, batch_size=0.3)),
+    "fedavg, softmax": (
+        "softmax",
+        fs.algorithms.FedAvg(fs.schedules.inverse_time(0.1, 10.0), local_steps=2, batch_size=5, server_step=0.7),
+    ),
 }
 
 
@@ -211,30 +235,36 @@ def test_models_that_are_averaged_have_the_same_bits_in_blocks(kind):
 
 # Every algorithm that a server runs, on a problem for which it has a compiled client if it has any.
 EVERY = {
-    "DGSGLD": ("gaussian", fs.algorithms.DGSGLD(1e-3, 0.5)),
-    "FAHMC": ("linear", fs.algorithms.FAHMC(0.01, 3)),
-    "FALD": ("gaussian", fs.algorithms.FALD(1e-3, 2)),
+    "DGSGLD": ("gaussian", fs.algorithms.DGSGLD(1e-3, coupling=0.5)),
+    "FAHMC": ("linear", fs.algorithms.FAHMC(0.01, leapfrog_steps=3)),
+    "FALD": ("gaussian", fs.algorithms.FALD(1e-3, local_steps=2)),
     "FSGLD": ("gaussian", fs.algorithms.FSGLD(1e-3)),
-    "HMC": ("pooled", fs.algorithms.HMC(0.02, 3)),
+    "HMC": ("pooled", fs.algorithms.HMC(0.02, leapfrog_steps=3)),
     "MALA": ("pooled", fs.algorithms.MALA(1e-3)),
     "PSGLD": ("pooled", fs.algorithms.PSGLD(1e-3)),
-    "QLSD": ("gaussian", fs.algorithms.QLSD(1e-3, 0.3, fs.codecs.QSGD(8))),
+    "QLSD": ("gaussian", fs.algorithms.QLSD(1e-3, batch_size=0.3, codec=fs.codecs.QSGD(8))),
     "SGLD": ("pooled", fs.algorithms.SGLD(1e-3)),
-    "FedAdagrad": ("linear", fs.algorithms.FedAdagrad(0.01, 2)),
-    "FedAdam": ("linear", fs.algorithms.FedAdam(0.01, 2)),
-    "FedAvg": ("linear", fs.algorithms.FedAvg(0.01, 2, 5)),
-    "FedBE": ("linear", fs.algorithms.FedBE(0.01, 2)),
-    "FedDyn": ("linear", fs.algorithms.FedDyn(0.01, 2)),
-    "FedNova": ("linear", fs.algorithms.FedNova(0.01, 2)),
-    "FedPAQ": ("linear", fs.algorithms.FedPAQ(0.01, 2)),
-    "FedProx": ("linear", fs.algorithms.FedProx(0.01, 2, proximal=0.1)),
-    "FedYogi": ("linear", fs.algorithms.FedYogi(0.01, 2)),
-    "PFedAvg": ("reactive", fs.algorithms.PFedAvg(0.01, 2)),
-    "PrivateFedPAQ": ("linear", fs.algorithms.PrivateFedPAQ(0.01, 2, 1.0, 5.0, 1e-5, 5)),
-    "QLSDPlusPlus": ("gaussian", fs.algorithms.QLSDPlusPlus(1e-3, 12, None, 0.3, fs.codecs.QSGD(8))),
-    "QLSDStar": ("gaussian", fs.algorithms.QLSDStar(1e-3, None, 0.3, fs.codecs.QSGD(8))),
-    "Scaffold": ("linear", fs.algorithms.Scaffold(0.01, 2)),
-    "distributed_sgd": ("linear", fs.algorithms.distributed_sgd(0.01, 5)),
+    "FedAdagrad": ("linear", fs.algorithms.FedAdagrad(0.01, local_steps=2)),
+    "FedAdam": ("linear", fs.algorithms.FedAdam(0.01, local_steps=2)),
+    "FedAvg": ("linear", fs.algorithms.FedAvg(0.01, local_steps=2, batch_size=5)),
+    "FedBE": ("linear", fs.algorithms.FedBE(0.01, local_steps=2)),
+    "FedDyn": ("linear", fs.algorithms.FedDyn(0.01, local_steps=2)),
+    "FedNova": ("linear", fs.algorithms.FedNova(0.01, local_steps=2)),
+    "FedPAQ": ("linear", fs.algorithms.FedPAQ(0.01, local_steps=2)),
+    "FedProx": ("linear", fs.algorithms.FedProx(0.01, local_steps=2, proximal=0.1)),
+    "FedYogi": ("linear", fs.algorithms.FedYogi(0.01, local_steps=2)),
+    "PFedAvg": ("reactive", fs.algorithms.PFedAvg(0.01, local_steps=2)),
+    "PrivateFedPAQ": (
+        "linear",
+        fs.algorithms.PrivateFedPAQ(0.01, local_steps=2, clip=1.0, epsilon=5.0, delta=1e-5, batch_size=5),
+    ),
+    "QLSDPlusPlus": (
+        "gaussian",
+        fs.algorithms.QLSDPlusPlus(1e-3, refresh_every=12, memory_rate=None, batch_size=0.3, codec=fs.codecs.QSGD(8)),
+    ),
+    "QLSDStar": ("gaussian", fs.algorithms.QLSDStar(1e-3, optimum=None, batch_size=0.3, codec=fs.codecs.QSGD(8))),
+    "Scaffold": ("linear", fs.algorithms.Scaffold(0.01, local_steps=2)),
+    "distributed_sgd": ("linear", fs.algorithms.distributed_sgd(0.01, batch_size=5)),
 }
 COMPILED = {"FAHMC", "FALD", "FedAvg", "QLSD", "QLSDPlusPlus", "QLSDStar", "distributed_sgd"}
 ONE_CLIENT = {"DGSGLD", "FSGLD"}  # they follow one client a round
@@ -283,7 +313,9 @@ def test_events_do_not_depend_on_blocks():
 
 
 def test_divergence_names_the_round_as_round_by_round_does():
-    s = scenario(algorithm=fs.algorithms.QLSD(1e3, 0.3, fs.codecs.QSGD(8)), budget=fs.Budget(rounds=500))
+    s = scenario(
+        algorithm=fs.algorithms.QLSD(1e3, batch_size=0.3, codec=fs.codecs.QSGD(8)), budget=fs.Budget(rounds=500)
+    )
     messages = []
     for run in (fs.run, one_by_one):
         with pytest.raises(fs.errors.NonFinite) as error:

@@ -53,7 +53,7 @@ def test_in_every_scenario_of_the_contract(name):
 @pytest.mark.parametrize("exchange", [CROWD.exchange, fs.exchanges.tiers(every=3)], ids=["gossip", "tiers"])
 def test_where_many_messages_are_late_or_lost(exchange, policy, clock):
     with clock():
-        result = fs.run(dataclasses.replace(CROWD, participation=policy, exchange=exchange), compute="skip")
+        result = fs.run(dataclasses.replace(CROWD, participation=policy, exchange=exchange), timing_only=True)
     assert result.rounds.late.sum() > 0
     assert_sums_agree(result)
 
@@ -64,11 +64,11 @@ WORKING = dataclasses.replace(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("compute", ["run", "skip"])
+@pytest.mark.parametrize("timing_only", [False, True])
 @pytest.mark.parametrize("clock", [reference_clock, always_compiled])
-def test_visits_in_flight_at_the_end_count_as_selected_where_they_started(clock, compute):
+def test_visits_in_flight_at_the_end_count_as_selected_where_they_started(clock, timing_only):
     with clock():
-        result = fs.run(WORKING, compute=compute)
+        result = fs.run(WORKING, timing_only=timing_only)
     in_flight = result.clients.selected - result.clients.arrived - result.clients.dropped
     assert set(in_flight) <= set(range(len(result.replicas) + 1))  # a client has at most one visit in flight
     assert in_flight.sum() > 0

@@ -23,7 +23,7 @@ TEST = (RNG.normal(size=(20, 4)), RNG.integers(0, 3, 20))
 def diverging(**more):
     """Every local step multiplies theta by about -1e4: its square leaves float64 long before theta does."""
     more = {"replicas": 3, "seed": 1, "budget": fs.Budget(rounds=60)} | more
-    return fs.Scenario(algorithm=algorithms.FALD(200.0, 2), **({"problem": PROBLEM} | more))
+    return fs.Scenario(algorithm=algorithms.FALD(200.0, local_steps=2), **({"problem": PROBLEM} | more))
 
 
 METRICS = {
@@ -86,7 +86,7 @@ def test_predictions_that_leave_float32_end_the_run_too(metric):
     """Of test rows that are far larger than the clients' own; the metric was NaN, without a word."""
     problem = fs.problems.SoftmaxRegression(ROWS, classes=3, test=(1e32 * TEST[0], TEST[1]))
     scenario = fs.Scenario(
-        problem=problem, algorithm=algorithms.FedAvg(1e9, 1), budget=fs.Budget(rounds=20), metrics=(metric,),
+        problem=problem, algorithm=algorithms.FedAvg(1e9, local_steps=1), budget=fs.Budget(rounds=20), metrics=(metric,),
         dtype="float32", seed=1,
     )  # fmt: skip
     with pytest.raises(NonFinite, match=rf"in round 1 and {metric} cannot be computed .*try step_size <="):
@@ -103,7 +103,7 @@ def test_a_figure_whose_square_is_not_finite_is_no_error_at_the_end():
     law = (np.zeros(DIM), 1e-100 * np.eye(DIM))
     start = np.linspace(-1e65, 1e65, 3 * DIM).reshape(3, DIM)
     scenario = fs.Scenario(
-        problem=PROBLEM, algorithm=algorithms.FALD(1e-9, 1), budget=fs.Budget(rounds=2), replicas=3, seed=1,
+        problem=PROBLEM, algorithm=algorithms.FALD(1e-9, local_steps=1), budget=fs.Budget(rounds=2), replicas=3, seed=1,
         metrics=(metrics.covariance_error(law),), initial=start,
     )  # fmt: skip
     assert fs.run(scenario).metrics["covariance_error"].iloc[-1] > 1e200

@@ -16,16 +16,16 @@ import fedsim as fs
 RING = nx.cycle_graph(6)
 LEARNING = fs.Scenario(
     problem=fs.problems.GaussianMean.synthetic(6, dim=2, samples=5, seed=3),
-    algorithm=fs.algorithms.FALD(1e-3, 3),
-    network=fs.topologies.multiple_access(6, 4e3, latency_s=0.02),
-    devices=fs.devices.lognormal(0.05, 0.5, dropout=LOSSES, availability=fs.devices.markov(2.0, 0.5)),
+    algorithm=fs.algorithms.FALD(1e-3, local_steps=3),
+    network=fs.topologies.multiple_access(6, capacity_bps=4e3, latency_s=0.02),
+    devices=fs.devices.lognormal(0.05, sigma=0.5, dropout=LOSSES, availability=fs.devices.markov(2.0, off_s=0.5)),
     exchange=fs.exchanges.gossip(RING),
     budget=fs.Budget(rounds=25),
     record=fs.Record(sites="all", events=True),
     metrics=("mean_error", "consensus"),
     replicas=3,
 )
-STEADY = fs.devices.lognormal(0.05, 0.5)
+STEADY = fs.devices.lognormal(0.05, sigma=0.5)
 WAYS = {
     "everybody": {},
     "the first": {"participation": fs.participation.first(1)},
@@ -34,7 +34,7 @@ WAYS = {
     "matrices in turn": {"exchange": fs.exchanges.gossip(RING, [metropolis(RING), np.eye(6)])},
     "no links": {"network": None},
     "the short path": {"network": None, "devices": STEADY},
-    "an optimiser": {"algorithm": fs.algorithms.FedAvg(1e-2, 2)},
+    "an optimiser": {"algorithm": fs.algorithms.FedAvg(1e-2, local_steps=2)},
     "own replies": {"algorithm": fs.algorithms.DESGLD(1e-3)},
     "nothing is lost": {"algorithm": fs.algorithms.DIGingSGLD(1e-3), "devices": STEADY},
     "replicas stop separately": {"budget": fs.Budget(rounds=25, seconds=12.0)},
@@ -124,9 +124,9 @@ def test_seconds_are_floating_point_numbers_where_none_was_wasted(clock):
 
 def test_parts_of_ones_own_run_on_simpy_and_are_refused_by_the_compiled_clock():
     made = dataclasses.replace(LEARNING, devices=Own(1e-3))
-    assert fs.run(made, compute="skip").manifest["clock"]["name"] == "simpy"
+    assert fs.run(made, timing_only=True).manifest["clock"]["name"] == "simpy"
     with pytest.raises(fs.errors.InvalidInput, match="the devices Own has no columns"):
-        fs.run(made, compute="skip", clock="compiled")
+        fs.run(made, timing_only=True, clock="compiled")
 
 
 class Impatient(fs.participation.First):
@@ -143,11 +143,11 @@ def test_a_policy_whose_closing_rule_has_no_columns_is_refused_over_gossip():
 
 
 def test_a_long_online_period_adds_one_event_however_many_rounds_it_has():
-    devices = fs.devices.constant(1e-3, availability=fs.devices.markov(1e6, 1e-3))
+    devices = fs.devices.constant(1e-3, availability=fs.devices.markov(1e6, off_s=1e-3))
     made = dataclasses.replace(
         LEARNING, devices=devices, network=None, budget=fs.Budget(rounds=500), replicas=1, record=fs.Record()
     )
-    compiled, simpy = (fs.run(made, compute="skip", clock=clock) for clock in ("compiled", "simpy"))
+    compiled, simpy = (fs.run(made, timing_only=True, clock=clock) for clock in ("compiled", "simpy"))
     assert compiled.rounds.equals(simpy.rounds)
     assert len(compiled.rounds) == 500
 
@@ -155,6 +155,6 @@ def test_a_long_online_period_adds_one_event_however_many_rounds_it_has():
 @pytest.mark.parametrize("policy", [fs.participation.first(2), fs.participation.deadline(0.4)])
 def test_a_crowd_whose_messages_fill_the_links_has_the_same_bits_on_both_clocks(policy):
     made = dataclasses.replace(CROWD, participation=policy)
-    compiled, simpy = (fs.run(made, compute="skip", clock=clock) for clock in ("compiled", "simpy"))
+    compiled, simpy = (fs.run(made, timing_only=True, clock=clock) for clock in ("compiled", "simpy"))
     for name in ("rounds", "clients", "events"):
         assert getattr(compiled, name).equals(getattr(simpy, name)), name

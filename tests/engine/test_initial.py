@@ -17,13 +17,13 @@ PROBLEM = fs.problems.GaussianMean.synthetic(clients=3, dim=2, samples=10, seed=
 
 def scenario(algorithm=None, **more):
     settings = {"replicas": 5, "seed": 3, "budget": fs.Budget(rounds=4), "problem": PROBLEM, **more}
-    return fs.Scenario(algorithm=algorithm or algorithms.FALD(1e-3, 3), **settings)
+    return fs.Scenario(algorithm=algorithm or algorithms.FALD(1e-3, local_steps=3), **settings)
 
 
 ALGORITHMS = {
-    "FALD": algorithms.FALD(1e-3, 3),
-    "FedAvg": algorithms.FedAvg(0.1, 2),
-    "Scaffold": algorithms.Scaffold(0.1, 2),
+    "FALD": algorithms.FALD(1e-3, local_steps=3),
+    "FedAvg": algorithms.FedAvg(0.1, local_steps=2),
+    "Scaffold": algorithms.Scaffold(0.1, local_steps=2),
     "QLSDStar": algorithms.QLSDStar(1e-3),
     "QLSDPlusPlus": algorithms.QLSDPlusPlus(1e-3, refresh_every=3),
 }

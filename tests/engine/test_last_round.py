@@ -22,12 +22,12 @@ PROBLEM = fs.problems.GaussianMean.synthetic(clients=N, dim=3, heterogeneity=2.0
 LINKS = topologies.star(N, uplink_bps=(800.0, 1000.0, 1500.0, 900.0, 2000.0, 1200.0), downlink_bps=4e3, latency_s=0.01)
 SLOW = devices.lognormal(median_step_s=0.1, sigma=1.0, dropout=0.1, slowdown=devices.pareto_slowdown(2.0))
 ENDING = devices.constant(
-    0.1, availability=devices.intervals([0.0] * N, [7.0 + c for c in range(N)], list(range(N + 1)))
+    0.1, availability=devices.intervals([0.0] * N, ends=[7.0 + c for c in range(N)], offsets=list(range(N + 1)))
 )
 SECONDS, BITS = fs.Budget(seconds=15.0), fs.Budget(total_bits=40_000)
 
 TIMED = fs.Scenario(
-    problem=PROBLEM, algorithm=algorithms.FALD(1e-3, 3), network=LINKS, devices=SLOW, budget=SECONDS, replicas=4,
+    problem=PROBLEM, algorithm=algorithms.FALD(1e-3, local_steps=3), network=LINKS, devices=SLOW, budget=SECONDS, replicas=4,
     seed=3, metrics=("w2", "mean_error", fs.metrics.distance_to([1.0, 2.0, 3.0], "away"), "ess_per_second"),
 )  # fmt: skip
 CASES = {
@@ -107,7 +107,7 @@ def test_a_replica_ends_as_it_does_alone(case):
 
 
 PRIVATE = fs.Scenario(
-    problem=PROBLEM, algorithm=algorithms.PrivateFedPAQ(0.1, 2, 1.0, 1.0, 1e-4, batch_size=2),
+    problem=PROBLEM, algorithm=algorithms.PrivateFedPAQ(0.1, local_steps=2, clip=1.0, epsilon=1.0, delta=1e-4, batch_size=2),
     budget=fs.Budget(rounds=1000, epsilon=3.0), participation=participation.uniform(3), replicas=2, seed=3,
     metrics=(fs.privacy.spent(delta=1e-4),),
 )  # fmt: skip

@@ -17,7 +17,6 @@ from engine.clocks.runs import agree, assert_same, on_path, on_simpy
 import fedsim as fs
 from fedsim.algorithms.fedpaq import FedPAQ
 from fedsim.analysis import timeline
-from fedsim.analysis.clients import heard as fairness
 from fedsim.engine.clock import simpy as simpy_clock
 from fedsim.engine.clock.simpy import Answers
 from fedsim.errors import Interrupted
@@ -56,7 +55,7 @@ def on_both(scenario, **options):
 def on_during(*intervals):
     flat = [pair for own in intervals for pair in own]
     offsets = np.cumsum([0, *(len(own) for own in intervals)])
-    return fs.devices.intervals([s for s, _ in flat], [e for _, e in flat], offsets)
+    return fs.devices.intervals([s for s, _ in flat], ends=[e for _, e in flat], offsets=offsets)
 
 
 def relay(up, down, latency):
@@ -107,7 +106,7 @@ def test_draws_with_replacement_are_by_weight_among_those_that_are_on():
     devices = fs.devices.constant(0.0, availability=on_during([(0.0, 9.0)], [(0.0, 9.0)], [(20.0, 30.0)]))
     policy = fs.participation.with_replacement(1)
     scenario = scenario_of(problem=problem, devices=devices, participation=policy, replicas=50)
-    heard = on_both(scenario, compute="skip").clients["arrived"].tolist()
+    heard = on_both(scenario, timing_only=True).clients["arrived"].tolist()
     assert heard[2] == 0
     assert abs(heard[0] - 125) < 4 * math.sqrt(500 * 0.25 * 0.75)  # p = 1/4 and 3/4 of those that are on
 
@@ -126,18 +125,18 @@ def test_a_round_waits_until_enough_clients_are_on(policy):
     # client 3 comes at 8.5. Each round takes 1 s; the second cannot open at 6.
     availability = on_during([(0.0, 6.0)], [(1.0, 99.0)], [(5.0, 99.0)], [(8.5, 9.4)])
     devices = fs.devices.constant(seconds_per_step=1.0, availability=availability)
-    rounds = on_both(scenario_of(devices=devices, participation=policy), compute="skip")
+    rounds = on_both(scenario_of(devices=devices, participation=policy), timing_only=True)
     assert rounds.rounds["opened_s"].tolist() == [5.0, 8.5]
     assert rounds.stopped_by == ("no clients",)  # never three again
 
 
 def test_clients_that_are_never_on_together_are_not_waited_for_for_ever():
-    availability = fs.devices.diurnal(10.0, 0.4, phase=[0.0, 0.5])
+    availability = fs.devices.diurnal(10.0, on_fraction=0.4, phase=[0.0, 0.5])
     devices = fs.devices.constant(seconds_per_step=0.1, availability=availability)
     scenario = scenario_of(2, devices=devices, participation=fs.participation.uniform(2, at_least=2))
-    result = on_both(scenario, compute="skip")
+    result = on_both(scenario, timing_only=True)
     assert (len(result.rounds), result.stopped_by) == (0, ("no clients",))
-    result = on_both(dataclasses.replace(scenario, budget=fs.Budget(rounds=3, seconds=100.0)), compute="skip")
+    result = on_both(dataclasses.replace(scenario, budget=fs.Budget(rounds=3, seconds=100.0)), timing_only=True)
     assert (len(result.rounds), result.stopped_by) == (0, ("seconds",))
 
 
@@ -322,27 +321,27 @@ def test_waste_is_told_by_cause_in_bits_both_ways_and_in_seconds():
     assert (row["late_s"], row["called_off_s"], row["dropped_s"], row["wasted_s"]) == (4.0, 4.0, 2.5, 10.5)
     assert result.clients["wasted_s"].tolist() == [0.0, 4.0, 4.0, 2.5]
     assert result.clients["wasted_down_bits"].tolist() == [0, 128, 128, 128]
-    table = timeline.waste(result)
+    table = timeline.waste(result).frame.set_index("cause")
     assert table["visits"].to_dict() == {"late": 1, "called off": 1, "dropped": 1}
-    assert table["uplink_bits"].to_dict() == {"late": 64, "called off": 0, "dropped": 0}
+    assert table["bits"].to_dict() == {"late": 64, "called off": 0, "dropped": 0}
     assert table["transfer_s"].to_dict() == {"late": 2.0, "called off": 1.0, "dropped": 1.0}
     assert table["compute_s"].to_dict() == {"late": 2.0, "called off": 3.0, "dropped": 1.5}
 
 
-def test_the_fairness_table_says_who_was_heard_how_often_and_how_late():
+def test_contributions_count_replies_per_client_and_their_age():
     scenario = scenario_of(
         devices=fs.devices.constant([1.0, 2.0, 3.0, 9.0]), participation=fs.participation.first(2), replicas=2
     )
     result = on_both(traced(scenario))
-    table = fairness(result)
-    assert table["asked"].tolist() == [20] * 4
-    assert table["heard"].tolist() == [20, 20, 0, 0]
+    table = timeline.contributions(result)
+    assert table["selected"].tolist() == [20] * 4
+    assert table["received"].tolist() == [20, 20, 0, 0]
     assert table["share"].tolist() == [0.5, 0.5, 0.0, 0.0]
     assert table["late"].tolist() == [0, 0, 20, 20]
     assert table["last_round"].tolist() == [10, 10, 0, 0]
     assert table["reply_s"].tolist()[:2] == [1.0, 2.0]
     assert table["wasted_s"].tolist() == [0.0, 0.0, 40.0, 40.0]
-    stale = fairness(on_both(dataclasses.replace(scenario, participation=fs.participation.buffered(1))))
+    stale = timeline.contributions(on_both(dataclasses.replace(scenario, participation=fs.participation.buffered(1))))
     assert stale["staleness"].iloc[0] < stale["staleness"].iloc[2]
     assert stale["reply_s"].isna().all()
 
@@ -368,7 +367,7 @@ def test_shares_of_an_asynchronous_run_cover_every_client_second():
 def test_replies_of_any_length_that_broke_off_are_taken_up_with_the_same_bits(policy, tmp_path):
     """What SimPy is told again of a reply is its whole length, not what got out of it."""
     scenario = scenario_of(
-        network=fs.topologies.star(4, uplink_bps=100.0), devices=fs.devices.lognormal(0.1, 0.5, dropout={"upload": 0.5}),
+        network=fs.topologies.star(4, uplink_bps=100.0), devices=fs.devices.lognormal(0.1, sigma=0.5, dropout={"upload": 0.5}),
         algorithm=FedPAQ(step_size=1e-2, local_steps=2, codec=fs.codecs.Elias(4)), participation=policy,
         budget=fs.Budget(rounds=30), record=fs.Record(events=True),
     )  # fmt: skip
@@ -383,7 +382,7 @@ def test_replies_of_any_length_that_broke_off_are_taken_up_with_the_same_bits(po
 class Telling(fs.algorithms.FedAvg):
     """FedAvg that tells the server its loss at the model it was sent, beside its reply."""
 
-    kept = ("loss",)
+    local_only = ("loss",)
 
     def client(self, job, message, memory):
         reply, memory = super().client(job, message, memory)
@@ -405,9 +404,9 @@ class Curious:
     def select(self, view, rng):
         ids = np.arange(view.clients)
         loss = np.nan_to_num(view.last(ids, "loss"), nan=math.inf)
-        SEEN.append((view.round, view.heard(ids).tolist(), view.last(ids, "round").tolist(), loss.tolist()))
+        SEEN.append((view.round, view.received(ids).tolist(), view.last(ids, "round").tolist(), loss.tolist()))
         assert view.sizes.tolist() == [4] * view.clients
-        return np.lexsort((-loss, view.heard(ids) // 2))[: self.size]
+        return np.lexsort((-loss, view.received(ids) // 2))[: self.size]
 
     def close(self, view):
         return math.inf
@@ -419,10 +418,10 @@ def test_policies_see_how_often_and_how_lately_clients_were_heard_and_their_loss
     algorithm = (Telling if tells else fs.algorithms.FedAvg)(step_size=1e-2, local_steps=2)
     result = fs.run(scenario_of(algorithm=algorithm, participation=Curious(), devices=fs.devices.constant(1.0)))
     number, heard, last, loss = SEEN[-1]
-    assert number == 9
+    assert number == 10
     assert sum(heard) == result.rounds["arrived"].iloc[:-1].sum()
     assert heard == [count - (c in _asked(result, 10)) for c, count in enumerate(result.clients["arrived"])]
-    assert max(last) == 8
+    assert max(last) == 9
     assert np.isfinite(loss).all() == tells
     assert (result.rounds["uplink_bits"] == 2 * 128).all()  # what is told costs nothing
 
@@ -439,7 +438,7 @@ def test_a_policy_that_looks_at_losses_is_taken_up_with_the_same_bits(tmp_path, 
     policy = fs.participation.buffered(2, of=3) if asynchronous else Curious()
     scenario = scenario_of(
         algorithm=Telling(step_size=1e-2, local_steps=2), participation=policy,
-        devices=fs.devices.lognormal(1e-2, 0.5, dropout=0.1), replicas=2, budget=fs.Budget(rounds=20),
+        devices=fs.devices.lognormal(1e-2, sigma=0.5, dropout=0.1), replicas=2, budget=fs.Budget(rounds=20),
     )  # fmt: skip
     whole = fs.run(scenario)
     again = resumed(scenario, tmp_path / "run", 13)
@@ -448,7 +447,7 @@ def test_a_policy_that_looks_at_losses_is_taken_up_with_the_same_bits(tmp_path, 
 
 
 @pytest.mark.parametrize("reads", ["bits", "losses"])
-def test_only_a_run_with_checkpoints_keeps_what_its_clock_was_told(reads, tmp_path, monkeypatch):
+def test_only_a_run_with_checkpoints_stores_the_answers_of_the_learner(reads, tmp_path, monkeypatch):
     """A run of ten rounds asks for 40 sizes, or for the losses of four clients before each round."""
     clocks = []
 
@@ -465,7 +464,7 @@ def test_only_a_run_with_checkpoints_keeps_what_its_clock_was_told(reads, tmp_pa
     )
     on_simpy(scenario)
     on_simpy(scenario, out=tmp_path / "run", checkpoint_every=5)
-    assert [len(clock.told[reads]) for clock in clocks] == [0, 40]
+    assert [len(clock.answers[reads]) for clock in clocks] == [0, 40]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -475,7 +474,7 @@ class Least:
     batched = True
 
     def select(self, view, rng):
-        return np.argsort(view.heard(np.arange(view.clients)), kind="stable")[None, :2]
+        return np.argsort(view.received(np.arange(view.clients)), kind="stable")[None, :2]
 
     waits, close = True, fs.participation.Full.close
 

@@ -63,8 +63,8 @@ def test_tiers_that_merge_every_round_equal_the_star_up_to_rounding():
 
 
 @pytest.mark.parametrize("algorithm", [
-    fs.algorithms.QLSD(step_size=1e-3, codec=fs.codecs.Elias(4)), fs.algorithms.QLSDPlusPlus(1e-3, 5, batch_size=2),
-    fs.algorithms.FedAvg(1e-2, 2), fs.algorithms.FedPAQ(1e-2, codec=fs.codecs.Elias(3)), fs.algorithms.FAHMC(1e-2, 2),
+    fs.algorithms.QLSD(step_size=1e-3, codec=fs.codecs.Elias(4)), fs.algorithms.QLSDPlusPlus(1e-3, refresh_every=5, batch_size=2),
+    fs.algorithms.FedAvg(1e-2, local_steps=2), fs.algorithms.FedPAQ(1e-2, codec=fs.codecs.Elias(3)), fs.algorithms.FAHMC(1e-2, leapfrog_steps=2),
 ], ids=lambda a: type(a).__name__)  # fmt: skip
 def test_every_averaging_algorithm_runs_over_tiers_as_over_a_star(algorithm):
     star = fs.run(scenario(algorithm=algorithm))
@@ -266,11 +266,11 @@ def test_a_site_that_is_off_pauses_and_full_waits_for_it():
 
 RING = fs.exchanges.gossip(nx.cycle_graph(6))
 REFUSED = {
-    "disconnected": (lambda: fs.exchanges.gossip(nx.Graph([(0, 1), (2, 3)])), "no way leads from client 0"),
+    "disconnected": (lambda: fs.exchanges.gossip(nx.Graph([(0, 1), (2, 3)])), "no route leads from client 0"),
     "names": (lambda: fs.exchanges.gossip(nx.Graph([("a", "b")])), "client numbers"),
     "mixing": (lambda: fs.exchanges.gossip(nx.path_graph(2), "random"), "choose 'metropolis'"),
     "rows": (lambda: fs.exchanges.gossip(nx.path_graph(2), [[0.5, 0.4], [0.5, 0.5]]), "rows must sum to 1"),
-    "outside": (lambda: fs.exchanges.gossip(nx.path_graph(3), np.full((3, 3), 1 / 3)), "does not connect"),
+    "outside": (lambda: fs.exchanges.gossip(nx.path_graph(3), np.full((3, 3), 1 / 3)), "has no such edge"),
     "differing": (
         lambda: fs.exchanges.gossip(nx.path_graph(2), [[[0.5, 0.5], [0.5, 0.5]], [[0.2, 0.8], [0.5, 0.5]]]),
         "different stationary weights",
@@ -280,12 +280,12 @@ REFUSED = {
     "no edges": (lambda: scenario(exchange=fs.exchanges.tiers()), "role='edge'"),
     "exchange": (lambda: scenario(exchange="gossip"), "exchange='gossip'"),
     "size": (lambda: scenario(exchange=fs.exchanges.gossip(nx.cycle_graph(5))), "5 nodes for 6 clients"),
-    "policy": (lambda: scenario(exchange=RING, participation=fs.participation.uniform(2)), "nobody is selected"),
+    "policy": (lambda: scenario(exchange=RING, participation=fs.participation.uniform(2)), "no client is selected"),
     "of": (lambda: scenario(exchange=RING, participation=fs.participation.first(1, of=2)), "leave of="),
     "broadcast_to": (lambda: scenario(exchange=RING, broadcast_to="all"), "nothing is broadcast"),
     "FedPAQ": (lambda: scenario(exchange=RING, algorithm=fs.algorithms.FedPAQ(1e-2)), "difference to a model"),
     "FAHMC": (
-        lambda: scenario(exchange=RING, algorithm=fs.algorithms.FAHMC(1e-2, 2, codec=fs.codecs.QSGD(4))), "codec"
+        lambda: scenario(exchange=RING, algorithm=fs.algorithms.FAHMC(1e-2, leapfrog_steps=2, codec=fs.codecs.QSGD(4))), "codec"
     ),
     "SCAFFOLD": (lambda: scenario(exchange=RING, algorithm=fs.algorithms.Scaffold(1e-2)), "needs a server"),
     "QLSD": (lambda: scenario(exchange=RING, algorithm=fs.algorithms.QLSD(1e-3)), "needs a server"),
@@ -427,12 +427,12 @@ EQUAL = {"problem": fs.problems.GaussianMean.synthetic(4, 2, samples=5, seed=1)}
 def test_traces_and_swim_lanes_show_the_sites(kind, names, tmp_path):
     import json
 
-    from fedsim.analysis import timeline
+    from fedsim.analysis import lanes
 
     result = fs.run(scenario(**KINDS[kind], record=fs.Record(events=True)))
-    told = json.loads(timeline.to_chrome(result, tmp_path / "trace.json").read_text())["traceEvents"]
+    told = json.loads(lanes.to_chrome(result, tmp_path / "trace.json").read_text())["traceEvents"]
     threads = {event["args"]["name"]: event["tid"] for event in told if event["name"] == "thread_name"}
     assert names <= set(threads)
     folds = [event for event in told if event["name"] == "aggregate"]
     assert {threads[name] for name in names - {"cloud"}} <= {event["tid"] for event in folds}
-    assert timeline.swimlanes(result, tmp_path / "lanes.png").stat().st_size > 5_000
+    assert lanes.swimlanes(result, tmp_path / "lanes.png").stat().st_size > 5_000

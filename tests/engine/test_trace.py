@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedsim as fs
-from fedsim.analysis import timeline
+from fedsim.analysis import lanes, timeline
 
 CLIENTS = 5
 POLICIES = {
@@ -32,7 +32,9 @@ def run_of(policy="first", network="shared", **more):
                 "problem": fs.problems.GaussianMean.synthetic(CLIENTS, dim=4, samples=6, seed=4),
                 "algorithm": fs.algorithms.FALD(step_size=1e-3, local_steps=3),
                 "network": networks[network],
-                "devices": fs.devices.lognormal(0.1, 0.7, dropout={"before": 0.1, "compute": 0.1, "upload": 0.15}),
+                "devices": fs.devices.lognormal(
+                    0.1, sigma=0.7, dropout={"before": 0.1, "compute": 0.1, "upload": 0.15}
+                ),
                 "participation": POLICIES[policy],
                 "budget": fs.Budget(rounds=10),
                 "replicas": 3,
@@ -131,8 +133,8 @@ def test_only_a_recorded_timeline_can_be_shown(tmp_path):
     assert timeline.shares(result) is None
     for call in (
         timeline.visits,
-        lambda r: timeline.to_chrome(r, tmp_path / "t"),
-        lambda r: timeline.swimlanes(r, tmp_path / "t"),
+        lambda r: lanes.to_chrome(r, tmp_path / "t"),
+        lambda r: lanes.swimlanes(r, tmp_path / "t"),
     ):
         with pytest.raises(fs.errors.NotRecorded, match=r"Record\(events=True\)"):
             call(result)
@@ -170,7 +172,7 @@ def test_shares_of_time_are_those_of_the_visits():
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_chrome_trace_is_what_its_viewers_read(policy, tmp_path):
     result = run_of(policy)
-    path = timeline.to_chrome(result, tmp_path / "trace.json")
+    path = lanes.to_chrome(result, tmp_path / "trace.json")
     trace = json.loads(path.read_text())
     events = trace["traceEvents"]
     assert {e["ph"] for e in events} <= {"M", "X", "i"}
@@ -200,10 +202,10 @@ def test_the_chrome_trace_is_what_its_viewers_read(policy, tmp_path):
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_picture_is_drawn(policy, tmp_path):
-    path = timeline.swimlanes(run_of(policy), tmp_path / "lanes.png", replica=1, rounds=4)
+    path = lanes.swimlanes(run_of(policy), tmp_path / "lanes.png", replica=1, rounds=4)
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_picture_of_a_replica_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(fs.errors.InvalidInput, match="replicas"):
-        timeline.swimlanes(run_of(), tmp_path / "lanes.png", replica=7)
+        lanes.swimlanes(run_of(), tmp_path / "lanes.png", replica=7)

@@ -23,7 +23,7 @@ def run(request, apps, star):
         pytest.skip(f"{NEEDS[name]} is not installed")
 
     def digests(runtime=None, seed=1):
-        devices = fs.devices.lognormal(1e-3, 0.5, dropout=0.1, per_example=True)
+        devices = fs.devices.lognormal(median_step_s=1e-3, sigma=0.5, dropout=0.1, per_example=True)
         result = fs.flower.run(apps / name, network=star(nodes), devices=devices, seed=seed, runtime=runtime)
         return result.manifest["flower"]["digest"], result.fingerprint
 

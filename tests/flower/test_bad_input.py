@@ -61,7 +61,7 @@ def test_an_unknown_setting_and_unknown_numbers_of_nodes(apps, tmp_path):
     ("given", "text"),
     [
         ({"work": "fast"}, "work='fast'"), ({"node_config": 3}, "node_config=3"), ({"codec": "zip"}, "codec='zip'"),
-        ({"runtime": "ray"}, "runtime='ray'"), ({"compute": "skip"}, "compute='skip'"),
+        ({"runtime": "ray"}, "runtime='ray'"), ({"timing_only": True}, "timing_only=True"),
         ({"clock": "compiled"}, "clock='compiled'"), ({"seed": -1}, "seed=-1"),
     ],
 )  # fmt: skip

@@ -9,7 +9,10 @@ import pytest
 
 import fedsim as fs
 
-CONFIG = {"devices": lambda: fs.devices.lognormal(1e-3, 0.5, dropout=0.2, per_example=True), "seed": 3}
+CONFIG = {
+    "devices": lambda: fs.devices.lognormal(median_step_s=1e-3, sigma=0.5, dropout=0.2, per_example=True),
+    "seed": 3,
+}
 
 
 @pytest.mark.parametrize("name", ["numpy_fedavg", "asynchronous"])

@@ -18,11 +18,13 @@ NETWORKS = {
     "private": lambda: fs.topologies.star(
         clients=NODES, uplink_bps=np.linspace(1e5, 1e6, NODES), downlink_bps=5e6, latency_s=0.03, loss=0.02
     ),
-    "shared": lambda: fs.topologies.multiple_access(NODES, 1e6, latency_s=0.01),
+    "shared": lambda: fs.topologies.multiple_access(NODES, capacity_bps=1e6, latency_s=0.01),
 }
 DEVICES = {
-    "reliable": lambda: fs.devices.lognormal(1e-2, 0.5, slowdown=fs.devices.pareto_slowdown(2.0)),
-    "dropping": lambda: fs.devices.lognormal(1e-2, 0.5, dropout={"before": 0.1, "compute": 0.2, "upload": 0.2}),
+    "reliable": lambda: fs.devices.lognormal(median_step_s=1e-2, sigma=0.5, slowdown=fs.devices.pareto_slowdown(2.0)),
+    "dropping": lambda: fs.devices.lognormal(
+        median_step_s=1e-2, sigma=0.5, dropout={"before": 0.1, "compute": 0.2, "upload": 0.2}
+    ),
 }
 
 
@@ -84,7 +86,7 @@ def test_lost_visits_end_in_the_same_phase_at_the_same_time(app_of):
 
 
 def test_an_app_gives_an_ordinary_result(apps, star, tmp_path):
-    devices = fs.devices.lognormal(1e-3, 0.5, per_example=True)
+    devices = fs.devices.lognormal(median_step_s=1e-3, sigma=0.5, per_example=True)
     result = fs.flower.run(apps / "numpy_fedavg", network=star(8), devices=devices, seed=1, out=tmp_path / "run")
     assert result.rounds["message_type"].tolist() == ["train", "evaluate"] * 3
     assert result.rounds["train_loss"].notna().tolist() == [True, False] * 3

@@ -159,7 +159,7 @@ def test_an_expired_message_is_an_error_reply_and_its_visit_is_late(app_of):
 
 def test_only_nodes_that_are_online_are_listed_and_one_that_goes_offline_is_lost(app_of):
     seen = []
-    online = fs.devices.intervals([0.0, 0.0, 5.0], [10.0, 2.0, 100.0], [0, 1, 2, 3])
+    online = fs.devices.intervals(starts=[0.0, 0.0, 5.0], ends=[10.0, 2.0, 100.0], offsets=[0, 1, 2, 3])
 
     def server(grid, context):
         nodes = list(grid.get_node_ids())
@@ -174,7 +174,7 @@ def test_only_nodes_that_are_online_are_listed_and_one_that_goes_offline_is_lost
 
 def test_a_message_to_a_node_that_is_offline_is_an_error_at_once(app_of):
     seen = []
-    online = fs.devices.intervals([0.0, 0.0, 0.0], [1.0, 100.0, 100.0], [0, 1, 2, 3])
+    online = fs.devices.intervals(starts=[0.0, 0.0, 0.0], ends=[1.0, 100.0, 100.0], offsets=[0, 1, 2, 3])
 
     def server(grid, context):
         nodes = list(grid.get_node_ids())

@@ -76,13 +76,17 @@ def network(chance, clients):
         )  # fmt: skip
     if kind == 2:
         return fs.topologies.tree(
-            clients, chance.spoilt(chance.of(1, clients)), uplink_bps=chance.spoilt(1e4),
+            clients, edges=chance.spoilt(chance.of(1, clients)), uplink_bps=chance.spoilt(1e4),
             edge_uplink_bps=chance.spoilt(5e3), latency_s=chance.spoilt(0.1),
         )  # fmt: skip
     if kind == 3:
-        return fs.topologies.multiple_access(clients, chance.spoilt(1e4), chance.spoilt(0.1), chance.spoilt(0.1))
+        return fs.topologies.multiple_access(
+            clients, capacity_bps=chance.spoilt(1e4), latency_s=chance.spoilt(0.1), loss=chance.spoilt(0.1)
+        )
     if kind == 4:
-        return fs.topologies.ring(clients, chance.column(lambda: 1e4, clients), chance.spoilt(0.1))
+        return fs.topologies.ring(
+            clients, bandwidth_bps=chance.column(lambda: 1e4, clients), latency_s=chance.spoilt(0.1)
+        )
     return fs.Network(chance.spoilt(graph(chance, clients), 40))
 
 
@@ -142,13 +146,13 @@ class Absurd:
 def availability(chance, clients):
     kind = chance.rng.integers(8)
     if kind == 0:
-        return fs.devices.markov(chance.spoilt(1.0, 10), chance.spoilt(2.0, 10))
+        return fs.devices.markov(chance.spoilt(1.0, 10), off_s=chance.spoilt(2.0, 10))
     if kind == 1:
-        return fs.devices.diurnal(chance.spoilt(2.0, 10), chance.of(0.0, 0.3, 1.0, chance.spoilt(0.5, 5)))
+        return fs.devices.diurnal(chance.spoilt(2.0, 10), on_fraction=chance.of(0.0, 0.3, 1.0, chance.spoilt(0.5, 5)))
     if kind == 2:  # never there
-        return fs.devices.intervals([], [], np.zeros(clients + 1, int))
+        return fs.devices.intervals([], ends=[], offsets=np.zeros(clients + 1, int))
     if kind == 3:  # once
-        return fs.devices.intervals([chance.spoilt(1.0, 10)], [3.0], [0, *[1] * clients])
+        return fs.devices.intervals([chance.spoilt(1.0, 10)], ends=[3.0], offsets=[0, *[1] * clients])
     return chance.spoilt(None)
 
 
@@ -178,15 +182,23 @@ def devices(chance, clients):
     )
     if kind == 2:
         return fs.devices.lognormal(
-            chance.spoilt(0.1), chance.spoilt(1.0), dropout(chance), slowdown, availability(chance, clients)
+            chance.spoilt(0.1),
+            sigma=chance.spoilt(1.0),
+            dropout=dropout(chance),
+            slowdown=slowdown,
+            availability=availability(chance, clients),
         )
     if kind == 3:
         seconds = [chance.spoilt(chance.of(0.0, 0.2, 3.0)) for _ in range(clients + chance.one_in(30))]
         frame = {"seconds_per_step": seconds, "dropout": [0.1] * clients}
-        return fs.devices.table(frame, slowdown, availability=availability(chance, clients))
+        return fs.devices.table(frame, slowdown=slowdown, availability=availability(chance, clients))
     seconds = chance.column(lambda: chance.of(0.0, 0.2, 1e12), clients)
     return fs.devices.constant(
-        seconds, slowdown, dropout(chance), availability(chance, clients), latency_s=chance.spoilt(0.0)
+        seconds,
+        slowdown=slowdown,
+        dropout=dropout(chance),
+        availability=availability(chance, clients),
+        latency_s=chance.spoilt(0.0),
     )
 
 
@@ -222,7 +234,9 @@ def policy(chance, clients):
     if kind == 1:
         return fs.participation.with_replacement(chance.spoilt(some, 10))
     if kind == 2:
-        return fs.participation.uniform(chance.spoilt(some, 10), chance.of(None, "normalised", "scaled", "odd"))
+        return fs.participation.uniform(
+            chance.spoilt(some, 10), weighting=chance.of(None, "normalised", "scaled", "odd")
+        )
     if kind == 3:
         return fs.participation.bernoulli(chance.column(lambda: chance.of(1e-6, 0.5, 1.0), clients))
     if kind == 4:
@@ -255,15 +269,15 @@ def build(case):
     """The scenario of a case, and how it is run."""
     chance = Chance(case)
     clients = int(chance.rng.integers(1, 6))
-    how = chance.of("run", "run", "skip", chance.spoilt("skip", 10))
+    timing_only = chance.of(False, False, True, chance.spoilt(True, 10))
     problem = fs.problems.GaussianMean.synthetic(clients, dim=2, samples=chance.of(3, [3] * clients), seed=case % 7)
-    if how == "skip" and chance.one_in(2):
+    if timing_only is True and chance.one_in(2):
         problem = fs.problems.Payload(chance.spoilt(clients, 30), chance.spoilt(3, 30))
     algorithm = chance.of(
         fs.algorithms.FALD(step_size=1e-3, local_steps=2),
         FedPAQ(
             step_size=1e-2,
-            codec=fs.codecs.QSGD(4) if how == "skip" and not chance.one_in(5) else fs.codecs.Elias(4),
+            codec=fs.codecs.QSGD(4) if timing_only is True and not chance.one_in(5) else fs.codecs.Elias(4),
         ),
         FedPAQ(step_size=1e-2, codec=fs.codecs.QSGD(4)),
         fs.algorithms.FALD(step_size=1e9, local_steps=50) if chance.one_in(5) else fs.algorithms.FALD(step_size=1e-3),
@@ -280,13 +294,13 @@ def build(case):
         seed=chance.spoilt(int(chance.rng.integers(2**32))),
         initial=chance.spoilt(None),
         dtype=chance.spoilt(chance.of("float64", "float32")),
-        metrics=chance.of((), ("w2",)) if how == "run" and (replicas != 1 or chance.one_in(10)) else (),
+        metrics=chance.of((), ("w2",)) if not timing_only and (replicas != 1 or chance.one_in(10)) else (),
         evaluate_every=chance.spoilt(1, 60),
         record=fs.Record(events=chance.one_in(3), rounds_every=chance.spoilt(1, 60)),
         broadcast_to=chance.of(None, "selected", "all", chance.spoilt(None, 10)) if case % 5 < 3 else None,
         exchange=exchange(chance, case, clients),
     )
-    return scenario, how
+    return scenario, timing_only
 
 
 def exchange(chance, case, clients):
@@ -312,8 +326,8 @@ def outcome(case):
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", fs.errors.ResultWarning)  # which says that a figure is noise, and rightly
         try:
-            scenario, how = build(case)
-            result = fs.run(scenario, runtime=fs.Inline(threads=1), compute=how)
+            scenario, timing_only = build(case)
+            result = fs.run(scenario, runtime=fs.Inline(threads=1), timing_only=timing_only)
         except fs.errors.FedsimError as error:
             return str(error)
         assert_valid(result, scenario)

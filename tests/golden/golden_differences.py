@@ -2,7 +2,7 @@
 
 Each version runs its own `golden_scenarios.py` in its own process, the new one on SimPy and on every path that can
 serve. A line per scenario says which ran, and what differs from the old version: nothing, times by at most 1e-12, or what
-a named rule changed. A rule is named only if it accounts for the whole difference, which is checked: without latency, or
+a named rule changed. A rule is named only if it accounts for all of the difference, which is checked: without latency, or
 with a place for every client, no other difference may be left. The exit status is 1 if a difference has no reason.
 """
 
@@ -81,7 +81,7 @@ def results(checkout: Path, edits: list[tuple[str, str]], parts: list[str]) -> d
 
 
 def differences(old: Any, new: Any, kind: str) -> list[str]:
-    """Return the names of `REASONS` that account for what differs; "!" and a text for anything else."""
+    """Return the names of `REASONS` that account for the difference; "!" and a text if none does."""
     out = [] if old[2] == new[2] else [f"! stopped_by {old[2]} {new[2]}"]
     if old[0].shape != new[0].shape or not np.array_equal(old[0], new[0], equal_nan=True):
         out.append("! samples")

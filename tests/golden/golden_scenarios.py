@@ -72,7 +72,7 @@ STAR = topologies.star(
     N, uplink_bps=(800.0, 1000.0, 1500.0, 900.0, 2000.0, 1200.0), downlink_bps=4e3, latency_s=0.01, loss=0.1
 )
 TREE = topologies.tree(
-    N, 2, uplink_bps=1e3, downlink_bps=4e3, latency_s=0.01, edge_uplink_bps=1.5e3, edge_downlink_bps=6e3
+    N, edges=2, uplink_bps=1e3, downlink_bps=4e3, latency_s=0.01, edge_uplink_bps=1.5e3, edge_downlink_bps=6e3
 )
 SHARED = topologies.multiple_access(N, capacity_bps=3e3, latency_s=0.02)
 RING = topologies.ring(N, bandwidth_bps=2e3, latency_s=0.01)
@@ -87,10 +87,13 @@ FLAKY = devices.lognormal(
 COMING = devices.constant(0.1, dropout=0.05, availability=devices.markov(on_s=4.0, off_s=2.0))
 DAILY = devices.constant(0.1, availability=devices.diurnal(period_s=20.0, on_fraction=0.5))
 LISTED = devices.constant(
-    0.05, availability=devices.intervals([0, 5, 0, 3, 0, 0, 9], [4, 30, 30, 30, 8, 30, 30], [0, 2, 3, 4, 5, 6, 7])
+    0.05,
+    availability=devices.intervals(
+        [0, 5, 0, 3, 0, 0, 9], ends=[4, 30, 30, 30, 8, 30, 30], offsets=[0, 2, 3, 4, 5, 6, 7]
+    ),
 )
 
-FALD = alg.FALD(1e-3, 3, correlation=0.4)
+FALD = alg.FALD(1e-3, local_steps=3, correlation=0.4)
 EVENTS = fs.Record(events=True)
 
 
@@ -122,14 +125,14 @@ MOST = ("uniform", "with replacement", "first", "deadline", "buffered of 4")
 SCENARIOS: dict[str, fs.Scenario] = {
     # --- algorithms, problems, codecs, without a clock ---
     "FALD": _made(FALD),
-    "FALD, minibatches": _made(alg.FALD(1e-3, 2, batch_size=4), UNEQUAL),
-    "FALD, schedule": _made(alg.FALD(fs.schedules.inverse_time(0.1, 100.0), 2), LINEAR),
-    "FALD, float32": _made(alg.FALD(1e-3, 4), dtype="float32"),
-    "FALD, logistic": _made(alg.FALD(1e-3, 2, batch_size=0.5), LOGISTIC),
-    "FALD, softmax": _made(alg.FALD(1e-3, 2, batch_size=4), SOFTMAX, metrics=("accuracy", "nll"), evaluate_every=2),
-    "FAHMC": _made(alg.FAHMC(1e-2, 3, 2, 0.5)),
-    "FAHMC, de-biased": _made(alg.FAHMC(1e-2, 3, 2, 0.5, "stale", batch_size=4)),
-    "FAHMC, logistic": _made(alg.FAHMC(1e-2, 3, 2, 0.5), LOGISTIC),
+    "FALD, minibatches": _made(alg.FALD(1e-3, local_steps=2, batch_size=4), UNEQUAL),
+    "FALD, schedule": _made(alg.FALD(fs.schedules.inverse_time(0.1, 100.0), local_steps=2), LINEAR),
+    "FALD, float32": _made(alg.FALD(1e-3, local_steps=4), dtype="float32"),
+    "FALD, logistic": _made(alg.FALD(1e-3, local_steps=2, batch_size=0.5), LOGISTIC),
+    "FALD, softmax": _made(alg.FALD(1e-3, local_steps=2, batch_size=4), SOFTMAX, metrics=("accuracy", "nll"), evaluate_every=2),
+    "FAHMC": _made(alg.FAHMC(1e-2, leapfrog_steps=3, local_steps=2, correlation=0.5)),
+    "FAHMC, de-biased": _made(alg.FAHMC(1e-2, leapfrog_steps=3, local_steps=2, correlation=0.5, debias="stale", batch_size=4)),
+    "FAHMC, logistic": _made(alg.FAHMC(1e-2, leapfrog_steps=3, local_steps=2, correlation=0.5), LOGISTIC),
     "QLSD": _made(alg.QLSD(1e-3, batch_size=4, codec=codecs.QSGD(4)), rounds=20),
     "QLSD, Elias": _made(alg.QLSD(1e-3, codec=codecs.Elias(4))),
     "QLSD, a codec each": _made(alg.QLSD(1e-3, codec=[codecs.QSGD(s) for s in (1, 2, 4, 8, 16, 32)])),
@@ -139,21 +142,21 @@ SCENARIOS: dict[str, fs.Scenario] = {
     ),
     "QLSD, logistic": _made(alg.QLSD(1e-3, batch_size=4, codec=codecs.QSGD(4)), LOGISTIC),
     "QLSDStar": _made(alg.QLSDStar(1e-3, batch_size=4, codec=codecs.QSGD(4)), UNEQUAL, rounds=20),
-    "QLSDPlusPlus": _made(alg.QLSDPlusPlus(1e-3, 2, batch_size=4, codec=codecs.QSGD(4)), rounds=20),
+    "QLSDPlusPlus": _made(alg.QLSDPlusPlus(1e-3, refresh_every=2, batch_size=4, codec=codecs.QSGD(4)), rounds=20),
     "QLSDPlusPlus, some": _made(
-        alg.QLSDPlusPlus(1e-3, 2, codec=codecs.QSGD(4)), participation=participation.bernoulli(0.5)
+        alg.QLSDPlusPlus(1e-3, refresh_every=2, codec=codecs.QSGD(4)), participation=participation.bernoulli(0.5)
     ),
-    "FedAvg": _made(alg.FedAvg(0.1, 2, 4), SOFTMAX, metrics=("loss",)),
-    "FedAvg, linear": _made(alg.FedAvg(0.05, 2, 4), LINEAR),
-    "FedPAQ": _made(alg.FedPAQ(0.1, 2, 4), SOFTMAX),
+    "FedAvg": _made(alg.FedAvg(0.1, local_steps=2, batch_size=4), SOFTMAX, metrics=("loss",)),
+    "FedAvg, linear": _made(alg.FedAvg(0.05, local_steps=2, batch_size=4), LINEAR),
+    "FedPAQ": _made(alg.FedPAQ(0.1, local_steps=2, batch_size=4), SOFTMAX),
     "PrivateFedPAQ": _made(
-        alg.PrivateFedPAQ(0.1, 2, 1.0, 1.0, 1e-4, batch_size=2), SOFTMAX, participation=participation.uniform(3)
+        alg.PrivateFedPAQ(0.1, local_steps=2, clip=1.0, epsilon=1.0, delta=1e-4, batch_size=2), SOFTMAX, participation=participation.uniform(3)
     ),
-    "Scaffold": _made(alg.Scaffold(0.1, 2, 4), UNEQUAL, participation=participation.uniform(3)),
-    "PFedAvg": _made(alg.PFedAvg(0.1, 2), REACTING),
-    "SGLD": _made(alg.SGLD(1e-3, 2, batch_size=4), WHOLE),
-    "MALA": _made(alg.MALA(1e-2, 2), WHOLE),
-    "HMC": _made(alg.HMC(5e-2, 3, 2), WHOLE),
+    "Scaffold": _made(alg.Scaffold(0.1, local_steps=2, batch_size=4), UNEQUAL, participation=participation.uniform(3)),
+    "PFedAvg": _made(alg.PFedAvg(0.1, local_steps=2), REACTING),
+    "SGLD": _made(alg.SGLD(1e-3, local_steps=2, batch_size=4), WHOLE),
+    "MALA": _made(alg.MALA(1e-2, local_steps=2), WHOLE),
+    "HMC": _made(alg.HMC(5e-2, leapfrog_steps=3, local_steps=2), WHOLE),
     # --- policies over every kind of clock ---
     **_policies("star", ALL, network=STAR, devices=SLOW),
     **_policies("star, traced", MOST, network=STAR, devices=FLAKY, record=EVENTS),
@@ -163,13 +166,13 @@ SCENARIOS: dict[str, fs.Scenario] = {
     **_policies("coming and going", MOST, network=STAR, devices=COMING, record=EVENTS),
     **_policies("by the day", ("uniform", "buffered"), devices=DAILY),
     **_policies("listed hours", ("full", "with replacement", "deadline"), network=STAR, devices=LISTED),
-    # --- memory, lengths that vary, everybody hears ---
-    "Scaffold, buffered": _made(alg.Scaffold(0.1, 2), network=STAR, devices=SLOW, participation=participation.buffered(2)),
+    # --- memory, lengths that vary, broadcast to all ---
+    "Scaffold, buffered": _made(alg.Scaffold(0.1, local_steps=2), network=STAR, devices=SLOW, participation=participation.buffered(2)),
     "Scaffold, buffered of 4": _made(
-        alg.Scaffold(0.1, 2), network=TREE, devices=FLAKY, participation=participation.buffered(2, of=4)
+        alg.Scaffold(0.1, local_steps=2), network=TREE, devices=FLAKY, participation=participation.buffered(2, of=4)
     ),
     "QLSD++ over a star": _made(
-        alg.QLSDPlusPlus(1e-3, 2, codec=codecs.Elias(4)), network=STAR, devices=SLOW,
+        alg.QLSDPlusPlus(1e-3, refresh_every=2, codec=codecs.Elias(4)), network=STAR, devices=SLOW,
         participation=participation.deadline(0.5),
     ),
     "Elias over a tree": _made(
@@ -177,7 +180,7 @@ SCENARIOS: dict[str, fs.Scenario] = {
         record=EVENTS,
     ),
     "Elias, buffered": _made(
-        alg.FedPAQ(0.1, 2, codec=codecs.Elias(4)), network=TREE, devices=SLOW, participation=participation.buffered(2)
+        alg.FedPAQ(0.1, local_steps=2, codec=codecs.Elias(4)), network=TREE, devices=SLOW, participation=participation.buffered(2)
     ),
     "all hear, star": _made(FALD, network=STAR, broadcast_to="all", participation=participation.uniform(2)),
     "all hear, tree": _made(FALD, network=TREE, devices=SLOW, broadcast_to="all", participation=participation.uniform(2)),
@@ -190,11 +193,11 @@ SCENARIOS: dict[str, fs.Scenario] = {
         FALD, network=STAR, devices=SLOW, budget=fs.Budget(uplink_bits=4_000), participation=participation.buffered(2)
     ),
     "target": _made(
-        alg.FedAvg(0.2, 2), LINEAR, metrics=("loss",),
+        alg.FedAvg(0.2, local_steps=2), LINEAR, metrics=("loss",),
         budget=fs.Budget(rounds=40, target=fs.Target("loss", below=1.0)),
     ),
     "budget of epsilon": _made(
-        alg.PrivateFedPAQ(0.1, 2, 1.0, 1.0, 1e-4, batch_size=2), SOFTMAX, metrics=(fs.privacy.spent(delta=1e-4),),
+        alg.PrivateFedPAQ(0.1, local_steps=2, clip=1.0, epsilon=1.0, delta=1e-4, batch_size=2), SOFTMAX, metrics=(fs.privacy.spent(delta=1e-4),),
         budget=fs.Budget(rounds=30, epsilon=3.0), participation=participation.uniform(3),
     ),
     "thinned record": _made(FALD, rounds=20, record=fs.Record(every=3, warmup=5, rounds_every=4), metrics=("w2",)),
@@ -203,7 +206,7 @@ SCENARIOS: dict[str, fs.Scenario] = {
     "a start of one's own": _made(FALD, initial=np.arange(3.0)),
     "tiers": _made(FALD, UNEQUAL, exchange=exchanges.tiers((0, 1, 0, 1, 1, 1), 3), network=STAR, devices=SLOW),
     "tiers behind a backhaul": _made(
-        alg.FedAvg(1e-2, 2), UNEQUAL, exchange=exchanges.tiers(every=2), network=EDGES, devices=FLAKY,
+        alg.FedAvg(1e-2, local_steps=2), UNEQUAL, exchange=exchanges.tiers(every=2), network=EDGES, devices=FLAKY,
         participation=participation.first(2), record=EVENTS,
     ),
     "tiers, coming and going": _made(FALD, exchange=exchanges.tiers((0, 1) * 3, 2), devices=COMING, network=STAR),
@@ -213,9 +216,9 @@ SCENARIOS: dict[str, fs.Scenario] = {
     ),
     "gossip": _made(FALD, UNEQUAL, exchange=exchanges.gossip(CYCLE), devices=SLOW, record=fs.Record(sites="all")),
     "gossip over a star of links": _made(FALD, exchange=exchanges.gossip(CYCLE, "max_degree"), network=STAR),
-    "gossip by matchings": _made(alg.FedAvg(1e-2, 2), exchange=exchanges.gossip(CYCLE, "matching")),
+    "gossip by matchings": _made(alg.FedAvg(1e-2, local_steps=2), exchange=exchanges.gossip(CYCLE, "matching")),
     "gossip, FAHMC, first": _made(
-        alg.FAHMC(1e-2, 2), exchange=exchanges.gossip(CYCLE), devices=FLAKY, network=STAR, record=EVENTS,
+        alg.FAHMC(1e-2, leapfrog_steps=2), exchange=exchanges.gossip(CYCLE), devices=FLAKY, network=STAR, record=EVENTS,
         participation=participation.first(1),
     ),
     "gossip, coming and going": _made(

@@ -1,4 +1,4 @@
-"""The bits of many small scenarios are those that were pinned; whoever changes one must mean it."""
+"""The bits of many small scenarios are those that were pinned; a change of one is a decision."""
 
 from __future__ import annotations
 

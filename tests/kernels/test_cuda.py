@@ -1,4 +1,4 @@
-"""The CUDA backend without a device: its source compiles, its host code runs, its errors say what to do."""
+"""The CUDA backend without a device: its source compiles, its host code runs, its errors name the remedy."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from fedsim import kernels, rng
 from fedsim.errors import InvalidInput
 from fedsim.kernels import cpu, cuda, reference
 from fedsim.kernels.cpu import sums
+from fedsim.kernels.cuda import device
 from fedsim.protocols import Backend, members
 from fedsim.rng import Stream
 
@@ -27,7 +28,7 @@ DTYPES = ["float32", "float64"]
 needs_compiler = pytest.mark.skipif(not cuda_on_host.COMPILER, reason="no C++ compiler")
 
 
-# --- Asking for CUDA ------------------------------------------------------------------------------------
+# --- Choosing CUDA ------------------------------------------------------------------------------------
 
 
 def test_without_cupy_the_error_names_the_package_to_install(monkeypatch):
@@ -95,10 +96,10 @@ def nvrtc():
 
 
 def compile_by_nvrtc(nvrtc, options, kind):
-    """The PTX ("PTX") or machine code ("CUBIN") of the CUDA source."""
+    """Return the PTX ("PTX") or machine code ("CUBIN") of the CUDA source."""
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    source = cuda.source().encode()
-    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, b"fedsim.cu", 0, None, None) == 0
+    source = device.source().encode()
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, b"kernels.cu", 0, None, None) == 0
     try:
         given = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
         failed = nvrtc.nvrtcCompileProgram(program, len(options), given)
@@ -112,29 +113,29 @@ def compile_by_nvrtc(nvrtc, options, kind):
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-@pytest.mark.parametrize("dim", [0, 2, cuda.REGISTERS])
+@pytest.mark.parametrize("dim", [0, 2, device.REGISTERS])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_nvrtc_compiles_every_kernel_to_exactly_rounded_arithmetic(nvrtc, dtype, dim):
-    ptx = compile_by_nvrtc(nvrtc, (*cuda.options(dtype, dim), "-arch=compute_80"), "PTX").decode()
-    names = [name for name, _ in cuda_on_host.KERNEL.findall(cuda.source())]
+    ptx = compile_by_nvrtc(nvrtc, (*device.options(dtype, dim), "-arch=compute_80"), "PTX").decode()
+    names = [name for name, _ in cuda_on_host.KERNEL.findall(device.source())]
     assert {"words", "langevin_quadratic", "sum_over_rows", "leapfrog_step", "elias_bits"} <= set(names)
     for name in names:
         assert f".entry {name}(" in ptx
     for inexact in (".approx", ".ftz"):
         assert inexact not in ptx
     fused = set(re.findall(r"fma\.\w+\.\w+", ptx))
-    assert fused <= ({"fma.rn.f32"} if np.dtype(dtype) == np.float32 else set())  # those that the source asks for
+    assert fused <= ({"fma.rn.f32"} if np.dtype(dtype) == np.float32 else set())  # those in the source
     assert ".local" not in ptx  # parameters and noise in registers
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_nvrtc_makes_machine_code(nvrtc, dtype):
-    code = compile_by_nvrtc(nvrtc, (*cuda.options(dtype), "-arch=sm_80"), "CUBIN")
+def test_nvrtc_generates_machine_code(nvrtc, dtype):
+    code = compile_by_nvrtc(nvrtc, (*device.options(dtype), "-arch=sm_80"), "CUBIN")
     assert code.startswith(b"\x7fELF")
     assert b"langevin_quadratic" in code
 
 
-# --- The kernels of gradients, held to Numba's ----------------------------------------------------------
+# --- Gradients, compared with Numba's ----------------------------------------------------------
 
 OFFSETS = np.array([0, 3, 70, 71, 180, 200])
 JOBS = 60
@@ -153,11 +154,11 @@ def minibatches(client):
     return reference.choose_rows(rng.keys(5, Stream.BATCH, client=np.arange(JOBS)), sizes, start, 0), start
 
 
-def both(name, theta, *arguments, twin=sums):
-    """What the CUDA kernel and its Numba twin make of the same arguments."""
+def both(name, theta, *arguments, backend=sums):
+    """Return the results of the CUDA kernel and of the Numba kernel for the same arguments."""
     found, expected = np.empty_like(theta), np.empty_like(theta)
     getattr(cuda, name)(theta, *arguments, found)
-    getattr(twin, name)(theta, *arguments, expected)
+    getattr(backend, name)(theta, *arguments, expected)
     return found, expected
 
 
@@ -187,15 +188,15 @@ def test_gaussian_minibatch_gradients_equal_numbas(on_host, dtype, copies):
 
 @needs_compiler
 @pytest.mark.parametrize("logistic", [False, True])
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("all_rows", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_linear_model_gradients_equal_numbas(on_host, monkeypatch, dtype, whole, logistic):
+def test_linear_model_gradients_equal_numbas(on_host, monkeypatch, dtype, all_rows, logistic):
     theta, x, y, client = data(dtype, 7)
-    rows, start = sums.ALL_ROWS if whole else minibatches(client)
+    rows, start = sums.ALL_ROWS if all_rows else minibatches(client)
     scale, share = np.array([2.5, 0.3], dtype)
     arguments = x, y, OFFSETS, client, rows, start, logistic, scale, share
-    for scores in (cuda.SCORES, 64, 1):  # all jobs at once, a few, one at a time
-        monkeypatch.setattr(cuda, "SCORES", scores)
+    for scores in (device.SCORES, 64, 1):  # all jobs at once, a few, one at a time
+        monkeypatch.setattr(device, "SCORES", scores)
         found, expected = both("linear_model", theta, *arguments)
         np.testing.assert_array_equal(found, expected)
 
@@ -207,13 +208,13 @@ def test_softmax_gradients_equal_numbas_to_rounding(on_host, dtype, bias):
     theta, x, y, client = data(dtype, (6 + bias) * 3)  # three classes
     labels, share = (np.abs(y) * 3).astype(int) % 3, np.dtype(dtype).type(0.3)
     arguments = np.ascontiguousarray(x[:, :6]), labels, OFFSETS, client, *minibatches(client), 3, bias, share
-    found, expected = both("softmax_gradient", theta, *arguments, twin=cpu)
+    found, expected = both("softmax_gradient", theta, *arguments, backend=cpu)
     np.testing.assert_allclose(found, expected, rtol=0, atol=200 * np.finfo(dtype).eps * np.abs(expected).max())
 
 
 @needs_compiler
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_nan_in_theta_comes_out_as_a_nan(on_host, dtype):
+def test_a_nan_in_theta_gives_a_nan(on_host, dtype):
     theta, x, y, client = data(dtype, 7)
     theta[4, 2] = np.nan
     out = np.empty_like(theta)
@@ -223,22 +224,22 @@ def test_a_nan_in_theta_comes_out_as_a_nan(on_host, dtype):
     assert np.isfinite(np.delete(out, 4, axis=0)).all()
 
 
-# --- Tables and whole runs ------------------------------------------------------------------------------
+# --- Tables and complete runs ------------------------------------------------------------------------------
 
 
 @needs_compiler
-def test_tables_are_copied_once_and_go_with_the_hosts_array(on_host):
+def test_tables_are_copied_once_and_freed_with_the_hosts_array(on_host):
     theta, x, _, client = data("float64", 5)
     hessian, linear = symmetric(5, "float64", 5), x[:5].copy()
     out = np.empty_like(theta)
     cuda.quadratic_full(theta, hessian, linear, client, out)
-    kept = [table for _, table in cuda._tables.values()]
+    before = [table for _, table in device._tables.values()]
     cuda.quadratic_full(theta, hessian, linear, client, out)
-    assert len(kept) == 2
-    assert all(a is b for a, (_, b) in zip(kept, cuda._tables.values(), strict=True))
+    assert len(before) == 2
+    assert all(a is b for a, (_, b) in zip(before, device._tables.values(), strict=True))
     del hessian, linear
     gc.collect()
-    assert not cuda._tables
+    assert not device._tables
 
 
 @needs_compiler
@@ -259,14 +260,14 @@ def scenario(dtype):
 @needs_compiler
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_run_gives_the_cpus_bits(on_host, dtype, threads):
+def test_a_run_has_the_bits_of_the_cpu(on_host, dtype, threads):
     found = fs.run(scenario(dtype), runtime=fs.Inline(threads=threads, chunk=5, backend="cuda"))
     expected = fs.run(scenario(dtype), runtime=fs.Inline(threads=1))
     np.testing.assert_array_equal(found.samples, expected.samples)
 
 
 @needs_compiler
-def test_a_run_on_minibatches_gives_the_cpus_bits(on_host):
+def test_a_run_on_minibatches_has_the_bits_of_the_cpu(on_host):
     study = fs.Scenario(
         problem=fs.problems.LogisticRegression.synthetic(clients=6, dim=3, samples=20, seed=1),
         algorithm=fs.algorithms.FALD(step_size=1e-3, local_steps=4, batch_size=5),

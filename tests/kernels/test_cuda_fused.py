@@ -1,4 +1,4 @@
-"""FA-HMC's trajectories and QLSD's messages in CUDA, compiled for the host and held to the CPU's bits."""
+"""FA-HMC's trajectories and QLSD's messages in CUDA, compiled for the host, have the bits of the CPU."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from fedsim.algorithms import FAHMC, FALD, QLSD, QLSDPlusPlus, QLSDStar
 from fedsim.codecs import QSGD, Elias, Identity
 from fedsim.kernels import cpu, cuda, reference
 from fedsim.kernels.cpu import qlsd, qlsd_logistic
+from fedsim.kernels.cuda import device
 from fedsim.kernels.reference import leapfrog
 from fedsim.rng import Stream
 
@@ -24,14 +25,14 @@ needs_compiler = pytest.mark.skipif(not cuda_on_host.COMPILER, reason="no C++ co
 
 @pytest.fixture
 def on_host(on_host, monkeypatch):
-    """The names of all kernels that were launched there."""
-    launched, run = [], on_host.run
+    """Return the names of all kernels that were launched there."""
+    launched, get_function = [], cuda_on_host.RawModule.get_function
 
-    def recorded(kernel, *arguments, **options):
+    def recorded(module, kernel):
         launched.append(kernel)
-        run(kernel, *arguments, **options)
+        return get_function(module, kernel)
 
-    monkeypatch.setattr(cuda, "run", recorded)
+    monkeypatch.setattr(cuda_on_host.RawModule, "get_function", recorded)
     return launched
 
 
@@ -47,7 +48,7 @@ def chunks(jobs, *sizes):
 
 
 def trajectories(jobs, d, dtype, common, count, steps):
-    """Five clients with symmetric tables; every job has its own start, linear term and scale."""
+    """Return arguments for five clients with symmetric tables; every job has its own start, linear term and scale."""
     draw = rng.normal(keys(5, Stream.DATA), d * d).reshape(5, d, d)
     hessian = (draw + draw.transpose(0, 2, 1) + 3 * np.sqrt(d) * np.eye(d)).astype(dtype)
     own = rng.normal(keys(jobs, Stream.DATA), 2 * d).astype(dtype)
@@ -61,14 +62,14 @@ def trajectories(jobs, d, dtype, common, count, steps):
 
 @needs_compiler
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("d", [3, cuda.REGISTERS, cuda.REGISTERS + 1, 50])
+@pytest.mark.parametrize("d", [3, device.REGISTERS, device.REGISTERS + 1, 50])
 def test_trajectories_equal_the_reference(on_host, d, dtype):
     for common, count, steps in product((0.0, 0.5, 1.0), (1, 5), (1, 4)):
         arguments = trajectories(70, d, dtype, common, count, steps)
         found = cuda.leapfrog_quadratic(*arguments)
         assert found.dtype == dtype
         np.testing.assert_array_equal(found, leapfrog.leapfrog_quadratic(*arguments))
-    assert set(on_host) == {"leapfrog_narrow" if d <= cuda.REGISTERS else "leapfrog_step"}
+    assert set(on_host) == {"leapfrog_small_dim" if d <= device.REGISTERS else "leapfrog_step"}
 
 
 @needs_compiler
@@ -82,12 +83,12 @@ def test_trajectories_do_not_depend_on_a_jobs_place_in_a_batch(on_host, d):
         for p in parts:
             mine = theta[p], hessian, linear[p], *(a[p] for a in per_job)
             np.testing.assert_array_equal(cuda.leapfrog_quadratic(*mine, *arguments[7:]), together[p])
-    assert all(np.array_equal(kept, now) for kept, now in zip(before, arguments, strict=True))
+    assert all(np.array_equal(old, now) for old, now in zip(before, arguments, strict=True))
 
 
 @needs_compiler
 @pytest.mark.parametrize("dim, debias", [(3, None), (3, "stale"), (11, None)])
-def test_a_run_of_fahmc_gives_the_cpus_bits(on_host, dim, debias):
+def test_a_run_of_fahmc_has_the_bits_of_the_cpu(on_host, dim, debias):
     study = fs.Scenario(
         problem=fs.problems.GaussianMean.synthetic(clients=6, dim=dim, samples=20, seed=1),
         algorithm=FAHMC(step_size=0.05, leapfrog_steps=3, local_steps=2, correlation=0.3, debias=debias),
@@ -95,21 +96,21 @@ def test_a_run_of_fahmc_gives_the_cpus_bits(on_host, dim, debias):
     )  # fmt: skip
     found = fs.run(study, runtime=fs.Inline(threads=1, chunk=5, backend="cuda"))
     np.testing.assert_array_equal(found.samples, fs.run(study, runtime=fs.Inline(threads=1)).samples)
-    assert ("leapfrog_narrow" if dim == 3 else "leapfrog_step") in on_host
+    assert ("leapfrog_small_dim" if dim == 3 else "leapfrog_step") in on_host
 
 
 @needs_compiler
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("batch, debias", [(None, None), (None, "stale"), (5, None), (0.3, "stale")])
-def test_a_run_of_fahmc_on_logistic_regression_gives_the_cpus_bits(on_host, monkeypatch, batch, debias, dtype):
+def test_a_run_of_fahmc_on_logistic_regression_has_the_bits_of_the_cpu(on_host, monkeypatch, batch, debias, dtype):
     algorithm = FAHMC(0.05, leapfrog_steps=3, local_steps=2, correlation=0.3, debias=debias, batch_size=batch)
     study = replace(
         qlsd_study("logistic", algorithm, dtype), participation=fs.participation.full(), budget=fs.Budget(rounds=2),
         replicas=5,
     )  # fmt: skip
     expected = fs.run(study, runtime=fs.Inline(threads=1)).samples
-    for most in (cuda.SCORES, 100, 1):  # all jobs at once, a few at a time, one at a time
-        monkeypatch.setattr(cuda, "SCORES", most)
+    for most in (device.SCORES, 100, 1):  # all jobs at once, a few at a time, one at a time
+        monkeypatch.setattr(device, "SCORES", most)
         del on_host[:]
         found = fs.run(study, runtime=fs.Inline(threads=1, chunk=20, backend="cuda")).samples
         np.testing.assert_array_equal(found, expected)
@@ -123,8 +124,8 @@ SIZES = np.array([7, 30, 1, 15])
 OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])
 BATCH = np.array([2, 9, 1, 15])
 CODECS = [
-    Identity(), Identity("float32"), QSGD(1), QSGD(16), Elias(4), Elias(300, "gamma"), Elias(2, form="sparse"),
-    Elias(2, "gamma", "dense"),
+    Identity(), Identity("float32"), QSGD(1), QSGD(16), Elias(4), Elias(300, code="gamma"), Elias(2, form="sparse"),
+    Elias(2, code="gamma", form="dense"),
 ]  # fmt: skip
 
 
@@ -133,7 +134,7 @@ def wire_of(codec, coins, d):
 
 
 class Messages:
-    """Data of four clients, jobs with all the terms that a message can have, and both problems' kernels."""
+    """Data of four clients, jobs with all terms of a message, and calls of both problems' kernels."""
 
     def __init__(self, d, dtype, jobs=90, data=None):
         draw = rng.normal(keys(OFFSETS[-1], Stream.DATA), d + 1)
@@ -183,7 +184,7 @@ def assert_same(found, expected):
 @pytest.mark.parametrize("codec", CODECS, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_messages_equal_numbas(on_host, dtype, codec):
-    for d in (3, 16, 21):  # less than a group of eight, whole groups, and some left over
+    for d in (3, 16, 21):  # less than a group of eight, complete groups, and a remainder
         jobs = Messages(d, dtype)
         for terms, rows in product(jobs.terms(), (None, BATCH)):
             for precision in jobs.precisions:
@@ -201,7 +202,7 @@ def test_messages_equal_numbas(on_host, dtype, codec):
 @needs_compiler
 @pytest.mark.parametrize("codec", [Identity(), QSGD(4), Elias(4)], ids=str)
 def test_messages_are_the_quantised_gradients_of_the_problem(on_host, codec):
-    """Against the generic parts: rows by `choose_rows`, gradients by the problem, levels and bits by the codec."""
+    """Compare with the generic parts: rows by `choose_rows`, gradients by the problem, levels and bits by the codec."""
     jobs = Messages(19, "float64")
     start = np.concatenate([[0], np.cumsum(BATCH[jobs.client])])
     rows = reference.choose_rows(jobs.key, SIZES[jobs.client], start, 0), start
@@ -245,7 +246,7 @@ EXTREMES = {
 @needs_compiler
 @pytest.mark.parametrize("codec", [Identity("float32"), QSGD(5), Elias(5)], ids=str)
 @pytest.mark.parametrize("extreme", EXTREMES)
-def test_extreme_vectors_are_sent_or_not_as_on_the_cpu(on_host, codec, extreme):
+def test_extreme_vectors_are_sent_or_refused_as_on_the_cpu(on_host, codec, extreme):
     d = 13
     x, offsets, client = np.zeros((1, d)), np.array([0, 1]), np.zeros(3, int)
     theta = np.zeros((3, d))
@@ -263,7 +264,7 @@ def test_extreme_vectors_are_sent_or_not_as_on_the_cpu(on_host, codec, extreme):
 
 
 def quantised(vectors, codec, coins):
-    """The messages that hold these vectors: gradients at theta of one row at zero."""
+    """Return the messages of these vectors: gradients at theta of one row at zero."""
     (jobs, d), nothing = vectors.shape, np.zeros((1, vectors.shape[1]))
     rest = nothing, np.array([0, 1]), nothing, np.ones((1, d)), np.zeros(jobs, int)
     sent, bits, _ = cuda.gaussian_messages(
@@ -274,8 +275,8 @@ def quantised(vectors, codec, coins):
 
 @needs_compiler
 @pytest.mark.parametrize("d", [8, 24])
-def test_squares_are_added_up_in_the_codecs_order(on_host, d):
-    """Seven squares of just under half a unit in the last place: one after the other they vanish beside 1."""
+def test_squares_are_added_in_the_order_of_the_codec(on_host, d):
+    """Seven squares of just under half a unit in the last place are lost if they are added to 1 one by one."""
     v = np.zeros((1, d))
     v[0, :8] = 1.4 * 2.0**-27
     v[0, 0] = 1
@@ -285,7 +286,7 @@ def test_squares_are_added_up_in_the_codecs_order(on_host, d):
 
 
 @needs_compiler
-def test_a_level_tips_over_at_its_random_word_and_a_half(on_host):
+def test_a_level_is_rounded_up_above_its_random_word_plus_a_half(on_host):
     coins = keys(20, Stream.CODEC)
     word = rng.words(coins, 1)[:, 1].astype(float)
     for part, level in ((0.75, 0), (0.25, 1)):
@@ -299,8 +300,8 @@ def test_a_level_tips_over_at_its_random_word_and_a_half(on_host):
 @needs_compiler
 @pytest.mark.parametrize("form", ["sparse", "dense", "auto"])
 @pytest.mark.parametrize("code", ["omega", "gamma"])
-def test_bits_are_those_of_the_message_where_most_levels_are_zero(on_host, code, form):
-    d, codec = 1500, Elias(2, code, form)
+def test_bits_are_those_of_the_message_if_most_levels_are_zero(on_host, code, form):
+    d, codec = 1500, Elias(2, code=code, form=form)
     key = keys(4, Stream.CODEC)
     theta = rng.normal(keys(4, Stream.DATA), d) ** 9
     sent, bits = quantised(theta, codec, key)
@@ -312,7 +313,7 @@ def test_bits_are_those_of_the_message_where_most_levels_are_zero(on_host, code,
 
 @needs_compiler
 @pytest.mark.parametrize("codec", [QSGD(4), Elias(4)], ids=str)
-def test_messages_do_not_depend_on_a_jobs_place_in_a_batch_nor_on_turns(on_host, monkeypatch, codec):
+def test_messages_do_not_depend_on_a_jobs_place_in_a_batch_nor_on_its_parts(on_host, monkeypatch, codec):
     jobs = Messages(19, "float64", jobs=150)
     terms = jobs.control, jobs.anchor, jobs.memory, 0.3
     before = [np.copy(a) for a in (jobs.theta, *terms[:3])]
@@ -327,29 +328,29 @@ def test_messages_do_not_depend_on_a_jobs_place_in_a_batch_nor_on_turns(on_host,
             assert_same([np.concatenate(a) for a in alone], together)
         for most in (100, 1):  # a few jobs at a time, one at a time
             with monkeypatch.context() as patch:
-                patch.setattr(cuda, "SCORES", most)
+                patch.setattr(device, "SCORES", most)
                 del on_host[:]
                 assert_same(call(slice(None)), together)
                 assert on_host.count("round_levels") > (40 if most > 1 else 149)
-    assert all(np.array_equal(kept, now) for kept, now in zip(before, (jobs.theta, *terms[:3]), strict=True))
+    assert all(np.array_equal(old, now) for old, now in zip(before, (jobs.theta, *terms[:3]), strict=True))
 
 
 @needs_compiler
 def test_no_jobs_send_no_messages(on_host):
     none, jobs = slice(0, 0), Messages(5, "float64")
-    for sent, bits, kept in (
+    for sent, bits, memory in (
         jobs.gaussian(cuda.gaussian_messages, jobs.precisions[0], BATCH, (None, None, jobs.memory, 1.0), QSGD(4), none),
         jobs.logistic(cuda.logistic_messages, None, (None, None, jobs.memory, 1.0), Elias(4), none),
     ):
-        assert sent.shape == kept.shape == (0, 5)
+        assert sent.shape == memory.shape == (0, 5)
         assert bits.shape == (0,)
 
 
-# --- Whole runs -----------------------------------------------------------------------------------------
+# --- Complete runs -----------------------------------------------------------------------------------------
 
 
 def qlsd_study(problem, algorithm, dtype):
-    """Data in the run's own precision: rounding others to it is where backends differ."""
+    """Return data in the precision of the run; backends differ in the conversion of others."""
     x, offsets = rng.normal(keys(120, Stream.DATA), 10).astype(dtype), 20 * np.arange(7)
     data, labels = np.ascontiguousarray(x[:, :9]), (x[:, 9] > 0).astype(dtype)
     makers = {
@@ -367,14 +368,14 @@ FAMILY = {
     "QLSD": QLSD(1e-3, batch_size=5, codec=Elias(8)),
     "LSD++": QLSDPlusPlus(1e-3, refresh_every=2, batch_size=0.25),
     "QLSD++": QLSDPlusPlus(1e-3, refresh_every=2, batch_size=5, codec=QSGD(8)),
-    "QLSD++, all rows": QLSDPlusPlus(1e-3, refresh_every=2, codec=Elias(8, "gamma")),
+    "QLSD++, all rows": QLSDPlusPlus(1e-3, refresh_every=2, codec=Elias(8, code="gamma")),
 }
 
 
 @needs_compiler
 @pytest.mark.parametrize("name", FAMILY)
 @pytest.mark.parametrize("problem", ["gaussian", "logistic"])
-def test_a_run_of_the_qlsd_family_gives_the_cpus_bits(on_host, problem, name):
+def test_a_run_of_the_qlsd_family_has_the_bits_of_the_cpu(on_host, problem, name):
     study = qlsd_study(problem, FAMILY[name], "float32" if "all" in name else "float64")
     found = fs.run(study, runtime=fs.Inline(threads=1, chunk=7, backend="cuda"))
     expected = fs.run(study, runtime=fs.Inline(threads=1))
@@ -385,7 +386,7 @@ def test_a_run_of_the_qlsd_family_gives_the_cpus_bits(on_host, problem, name):
 
 
 @needs_compiler
-def test_a_run_of_qlsd_star_gives_the_cpus_bits(on_host):
+def test_a_run_of_qlsd_star_has_the_bits_of_the_cpu(on_host):
     study = qlsd_study("gaussian", QLSDStar(1e-3, batch_size=5, codec=QSGD(8)), "float64")
     found = fs.run(study, runtime=fs.Inline(threads=2, chunk=7, backend="cuda"))
     np.testing.assert_array_equal(found.samples, fs.run(study, runtime=fs.Inline(threads=1)).samples)
@@ -395,16 +396,18 @@ def test_a_run_of_qlsd_star_gives_the_cpus_bits(on_host):
 @needs_compiler
 @pytest.mark.parametrize("backend", ["cpu", "cuda"])
 @pytest.mark.parametrize("d", [254, 255])  # 256 is the first gap that is longer in Elias's codes than 255
-def test_a_message_of_nothing_but_zeros_is_as_long_as_its_bytes(on_host, d, backend):
+def test_a_message_of_zeros_is_as_long_as_its_bytes(on_host, d, backend):
     study = fs.Scenario(
         problem=fs.problems.GaussianMean([np.zeros((2, d))] * 3, np.eye(d)),
-        algorithm=QLSD(1e-3, codec=Elias(4, "gamma")), budget=fs.Budget(rounds=1),
+        algorithm=QLSD(1e-3, codec=Elias(4, code="gamma")), budget=fs.Budget(rounds=1),
     )  # fmt: skip
     result = fs.run(study, runtime=fs.Inline(threads=1, backend=backend))
-    assert result.rounds.uplink_bits.tolist() == [3 * Elias(4, "gamma").bits(np.zeros(d), keys(1, Stream.CODEC)[0])]
+    assert result.rounds.uplink_bits.tolist() == [
+        3 * Elias(4, code="gamma").bits(np.zeros(d), keys(1, Stream.CODEC)[0])
+    ]
 
 
-def test_what_has_no_kernel_is_not_fused():
+def test_combinations_without_a_kernel_are_not_fused():
     gaussian = fs.problems.GaussianMean.synthetic(clients=3, dim=2, samples=5, seed=1)
     logistic = fs.problems.LogisticRegression([(np.zeros((2, 2)), [0, 1])])
     softmax = fs.problems.SoftmaxRegression([(np.zeros((2, 2)), [0, 1])], classes=2)
@@ -412,8 +415,8 @@ def test_what_has_no_kernel_is_not_fused():
         assert QLSD(0.1, codec=QSGD(2)).fused(gaussian, backend) is not None
         assert QLSD(0.1, codec=QSGD(2)).fused(softmax, backend) is None
         assert QLSD(0.1, codec=(QSGD(2), QSGD(3), Identity())).fused(gaussian, backend) is None
-        assert FAHMC(0.1, 3).fused(gaussian, backend) is not None
-        assert FAHMC(0.1, 3, batch_size=1).fused(logistic, backend) is not None
+        assert FAHMC(0.1, leapfrog_steps=3).fused(gaussian, backend) is not None
+        assert FAHMC(0.1, leapfrog_steps=3, batch_size=1).fused(logistic, backend) is not None
         assert FALD(0.1).fused(gaussian, backend) is not None
     assert QLSD(0.1, codec=QSGD(2)).fused(softmax, reference) is None
 

@@ -1,4 +1,4 @@
-"""Compiled kernels are kept where it is possible; where it is not, or what is there is damaged, a run still runs."""
+"""Compiled kernels are cached where possible; a folder that is read-only, full or damaged stops no run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def go(folder, **environment):
     return done.stderr
 
 
-def test_kernels_are_kept_without_a_word(tmp_path):
+def test_kernels_are_cached_without_a_message(tmp_path):
     assert go(tmp_path) == ""
     assert len(list((tmp_path / "__pycache__").glob("*.nbc"))) == 1
     assert go(tmp_path) == ""
@@ -53,19 +53,19 @@ def test_a_damaged_cache_is_deleted_and_rebuilt(tmp_path, what, damage):
     said = go(tmp_path)
     assert "damaged" in said
     assert said.count("\n") == 1
-    assert go(tmp_path) == ""  # whole again
+    assert go(tmp_path) == ""  # rebuilt
 
 
-def test_without_a_folder_to_write_to_a_temporary_one_serves(tmp_path):
+def test_a_temporary_folder_replaces_one_that_is_not_writable(tmp_path):
     (tmp_path / "__pycache__").write_text("in the way")  # also for root, who may write anywhere
     (tmp_path / "home").write_text("no folder")
     said = go(tmp_path, HOME=str(tmp_path / "home"), XDG_CACHE_HOME=str(tmp_path / "home"), TMPDIR=str(tmp_path))
     assert said.count("\n") == 1
-    assert "a temporary folder serves" in said
-    assert not list(tmp_path.glob("fedsim-kernels-*"))  # it is gone at the end
+    assert "this run uses a temporary folder" in said
+    assert not list(tmp_path.glob("fedsim-kernels-*"))  # removed at the end
 
 
-def test_a_full_disk_is_no_obstacle(tmp_path):
+def test_a_full_disk_stops_no_run(tmp_path):
     full = "import builtins, os\nreal = os.replace\ndef replace(a, b):\n    if '__pycache__' in str(b) and str(b).endswith('nbc'):\n        raise OSError(28, 'No space left on device')\n    return real(a, b)\nos.replace = replace\n"
     (tmp_path / "kernel.py").write_text(full + KERNEL)
     said = go(tmp_path)
@@ -73,8 +73,8 @@ def test_a_full_disk_is_no_obstacle(tmp_path):
     assert "No space left on device" in said
 
 
-def test_machine_code_under_another_functions_key_is_not_taken(tmp_path):
-    """As two processes can leave it behind that save at the same time."""
+def test_machine_code_under_another_key_is_not_loaded(tmp_path):
+    """Two processes that save at the same time can leave such a file."""
     swapped = (
         "from fedsim.kernels.cache import jit\n\n\n@jit\ndef twice(x):\n    return 2 * x\n\n\ntwice(1.5), twice(1)\n"
     )

@@ -1,4 +1,4 @@
-"""Compiled kernels are dropped when a file that they hold code of changes, and only then."""
+"""A cached kernel is compiled again when a file that it contains code of changes, and only then."""
 
 import ast
 from pathlib import Path
@@ -8,7 +8,8 @@ import pytest
 import fedsim
 from fedsim import code_digest
 
-KERNELS = Path(fedsim.__file__).parent / "kernels"
+PACKAGE = Path(fedsim.__file__).parent
+KERNELS = PACKAGE / "kernels"
 
 
 @pytest.fixture
@@ -29,38 +30,77 @@ def tree(tmp_path, monkeypatch):
 
 
 def digests(folder):
-    for remembered in (code_digest.digest_of, code_digest._source, code_digest._imported):
-        remembered.cache_clear()
-    return {name: code_digest.digest_of(folder / f"{name}.py") for name in "abcd"}
+    for function in (code_digest.kernel_digest, code_digest._source, code_digest._imported_kernel_files):
+        function.cache_clear()
+    return {name: code_digest.kernel_digest(folder / f"{name}.py") for name in "abcd"}
 
 
-@pytest.mark.parametrize("changed, dropped", [("a", "a"), ("b", "ab"), ("c", "abc"), ("d", "d")])
-def test_a_change_drops_what_holds_its_code_and_nothing_else(tree, changed, dropped):
+@pytest.mark.parametrize("changed, recompiled", [("a", "a"), ("b", "ab"), ("c", "abc"), ("d", "d")])
+def test_a_change_recompiles_the_kernels_that_contain_its_code_and_no_others(tree, changed, recompiled):
     before = digests(tree)
     with open(tree / f"{changed}.py", "a") as file:
         file.write("more = 2\n")
     after = digests(tree)
-    assert "".join(name for name in "abcd" if before[name] != after[name]) == dropped
+    assert "".join(name for name in "abcd" if before[name] != after[name]) == recompiled
 
 
-def test_a_file_that_was_only_touched_drops_nothing(tree):
+def test_a_new_modification_time_recompiles_nothing(tree):
     before = digests(tree)
     (tree / "c.py").touch()
     assert digests(tree) == before
 
 
-def test_every_import_of_a_kernel_is_seen():
-    """By Python's own parser, which would take too long at every start."""
+def test_every_import_of_a_kernel_is_found():
+    """Python's own parser finds the same imports; it is too slow for every start."""
     for path in KERNELS.rglob("*.py"):
-        seen = code_digest._imported(path)
+        found = code_digest._imported_kernel_files(path)
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(code_digest.FOLLOWED):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(code_digest.KERNEL_CODE):
                 for alias in node.names:
-                    home = code_digest._file(f"{node.module}.{alias.name}") or code_digest._file(node.module)
-                    assert home in seen, f"{path}: {node.module}.{alias.name}"
+                    home = code_digest._kernel_file(f"{node.module}.{alias.name}")
+                    home = home or code_digest._kernel_file(node.module)
+                    assert home in found, f"{path}: {node.module}.{alias.name}"
 
 
-def test_no_kernel_is_made_inside_a_function_where_it_could_hold_code_that_its_file_does_not_import():
+def parsed_imports(text):
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+def test_every_import_of_every_file_of_this_project_is_found():
+    for path in (*PACKAGE.rglob("*.py"), *Path(__file__).parents[1].rglob("*.py")):
+        text = path.read_text()
+        found = {(module, name) for module, names in code_digest._imports(text) for name in (None, *names)}
+        assert found.issuperset((m, n) for m, n in parsed_imports(text) if n != "*"), path
+
+
+@pytest.mark.parametrize(
+    "text, module",
+    [
+        ("if 1: import a", "a"),
+        ("x = 1; import a.b as c, d", "d"),
+        ("from a \\\n    import b", "a"),
+        ("from a import (  # (a comment)\n    b,\n    c,  # another\n)", "a.c"),
+        ("import_module('a.b')", "a.b"),
+        ("__import__(\n    'a')", "a"),
+        ("from . import b", "package.b"),
+        ("from .a import b", "package.a"),
+        ("from .. import b", "b"),
+    ],
+)
+def test_imports_are_found_in_every_form(text, module):
+    package = "package" if not text.startswith("from ..") else "outer.package"
+    found = {
+        name for base, names in code_digest._imports(text, package) for name in (base, *(f"{base}.{n}" for n in names))
+    }
+    assert (module if package == "package" else "outer.b") in found
+
+
+def test_no_kernel_is_defined_inside_a_function():
+    """It could contain code that its file does not import."""
     for path in KERNELS.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef):

@@ -1,4 +1,4 @@
-"""One contract for every backend: NumPy, Numba, and CUDA on the host and, where there is one, on a device.
+"""One contract for every backend: NumPy, Numba, CUDA on the host and, if present, on a device.
 
 Integers agree bit for bit. So do floats in all that draws noise or takes Langevin or leapfrog steps: polynomials are
 evaluated in one order and nothing is fused. On a device they may differ by a few units in the last place: it is
@@ -16,6 +16,8 @@ from tools import cuda_on_host
 from fedsim import problems, rng
 from fedsim.kernels import cpu, cuda, reference
 from fedsim.kernels.cpu import draws
+from fedsim.kernels.cuda import device
+from fedsim.kernels.cuda import draws as cuda_draws
 from fedsim.kernels.reference import leapfrog
 from fedsim.rng import Stream
 
@@ -26,9 +28,9 @@ ON_DEVICE = pytest.param("cuda", marks=pytest.mark.gpu)
 
 @pytest.fixture
 def choose(monkeypatch):
-    """A function from a backend's name to its module."""
-    cuda._module.cache_clear()
-    cuda._tables.clear()
+    """Return a function from a backend's name to its module."""
+    device._module.cache_clear()
+    device._tables.clear()
 
     def module(name):
         if name == "cuda on host":
@@ -39,8 +41,8 @@ def choose(monkeypatch):
         return {"numpy": reference, "cpu": cpu}[name]
 
     yield module
-    cuda._module.cache_clear()
-    cuda._tables.clear()
+    device._module.cache_clear()
+    device._tables.clear()
 
 
 @pytest.fixture(params=["numpy", "cpu", ON_HOST, ON_DEVICE])
@@ -50,12 +52,12 @@ def backend(request, choose):
 
 @pytest.fixture(params=["cpu", ON_HOST, ON_DEVICE])
 def compiled(request, choose):
-    """Every backend that is held to the NumPy reference."""
+    """Return each backend that is compared with the NumPy reference."""
     return choose(request.param)
 
 
 def words_of(backend):
-    return {reference: rng.words, cpu: draws.words, cuda: cuda.words}[backend]
+    return {reference: rng.words, cpu: draws.words, cuda: cuda_draws.words}[backend]
 
 
 def assert_same(found, expected):
@@ -88,7 +90,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize("counter, key, expected", KNOWN)
-def test_philox_gives_the_published_answers(backend, counter, key, expected):
+def test_philox_has_the_published_answers(backend, counter, key, expected):
     c, k, answer = ([int(word, 16) for word in text.split()] for text in (counter, key, expected))
     row = np.array([[k[0], k[1], c[2], c[3]]], np.uint32)
     assert words_of(backend)(row, 1, step=c[1], first=c[0]).tolist() == [answer]
@@ -104,7 +106,7 @@ def test_normals_are_box_muller_of_the_words(backend, dtype):
     else:
         first, turn = np.moveaxis(w.reshape(5, 6, 2), -1, 0)
         unit, fine = ((first >> 1) + 0.5) / 2**31, 0 * first
-    # The top two bits of `turn` name the quadrant, the others a signed angle around its middle.
+    # The top two bits of `turn` are the quadrant, the others a signed angle around its middle.
     inside = (turn << 2 & 0xFFFFFFFF ^ 0x80000000) / 2**31 - 1 + (fine >> 11) / 2**51
     angle = np.pi / 2 * (turn >> 30) + np.pi / 4 * inside
     expected = np.sqrt(-2 * np.log(unit))[..., None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
@@ -130,7 +132,7 @@ def test_normals_do_not_depend_on_their_place_in_a_batch(backend, dtype):
         np.testing.assert_array_equal(alone, together)
 
 
-def test_normals_go_on_past_the_32nd_bit_of_the_block_number(compiled):
+def test_normals_continue_beyond_block_2_to_the_32(compiled):
     step = 2**35
     assert_same(compiled.normal(keys(2), 4, step, "float32"), rng.normal(keys(2), 4, step, "float32"))
 
@@ -145,7 +147,7 @@ def test_uniforms_integers_choices_and_keys_equal_the_reference(compiled):
 
 
 def row_counts():
-    """Jobs that choose none, one, some or all of their client's rows."""
+    """Return jobs that choose none, one, some or all of their client's rows."""
     population = np.array([1, 2, 5, 9, 24, 100, 1000, 20, 7, 3] * 8)
     sizes = np.minimum(population, np.array([1, 0, 5, 4, 24, 10, 30, 19, 1, 2] * 8))
     return population, np.concatenate([[0], np.cumsum(sizes)])
@@ -182,7 +184,7 @@ def test_chosen_rows_do_not_depend_on_their_place_in_a_batch(backend):
 
 
 def quadratic_jobs(jobs, d, dtype, rho, steps):
-    """Arguments of `langevin_quadratic` with five clients; every job has its own start and scale."""
+    """Return arguments of `langevin_quadratic` with five clients; every job has its own start and scale."""
     draw = rng.normal(keys(5, Stream.DATA), d * d + d, 0)
     root = draw[:, : d * d].reshape(5, d, d)
     hessian = root + root.transpose(0, 2, 1) + 3 * np.sqrt(d) * np.eye(d)
@@ -197,7 +199,7 @@ def quadratic_jobs(jobs, d, dtype, rho, steps):
 
 
 def langevin(backend, start, *arguments):
-    """Return where the steps end; they are taken in place."""
+    """Return the end of the steps, which are taken in place."""
     out = start.copy()
     backend.langevin_quadratic(start.shape[1])(out, *arguments)
     return out
@@ -244,18 +246,18 @@ def test_langevin_steps_change_theta_alone(backend):
     before = [np.copy(a) for a in arguments]
     backend.langevin_quadratic(3)(*arguments)
     assert (arguments[0] != before[0]).all()
-    for kept, now in zip(before[1:], arguments[1:], strict=True):
-        np.testing.assert_array_equal(now, kept)
+    for old, now in zip(before[1:], arguments[1:], strict=True):
+        np.testing.assert_array_equal(now, old)
 
 
 # --- Trajectories on logistic regression ----------------------------------------------------------------
 
-SIZES = np.array([7, 30, 1, 70])  # one row, some, and more than are held at once
+SIZES = np.array([7, 30, 1, 70])  # one row, some, and more than a tile
 BATCH = np.array([2, 9, 1, 13])
 
 
 def logistic_jobs(jobs, d, dtype, common, trajectories, steps, batch, linear=True):
-    """Arguments of `leapfrog_logistic`; every job has its own start, linear term and scale."""
+    """Return arguments of `leapfrog_logistic`; every job has its own start, linear term and scale."""
     offsets = np.concatenate([[0], np.cumsum(SIZES)])
     draw = rng.normal(keys(offsets[-1], Stream.DATA), d + 1)
     own = rng.normal(keys(jobs, Stream.DATA, seed=4), 2 * d).astype(dtype)
@@ -270,7 +272,7 @@ def logistic_jobs(jobs, d, dtype, common, trajectories, steps, batch, linear=Tru
 
 @pytest.mark.parametrize("batch", [False, True], ids=["full", "minibatch"])
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("d", [1, 8, 21])  # less than a group of eight, a whole one, and some left over
+@pytest.mark.parametrize("d", [1, 8, 21])  # less than a group of eight, a complete one, and a remainder
 def test_logistic_trajectories_equal_the_reference(compiled, d, dtype, batch):
     for common, trajectories, steps in ((0.0, 1, 1), (0.5, 2, 3), (1.0, 2, 2)):
         arguments = logistic_jobs(40, d, dtype, common, trajectories, steps, batch, linear=common > 0)
@@ -290,14 +292,14 @@ def test_logistic_trajectories_do_not_depend_on_a_jobs_place_in_a_batch(compiled
             np.testing.assert_array_equal(compiled.leapfrog_logistic(*mine), together[part])
     none = [a[:0] if i in per_job and a is not None else a for i, a in enumerate(arguments)]
     assert compiled.leapfrog_logistic(*none).shape == (0, 11)
-    for kept, now in zip(before, arguments, strict=True):
-        np.testing.assert_array_equal(now, kept)
+    for old, now in zip(before, arguments, strict=True):
+        np.testing.assert_array_equal(now, old)
 
 
 @pytest.mark.parametrize("linear", [None, 0.5])
 @pytest.mark.parametrize("batch", [False, True], ids=["full", "minibatch"])
 def test_logistic_trajectories_follow_the_leapfrog_rule(compiled, batch, linear):
-    """Written out for one job at a time from Algorithm 1: two draws of a minibatch per position, one exact gradient."""
+    """Compare with Algorithm 1, one job at a time: two draws of a minibatch per position, one exact gradient."""
     theta, x, y, offsets, client, factor, ridge, _, rows, key, private, shared, scale, common, etas, steps = logistic_jobs(
         9, 10, "float64", 0.6, 2, 3, batch
     )  # fmt: skip
@@ -322,7 +324,7 @@ def test_logistic_trajectories_follow_the_leapfrog_rule(compiled, batch, linear)
                 g = gradient(at, draw)
                 moved = at + eta * p - eta**2 / 2 * g
                 p = p - eta / 2 * (g + gradient(moved, draw + 1))
-                at, draw = moved, draw + (1 if k == steps - 1 else 2)  # nobody asks for the last momentum
+                at, draw = moved, draw + (1 if k == steps - 1 else 2)  # the last momentum is not needed
         np.testing.assert_allclose(found[job], at, rtol=1e-11, atol=1e-11)
 
 
@@ -430,7 +432,7 @@ def test_gradients_equal_the_reference_to_rounding(compiled, make, dtype, data_d
     found = compiled.gradients(problem, theta, client, rows)
     expected = reference.gradients(problem, theta, client, rows)
     assert found.dtype == expected.dtype == dtype
-    # A sum of up to 109 rows whose terms cancel: rounding is in proportion to the terms, not to the sum.
+    # The terms of a sum of up to 109 rows cancel: rounding is proportional to the terms, not to the sum.
     np.testing.assert_allclose(found, expected, rtol=0, atol=200 * np.finfo(dtype).eps * np.abs(expected).max())
 
 

@@ -1,4 +1,4 @@
-"""Addressed randomness: published answers, a compiled twin with the same bits, and the laws the draws promise.
+"""Keyed random numbers: published answers, the same bits compiled, and the laws of the draws.
 
 Statistical statements hold at |z| < 5, or at a chi-square p-value above 1e-6, with fixed seeds.
 """
@@ -56,12 +56,12 @@ def z_score(values, mean, variance):
 
 
 @pytest.mark.parametrize("counter, key, answer", KNOWN)
-def test_philox_gives_the_published_answers(counter, key, answer):
+def test_philox_has_the_published_answers(counter, key, answer):
     assert tuple(int(w) for w in rng.philox(counter, key)) == answer
 
 
 @pytest.mark.parametrize("counter, key, answer", KNOWN)
-def test_compiled_philox_gives_the_published_answers(counter, key, answer):
+def test_compiled_philox_has_the_published_answers(counter, key, answer):
     words = [np.uint32(w) for w in (*counter, *key)]
     assert tuple(int(w) for w in draws.philox(*words)) == answer
 
@@ -80,7 +80,7 @@ def test_a_key_is_philox_of_the_job_under_the_seed():
     assert key.tolist() == [[int(w) for w in expected]]
 
 
-# --- The compiled twin ----------------------------------------------------------------------------------
+# --- The compiled draws ----------------------------------------------------------------------------------
 
 u32 = st.integers(0, MAX)
 small = st.integers(0, 9)
@@ -120,14 +120,14 @@ def test_normals_have_the_same_bits_compiled(rows, lanes, step, dtype, call, see
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("rows, lanes", [(1, 5000), (3, 2049), (1000, 2), (5000, 1), (0, 3), (700, 784)])
-def test_long_and_wide_normals_have_the_same_bits_compiled(rows, lanes, dtype):
+def test_many_normals_have_the_same_bits_compiled(rows, lanes, dtype):
     key = some_keys(rows)
     for step in (0, 1, 2, 7):
         assert bits(rng.normal(key, lanes, step, dtype)) == bits(draws.normal(key, lanes, step, dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_normals_have_the_same_bits_compiled_where_blocks_outgrow_32_bits(dtype):
+def test_normals_have_the_same_bits_compiled_beyond_block_2_to_the_32(dtype):
     key, lanes = some_keys(2), 1000
     for step in (2**33 // lanes - 2, 2**33 // lanes + 1, 2**35 // lanes):
         assert bits(rng.normal(key, lanes, step, dtype)) == bits(draws.normal(key, lanes, step, dtype))
@@ -154,7 +154,7 @@ def test_choices_have_the_same_bits_compiled(data, rows, step):
 
 
 def test_a_draw_of_no_lanes_is_empty():
-    """In a process of its own, because the wrong answer to this question is a write outside an array."""
+    """Run in a separate process: a wrong kernel writes outside an array."""
     code = (
         "import numpy as np; from fedsim.kernels.cpu import draws; from fedsim.rng import Draws; "
         "key = draws.keys(1, 1, client=np.arange(3)); "
@@ -167,27 +167,27 @@ def test_a_draw_of_no_lanes_is_empty():
     assert done.returncode == 0, done.stderr
 
 
-# --- What draws promise each other ----------------------------------------------------------------------
+# --- Addresses ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("lanes", [1, 2, 3, 5, 8])
-def test_normals_are_numbered_on_from_step_to_step(lanes, dtype):
+def test_numbers_of_normals_continue_from_step_to_step(lanes, dtype):
     key = some_keys(4)
     together = rng.normal(key, 6 * lanes, 0, dtype)
     apart = np.concatenate([rng.normal(key, lanes, step, dtype) for step in range(6)], axis=1)
     assert bits(together) == bits(apart)
 
 
-def test_a_row_does_not_depend_on_its_neighbours():
+def test_a_row_does_not_depend_on_other_rows():
     key = some_keys(2000)
     for draw in (
         lambda k: draws.normal(k, 3, 5), lambda k: draws.uniform(k, 3, 5), lambda k: draws.choice(k, 9, 4, 5),
         lambda k: draws.integers(k, 3, 10, 5),
     ):  # fmt: skip
-        everybody = draw(key)
+        all_rows = draw(key)
         for row in (0, 1, 511, 512, 1999):
-            assert bits(everybody[row : row + 1]) == bits(draw(key[row : row + 1]))
+            assert bits(all_rows[row : row + 1]) == bits(draw(key[row : row + 1]))
 
 
 def test_a_million_jobs_have_a_million_different_keys():
@@ -207,36 +207,36 @@ def test_a_million_jobs_have_a_million_different_keys():
     assert len(np.unique(keys.view("V16"))) == 10**6
 
 
-def test_visits_too_many_for_a_key_are_not_mistaken_for_earlier_ones():
+def test_visits_that_do_not_fit_into_a_key_are_refused():
     first = rng.keys(1, Stream.NOISE, visit=0)
-    for twin in (rng, draws):
+    for module in (rng, draws):
         try:
-            late = twin.keys(1, Stream.NOISE, visit=2**24)
+            late = module.keys(1, Stream.NOISE, visit=2**24)
         except InvalidInput:
             continue
         assert late.tolist() != first.tolist()
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64, 1.5])
-@pytest.mark.parametrize("twin", [rng, draws])
-def test_a_seed_is_a_64_bit_whole_number(twin, seed):
+@pytest.mark.parametrize("module", [rng, draws])
+def test_a_seed_is_a_64_bit_integer(module, seed):
     with pytest.raises(InvalidInput, match=r"2\*\*64"):
-        twin.keys(seed, Stream.USER)
+        module.keys(seed, Stream.USER)
 
 
-@pytest.mark.parametrize("twin", [rng, draws])
-def test_choosing_more_than_there_are_is_refused(twin):
+@pytest.mark.parametrize("module", [rng, draws])
+def test_a_choice_larger_than_the_population_is_refused(module):
     with pytest.raises(InvalidInput, match="at most 3"):
-        twin.choice(some_keys(2), np.array([5, 3]), 4)
+        module.choice(some_keys(2), np.array([5, 3]), 4)
 
 
-# --- Neighbouring addresses are unrelated ---------------------------------------------------------------
+# --- Neighbouring addresses are uncorrelated ---------------------------------------------------------------
 
 ROWS, LANES = 50_000, 20
 
 
 def addressed(seed=1, stream=Stream.NOISE, replica=0, client=0, round=0, visit=0, step=0, call=0):
-    """A million normals of 50,000 jobs near one address, and the words they would be made of."""
+    """Return a million normals of 50,000 jobs near one address, and their words."""
     key = draws.keys(seed, stream, replica=replica + 10 * np.arange(ROWS), client=client, round=round, visit=visit)
     return draws.normal(key, LANES, step, np.float64, call), draws.words(key, LANES // 4, step)
 
@@ -316,7 +316,7 @@ def test_the_two_normals_of_a_pair_are_independent(ten_million_normals):
 
 @pytest.mark.parametrize("dtype, tolerance", [(np.float32, 4e-7), (np.float64, 1e-15)])
 def test_normals_are_box_muller_to_rounding(dtype, tolerance):
-    """The polynomials against NumPy's own logarithm, sine and cosine of the same words."""
+    """Compare the polynomials with NumPy's logarithm, sine and cosine of the same words."""
     key = some_keys(5000)
     w = rng.words(key, 10).reshape(-1, 2 if dtype == np.float32 else 4)
     half = w.shape[1] // 2
@@ -328,7 +328,7 @@ def test_normals_are_box_muller_to_rounding(dtype, tolerance):
     angle = (w[:, half] >> 30) * (np.pi / 2) + octant * (np.pi / 4)
     exact = np.sqrt(-2 * np.log(unit))[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
     found = rng.normal(key, exact.size // len(key), 0, dtype)
-    assert np.abs(found.ravel() - exact.ravel()).max() < 6 * tolerance  # normals reach 6
+    assert np.abs(found.ravel() - exact.ravel()).max() < 6 * tolerance  # normals up to 6
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -358,13 +358,13 @@ def test_integers_are_uniform(below):
 
 
 @pytest.mark.parametrize("below", [3 * 2**30, 2**32 - 1])
-def test_large_ranges_favour_no_value(below):
+def test_integers_of_large_ranges_are_uniform(below):
     drawn = draws.integers(some_keys(50_000), 20, below, 1)
     assert p_value(np.bincount((drawn * 12 // below).ravel(), minlength=12)) > 1e-6
     assert abs(z_score(drawn % 2, 0.5, 0.25)) < 5
 
 
-def test_integers_take_a_bound_per_row_or_lane():
+def test_integers_may_have_a_bound_per_row_or_lane():
     bound = np.arange(1, 41)
     drawn = draws.integers(some_keys(5000), 40, bound)
     assert (drawn < bound).all()
@@ -391,11 +391,11 @@ def test_a_choice_never_repeats(population, data):
         assert all(0 <= v < population for v in row)
 
 
-# --- Draws: what policies, devices and servers receive --------------------------------------------------
+# --- Draws of policies, devices and servers --------------------------------------------------
 
 
 @pytest.mark.parametrize("source", [None, draws])
-def test_every_call_draws_anew_and_a_fresh_object_repeats_them(source):
+def test_every_call_draws_new_numbers_and_a_new_object_repeats_them(source):
     def three(rng_):
         return [
             rng_.uniform(3),
@@ -412,7 +412,7 @@ def test_every_call_draws_anew_and_a_fresh_object_repeats_them(source):
     assert not np.array_equal(first[2], first[3])
 
 
-def test_draws_are_the_same_from_either_source():
+def test_draws_are_the_same_from_both_sources():
     plain, compiled = Draws(some_keys(4)), Draws(some_keys(4), source=draws)
     for method, arguments in (("uniform", (5,)), ("normal", (5,)), ("integers", (7, 5)), ("choice", (9, 5))):
         assert bits(getattr(plain, method)(*arguments)) == bits(getattr(compiled, method)(*arguments))

@@ -20,7 +20,9 @@ OUTSIDE = SoftmaxRegression.from_arrays(PROBLEM.x, PROBLEM.y, PROBLEM.offsets, 3
 
 def scenario(algorithm=None, rounds=12, problem=PROBLEM, **more):
     more = {"replicas": 2, "seed": 4, "record": fs.Record(every=2, warmup=2), "evaluate_every": 4} | more
-    return fs.Scenario(problem=problem, algorithm=algorithm or FALD(0.02, 3), budget=fs.Budget(rounds=rounds), **more)
+    return fs.Scenario(
+        problem=problem, algorithm=algorithm or FALD(0.02, local_steps=3), budget=fs.Budget(rounds=rounds), **more
+    )
 
 
 def average(samples, problem=PROBLEM):
@@ -48,7 +50,7 @@ def test_agreement_and_total_variation_are_those_with_the_reference_runs_average
 
 
 def test_an_optimiser_is_compared_by_its_current_theta():
-    result = fs.run(scenario(FedAvg(0.5, 3), metrics=(metrics.against(REFERENCE),)))
+    result = fs.run(scenario(FedAvg(0.5, local_steps=3), metrics=(metrics.against(REFERENCE),)))
     p, q = PROBLEM.predict(result.samples[-1, 0]), metrics.predictions(REFERENCE, PROBLEM)
     assert np.isclose(last(result, "total_variation")[0], np.abs(p - q).sum(1).mean() / 2)
 
@@ -76,7 +78,9 @@ def test_confident_rows_are_counted_and_scored():
     assert np.allclose([right[0], share[0], share[1]], [(p.argmax(1) == y).mean(), 1.0, sure.mean()])
 
 
-@pytest.mark.parametrize("algorithm", [FALD(0.02, 3), FedAvg(0.5, 3)], ids=["average", "current"])
+@pytest.mark.parametrize(
+    "algorithm", [FALD(0.02, local_steps=3), FedAvg(0.5, local_steps=3)], ids=["average", "current"]
+)
 def test_entropies_inside_and_outside_are_those_computed_in_one_go(algorithm):
     result = fs.run(scenario(algorithm, metrics=(metrics.entropies(OUTSIDE),)))
     for r in range(2):
@@ -100,11 +104,11 @@ def test_entropies_tell_sets_apart_by_their_densities():
 GAUSSIAN = GaussianMean.synthetic(clients=3, dim=2, samples=20, seed=3)
 
 
-def test_hpd_error_is_that_of_the_samples_kept_so_far():
+def test_hpd_error_is_that_of_the_samples_recorded_so_far():
     rng = np.random.default_rng(2)
     mean, covariance = GAUSSIAN.exact()
     reference = rng.multivariate_normal(mean, covariance, 5000)
-    result = fs.run(scenario(FALD(2e-3, 3), 40, GAUSSIAN, metrics=(metrics.hpd(reference, 0.1),)))
+    result = fs.run(scenario(FALD(2e-3, local_steps=3), 40, GAUSSIAN, metrics=(metrics.hpd(reference, 0.1),)))
 
     def level(theta):
         return np.einsum("ni,ij,nj->n", theta - mean, np.linalg.inv(covariance), theta - mean) / 2
@@ -114,7 +118,7 @@ def test_hpd_error_is_that_of_the_samples_kept_so_far():
     for r in range(2):
         eta = np.quantile(level(result.samples[:, r]), 0.9)
         assert np.isclose(last(result, "hpd_error")[r], abs(eta - eta_ref) / eta_ref)
-    threshold = fs.run(scenario(FALD(2e-3, 3), 40, GAUSSIAN, metrics=(metrics.hpd(eta_ref, 0.1),)))
+    threshold = fs.run(scenario(FALD(2e-3, local_steps=3), 40, GAUSSIAN, metrics=(metrics.hpd(eta_ref, 0.1),)))
     assert np.allclose(last(threshold, "hpd_error"), last(result, "hpd_error"))
 
 
@@ -128,9 +132,9 @@ def test_a_resumed_run_has_the_same_figures(tmp_path):
             lambda progress: stop.set() if progress.round == 7 else None
         ])  # fmt: skip
     resumed = fs.run(made(), out=tmp_path / "run", resume=True)
-    whole = fs.run(made())
+    complete = fs.run(made())
     for column in ("entropy", "entropy_outside", "agreement", "ece"):
-        assert np.allclose(last(resumed, column), last(whole, column))
+        assert np.allclose(last(resumed, column), last(complete, column))
 
 
 def test_one_metric_serves_several_runs():
@@ -141,10 +145,10 @@ def test_one_metric_serves_several_runs():
 
 REFUSED = {
     r"calibration\(bins=0\)": lambda: metrics.calibration(0),
-    r"confident\(2,\): probabilities": lambda: metrics.confident(2),
+    r"confident\(2,\): give probabilities": lambda: metrics.confident(2),
     r"hpd\(alpha=2\)": lambda: metrics.hpd(1.0, 2),
     r"'against' needs arguments": lambda: scenario(metrics=("against",)),
-    r"the run's own model and other test rows": lambda: fs.run(scenario(metrics=(metrics.entropies(GAUSSIAN),))),
+    r"the same model and other test rows": lambda: fs.run(scenario(metrics=(metrics.entropies(GAUSSIAN),))),
     r"has no test rows": lambda: fs.run(scenario(FALD(1e-3), 2, GAUSSIAN, metrics=(metrics.calibration(),))),
     r"two predictors have shapes": lambda: fs.run(scenario(metrics=(metrics.against(np.full((3, 3), 1 / 3)),))),
 }

@@ -12,7 +12,7 @@ random weights a, independent of the noise, so that E a and E a a' say all there
     covariance' = sum_ce E[a_c a_e] (M_c covariance M_e' + U_ce + 1{c = e} W_c + m_c m_e') - mean' mean''
 
 U_ce is the covariance of the shared noise, W_c that of private noise and minibatches. A last, idle client
-(M = I, no noise) carries the weight of rounds to which nobody comes.
+(M = I, no noise) has the weight of rounds without replies.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def uniform_subsets(p, size, weigh):
 
 
 def bernoulli(p, probability):
-    """Independent coins, all 2^N outcomes: p renormalised over the arrived, a standstill if nobody comes."""
+    """Independent coins, all 2^N outcomes: p renormalised over the received, no step without replies."""
     q = np.broadcast_to(probability, (len(p),))
     outcomes = []
     for coins in product((False, True), repeat=len(p)):

@@ -107,7 +107,7 @@ class DebiasedFAHMC(FAHMC):
 
 @dataclass(frozen=True)
 class QLSD(Sampler):
-    """C(grad U_i) up; theta - gamma (b / |A| sum + prior) + sqrt(2 gamma) xi at the server, whoever replied (C1, C14)."""
+    """C(grad U_i) up; theta - gamma (b / |A| sum + prior) + sqrt(2 gamma) xi at the server, for the received (C1, C14)."""
 
     eta: Step
     levels: int | None = None

@@ -18,7 +18,7 @@ SENTENCE = "NUMBA_DISABLE_JIT=1: fedsim needs Numba's compiler; unset the variab
 RUN = """
 import fedsim as fs
 problem = fs.problems.GaussianMean.synthetic(clients=4, dim=12, samples=6, seed=1)
-fs.run(fs.Scenario(problem=problem, algorithm=fs.algorithms.FALD(1e-3, 2), budget=fs.Budget(rounds=3), replicas=2))
+fs.run(fs.Scenario(problem=problem, algorithm=fs.algorithms.FALD(1e-3, local_steps=2), budget=fs.Budget(rounds=3), replicas=2))
 """
 
 
@@ -42,7 +42,7 @@ def test_a_command_without_the_compiler_is_refused_in_one_sentence(tmp_path, com
 
 
 @pytest.mark.parametrize(
-    "function", [langevin.fill_row, lanes.fill_blocks, leapfrog_lanes._residuals, qlsd_logistic._sigmoid]
+    "function", [langevin.normals_of_step, lanes.fill_blocks, leapfrog_lanes._residuals, qlsd_logistic._sigmoid]
 )
 def test_a_function_that_only_an_overload_fills_does_not_run_in_python(function):
     with pytest.raises(NotImplementedError):

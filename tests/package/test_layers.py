@@ -26,7 +26,7 @@ LAYERS = (  # top to bottom; a module imports from rows below its own, and withi
         "codecs", "initial", "schedules",
     ),
     ("kernels",),
-    ("protocols", "rules", "rng", "results", "code_digest", "readers", "per_client", "checks", "text", "errors", "arrays"),
+    ("protocols", "rules", "rng", "results", "code_digest", "readers", "per_client", "checks", "text", "renamed", "errors", "arrays"),
 )  # fmt: skip
 UPWARD = {
     ("results", "analysis")
@@ -35,7 +35,7 @@ HOMES = {
     "simpy": "engine/clock/simpy/",
     "ray": "runtime/ray",
     "numba": "kernels/",
-    "cupy": "kernels/cuda/",
+    "cupy": "kernels/cuda/device.py",
     "torch": "problems/torch",
     "jax": "problems/jax.py",
     "flwr": "flower/",

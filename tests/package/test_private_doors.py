@@ -8,8 +8,7 @@ import simpy
 
 import fedsim as fs
 from fedsim.engine.clock.simpy.links import Instant
-from fedsim.kernels import cache, compiler
-from fedsim.kernels.cpu import elementary
+from fedsim.kernels import cache, compiler, intrinsics
 from fedsim.results.environment import cpu_features
 
 PACKAGE = Path(fs.__file__).parent
@@ -21,7 +20,7 @@ DOORS = {  # by the words of an import or an attribute: the one file that may sa
 }
 
 
-def said(tree):
+def names_in(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             yield node.attr
@@ -34,7 +33,7 @@ def said(tree):
 
 def test_each_private_door_is_in_one_file():
     for path in PACKAGE.rglob("*.py"):
-        words = set(said(ast.parse(path.read_text())))
+        words = set(names_in(ast.parse(path.read_text())))
         for word, home in DOORS.items():
             assert word not in words or str(path.relative_to(PACKAGE)) == home, f"{path}: {word}"
 
@@ -91,9 +90,9 @@ def test_instants_and_simpys_own_timeouts_share_one_queue():
 
 
 def test_llvm_reinterprets_bits():
-    @elementary.jit
+    @cache.jit
     def there_and_back(word):
-        return elementary.as_int(elementary.as_float(word))
+        return intrinsics.as_int(intrinsics.as_float(word))
 
     for word in (np.int64(0x3FF8000000000000), np.int32(0x3FC00000)):
         assert there_and_back(word) == word
@@ -120,8 +119,8 @@ def test_numba_leaves_inner_functions_to_the_kernel_that_calls_them():
 
     assert [kernel(k) for k in (1, 4, 9)] == [3 + 2, 4 + 4, 5 + 7]
     assert len(least.overloads) == len(middle.overloads) == 1  # not one for each constant
-    assert isinstance(next(iter(middle.overloads.values())).library, compiler.Unfinished)
-    assert isinstance(next(iter(kernel.overloads.values())).library, compiler.Whole)
+    assert isinstance(next(iter(middle.overloads.values())).library, compiler.UnoptimisedLibrary)
+    assert isinstance(next(iter(kernel.overloads.values())).library, compiler.LinkedLibrary)
 
 
 def test_numpy_in_an_inner_function_is_there_for_other_kernels_too():

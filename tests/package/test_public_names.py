@@ -9,10 +9,10 @@ import pytest
 
 import fedsim as fs
 
-CLASSES = {"Budget", "Inline", "Network", "Ray", "Record", "Scenario", "Study", "Target"}
-FUNCTIONS = {"arun", "explain", "load", "plan", "replay", "run", "sweep"}
+CLASSES = {"Budget", "Inline", "Network", "Ray", "Record", "Result", "Scenario", "Study", "Target"}
+FUNCTIONS = {"arun", "explain", "load", "replay", "run", "sweep", "tune"}
 MODULES = {
-    "algorithms", "analysis", "codecs", "data", "devices", "errors", "exchanges", "initial", "metrics", "network", "participation", "privacy", "problems", "rng",
+    "algorithms", "analysis", "codecs", "data", "devices", "errors", "exchanges", "initial", "metrics", "network", "participation", "privacy", "problems", "protocols", "rng",
     "schedules", "testing", "topologies",
 }  # fmt: skip
 NAMES = CLASSES | FUNCTIONS | MODULES
@@ -51,7 +51,7 @@ def test_modules_export_names_that_exist(name):
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones():
-    with pytest.raises(AttributeError, match=r"has no attribute 'Scenarios'; it has .*Scenario.*"):
+    with pytest.raises(AttributeError, match=r"has no attribute 'Scenarios'; choose among .*Scenario.*"):
         fs.Scenarios  # noqa: B018
 
 

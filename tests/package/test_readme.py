@@ -1,4 +1,4 @@
-"""What the README shows is true: its Python and its commands run; .ci/run does its two installations."""
+"""The README and the pages of `fedsim/docs`: their Python blocks and commands run, their links and paths exist."""
 
 from __future__ import annotations
 
@@ -9,56 +9,66 @@ from pathlib import Path
 
 import pytest
 
+import fedsim
 from fedsim.cli.app import call
 from fedsim.privacy.accountant import curve
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+DOCS = ROOT / "fedsim" / "docs"
+PAGES = {str(path.relative_to(ROOT)): path.read_text() for path in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]}
+OTHERS = [ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "fedsim" / "engine" / "README.md"]
 INSTALLING = (
     "python3 -m venv .venv && .venv/bin/pip install -e . && .venv/bin/fedsim run scenarios/quickstart.py",
     "python3 -m venv .venv && .venv/bin/pip install -e '.[test]' && .venv/bin/pytest",
 )
+EXTRAS = ("dp_accounting", "arviz", "plotly", "pooch", "cupy", "torch", "jax")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-def commands() -> list[str]:
-    return [line for block in blocks("sh") for line in block.splitlines() if line not in INSTALLING]
+def commands(text: str) -> list[str]:
+    return [line for block in blocks(text, "sh") for line in block.splitlines() if line not in INSTALLING]
 
 
-def test_every_python_block_runs_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+def run_blocks(page: str) -> None:
     shared: dict[str, object] = {}
-    for block in blocks("python"):
-        exec(compile(block, "README.md", "exec"), shared)
-    assert "w2" in capsys.readouterr().out
+    for block in blocks(PAGES[page], "python"):
+        exec(compile(block, page, "exec"), shared)
 
 
-def test_the_python_blocks_need_no_more_than_the_first_installation(monkeypatch: pytest.MonkeyPatch) -> None:
-    for extra in ("dp_accounting", "arviz", "plotly", "pooch", "cupy", "torch"):
-        monkeypatch.setitem(sys.modules, extra, None)  # as if it were not installed
-    curve.cache_clear()  # what other tests have computed with it
-    shared: dict[str, object] = {}
-    for block in blocks("python"):
-        exec(compile(block, "README.md", "exec"), shared)
-    assert "epsilon" in shared["result"].rounds  # type: ignore[attr-defined]
+@pytest.mark.parametrize("page", [page for page, text in PAGES.items() if blocks(text, "python")])
+def test_python_blocks_run(page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the base installation and the extras that the page imports; what a page shows is what it prints."""
+    imported = [name for name in EXTRAS if re.search(rf"^import {name}\b", PAGES[page], re.MULTILINE)]
+    for name in imported:
+        pytest.importorskip(name)
+    for name in set(EXTRAS) - set(imported):
+        monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
+    curve.cache_clear()  # what other tests have computed with the accountant
+    run_blocks(page)
+    if shown := blocks(PAGES[page], "text"):
+        assert "".join(shown) == capsys.readouterr().out
 
 
-def test_the_readme_has_commands_to_run() -> None:
-    assert len(commands()) >= 3
-
-
-@pytest.mark.parametrize("line", commands())
-def test_every_command_runs(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", [page for page, text in PAGES.items() if commands(text)])
+def test_the_commands_of_a_page_run_in_order(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "scenarios").symlink_to(ROOT / "scenarios")
-    program, *arguments = shlex.split(line)
-    assert program == "fedsim"
-    assert call(arguments) == 0
+    for line in commands(PAGES[page]):
+        program, *arguments = shlex.split(line)
+        assert program == "fedsim"
+        assert call(arguments) == 0, line
 
 
-def test_both_installation_lines_stand_there_letter_by_letter_for_ci_to_run() -> None:
+def test_the_pages_have_blocks_and_commands_to_run() -> None:
+    assert sum(len(blocks(text, "python")) for text in PAGES.values()) >= 8
+    assert sum(len(commands(text)) for text in PAGES.values()) >= 8
+
+
+def test_both_installation_lines_stand_in_the_readme_for_ci_to_run() -> None:
     lines = README.splitlines()
     assert [lines.count(line) for line in INSTALLING] == [1, 1]
     script = (ROOT / ".ci" / "run").read_text()
@@ -67,7 +77,31 @@ def test_both_installation_lines_stand_there_letter_by_letter_for_ci_to_run() ->
     assert sorted(found) == sorted(INSTALLING)
 
 
-def test_the_map_names_files_that_exist() -> None:
-    named = re.findall(r"`((?:fedsim|scenarios|tests|\.ci)/[\w/.]*)`", README)
-    assert len(named) > 10
-    assert [name for name in named if not (ROOT / name).exists()] == []
+@pytest.mark.parametrize("page", [*PAGES, *(str(path.relative_to(ROOT)) for path in OTHERS)])
+def test_links_and_paths_exist(page: str) -> None:
+    text = (ROOT / page).read_text()
+    linked = [(ROOT / page).parent / link for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", text)]
+    named = [ROOT / path for path in re.findall(r"`((?:fedsim|scenarios|tests|analysis|\.ci)/[\w/.*-]*)`", text)]
+    assert [str(path) for path in linked + named if not list(ROOT.glob(str(path.resolve().relative_to(ROOT))))] == []
+
+
+def test_explain_topics_that_pages_name_exist() -> None:
+    topics = {path.stem for path in DOCS.rglob("*.md")}
+    assert len(topics) == len(list(DOCS.rglob("*.md"))), "two pages have the same stem"
+    for page, text in PAGES.items():
+        named = re.findall(r"fedsim\s+explain\s+([a-z][\w-]*)", text)
+        assert [name for name in named if name not in topics] == [], page
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "README.md"])
+def test_a_page_starts_with_its_topic_and_a_title_that_fits_the_list_of_topics(page: str) -> None:
+    topic, _, title = PAGES[page].splitlines()[0].partition(": ")
+    assert topic == f"# {Path(page).stem}"
+    assert 0 < len(title) <= 64
+
+
+def test_the_citation_names_this_release() -> None:
+    version = re.search(r"^version: ([\d.]+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    assert version
+    assert re.fullmatch(rf"{re.escape(version[1])}(\.dev\d+)?", fedsim.__version__)
+    assert f"## [{version[1]}]" in (ROOT / "CHANGELOG.md").read_text()

@@ -35,5 +35,5 @@ def test_an_editable_install_is_found_from_the_folder_above_the_clone(tmp_path: 
     (site / "zz_dependencies.pth").write_text(sysconfig.get_path("purelib"))
     for folder in (tmp_path, clone):
         code = "import fedsim; print(fedsim.__file__, fedsim.Budget.__name__)"
-        said = subprocess.run([python, "-c", code], cwd=folder, capture_output=True, text=True, check=True).stdout
-        assert said.split() == [str(clone / "fedsim" / "__init__.py"), "Budget"]
+        printed = subprocess.run([python, "-c", code], cwd=folder, capture_output=True, text=True, check=True).stdout
+        assert printed.split() == [str(clone / "fedsim" / "__init__.py"), "Budget"]

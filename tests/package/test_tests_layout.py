@@ -19,7 +19,7 @@ def imported(path: Path) -> list[str]:
     return found
 
 
-def test_nobody_imports_a_test_module() -> None:
+def test_no_file_imports_a_test_module() -> None:
     files = sorted(TESTS.rglob("*.py"))
     modules = {path.stem for path in files if path.name.startswith("test_")}
     assert len(modules) > 100

@@ -1,4 +1,4 @@
-"""The wheel is whole: from an empty folder, without the source tree, it runs the scenario that it ships."""
+"""The wheel is complete: from an empty folder, without the source tree, it runs the scenario that it ships."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def test_the_project_file_lists_every_package_of_the_tree() -> None:
 def test_the_shipped_scenario_runs_from_the_wheel_in_an_empty_folder(installed: Installed, tmp_path: Path) -> None:
     home = run(installed.programs / "python", "-c", "import fedsim; print(fedsim.__file__)", cwd=tmp_path)
     assert Path(home).is_relative_to(installed.site)
-    said = run(installed.programs / "fedsim", "run", "quickstart", cwd=tmp_path)
-    assert "local_steps" in said
+    printed = run(installed.programs / "fedsim", "run", "quickstart", cwd=tmp_path)
+    assert "local_steps" in printed
     assert (tmp_path / "quickstart.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -28,7 +28,7 @@ def test_the_papers_gaussian_clients_reach_one_hundred_at_least_at_rate_one_over
     """Step 20/(t + 200), E = 5, from zero; what local steps drift goes as 1/t^2 in the square, noise as 1/t."""
     problem = PerformativeMean.synthetic(25, sensitivity_variance=0.1, seed=3)
     scenario = fs.Scenario(
-        problem=problem, algorithm=PFedAvg(fs.schedules.inverse_time(20, 200), 5), participation=SCHEMES[scheme],
+        problem=problem, algorithm=PFedAvg(fs.schedules.inverse_time(20, 200), local_steps=5), participation=SCHEMES[scheme],
         budget=fs.Budget(rounds=2000), replicas=40, record=fs.Record(every=50, rounds_every=50), seed=1,
     )  # fmt: skip
     samples = fs.run(scenario).samples[..., 0]
@@ -60,8 +60,8 @@ def test_without_an_answer_both_points_are_the_risk_minimiser():
     assert np.allclose(problem.performatively_stable(), problem.performatively_optimal(), atol=1e-5)
 
 
-def test_minimisation_that_does_not_settle_is_refused():
-    with pytest.raises(InvalidInput, match="does not settle"):
+def test_minimisation_that_does_not_converge_is_refused():
+    with pytest.raises(InvalidInput, match="does not converge"):
         small().performatively_stable(deployments=2)
 
 
@@ -140,7 +140,7 @@ def test_pfedavg_on_credit_reaches_the_stable_point(scheme, tmp_path, monkeypatc
     problem = StrategicCredit.of(d, 10, regularisation=1000 / len(d.x), seed=1)
     policy = {"full": participation.full(), "I": participation.with_replacement(5), "II": participation.uniform(5)}
     scenario = fs.Scenario(
-        problem=problem, algorithm=PFedAvg(fs.schedules.inverse_time(40, 200), 5, 16), participation=policy[scheme],
+        problem=problem, algorithm=PFedAvg(fs.schedules.inverse_time(40, 200), local_steps=5, batch_size=16), participation=policy[scheme],
         budget=fs.Budget(rounds=300), replicas=3, metrics=("distance_to_ps",), evaluate_every=30,
         record=fs.Record(every=30),
     )  # fmt: skip

@@ -102,7 +102,7 @@ def test_the_contract_holds():
 def test_threads_do_not_change_a_run_and_a_shard_has_its_clients_bits():
     def run(runtime):
         scenario = fs.Scenario(
-            problem=problem(), algorithm=FedAvg(0.1, 3, 4), budget=fs.Budget(rounds=3), replicas=3, seed=2,
+            problem=problem(), algorithm=FedAvg(0.1, local_steps=3, batch_size=4), budget=fs.Budget(rounds=3), replicas=3, seed=2,
             participation=participation.uniform(2), dtype="float32", metrics=("accuracy", "nll"),
         )  # fmt: skip
         return fs.run(scenario, runtime=runtime)
@@ -119,7 +119,9 @@ def test_threads_do_not_change_a_run_and_a_shard_has_its_clients_bits():
 @pytest.mark.usefixtures("there")
 def test_samplers_run_on_it():
     scenario = fs.Scenario(
-        problem=problem(prior_precision=1.0), algorithm=FALD(1e-3, 3, batch_size=4), budget=fs.Budget(rounds=3)
+        problem=problem(prior_precision=1.0),
+        algorithm=FALD(1e-3, local_steps=3, batch_size=4),
+        budget=fs.Budget(rounds=3),
     )
     assert np.isfinite(fs.run(scenario).samples).all()
 

@@ -9,8 +9,7 @@ import fedsim as fs
 from fedsim.algorithms import FALD, FedAvg, PrivateFedPAQ
 from fedsim.errors import InvalidInput
 from fedsim.kernels.cpu.rows import STRIP, gather
-from fedsim.problems import LinearRegression, NeuralNetwork, SoftmaxRegression, weights_of
-from fedsim.runtime.clipping import clipped_gradients
+from fedsim.problems import LinearRegression, NeuralNetwork, SoftmaxRegression, clipped_gradients, weights_of
 from fedsim.runtime.inline import Worker
 from fedsim.runtime.jobs import Batch, Setting
 
@@ -93,7 +92,7 @@ def softmax(digits, parts, **more):
 @pytest.mark.parametrize(("dtype", "prior"), [("float32", 0.0), ("float64", 3.0)])
 def test_compiled_descent_takes_the_steps_of_the_loop_bit_by_bit(digits, parts, of, dtype, prior):
     problem = of(digits, parts, prior_precision=prior)
-    algorithm = FedAvg(fs.schedules.inverse_time(5.0, 20.0), 3, 0.3, objective="scaled")
+    algorithm = FedAvg(fs.schedules.inverse_time(5.0, 20.0), local_steps=3, batch_size=0.3, objective="scaled")
     worker = Worker(algorithm, Setting(problem, weights_of(problem), 1, np.dtype(dtype), fs.Inline().kernels()))
     clients = np.arange(10)
     message = {"theta": np.random.default_rng(1).normal(size=(1, problem.dim)).astype(dtype) / 8}
@@ -147,22 +146,27 @@ def test_clipped_gradients_are_sums_of_rows_each_scaled_to_the_bound(digits, par
 
 
 def test_clipping_in_pieces_changes_no_bit(digits, parts, monkeypatch):
-    from fedsim.runtime import clipping
+    from fedsim import problems
 
     problem = network(digits, parts)
     theta = np.stack([problem.initial(s) for s in range(6)])
     clients, cpu = np.arange(6), fs.Inline().kernels()
     rows = np.tile(np.arange(4), 6), 4 * np.arange(7)
     whole = clipped_gradients(problem, theta, clients, rows, 0.5, cpu)
-    monkeypatch.setattr(clipping, "CLIPPED", 5 * problem.dim)
+    monkeypatch.setattr(problems, "CLIPPED", 5 * problem.dim)
     assert np.array_equal(clipped_gradients(problem, theta, clients, rows, 0.5, cpu), whole)
-    everybody = clipped_gradients(problem, theta[:2], clients[:2], None, 0.5, cpu)
-    monkeypatch.setattr(clipping, "CLIPPED", 2**40)
-    assert np.array_equal(clipped_gradients(problem, theta[:2], clients[:2], None, 0.5, cpu), everybody)
+    all_rows = clipped_gradients(problem, theta[:2], clients[:2], None, 0.5, cpu)
+    monkeypatch.setattr(problems, "CLIPPED", 2**40)
+    assert np.array_equal(clipped_gradients(problem, theta[:2], clients[:2], None, 0.5, cpu), all_rows)
 
 
 @pytest.mark.parametrize(
-    "algorithm", [FedAvg(0.1, 2, 8), FALD(1e-5, 2, batch_size=8), PrivateFedPAQ(0.1, 2, 1.0, 0.5, 1e-3, batch_size=2)]
+    "algorithm",
+    [
+        FedAvg(0.1, local_steps=2, batch_size=8),
+        FALD(1e-5, local_steps=2, batch_size=8),
+        PrivateFedPAQ(0.1, local_steps=2, clip=1.0, epsilon=0.5, delta=1e-3, batch_size=2),
+    ],
 )
 def test_the_contract_holds(digits, parts, algorithm):
     assert len(fs.testing.check(algorithm, network(digits, parts))) >= 8
@@ -174,7 +178,7 @@ def test_a_network_is_a_problem_like_any_other(digits, parts):
 
 def test_threads_and_chunks_give_the_same_bits(digits, parts):
     scenario = fs.Scenario(
-        problem=network(digits, parts, prior_precision=1.0), algorithm=FALD(1e-5, 3, batch_size=20),
+        problem=network(digits, parts, prior_precision=1.0), algorithm=FALD(1e-5, local_steps=3, batch_size=20),
         budget=fs.Budget(rounds=3), metrics=("accuracy", "loss"), dtype="float32", replicas=2,
     )  # fmt: skip
     expected = fs.run(scenario, runtime=fs.Inline(threads=1)).fingerprint
@@ -183,7 +187,7 @@ def test_threads_and_chunks_give_the_same_bits(digits, parts):
 
 def test_fedavg_learns_the_digits(digits, parts):
     scenario = fs.Scenario(
-        problem=NeuralNetwork.of(digits, parts, widths=(64, 32)), algorithm=FedAvg(0.2, 20, 20),
+        problem=NeuralNetwork.of(digits, parts, widths=(64, 32)), algorithm=FedAvg(0.2, local_steps=20, batch_size=20),
         budget=fs.Budget(rounds=25), metrics=("accuracy",), evaluate_every=25, dtype="float32", seed=1,
         record=fs.Record(every=25),
     )  # fmt: skip
@@ -195,14 +199,14 @@ def test_pooled_networks_have_one_client(digits, parts):
     one = fs.problems.pooled(problem)
     theta = problem.initial(1)[None]
     assert one.clients == 1
-    everybody = problem.gradients(np.repeat(theta, 10, 0), np.arange(10)).sum(axis=0)
-    assert np.allclose(one.gradients(theta, np.arange(1))[0], everybody)
+    all_rows = problem.gradients(np.repeat(theta, 10, 0), np.arange(10)).sum(axis=0)
+    assert np.allclose(one.gradients(theta, np.arange(1))[0], all_rows)
 
 
 X, Y = np.ones((4, 2), np.uint8), np.array([0, 1, 0, 1])
 WRONG = {
     r"widths=\(0,\)": lambda: NeuralNetwork([(X, Y)], widths=(0,)),
-    "give whole numbers of at least 1": lambda: NeuralNetwork([(X, Y)], widths=5),
+    "give integers of at least 1": lambda: NeuralNetwork([(X, Y)], widths=5),
     "one for each of 2 columns": lambda: NeuralNetwork([(X, Y)], scale=[1.0, 2.0, 3.0]),
     r"SoftmaxRegression\(shift": lambda: SoftmaxRegression([(X, Y)], shift=np.nan),
     "from 0 to 1, found 0 to 2": lambda: NeuralNetwork([(X, Y + (Y == 1))], classes=2),

@@ -18,7 +18,7 @@ from fedsim.problems import (
     SoftmaxRegression,
     weights_of,
 )
-from fedsim.protocols import potentials_of, whole_potential
+from fedsim.protocols import potentials_of, total_potential
 
 SIZES = (4, 7, 11)
 N = sum(SIZES)
@@ -197,7 +197,7 @@ def test_the_clients_potentials_sum_to_minus_the_log_posterior(name):
     problem = EVERY[name]()
     theta = generator().normal(size=(2, problem.dim))
     total = [sum(potential(problem, t, c) for c in range(3)) for t in theta]
-    assert np.allclose(whole_potential(problem, theta), total, rtol=1e-12)
+    assert np.allclose(total_potential(problem, theta), total, rtol=1e-12)
 
 
 @every_problem
@@ -524,9 +524,9 @@ WRONG = {
     "a word for noise": (lambda: LinearRegression([(X, Y)], noise_variance="small"), "noise_variance"),
     "labels that are not binary": (lambda: LogisticRegression([(X, Y + 1)]), r"0/1 or -1/\+1, found \[1, 2\]"),
     "fractional binary labels": (lambda: LogisticRegression([(X, Y / 2)]), r"0/1 or -1/\+1"),
-    "a class too many": (lambda: SoftmaxRegression([(X, Y + 9)]), "whole numbers from 0 to 9, found 9 to 10"),
+    "a class too many": (lambda: SoftmaxRegression([(X, Y + 9)]), "integers from 0 to 9, found 9 to 10"),
     "negative classes": (lambda: SoftmaxRegression([(X, Y - 1)]), "found -1 to 0"),
-    "fractional classes": (lambda: SoftmaxRegression([(X, Y / 2)]), "whole numbers"),
+    "fractional classes": (lambda: SoftmaxRegression([(X, Y / 2)]), "integers"),
     "a single class": (lambda: SoftmaxRegression([(X, Y * 0)], classes=1), r"classes=1\): needs at least 2"),
     "half a class": (lambda: SoftmaxRegression([(X, Y)], classes=2.5), "classes=2.5"),
     "a word for the classes": (lambda: SoftmaxRegression([(X, Y)], classes="ten"), "classes"),

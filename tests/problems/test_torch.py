@@ -320,7 +320,7 @@ def test_a_shape_that_comes_often_is_recorded_and_keeps_its_bits(monkeypatch, ro
     args = theta, np.arange(8) % 5, (np.tile(np.arange(rows), 8), rows * np.arange(9))
     first = problem.gradients(*args)
     problem.gradients(*args)
-    monkeypatch.setattr(torch_maths, "vmap", None)  # from now on nobody can ask for it
+    monkeypatch.setattr(torch_maths, "vmap", None)  # no later call may use it
     assert np.array_equal(problem.gradients(*args), first)
     again = pickle.loads(pickle.dumps(problem))
     assert not again._blocks._recorded
@@ -340,12 +340,12 @@ def test_a_recording_with_other_bits_is_not_used(monkeypatch):
 
 def test_the_contract_holds():
     assert len(fs.testing.check(small())) >= 4
-    assert len(fs.testing.check(FedAvg(0.1, 2, 4, momentum=0.5), small())) >= 8
+    assert len(fs.testing.check(FedAvg(0.1, local_steps=2, batch_size=4, momentum=0.5), small())) >= 8
 
 
 def run(problem, runtime=None, algorithm=None):
     scenario = fs.Scenario(
-        problem=problem, algorithm=algorithm or FedAvg(0.1, 3, 5), budget=fs.Budget(rounds=3), replicas=3, seed=2,
+        problem=problem, algorithm=algorithm or FedAvg(0.1, local_steps=3, batch_size=5), budget=fs.Budget(rounds=3), replicas=3, seed=2,
         participation=participation.uniform(3), dtype="float32", metrics=("accuracy", "nll"),
     )  # fmt: skip
     return fs.run(scenario, runtime=runtime)
@@ -414,7 +414,7 @@ def run(algorithm, threads):
 
 theta = problem.initial(0)
 if sys.argv[2] == "runs":
-    bits = [[run(FedAvg(0.1, 2), t) for t in (1, 1, 2)],
+    bits = [[run(FedAvg(0.1, local_steps=2), t) for t in (1, 1, 2)],
             [run(PrivateFedPAQ(0.1, 2, 1.0, 1.0, 1e-4, batch_size=10), t) for t in (1, 2)]]
 else:
     bits = [[problem.gradient(theta, 0).tobytes().hex() for _ in range(2)],
@@ -471,11 +471,15 @@ def test_every_rows_own_gradient_is_clipped(kind):
 
 def test_private_training_and_samplers_run_on_it():
     problem = small(prior_precision=1.0)
-    private = PrivateFedPAQ(0.1, 2, 1.0, 1.0, 1e-4, batch_size=2)
+    private = PrivateFedPAQ(0.1, local_steps=2, clip=1.0, epsilon=1.0, delta=1e-4, batch_size=2)
     assert np.isfinite(run(problem, algorithm=private).samples).all()
-    scenario = fs.Scenario(problem=problem, algorithm=FALD(1e-4, 3, batch_size=5), budget=fs.Budget(rounds=3))
+    scenario = fs.Scenario(
+        problem=problem, algorithm=FALD(1e-4, local_steps=3, batch_size=5), budget=fs.Budget(rounds=3)
+    )
     assert np.isfinite(fs.run(scenario).samples).all()
-    whole = fs.Scenario(problem=pooled(problem), algorithm=PSGLD(1e-4, 3), budget=fs.Budget(rounds=3), dtype="float32")
+    whole = fs.Scenario(
+        problem=pooled(problem), algorithm=PSGLD(1e-4, local_steps=3), budget=fs.Budget(rounds=3), dtype="float32"
+    )
     assert np.isfinite(fs.run(whole).samples).all()
 
 
@@ -483,7 +487,7 @@ def test_lenet_learns_digits_by_fedavg_on_uneven_clients():
     d = fs.data.load("digits")
     parts = fs.data.dirichlet(d.y, clients=20, alpha=0.3, seed=1)
     scenario = fs.Scenario(
-        problem=Torch.of(lenet5((1, 8, 8)), d, parts), algorithm=FedAvg(0.1, 15, 10),
+        problem=Torch.of(lenet5((1, 8, 8)), d, parts), algorithm=FedAvg(0.1, local_steps=15, batch_size=10),
         participation=participation.uniform(8), budget=fs.Budget(rounds=12), dtype="float32", seed=1,
         metrics=("accuracy",), evaluate_every=12, record=fs.Record(every=12),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`fedsim reproduce`: figure files, verdicts, what is kept, and the exact moments behind claims that are refuted."""
+"""`fedsim reproduce`: figure files, verdicts, files, and the exact moments behind refuted claims."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ import pytest
 
 import fedsim as fs
 from fedsim.cli.app import call
-from fedsim.devices.speed import LognormalSpeed
+from fedsim.devices import LognormalSpeed
 from fedsim.reproduce import Claim, Finding, bootstrap, figures, pick, plots, system
 from fedsim.reproduce.claims import load_figure
-from fedsim.reproduce.moments import FALDMoments, Weights
 from fedsim.reproduce.run import draw, reproduce
 from fedsim.sweeps.study import Study
 
+_FIG2 = load_figure(*next(figure for figure in figures("fa-ld/fig2"))).file.function.__globals__
+FALDMoments, Weights = _FIG2["FALDMoments"], _FIG2["Weights"]
 FIELDS = ["paper", "figure", "claim", "held", "expected", "ours", "published", "why"]
 PUBLISHED = {
     "fa-ld": ("fig1a", "fig1b", "fig1c", "fig1de", "fig2", "fig3", "fig4", "dp"),
@@ -79,7 +80,7 @@ def test_every_published_figure_has_a_file() -> None:
 
 
 @pytest.mark.parametrize(("paper", "path"), figures(), ids=lambda value: getattr(value, "stem", value))
-def test_a_figure_names_its_claims_and_sets_what_its_scenario_takes(paper: str, path: Path) -> None:
+def test_a_figure_has_claims_and_sets_arguments_of_its_scenario(paper: str, path: Path) -> None:
     figure = load_figure(paper, path)
     known = {parameter.name for parameter in figure.file.parameters}
     assert set(figure.quick) <= known
@@ -100,13 +101,13 @@ def test_claims_that_are_refuted_name_a_known_decision() -> None:
                 assert fs.explain(code), claim.why
 
 
-def test_figures_that_are_loaded_one_after_the_other_keep_to_their_own_neighbours() -> None:
+def test_figures_import_the_helpers_of_their_own_folder() -> None:
     both = [pair for pair in figures() if pair[1].stem in ("fig1a", "fig1")]
     for paper, path in [*both, *reversed(both)]:
         assert load_figure(paper, path).claims
 
 
-def test_verdicts_have_the_promised_fields_and_say_what_was_not_run(toy: Path, tmp_path: Path) -> None:
+def test_verdicts_have_their_fields_and_mark_claims_that_were_not_run(toy: Path, tmp_path: Path) -> None:
     verdicts, failed = reproduce(out=tmp_path / "out", jobs=1)
     assert not failed
     assert json.loads((tmp_path / "out" / "claims.json").read_text()) == verdicts
@@ -117,7 +118,7 @@ def test_verdicts_have_the_promised_fields_and_say_what_was_not_run(toy: Path, t
     assert verdicts[4]["why"] == "no data"
 
 
-def test_runs_that_are_there_are_only_judged_again(toy: Path, tmp_path: Path) -> None:
+def test_complete_runs_are_only_judged_again(toy: Path, tmp_path: Path) -> None:
     first, _ = reproduce(out=tmp_path / "out", jobs=1)
     written = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.npz")}
     again, _ = reproduce(out=tmp_path / "out", jobs=1)
@@ -127,27 +128,27 @@ def test_runs_that_are_there_are_only_judged_again(toy: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("paper", "path"), figures(), ids=lambda value: getattr(value, "stem", value))
-def test_a_figure_can_be_drawn_or_set_as_a_table(paper: str, path: Path) -> None:
+def test_a_figure_file_defines_a_figure_or_a_table(paper: str, path: Path) -> None:
     figure = load_figure(paper, path)
     assert (figure.file.figure is not None) == (not path.stem.startswith("table"))
     assert (figure.table is not None) == path.stem.startswith("table")
 
 
-def test_a_figure_is_drawn_and_says_what_its_settings_spent(toy: Path, tmp_path: Path) -> None:
+def test_a_figure_is_drawn_with_the_costs_of_its_settings(toy: Path, tmp_path: Path) -> None:
     reproduce(out=tmp_path, jobs=1)
     assert (tmp_path / "toy" / "fig1" / "figure.png").read_bytes().startswith(b"\x89PNG")
-    told = json.loads((tmp_path / "toy" / "fig1" / "tables.json").read_text())
-    assert told["title"] == "A toy: two steps towards a mean."
-    assert "1 Mbit/s up" in told["note"]
-    assert told["spent"]["columns"] == ["local_steps", "rounds", "uplink_bits", "seconds"]
-    one, two = told["spent"]["rows"]
+    tables = json.loads((tmp_path / "toy" / "fig1" / "tables.json").read_text())
+    assert tables["title"] == "A toy: two steps towards a mean."
+    assert "1 Mbit/s up" in tables["note"]
+    assert tables["spent"]["columns"] == ["local_steps", "rounds", "uplink_bits", "seconds"]
+    one, two = tables["spent"]["rows"]
     assert one[:3] == [1, 3, 3 * 2 * 64]  # rounds x clients x a float64
-    step = LognormalSpeed(0.01, 0.5).seconds_per_step(np.arange(2)).max()
+    step = LognormalSpeed(0.01, sigma=0.5).seconds_per_step(np.arange(2)).max()
     assert one[3] == pytest.approx(3 * (step + 2 * 0.02 + 64 / 1e6 + 64 / 1e7))
     assert two[3] == pytest.approx(one[3] + 3 * step)
 
 
-def test_a_picture_that_fails_is_a_line_and_costs_no_claim(
+def test_an_error_in_drawing_is_one_line_and_affects_no_claim(
     toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     toy.write_text(FIGURE.replace("def figure(study):\n", "def figure(study):\n    [][0]\n"))
@@ -166,20 +167,20 @@ def test_one_run_of_a_figure_is_not_drawn(toy: Path, tmp_path: Path, monkeypatch
     assert not list(tmp_path.glob("*.png"))
 
 
-def test_a_table_is_kept_as_plain_numbers_and_one_without_rows_is_named(toy: Path, tmp_path: Path) -> None:
+def test_a_table_is_saved_as_plain_numbers_and_must_have_rows(toy: Path, tmp_path: Path) -> None:
     toy.write_text(FIGURE + "table = lambda study: rows\n")
     figure = load_figure("toy", toy)
     study = Study("toy", (({"local_steps": 1}, fs.run(figure.file.build({}))),))
-    said = figure.file.function.__globals__
-    said["rows"] = [{"a": np.float64(0.5), "b": np.nan}, {"a": 2}]
+    names = figure.file.function.__globals__
+    names["rows"] = [{"a": np.float64(0.5), "b": np.nan}, {"a": 2}]
     assert draw(figure, study, ["local_steps"], tmp_path) == ""
-    told = json.loads((tmp_path / "tables.json").read_text())
-    assert told["table"] == {"columns": ["a", "b"], "rows": [[0.5, None], [2, None]]}
-    said["rows"] = []
+    tables = json.loads((tmp_path / "tables.json").read_text())
+    assert tables["table"] == {"columns": ["a", "b"], "rows": [[0.5, None], [2, None]]}
+    names["rows"] = []
     assert "table() returned no rows" in draw(figure, study, ["local_steps"], tmp_path)
 
 
-def test_the_assumed_system_changes_nothing_that_is_learnt() -> None:
+def test_samples_do_not_depend_on_the_assumed_system() -> None:
     problem = fs.problems.GaussianMean.synthetic(6, 2, 1.0, 10, seed=1)
     for policy in (fs.participation.full(), fs.participation.uniform(3), fs.participation.with_replacement(3)):
         plain = fs.Scenario(
@@ -192,7 +193,7 @@ def test_the_assumed_system_changes_nothing_that_is_learnt() -> None:
             assert timed.rounds["closed_s"].min() > 0
 
 
-def test_panels_want_a_label_for_all_or_one_for_each() -> None:
+def test_panels_need_one_label_or_one_per_panel() -> None:
     one = {"line": plots.Series([1, 2], [1, np.inf])}
     figure = plots.panels({"a": one, "b": one, "c": one, "d": one}, "x", ["p", "q", "r", "s"], "y")
     assert [axes.get_ylabel() for axes in figure.axes] == ["p", "q", "r", "s"]
@@ -211,26 +212,26 @@ def test_the_best_curve_is_the_highest_accuracy_and_the_lowest_error() -> None:
     assert list(plots.best([low, high], "ece").y) == [0.9, 0.1]
 
 
-def test_figures_asked_for_one_by_one_add_up_in_one_claims_file(toy: Path, tmp_path: Path) -> None:
+def test_figures_reproduced_one_by_one_share_a_claims_file(toy: Path, tmp_path: Path) -> None:
     (toy.parent / "fig2.py").write_text(FIGURE + "needs = ('no such set',)")
     toy.write_text(FIGURE + "needs = ('no such set',)")
     reproduce("toy/fig1", out=tmp_path / "out", jobs=1)
     reproduce("toy/fig2", out=tmp_path / "out", jobs=1)
-    kept = json.loads((tmp_path / "out" / "claims.json").read_text())
-    assert [verdict["figure"] for verdict in kept] == ["fig1"] * 5 + ["fig2"] * 5
+    verdicts = json.loads((tmp_path / "out" / "claims.json").read_text())
+    assert [verdict["figure"] for verdict in verdicts] == ["fig1"] * 5 + ["fig2"] * 5
 
 
-def test_the_command_ends_well_whatever_the_verdicts_and_badly_when_something_did_not_run(
+def test_the_exit_code_is_1_only_if_a_claim_could_not_be_judged(
     toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(["reproduce", "--quick", "--jobs", "1", "--out", str(tmp_path / "a")]) == 0
-    assert "of 1 that can hold and were run, 1 did" in capsys.readouterr().out
+    assert "1 held of 1 that can hold and were run" in capsys.readouterr().out
     toy.write_text(FIGURE.replace("return Finding(bool(two < one)", "return Finding(bool(1 / 0)"))
     assert call(["reproduce", "--quick", "--jobs", "1", "--out", str(tmp_path / "b")]) == 1
     assert "ZeroDivisionError" in capsys.readouterr().out
 
 
-def test_a_figure_without_its_data_is_not_run_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_figure_without_its_data_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDSIM_DATA", str(tmp_path / "none"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     verdicts, failed = reproduce("fa-ld/fig3", out=tmp_path / "out")
@@ -243,7 +244,7 @@ def test_a_figure_that_does_not_exist_is_refused() -> None:
         figures("fa-ld/fig99")
 
 
-def test_pick_wants_exactly_one_run() -> None:
+def test_pick_needs_exactly_one_run() -> None:
     settings = [{"local_steps": 1, "rounds": 3}, {"local_steps": 2, "rounds": 3}]
     study = SimpleNamespace(frame=lambda: pd.DataFrame(settings), runs=list(zip(settings, ["one", "two"], strict=True)))
     assert pick(study, local_steps=2) == "two"
@@ -251,7 +252,7 @@ def test_pick_wants_exactly_one_run() -> None:
         pick(study, rounds=3)
 
 
-def test_a_claim_expects_one_of_three_things() -> None:
+def test_a_claim_has_one_of_three_expectations() -> None:
     with pytest.raises(fs.errors.InvalidInput, match="undecided"):
         Claim("x", lambda study: Finding(True, ""), published="", why="", expected="maybe")  # type: ignore[arg-type]
 
@@ -264,7 +265,7 @@ def test_a_bootstrap_interval_narrows_about_the_mean() -> None:
 
 
 def _by_hand(start: float, eta: float, K: int, rho: float, p: list[float], h: list[float], m: list[float], rounds: int):
-    """Mean and variance of a scalar FA-LD, its noises written out one by one: coefficients of every one, squared."""
+    """Return mean and variance of a scalar FA-LD from the squared coefficients of all its noises."""
     mean, variance = start, 0.0
     for _ in range(rounds):
         ends = []  # mean, factor of theta, coefficients of (shared noise of step k), (own noise of step k)

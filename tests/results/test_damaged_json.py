@@ -18,10 +18,10 @@ ODD = (None, True, -1, 0, 1e308, 10**30, "", "x", "\0", [], {}, [[]], {"": None}
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """A whole run, one that was stopped on its way, and a sweep."""
+    """A complete run, an interrupted run and a sweep."""
     root = tmp_path_factory.mktemp("folders")
     (root / "tiny.py").write_text(TINY)
-    assert call(["run", str(root / "tiny.py"), "--out", str(root / "whole"), "--quiet"]) == 0
+    assert call(["run", str(root / "tiny.py"), "--out", str(root / "complete"), "--quiet"]) == 0
     assert call(["sweep", str(root / "tiny.py"), "--out", str(root / "sweep"), "--grid", "seed=0:2", "--jobs", "1", "--quiet"]) == 0  # fmt: skip
     _stopped_early(root)
     return root
@@ -49,7 +49,7 @@ def mutated(data, chance):
     """One change somewhere inside: a value exchanged, a key renamed, taken away or added; or the bytes themselves."""
     kind = chance.integers(6)
     value, end = json.JSONDecoder().raw_decode(data.decode())
-    raw, seal = data, data.decode()[end:].encode()  # a checkpoint's digest stands after it
+    raw, checksum = data, data.decode()[end:].encode()  # it follows the content of a checkpoint
     if kind == 0:
         at = chance.integers(len(raw))
         return raw[:at] + bytes([raw[at] ^ (1 << chance.integers(8))]) + raw[at + 1 :]
@@ -67,7 +67,7 @@ def mutated(data, chance):
         holder["other"] = holder.pop(key)
     else:
         holder[key] = ODD[chance.integers(len(ODD))]
-    return json.dumps(value).encode() + seal
+    return json.dumps(value).encode() + checksum
 
 
 def _holders(value):
@@ -99,11 +99,11 @@ def campaign(folders, tmp_path, capfd, cases):
             else:
                 if isinstance(code, int) and code not in (0, 1, 2):
                     broken.append(f"{case} {victim} {name}: exit {code}")
-                said = capfd.readouterr().err
-                if "Traceback" in said or (
-                    isinstance(code, int) and code and said.count("\n") > 1 and name != "status"
+                printed = capfd.readouterr().err
+                if "Traceback" in printed or (
+                    isinstance(code, int) and code and printed.count("\n") > 1 and name != "status"
                 ):
-                    broken.append(f"{case} {victim} {name}: said {said[:200]!r}")
+                    broken.append(f"{case} {victim} {name}: printed {printed[:200]!r}")
     return broken
 
 

@@ -18,7 +18,7 @@ from tools.faults import SWEPT, died, dying, pair, run, scenario, sweep
 import fedsim as fs
 from fedsim.errors import FedsimError, Interrupted
 from fedsim.results import Result
-from fedsim.results.checksums import file_sum, read_json, to_json
+from fedsim.results.checksums import file_checksum, read_json, to_json
 from fedsim.sweeps.execution import status
 from fedsim.sweeps.study import FORMAT, RUNS
 from fedsim.sweeps.study import MERGED as MERGED_SUMS
@@ -99,7 +99,7 @@ WAYS = [(begin, None), (plain, None), (go_on, interrupted)]
 
 
 @pytest.mark.parametrize(("first", "before"), WAYS, ids=lambda way: getattr(way, "__name__", ""))
-def test_a_run_that_is_killed_goes_on_and_leaves_nothing_stale(
+def test_a_run_that_is_killed_resumes_and_leaves_nothing_stale(
     tmp_path: Path, right: str, first: Callable[[Path], None], before: Any
 ) -> None:
     for number in (1, 2, 3, 4, 6, 11, 16, 21, 25, 29, 33, 37, 41):
@@ -108,7 +108,7 @@ def test_a_run_that_is_killed_goes_on_and_leaves_nothing_stale(
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("first", "before"), WAYS, ids=lambda way: getattr(way, "__name__", ""))
-def test_a_run_that_is_killed_before_any_file_operation_goes_on(
+def test_a_run_that_is_killed_before_any_file_operation_resumes(
     tmp_path: Path, right: str, first: Callable[[Path], None], before: Any
 ) -> None:
     number = 1
@@ -139,19 +139,19 @@ def check_killed_sweep(tmp_path: Path, file: Path, number: int, right: list[str]
     assert sorted(result.fingerprint for _, result in study.runs) == right, number
     assert len(study.frame()) == 2
     names = {path.name for path in folder.iterdir()}
-    assert names == MERGED | {order.run for order in status(folder).whole}, number
-    assert all({p.name for p in (folder / order.run).iterdir()} == RESULT for order in status(folder).whole), number
+    assert names == MERGED | {order.name for order in status(folder).complete}, number
+    assert all({p.name for p in (folder / order.name).iterdir()} == RESULT for order in status(folder).complete), number
     return True
 
 
-def test_a_sweep_that_is_killed_goes_on_and_leaves_nothing_stale(tmp_path: Path, file: Path) -> None:
+def test_a_sweep_that_is_killed_resumes_and_leaves_nothing_stale(tmp_path: Path, file: Path) -> None:
     right = sorted(result.fingerprint for _, result in sweep(file, tmp_path / "right").runs)
     for number in (1, 2, 4, 7, 9, 20, 30, 45, 60, 66):
         check_killed_sweep(tmp_path, file, number, right)
 
 
 @pytest.mark.soak
-def test_a_sweep_that_is_killed_before_any_file_operation_goes_on(tmp_path: Path, file: Path) -> None:
+def test_a_sweep_that_is_killed_before_any_file_operation_resumes(tmp_path: Path, file: Path) -> None:
     right = sorted(result.fingerprint for _, result in sweep(file, tmp_path / "right").runs)
     number = 1
     while check_killed_sweep(tmp_path, file, number, right):
@@ -204,7 +204,7 @@ def same(read: Result, first: Result) -> None:
 
 
 def check_damaged_results(tmp_path: Path, times: int) -> int:
-    folder = tmp_path / "whole"
+    folder = tmp_path / "complete"
     first = run(folder)
     noticed = 0
     draw = random.Random(7)
@@ -220,7 +220,7 @@ def check_damaged_results(tmp_path: Path, times: int) -> int:
 
 
 def check_damaged_checkpoints(tmp_path: Path, times: int, right: str) -> None:
-    folder = tmp_path / "kept"
+    folder = tmp_path / "resumable"
     interrupted(folder)
     draw = random.Random(11)
     spare = tmp_path / "spare"
@@ -231,7 +231,7 @@ def check_damaged_checkpoints(tmp_path: Path, times: int, right: str) -> None:
             shutil.copytree(spare, folder)
             hurt(folder / path, draw)
             if sentence := refusal(lambda: run(folder, resume=True)):
-                assert path.name == "run.json", path  # gone, with checkpoints beside it: somebody took it away
+                assert path.name == "run.json", path  # missing beside checkpoints: it was removed
                 assert "is no run's folder" in sentence
             else:
                 assert fs.load(folder).fingerprint == right, path
@@ -252,8 +252,8 @@ def check_damaged_sweep(tmp_path: Path, file: Path, times: int) -> None:
             else:
                 assert tables[0].equals(frame)
             if name != "sweep.json":
-                sweep(file, folder, resume=True)  # writes them anew
-                assert file_sum(folder / RUNS) == read_json(folder / MERGED_SUMS, FORMAT)["files"][RUNS]
+                sweep(file, folder, resume=True)  # writes them again
+                assert file_checksum(folder / RUNS) == read_json(folder / MERGED_SUMS, FORMAT)["files"][RUNS]
             (folder / name).write_bytes(before)
 
 
@@ -265,7 +265,7 @@ def test_damage_to_any_one_file_of_a_run_under_way_costs_no_result(tmp_path: Pat
     check_damaged_checkpoints(tmp_path, 1, right)
 
 
-def test_damage_to_merged_tables_is_mended_from_the_runs(tmp_path: Path, file: Path) -> None:
+def test_damage_to_merged_tables_is_repaired_from_the_runs(tmp_path: Path, file: Path) -> None:
     check_damaged_sweep(tmp_path, file, 2)
 
 
@@ -283,7 +283,7 @@ def test_thousands_of_damaged_files_give_the_right_result_or_one_sentence(
 
 def check_pairs(tmp_path: Path, file: Path, count: int, right: str) -> None:
     draw = random.Random(17)
-    both_whole = sorted(result.fingerprint for _, result in sweep(file, tmp_path / "right").runs)
+    both_complete = sorted(result.fingerprint for _, result in sweep(file, tmp_path / "right").runs)
     with pair() as both:
         for number in range(count):
             folder = tmp_path / f"pair-{number}"
@@ -294,24 +294,24 @@ def check_pairs(tmp_path: Path, file: Path, count: int, right: str) -> None:
             if kind in ("sweep", "sweeps"):
                 options = [{"resume": True}, {"resume": kind == "sweep"}]
                 orders = [("sweep", d, (file, folder), o) for d, o in zip(delays, options, strict=True)]
-                said = both(*orders)
+                ends = both(*orders)
                 # Each does what the other does not hold; one that did not ask to go on may be refused.
-                assert all(state == "whole" or (kind == "sweeps" and "already holds" in why) for state, why in said)
+                assert all(state == "complete" or (kind == "sweeps" and "already holds" in why) for state, why in ends)
                 again = sweep(file, folder, resume=True)
-                assert sorted(result.fingerprint for _, result in again.runs) == both_whole
-                assert {p.name for p in folder.iterdir()} == MERGED | {o.run for o in status(folder).whole}
+                assert sorted(result.fingerprint for _, result in again.runs) == both_complete
+                assert {p.name for p in folder.iterdir()} == MERGED | {o.name for o in status(folder).complete}
                 continue
             options = [{"checkpoint_every": 2, "resume": kind == "resume"} for _ in range(2)]
             if kind == "unlike":
                 options[1]["rounds"] = 5
             orders = [("run", d, (folder,), o) for d, o in zip(delays, options, strict=True)]
-            said = both(*orders)
-            states = sorted(state for state, _ in said)
+            ends = both(*orders)
+            states = sorted(state for state, _ in ends)
             # Two resumes may well follow each other; the second then finds the result and returns it.
-            assert states == ["refused", "whole"] or (kind == "resume" and states == ["whole", "whole"]), said
-            winner = next(what for state, what in said if state == "whole")
-            for state, sentence in said:
-                assert state == "whole" or re.search("in use by process|already exists", sentence), sentence
+            assert states == ["refused", "complete"] or (kind == "resume" and states == ["complete", "complete"]), ends
+            winner = next(what for state, what in ends if state == "complete")
+            for state, sentence in ends:
+                assert state == "complete" or re.search("in use by process|already exists", sentence), sentence
             assert fs.load(folder).fingerprint == winner
             assert kind == "unlike" or winner == right
             assert set(os.listdir(folder)) == RESULT

@@ -12,7 +12,7 @@ import pytest
 import fedsim as fs
 from fedsim.cli.app import call
 from fedsim.results import folder as folders
-from fedsim.results.checksums import file_sum, read_json, sealed
+from fedsim.results.checksums import file_checksum, read_json, with_checksum
 
 TEXT = """
 import fedsim as fs
@@ -40,31 +40,31 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def hostile(folder: Path, trap: Path, **more: object) -> None:
-    """A manifest that seals code which leaves a trace if it is ever executed."""
+    """A manifest that stores code that leaves a trace if it is executed."""
     code = (
         f"open({str(trap)!r}, 'w').close()\n" + TEXT + f"\ndef figure(study):\n    open({str(trap)!r}, 'w').close()\n"
     )
     facts = read_json(folder / "manifest.json", folders.FORMAT)
     facts["source"] |= {"text": code, "folder": str(folder), "file": str(folder / "manifest.json")}
     facts |= more
-    (folder / "manifest.json").write_bytes(sealed(folders.FORMAT, facts))
+    (folder / "manifest.json").write_bytes(with_checksum(folders.FORMAT, facts))
 
 
 def test_a_report_on_a_hostile_folder_is_complete_and_runs_nothing(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(["run", "plain.py", "--out", "a"]) == 0
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     trap = here / "trap"
     hostile(here / "a", trap)
     assert call(["report", "a"]) == 0
-    assert call(["resume", "a"]) == 0  # it is whole: it is summed up
+    assert call(["resume", "a"]) == 0  # a complete run is only summarised
     assert fs.load("a").fingerprint
     assert not trap.exists()
     page = (here / "a/report.html").read_text()
-    told = said[said.index("stopped by") : said.index("real ")].split()
+    words = printed[printed.index("stopped by") : printed.index("real ")].split()
     shown = html.unescape(page).split()
-    assert set(told) <= set(shown)  # as complete as what the terminal said after the run, if in wider lines
+    assert set(words) <= set(shown)  # the same lines as after the run, only wider
     assert "&#x27;w&#x27;).close()" in page  # the source is shown, as text
 
 
@@ -87,7 +87,7 @@ def test_an_odd_manifest_is_reported_on_or_refused_in_one_sentence(
 ) -> None:
     assert call(["run", "plain.py", "--out", "a", "--quiet"]) == 0
     facts = read_json(here / "a/manifest.json", folders.FORMAT)
-    (here / "a/manifest.json").write_bytes(sealed(folders.FORMAT, {**facts, **more}))
+    (here / "a/manifest.json").write_bytes(with_checksum(folders.FORMAT, {**facts, **more}))
     capsys.readouterr()
     code = call(["report", "a"])
     assert code == 0 or re.fullmatch(r"fedsim: .*\n", capsys.readouterr().err)
@@ -123,4 +123,4 @@ def test_a_pipe_in_place_of_a_file_does_not_make_a_reader_wait(here: Path) -> No
 def test_digests_are_those_of_the_files_and_can_be_checked_without_fedsim(here: Path) -> None:
     assert call(["run", "plain.py", "--out", "a", "--quiet"]) == 0
     sums = json.loads((here / "a/manifest.json").read_bytes())["files"]
-    assert sums == {p.name: file_sum(p) for p in (here / "a").iterdir() if p.suffix in (".parquet", ".npz")}
+    assert sums == {p.name: file_checksum(p) for p in (here / "a").iterdir() if p.suffix in (".parquet", ".npz")}

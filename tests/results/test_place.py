@@ -23,8 +23,8 @@ from fedsim.engine.run import Progress
 from fedsim.errors import Interrupted, InUse, InvalidInput
 from fedsim.results import lock
 from fedsim.scenario_file import load_file
-from fedsim.sweeps import carry_out
-from fedsim.sweeps.spec import plan
+from fedsim.sweeps import run_sweep
+from fedsim.sweeps.spec import make_spec
 
 PROGRAM = [sys.executable, "-c", "from fedsim.cli import main; main()"]
 
@@ -44,7 +44,7 @@ def test_resume_of_a_finished_run_of_another_scenario_is_refused(tmp_path: Path)
     with pytest.raises(InvalidInput, match="holds the finished run of another scenario"):
         run(tmp_path / "a", rounds=7, resume=True)
     with pytest.raises(InvalidInput, match="holds the finished run of another scenario"):
-        run(tmp_path / "a", compute="skip", resume=True)
+        run(tmp_path / "a", timing_only=True, resume=True)
 
 
 def policy_of(body: str) -> object:
@@ -105,7 +105,7 @@ def test_resume_before_the_first_checkpoint_of_another_scenario_is_refused(tmp_p
     assert os.listdir(tmp_path / "a") == ["run.json"]
     with pytest.raises(InvalidInput, match="unfinished run of another scenario"):
         run(tmp_path / "a", rounds=7, resume=True)
-    assert len(run(tmp_path / "a").rounds)  # nothing was kept, so the folder can be used anew
+    assert len(run(tmp_path / "a").rounds)  # there is no checkpoint, so the folder can be used again
 
 
 def test_a_run_without_checkpoints_that_fails_leaves_nothing(tmp_path: Path) -> None:
@@ -118,24 +118,24 @@ def test_a_run_without_checkpoints_that_fails_leaves_nothing(tmp_path: Path) -> 
     (tmp_path / "made").mkdir()
     with pytest.raises(KeyError):
         run(tmp_path / "made", observers=[fail])
-    assert os.listdir(tmp_path) == ["made"]  # somebody else made it
+    assert os.listdir(tmp_path) == ["made"]  # the run did not make it
 
 
-def test_a_folder_in_use_is_refused_with_who_uses_it_and_left_alone(tmp_path: Path) -> None:
-    folder, said = tmp_path / "a", []
+def test_a_folder_in_use_is_refused_with_its_owner_and_not_changed(tmp_path: Path) -> None:
+    folder, errors = tmp_path / "a", []
 
     def second(progress: Progress) -> None:
         if progress.round == 3:
             for resume in (False, True):
                 with pytest.raises(InUse) as refused:
                     run(folder, resume=resume)
-                said.append(str(refused.value))
+                errors.append(str(refused.value))
             with pytest.raises(InvalidInput, match="still going on"):
                 fs.load(folder)
 
     result = run(folder, checkpoint_every=2, observers=[second])
-    assert all(f"in use by process {os.getpid()} on " in sentence for sentence in said)
-    assert len(said) == 2
+    assert all(f"in use by process {os.getpid()} on " in sentence for sentence in errors)
+    assert len(errors) == 2
     assert fs.load(folder).fingerprint == result.fingerprint
     with pytest.raises(InvalidInput, match="already exists"):
         run(folder)
@@ -198,7 +198,7 @@ def test_an_old_segment_may_be_damaged(tmp_path: Path, copy: int) -> None:
     assert run(tmp_path / "a", resume=True).fingerprint == fs.run(scenario()).fingerprint
 
 
-def test_a_damaged_record_of_what_was_begun_costs_no_checkpoint(tmp_path: Path) -> None:
+def test_a_damaged_run_json_costs_no_checkpoint(tmp_path: Path) -> None:
     stopped(tmp_path / "a")
     (tmp_path / "a/run.json").write_text("{")
     assert run(tmp_path / "a", resume=True).fingerprint == fs.run(scenario()).fingerprint
@@ -207,7 +207,7 @@ def test_a_damaged_record_of_what_was_begun_costs_no_checkpoint(tmp_path: Path) 
 def test_folders_of_the_version_before_the_digests_can_be_read(tmp_path: Path) -> None:
     first = run(tmp_path / "a")
     manifest = json.loads((tmp_path / "a/manifest.json").read_text())
-    for name in ("seal", "files", "work"):
+    for name in ("checksum", "files", "work"):
         del manifest[name]
     (tmp_path / "a/manifest.json").write_text(json.dumps({**manifest, "fedsim_format": "fedsim-result-1"}))
     assert fs.load(tmp_path / "a").fingerprint == first.fingerprint
@@ -275,24 +275,24 @@ def test_an_edited_neighbour_refuses_to_resume(here: Path, capsys: pytest.Captur
 
 
 def test_an_edited_neighbour_makes_new_runs_in_a_sweep(here: Path) -> None:
-    first = plan(load_file("it.py"), {"rounds": [2]}, {})
+    first = make_spec(load_file("it.py"), {"rounds": [2]}, {})
     fs.sweep("it.py", {"rounds": [2]}, out="runs", jobs=1)
     (here / "beside_s.py").write_text("y = 5\n")
-    second = plan(load_file("it.py"), {"rounds": [2]}, {})
-    assert first.orders[0].run != second.orders[0].run
+    second = make_spec(load_file("it.py"), {"rounds": [2]}, {})
+    assert first.runs[0].name != second.runs[0].name
     with pytest.raises(InvalidInput, match="already holds a sweep"):
         fs.sweep("it.py", {"rounds": [2]}, out="runs", jobs=1)
     with pytest.raises(InvalidInput, match="another version of beside_s"):
         fs.sweep("it.py", {"rounds": [2]}, out="runs", jobs=1, shard=(0, 1))
     study = fs.sweep("it.py", {"rounds": [2]}, out="runs", jobs=1, resume=True)
-    assert [run["run"] for _, run in study.frame().iterrows()] == [second.orders[0].run]
-    assert (here / "runs" / first.orders[0].run / "manifest.json").exists()  # the old one is still there
+    assert [run["run"] for _, run in study.frame().iterrows()] == [second.runs[0].name]
+    assert (here / "runs" / first.runs[0].name / "manifest.json").exists()  # the old one is still there
 
 
-def test_a_neighbour_that_changes_while_a_sweep_goes_on_fails_its_runs(here: Path) -> None:
-    what = plan(load_file("it.py"), {"rounds": [2]}, {})
+def test_a_neighbour_that_changes_during_a_sweep_fails_its_runs(here: Path) -> None:
+    what = make_spec(load_file("it.py"), {"rounds": [2]}, {})
     (here / "beside_s.py").write_text("y = 55\n")
-    study = carry_out(what, here / "runs", jobs=1)
+    study = run_sweep(what, here / "runs", jobs=1)
     assert "beside_s, which it.py imports, has changed since" in study.failed[0].message
 
 
@@ -306,10 +306,10 @@ def test_a_file_gets_its_own_neighbour_and_not_that_of_an_earlier_file(here: Pat
     assert load_file(here / "two/it.py").function.__globals__["value"] == 333
 
 
-# --- What is said -------------------------------------------------------------------------------------
+# --- Messages -----------------------------------------------------------------------------------------
 
 
-def test_a_reader_that_goes_away_does_not_end_the_run(here: Path) -> None:
+def test_a_closed_output_does_not_end_the_run(here: Path) -> None:
     with subprocess.Popen(
         [*PROGRAM, "run", "it.py", "--out", "a"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as running:  # fmt: skip
@@ -321,7 +321,7 @@ def test_a_reader_that_goes_away_does_not_end_the_run(here: Path) -> None:
     assert len(fs.load("a").rounds) == 4
 
 
-def test_a_report_on_an_unfinished_run_says_so(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_on_an_unfinished_run_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stopped(here / "a")
     assert call(["report", "a"]) == 2
     assert capsys.readouterr().err == "fedsim: a holds an unfinished run; go on with: fedsim resume a\n"

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from fedsim import results
 from fedsim.errors import CorruptData, InvalidInput, NotRecorded, RuntimeFailed
 from fedsim.results import Result, files
-from fedsim.results.checksums import file_sum, read_json, sealed
+from fedsim.results.checksums import file_checksum, read_json, with_checksum
 
 AXES = ("rounds", "seconds", "uplink_bits", "downlink_bits", "total_bits")
 
@@ -473,11 +473,11 @@ def test_a_missing_file_is_named(folder, name):
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("kept", [0, 1, 0.5, -1])
-def test_a_truncated_file_is_named(folder, name, kept):
+@pytest.mark.parametrize("length", [0, 1, 0.5, -1])
+def test_a_truncated_file_is_named(folder, name, length):
     data = (folder / name).read_bytes()
-    end = int(len(data) * kept) if isinstance(kept, float) else kept
-    # The last byte of the manifest is a newline, which nobody misses.
+    end = int(len(data) * length) if isinstance(length, float) else length
+    # The last byte of the manifest is a newline, which may be missing.
     (folder / name).write_bytes(data[: end - (name == "manifest.json" and end < 0)])
     with pytest.raises(CorruptData, match=name):
         results.load(folder)
@@ -509,16 +509,16 @@ def test_flipped_bits_are_noticed_or_harmless_and_never_a_crash(folder):
     assert_same(results.load(folder), original)
 
 
-def sealed_again(folder):
-    """What somebody who means harm would do: fit the digests to the bytes."""
+def with_new_checksums(folder):
+    """Change the checksums to match the bytes, as an attacker would."""
     facts = read_json(folder / "manifest.json", results.folder.FORMAT)
-    facts["files"] = {name: file_sum(folder / name) for name in facts["files"]}
-    (folder / "manifest.json").write_bytes(sealed(results.folder.FORMAT, facts))
+    facts["files"] = {name: file_checksum(folder / name) for name in facts["files"]}
+    (folder / "manifest.json").write_bytes(with_checksum(results.folder.FORMAT, facts))
 
 
 def test_pickles_inside_the_archive_are_never_opened(folder):
     np.savez(folder / "samples.npz", samples=np.array([object()], dtype=object))
-    sealed_again(folder)
+    with_new_checksums(folder)
     with pytest.raises(CorruptData, match=r"samples.npz.*allow_pickle=False"):
         results.load(folder)
 
@@ -541,8 +541,8 @@ def test_files_of_different_runs_are_not_mixed(folder, tmp_path):
     (folder / "rounds.parquet").write_bytes((other / "rounds.parquet").read_bytes())
     with pytest.raises(CorruptData, match=r"rounds\.parquet is damaged"):
         results.load(folder)
-    sealed_again(folder)
-    with pytest.raises(CorruptData, match="do not belong together"):
+    with_new_checksums(folder)
+    with pytest.raises(CorruptData, match="do not fit together"):
         results.load(folder)
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import fedsim
 from fedsim.kernels.clock import compiled_rules
-from fedsim.kernels.compiler import Kernel, compiled
+from fedsim.kernels.compiler import KernelDispatcher, dispatched_by
 from fedsim.rules import availability, closing, visits
 from fedsim.rules.availability import OnlineLaw
 from fedsim.rules.closing import Closing
@@ -95,7 +95,7 @@ def test_a_rule_has_the_same_bits_in_python_and_compiled(rule) -> None:
     names = ", ".join(signature(rule).parameters)
     scope = {"rule": rule}
     exec(f"def call({names}): return rule({names})", scope)
-    call, g = compiled(Kernel)(scope["call"]), random.Random(rule.__name__)
+    call, g = dispatched_by(KernelDispatcher)(scope["call"]), random.Random(rule.__name__)
     for _ in range(200):
         arguments = arguments_of(rule, g)
         assert bits_of(call(*arguments)) == bits_of(rule(*arguments)), arguments

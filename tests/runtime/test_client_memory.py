@@ -67,7 +67,7 @@ def test_replicas_and_newcomers_have_rows_of_their_own():
         assert visit(ledger, host, both, {"c": rows(7, 7, 7)}) == 1
 
 
-def test_zeros_of_either_sign_are_told_apart():
+def test_zeros_of_either_sign_differ():
     ledger, host = MemoryAtHost(), HeldMemory()
     visit(ledger, host, batch_of([0], c=rows(1)), {"c": rows(0.0)})
     assert visit(ledger, host, batch_of([0], c=rows(-0.0)), {"c": rows(1)}) == 1
@@ -102,7 +102,7 @@ def test_a_new_host_says_that_it_lacks_a_row():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_no_order_of_events_gives_a_client_a_wrong_row(seed):
-    """Calls run in any order, answers are heard in any order, replies are folded or not, hosts die and forget."""
+    """Calls run in any order, answers arrive in any order, replies are aggregated or not, hosts die."""
     rng = np.random.default_rng(seed)
     ledger, host = MemoryAtHost(), HeldMemory()
     committed = {c: float(c) for c in range(6)}

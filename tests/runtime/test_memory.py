@@ -1,4 +1,4 @@
-"""What a run changes in Python's collector, and sets back, and in the C library's allocator."""
+"""The settings of Python's garbage collector and of the C library's allocator during a run."""
 
 import gc
 import platform
@@ -13,7 +13,7 @@ from fedsim.runtime.process import NEW_OBJECTS, rare_collections
 
 SMALL = fs.Scenario(
     problem=fs.problems.GaussianMean.synthetic(3, dim=2, samples=5, seed=1),
-    algorithm=fs.algorithms.FALD(1e-3, 2),
+    algorithm=fs.algorithms.FALD(1e-3, local_steps=2),
     budget=fs.Budget(rounds=2),
 )
 
@@ -25,7 +25,7 @@ def _as_it_was():
     gc.set_threshold(*before)
 
 
-def test_python_looks_for_cycles_less_often_during_a_run_and_as_before_after_it():
+def test_garbage_is_collected_less_often_during_a_run_and_as_before_after_it():
     gc.set_threshold(300, 7, 5)
     seen = []
     fs.run(SMALL, observers=[lambda progress: seen.append(gc.get_threshold())])
@@ -34,14 +34,14 @@ def test_python_looks_for_cycles_less_often_during_a_run_and_as_before_after_it(
 
 
 @pytest.mark.parametrize("first", [0, 10**6])
-def test_whoever_has_switched_the_collector_off_or_made_it_rarer_still_is_left_alone(first):
+def test_a_collector_that_is_off_or_rarer_still_is_not_changed(first):
     gc.set_threshold(first, 7, 5)
     with rare_collections():
         assert gc.get_threshold() == (first, 7, 5)
     assert gc.get_threshold() == (first, 7, 5)
 
 
-def test_runs_that_overlap_leave_what_the_first_has_found():
+def test_overlapping_runs_restore_the_threshold_before_the_first():
     gc.set_threshold(300, 7, 5)
     first, second = ExitStack(), ExitStack()
     first.enter_context(rare_collections())
@@ -52,7 +52,7 @@ def test_runs_that_overlap_leave_what_the_first_has_found():
     assert gc.get_threshold() == (300, 7, 5)
 
 
-def test_what_is_set_during_a_run_stands():
+def test_a_threshold_set_during_a_run_is_not_changed():
     with rare_collections():
         gc.set_threshold(0)
     assert gc.get_threshold()[0] == 0
@@ -75,7 +75,7 @@ print(faults() - begin)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc's")
-def test_memory_that_arrays_give_back_is_there_for_the_next():
+def test_freed_memory_is_reused_by_the_next_arrays():
     fresh, kept = (
         int(subprocess.run([sys.executable, "-c", FAULTS, how], capture_output=True, check=True).stdout)
         for how in ("fresh", "kept")

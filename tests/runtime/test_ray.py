@@ -92,7 +92,7 @@ def test_every_row_of_bytes_is_held_by_one_host(cluster):
     digits = fs.data.load("digits")
     parts = fs.data.dirichlet(digits.y, clients=10, alpha=0.5, seed=1)
     what = fs.Scenario(
-        problem=fs.problems.NeuralNetwork.of(digits, parts), algorithm=fs.algorithms.FALD(1e-5, 2, batch_size=20),
+        problem=fs.problems.NeuralNetwork.of(digits, parts), algorithm=fs.algorithms.FALD(1e-5, local_steps=2, batch_size=20),
         budget=fs.Budget(rounds=3), metrics=("accuracy",), dtype="float32",
     )  # fmt: skip
     WATCHED.clear()
@@ -135,7 +135,7 @@ def test_a_host_computes_potentials_and_losses_from_its_own_clients_rows(cluster
     data = [(g.normal(size=(5 + 4 * c, 3)), g.integers(0, 3, 5 + 4 * c)) for c in range(CLIENTS)]
     problem = fs.problems.SoftmaxRegression(data, classes=3, prior_precision=1.0)
     runs = [
-        fs.run(replace(scenario(algorithm=Weighs(0.1, 2)), problem=problem), runtime=runtime)
+        fs.run(replace(scenario(algorithm=Weighs(0.1, local_steps=2)), problem=problem), runtime=runtime)
         for runtime in (fs.Inline(), Ray(hosts=2))
     ]
     assert runs[0].fingerprint == runs[1].fingerprint
@@ -187,7 +187,7 @@ def test_a_host_killed_over_several_sites_is_replaced_and_the_bits_stay(cluster,
     [
         (1, fs.algorithms.QLSDPlusPlus(1e-3, refresh_every=10, batch_size=5, codec=fs.codecs.QSGD(4))),
         (2, fs.algorithms.QLSDPlusPlus(1e-3, refresh_every=10, batch_size=5, codec=fs.codecs.QSGD(4))),
-        (2, fs.algorithms.FAHMC(1e-2, 3, debias="stale")),
+        (2, fs.algorithms.FAHMC(1e-2, leapfrog_steps=3, debias="stale")),
     ],
 )
 def test_hosts_take_blocks_of_rounds_and_one_that_dies_is_replaced(cluster, hosts, algorithm):
@@ -213,7 +213,7 @@ def test_hosts_take_blocks_of_rounds_and_one_that_dies_is_replaced(cluster, host
 
 @pytest.mark.slow
 def test_hosts_learn_blocks_of_the_rounds_of_the_compiled_clock(cluster):
-    channel = fs.topologies.multiple_access(CLIENTS, 1e6, latency_s=0.02)
+    channel = fs.topologies.multiple_access(CLIENTS, capacity_bps=1e6, latency_s=0.02)
     what = replace(scenario(fs.participation.deadline(0.1), rounds=30), network=channel)
     asked, whole = [], ray_runtime.RaySession.learn
 
@@ -286,7 +286,7 @@ def test_memory_travels_once_to_the_host_of_a_client_however_many_visits_are_lat
     """Only replies that arrived are computed, so a host has the memory of every client that it has computed."""
     what = scenario(POLICIES[policy], REMEMBERING["scaffold"], rounds=12, record=fs.Record(events=True))
     if policy == "buffered":
-        what = replace(what, devices=fs.devices.constant(1e-2, availability=fs.devices.markov(0.06, 0.02)))
+        what = replace(what, devices=fs.devices.constant(1e-2, availability=fs.devices.markov(0.06, off_s=0.02)))
     result = fs.run(what, runtime=Ray(hosts=2), clock=clock)
     assert result.rounds["late" if policy == "first" else "dropped"].sum() > 3
     arrived = result.events[result.events["event"] == "upload"]
@@ -322,7 +322,7 @@ def test_a_buffered_run_on_hosts_resumes_to_the_same_bits(cluster, tmp_path):
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, "2", True, float("nan")])
 @pytest.mark.parametrize("name", ["hosts", "clients_per_host"])
 def test_numbers_of_hosts_that_make_no_sense_are_refused(name, wrong):
-    with pytest.raises(InvalidInput, match=rf"Ray\({name}=.*whole number of at least 1"):
+    with pytest.raises(InvalidInput, match=rf"Ray\({name}=.*integer of at least 1"):
         Ray(**{name: wrong})
 
 
@@ -356,7 +356,7 @@ class Clumsy(fs.algorithms.FALD):
     fused = None
 
     def client(self, job, message, memory):
-        if job.client == 4 and job.round == 2 and job.weight < 1:
+        if job.client == 4 and job.round == 3 and job.weight < 1:
             raise ZeroDivisionError("my own mistake")
         return super().client(job, message, memory)
 
@@ -373,9 +373,9 @@ class Leaving(Clumsy):
     how: str = ""
 
     def client(self, job, message, memory):
-        if job.round == 2 and self.how == "sys.exit":
+        if job.round == 3 and self.how == "sys.exit":
             sys.exit(0)
-        if job.round == 2 and self.how == "interrupt":
+        if job.round == 3 and self.how == "interrupt":
             raise KeyboardInterrupt
         return fs.algorithms.FALD.client(self, job, message, memory)
 
@@ -434,7 +434,7 @@ print(GcsClient(address={address!r}).internal_kv_keys(b"", namespace=b"session",
 
 
 @pytest.mark.parametrize("mode", ["disabled", "token"])
-def test_nobody_without_the_token_is_let_in(cluster, mode):
+def test_a_client_without_the_token_is_refused(cluster, mode):
     code = ASK.format(address=ray.get_runtime_context().gcs_address)
     outside = os.environ | {"RAY_AUTH_MODE": mode, "RAY_AUTH_TOKEN": "a guess"}
     asked = subprocess.run([sys.executable, "-c", code], env=outside, capture_output=True, text=True, timeout=120)
@@ -475,7 +475,8 @@ ALONE = """
     import fedsim as fs
     from strategies.hosted import scenario
     from fedsim.runtime.ray import Ray
-    import os
+    import os, signal as signals
+    signals.signal(signals.SIGINT, signals.default_int_handler)  # ignored where the tests run in the background
     try:
         observers = [lambda p: os.kill(os.getpid(), {signal}) if {signal} and p.round == 2 else None]
         print(fs.run(scenario(), runtime=Ray(hosts=2), observers=observers).fingerprint)
@@ -549,11 +550,11 @@ def test_runs_inside_a_running_event_loop(cluster):
     assert on_ray.fingerprint == inline.fingerprint
 
 
-def test_an_address_where_nobody_listens_is_said_at_once():
+def test_an_address_without_a_cluster_is_refused_at_once():
     """Ray would go on trying for minutes, so it is not even asked."""
-    with socket.socket() as nobody:  # bound, hence nobody else's, and not listening
-        nobody.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+    with socket.socket() as bound:  # reserved, and not listening
+        bound.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(RuntimeFailed, match=r"no cluster answers there.*ray start --head"):
             ray_cluster.join(None, address)
 

@@ -1,4 +1,4 @@
-"""A Ray of our own under fire, from the command line: told to end, or with a vital part of it killed."""
+"""Faults of a private Ray, from the command line: SIGTERM, or a vital process killed."""
 
 import json
 import os
@@ -32,13 +32,13 @@ class Slow(fs.algorithms.FedAvg):
 
     def client(self, job, message, memory):
         time.sleep({pause})
-        if job.round >= 3:
+        if job.round > 3:
             Path({seen!r}).touch()
         return super().client(job, message, memory)
 
 def scenario(seed: int = 0, rounds: int = 10_000) -> fs.Scenario:
     return fs.Scenario(
-        problem=fs.problems.GaussianMean.synthetic(4, 3, samples=20), algorithm=Slow(1e-3, 2), seed=seed,
+        problem=fs.problems.GaussianMean.synthetic(4, 3, samples=20), algorithm=Slow(1e-3, local_steps=2), seed=seed,
         devices=fs.devices.constant(0.1), budget=fs.Budget(rounds=rounds),
     )
 """
@@ -102,8 +102,8 @@ def test_sigterm_keeps_a_checkpoint_of_a_run(place, to_all):
     assert "go on with: fedsim resume" in err
     again = [sys.executable, "-c", "from fedsim.cli import main; main()", "resume", "out", "--quiet"]
     subprocess.run(again, cwd=folder, check=True, timeout=SECONDS)
-    told = json.loads((folder / "out/manifest.json").read_text())
-    assert told["runtime"]["type"] == "Inline"  # it went on from what the hosts had left
+    manifest = json.loads((folder / "out/manifest.json").read_text())
+    assert manifest["runtime"]["type"] == "Inline"  # it continued from the checkpoint
     whole = fs.run(load_file(folder / "slow.py").build({"rounds": 60}))
     assert fs.load(folder / "out").fingerprint == whole.fingerprint
 

@@ -1,4 +1,4 @@
-"""Text from outside becomes the value that an annotation asks for, or a sentence that says what is allowed."""
+"""Text is converted to the type of an annotation, or refused with the valid values."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Outer:
         ("word", Any, "word"),
     ],
 )
-def test_text_is_read_as_its_annotation_says(text: str, annotation: Any, value: Any) -> None:
+def test_text_is_converted_by_its_annotation(text: str, annotation: Any, value: Any) -> None:
     read = from_text("x", text, annotation)
     assert read == value
     assert type(read) is type(value)
@@ -67,13 +67,13 @@ def test_text_is_read_as_its_annotation_says(text: str, annotation: Any, value: 
 @pytest.mark.parametrize(
     ("text", "annotation", "sentence"),
     [
-        ("1.5", int, "x=1.5: must be a whole number"),
-        ("", int, "x=: must be a whole number"),
+        ("1.5", int, "x=1.5: must be an integer"),
+        ("", int, "x=: must be an integer"),
         ("fast", float, "x=fast: must be a number"),
         ("maybe", bool, "x=maybe: must be true or false"),
         ("c", Literal["a", "b"], "x=c: must be one of a, b"),
-        ("c", int | None, "x=c: must be none or a whole number"),
-        ("1,b", tuple[int, ...], "x=1,b: must be a list of a whole number with commas"),
+        ("c", int | None, "x=c: must be none or an integer"),
+        ("1,b", tuple[int, ...], "x=1,b: must be a list of an integer with commas"),
         ("5", Inner, "x=5: Inner cannot be written as text; set its fields"),
     ],
 )
@@ -94,14 +94,14 @@ def test_dotted_fields_are_replaced_in_a_copy() -> None:
     assert before == Outer()
 
 
-def test_fields_of_one_object_change_together_so_that_its_checks_see_the_whole() -> None:
+def test_fields_of_one_object_change_together_before_its_checks() -> None:
     assert with_fields(Outer(), {"inner.size": "20", "inner.rate": "0.5"}).inner == Inner(20, 0.5)
     with pytest.raises(InvalidInput, match="a size above 10 needs a rate"):
         with_fields(Outer(), {"inner.size": "20"})
 
 
 def test_an_unknown_field_names_the_closest_one() -> None:
-    with pytest.raises(InvalidInput, match=r"nothing here is called inner\.sizes; did you mean inner\.size\?"):
+    with pytest.raises(InvalidInput, match=r"unknown setting inner\.sizes; did you mean inner\.size\?"):
         with_fields(Outer(), {"inner.sizes": "5"})
 
 
@@ -110,8 +110,8 @@ def test_a_part_without_fields_is_refused() -> None:
         with_fields(Outer(), {"thing.deep": "5"})
 
 
-def test_a_part_cannot_be_set_as_a_whole_and_in_part() -> None:
-    with pytest.raises(InvalidInput, match="inner is set as a whole and in part"):
+def test_a_part_cannot_be_set_together_with_its_fields() -> None:
+    with pytest.raises(InvalidInput, match="inner is set together with one of its fields"):
         with_fields(Outer(), {"inner": "5", "inner.size": "5"})
 
 
@@ -120,7 +120,7 @@ def test_field_names_lists_what_can_be_set() -> None:
 
 
 def test_a_name_that_resembles_nothing_is_answered_with_what_there_is() -> None:
-    assert str(unknown("zzz", ["alpha", "beta"])) == "nothing here is called zzz; there is alpha, beta"
+    assert str(unknown("zzz", ["alpha", "beta"])) == "unknown setting zzz; choose among alpha, beta"
 
 
 def test_pairs_splits_at_the_first_equals_sign() -> None:

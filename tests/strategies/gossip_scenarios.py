@@ -85,7 +85,7 @@ def gossip_scenarios(draw):
     )
     scenario = fs.Scenario(
         problem=fs.problems.Payload(sites, parameters=draw(st.integers(1, 3))),
-        algorithm=fs.algorithms.FALD(1e-3, 3),
+        algorithm=fs.algorithms.FALD(1e-3, local_steps=3),
         network=draw(networks(graph)),
         devices=draw(st.none() | devices(sites)),
         participation=policy,

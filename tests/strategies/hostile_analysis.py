@@ -70,6 +70,6 @@ def rows() -> list[tuple[str, Any, str, dict[str, Any]]]:
         ("privacy.compare", v.compare, "", {"paper": promise, "mechanism": mechanism, "visits": 2}),
         ("draw_gossip", fs.network.draw_gossip, "", {"graph": nx.cycle_graph(3), "ax": None}),
         ("FSGLD.laplace", fs.algorithms.FSGLD.laplace, "", {"problem": problem, "step_size": 1e-3, "local_steps": 2, "diagonal": False}),
-        ("plan", fs.plan, "", {"file": "nowhere.py", "vary": {"a": [1]}, "goal": "w2 < 1", "spend": "seconds", "within": None, "out": None, "settings": None, "seeds": 3, "jobs": 1, "runtime": None, "observers": (), "say": None, "stop": None}),
+        ("tune", fs.tune, "", {"file": "nowhere.py", "grid": {"a": [1]}, "goal": "w2 < 1", "minimize": "seconds", "limits": None, "out": None, "settings": None, "seeds": 3, "jobs": 1, "runtime": None, "observers": (), "log": None, "stop": None}),
         ("testing.check", fs.testing.check, "", {"subject": fs.algorithms.FALD(step_size=1e-3), "problem": None}),
     ]  # fmt: skip

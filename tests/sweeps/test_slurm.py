@@ -1,4 +1,4 @@
-"""The README's SLURM scripts, word for word, on a stand-in for SLURM that has one machine."""
+"""The SLURM scripts of the manual, word for word, on a stand-in for SLURM that has one machine."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ import pytest
 import fedsim as fs
 
 pytestmark = pytest.mark.slow
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "fedsim/docs/howto/slurm.md"
 SCENARIO = """
 import fedsim as fs
 
@@ -23,7 +23,7 @@ def scenario(policy: str = "uniform", seed: int = 0) -> fs.Scenario:
     chosen = {"uniform": fs.participation.uniform(4), "first": fs.participation.first(2, of=4),
               "deadline": fs.participation.deadline(0.5)}
     return fs.Scenario(
-        problem=fs.problems.GaussianMean.synthetic(8, 3, samples=20), algorithm=fs.algorithms.FedAvg(1e-3, 2), seed=seed,
+        problem=fs.problems.GaussianMean.synthetic(8, 3, samples=20), algorithm=fs.algorithms.FedAvg(1e-3, local_steps=2), seed=seed,
         participation=chosen[policy], devices=fs.devices.lognormal(0.1, 0.5), budget=fs.Budget(rounds=5),
     )
 """
@@ -83,7 +83,7 @@ def machine(tmp_path):
 
 
 def script_with(words):
-    (found,) = [s for s in re.findall(r"```bash\n(#!/bin/bash.*?)```", README.read_text(), re.DOTALL) if words in s]
+    (found,) = [s for s in re.findall(r"```bash\n(#!/bin/bash.*?)```", PAGE.read_text(), re.DOTALL) if words in s]
     return found
 
 

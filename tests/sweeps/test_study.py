@@ -37,7 +37,7 @@ def test_a_grid_is_every_combination_in_order(file: ScenarioFile) -> None:
     assert [tuple(s.values()) for s in grid_runs(file, {})] == [(1, 3), (1, 4), (2, 3), (2, 4)]
 
 
-def test_a_setting_that_is_given_takes_its_axis_out(file: ScenarioFile) -> None:
+def test_a_given_setting_replaces_its_axis(file: ScenarioFile) -> None:
     assert grid_runs(file, {"rounds": "9"}) == [
         {"rounds": "9", "local_steps": 1},
         {"rounds": "9", "local_steps": 2},
@@ -64,7 +64,7 @@ def test_a_frame_has_one_row_per_run_with_settings_costs_and_metrics(file: Scena
     assert outcome(last)["fingerprint"] == last.fingerprint
 
 
-def test_curves_hold_what_every_run_says_of_itself(file: ScenarioFile) -> None:
+def test_curves_are_those_of_every_run(file: ScenarioFile) -> None:
     runs = [{"local_steps": 1, "rounds": 3}, {"local_steps": 2, "rounds": 4}]
     study = Study("it", tuple((settings, run(file.build(settings))) for settings in runs))
     for metric in ("w2", "off"):
@@ -94,10 +94,10 @@ def test_warnings_of_a_sweep_are_in_its_folder_and_on_its_page(tmp_path: Path) -
     path = tmp_path / "it.py"
     path.write_text(TEXT.replace('"w2", fs', '"w2", "rhat", fs'))
     study = fedsim.sweep(path, {"local_steps": [1, 2]}, out=tmp_path / "runs", jobs=1)
-    told = study.frame()["warnings"]
-    assert told.str.contains("rhat is not defined: 3 samples of each replica were kept").all()
-    assert told.str.contains("began at the same point").all()
-    assert fedsim.load(tmp_path / "runs").frame()["warnings"].tolist() == told.tolist()
+    warned = study.frame()["warnings"]
+    assert warned.str.contains("rhat is not defined: 3 samples of each replica were kept").all()
+    assert warned.str.contains("began at the same point").all()
+    assert fedsim.load(tmp_path / "runs").frame()["warnings"].tolist() == warned.tolist()
     assert call(["report", str(tmp_path / "runs")]) == 0
     page = (tmp_path / "runs" / "report.html").read_text()
     assert '<p class="warn">local_steps=1: ' in page

@@ -1,4 +1,4 @@
-"""A sweep keeps what is whole, names what failed, survives its processes, and can be shared by array jobs."""
+"""Sweeps skip completed runs, keep the errors of failed ones, survive dead processes and share a folder with array jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from strategies.files import MOODY
 import fedsim as fs
 from fedsim.errors import Interrupted, InvalidInput, NotRecorded
 from fedsim.sweeps.execution import claimed, status
-from fedsim.sweeps.spec import Plan
+from fedsim.sweeps.spec import SweepSpec
 
 
 @pytest.fixture
@@ -62,8 +62,8 @@ def test_a_hundred_runs_of_which_four_fail_keep_the_rest_and_can_be_repaired(tmp
     assert repaired.failed == ()
     assert len(repaired.frame()) == 100
     after = written(tmp_path / "runs")
-    whole = {str(tmp_path / "runs" / run) for run in first.frame()["run"]}
-    assert all(after[name] == time for name, time in before.items() if str(Path(name).parent) in whole)
+    complete = {str(tmp_path / "runs" / run) for run in first.frame()["run"]}
+    assert all(after[name] == time for name, time in before.items() if str(Path(name).parent) in complete)
     assert not list((tmp_path / "runs").glob(".*"))  # neither claims nor temporary files
 
     loaded = fs.load(tmp_path / "runs")
@@ -82,14 +82,14 @@ def test_a_hundred_runs_of_which_four_fail_keep_the_rest_and_can_be_repaired(tmp
 
 def test_shards_share_a_folder_and_make_the_table_of_one_sweep(tmp_path: Path, file: Path) -> None:
     grid = {"level": [3, 4, 5], "seed": [0, 1]}
-    whole = fs.sweep(file, grid, out=tmp_path / "one", jobs=1).frame()
+    single = fs.sweep(file, grid, out=tmp_path / "one", jobs=1).frame()
     sizes = []
     for part in (1, 0):
         study = fs.sweep(file, grid, out=tmp_path / "many", shard=(part, 2), jobs=1)
         sizes.append(len(study.runs))
     assert sizes == [3, 6]
     frame = fs.load(tmp_path / "many").frame()
-    pd.testing.assert_frame_equal(frame.drop(columns="real_s"), whole.drop(columns="real_s"))
+    pd.testing.assert_frame_equal(frame.drop(columns="real_s"), single.drop(columns="real_s"))
     for shard in ((3, 3), (-1, 3), (0, 0)):
         with pytest.raises(InvalidInput, match="shard"):
             fs.sweep(file, grid, out=tmp_path / "many", shard=shard)
@@ -120,7 +120,7 @@ def test_a_combination_that_cannot_be_built_fails_alone(tmp_path: Path, file: Pa
     assert [s["level"] for s in settings_of(study)] == [3]
 
 
-def test_a_stopped_sweep_goes_on_where_it_was_to_the_same_bits(tmp_path: Path, file: Path) -> None:
+def test_a_stopped_sweep_resumes_to_the_same_bits(tmp_path: Path, file: Path) -> None:
     slow, stop = tmp_path / "slow", threading.Event()
     slow.touch()
     options = {"grid": {"level": [3, 4]}, "settings": {"rounds": 200, "slow": str(slow)}, "jobs": 1}
@@ -134,7 +134,7 @@ def test_a_stopped_sweep_goes_on_where_it_was_to_the_same_bits(tmp_path: Path, f
     with pytest.raises(Interrupted, match=r"stopped with 2 of 2 runs to do; .*--resume"):
         fs.sweep(file, **options, out=tmp_path / "runs", stop=stop)
     there = status(tmp_path / "runs")
-    assert (len(there.whole), len(there.todo), len(there.running)) == (0, 2, 0)
+    assert (len(there.complete), len(there.to_do), len(there.running)) == (0, 2, 0)
     assert len(list((tmp_path / "runs").glob("*/checkpoints/*.json"))) == 1
     slow.unlink()
     resumed = fs.sweep(file, **options, out=tmp_path / "runs", resume=True).frame()
@@ -143,16 +143,16 @@ def test_a_stopped_sweep_goes_on_where_it_was_to_the_same_bits(tmp_path: Path, f
     )
 
 
-def test_a_run_that_another_process_holds_is_left_to_it(tmp_path: Path, file: Path) -> None:
+def test_a_run_that_another_process_holds_is_not_executed(tmp_path: Path, file: Path) -> None:
     fs.sweep(file, {"level": [3]}, out=tmp_path / "runs", jobs=1)
-    run = Plan.read(tmp_path / "runs").orders[0].run
+    run = SweepSpec.read(tmp_path / "runs").runs[0].name
     shutil.rmtree(tmp_path / "runs" / run)
     seen: list[str] = []
     with claimed(tmp_path / "runs", run) as mine:
         assert mine
         with claimed(tmp_path / "runs", run) as twice:
             assert not twice
-        assert [o.run for o in status(tmp_path / "runs").running] == [run]
+        assert [o.name for o in status(tmp_path / "runs").running] == [run]
         study = fs.sweep(
             file,
             {"level": [3]},
@@ -181,11 +181,11 @@ def test_a_grid_may_grow_but_a_folder_keeps_to_one_source(tmp_path: Path, file: 
 
 def test_text_and_values_name_the_same_run_and_everything_else_another(file: Path) -> None:
     from fedsim.scenario_file import load_file
-    from fedsim.sweeps.spec import plan
+    from fedsim.sweeps.spec import make_spec
 
     def names(grid: dict[str, list[object]], settings: dict[str, object], text: str = MOODY) -> list[str]:
         file.write_text(text)
-        return [order.run for order in plan(load_file(file), grid, settings).orders]
+        return [run.name for run in make_spec(load_file(file), grid, settings).runs]
 
     base = names({"level": [3]}, {"budget.rounds": 5})
     assert names({"level": ["3"]}, {"budget.rounds": "5"}) == base
@@ -201,14 +201,14 @@ def test_text_and_values_name_the_same_run_and_everything_else_another(file: Pat
 @pytest.mark.parametrize(
     ("grid", "settings", "sentence"),
     [
-        ({"levels": [1]}, {}, "nothing here is called levels; did you mean level?"),
-        ({"level": ["many"]}, {}, "level=many: must be a whole number"),
-        ({"level": [3, "many"]}, {}, "level=many: must be a whole number"),
+        ({"levels": [1]}, {}, "unknown setting levels; did you mean level?"),
+        ({"level": ["many"]}, {}, "level=many: must be an integer"),
+        ({"level": [3, "many"]}, {}, "level=many: must be an integer"),
         ({"level": []}, {}, "give a list of at least one value"),
         ({"level": 3}, {}, "give a list of at least one value"),
         ({"level": [3, 3]}, {}, "names a value twice"),
         ({"level": [3]}, {"level": 4}, "level is set and swept"),
-        ({"devices": [fs.devices.lognormal(1e-2, 0.5)]}, {}, "cannot be written as text"),
+        ({"devices": [fs.devices.lognormal(1e-2, sigma=0.5)]}, {}, "cannot be written as text"),
     ],
 )
 def test_a_mistake_is_refused_before_anything_starts(
@@ -225,7 +225,7 @@ def test_a_folder_with_other_things_in_it_is_refused(tmp_path: Path, file: Path)
         fs.sweep(file, {"level": [3]}, out=tmp_path)
 
 
-def test_workers_are_gone_when_a_sweep_is_over_or_broken_off(tmp_path: Path, file: Path) -> None:
+def test_no_worker_is_left_when_a_sweep_ends_or_is_aborted(tmp_path: Path, file: Path) -> None:
     def children() -> set[int]:
         tasks = Path(f"/proc/{os.getpid()}/task").glob("*/children")
         return {int(pid) for task in tasks for pid in task.read_text().split()}

@@ -13,7 +13,7 @@ from fedsim.engine.clock.compiled import paths as compiled
 @contextmanager
 def clock(name: str) -> Iterator[None]:
     """Make `clock=name` the default of `fs.run`."""
-    with mock.patch.dict(running.arun.__kwdefaults__, clock=name):
+    with mock.patch.dict(running.DEFAULTS, clock=name):
         yield
 
 

@@ -15,7 +15,7 @@ import fedsim as fs
 from fedsim import sweeps
 from fedsim.results import lock
 from fedsim.scenario_file import load_file
-from fedsim.sweeps.execution import perform
+from fedsim.sweeps.execution import execute
 
 CHANGES = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "os.link")
 PRELOAD = ["fedsim.sweeps.study", "fedsim.sweeps.execution", "fedsim.kernels.cpu", "fedsim.problems", "pyarrow.parquet"]
@@ -47,12 +47,12 @@ def run(folder: Path, rounds: int = 6, **options: Any) -> Any:
 
 
 def sweep(file: Path, folder: Path, **options: Any) -> fs.Study:
-    """A sweep whose runs are performed in this very process, so that it can die in any of them."""
+    """Execute the runs of a sweep in this process, so that it can die in any of them."""
     loaded = load_file(file)
 
-    def here(what: Any, orders: Any, out: Path, *_: Any) -> Iterator[Any]:
-        for order in orders:
-            yield order, perform(loaded, order, out, 1)
+    def here(spec: Any, runs: Any, out: Path, *_: Any) -> Iterator[Any]:
+        for run in runs:
+            yield run, execute(loaded, run, out, 1)
 
     before, sweeps._reports = sweeps._reports, here
     try:
@@ -113,19 +113,19 @@ def died() -> bool:
 
 
 def _serve(pipe: Any, barrier: Any) -> None:
-    """A process that does what it is told when the other does, and says what came of it."""
+    """A process that acts when the other does, and sends the outcome."""
     while (order := pipe.recv()) is not None:
         what, delay_s, arguments, options = order
         barrier.wait()
         time.sleep(delay_s)
         try:
             out = {"run": run, "sweep": sweep}[what](*arguments, **options)
-            said = ("whole", out.fingerprint if what == "run" else sorted(r.fingerprint for _, r in out.runs))
+            end = ("complete", out.fingerprint if what == "run" else sorted(r.fingerprint for _, r in out.runs))
         except fs.errors.InvalidInput as error:
-            said = ("refused", str(error))
+            end = ("refused", str(error))
         except BaseException as error:
-            said = ("crashed", repr(error))
-        pipe.send(said)
+            end = ("crashed", repr(error))
+        pipe.send(end)
 
 
 @contextmanager

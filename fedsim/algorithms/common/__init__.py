@@ -1,1 +1,1 @@
-"""What several algorithms share."""
+"""Code that several algorithms share."""

@@ -1,13 +1,11 @@
-"""What the FedAvg family minimises, sum_i p_i f_i of mean losses f_i, and the two ways of averaging towards it.
+"""Local gradient descent of the FedAvg family, its objectives, and the server's weights that go with them.
 
-"mean"    clients descend f_i, the server averages by n_i over the arrived (1/M for equal sizes)
-"scaled"  clients descend p_i N f_i, the server averages with 1/M, as the papers' analyses have it
+    v <- mu v + grad f_i(y) + lambda y + extra(y);   y <- y - eta v                  (v = 0 at every round's start)
 
-Local gradient descent with the terms that the FedAvg family adds: momentum, weight decay, a pull, uneven work.
+The family minimises sum_i p_i f_i of mean losses f_i. `objective` chooses between two forms:
 
-v <- mu v + grad f_i(y) + lambda y + extra(y);   y <- y - eta v                  (v = 0 at every round's start)
-
-Compiled local descent for the algorithms of the FedAvg family: all steps of a job in one kernel.
+"mean"    clients descend f_i, the server averages by n_i over the received (1/M for equal sizes)
+"scaled"  clients descend p_i N f_i, the server averages with 1/M, as in the papers' analyses
 """
 
 from __future__ import annotations
@@ -18,21 +16,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fedsim.algorithms.common.arguments import check_count, check_number, rows_per_batch
+from fedsim.algorithms.common.arguments import check_count, check_number
 from fedsim.arrays import Array
 from fedsim.checks import check_choice, check_int
 from fedsim.errors import InvalidInput
-from fedsim.participation import Received
-from fedsim.problems.linear import LinearRegression
-from fedsim.problems.logistic import LogisticRegression
-from fedsim.problems.neural_network import NeuralNetwork
-from fedsim.problems.softmax import SoftmaxRegression
-from fedsim.protocols import Backend, BatchSize, Job, ProblemLike, Visitors, as_policy
+from fedsim.protocols import BatchSize, Job, ProblemLike, Received, Visitors, as_policy
 from fedsim.schedules import StepSize, steps_of
 
 
 class Weighed(Protocol):
-    """What a job, or many of them, must say of its client: numbers, or (jobs, 1)."""
+    """The size and weight of a job's client: numbers, or (jobs, 1)."""
 
     @property
     def size(self) -> Any: ...
@@ -47,39 +40,39 @@ def check_objective(where: str, objective: str) -> None:
 
 
 def scale(objective: str, job: Weighed, dtype: np.dtype[Any]) -> Array:
-    """What makes a summed loss's gradient that of the client's objective: 1 / n_i, or p_i N / n_i."""
+    """Return the factor that makes a summed loss's gradient that of the objective: 1 / n_i, or p_i N / n_i."""
     one = 1 / np.asarray(job.size, dtype)
     return np.asarray(one * job.weight * dtype.type(job.clients) if objective == "scaled" else one)
 
 
-def weigh(where: str, objective: str, arrived: Received) -> Array:
-    """The server's weights: the policy's own, but a plain uniform() averages by n_i."""
+def weigh(where: str, objective: str, received: Received) -> Array:
+    """Return the server's weights: the policy's own, but a plain uniform() averages by n_i."""
     if objective == "scaled":
-        return equally(where, arrived)
-    return policy_weights(arrived, arrived.normalised(arrived.p * arrived.multiplicity))
+        return equally(where, received)
+    return policy_weights(received, received.normalised(received.p * received.multiplicity))
 
 
-def equally(where: str, arrived: Received) -> Array:
-    """1/M over the arrived, which already carry their p_i in what they descend."""
-    if as_policy(arrived.policy).weighting == "multiplicity":
+def equally(where: str, received: Received) -> Array:
+    """Return 1/M over the received: the p_i are in the clients' objectives already."""
+    if as_policy(received.policy).weighting == "multiplicity":
         raise InvalidInput(
             f"{where}(objective='scaled') with with_replacement(), which draws by p_i, would count p_i twice; "
             "choose objective='mean' or uniform()"
         )
-    return np.asarray(1.0 / arrived.counts)
+    return np.asarray(1.0 / received.counts)
 
 
-def policy_weights(arrived: Received, unsaid: Array) -> Array:
-    """The policy's weights, or `unsaid` where it is a uniform() that does not say how to weigh."""
-    policy = as_policy(arrived.policy)
-    if arrived.policy is None or policy.weighting is None:
-        return unsaid
-    return np.asarray(arrived.weights if policy.weigh is None else policy.weigh(arrived))
+def policy_weights(received: Received, default: Array) -> Array:
+    """Return the policy's weights, or `default` where it is a uniform() without a weighting."""
+    policy = as_policy(received.policy)
+    if received.policy is None or policy.weighting is None:
+        return default
+    return np.asarray(received.weights if policy.weigh is None else policy.weigh(received))
 
 
 @dataclass(frozen=True)
 class Descent:
-    """How a client descends: what `descend` needs of an algorithm's arguments."""
+    """The arguments of an algorithm that `descend` reads."""
 
     step_size: StepSize
     local_steps: Any  # a count, or one per client
@@ -89,7 +82,7 @@ class Descent:
 
 
 class Descending(Protocol):
-    """An algorithm whose clients descend so."""
+    """An algorithm with all arguments of `Descent`."""
 
     @property
     def step_size(self) -> StepSize: ...
@@ -104,7 +97,7 @@ class Descending(Protocol):
 
 
 def descent_of(algorithm: Descending) -> Descent:
-    """How its clients descend."""
+    """Return the arguments of its local descent."""
     a = algorithm
     return Descent(a.step_size, a.local_steps, a.batch_size, a.momentum, a.weight_decay)
 
@@ -112,42 +105,41 @@ def descent_of(algorithm: Descending) -> Descent:
 def descend(
     job: Job, x: Array, scale: Array, how: Descent, extra: Callable[[Array], Array] | None = None, pace: Any = 1.0
 ) -> Array:
-    """y after the client's local steps from x; `scale` makes a summed gradient that of its objective, and `pace`
-    multiplies its step size."""
+    """Return y after the client's local steps from x; see `scale`; `pace` multiplies the step size."""
     plain = not (how.momentum or how.weight_decay or extra)
     y = x
     velocity: Array | float = 0.0
     for k, eta in enumerate(steps_of(how.step_size, job.round, most(how.local_steps))):
         gradient = job.gradient(y, k, how.batch_size)
         if plain:
-            gradient *= eta * scale * pace  # in place, as below: fresh memory would take longer than the arithmetic
+            gradient *= eta * scale * pace  # in place: allocating takes longer than the arithmetic
             moved = np.subtract(y, gradient, out=gradient)
         else:
             gradient = scale * gradient + how.weight_decay * y
             gradient = gradient if extra is None else gradient + extra(y)
             velocity = how.momentum * velocity + gradient
             moved = y - eta * pace * velocity
-        y = moved if np.ndim(how.local_steps) == 0 else np.where(at_work(job, how.local_steps, k), moved, y)
+        y = moved if np.ndim(how.local_steps) == 0 else np.where(takes_step(job, how.local_steps, k), moved, y)
     return y
 
 
-def reach(job: Job, like: Array, how: Descent) -> Array:
-    """How far y would have come on a gradient of -1 throughout: (1,) or (jobs, 1), FedNova's eta |a_i|_1."""
+def step_sum(job: Job, like: Array, how: Descent) -> Array:
+    """Return the sum of the coefficients of y's gradients, FedNova's eta |a_i|_1: (1,) or (jobs, 1)."""
     total = np.zeros_like(like[..., :1])
     velocity = 0.0
     for k, eta in enumerate(steps_of(how.step_size, job.round, most(how.local_steps))):
         velocity = how.momentum * velocity + 1
-        total = total + np.where(at_work(job, how.local_steps, k), total.dtype.type(eta * velocity), 0)
+        total = total + np.where(takes_step(job, how.local_steps, k), total.dtype.type(eta * velocity), 0)
     return total
 
 
 def most(local_steps: Any) -> int:
-    """The largest number of local steps that a client takes."""
+    """Return the largest number of local steps of a client."""
     return int(np.max(local_steps))
 
 
-def at_work(job: Job, local_steps: Any, k: int) -> Any:
-    """Whether the client still takes step k: a bool, or (jobs, 1)."""
+def takes_step(job: Job, local_steps: Any, k: int) -> Any:
+    """Return True if the client takes step k: a bool, or (jobs, 1)."""
     if np.ndim(local_steps) == 0:
         return True
     busy = k < np.asarray(local_steps)[job.client]
@@ -155,17 +147,14 @@ def at_work(job: Job, local_steps: Any, k: int) -> Any:
 
 
 def work(job: Visitors, local_steps: Any) -> Any:
-    """Local steps of a visit: of whoever `job` names, or the most that anybody takes."""
+    """Return the local steps of each visit, or the largest number where no visit is given."""
     if np.ndim(local_steps) == 0 or job is None:
         return most(local_steps)
     return np.asarray(local_steps)[job.client]
 
 
-# --- Arguments ----------------------------------------------------------------------------------------
-
-
 def check_inertia(where: str, algorithm: object) -> None:
-    """Momentum below 1 and a weight decay that is no growth."""
+    """Check that momentum is below 1 and weight decay at least 0."""
     check_number(where, algorithm, "momentum", 0, np.nextafter(1.0, 0.0))
     check_number(where, algorithm, "weight_decay")
 
@@ -178,7 +167,7 @@ class LocalSteps(Protocol):
 
 
 def check_steps(where: str, algorithm: LocalSteps) -> None:
-    """`local_steps` as a count, or a tuple of one per client."""
+    """Check `local_steps`, a count or one per client, and store the latter as a tuple."""
     given = algorithm.local_steps
     if not isinstance(given, tuple | list) and not (isinstance(given, np.ndarray) and given.ndim):
         check_count(where, algorithm, "local_steps")
@@ -187,113 +176,8 @@ def check_steps(where: str, algorithm: LocalSteps) -> None:
     object.__setattr__(algorithm, "local_steps", steps)
 
 
-def check_everybody(where: str, local_steps: Any, problem: ProblemLike) -> None:
-    """A list of local steps must be as long as there are clients."""
+def check_steps_of_clients(where: str, local_steps: Any, problem: ProblemLike) -> None:
+    """Check that there is one number of local steps, or one per client."""
     if np.ndim(local_steps) and len(local_steps) != problem.clients:
         given = f"{where}: {len(local_steps)} numbers of local steps for {problem.clients} clients"
         raise InvalidInput(f"{given}; give one, or one per client")
-
-
-class Minibatched(Protocol):
-    """What the kernels look at of a round's jobs."""
-
-    @property
-    def client(self) -> Array: ...
-    @property
-    def round(self) -> int: ...
-    @property
-    def rows_key(self) -> Array: ...
-
-
-Descend = Callable[[Minibatched, Array, Array], Array]  # job, x (jobs, d) and scale (jobs, 1) to y - x (jobs, d)
-Kernel = Callable[[Array, Minibatched, Array, Array, Array, Array], None]  # x, job, sizes, counts, eta, delta
-
-
-def descent(problem: ProblemLike, backend: Backend, how: Descent) -> Descend | None:
-    """How far `local.descend` comes by plain steps on small minibatches; None where there is no kernel for them."""
-    if backend.name != "cpu" or how.momentum or how.weight_decay or how.batch_size is None or np.ndim(how.local_steps):
-        return None
-    rows = rows_per_batch(how.batch_size, problem.sizes, np.arange(problem.clients))
-    kernel = _kernel(problem, int(rows.max()))
-    if kernel is None:
-        return None
-
-    def run(job: Minibatched, x: Array, scale: Array) -> Array:
-        steps = np.array(steps_of(how.step_size, job.round, int(how.local_steps)), scale.dtype)
-        delta = np.empty_like(x)
-        kernel(x, job, problem.sizes[job.client], rows[job.client], steps[:, None] * scale[:, 0], delta)
-        return delta
-
-    return run
-
-
-def _kernel(problem: ProblemLike, most: int) -> Kernel | None:
-    """Of steps `eta` (steps, jobs) on minibatches of at most `most` rows."""
-    if type(problem) is LinearRegression:
-        return _linear(problem, False, 1 / problem.noise_variance)
-    if type(problem) is LogisticRegression:
-        return _linear(problem, True, 1.0)
-    if type(problem) is SoftmaxRegression and problem.bias:
-        return _softmax(problem, most)
-    if type(problem) is NeuralNetwork:
-        return _network(problem, problem.layers, most)
-    return None
-
-
-def _linear(problem: LinearRegression | LogisticRegression, logistic: bool, precision: float) -> Kernel:
-    from fedsim.kernels.cpu.descent import descend_regression
-
-    def run(x: Array, job: Minibatched, sizes: Array, counts: Array, eta: Array, delta: Array) -> None:
-        cast = x.dtype.type
-        descend_regression(
-            x, problem.x, problem.y, problem.offsets, job.client, job.rows_key, sizes, counts,
-            logistic, cast(precision), cast(problem.share), (sizes / counts).astype(x.dtype), eta, delta,
-        )  # fmt: skip
-
-    return run
-
-
-def _softmax(problem: SoftmaxRegression, most: int) -> Kernel | None:
-    """A network without hidden layers; float32 has a kernel of its own (which runs have it is not known yet here)."""
-    from fedsim.kernels.cpu import softmax_float32
-
-    network = _network(problem, np.array([problem.features, problem.classes]), most)
-    if network is None:
-        return None
-
-    def run(x: Array, job: Minibatched, sizes: Array, counts: Array, eta: Array, delta: Array) -> None:
-        if x.dtype != np.float32:
-            network(x, job, sizes, counts, eta, delta)
-        else:
-            softmax_float32.descend(
-                x, problem.x, problem.y, problem.offsets, job.client, job.rows_key, sizes, counts, problem.classes,
-                problem.bias, *_columns(problem, x), *_factors(problem, x, sizes, counts), eta, delta,
-            )  # fmt: skip
-
-    return run
-
-
-def _network(problem: SoftmaxRegression | NeuralNetwork, layers: Array, most: int) -> Kernel | None:
-    from fedsim.kernels.cpu.classification import TILE
-    from fedsim.kernels.cpu.descent import descend_network
-
-    if most > TILE:
-        return None
-
-    def run(x: Array, job: Minibatched, sizes: Array, counts: Array, eta: Array, delta: Array) -> None:
-        descend_network(
-            x, problem.x, problem.y, problem.offsets, job.client, job.rows_key, sizes, counts, layers,
-            *_columns(problem, x), *_factors(problem, x, sizes, counts), eta, delta,
-        )  # fmt: skip
-
-    return run
-
-
-def _columns(problem: SoftmaxRegression | NeuralNetwork, x: Array) -> list[Array]:
-    """Scale and shift of the rows; empty where there are none."""
-    return [np.zeros(0, x.dtype) if c is None else c.astype(x.dtype) for c in (problem.scale, problem.shift)]
-
-
-def _factors(problem: SoftmaxRegression | NeuralNetwork, x: Array, sizes: Array, counts: Array) -> tuple[Array, Array]:
-    """By job: what multiplies theta in the prior's slope of a minibatch, and what multiplies the minibatch's slope."""
-    return (x.dtype.type(problem.share) * counts).astype(x.dtype), (sizes / counts).astype(x.dtype)

@@ -1,4 +1,4 @@
-"""What samplers that accept or reject need beyond gradients: a single site, potentials, and a coin."""
+"""Accept or reject: what the Metropolis-adjusted samplers on one machine share."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ def check_single(where: str, problem: ProblemLike) -> None:
 
 
 def accepted(job: Job, step: int, log_ratio: Array) -> Array:
-    """Metropolis: True with probability min(1, exp(log_ratio)); a ratio that left the real line is a no."""
+    """Return True with probability min(1, exp(log_ratio)); False where the ratio is NaN."""
     return np.asarray(job.uniform(step) < exp(np.nan_to_num(np.minimum(log_ratio, 0.0), nan=-np.inf)))
 
 
-def nothing_proposed() -> Arrays:
-    """The memory of a sampler that has not begun: the share of its proposals that it accepted, of how many."""
+def no_proposals() -> Arrays:
+    """Return the memory before the first proposal: the share that was accepted, and the number of proposals."""
     return {"accepted": np.zeros(1), "proposed": np.zeros(1)}
 
 
 def counted(memory: Arrays, accepted: Array, proposed: int) -> Arrays:
-    """The memory after another `proposed` proposals, of which `accepted` (..., 1) were taken."""
+    """Return the memory after another `proposed` proposals, of which `accepted` (..., 1) were accepted."""
     total = memory["proposed"] + proposed
     share = memory["accepted"] + (accepted - memory["accepted"] * proposed) / total
     return {"accepted": np.asarray(share, total.dtype), "proposed": total}
 
 
 def square(v: Array) -> Array:
-    """|v|^2 with the last axis kept, in float64."""
+    """Return |v|^2 in float64, with a last axis of length 1."""
     v = v.astype(np.float64)
     return np.asarray((v * v).sum(axis=-1, keepdims=True))

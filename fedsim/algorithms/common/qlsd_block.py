@@ -1,6 +1,6 @@
-"""Blocks of rounds of QLSD: two kernels take turns, the clients' messages and the server's step.
+"""Blocks of rounds of QLSD: two kernels alternate, the clients' messages and the server's step.
 
-The loop for every algorithm (`runtime/blocks`) calls `client` and `server` in each round. That costs 0.2 ms, as much as
+The general loop (`runtime/blocks`) calls `client` and `server` in each round, which takes 0.2 ms of Python, as long as
 the 600 messages of a round of the paper's toy with 30 replicas, and threads cannot share it. The bits are the same.
 """
 
@@ -41,7 +41,7 @@ def block_kernel(algorithm: Quantised, problem: ProblemLike, backend: Backend) -
         noise = backend.normal(keys.server(*_servers(block)), d, 0, theta.dtype).reshape(block.rounds, n, d)
         history = np.empty((block.rounds, n, d), theta.dtype)
         for k in range(block.rounds):
-            if k == 0 or not block.alike:
+            if k == 0 or not block.same_cohort:
                 segments = block.segments_of(k)
                 client, weights, starts = segments.client, segments.weights, segments.starts
                 if algorithm.weighting != "count":

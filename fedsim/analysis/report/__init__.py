@@ -1,6 +1,7 @@
-"""One HTML page about a run, several runs, a sweep or the papers' claims. It needs no network and executes nothing.
+"""HTML pages about a run, several runs, a sweep or the papers' claims. A page needs no network and executes no code.
 
-`charts` are its plots, `html` its frame, tables and sections, `sections` what is said of one run, `claims` of a figure.
+`sections` describes one run, `comparisons` several, `claims` a figure of a paper; `charts` has the plots, `html` the
+frame and the tables.
 """
 
 from __future__ import annotations
@@ -17,50 +18,51 @@ from fedsim.results import Result
 if TYPE_CHECKING:
     import pandas as pd
 
-WIDE = 110  # columns of text
+WIDTH = 110  # columns of text
+TUNED = "Rule: the setting that reaches the goal of fs.tune at the lowest cost within its limits is recommended."
 
 
 def run_page(name: str, result: Result, drawn: Mapping[str, bytes] | None = None) -> str:
-    """A page about one run, from what it left behind alone; `drawn` are pictures of its own as PNG."""
-    terminal = [*summary.heading(result, WIDE), "", *summary.lines(result, WIDE)]
+    """Return the page about one run; `drawn` are its own figures as PNG."""
+    terminal = [*summary.heading(result, WIDTH), "", *summary.lines(result, WIDTH)]
     source = (result.manifest.get("source") or {}).get("text", "")
-    whole = json.dumps({k: v for k, v in result.manifest.items() if k != "source"}, indent=1, default=str)
-    warnings = [line for line in summary.lines(result, 10_000) if line.startswith("! ")]
+    manifest = json.dumps({k: v for k, v in result.manifest.items() if k != "source"}, indent=1, default=str)
+    warnings = [line for line in summary.lines(result, 10_000) if line.startswith("warning: ")]
     parts = [
-        *(html.text(line[2:], "warn") for line in warnings),
+        *(html.text(line.removeprefix("warning: "), "warn") for line in warnings),
         sections.numbers(result),
         *(html.picture(title, png) for title, png in (drawn or {}).items()),
         sections.scenario(result),
-        sections.bought({name: result}),
+        sections.metrics({name: result}),
         sections.rounds(result),
         sections.network(result),
-        sections.people(result),
+        sections.clients(result),
         sections.posterior(result),
         html.section(
-            "All of it",
-            html.folded("as the terminal shows it", "\n".join(terminal)),
-            html.folded("scenario file", source if isinstance(source, str) else ""),
-            html.folded("manifest", whole),
+            "Details",
+            html.details("summary", "\n".join(terminal)),
+            html.details("scenario file", source if isinstance(source, str) else ""),
+            html.details("manifest", manifest),
         ),
     ]
     return html.page(name, comparisons.sentence(result), parts)
 
 
 def comparison_page(results: Mapping[str, Result]) -> str:
-    """Several runs: what differs in their scenarios, and what it did."""
+    """Return the page that compares several runs."""
     named = dict(results)
     metrics = comparisons.shared_metrics(named)
     table = comparisons.outcomes(named)
     parts = [
-        *comparisons.doubted(table),
-        html.section("What differs", html.table(comparisons.differences(named))),
-        html.section("What it did", html.table(table)),
-        sections.bought(named),
+        *comparisons.warning_paragraphs(table),
+        html.section("Differences", html.table(comparisons.differences(named))),
+        html.section("Outcomes", html.table(table)),
+        sections.metrics(named),
         *(comparisons.trade_off(table, metric)[0] for metric in metrics[:1]),
         comparisons.waste(named),
         html.section(
-            "All of it",
-            *(html.folded(name, "\n".join(summary.lines(result, WIDE))) for name, result in named.items()),
+            "Details",
+            *(html.details(name, "\n".join(summary.lines(result, WIDTH))) for name, result in named.items()),
         ),
     ]
     return html.page(" against ".join(named), comparisons.best(table, metrics), parts)
@@ -68,11 +70,11 @@ def comparison_page(results: Mapping[str, Result]) -> str:
 
 def sweep_page(
     name: str, status: list[str], frame: pd.DataFrame, lines: Mapping[str, pd.DataFrame], axes: list[str],
-    drawn: Mapping[str, bytes] | None = None, plan: Mapping[str, Any] | None = None,
+    drawn: Mapping[str, bytes] | None = None, tuned: Mapping[str, Any] | None = None,
 ) -> str:  # fmt: skip
-    """A page about a sweep: what to choose, each metric's curves with bands over seeds, every setting and every run.
+    """Return the page about a sweep: recommended setting, trade-off, settings, effect of each parameter, all runs.
 
-    `plan` is what `fs.plan` answered, where it made the runs.
+    `tuned` is the saved recommendation of `fs.tune` if it made the runs.
     """
     varied = [axis for axis in axes if axis != "seed" and axis in frame and frame[axis].nunique() > 1]
     metrics = [metric for metric in lines if metric in frame]
@@ -83,25 +85,28 @@ def sweep_page(
         for axis in varied or [""]
         if (groups := comparisons.bands(table, axis))
     ]
-    chosen = comparisons.words(plan["best"], varied) if plan else ""
-    section, chosen, why = comparisons.trade_off(settings, metrics[0], chosen) if metrics else ("", "", "")
-    answer = " ".join(plan["lines"][:2]) if plan else why or status[0]
+    met = tuned is not None and bool(tuned["met"])
+    chosen = comparisons.name_of(tuned["best"], varied) if tuned is not None and met else ""
+    rule = TUNED if met else comparisons.RULE
+    section, chosen, why = comparisons.trade_off(settings, metrics[0], chosen, rule) if metrics else ("", "", "")
+    answer = f"Recommended setting: {why}" if why else status[0]
+    if tuned:
+        goal, cost = tuned["lines"][0], tuned["lines"][1].strip()
+        answer = f"Recommended setting: {chosen} ({goal.rpartition(': ')[0]}, {cost})" if met else goal
     marks = [run == chosen for run in settings["run"]] if chosen else None
     parts = [
-        html.folded("what the planner found", "\n".join(plan["lines"])) if plan else "",
-        *comparisons.doubted(settings),
+        html.details("recommendation of fs.tune", "\n".join(tuned["lines"])) if tuned else "",
+        *comparisons.warning_paragraphs(settings),
         *(html.picture(title, png) for title, png in (drawn or {}).items()),
         section,
         html.section("Settings", html.text("Medians over seeds.", "note"), html.table(settings, marks)),
         html.section(
-            "What each knob does",
-            html.text(
-                "Medians over all runs with that value; bands hold 5 to 95 % of them, all where fewer than 5.", "note"
-            ),
+            "Effect of each parameter",
+            html.text("Medians and 5 to 95 % bands over all runs with a value (ranges for fewer than 5 runs).", "note"),
             *curves,
+            *comparisons.effects(settings, varied, metrics),
         ),
-        comparisons.effects(settings, varied, metrics),
-        html.section("All runs", html.folded("state of the sweep", "\n".join(status)), html.table(_runs(frame))),
+        html.section("All runs", html.details("status of the sweep", "\n".join(status)), html.table(_runs(frame))),
     ]
     return html.page(name, answer, parts)
 
@@ -109,9 +114,9 @@ def sweep_page(
 def claims_page(
     title: str, verdicts: list[dict[str, Any]], drawn: Mapping[str, bytes], tables: Mapping[str, Any] | None = None
 ) -> str:
-    """The papers' claims, figure by figure: our figure, the paper's, whether it held, and why not where it did not.
+    """Return the page about the papers' claims: per figure its picture, verdicts and the costs of its settings.
 
-    `drawn` are pictures by PAPER/FIGURE/name, `tables` the tables.json by PAPER/FIGURE, read as data.
+    `drawn` has PNG files by PAPER/FIGURE/name, `tables` the content of tables.json by PAPER/FIGURE.
     """
     can = [v for v in verdicts if v["expected"] == "holds" and v["held"] is not None]
     count = {word: sum(v["held"] is held for v in verdicts) for held, word in claims.WORDS.items()}

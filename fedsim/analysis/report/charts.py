@@ -1,4 +1,4 @@
-"""Plots of a page, as plotly figures in plain data; page.js draws them. matplotlib draws the same for papers."""
+"""Plots of a page as plotly figures in plain data; page.js draws them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from fedsim.results import Axis
 if TYPE_CHECKING:
     import pandas as pd
 
-AXES: tuple[Axis, ...] = ("seconds", "total_bits", "uplink_bits", "rounds")  # of a curve; buttons choose
-NODES = {  # of a network: colour, size, shape
+AXES: tuple[Axis, ...] = ("seconds", "total_bits", "uplink_bits", "rounds")  # buttons of a curve
+NODES = {  # colour, size, shape
     "relay": ("#bbbbbb", 7, "circle"),
     "client": (figures.COLOURS[5], 11, "circle"),
     "edge": (figures.COLOURS[1], 14, "diamond"),
     "server": (figures.COLOURS[3], 18, "square"),
 }
-POINTS = 400  # of a line: more cannot be told apart on a screen
-BARS = 60  # lanes or bars, likewise
+POINTS = 400  # the most of a line
+BARS = 60  # the most lanes or bars of a plot
+LABELS = 30  # the most points of which all are labelled
 
 
 def curves(lines: Mapping[str, pd.DataFrame], metric: str) -> Chart:
-    """A metric against what was spent, one line each with its band if it has one; buttons choose the axis.
+    """Return a metric against a cost that buttons choose, one line each with its band if any.
 
-    A line is a table of `seconds, total_bits, uplink_bits, rounds, value` and maybe `low, high`.
+    A line is a table of `seconds, total_bits, uplink_bits, rounds, value` and optionally `low, high`.
     """
     lines = {name: thinned(table) for name, table in lines.items()}
     most = {axis: max((float(t[axis].max()) for t in lines.values()), default=0.0) for axis in AXES}
@@ -79,22 +80,25 @@ def curves(lines: Mapping[str, pd.DataFrame], metric: str) -> Chart:
 
 
 def front(frame: pd.DataFrame, cost: str, metric: str, up: bool, chosen: str) -> Chart:
-    """Settings as points: what each spent and reached; those on the front joined, the chosen one marked."""
+    """Return the settings as labelled points of cost and metric: dominated, Pareto-optimal, recommended."""
     size, unit = text.scale(cost, float(frame[cost].max()))
     data = []
     own = frame.sort_values(cost)
     looks = (
-        (~own["front"], "beaten by another", {"color": "#b5b5b5", "size": 8}),
-        (own["front"], "on the front", {"color": figures.COLOURS[0], "size": 10}),
-        (own["run"] == chosen, "chosen", {"color": figures.COLOURS[2], "size": 16, "symbol": "circle-open"}),
+        (~own["front"], "dominated", len(own) <= LABELS, {"color": "#b5b5b5", "size": 8}),
+        (own["front"], "Pareto-optimal", True, {"color": figures.COLOURS[0], "size": 10}),
+        (own["run"] == chosen, "recommended", False,
+         {"color": figures.COLOURS[2], "size": 16, "symbol": "circle-open"}),
     )  # fmt: skip
-    for mask, name, marker in looks:
+    for mask, name, labelled, marker in looks:
         rows = own[mask]
         data.append({
-            "type": "scatter", "mode": "markers", "name": name, "x": rows[cost] / size, "y": rows[metric],
+            "type": "scatter", "mode": "markers+text" if labelled else "markers", "name": name,
+            "textposition": "top center", "textfont": {"size": 10, "color": marker["color"]},
+            "x": rows[cost] / size, "y": rows[metric],
             "text": rows["run"], "marker": marker, "hovertemplate": "%{text}<br>%{x:.4g}, %{y:.4g}<extra></extra>",
         })  # fmt: skip
-    name = f"{metric}, {'more' if up else 'less'} is better"
+    name = f"{metric}, {'higher' if up else 'lower'} is better"
     layout = base(name, _title(cost, unit)) | {"hovermode": "closest"}
     if spans_decades(frame[metric].to_numpy(float)):
         layout["yaxis"]["type"] = "log"
@@ -102,7 +106,7 @@ def front(frame: pd.DataFrame, cost: str, metric: str, up: bool, chosen: str) ->
 
 
 def lanes(spans: Sequence[tuple[str, str, float, float]], closes: Sequence[float], names: Sequence[str]) -> Chart:
-    """(client, phase, begin, end) as bars, one lane per client, and a line where each round was closed."""
+    """Return (client, phase, start, end) as bars, one lane per client, with a line at each close of a round."""
     data = []
     for phase in dict.fromkeys(phase for _, phase, _, _ in spans):
         own = [span for span in spans if span[1] == phase]
@@ -134,7 +138,7 @@ def lanes(spans: Sequence[tuple[str, str, float, float]], closes: Sequence[float
 
 
 def bars(parts: Mapping[str, Mapping[str, float]], title: str, colours: Mapping[str, str] = figures.PHASES) -> Chart:
-    """A bar per name, made of its parts one after the other."""
+    """Return a stacked bar per name."""
     found = dict.fromkeys(phase for one in parts.values() for phase in one)
     data = [
         {"type": "bar", "orientation": "h", "name": phase, "y": list(parts),
@@ -148,7 +152,7 @@ def bars(parts: Mapping[str, Mapping[str, float]], title: str, colours: Mapping[
 
 
 def histograms(values: Mapping[str, Array], title: str) -> Chart:
-    """Densities of several samples over one another."""
+    """Return the densities of several samples in one plot."""
     data = [
         {"type": "histogram", "histnorm": "probability density", "x": thin(own, 5 * POINTS), "name": name,
          "opacity": 0.6, "marker": {"color": _colour(i)}, "nbinsx": 50}
@@ -158,7 +162,7 @@ def histograms(values: Mapping[str, Array], title: str) -> Chart:
 
 
 def traces(rounds: Array, chains: Mapping[str, Array], title: str) -> Chart:
-    """How one coordinate moved, a line per replica."""
+    """Return the trace of one coordinate, a line per replica."""
     data = [
         {"type": "scatter", "mode": "lines", "x": thin(rounds), "y": thin(own), "name": name,
          "line": {"color": _colour(i), "width": 1}}
@@ -168,7 +172,7 @@ def traces(rounds: Array, chains: Mapping[str, Array], title: str) -> Chart:
 
 
 def cloud(x: Array, y: Array, names: tuple[str, str]) -> Chart:
-    """Samples in the plane of two coordinates."""
+    """Return a scatter plot of two coordinates of the samples."""
     marker = {"color": figures.COLOURS[0], "size": 4, "opacity": 0.45}
     data = [
         {"type": "scatter", "mode": "markers", "x": thin(x, 5 * POINTS), "y": thin(y, 5 * POINTS), "marker": marker}
@@ -179,7 +183,7 @@ def cloud(x: Array, y: Array, names: tuple[str, str]) -> Chart:
 def network(
     nodes: Sequence[Sequence[str]], links: Sequence[Sequence[Any]], at: Mapping[int, Array], worst: int | None
 ) -> Chart:
-    """Nodes and links where `at` has them; the link that leaves least to each of its transfers in red."""
+    """Return nodes and links at the positions `at`, with the bottleneck link in red."""
     data: list[dict[str, Any]] = []
     for name, own, line in (
         ("links", [link for i, link in enumerate(links) if i != worst], {"color": "#b5b5b5", "width": 1}),
@@ -187,7 +191,7 @@ def network(
     ):
         if not own:
             continue
-        x, y = ([v for a, b, *_ in own for v in (at[a][k], at[b][k], None)] for k in (0, 1))  # None lifts the pen
+        x, y = ([v for a, b, *_ in own for v in (at[a][k], at[b][k], None)] for k in (0, 1))  # None separates the links
         data.append(
             {"type": "scatter", "mode": "lines", "x": x, "y": y, "line": line, "name": name, "hoverinfo": "skip"}
         )
@@ -202,11 +206,12 @@ def network(
         "showlegend": False,
     })  # fmt: skip
     for kind, (colour, size, symbol) in NODES.items():
-        here = [i for i, (_, own_kind) in enumerate(nodes) if own_kind == kind]
-        if here:
+        members = [i for i, (_, own_kind) in enumerate(nodes) if own_kind == kind]
+        if members:
             data.append({
-                "type": "scatter", "mode": "markers", "x": [at[i][0] for i in here], "y": [at[i][1] for i in here],
-                "text": [nodes[i][0] for i in here], "name": kind, "hovertemplate": "%{text}<extra></extra>",
+                "type": "scatter", "mode": "markers",
+                "x": [at[i][0] for i in members], "y": [at[i][1] for i in members],
+                "text": [nodes[i][0] for i in members], "name": kind, "hovertemplate": "%{text}<extra></extra>",
                 "marker": {"color": colour, "size": size, "symbol": symbol},
             })  # fmt: skip
     layout = base("", "") | {"hovermode": "closest"}
@@ -216,7 +221,7 @@ def network(
 
 
 def base(y: str, x: str) -> dict[str, Any]:
-    """The look of every plot."""
+    """Return the layout that all plots share."""
     axis = {
         "gridcolor": "#ececec",
         "linecolor": "#8a8a8a",
@@ -233,20 +238,20 @@ def base(y: str, x: str) -> dict[str, Any]:
 
 
 def thinned(table: pd.DataFrame, most: int = POINTS) -> pd.DataFrame:
-    """So many rows of it at the most, evenly, the last one among them."""
+    """Return at most `most` rows, evenly spaced, with the first and the last."""
     return table if len(table) <= most else table.iloc[np.unique(np.linspace(0, len(table) - 1, most).astype(int))]
 
 
 def thin(values: Array, most: int = POINTS) -> Array:
-    """The same of an array."""
+    """Return at most `most` values, evenly spaced, with the first and the last."""
     values = np.asarray(values)
     return values if len(values) <= most else values[np.unique(np.linspace(0, len(values) - 1, most).astype(int))]
 
 
 def spans_decades(values: Array) -> bool:
-    """Whether positive numbers lie so far apart that a logarithmic axis shows them better."""
-    known = values[np.isfinite(values)]
-    return len(known) > 0 and bool(known.min() > 0) and bool(known.max() > 30 * known.min())
+    """Return True if the values are positive and span more than a factor of 30."""
+    finite = values[np.isfinite(values)]
+    return len(finite) > 0 and bool(finite.min() > 0) and bool(finite.max() > 30 * finite.min())
 
 
 def _title(axis: str, unit: str) -> str:

@@ -1,4 +1,4 @@
-"""What a page says of one published figure: the claims, the figure drawn again, and what its settings spent."""
+"""The section of a page about a published figure: its picture, its claims and the costs of its settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORDS = {True: "held", False: "not held", None: "not run"}
 
 
 def figure(name: str, verdicts: list[dict[str, Any]], pictures: Sequence[bytes], tables: dict[str, Any] | None) -> str:
-    """A section; `tables` is the figure's tables.json."""
+    """Return the section; `tables` is the content of the figure's tables.json."""
     tables = {} if tables is None else tables
     spent = html.table(_frame(tables["spent"]), tall=False) if "spent" in tables else ""
     return html.section(
@@ -23,12 +23,12 @@ def figure(name: str, verdicts: list[dict[str, Any]], pictures: Sequence[bytes],
         *(html.image(tables.get("title") or name, png) for png in pictures),
         html.table(_frame(tables["table"])) if "table" in tables else "",
         html.titled("Claims", html.table(_judged(verdicts))),
-        html.titled("What each setting spent", html.text(tables.get("note", ""), "note") + spent) if spent else "",
+        html.titled("Cost of each setting", html.text(tables.get("note", ""), "note") + spent) if spent else "",
     )
 
 
 def _judged(verdicts: list[dict[str, Any]]) -> pd.DataFrame:
-    """A row per claim; why only where there is something to explain."""
+    """Return one row per claim; `why` explains claims that did not hold."""
     import pandas as pd
 
     rows = [
@@ -41,7 +41,7 @@ def _judged(verdicts: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 def _frame(table: dict[str, Any]) -> pd.DataFrame:
-    """A table of tables.json; columns in which nobody has a value are left out."""
+    """Return a table of tables.json without its empty columns."""
     import pandas as pd
 
     frame = pd.DataFrame(table["rows"], columns=table["columns"], dtype=object)

@@ -1,4 +1,4 @@
-"""The frame of a page and its parts: sections, tables that sort, plots. Everything that is shown as text is escaped."""
+"""The frame of a page and its parts: sections, sortable tables, plots. All text is escaped."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from fedsim import text as units
 from fedsim.errors import InvalidInput
+from fedsim.text import amount
 
 if TYPE_CHECKING:
     import pandas as pd
 
-PRINT, SCREEN = 150, 96  # dots an inch: of our pictures, and of a page
+PRINT, SCREEN = 150, 96  # dots per inch of a PNG and of a page
 Chart = dict[str, Any]  # a plotly figure: {"data": [...], "layout": {...}}
 
 
 def page(title: str, answer: str, parts: Iterable[str]) -> str:
-    """One file that asks nothing of the network: style, program, plotly and data are inside."""
+    """Return a self-contained page: style, script, plotly and data are embedded."""
     body = "\n".join(part for part in parts if part)
     links = "".join(f'<a href="#{mark}">{text}</a>' for mark, text in re.findall(r'<h2 id="([^"]*)">(.*?)</h2>', body))
     own = files("fedsim.analysis.report")
@@ -36,19 +36,19 @@ def page(title: str, answer: str, parts: Iterable[str]) -> str:
 
 
 def section(title: str, *parts: str) -> str:
-    """A heading and what stands below it; nothing where there is nothing below it."""
+    """Return a heading and its parts, or "" without parts."""
     inside = [part for part in parts if part]
     mark = re.sub(r"[^a-z0-9]+", "-", title.lower())
     return f'<h2 id="{mark}">{escape(title)}</h2>\n' + "\n".join(inside) if inside else ""
 
 
 def text(words: str, kind: str = "") -> str:
-    """A paragraph; `kind` is a class of page.css: note or warn."""
+    """Return a paragraph; `kind` is a class of page.css: note or warn."""
     return f'<p class="{kind}">{escape(words)}</p>' if words else ""
 
 
 def cards(facts: Mapping[str, tuple[str, str]]) -> str:
-    """Numbers to see first: name, value, and what else is to be said of it."""
+    """Return cards of a name, a value and a remark."""
     shown = (
         f'<div class="card"><span>{escape(name)}</span><b>{escape(value)}</b><small>{escape(more)}</small></div>'
         for name, (value, more) in facts.items()
@@ -57,9 +57,9 @@ def cards(facts: Mapping[str, tuple[str, str]]) -> str:
 
 
 def table(frame: pd.DataFrame, chosen: Sequence[bool] | None = None, most: int = 500, tall: bool = True) -> str:
-    """A table that sorts by any column; its first `most` rows. Columns that end in _s or _bits have a unit.
+    """Return the first `most` rows as a sortable table. Columns that end in _s or _bits have a unit.
 
-    One that is not `tall` scrolls in a box of its own.
+    A table that is not `tall` scrolls in its own box.
     """
     if frame.empty:
         return ""
@@ -70,12 +70,12 @@ def table(frame: pd.DataFrame, chosen: Sequence[bool] | None = None, most: int =
         for row, mark in list(zip(frame.itertuples(index=False, name=None), marks, strict=True))[:most]
     ]
     cut = text(f"the first {most:,} of {len(frame):,} rows", "note") if len(frame) > most else ""
-    whole = f'<table class="sorts"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
-    return f'<div class="scroll{"" if tall else " low"}">{whole}</div>{cut}'
+    content = f'<table class="sorts"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+    return f'<div class="scroll{"" if tall else " low"}">{content}</div>{cut}'
 
 
 def facts(rows: Mapping[str, str]) -> str:
-    """Names and words, one below the other."""
+    """Return names and texts as a table of two columns."""
     body = "".join(
         f'<tr><td>{escape(name)}</td><td class="words">{escape(words)}</td></tr>' for name, words in rows.items()
     )
@@ -83,21 +83,21 @@ def facts(rows: Mapping[str, str]) -> str:
 
 
 def plot(chart: Chart | None, height: int = 0) -> str:
-    """An interactive plot, drawn by page.js."""
+    """Return an interactive plot, drawn by page.js."""
     if chart is None:
         return ""
-    spec = json.dumps(_finite(chart), allow_nan=False).replace("<", "\\u003c")  # no name can end the script
+    spec = json.dumps(_finite(chart), allow_nan=False).replace("<", "\\u003c")  # a name cannot end the script
     style = f' style="min-height:{height}px;height:{height}px"' if height else ""
     return f'<div class="plot"{style}></div><script type="application/json" class="spec">{spec}</script>'
 
 
 def picture(title: str, png: bytes) -> str:
-    """A PNG under its title."""
+    """Return a PNG with a title."""
     return titled(title, image(title, png))
 
 
 def image(what: str, png: bytes) -> str:
-    """A PNG, inside the page, at the size that it was drawn for; it scrolls where a screen is narrower."""
+    """Return an embedded PNG at its printed size; it scrolls on narrow screens."""
     data = base64.b64encode(png).decode()
     wide = round(int.from_bytes(png[16:20], "big") * SCREEN / PRINT)  # the header of a PNG
     shown = f'<img alt="{escape(what)}" style="--wide:{wide}px" src="data:image/png;base64,{data}">'
@@ -105,12 +105,12 @@ def image(what: str, png: bytes) -> str:
 
 
 def titled(title: str, body: str) -> str:
-    """A small heading over something."""
+    """Return `body` under a small heading."""
     return f"<h3>{escape(title)}</h3>{body}"
 
 
-def folded(title: str, body: str) -> str:
-    """Text that is there for those who open it."""
+def details(title: str, body: str) -> str:
+    """Return text that opens on a click."""
     return f"<details><summary>{escape(title)}</summary><pre>{escape(body)}</pre></details>" if body else ""
 
 
@@ -120,12 +120,12 @@ def _cell(name: str, value: object) -> str:
         return f'<td class="words">{escape(words)}</td>' if len(words) > 24 else f"<td>{escape(words)}</td>"
     if math.isnan(value):
         return '<td data-value=""></td>'
-    shown = units.amount(str(name), float(value))
+    shown = amount(str(name), float(value))
     return f'<td data-value="{float(value)!r}">{escape(shown)}</td>'
 
 
 def _finite(value: Any) -> Any:
-    """The same with None for what JSON has no word for, and plain numbers for NumPy's."""
+    """Return `value` with None for non-finite numbers and plain numbers for NumPy's."""
     if isinstance(value, Mapping):
         return {str(name): _finite(own) for name, own in value.items()}
     if isinstance(value, str | bool) or value is None:

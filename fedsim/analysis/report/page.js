@@ -1,10 +1,10 @@
 "use strict";
-// Plots: every <script class="spec"> holds one as JSON, drawn into the element before it.
+// Plots: each <script class="spec"> has one as JSON, drawn into the element before it.
 for (const spec of document.querySelectorAll("script.spec")) {
   const { data, layout } = JSON.parse(spec.textContent);
   Plotly.newPlot(spec.previousElementSibling, data, layout, { responsive: true, displaylogo: false, displayModeBar: false });
 }
-// Tables: a click on a column's head sorts by it, numbers as numbers; a second click turns the order round.
+// Tables: a click on a column's head sorts by it, numerically where possible; a second click reverses the order.
 for (const table of document.querySelectorAll("table.sorts")) {
   const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
   heads.forEach((head, column) => {
@@ -16,7 +16,7 @@ for (const table of document.querySelectorAll("table.sorts")) {
       const value = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent;
       const compare = (a, b) => {
         const [x, y] = [value(a), value(b)], [p, q] = [Number(x), Number(y)];
-        if (x === "" || y === "") return (x === "") - (y === ""); // what is not known comes last
+        if (x === "" || y === "") return (x === "") - (y === ""); // unknown values come last
         const order = Number.isNaN(p) || Number.isNaN(q) ? x.localeCompare(y) : p - q;
         return up ? order : -order;
       };

@@ -1,4 +1,4 @@
-"""The sections of a page about one run, each from what the run left behind; "" where it left nothing to show."""
+"""The sections of a page about one run; "" if the run recorded nothing for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim import text
-from fedsim.analysis import clients, figures, summary, timeline
+from fedsim.analysis import figures, summary, timeline
 from fedsim.analysis.report import charts, html
 from fedsim.arrays import Array
 from fedsim.metrics import diagnostics
@@ -18,14 +18,14 @@ from fedsim.results import Result
 if TYPE_CHECKING:
     import pandas as pd
 
-FIRST = 5  # rounds of the timeline
-HEARD = {"heard": figures.COLOURS[3], "late": figures.COLOURS[1], "dropped": figures.COLOURS[2]}
+ROUNDS = 5  # of the timeline
+OUTCOMES = {"received": figures.COLOURS[3], "late": figures.COLOURS[1], "dropped": figures.COLOURS[2]}
 CHAINS = 6  # replicas in a trace
 COORDINATES = 50  # rows of the table of diagnostics
 
 
 def numbers(result: Result) -> str:
-    """What was spent and reached, at a glance: medians, and the 5 to 95 % range over replicas."""
+    """Return cards of costs and final metrics: medians and 5 to 95 % ranges over replicas."""
     replicas = result.rounds.groupby("replica")
     spent = {
         "rounds": replicas["round"].max(), "virtual time": replicas["closed_s"].max(),
@@ -47,7 +47,7 @@ def numbers(result: Result) -> str:
 
 
 def scenario(result: Result) -> str:
-    """The parts of the scenario, each as the call that makes it."""
+    """Return the parts of the scenario, each as the call that makes it."""
     recorded = result.manifest.get("scenario")
     if not isinstance(recorded, dict):
         return ""
@@ -65,26 +65,24 @@ def scenario(result: Result) -> str:
     )
     rows = {name: text.recorded(recorded[name]) for name in names if recorded.get(name) is not None}
     clock = html.text(summary.clock(result), "note")
-    return html.section("The scenario", html.facts(rows), clock)
+    return html.section("Scenario", html.facts(rows), clock)
 
 
-def bought(results: dict[str, Result]) -> str:
-    """Every metric against what was spent, a line for each result."""
-    metrics = dict.fromkeys(
-        name for result in results.values() for name in (*result.over_replicas, *result.per_replica)
-    )
+def metrics(results: dict[str, Result]) -> str:
+    """Return a plot of every metric against its cost, a line per result."""
+    names = dict.fromkeys(name for result in results.values() for name in (*result.over_replicas, *result.per_replica))
     plots = []
-    for metric in metrics:
-        lines = {name: line(result, metric) for name, result in results.items() if metric in _metrics(result)}
+    for metric in names:
+        lines = {name: line(result, metric) for name, result in results.items() if metric in _evaluated(result)}
         lines = {name: table for name, table in lines.items() if len(table)}
         if lines:
             plots.append(html.plot(charts.curves(lines, metric), 380))
-    note = "Buttons choose what it is set against. Bands hold 5 to 95 % of the replicas." if plots else ""
-    return html.section("What it bought", html.text(note, "note"), *plots)
+    note = "Buttons choose the cost. Bands are 5 to 95 % of the replicas." if plots else ""
+    return html.section("Metrics against cost", html.text(note, "note"), *plots)
 
 
 def line(result: Result, metric: str) -> pd.DataFrame:
-    """A metric's curve against all that was spent."""
+    """Return a metric's curve against all costs."""
     import pandas as pd
 
     curve = result.curve(metric)
@@ -95,38 +93,38 @@ def line(result: Result, metric: str) -> pd.DataFrame:
 
 
 def rounds(result: Result) -> str:
-    """The first rounds of the first replica: when each client was sent to, computed and answered."""
+    """Return the first rounds of the first replica as lanes of clients."""
     if result.events is None or result.events.empty or result.rounds.empty:
         return ""
     replica = result.replicas[0]
-    own = result.rounds[result.rounds["replica"] == replica].sort_values("round").head(FIRST)
+    own = result.rounds[result.rounds["replica"] == replica].sort_values("round").head(ROUNDS)
     until = float(own["closed_s"].max())
     visits = timeline.visits(result)
     visits = visits[(visits["replica"] == replica) & (visits["select"] < until)]
     busiest = visits["client"].value_counts().head(charts.BARS).index
     lanes = sorted(busiest)
     spans = [
-        (str(row.client), phase, begin, min(end, until))
+        (str(row.client), phase, start, min(end, until))
         for row in visits[visits["client"].isin(lanes)].itertuples()
-        for phase, begin, end in timeline.spans(row)
-        if begin < until
+        for phase, start, end in timeline.spans(row)
+        if start < until
     ]
     if not spans:
         return ""
     chart = charts.lanes(spans, own["closed_s"].tolist(), [str(client) for client in lanes])
     shares = timeline.shares(result)
-    note = f"The first {len(own)} rounds of replica {replica}; a line where the server closed one."
+    note = f"The first {len(own)} rounds of replica {replica}; a line marks the close of a round."
     if shares:
         note += (
             " Of all clients' time: "
             + ", ".join(f"{name} {text.share(max(s, 0.0))}" for name, s in shares.items())
             + "."
         )
-    return html.section("A few rounds", html.text(note, "note"), html.plot(chart, 140 + 22 * len(lanes)))
+    return html.section("Timeline", html.text(note, "note"), html.plot(chart, 140 + 22 * len(lanes)))
 
 
 def network(result: Result) -> str:
-    """The network as the manifest sketches it, its bottleneck marked."""
+    """Return the network of the manifest, with its bottleneck."""
     import networkx
 
     sketch = result.manifest.get("network")
@@ -139,72 +137,71 @@ def network(result: Result) -> str:
     share = [float(bps) / count if count else np.inf for _, _, bps, count in links]
     worst = int(np.argmin(share)) if np.isfinite(share).any() else None
     chart = charts.network(nodes, links, positions(graph, server), worst)
-    return html.section("The network", html.text(str(sketch.get("title", "")), "note"), html.plot(chart, 480))
+    return html.section("Network", html.text(str(sketch.get("title", "")), "note"), html.plot(chart, 480))
 
 
-def people(result: Result) -> str:
-    """Who was heard how often, and whose time was for nothing."""
+def clients(result: Result) -> str:
+    """Return the contributions and lost visits of the clients."""
     if result.clients is None or result.clients.empty:
         return ""
-    frame = clients.heard(result).sort_values("heard", kind="stable")
+    frame = timeline.contributions(result).sort_values("received", kind="stable")
     frame = frame.drop(columns=[name for name in frame.columns if frame[name].isna().all()])
     few = frame.head(charts.BARS)
     parts = {
-        f"client {row.client}": {"heard": float(row.heard), "late": float(row.late), "dropped": float(row.dropped)}
+        f"client {row.client}": {
+            "received": float(row.received),
+            "late": float(row.late),
+            "dropped": float(row.dropped),
+        }
         for row in few.itertuples()
     }
-    cut = f" The {charts.BARS} heard least are drawn." if len(frame) > len(few) else ""
-    index = float(np.median(clients.jain(result)))
-    even = (
-        f"Jain's index of the clients' contributions is {index:.2f}, the median over replicas (1: all equally often)."
-    )
+    cut = f" The plot has the {charts.BARS} clients with the fewest contributions." if len(frame) > len(few) else ""
+    index = float(np.median(timeline.jain(result)))
+    even = f"Jain's index of the clients' contributions is {index:.2f} (1: all equally often), median over replicas."
     if np.isnan(index):
-        even = (
-            "Jain's index of a replica needs record=fs.Record(events=True): these counts are of all replicas together."
-        )
+        even = "The counts are sums over replicas; Jain's index of a replica needs record=fs.Record(events=True)."
     note = f"{even}{cut}"
-    chart = charts.bars(parts, "visits, over all replicas", HEARD)
+    chart = charts.bars(parts, "visits, over all replicas", OUTCOMES)
     return html.section(
         "Clients", html.text(note, "note"), html.plot(chart, 130 + 20 * len(few)), _wasted(result), html.table(frame)
     )
 
 
 def _wasted(result: Result) -> str:
-    names = {name: cause for name, cause in clients.CAUSES.items() if name in result.rounds}
-    spent = {cause: float(result.rounds[name].sum()) / len(result.replicas) for name, cause in names.items()}
+    spent = timeline.wasted_seconds(result)
     if not any(spent.values()):
         return ""
     by_cause = ", ".join(f"{cause} {text.seconds(value)}" for cause, value in spent.items())
-    return html.text(f"Device-seconds per replica that were for nothing: {by_cause}.", "note")
+    return html.text(f"Wasted device-seconds per replica: {by_cause}.", "note")
 
 
 def posterior(result: Result) -> str:
-    """Where theta went: traces, marginals and the plane of the two coordinates that vary most."""
+    """Return traces and marginals of theta, and a scatter plot of the two coordinates that vary most."""
     draws = int(np.min(result.lengths, initial=len(result.sample_rounds)))
     if result.samples is None or draws < 2:
         return ""
-    kept = _flat(result.samples[:draws])
-    spread = np.nan_to_num(kept[draws // 2 :].std(axis=(0, 1)))
+    recorded = _flat(result.samples[:draws])
+    spread = np.nan_to_num(recorded[draws // 2 :].std(axis=(0, 1)))
     first, *others = np.argsort(-spread, kind="stable")[:2]
-    some = {f"replica {result.replicas[r]}": kept[:, r, first] for r in range(min(CHAINS, kept.shape[1]))}
-    later = kept[draws // 2 :].reshape(-1, kept.shape[2])
+    some = {f"replica {result.replicas[r]}": recorded[:, r, first] for r in range(min(CHAINS, recorded.shape[1]))}
+    later = recorded[draws // 2 :].reshape(-1, recorded.shape[2])
     shown = {f"theta[{i}]": later[:, i] for i in (first, *others)}
     plots = [
         html.plot(charts.traces(result.sample_rounds[:draws], some, f"theta[{first}]"), 320),
-        html.plot(charts.histograms(shown, "theta, second half of the kept rounds"), 320),
+        html.plot(charts.histograms(shown, "theta, second half of the recorded rounds"), 320),
     ]
     if others:
         names = (f"theta[{first}]", f"theta[{others[0]}]")
         plots.append(html.plot(charts.cloud(later[:, first], later[:, others[0]], names), 420))
-    return html.section("Where theta went", *plots, _diagnostics(kept))
+    return html.section("Samples", *plots, _diagnostics(recorded))
 
 
-def _diagnostics(kept: Array) -> str:
-    """Mean, spread, R-hat and effective sample sizes of the coordinates, the least mixed first."""
+def _diagnostics(recorded: Array) -> str:
+    """Return mean, sd, R-hat and effective sample sizes of the coordinates, largest R-hat first."""
     import pandas as pd
 
-    draws, _, d = kept.shape
-    later = kept[draws // 2 :]
+    draws, _, d = recorded.shape
+    later = recorded[draws // 2 :]
     if len(later) < diagnostics.MIN_DRAWS:
         return ""
     few = later[:, :, :COORDINATES]
@@ -216,16 +213,16 @@ def _diagnostics(kept: Array) -> str:
         }
     ).sort_values("R-hat", ascending=False, kind="stable")  # fmt: skip
     cut = f" The first {COORDINATES} of {d:,} coordinates." if d > COORDINATES else ""
-    note = f"Convergence, second half of the kept rounds, replicas as chains: R-hat should be below {RHAT}.{cut}"
+    note = f"Second half of the recorded rounds, replicas as chains; R-hat should be below {RHAT}.{cut}"
     return html.text(note, "note") + html.table(frame)
 
 
 def _flat(samples: Array) -> Array:
-    """(rounds, replicas, d), also where every site was recorded: their average."""
+    """Return samples of shape (rounds, replicas, d), averaged over sites if each was recorded."""
     return samples if samples.ndim == 3 else samples.mean(axis=2)
 
 
-def _metrics(result: Result) -> tuple[str, ...]:
+def _evaluated(result: Result) -> tuple[str, ...]:
     return (*result.over_replicas, *result.per_replica)
 
 

@@ -1,4 +1,4 @@
-"""Virtual time: who participates, what arrives when, what was sent. A clock never sees a model.
+"""Virtual time: which clients participate, what arrives when, what was sent. A clock has no access to models.
 
 `simpy/` is the reference: SimPy processes that read like the semantics, for every part, users' own included.
 `compiled/` is for parts that have columns. Both call `fedsim.rules` and give the same bits; `choose` decides.

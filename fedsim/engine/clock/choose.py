@@ -8,12 +8,12 @@ from typing import NamedTuple
 from fedsim.engine.clock import Clock, Learning
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
-from fedsim.kernels import Found
+from fedsim.kernels import KernelState
 
 CLOCKS = ("auto", "simpy", "compiled")
 VISIT_S = {"private": 30e-6, "shared": 200e-6}  # of a visit on SimPy
 # What a run may pay for the compiled clock. Compiling takes 5 to 15 s of one core, but later runs load its code.
-WORTH_S = {Found.LOADED: 0.0, Found.KEPT: 0.3, Found.NOWHERE: 4.0}
+WORTH_S = {KernelState.LOADED: 0.0, KernelState.CACHED: 0.3, KernelState.MISSING: 4.0}
 
 
 class Choice(NamedTuple):

@@ -11,7 +11,7 @@ from fedsim.engine.rounds import GossipMessages, offsets_of
 from fedsim.engine.system import System
 from fedsim.errors import InvalidInput
 from fedsim.exchanges import Gossip
-from fedsim.rules.closing import MOST_AHEAD
+from fedsim.rules.closing import MOST_APART
 from fedsim.rules.visits import ARRIVED
 
 UNSENT, UNUSED = -1, -2  # instead of the bits of a message: not sent; not asked for by the round's mixing
@@ -85,11 +85,11 @@ def _weights(system: System, gossip: Gossip, first: int, used: Array) -> tuple[A
     return weight, own
 
 
-def too_far_ahead(rounds: int) -> InvalidInput:
+def too_far_apart(rounds: int) -> InvalidInput:
     """Return the refusal of sites that run away from each other."""
-    if rounds > MOST_AHEAD:
+    if rounds > MOST_APART:
         return InvalidInput(
-            f"a site is {MOST_AHEAD:,} rounds ahead of another, which may never catch up; close with full()"
+            f"a site is {MOST_APART:,} rounds ahead of another, which may never catch up; close with full()"
         )
     return InvalidInput(
         f"a site is {rounds:,} rounds ahead of another, and memory for more rounds of all messages would run out; "

@@ -17,7 +17,7 @@ from fedsim.kernels.clock.heap import push
 from fedsim.kernels.clock.messages import is_shared
 from fedsim.kernels.clock.rounds import stop
 from fedsim.kernels.clock.selection import offline_s, online_s
-from fedsim.kernels.clock.state import TOO_FAR_AHEAD, TOO_LATE
+from fedsim.kernels.clock.state import TOO_FAR_APART, TOO_LATE
 from fedsim.kernels.clock.units import INNER, called, inner
 from fedsim.kernels.clock.visits import NO_FLOW, compute_s, dropout, reply_bits, tie_of
 from fedsim.rules import closing, visits
@@ -33,8 +33,8 @@ def open_round(w, s, i):
     replica, site, now_s = s.replica[0], s.sites[i], s.replica[0].now_s
     round = site.ended + 1
     if round > replica.newest:
-        if closing.is_too_far_ahead(round - replica.closed_rounds - 1, w.round_size):
-            replica.status = TOO_FAR_AHEAD
+        if closing.is_too_far_apart(round - replica.closed_rounds - 1, w.round_size):
+            replica.status = TOO_FAR_APART
             return
         replica.newest = round
     at_s = online_s(w, replica.id, i, now_s)

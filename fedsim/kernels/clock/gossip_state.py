@@ -48,7 +48,7 @@ class GossipTables(NamedTuple):
     slowdown_b: float
     limit_s: float
     degree: int  # the most messages of a site
-    round_size: int  # of one round of all replicas, `closing.is_too_far_ahead`
+    round_size: int  # of one round of all replicas, `closing.is_too_far_apart`
     takes_time: bool  # some message does
     drops: bool
     always_online: bool

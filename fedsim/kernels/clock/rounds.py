@@ -9,7 +9,7 @@ from fedsim.kernels.clock import compiled_rules  # noqa: F401
 from fedsim.kernels.clock.heap import push
 from fedsim.kernels.clock.messages import send_model, send_unselected
 from fedsim.kernels.clock.selection import enough_online_s, is_online, select
-from fedsim.kernels.clock.state import OVER, TOO_FAR_AHEAD, TOO_LATE
+from fedsim.kernels.clock.state import OVER, TOO_FAR_APART, TOO_LATE
 from fedsim.kernels.clock.units import called, inner
 from fedsim.kernels.clock.visits import end_visit, reply_bits, start_visit
 from fedsim.rules import closing
@@ -34,8 +34,8 @@ def open_round(w, s, scratch, out, k):
         return
     site.round += 1
     site.jumps = 0
-    if closing.is_too_far_ahead(site.round - replica.closed_rounds - 1, 0):
-        replica.status = TOO_FAR_AHEAD
+    if closing.is_too_far_apart(site.round - replica.closed_rounds - 1, 0):
+        replica.status = TOO_FAR_APART
         return
     m = select(w, scratch, replica.id, k, site.round, now_s)
     site.open, site.opened_s, site.selected, site.arrived, site.outstanding = 1, now_s, m, 0, m

@@ -14,7 +14,7 @@ from fedsim.arrays import Array
 from fedsim.kernels.sharing_columns import BUNDLE, LINK
 from fedsim.rules.closing import Closing
 
-DONE, NEEDS_GROWTH, NEVER_CLOSES, TOO_LATE, TOO_FAR_AHEAD, NEEDS_LOOP = 0, 1, 2, 3, 4, 5  # why a kernel returned
+DONE, NEEDS_GROWTH, NEVER_CLOSES, TOO_LATE, TOO_FAR_APART, NEEDS_LOOP = 0, 1, 2, 3, 4, 5  # why a kernel returned
 OVER, DOWNLOAD, COMPUTE, UPLOAD = 0, 1, 2, 3  # phases of a visit; UPLOAD on private links stands for all three
 
 

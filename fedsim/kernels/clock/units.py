@@ -1,4 +1,4 @@
-"""How the loops are compiled: inner functions become part of a unit, which Python calls (`kernels/inner`).
+"""How the loops are compiled: inner functions become part of a unit, which Python calls (`kernels.compiler`).
 
 `_nrt=False` is an option of Numba that is not documented: arrays are not reference-counted. With `forceinline` it makes
 a loop over records 17 times as fast. Such functions can neither allocate arrays nor return them; a NamedTuple of arrays
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedsim.kernels.cache import kept
-from fedsim.kernels.compiler import Inner, Kernel, compiled
+from fedsim.kernels.cache import cached
+from fedsim.kernels.compiler import InnerDispatcher, KernelDispatcher, dispatched_by
 
 CALLED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False, "forceinline": False}
 INNER = CALLED | {"forceinline": True}
 
-inner: Any = compiled(Inner, **INNER)
-called: Any = compiled(Inner, **CALLED)  # for what is long or has many callers
-unit: Any = kept(compiled(Kernel, _nrt=False))
+inner: Any = dispatched_by(InnerDispatcher, **INNER)
+called: Any = dispatched_by(InnerDispatcher, **CALLED)  # for what is long or has many callers
+unit: Any = cached(dispatched_by(KernelDispatcher, _nrt=False))

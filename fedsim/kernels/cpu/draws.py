@@ -1,7 +1,7 @@
-"""The compiled twin of `fedsim.rng`: same names, same arguments, same bits, about fifty times as fast.
+"""Keyed random numbers, compiled: the functions and bits of `fedsim.rng`, about fifty times as fast.
 
-A lane of the vector units is one Philox block. Blocks of different jobs fill the lanes as well as blocks of one
-job do, so few long rows and many short ones cost the same.
+A lane of the vector units is one Philox block. Blocks of different jobs fill the lanes as well as blocks of one job, so
+a few long rows cost the same as many short ones.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ import numpy.typing as npt
 from fedsim import rng
 from fedsim.arrays import Array, Numbers
 from fedsim.errors import InvalidInput
-from fedsim.kernels.cpu.elementary import inline, jit, u32, u64
+from fedsim.kernels.cache import inline, jit
+from fedsim.kernels.cpu.elementary import u32, u64
 from fedsim.kernels.cpu.lanes import fill_keys, fill_normals32, fill_normals64, fill_words, philox
 
-LANES = 512  # blocks whose words and normals stay in the first-level cache together
+LANES = 512  # blocks whose words and normals fit in the first-level cache
 
 
 @jit
 def _gather(key, row, at, blocks, first, block, k):
-    """Name the next lanes: block `at` of `row` onwards, row by row. Returns how many, and where to go on."""
+    """Fill the next lanes, from block `at` of `row` on. Return the number of lanes and the next row and block."""
     n = 0
     while n < block.shape[0] and row < key.shape[0]:
         block[n] = u32(first + at)
@@ -34,7 +35,7 @@ def _gather(key, row, at, blocks, first, block, k):
 
 @jit
 def _scatter(x, n, per, row, at, blocks, shift, out):
-    """Hand the lanes' values out to their rows; the first `shift` values of a row were not asked for."""
+    """Write the lanes' values to their rows, without the first `shift` values of each row."""
     lanes = out.shape[1]
     if shift == 0 and lanes == per * blocks:
         flat = out.reshape(-1)
@@ -59,7 +60,7 @@ def _scatter(x, n, per, row, at, blocks, shift, out):
 
 @jit
 def normals32(key, begin, call, out):
-    """Normals number `begin` onwards of every row into `out`, float32 (rows, lanes)."""
+    """Write normals number `begin` onwards of every row into `out`, float32 (rows, lanes)."""
     block, k = np.empty(LANES, np.uint32), np.empty((4, LANES), np.uint32)
     w, x = np.empty((4, LANES), np.uint32), np.empty((4, LANES), np.float32)
     first = begin // 4
@@ -75,7 +76,7 @@ def normals32(key, begin, call, out):
 
 @jit
 def normals64(key, begin, call, out):
-    """Normals number `begin` onwards of every row into `out`, float64 (rows, lanes)."""
+    """Write normals number `begin` onwards of every row into `out`, float64 (rows, lanes)."""
     block, k = np.empty(LANES, np.uint32), np.empty((4, LANES), np.uint32)
     w, x = np.empty((4, LANES), np.uint32), np.empty((2, LANES), np.float64)
     first = begin // 2
@@ -100,13 +101,13 @@ def _words(key, step, first, out):
 
 @inline
 def below(high, low, n):
-    """Two words to a whole number in [0, n)."""
+    """Convert two words to an integer in [0, n)."""
     return (u64(high) * u64(n) + (u64(low) * u64(n) >> u64(32))) >> u64(32)
 
 
 @jit
 def choose(k0, k1, k2, k3, step, population, size, place, out):
-    """A shuffle cut off after `size` swaps. `place` holds 0, 1, 2, ... and is put back in order afterwards."""
+    """Choose by a shuffle that stops after `size` swaps. `place` is 0, 1, 2, ... before and after."""
     w0, w1, w2, w3 = u32(0), u32(0), u32(0), u32(0)
     for j in range(size):
         if j % 2 == 0:
@@ -116,14 +117,14 @@ def choose(k0, k1, k2, k3, step, population, size, place, out):
             target = j + np.int64(below(w2, w3, population - j))
         place[j], place[target] = place[target], place[j]
         out[j] = place[j]
-    for j in range(size):  # only positions below `size` and the chosen numbers' own were touched
+    for j in range(size):  # only positions below `size` and those of the chosen numbers were changed
         place[out[j]] = out[j]
         place[j] = j
 
 
 @inline
 def _slot(places, place):
-    """Where a place is in a table of places, or would be."""
+    """Return the index of a place in a hash table of places, or the free index for it."""
     i = (place * np.int64(0x9E3779B1)) & (len(places) - 1)
     while places[i] >= 0 and places[i] != place:
         i = (i + 1) & (len(places) - 1)
@@ -132,7 +133,7 @@ def _slot(places, place):
 
 @jit
 def choose_few(k0, k1, k2, k3, step, population, size, places, values, out):
-    """The same shuffle with a table of the places that differ from 0, 1, 2, ...: nothing as long as the population."""
+    """Choose by the same shuffle with a hash table of the changed places, without an array of the population."""
     w0, w1, w2, w3 = u32(0), u32(0), u32(0), u32(0)
     places[:] = -1
     for j in range(size):
@@ -148,21 +149,21 @@ def choose_few(k0, k1, k2, k3, step, population, size, places, values, out):
 
 
 @jit
-def choose_rows(key, population, start, step, out):
-    """Row i's choice of start[i + 1] - start[i] out of population[i], all in one flat array."""
+def choose_rows_into(key, population, start, step, out):
+    """Choose start[i + 1] - start[i] different numbers below population[i] for each row i, in one flat array."""
     most = population.max() if len(population) else 0
-    few = most > 64 * len(out)
+    sparse = most > 64 * len(out)
     size = 1
-    if few:
+    if sparse:
         for i in range(key.shape[0]):
             while size < 4 * (start[i + 1] - start[i]):
                 size *= 2
-    place = np.arange(0 if few else most)
+    place = np.arange(0 if sparse else most)
     places, values = np.empty(size, np.int64), np.empty(size, np.int64)
     for i in range(key.shape[0]):
         a, b = start[i], start[i + 1]
         k0, k1, k2, k3, n = key[i, 0], key[i, 1], key[i, 2], key[i, 3], population[i]
-        if few:
+        if sparse:
             choose_few(k0, k1, k2, k3, u32(step), n, b - a, places, values, out[a:b])
         else:
             choose(k0, k1, k2, k3, u32(step), n, b - a, place, out[a:b])
@@ -170,38 +171,35 @@ def choose_rows(key, population, start, step, out):
 
 @jit
 def _spread(column, begin, lanes):
-    """A tile of a column, one number standing for all; returns which bits above the lowest 32 there are."""
-    above = u64(0)
+    """Copy a tile of a column, or repeat its only number; return the bits high_bits the lowest 32."""
+    high_bits = u64(0)
     if len(column) == 1:
         lanes[:] = u32(column[0])
         return u64(column[0]) >> u64(32)
     for j in range(len(lanes)):
         number = u64(column[begin + j])
         lanes[j] = u32(number)
-        above |= number >> u64(32)
-    return above
+        high_bits |= number >> u64(32)
+    return high_bits
 
 
 @jit
 def keys_into(seed, stream, replica, client, round, visit, out):
-    """Keys into `out`; returns the bits for which a key has no room, 0 if all is well."""
-    c, w, beyond = np.empty((4, LANES), np.uint32), np.empty((4, LANES), np.uint32), u64(0)
+    """Write keys into `out`; return the bits that do not fit into a key, 0 if all fit."""
+    c, w, overflow = np.empty((4, LANES), np.uint32), np.empty((4, LANES), np.uint32), u64(0)
     low, high = u32(seed), u32(seed >> u64(32))
     for begin in range(0, out.shape[0], LANES):
         n = min(LANES, out.shape[0] - begin)
-        beyond |= _spread(client, begin, c[0, :n]) | _spread(round, begin, c[1, :n])
-        beyond |= _spread(replica, begin, c[2, :n]) | _spread(visit, begin, c[3, :n])
+        overflow |= _spread(client, begin, c[0, :n]) | _spread(round, begin, c[1, :n])
+        overflow |= _spread(replica, begin, c[2, :n]) | _spread(visit, begin, c[3, :n])
         for j in range(n):
-            beyond |= u64(c[3, j] >> u32(24))
+            overflow |= u64(c[3, j] >> u32(24))
             c[3, j] = (c[3, j] << u32(8)) | u32(stream)
         fill_keys(c[0, :n], c[1], c[2], c[3], low, high, w[0], w[1], w[2], w[3])
         for j in range(n):
             for i in range(4):
                 out[begin + j, i] = w[i, j]
-    return beyond
-
-
-# --- The names of fedsim.rng -----------------------------------------------------------------------
+    return overflow
 
 
 def keys(
@@ -234,9 +232,9 @@ def words(key: Array, blocks: int, step: int = 0, first: int = 0) -> Array:
 
 def normal(key: Array, lanes: int, step: int = 0, dtype: npt.DTypeLike = np.float64, call: int = 0) -> Array:
     out = np.empty((len(key), lanes), dtype)
-    if out.size == 0:  # the compiled form counts on at least one block a row
+    if out.size == 0:  # the kernels need at least one block a row
         return out
-    if (step + 1) * lanes >= 2**33:  # the compiled form counts blocks in 32 bits
+    if (step + 1) * lanes >= 2**33:  # the kernels count blocks in 32 bits
         return rng.normal(key, lanes, step, dtype, call)
     (normals32 if out.dtype == np.float32 else normals64)(key, step * lanes, call, out)
     return out
@@ -259,8 +257,14 @@ def choice(key: Array, population: npt.ArrayLike, size: int, step: int = 0) -> A
     if size > n.min(initial=size):
         raise InvalidInput(f"choice of {size} out of {n.min()}: ask for at most {n.min()}")
     out = np.empty(len(key) * size, np.int64)
-    choose_rows(key, n, np.arange(len(key) + 1) * size, step, out)
+    choose_rows_into(key, n, np.arange(len(key) + 1) * size, step, out)
     return out.reshape(len(key), size)
 
 
-__all__ = ["choice", "integers", "keys", "normal", "uniform", "words"]
+def choose_rows(key: Array, population: Array, start: Array, step: int) -> Array:
+    out = np.empty(start[-1], np.int64)
+    choose_rows_into(key, population, start, step, out)
+    return out
+
+
+__all__ = ["choice", "choose_rows", "integers", "keys", "keys_into", "normal", "uniform", "words"]

@@ -1,19 +1,15 @@
-"""Logarithm, exponential and Box-Muller, compiled, in exactly the order of `fedsim.rng` and `kernels/reference.py`.
+"""exp, log, softmax and Box-Muller, compiled, in the order of operations of `fedsim.rng.elementary`.
 
-No fastmath, and multiply-adds are fused only where `fma` says so: every operation is an IEEE one in a fixed order, so
-that a value depends neither on its place in a vector nor on the machine's libm, and the NumPy reference gives the same
-bits.
+There is no fastmath, and multiply-adds are fused only by `fma`: every operation is an IEEE one in a fixed order. So a
+value depends neither on its place in a vector nor on the machine's libm, and the NumPy reference has the same bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
-from fedsim.kernels import cache
-from fedsim.kernels.intrinsics import Builder, Context, Signature, Type, Typing, Value, intrinsic, types
+from fedsim.kernels.cache import inline, jit
+from fedsim.kernels.intrinsics import as_float, as_int, fma
 from fedsim.rng.elementary import (
     COS32,
     COS64,
@@ -28,44 +24,12 @@ from fedsim.rng.elementary import (
     SIN64,
 )
 
-jit, inline = cache.jit, cache.inline
 u32, u64, i32, i64, f32, f64 = np.uint32, np.uint64, np.int32, np.int64, np.float32, np.float64
-
-
-@intrinsic
-def as_float(typing: Typing, word: Type) -> Any:
-    """Reinterpret an integer's bits as the float of the same width."""
-    to = types.float32 if word in (types.int32, types.uint32) else types.float64
-
-    def build(context: Context, builder: Builder, signature: Signature, args: Sequence[Value]) -> Any:
-        return builder.bitcast(args[0], context.get_value_type(to))
-
-    return to(word), build
-
-
-@intrinsic
-def as_int(typing: Typing, x: Type) -> Any:
-    """Reinterpret a float's bits as the signed integer of the same width."""
-    to = types.int32 if x == types.float32 else types.int64
-
-    def build(context: Context, builder: Builder, signature: Signature, args: Sequence[Value]) -> Any:
-        return builder.bitcast(args[0], context.get_value_type(to))
-
-    return to(x), build
-
-
-@intrinsic
-def fma(typing: Typing, a: Any, b: Any, c: Any) -> Any:
-    """a * b + c, rounded once: one instruction, and exactly what `rng.elementary.fma32` computes."""
-
-    def build(context: Context, builder: Builder, signature: Signature, args: Sequence[Value]) -> Any:
-        return builder.fma(*args)
-
-    return a(a, b, c), build
 
 
 @inline
 def log64(x):
+    """Return the natural logarithm of a normal positive number."""
     bits = as_int(x) + i64((0x3FF00000 - 0x3FE6A09E) << 32)
     k = f64(i32(i32(u64(bits) >> u64(52)) - i32(1023)))  # logical shift: AVX2 has no arithmetic one
     f = as_float(i64((bits & i64(0x000FFFFFFFFFFFFF)) + i64(0x3FE6A09E << 32))) - 1.0
@@ -84,7 +48,7 @@ def log64(x):
 
 @inline
 def exp64(x):
-    """e**x with x clipped to where the result is a normal number."""
+    """Return e**x with x clipped to where the result is a normal number."""
     x = min(max(x, -708.0), 709.0)
     k = (x * 1.4426950408889634 + 6755399441055744.0) - 6755399441055744.0  # rounds to the nearest integer
     r = (x - k * LN2_HIGH) - k * LN2_LOW
@@ -105,7 +69,7 @@ def exp64(x):
 
 @inline
 def exp32(x):
-    """e**x in float32, clipped likewise."""
+    """Return e**x in float32, clipped likewise."""
     x = min(max(x, f32(-87.0)), f32(88.0))
     k = (x * f32(1.44269504) + f32(12582912.0)) - f32(12582912.0)
     r = (x - k * f32(0.693359375)) - k * f32(-2.12194440e-4)
@@ -120,7 +84,7 @@ def exp32(x):
 
 @inline
 def rotated32(c, s, word):
-    """(cosine, sine) turned by as many right angles as the word's two highest bits say: signs are flipped as bits."""
+    """Rotate (cosine, sine) by the number of right angles in the word's two highest bits; signs are flipped as bits."""
     swap = (word & u32(0x40000000)) != u32(0)
     first = s if swap else c
     second = c if swap else s
@@ -131,6 +95,7 @@ def rotated32(c, s, word):
 
 @inline
 def rotated64(c, s, word):
+    """Rotate as `rotated32` does, in float64."""
     swap = (word & u32(0x40000000)) != u32(0)
     first = s if swap else c
     second = c if swap else s
@@ -141,7 +106,7 @@ def rotated64(c, s, word):
 
 @inline
 def radius32(word):
-    """Box-Muller's radius, float32: sqrt(-2 log u) with u = (word / 2 + 1/2) / 2**31."""
+    """Return Box-Muller's radius, float32: sqrt(-2 log u) with u = (word / 2 + 1/2) / 2**31."""
     bits = i32(as_int(f32(i32(word >> u32(1))) + f32(0.5)) + i32(0x3F800000 - 0x3F3504F3))
     e = f32(i32(i32(bits >> i32(23)) - i32(127 + 31)))
     m = as_float(i32((bits & i32(0x007FFFFF)) + i32(0x3F3504F3))) - f32(1)
@@ -154,7 +119,7 @@ def radius32(word):
 
 @inline
 def direction32(word):
-    """A uniform point on the circle, float32."""
+    """Return a uniform point on the unit circle, float32."""
     x = f32(i32(u32(word << u32(2)))) * f32(np.pi / 4 * 2.0**-31)
     z = x * x
     s = fma(fma(fma(f32(SIN32[0]), z, f32(SIN32[1])), z, f32(SIN32[2])), z * x, x)
@@ -164,17 +129,19 @@ def direction32(word):
 
 @inline
 def unit64(high, low):
-    """Two words to a float64 in (0, 1)."""
+    """Convert two words to a float64 in (0, 1)."""
     return f64(i32(high >> u32(1))) * 2.0**-31 + (f64(i32(low >> u32(11))) + 0.5) * 2.0**-52
 
 
 @inline
 def radius64(high, low):
+    """Return Box-Muller's radius, float64."""
     return np.sqrt(-2.0 * log64(unit64(high, low)))
 
 
 @inline
 def direction64(high, low):
+    """Return a uniform point on the unit circle, float64."""
     x = f64(i32(u32(high << u32(2)))) * 2.0**-31
     x = (x + f64(i32(low >> u32(11))) * 2.0**-51) * (np.pi / 4)
     z = x * x
@@ -189,3 +156,52 @@ def direction64(high, low):
     e = e * z + COS64[4]
     e = e * z + COS64[5]
     return rotated64((1.0 - 0.5 * z) + z * z * e, x + x * z * s, high)
+
+
+@jit
+def _exp64(z):
+    for i in range(z.shape[0]):
+        z[i] = exp64(z[i])
+
+
+@jit
+def _exp32(z):
+    for i in range(z.shape[0]):
+        z[i] = exp32(z[i])
+
+
+@jit
+def softmax_rows(z):
+    """Convert every row of scores `z` to probabilities, in place. All exponentials are one loop."""
+    for r in range(z.shape[0]):
+        row = z[r]
+        top = row[0]
+        for k in range(1, row.shape[0]):
+            top = max(top, row[k])
+        for k in range(row.shape[0]):
+            row[k] -= top
+    flat = z.reshape(-1)
+    if z.itemsize == 4:
+        _exp32(flat.view(np.float32))
+    else:
+        _exp64(flat.view(np.float64))
+    for r in range(z.shape[0]):
+        row = z[r]
+        total = row[0]
+        for k in range(1, row.shape[0]):
+            total += row[k]
+        for k in range(row.shape[0]):
+            row[k] /= total
+
+
+@jit
+def residuals(z, bias, y, total):
+    """Convert scores to probabilities minus the one-hot labels, in place; add their sum over rows to `total`."""
+    for r in range(z.shape[0]):
+        for k in range(len(bias)):
+            z[r, k] += bias[k]
+    softmax_rows(z)
+    for r in range(z.shape[0]):
+        z[r, y[r]] -= z.dtype.type(1)
+        for k in range(len(total)):
+            total[k] += z[r, k]

@@ -1,14 +1,14 @@
-"""Philox and Box-Muller lane by lane: the loops that LLVM turns into vector instructions.
+"""Philox and Box-Muller over lanes: loops that LLVM turns into vector instructions.
 
-A lane is one Philox block. Straight lines, no branches, arrays that do not overlap: that is all a vectoriser asks for.
-
-Normals for a block of jobs, a few steps at a time, into rows that stay in the first-level cache.
+A lane is one Philox block. The loops have no branches and their arrays do not overlap, so LLVM vectorises them.
+`fill_blocks` draws the normals of a few steps of a block of jobs into rows that fit in the first-level cache.
 """
 
 from __future__ import annotations
 
 from fedsim.arrays import Array
-from fedsim.kernels.cpu.elementary import direction32, direction64, inline, jit, radius32, radius64, u32, u64
+from fedsim.kernels.cache import inline, jit
+from fedsim.kernels.cpu.elementary import direction32, direction64, radius32, radius64, u32, u64
 from fedsim.kernels.intrinsics import overload
 
 LOW = u64(0xFFFFFFFF)
@@ -16,7 +16,7 @@ LOW = u64(0xFFFFFFFF)
 
 @inline
 def _mix(c0, c1, c2, c3, k0, k1):
-    """One round, in 64-bit lanes: the multiplier reads only the low half, so the high half may hold rubbish."""
+    """Return one round, in 64-bit lanes. Only the low halves are read, so the high halves may hold anything."""
     left = u64(0xD2511F53) * (c0 & LOW)
     right = u64(0xCD9E8D57) * (c2 & LOW)
     return (right >> u64(32)) ^ c1 ^ k0, right, (left >> u64(32)) ^ c3 ^ k1, left
@@ -24,7 +24,7 @@ def _mix(c0, c1, c2, c3, k0, k1):
 
 @inline
 def philox(c0, c1, c2, c3, k0, k1):
-    """Philox4x32-10 of one block; written out, because LLVM vectorises straight lines."""
+    """Return Philox4x32-10 of one block, unrolled so that LLVM vectorises it."""
     c0, c1, c2, c3, p, q = u64(c0), u64(c1), u64(c2), u64(c3), u64(k0), u64(k1)
     a, b = u64(0x9E3779B9), u64(0xBB67AE85)
     c0, c1, c2, c3 = _mix(c0, c1, c2, c3, p, q)
@@ -51,7 +51,7 @@ def philox(c0, c1, c2, c3, k0, k1):
 
 @inline
 def philox_twice(c0, d0, c1, c2, c3, k0, k1):
-    """Blocks number c0 and d0 of one key together: they share its schedule and hide each other's latency."""
+    """Return blocks number c0 and d0 of one key: they share its schedule and overlap in the pipeline."""
     d0, d1, d2, d3 = u64(d0), u64(c1), u64(c2), u64(c3)
     c0, c1, c2, c3, p, q = u64(c0), u64(c1), u64(c2), u64(c3), u64(k0), u64(k1)
     a, b = u64(0x9E3779B9), u64(0xBB67AE85)
@@ -87,12 +87,9 @@ def philox_twice(c0, d0, c1, c2, c3, k0, k1):
     return u32(c0), u32(c1), u32(c2), u32(c3), u32(d0), u32(d1), u32(d2), u32(d3)
 
 
-# --- Lanes: many blocks at once ------------------------------------------------------------------
-
-
 @jit
 def fill_words(block, step, k0, k1, k2, k3, w0, w1, w2, w3):
-    """Words of the blocks `block` under the keys k0..k3, lane by lane."""
+    """Compute the words of the blocks `block` under the keys k0..k3, lane by lane."""
     for j in range(block.shape[0]):
         a, b, c, d = philox(block[j], step, k2[j], k3[j], k0[j], k1[j])
         w0[j], w1[j], w2[j], w3[j] = a, b, c, d
@@ -100,7 +97,7 @@ def fill_words(block, step, k0, k1, k2, k3, w0, w1, w2, w3):
 
 @jit
 def fill_keys(c0, c1, c2, c3, k0, k1, w0, w1, w2, w3):
-    """Words of counters that differ from lane to lane, under one key."""
+    """Compute the words of counters that differ from lane to lane, under one key."""
     for j in range(c0.shape[0]):
         a, b, c, d = philox(c0[j], c1[j], c2[j], c3[j], k0, k1)
         w0[j], w1[j], w2[j], w3[j] = a, b, c, d
@@ -108,7 +105,7 @@ def fill_keys(c0, c1, c2, c3, k0, k1, w0, w1, w2, w3):
 
 @jit
 def fill_words_twice(first, second, k0, k1, k2, k3, w0, w1, w2, w3, v0, v1, v2, v3):
-    """Words of two blocks, the same for all lanes, under the keys k0..k3."""
+    """Compute the words of two blocks, the same for all lanes, under the keys k0..k3."""
     for j in range(k0.shape[0]):
         a, b, c, d, e, f, g, h = philox_twice(first, second, u32(0), k2[j], k3[j], k0[j], k1[j])
         w0[j], w1[j], w2[j], w3[j] = a, b, c, d
@@ -117,7 +114,7 @@ def fill_words_twice(first, second, k0, k1, k2, k3, w0, w1, w2, w3, v0, v1, v2, 
 
 @jit
 def fill_pairs32(a, b, x, y):
-    """Two words to two normals, lane by lane."""
+    """Convert two words to two normals, lane by lane."""
     for j in range(a.shape[0]):
         r = radius32(a[j])
         cosine, sine = direction32(b[j])
@@ -126,33 +123,34 @@ def fill_pairs32(a, b, x, y):
 
 @jit
 def fill_normals32(a, b, c, d, x, y, z, w):
-    """Four words to four normals, lane by lane."""
+    """Convert four words to four normals, lane by lane."""
     fill_pairs32(a, b[: len(a)], x, y)
     fill_pairs32(c[: len(a)], d, z, w)
 
 
 @jit
 def fill_normals64(a, b, c, d, x, y):
-    """Four words to two normals, lane by lane; the divisions of one half run while the other half multiplies."""
+    """Convert four words to two normals, lane by lane; divisions and multiplications overlap."""
     for j in range(a.shape[0]):
         r = radius64(a[j], b[j])
         cosine, sine = direction64(c[j], d[j])
         x[j], y[j] = r * cosine, r * sine
 
 
-GROUP = 4  # steps whose noise is made together: 4 d normals are whole Philox blocks for every d
+GROUP = 4  # steps whose noise is drawn together: 4 d normals fill Philox blocks for every d
 
 
 def fill_blocks(w: Array, first: int, k: Array, x: Array) -> None:
-    """GROUP * d normals of every lane into the rows of `x` (dispatched on its dtype by `overload`)."""
+    """Draw GROUP * d normals of every lane into the rows of `x`; `overload` dispatches on its dtype."""
     raise NotImplementedError
 
 
 @jit
 def fill_blocks_32(w, first, k, x):
+    """Draw the normals of `fill_blocks` in float32."""
     blocks = x.shape[0] // 4
     for b in range(0, blocks, 2):
-        other = min(b + 1, blocks - 1)  # an odd one out is made twice
+        other = min(b + 1, blocks - 1)  # the last of an odd number is drawn twice
         fill_words_twice(
             u32(first + b), u32(first + other), k[0], k[1], k[2], k[3], w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]
         )
@@ -163,6 +161,7 @@ def fill_blocks_32(w, first, k, x):
 
 @jit
 def fill_blocks_64(w, first, k, x):
+    """Draw the normals of `fill_blocks` in float64."""
     blocks = x.shape[0] // 2
     for b in range(0, blocks, 2):
         other = min(b + 1, blocks - 1)

@@ -2,16 +2,15 @@
 """QLSD's messages, compiled: minibatch, gradient, memory, quantiser and bit count of a job in one pass.
 
     v = (n / m) sum over m rows of [grad(theta) - grad(control)] + anchor - memory
-    sent = C(v),  kept = memory + rate sent
+    sent = C(v),  new_memory = memory + rate sent
 
-What a job yields does not depend on the jobs beside it. The arguments of all kernels, in which an empty array
-switches a term off:
+The result of a job does not depend on other jobs. Arguments of all kernels, where an empty array omits a term:
 
-    theta, control (models, d), at (jobs,): the model a job starts from
-    anchor, memory (jobs, d), rate
+    theta, control (models, d), at (jobs,)         the model that a job starts from
+    anchor, memory (jobs, d), rate                 terms of v
     client (jobs,), order, rows (clients,), key uint32 (jobs, 4)   minibatches; no key: all rows of a client
     coins uint32 (jobs, 4), levels, lengths, form                  the wire, see `wire_form`
-    sent (jobs, d), bits (jobs,), kept (jobs, d)                   results; sent is NaN where v cannot be sent
+    sent (jobs, d), bits (jobs,), new_memory (jobs, d)             results; sent is NaN where v cannot be sent
 """
 
 from __future__ import annotations
@@ -22,31 +21,42 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.kernels.cpu.elementary import as_float, as_int, f32, f64, i32, i64, inline, jit, u32, u64
+from fedsim.kernels.cache import inline, jit
+from fedsim.kernels.cpu.elementary import f32, f64, i32, i64, u32, u64
 from fedsim.kernels.cpu.lanes import philox
 from fedsim.kernels.cpu.qsgd import ABOVE, DOWN, FIXED, FORMS, LARGEST, SIGN, elias_row, wire_norm
 from fedsim.kernels.cpu.rows import SPAN, by_client, choose_group, group, scratch
-from fedsim.kernels.intrinsics import Builder, Context, Signature, Type, Typing, Value, cgutils, intrinsic, ir, types
+from fedsim.kernels.intrinsics import (
+    Builder,
+    Context,
+    Signature,
+    Type,
+    Typing,
+    Value,
+    as_float,
+    as_int,
+    cgutils,
+    intrinsic,
+    ir,
+    types,
+)
 from fedsim.kernels.reference.qsgd import elias_lengths
 
 NO_KEY = np.empty((0, 4), np.uint32)
 PLAIN, SINGLE = -1, -2  # forms without a quantiser: the numbers as they are, or rounded to float32
 
 
-# --- The wire --------------------------------------------------------------------------------------
-
-
 @inline
 def _level(x, word, scale, top):
-    """The signed level of one coordinate, exactly as in `quantise.round_row`."""
+    """Return the signed level of one coordinate, with the bits of `qsgd.round_row`."""
     u = as_float(i64(u64(word) | ABOVE)) - DOWN
     away = as_float(as_int(u) | (as_int(x) & SIGN))
     return min(max(np.trunc(x * scale + away), -top), top)
 
 
 @jit
-def send_group(v, order, begin, end, anchor, memory, rate, coins, levels, lengths, form, words, sent, bits, kept):
-    """From the gradients in the first rows of `v` to what arrives of them; `words` is scratch."""
+def send_group(v, order, begin, end, anchor, memory, rate, coins, levels, lengths, form, words, sent, bits, new_memory):
+    """Add the terms to the gradients in the first rows of `v` and send them; `words` is scratch."""
     d, cast, top = v.shape[1], v.dtype.type, f64(levels)
     for j in range(end - begin):
         job = order[begin + j]
@@ -88,13 +98,13 @@ def send_group(v, order, begin, end, anchor, memory, rate, coins, levels, length
                     sent[job, i] = cast(np.nan)
         if len(memory):
             for i in range(d):
-                kept[job, i] = memory[job, i] + cast(rate) * sent[job, i]
+                new_memory[job, i] = memory[job, i] + cast(rate) * sent[job, i]
 
 
 def wire_form(
     d: int, dtype: str | None, levels: int | None, code: str | None, form: str | None
 ) -> tuple[int, Array, int]:
-    """(levels, lengths, form) of a codec by its fields; None is for those that it does not have."""
+    """Return (levels, lengths, form) of a codec by its fields; None for fields that it does not have."""
     if levels is None:
         return 1, np.zeros(1, np.uint8), SINGLE if dtype == "float32" else PLAIN
     if code is None:
@@ -102,12 +112,9 @@ def wire_form(
     return levels, elias_lengths(max(d, levels) + 1, code), FORMS[form or "auto"]
 
 
-# --- Gaussian means --------------------------------------------------------------------------------
-
-
 @intrinsic
 def _sum_of_rows(typing: Typing, x: Type, first: Type, chosen: Type, j: Type, size: Type, column: Type, v: Type) -> Any:
-    """v[j, column : column + SPAN] = the sum of x[first + chosen[j, r]] over r < size, kept in registers."""
+    """Set v[j, column : column + SPAN] to the sum of x[first + chosen[j, r]] over r < size, in registers."""
     element = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
     lanes = ir.VectorType(element[v.dtype], SPAN)
     resize = "fptrunc" if v.dtype == types.float32 else "fpext"
@@ -132,13 +139,13 @@ def _sum_of_rows(typing: Typing, x: Type, first: Type, chosen: Type, j: Type, si
         builder.store(builder.load(total), vector(v, at(6, j, column)), align=v.dtype.bitwidth // 8)
         return context.get_dummy_value()
 
-    whole = types.int64
-    return types.void(x, whole, chosen, whole, whole, whole, v), build
+    int64 = types.int64
+    return types.void(x, int64, chosen, int64, int64, int64, v), build
 
 
 @jit
 def _add_rows(x, first, chosen, size, n, v):
-    """v[j] = the sum of the rows chosen[j], for j < n."""
+    """Set v[j] to the sum of the rows chosen[j], for j < n."""
     d = v.shape[1]
     if d < SPAN:
         for j in range(n):
@@ -152,13 +159,13 @@ def _add_rows(x, first, chosen, size, n, v):
     for j in range(n):
         for column in range(0, d - SPAN + 1, SPAN):
             _sum_of_rows(x, first, chosen, j, size, column, v)
-        if d % SPAN:  # the last columns, and again some that are done: the same sums
+        if d % SPAN:  # the last columns, with some that are done already: the same sums
             _sum_of_rows(x, first, chosen, j, size, d - SPAN, v)
 
 
 @jit
-def _precise(precision, c, scale, n, t, v):
-    """v[j] = scale P_c v[j]; whether P is diagonal, the compiler knows. `t` (d,) is scratch."""
+def _multiply_precision(precision, c, scale, n, t, v):
+    """Set v[j] = scale P_c v[j]; P is diagonal if `precision` has two axes. `t` (d,) is scratch."""
     d, at = v.shape[1], c if len(precision) > 1 else 0
     for j in range(n):
         if precision.ndim == 2:
@@ -178,7 +185,7 @@ def _precise(precision, c, scale, n, t, v):
 @jit
 def gaussian(
     theta, at, x, offsets, sums, precision, client, order, rows, key, control, anchor, memory, rate, coins, levels,
-    lengths, form, sent, bits, kept,
+    lengths, form, sent, bits, new_memory,
 ):  # fmt: skip
     jobs, d = sent.shape
     cast = theta.dtype.type
@@ -190,7 +197,7 @@ def gaussian(
         end = group(client, order, begin, lanes)
         c = client[order[begin]]
         n, m, scale = offsets[c + 1] - offsets[c], rows[c], cast(1)
-        if len(control):  # the data drop out of the difference, and with them the minibatch
+        if len(control):  # the data cancel in the difference, and with them the minibatch
             for j in range(end - begin):
                 model = at[order[begin + j]]
                 for i in range(d):
@@ -208,8 +215,10 @@ def gaussian(
                 for i in range(d):
                     v[j, i] = cast(m) * theta[model, i] - v[j, i]
             scale = cast(n / m)
-        _precise(precision, c, scale, end - begin, t, v)
-        send_group(v, order, begin, end, anchor, memory, rate, coins, levels, lengths, form, rounding, sent, bits, kept)
+        _multiply_precision(precision, c, scale, end - begin, t, v)
+        send_group(
+            v, order, begin, end, anchor, memory, rate, coins, levels, lengths, form, rounding, sent, bits, new_memory
+        )
         begin = end
 
 
@@ -217,7 +226,7 @@ def gaussian_messages(
     theta: Array, x: Array, offsets: Array, sums: Array, precision: Array, client: Array, rows: Array | None,
     key: Array | None, terms: tuple[Any, ...], wire: tuple[Any, ...],
 ) -> tuple[Array, Array, Array]:  # fmt: skip
-    """(sent, bits, kept). Gradients are sums of P (theta - x_row); `sums` (clients, d) are of all rows.
+    """Return (sent, bits, memory). Gradients are sums of P (theta - x_row); `sums` (clients, d) are of all rows.
 
     `precision` is (1 or clients, d, d), or (1 or clients, d) if the matrices are diagonal; `terms` are control,
     anchor, memory and rate, `wire` is coins and a `wire_form`.
@@ -225,7 +234,7 @@ def gaussian_messages(
     control, anchor, memory, rate = terms
     rows, key = minibatch(offsets, rows, key if control is None else None)
     order, out = by_client(client, len(rows)), results(theta, memory)
-    theta, control, anchor, memory = present(theta, control, anchor, memory)
+    theta, control, anchor, memory = arrays_of(theta, control, anchor, memory)
     at = np.arange(len(theta))
     gaussian(
         theta, at, x, offsets, sums, precision, client, order, rows, key, control, anchor, memory, rate, *wire, *out
@@ -234,16 +243,16 @@ def gaussian_messages(
 
 
 def results(theta: Array, memory: Array | None) -> tuple[Array, Array, Array]:
-    """Room for what a kernel gives; nothing is kept where nothing was."""
-    kept = np.empty((0 if memory is None else len(theta), theta.shape[1]), theta.dtype)
-    return np.empty_like(theta), np.empty(len(theta), np.int64), kept
+    """Allocate (sent, bits, memory); the memory is empty without one before."""
+    new_memory = np.empty((0 if memory is None else len(theta), theta.shape[1]), theta.dtype)
+    return np.empty_like(theta), np.empty(len(theta), np.int64), new_memory
 
 
-def present(theta: Array, *terms: Array | None) -> tuple[Array, ...]:
-    """A term that is switched off is empty: the kernels are compiled once, not once for each set of terms."""
+def arrays_of(theta: Array, *terms: Array | None) -> tuple[Array, ...]:
+    """Replace omitted terms by empty arrays, so that a kernel is compiled once for all sets of terms."""
     return tuple(theta[:0] if t is None else np.ascontiguousarray(t) for t in (theta, *terms))
 
 
 def minibatch(offsets: Array, rows: Array | None, key: Array | None) -> tuple[Array, Array]:
-    """Without a key everybody's rows are all of them."""
+    """Return rows and keys of a minibatch; without a key all rows of each client."""
     return (np.diff(offsets), NO_KEY) if rows is None or key is None else (rows, key)

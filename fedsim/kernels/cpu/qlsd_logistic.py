@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs, disable-error-code="import-untyped,attr-defined,untyped-decorator"
-"""QLSD's messages on logistic regression, compiled; `kernels/qlsd.py` says what the arguments are."""
+"""QLSD's messages on logistic regression, compiled; arguments as in `qlsd`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.kernels.cpu.elementary import exp32, exp64, f32, inline, jit
-from fedsim.kernels.cpu.qlsd import minibatch, present, results, send_group
+from fedsim.kernels.cache import inline, jit
+from fedsim.kernels.cpu.elementary import exp32, exp64, f32
+from fedsim.kernels.cpu.qlsd import arrays_of, minibatch, results, send_group
 from fedsim.kernels.cpu.rows import SPAN, by_client, choose_group, group, scratch
 from fedsim.kernels.intrinsics import (
     Builder,
@@ -26,14 +27,14 @@ from fedsim.kernels.intrinsics import (
     types,
 )
 
-TILE = 64  # rows whose linear predictors are held at once
+TILE = 64  # rows whose linear predictors are computed together
 
 
 @intrinsic
 def _columns(typing: Typing, x: Type, row: Type, theta: Type, job: Type) -> Any:
-    """Sums of x[row, i] theta[job, i] over i = 0, 8, ..., over 1, 9, ... and so on, in whole groups of eight.
+    """Return the sums of x[row, i] theta[job, i] over i = 0, 8, ..., 1, 9, ... and so on, in complete groups of eight.
 
-    In LLVM's vector types, because its own vectoriser may not reorder a sum of floats into columns.
+    It uses LLVM's vector types, because its vectoriser may not reorder a sum of floats into columns.
     """
     element = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
     lanes = ir.VectorType(element[theta.dtype], 8)
@@ -64,7 +65,7 @@ def _columns(typing: Typing, x: Type, row: Type, theta: Type, job: Type) -> Any:
 
 @inline
 def _predictors(x, first, chosen, j, begin, size, theta, job, z):
-    """Linear predictors of so many chosen rows from `begin` on."""
+    """Compute the linear predictors of `size` chosen rows from `begin` on."""
     d = theta.shape[1]
     for r in range(size):
         row = first + chosen[j, begin + r]
@@ -75,7 +76,7 @@ def _predictors(x, first, chosen, j, begin, size, theta, job, z):
 
 
 def _sigmoid(z: Array, size: int) -> None:
-    """In place: z to 1 / (1 + exp(-z)) (dispatched on its dtype by `overload`)."""
+    """Convert z to 1 / (1 + exp(-z)), in place; `overload` dispatches on its dtype."""
     raise NotImplementedError
 
 
@@ -98,7 +99,7 @@ def _sigmoid_of(z, size):
 
 @jit
 def residual_sums(theta, control, at, x, y, first, order, begin, end, size, scale, chosen, z, w, v):
-    """v[j] = scale times the sum over the chosen rows of (p(x theta) - y) x; a control's y is p(x control)."""
+    """Set v[j] to scale times the sum of (p(x theta) - y) x over the chosen rows; with a control y is p(x control)."""
     d = v.shape[1]
     for j in range(end - begin):
         model = at[order[begin + j]]
@@ -125,7 +126,7 @@ def residual_sums(theta, control, at, x, y, first, order, begin, end, size, scal
 @jit
 def logistic(
     theta, at, x, y, offsets, client, order, rows, key, control, anchor, memory, rate, coins, levels, lengths, form,
-    sent, bits, kept,
+    sent, bits, new_memory,
 ):  # fmt: skip
     jobs, d = sent.shape
     lanes, targets, place, chosen = scratch(client, offsets, rows)
@@ -144,7 +145,9 @@ def logistic(
             choose_group(key, order, begin, end, n, m, targets, place, chosen)
         scale = theta.dtype.type(n / m)
         residual_sums(theta, control, at, x, y, first, order, begin, end, m, scale, chosen, z, w, v)
-        send_group(v, order, begin, end, anchor, memory, rate, coins, levels, lengths, form, rounding, sent, bits, kept)
+        send_group(
+            v, order, begin, end, anchor, memory, rate, coins, levels, lengths, form, rounding, sent, bits, new_memory
+        )
         begin = end
 
 
@@ -152,11 +155,11 @@ def logistic_messages(
     theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array | None, key: Array | None,
     terms: tuple[Any, ...], wire: tuple[Any, ...],
 ) -> tuple[Array, Array, Array]:  # fmt: skip
-    """(sent, bits, kept). Gradients are sums of (1 / (1 + exp(-x_row theta)) - y_row) x_row."""
+    """Return (sent, bits, memory). Gradients are sums of (1 / (1 + exp(-x_row theta)) - y_row) x_row."""
     control, anchor, memory, rate = terms
     rows, key = minibatch(offsets, rows, key)
     order, out = by_client(client, len(rows)), results(theta, memory)
-    theta, control, anchor, memory = present(theta, control, anchor, memory)
+    theta, control, anchor, memory = arrays_of(theta, control, anchor, memory)
     at = np.arange(len(theta))
     logistic(theta, at, x, y, offsets, client, order, rows, key, control, anchor, memory, rate, *wire, *out)
     return out

@@ -1,8 +1,8 @@
 # mypy: allow-untyped-defs, disable-error-code="import-untyped,attr-defined,untyped-decorator"
-"""QSGD's stochastic rounding, compiled: the same bits as `quantise_reference`, about a hundred times as fast.
+"""QSGD's stochastic rounding, compiled: the bits of `reference.qsgd`, about a hundred times as fast.
 
-`quantise` treats many rows tile by tile: random words, norms, rounding, each in a loop of its own that
-LLVM vectorises. What a row yields does not depend on the rows beside it.
+`quantise` processes rows tile by tile: random words, norms and rounding are separate loops that LLVM vectorises. The
+result of a row does not depend on other rows.
 """
 
 from __future__ import annotations
@@ -13,13 +13,27 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.kernels.cpu.elementary import as_float, as_int, f32, f64, i32, i64, inline, jit, u32, u64
+from fedsim.kernels.cache import inline, jit
+from fedsim.kernels.cpu.elementary import f32, f64, i32, i64, u32, u64
 from fedsim.kernels.cpu.lanes import philox
-from fedsim.kernels.intrinsics import Builder, Context, Signature, Type, Typing, Value, cgutils, intrinsic, ir, types
+from fedsim.kernels.intrinsics import (
+    Builder,
+    Context,
+    Signature,
+    Type,
+    Typing,
+    Value,
+    as_float,
+    as_int,
+    cgutils,
+    intrinsic,
+    ir,
+    types,
+)
 from fedsim.kernels.reference.qsgd import elias_lengths
 
-TILE = 64  # rows at once,
-WORDS = 8192  # while their random words stay in the nearest caches
+TILE = 64  # rows at once at most
+WORDS = 8192  # random words of a tile at most, which fit in the nearest caches
 FIXED, SPARSE, DENSE, AUTO = 0, 1, 2, 3
 FORMS = {"sparse": SPARSE, "dense": DENSE, "auto": AUTO}
 
@@ -30,27 +44,24 @@ LARGEST = float(np.finfo(np.float32).max)
 TINY = 2.0**-149
 
 
-# --- One row ---------------------------------------------------------------------------------------
-
-
 @intrinsic
 def _columns(typing: Typing, v: Type) -> Any:
-    """Sums of squares of v's coordinates 0, 8, 16, ..., of 1, 9, 17, ... and so on, over whole groups of eight.
+    """Return the sums of squares of coordinates 0, 8, 16, ..., 1, 9, 17, ... and so on, over complete groups of eight.
 
-    In LLVM's vector types, because its own vectoriser may not reorder a sum of floats into columns.
+    It uses LLVM's vector types, because its vectoriser may not reorder a sum of floats into columns.
     """
     double, element = ir.DoubleType(), ir.FloatType() if v.dtype == types.float32 else ir.DoubleType()
-    wide, narrow = ir.VectorType(double, 8), ir.VectorType(element, 8)
+    to, source = ir.VectorType(double, 8), ir.VectorType(element, 8)
 
     def build(context: Context, builder: Builder, signature: Signature, args: Sequence[Value]) -> Any:
         array = context.make_array(v)(context, builder, args[0])
-        total = cgutils.alloca_once_value(builder, ir.Constant(wide, [0.0] * 8))
+        total = cgutils.alloca_once_value(builder, ir.Constant(to, [0.0] * 8))
         groups = builder.lshr(array.nitems, ir.Constant(array.nitems.type, 3))
         with cgutils.for_range(builder, groups) as loop:
             start = builder.gep(array.data, [builder.shl(loop.index, ir.Constant(loop.index.type, 3))])
-            x = builder.load(builder.bitcast(start, narrow.as_pointer()), align=v.dtype.bitwidth // 8)
-            if narrow != wide:
-                x = builder.fpext(x, wide)
+            x = builder.load(builder.bitcast(start, source.as_pointer()), align=v.dtype.bitwidth // 8)
+            if source != to:
+                x = builder.fpext(x, to)
             builder.store(builder.fadd(builder.load(total), builder.fmul(x, x)), total)
         parts = builder.load(total)
         lanes = [builder.extract_element(parts, ir.Constant(ir.IntType(32), k)) for k in range(8)]
@@ -79,7 +90,7 @@ def _root_rounded_up(total):
 
 @inline
 def _floor(v, norm):
-    """The norm, unless v is not zero although all its squares are: then the least float32."""
+    """Return the norm, or the least float32 if v is not zero and all its squares underflow."""
     if norm == 0.0:
         for j in range(v.shape[0]):
             if v[j] != 0:
@@ -89,13 +100,13 @@ def _floor(v, norm):
 
 @inline
 def wire_norm(v):
-    """The Euclidean norm rounded up to float32, as a float64; inf or NaN where no float32 is large enough."""
+    """Return the Euclidean norm rounded up to float32, as a float64; inf or NaN if no float32 is large enough."""
     return _floor(v, _root_rounded_up(_sum_of_squares(v)))
 
 
 @inline
-def fill_row(k0, k1, k2, k3, blocks, words):
-    """The first 4 * blocks random words of a key; lanes are blocks."""
+def fill_words(k0, k1, k2, k3, blocks, words):
+    """Compute the first 4 * blocks random words of a key; lanes are blocks."""
     for b in range(blocks):
         w0, w1, w2, w3 = philox(u32(b), u32(0), k2, k3, k0, k1)
         words[4 * b], words[4 * b + 1], words[4 * b + 2], words[4 * b + 3] = w0, w1, w2, w3
@@ -103,7 +114,7 @@ def fill_row(k0, k1, k2, k3, blocks, words):
 
 @inline
 def round_row(v, scale, unit, levels, words, out, keep):
-    """What arrives of v into `out`; with `keep` (a literal) the absolute levels replace their random words."""
+    """Write the decoded message of v to `out`; with `keep` (a literal) absolute levels replace their random words."""
     top = f64(levels)
     for j in range(v.shape[0]):
         x = f64(v[j])
@@ -117,31 +128,28 @@ def round_row(v, scale, unit, levels, words, out, keep):
 
 @inline
 def elias_row(sizes, lengths, form):
-    """Exact length of a row's absolute levels in Elias coding, without the norm.
+    """Return the exact length of a row's absolute levels in Elias coding, without the norm.
 
-    `lengths` are those of the codes of 0 (none), 1, 2, ... up to 1 + the larger of d and levels. Free of
-    branches, because nothing is harder to predict than which levels are zero.
+    `lengths` are those of the codes of 0 (none), 1, 2, ... up to 1 + the larger of d and levels. There are no branches,
+    because zero levels are random.
     """
     sparse, dense, last = i64(0), i64(0), i64(-1)
     for j in range(sizes.shape[0]):
         size = i64(sizes[j])
-        there = size > i64(0)
+        nonzero = size > i64(0)
         entry = i64(lengths[i64(j) - last]) + i64(lengths[size]) + i64(1)
-        sparse += entry if there else i64(0)
-        dense += i64(lengths[size + i64(1)]) + i64(there)
-        last = i64(j) if there else last
+        sparse += entry if nonzero else i64(0)
+        dense += i64(lengths[size + i64(1)]) + i64(nonzero)
+        last = i64(j) if nonzero else last
     sparse += i64(lengths[i64(sizes.shape[0]) - last])
     if form == AUTO:
         return min(sparse, dense)
     return dense if form == DENSE else sparse
 
 
-# --- Many rows at once -------------------------------------------------------------------------------
-
-
 @jit
 def _fill_lanes(block, k0, k1, k2, k3, low, high):
-    """The four words of one block, two by two; lanes are rows."""
+    """Compute the four words of one block, two by two; lanes are rows."""
     for i in range(low.shape[0]):
         w0, w1, w2, w3 = philox(block, u32(0), k2[i], k3[i], k0[i], k1[i])
         low[i], high[i] = u64(w0) | (u64(w1) << u64(32)), u64(w2) | (u64(w3) << u64(32))
@@ -149,14 +157,14 @@ def _fill_lanes(block, k0, k1, k2, k3, low, high):
 
 @jit
 def _fill_tile(keys, blocks, words, planes, pairs):
-    """Words of every row: whole groups of four blocks lie in the lanes, of blocks left over the rows do."""
-    rows, whole = keys.shape[0], blocks // 4 * 4
+    """Compute the words of every row: lanes are blocks in complete groups of four, and rows for the last blocks."""
+    rows, complete = keys.shape[0], blocks // 4 * 4
     for i in range(rows):
         k = keys[i]
         planes[0, i], planes[1, i], planes[2, i], planes[3, i] = k[0], k[1], k[2], k[3]
-        fill_row(k[0], k[1], k[2], k[3], whole, words[i])
+        fill_words(k[0], k[1], k[2], k[3], complete, words[i])
     couples = words.view(np.uint64)
-    for b in range(whole, blocks):
+    for b in range(complete, blocks):
         _fill_lanes(u32(b), planes[0], planes[1], planes[2], planes[3], pairs[0, :rows], pairs[1])
         for i in range(rows):
             couples[i, 2 * b], couples[i, 2 * b + 1] = pairs[0, i], pairs[1, i]
@@ -194,7 +202,7 @@ def _quantise(values, keys, levels, lengths, form, out, bits):
 
 
 def quantise(values: Array, keys: Array, levels: int, code: str | None, form: str = "auto") -> tuple[Array, Array]:
-    """The compiled twin of `quantise_reference.quantise`: same arguments, same bits."""
+    """Return decoded messages (rows, d) and the exact bits of each, int64 (rows,); -1 where a row cannot be sent."""
     values = np.ascontiguousarray(values)
     out, bits = np.empty_like(values), np.empty(len(values), np.int64)
     lengths = np.array([1 + levels.bit_length()], np.uint8)

@@ -1,10 +1,9 @@
 # mypy: allow-untyped-defs, disable-error-code="import-untyped,attr-defined,untyped-decorator"
-"""Rows out of a table of data, as the numbers that a model sees: gathered and converted in one go.
+"""Rows of data and groups of jobs, compiled.
 
-Jobs gathered by client: its rows are fetched once, and its jobs' random words fill the lanes together.
-
-Functions take whole groups of jobs: an array handed to a function costs two atomic operations, which is nothing
-for a group and more than the sums themselves for a job.
+Rows are gathered and converted to the precision of the run in one pass. Jobs are grouped by client, so that its rows
+are read once and the random words of its jobs fill the lanes. Functions take groups of jobs, since passing an array to
+a function costs two atomic operations, more than the sums of one job.
 """
 
 from __future__ import annotations
@@ -15,36 +14,37 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
+from fedsim.kernels.cache import inline, jit
 from fedsim.kernels.cpu.draws import below
-from fedsim.kernels.cpu.elementary import inline, jit, u32
+from fedsim.kernels.cpu.elementary import u32
 from fedsim.kernels.cpu.lanes import philox
 
-KEPT = 2**22  # bytes of a buffer that a thread keeps
+BUFFER = 2**22  # bytes at most of a thread's buffer
 STRIP = 16  # rows copied at once, before they are converted
-_own = threading.local()
+_thread = threading.local()
 
 
 @jit
 def _convert(x, rows, scale, shift, strip, out):
     for begin in range(0, len(rows), len(strip)):
         end = min(begin + len(strip), len(rows))
-        for r in range(begin, end):  # copied first, nothing else: many rows are then on their way from memory at once
-            source, held = x[rows[r]], strip[r - begin]
+        for r in range(begin, end):  # copies only, so that the processor fetches many rows at once
+            source, copy = x[rows[r]], strip[r - begin]
             for i in range(len(scale)):
-                held[i] = source[i]
+                copy[i] = source[i]
         for r in range(begin, end):
-            held, row = strip[r - begin], out[r]
+            copy, row = strip[r - begin], out[r]
             for i in range(len(scale)):
-                row[i] = held[i]  # into the precision of the run first: a product of mixed types would be a double
+                row[i] = copy[i]  # converted first: a product of mixed types would be a double
             for i in range(len(scale)):
                 row[i] = row[i] * scale[i] + shift[i]
 
 
 @jit
 def fetch(x, y, first, rows, begin, n, scale, shift, out, labels):
-    """n of a client's rows and labels, from rows[begin] on or, where none are chosen, from its row `begin` on.
+    """Copy n of a client's rows and labels, from rows[begin] on or, if `rows` is empty, from its row `begin` on.
 
-    They become numbers of the precision of `out` and are scaled then, as by `gather`; an empty scale: as they are.
+    They are converted to the precision of `out` and then scaled as by `gather`; an empty scale leaves them unchanged.
     """
     for r in range(n):
         at = first + (rows[begin + r] if len(rows) else begin + r)
@@ -57,9 +57,9 @@ def fetch(x, y, first, rows, begin, n, scale, shift, out, labels):
 
 
 def gather(x: Array, rows: Array, dtype: np.dtype[Any], scale: Array | None, shift: Array | None) -> Array:
-    """scale * x[rows] + shift, column by column; without a scale the rows themselves.
+    """Return scale * x[rows] + shift, column by column; without a scale the rows themselves.
 
-    It stands in a buffer of the thread's own and holds until the next call: fresh memory would cost as much again.
+    The result is in a buffer of the thread and is valid until the next call: new memory would double the time.
     """
     if scale is None or shift is None:
         return np.asarray(x[rows], dtype)
@@ -71,20 +71,20 @@ def gather(x: Array, rows: Array, dtype: np.dtype[Any], scale: Array | None, shi
 
 def _buffer(rows: int, columns: int, dtype: np.dtype[Any]) -> Array:
     size = rows * columns * dtype.itemsize
-    if size > KEPT:
+    if size > BUFFER:
         return np.empty((rows, columns), dtype)
-    if "bytes" not in vars(_own) or len(_own.bytes) < size:
-        _own.bytes = np.empty(size, np.uint8)
-    return np.asarray(_own.bytes[:size].view(dtype).reshape(rows, columns))
+    if "bytes" not in vars(_thread) or len(_thread.bytes) < size:
+        _thread.bytes = np.empty(size, np.uint8)
+    return np.asarray(_thread.bytes[:size].view(dtype).reshape(rows, columns))
 
 
-LANES = 64  # jobs of a group,
-WORDS = 8192  # as long as the swaps they make stay in the first-level cache;
-SPAN = 16  # a loop over lanes has no remainder
+LANES = 64  # jobs of a group at most
+WORDS = 8192  # of a group's swaps at most, which fit in the first-level cache
+SPAN = 16  # lanes are a multiple of it, so that a loop over them has no remainder
 
 
 def by_client(client: Array, clients: int) -> Array:
-    """The jobs in the order of their clients."""
+    """Return the jobs in the order of their clients."""
     if clients > 4 * len(client):
         return np.argsort(client, kind="stable")
     order = np.empty(len(client), np.int64)
@@ -105,7 +105,7 @@ def _sort(client, place, order):
 
 @jit
 def scratch(client, offsets, rows):
-    """Room for groups of these clients: lanes, swaps to make, places, and choices (lanes, most rows)."""
+    """Allocate for groups of these clients: lanes, swaps, places, and choices (lanes, most rows)."""
     most, largest = 0, 0
     for c in client:
         most = max(most, rows[c])
@@ -117,7 +117,7 @@ def scratch(client, offsets, rows):
 
 @inline
 def group(client, order, begin, lanes):
-    """Where the jobs of order[begin]'s client end, or `lanes` of them."""
+    """Return the end of the jobs of order[begin]'s client, or of `lanes` of them."""
     c, end = client[order[begin]], begin
     while end < len(order) and end - begin < lanes and client[order[end]] == c:
         end += 1
@@ -126,7 +126,7 @@ def group(client, order, begin, lanes):
 
 @jit
 def choose_group(key, order, begin, end, population, size, targets, place, chosen):
-    """Choices of `size` different rows, as `draws.choose` makes them: chosen[j, r] for job order[begin + j].
+    """Choose `size` different rows as `draws.choose` does: chosen[j, r] for job order[begin + j].
 
     `place` is 0, 1, 2, ... before and after.
     """
@@ -134,7 +134,7 @@ def choose_group(key, order, begin, end, population, size, targets, place, chose
     for j in range(end - begin):
         for i in range(4):
             targets[k + i, j] = key[order[begin + j], i]
-    n = (end - begin + SPAN - 1) // SPAN * SPAN  # lanes that belong to no job hold rubbish, and nobody reads it
+    n = (end - begin + SPAN - 1) // SPAN * SPAN  # lanes without a job are computed and not read
     for r in range(0, size, 2):
         for j in range(n):
             k0, k1, k2, k3 = targets[k, j], targets[k + 1, j], targets[k + 2, j], targets[k + 3, j]

@@ -1,24 +1,42 @@
-"""Sums of gradients over rows of data, for a flat batch of jobs, compiled.
+"""Sums over rows of data for a flat batch of jobs, and sums over the replies of a replica, compiled.
 
-`rows` are the chosen rows of all jobs in one flat array, numbered inside their client; job i owns
-start[i]:start[i + 1]. An empty `rows` with start[i + 1] - start[i] = -1 is not used: full gradients pass
-`rows` = None and let every job walk its client's own range.
-
-Sums over the replies of a replica, always in client order, compiled.
+`rows` are the chosen rows of all jobs in one flat array, numbered inside their client; job i has
+start[i]:start[i + 1]. ALL_ROWS in their place stands for all rows of each client.
 """
 
 from __future__ import annotations
 
+from functools import cache
+from typing import cast
+
 import numpy as np
 
-from fedsim.kernels.cpu.elementary import exp32, exp64, f32, jit
+from fedsim.arrays import Array
+from fedsim.kernels.cache import jit
+from fedsim.kernels.cpu.elementary import exp32, exp64, f32, log64
+from fedsim.kernels.reference.sums import gradients as looped_gradients
+from fedsim.protocols import BatchedGradients, ProblemLike, Rows
 
-TILE = 64  # rows whose linear predictors are held at once
+TILE = 64  # rows whose linear predictors are computed together
+ALL_ROWS = (np.empty(0, np.int64), np.zeros(1, np.int64))
+
+
+def gradients(problem: ProblemLike, theta: Array, clients: Array, rows: Rows) -> Array:
+    """Return the clients' sum gradients, by `problem.gradients` where it exists."""
+    if _is_batched(type(problem)) or isinstance(problem, BatchedGradients):
+        return np.asarray(cast(BatchedGradients, problem).gradients(np.ascontiguousarray(theta), clients, rows))
+    return looped_gradients(problem, theta, clients, rows)
+
+
+@cache
+def _is_batched(kind: type) -> bool:
+    """Return whether a class has batched gradients; `isinstance` with a protocol is slower than a small gradient."""
+    return issubclass(kind, BatchedGradients)
 
 
 @jit
 def gaussian_rows(theta, x, offsets, precision, client, rows, start, share, out):
-    """sum over rows of (P_c + share I) theta - P_c x_row; precision is (1 or clients, d, d)."""
+    """Sum (P_c + share I) theta - P_c x_row over the chosen rows; precision is (1 or clients, d, d)."""
     jobs, d = theta.shape
     total = np.empty(d, theta.dtype)
     for job in range(jobs):
@@ -42,7 +60,7 @@ def gaussian_rows(theta, x, offsets, precision, client, rows, start, share, out)
 
 @jit
 def quadratic_full(theta, hessian, linear, client, out):
-    """hessian_c theta - linear_c."""
+    """Write hessian_c theta - linear_c into `out`."""
     jobs, d = theta.shape
     for job in range(jobs):
         h, b, t, g = hessian[client[job]], linear[client[job]], theta[job], out[job]
@@ -67,16 +85,16 @@ def _logistic32(z, n):
 
 @jit
 def linear_rows(t, x, y, begin, rows, first, last, logistic, scale, share, z, g):
-    """The gradient g of one job over rows[first:last] of those from `begin` on; without `rows`, all. z is scratch."""
-    d, whole = len(t), len(rows) == 0
+    """Write a job's gradient over rows[first:last], numbered from `begin`, or over all rows, into g; z is scratch."""
+    d, all_rows = len(t), len(rows) == 0
     count = t.dtype.type(last - first)
     for i in range(d):
         g[i] = share * count * t[i]
     for tile in range(first, last, TILE):
         n = min(TILE, last - tile)
         for r in range(n):
-            row = x[begin + (tile + r if whole else rows[tile + r])]
-            # Four partial sums, in a fixed order, so that the dot product need not wait for itself.
+            row = x[begin + (tile + r if all_rows else rows[tile + r])]
+            # Four partial sums in a fixed order, which overlap.
             a0, a1, a2, a3 = z.dtype.type(0), z.dtype.type(0), z.dtype.type(0), z.dtype.type(0)
             for i in range(0, d - 3, 4):
                 a0 += row[i] * t[i]
@@ -92,7 +110,7 @@ def linear_rows(t, x, y, begin, rows, first, last, logistic, scale, share, z, g)
             else:
                 _logistic64(z.view(np.float64), n)
         for r in range(n):
-            at = begin + (tile + r if whole else rows[tile + r])
+            at = begin + (tile + r if all_rows else rows[tile + r])
             row = x[at]
             residual = scale * (z[r] - z.dtype.type(y[at]))
             for i in range(d):
@@ -101,7 +119,7 @@ def linear_rows(t, x, y, begin, rows, first, last, logistic, scale, share, z, g)
 
 @jit
 def linear_model(theta, x, y, offsets, client, rows, start, logistic, scale, share, out):
-    """sum over rows of scale (mu(x theta) - y) x + share theta; mu is the identity or the logistic function."""
+    """Sum scale (mu(x theta) - y) x + share theta over rows; mu is the identity or the logistic function."""
     z = np.empty(TILE, theta.dtype)
     for job in range(len(theta)):
         begin = offsets[client[job]]
@@ -109,7 +127,28 @@ def linear_model(theta, x, y, offsets, client, rows, start, logistic, scale, sha
         linear_rows(theta[job], x, y, begin, rows, first, last, logistic, scale, share, z, out[job])
 
 
-ALL_ROWS = (np.empty(0, np.int64), np.zeros(1, np.int64))  # in place of a minibatch's rows: every client's all
+@jit
+def logistic_potentials(theta, x, y, offsets, client, rows, start, share, out):
+    """Sum log(1 + exp(-+ x theta)), minus for y = 1, over rows, plus the rows' share of the prior, in float64."""
+    z, all_rows = np.empty(TILE), len(rows) == 0
+    for job in range(len(theta)):
+        t, begin = theta[job], offsets[client[job]]
+        first, last = (0, offsets[client[job] + 1] - begin) if all_rows else (start[job], start[job + 1])
+        total = 0.0
+        for i in range(len(t)):
+            total += t[i] * t[i]
+        total *= share * (last - first) / 2
+        for tile in range(first, last, TILE):
+            n = min(TILE, last - tile)
+            for r in range(n):
+                at = begin + (tile + r if all_rows else rows[tile + r])
+                row, score = x[at], 0.0
+                for i in range(len(t)):
+                    score += row[i] * t[i]
+                z[r] = score if y[at] == 0 else -score
+            for r in range(n):
+                total += max(z[r], 0.0) + log64(1.0 + exp64(-abs(z[r])))
+        out[job] = total
 
 
 @jit
@@ -125,7 +164,7 @@ def _segments(values, weights, starts, out):
 
 @jit
 def langevin_step(values, weights, starts, theta, precision, gamma, spread, noise, out):
-    """QLSD's server: out = theta - gamma (sum of w values + precision theta) + spread noise, replica by replica."""
+    """Take QLSD's server step: out = theta - gamma (sum of w values + precision theta) + spread noise, by replica."""
     _segments(values, weights, starts, out)
     cast = out.dtype.type
     for r in range(out.shape[0]):
@@ -136,7 +175,7 @@ def langevin_step(values, weights, starts, theta, precision, gamma, spread, nois
 
 @jit
 def segment_sum(values, weights, starts):
-    """The compiled twin of `reference.segment_sum`: same bits."""
+    """Sum weights[i] * values[i] over starts[r] <= i < starts[r + 1], in that order, into row r."""
     out = np.empty((len(starts) - 1, values.shape[1]), values.dtype)
     _segments(values, weights.astype(values.dtype), starts, out)
     return out

@@ -1,10 +1,9 @@
-// The CUDA twin of leapfrog.py and leapfrog_logistic.py, after fedsim.cu: for every step size a momentum, common * shared + scale *
-// private, and `count` leapfrog steps. A step size comes as three numbers: itself, half its square, its half.
-// H is symmetric.
+// Hamiltonian trajectories: the arithmetic of leapfrog.py. Every trajectory draws a momentum, common * shared + scale *
+// private, and takes `count` leapfrog steps. A step size is three numbers: eta, eta^2 / 2, eta / 2. H is symmetric.
 
-// Up to a few dimensions: one thread a job, which keeps all in registers, so only where DIM says how many.
-// theta and linear are (d, jobs), the result is in theta.
-extern "C" __global__ void leapfrog_narrow(
+// Small d: one thread a job, with all its numbers in registers; only compiled where DIM > 0.
+// theta and linear are (d, jobs); the result overwrites theta.
+extern "C" __global__ void leapfrog_small_dim(
     i64 jobs, real* theta, const real* hessian, const real* linear, const i64* client, const u32* private_key,
     const u32* shared_key, const real* scale, int has_private, int has_shared, real common, int steps,
     const real* sizes, int count) {
@@ -20,9 +19,9 @@ extern "C" __global__ void leapfrog_narrow(
         b[i] = linear[i * jobs + job];
         p[i] = g[i] = 0;
     }
-    Noise own(private_key + 4 * job), all(shared_key + 4 * job);
+    Noise private_noise(private_key + 4 * job), shared_noise(shared_key + 4 * job);
     for (int step = 0; step < steps; step++) {
-        const real whole = sizes[3 * step], square = sizes[3 * step + 1], half = sizes[3 * step + 2];
+        const real eta = sizes[3 * step], square = sizes[3 * step + 1], half = sizes[3 * step + 2];
         for (int k = 0; k < count; k++) {
             real now[DIM];
 #pragma unroll
@@ -34,13 +33,13 @@ extern "C" __global__ void leapfrog_narrow(
 #pragma unroll
             for (int i = 0; i < DIM; i++) {
                 if (k == 0) {
-                    p[i] = has_private ? s * own.next() : (real)0;
-                    if (has_shared) p[i] = common * all.next() + p[i];
+                    p[i] = has_private ? s * private_noise.next() : (real)0;
+                    if (has_shared) p[i] = common * shared_noise.next() + p[i];
                 } else {
                     p[i] = p[i] - half * (g[i] + now[i]);
                 }
                 g[i] = now[i];
-                t[i] = t[i] + whole * p[i] - square * g[i];
+                t[i] = t[i] + eta * p[i] - square * g[i];
             }
         }
     }
@@ -50,11 +49,11 @@ extern "C" __global__ void leapfrog_narrow(
 }
 
 __device__ inline real normal_number(i64 number, const u32* key) {
-    real held[PER_BLOCK];
-    normals_of(philox((u64)(number / PER_BLOCK), 0, key), held);
-    real value = held[0];
+    real drawn[PER_BLOCK];
+    normals_of(philox((u64)(number / PER_BLOCK), 0, key), drawn);
+    real value = drawn[0];
 #pragma unroll
-    for (int i = 1; i < PER_BLOCK; i++) value = number % PER_BLOCK == i ? held[i] : value;
+    for (int i = 1; i < PER_BLOCK; i++) value = number % PER_BLOCK == i ? drawn[i] : value;
     return value;
 }
 
@@ -68,12 +67,12 @@ __device__ inline real drawn_momentum(
     return p;
 }
 
-// Of any dimension: one leapfrog step, one thread a coordinate of a job; all is (jobs, d). The first step of a
-// trajectory draws the momentum, normals number `begin` onwards of a job; the others move it on.
+// Any d: one leapfrog step, one thread a coordinate of a job; arrays are (jobs, d). The first step of a trajectory
+// draws the momentum, normals number `begin` onwards of a job; the other steps update it.
 extern "C" __global__ void leapfrog_step(
     i64 jobs, i64 d, const real* theta, const real* hessian, const real* linear, const i64* client,
     const u32* private_key, const u32* shared_key, const real* scale, int has_private, int has_shared,
-    real common, int first, i64 begin, real whole, real square, real half, real* momentum, real* gradient,
+    real common, int first, i64 begin, real eta, real square, real half, real* momentum, real* gradient,
     real* moved) {
     const i64 n = thread_number(), job = n / d, i = n % d;
     if (n >= jobs * d) return;
@@ -87,15 +86,15 @@ extern "C" __global__ void leapfrog_step(
         p = momentum[n] - half * (gradient[n] + g);
     momentum[n] = p;
     gradient[n] = g;
-    moved[n] = t[i] + whole * p - square * g;
+    moved[n] = t[i] + eta * p - square * g;
 }
 
-// What follows a gradient's sums over rows, one thread a coordinate of a job. The first gradient of a trajectory
-// draws the momentum, a later one may `turn` it, and one that is kept for the next turn also moves theta on.
+// The step after a gradient's sums over rows, one thread a coordinate of a job. The first gradient of a trajectory
+// draws the momentum. A later one updates the momentum if `turn`. With `move` it is stored and theta moves.
 extern "C" __global__ void leapfrog_move(
     i64 jobs, i64 d, const real* sums, const real* ridge, const real* linear, int has_linear,
     const u32* private_key, const u32* shared_key, const real* scale, int has_private, int has_shared,
-    real common, int first, int turn, int move, i64 begin, real whole, real square, real half, real* momentum,
+    real common, int first, int turn, int move, i64 begin, real eta, real square, real half, real* momentum,
     real* gradient, real* theta) {
     const i64 n = thread_number(), job = n / d, i = n % d;
     if (n >= jobs * d) return;
@@ -106,5 +105,5 @@ extern "C" __global__ void leapfrog_move(
     if (turn) momentum[n] = momentum[n] - half * (gradient[n] + g);
     if (!move) return;
     gradient[n] = g;
-    theta[n] = theta[n] + whole * momentum[n] - square * g;
+    theta[n] = theta[n] + eta * momentum[n] - square * g;
 }

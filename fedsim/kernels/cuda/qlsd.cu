@@ -1,15 +1,13 @@
-// The CUDA twin of qlsd.py, qlsd_logistic.py and quantise.py, after fedsim.cu: a job's gradient, the terms of
-// its memory, and the wire, each in a kernel of its own; the launches are what keeps them in order.
+// QLSD's messages: the arithmetic of qlsd.py, qlsd_logistic.py and qsgd.py. Gradient, memory terms and quantiser
+// are separate kernels, launched one after the other.
 
 #define LARGEST 3.4028234663852886e38  // float32's
 #define DENSE 2
 #define AUTO 3
 
-// --- Gradients -----------------------------------------------------------------------------------------
-
-// What the precision multiplies, where all rows count: n theta - their sum, or n (theta - control), out of which
-// the data drop. One thread a coordinate of a job. Of some rows it is what `gaussian_total` gives.
-extern "C" __global__ void gaussian_whole(
+// The factor of the precision for all rows: n theta - their sum, or n (theta - control), where the data cancel.
+// One thread a coordinate of a job. `gaussian_total` computes it for a minibatch.
+extern "C" __global__ void gaussian_all_rows(
     i64 jobs, i64 d, const real* theta, const real* control, int controlled, const real* sums,
     const i64* offsets, const i64* client, real* total) {
     const i64 n = thread_number();
@@ -19,7 +17,7 @@ extern "C" __global__ void gaussian_whole(
     total[n] = controlled ? rows * (theta[n] - control[n]) : rows * theta[n] - sums[c * d + n % d];
 }
 
-// scale P_c total, one thread a coordinate of a job; of a diagonal precision only the diagonal is there.
+// scale P_c total, one thread a coordinate of a job; a diagonal precision has only its diagonal.
 extern "C" __global__ void gaussian_gradient(
     i64 jobs, i64 d, const real* total, const real* precision, int one_precision, int diagonal,
     const i64* client, const real* scale, real* v) {
@@ -55,14 +53,14 @@ __device__ inline real probability(i64 d, const real* row, const real* t) {
     return (real)1 / ((real)1 + exponential(-z));
 }
 
-// p(x theta) - y, where p(x control) stands for y if there is a control; one thread a row of a job.
+// p(x theta) - y, or p(x theta) - p(x control) with a control; one thread a row of a job.
 extern "C" __global__ void logistic_residuals(
     i64 jobs, i64 count, i64 d, const real* theta, const real* control, int controlled, const real* x,
-    const real* y, const i64* offsets, const i64* client, const i64* rows, const i64* start, int whole,
+    const real* y, const i64* offsets, const i64* client, const i64* rows, const i64* start, int all_rows,
     real* residual) {
     const i64 r = thread_number();
     if (r >= count) return;
-    const i64 job = job_of(r, jobs, start), at = row_of(r, job, offsets, client, rows, start, whole);
+    const i64 job = job_of(r, jobs, start), at = row_of(r, job, offsets, client, rows, start, all_rows);
     const real p = probability(d, x + at * d, theta + job * d);
     residual[r] = p - (controlled ? probability(d, x + at * d, control + job * d) : y[at]);
 }
@@ -70,28 +68,28 @@ extern "C" __global__ void logistic_residuals(
 // scale times the sum over rows of residual x, one thread a coordinate of a job.
 extern "C" __global__ void logistic_gradient(
     i64 jobs, i64 d, const real* x, const i64* offsets, const i64* client, const i64* rows, const i64* start,
-    int whole, const real* residual, const real* scale, real* v) {
+    int all_rows, const real* residual, const real* scale, real* v) {
     const i64 n = thread_number(), job = n / d, i = n % d;
     if (n >= jobs * d) return;
     real g = 0;
     for (i64 r = start[job]; r < start[job + 1]; r++)
-        g += residual[r] * x[row_of(r, job, offsets, client, rows, start, whole) * d + i];
+        g += residual[r] * x[row_of(r, job, offsets, client, rows, start, all_rows) * d + i];
     v[n] = g * scale[job];
 }
 
-// --- What a client remembers: one thread a number ------------------------------------------------------
+// --- A client's memory: one thread a number ------------------------------------------------------------
 
 extern "C" __global__ void add_terms(
-    i64 count, const real* anchor, int anchored, const real* memory, int remembers, real* v) {
+    i64 count, const real* anchor, int has_anchor, const real* memory, int has_memory, real* v) {
     const i64 n = thread_number();
     if (n >= count) return;
-    if (anchored) v[n] += anchor[n];
-    if (remembers) v[n] -= memory[n];
+    if (has_anchor) v[n] += anchor[n];
+    if (has_memory) v[n] -= memory[n];
 }
 
-extern "C" __global__ void remember(i64 count, const real* memory, real rate, const real* sent, real* kept) {
+extern "C" __global__ void update_memory(i64 count, const real* memory, real rate, const real* sent, real* updated) {
     const i64 n = thread_number();
-    if (n < count) kept[n] = memory[n] + rate * sent[n];
+    if (n < count) updated[n] = memory[n] + rate * sent[n];
 }
 
 // --- The wire ------------------------------------------------------------------------------------------
@@ -101,7 +99,7 @@ extern "C" __global__ void to_single(i64 count, real* v) {
     if (n < count) v[n] = (real)(float)v[n];
 }
 
-// Squares added up in eight columns, coordinate mod 8, over the whole groups of eight: one thread a column.
+// Sums of squares in eight columns, coordinate mod 8, over the complete groups of eight: one thread a column.
 extern "C" __global__ void squares(i64 jobs, i64 d, const real* v, double* column) {
     const i64 n = thread_number(), job = n / 8;
     if (n >= jobs * 8) return;
@@ -113,8 +111,8 @@ extern "C" __global__ void squares(i64 jobs, i64 d, const real* v, double* colum
     column[n] = total;
 }
 
-// The norm that is sent, one thread a job: rounded up to float32. What cannot be sent has no bits. Where all
-// squares vanish the message holds the least float32 instead of zero; either way all levels are zero.
+// The norm on the wire, one thread a job: rounded up to float32. A message that cannot be sent has 0 bits. Where all
+// squares underflow the CPU sends the least float32 instead of zero; all levels are zero in both cases.
 extern "C" __global__ void norms(
     i64 jobs, i64 d, const real* v, const double* column, i64 fixed_bits, real* norm, i64* bits) {
     const i64 job = thread_number();
@@ -130,7 +128,7 @@ extern "C" __global__ void norms(
     bits[job] = (double)rounded <= LARGEST ? fixed_bits : 0;
 }
 
-// The signed level of x: x scale rounded towards zero, a random number below one being added away from it.
+// The signed level of x: x scale plus a random number below one, away from zero, rounded towards zero.
 __device__ inline double level_of(double x, u32 word, double scale, double top) {
     const double high = __longlong_as_double((i64)((u64)word | 0x4130000000000000ull));  // 2**20 + word / 2**32
     const double u = high - (1048576.0 - 1.0 / 8589934592.0);
@@ -138,8 +136,8 @@ __device__ inline double level_of(double x, u32 word, double scale, double top) 
     return level < -top ? -top : level > top ? top : level;
 }
 
-// What arrives, one thread four coordinates of a job: they share a block of random words. `sizes` (d, jobs) is
-// filled with the absolute levels where somebody will count their bits.
+// The decoded message, one thread four coordinates of a job, which share a block of random words. If `counted`, the
+// absolute levels are written to `sizes` (d, jobs), for `elias_bits`.
 extern "C" __global__ void round_levels(
     i64 jobs, i64 d, const real* v, const real* norm, const u32* coins, int levels, int counted, u32* sizes,
     real* sent) {
@@ -163,7 +161,7 @@ extern "C" __global__ void round_levels(
     }
 }
 
-// The exact length in Elias coding, one thread a job; `lengths` are those of the codes of 0 (none), 1, 2, ...
+// The exact length in Elias coding, one thread a job; `lengths` are the code lengths of 0 (none), 1, 2, ...
 extern "C" __global__ void elias_bits(
     i64 jobs, i64 d, const u32* sizes, const int* lengths, int form, i64* bits) {
     const i64 job = thread_number();

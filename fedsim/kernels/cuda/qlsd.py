@@ -1,7 +1,7 @@
-"""QLSD's messages on a CUDA device: `qlsd.cu`, launched through the backend `device` (kernels/cuda.py).
+"""QLSD's messages on the device; arguments as in `cpu.qlsd`.
 
-`kernels/qlsd.py` says what the arguments are. All numbers of a message stay on the device from the choice of rows to
-the count of bits; as many jobs go at a time as fit, and what a job yields does not depend on the jobs beside it.
+All numbers of a message stay on the device from the choice of rows to the count of bits. The jobs go in parts that fit
+on the device; the result of a job does not depend on other jobs.
 """
 
 from __future__ import annotations
@@ -12,54 +12,58 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.kernels.cpu.qlsd import PLAIN, SINGLE, minibatch
+from fedsim.kernels.cpu.qlsd import PLAIN, SINGLE, minibatch, wire_form
 from fedsim.kernels.cpu.qsgd import FIXED
-from fedsim.kernels.cuda.device import Device
+from fedsim.kernels.cuda import device
+from fedsim.kernels.cuda.device import empty, get, put, run, table
+from fedsim.kernels.cuda.draws import choose_rows_on_device
+
+__all__ = ["gaussian_messages", "logistic_messages", "parts", "wire_form"]
 
 Results = tuple[Array, Array, Array]
-Gradients = Callable[[slice, Any, Any, Any], None]  # of these jobs, from theta and control into the last one
+Gradients = Callable[[slice, Any, Any, Any], None]  # jobs, theta, control; the result is written to the last
 
 
 def gaussian_messages(
-    device: Device, theta: Array, x: Array, offsets: Array, sums: Array, precision: Array, client: Array,
+    theta: Array, x: Array, offsets: Array, sums: Array, precision: Array, client: Array,
     rows: Array | None, key: Array | None, terms: tuple[Any, ...], wire: tuple[Any, ...],
 ) -> Results:  # fmt: skip
-    """The twin of `qlsd.gaussian_messages`: same arguments after the device."""
+    """Return (sent, bits, memory) for gradients that are sums of P (theta - x_row)."""
     d, dtype = theta.shape[1], theta.dtype
     controlled = terms[0] is not None
     rows, key = minibatch(offsets, rows, None if controlled else key)
     size = rows[client]
 
     def gradients(part: slice, theta: Any, control: Any, v: Any) -> None:
-        jobs, clients, total = len(v), device.put(client[part], np.int64), device.empty(v.shape, dtype)
+        jobs, clients, total = len(v), put(client[part], np.int64), empty(v.shape, dtype)
         scale = np.ones(jobs)
         if len(key):
-            chosen, start, scale = _rows(device, offsets, client[part], size[part], key[part])
-            device.run(
+            chosen, start, scale = _rows(offsets, client[part], size[part], key[part])
+            run(
                 "gaussian_total", dtype, jobs * d,
-                np.int64(jobs), np.int64(d), theta, device.table(x, dtype), device.table(offsets, np.int64), clients,
+                np.int64(jobs), np.int64(d), theta, table(x, dtype), table(offsets, np.int64), clients,
                 chosen, start, total,
             )  # fmt: skip
         else:
-            device.run(
-                "gaussian_whole", dtype, jobs * d,
-                np.int64(jobs), np.int64(d), theta, control, np.int32(controlled), device.table(sums, dtype),
-                device.table(offsets, np.int64), clients, total,
+            run(
+                "gaussian_all_rows", dtype, jobs * d,
+                np.int64(jobs), np.int64(d), theta, control, np.int32(controlled), table(sums, dtype),
+                table(offsets, np.int64), clients, total,
             )  # fmt: skip
-        device.run(
+        run(
             "gaussian_gradient", dtype, jobs * d,
-            np.int64(jobs), np.int64(d), total, device.table(precision, dtype), np.int32(len(precision) == 1),
-            np.int32(precision.ndim == 2), clients, device.put(scale, dtype), v,
+            np.int64(jobs), np.int64(d), total, table(precision, dtype), np.int32(len(precision) == 1),
+            np.int32(precision.ndim == 2), clients, put(scale, dtype), v,
         )  # fmt: skip
 
-    return _messages(device, theta, size if len(key) else np.zeros_like(client), terms, wire, gradients)
+    return _messages(theta, size if len(key) else np.zeros_like(client), terms, wire, gradients)
 
 
 def logistic_messages(
-    device: Device, theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array | None,
+    theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array | None,
     key: Array | None, terms: tuple[Any, ...], wire: tuple[Any, ...],
 ) -> Results:  # fmt: skip
-    """The twin of `qlsd_logistic.logistic_messages`: same arguments after the device."""
+    """Return (sent, bits, memory) for sums of (1 / (1 + exp(-x_row theta)) - y_row) x_row."""
     d, dtype = theta.shape[1], theta.dtype
     controlled = terms[0] is not None
     rows, key = minibatch(offsets, rows, key)
@@ -67,88 +71,86 @@ def logistic_messages(
 
     def gradients(part: slice, theta: Any, control: Any, v: Any) -> None:
         jobs, count = len(v), int(size[part].sum())
-        chosen, start, scale = _rows(device, offsets, client[part], size[part], key[part])
+        chosen, start, scale = _rows(offsets, client[part], size[part], key[part])
         where = (
-            device.table(offsets, np.int64), device.put(client[part], np.int64), chosen, start,
+            table(offsets, np.int64), put(client[part], np.int64), chosen, start,
             np.int32(len(key) == 0),
         )  # fmt: skip
-        residual, table = device.empty(count, dtype), device.table(x, dtype)
-        device.run(
+        residual, data = empty(count, dtype), table(x, dtype)
+        run(
             "logistic_residuals", dtype, count,
-            np.int64(jobs), np.int64(count), np.int64(d), theta, control, np.int32(controlled), table,
-            device.table(y, dtype), *where, residual,
+            np.int64(jobs), np.int64(count), np.int64(d), theta, control, np.int32(controlled), data,
+            table(y, dtype), *where, residual,
         )  # fmt: skip
-        device.run(
+        run(
             "logistic_gradient", dtype, jobs * d,
-            np.int64(jobs), np.int64(d), table, *where, residual, device.put(scale, dtype), v,
+            np.int64(jobs), np.int64(d), data, *where, residual, put(scale, dtype), v,
         )  # fmt: skip
 
-    return _messages(device, theta, size, terms, wire, gradients)
+    return _messages(theta, size, terms, wire, gradients)
 
 
-def _rows(device: Device, offsets: Array, client: Array, size: Array, key: Array) -> tuple[Any, Any, Array]:
-    """The rows that jobs choose, none without a key; where each job's begin; and n / m."""
+def _rows(offsets: Array, client: Array, size: Array, key: Array) -> tuple[Any, Any, Array]:
+    """Return the chosen rows (none without a key), where each job's rows begin, and n / m."""
     population = np.diff(offsets)[client]
     start = np.concatenate([[0], np.cumsum(size)])
-    chosen = device.chosen(key, population, start, 0) if len(key) else device.empty(0, np.int64)
-    return chosen, device.put(start, np.int64), population / size
+    chosen = choose_rows_on_device(key, population, start, 0) if len(key) else empty(0, np.int64)
+    return chosen, put(start, np.int64), population / size
 
 
 def _messages(
-    device: Device, theta: Array, size: Array, terms: tuple[Any, ...], wire: tuple[Any, ...], gradients: Gradients
+    theta: Array, size: Array, terms: tuple[Any, ...], wire: tuple[Any, ...], gradients: Gradients
 ) -> Results:
-    """(sent, bits, kept) of all jobs; `size` is how many rows each of them looks at."""
+    """Return (sent, bits, memory) of all jobs; `size` is the number of rows of each job."""
     control, anchor, memory, rate = terms
     coins, *form = wire
     (jobs, d), dtype = theta.shape, theta.dtype
     sent, bits = np.empty((jobs, d), dtype), np.empty(jobs, np.int64)
-    kept = np.empty((0 if memory is None else jobs, d), dtype)
-    nothing = device.empty((0, d), dtype)
-    for part in turns(size + d, device.SCORES):
-        at, centre, base, e = (
-            nothing if t is None else device.put(t[part], dtype) for t in (theta, control, anchor, memory)
-        )
+    updated = np.empty((0 if memory is None else jobs, d), dtype)
+    nothing = empty((0, d), dtype)
+    for part in parts(size + d, device.SCORES):
+        at, centre, base, e = (nothing if t is None else put(t[part], dtype) for t in (theta, control, anchor, memory))
         count = at.size
-        v = device.empty(at.shape, dtype)
+        v = empty(at.shape, dtype)
         gradients(part, at, centre, v)
-        device.run(
+        run(
             "add_terms", dtype, 0 if anchor is None and memory is None else count,
             np.int64(count), base, np.int32(anchor is not None), e, np.int32(memory is not None), v,
         )  # fmt: skip
-        arrived, bits[part] = _sent(device, v, coins[part], *form)
-        sent[part] = device.get(arrived)
+        arrived, bits[part] = _sent(v, coins[part], *form)
+        sent[part] = get(arrived)
         if memory is not None:
-            new = device.empty(at.shape, dtype)
-            device.run("remember", dtype, count, np.int64(count), e, dtype.type(rate), arrived, new)
-            kept[part] = device.get(new)
-    return sent, bits, kept
+            new = empty(at.shape, dtype)
+            run("update_memory", dtype, count, np.int64(count), e, dtype.type(rate), arrived, new)
+            updated[part] = get(new)
+    return sent, bits, updated
 
 
-def _sent(device: Device, v: Any, coins: Array, levels: int, lengths: Array, form: int) -> tuple[Any, Any]:
-    """What arrives of `v`, on the device, and its bits."""
+def _sent(v: Any, coins: Array, levels: int, lengths: Array, form: int) -> tuple[Any, Any]:
+    """Return the decoded messages of `v`, on the device, and their bits."""
     (jobs, d), dtype = v.shape, v.dtype
     if form == PLAIN:
         return v, 8 * d * dtype.itemsize
     if form == SINGLE:
-        device.run("to_single", dtype, v.size, np.int64(v.size), v)
+        run("to_single", dtype, v.size, np.int64(v.size), v)
         return v, 32 * d
-    column, norm, bits = device.empty((jobs, 8), np.float64), device.empty(jobs, dtype), device.empty(jobs, np.int64)
+    column, norm, bits = empty((jobs, 8), np.float64), empty(jobs, dtype), empty(jobs, np.int64)
     shape = np.int64(jobs), np.int64(d)
-    device.run("squares", dtype, jobs * 8, *shape, v, column)
-    device.run("norms", dtype, jobs, *shape, v, column, np.int64(32 + d * int(lengths[0])), norm, bits)
+    run("squares", dtype, jobs * 8, *shape, v, column)
+    run("norms", dtype, jobs, *shape, v, column, np.int64(32 + d * int(lengths[0])), norm, bits)
     counted = form != FIXED
-    sizes, arrived = device.empty((d if counted else 0, jobs), np.uint32), device.empty(v.shape, dtype)
-    device.run(
+    sizes, arrived = empty((d if counted else 0, jobs), np.uint32), empty(v.shape, dtype)
+    run(
         "round_levels", dtype, jobs * -(-d // 4),
-        *shape, v, norm, device.put(coins, np.uint32), np.int32(levels), np.int32(counted), sizes, arrived,
+        *shape, v, norm, put(coins, np.uint32), np.int32(levels), np.int32(counted), sizes, arrived,
     )  # fmt: skip
     if counted:
-        device.run("elias_bits", dtype, jobs, *shape, sizes, device.table(lengths, np.int32), np.int32(form), bits)
-    return arrived, device.get(bits)
+        run("elias_bits", dtype, jobs, *shape, sizes, table(lengths, np.int32), np.int32(form), bits)
+    return arrived, get(bits)
 
 
-def turns(size: Array, most: int) -> Iterator[slice]:
-    """Jobs one after the other, as many at a time as need no more than `most` numbers; at least one."""
+def parts(size: Array, most: int) -> Iterator[slice]:
+    """Yield slices of consecutive jobs that need at most `most` numbers together; at least one job each."""
     end = np.cumsum(size)
     a = 0
     while a < len(size):

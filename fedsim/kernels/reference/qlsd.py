@@ -1,7 +1,4 @@
-"""QLSD's messages in plain NumPy: short, slow, and the oracle of `kernels/qlsd.py` and `qlsd_logistic.py`.
-
-The arguments are theirs, but that a wire is keys and a codec's `quantise(values, keys)`.
-"""
+"""QLSD's messages in NumPy; arguments as in `cpu.qlsd`, except that a wire is keys and `quantise(values, keys)`."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ Results = tuple[Array, Array, Array]
 
 
 def wire_form(d: int, dtype: str | None, levels: int | None, code: str | None, form: str | None) -> tuple[Quantise]:
-    """A codec by its fields; None is for those that it does not have."""
+    """Return a codec by its fields; None for fields that it does not have."""
 
     def plain(values: Array, keys: Array) -> tuple[Array, Array]:
         sent = values.astype(dtype or values.dtype)
@@ -36,7 +33,7 @@ def gaussian_messages(
     theta: Array, x: Array, offsets: Array, sums: Array, precision: Array, client: Array, rows: Array | None,
     key: Array | None, terms: Terms, wire: Wire,
 ) -> Results:  # fmt: skip
-    """Gradients are sums of P (theta - x_row)."""
+    """Return (sent, bits, memory) for gradients that are sums of P (theta - x_row)."""
 
     def gradient(t: Array, c: int, chosen: Array) -> Array:
         p = precision[c if len(precision) > 1 else 0]
@@ -50,7 +47,7 @@ def logistic_messages(
     theta: Array, x: Array, y: Array, offsets: Array, client: Array, rows: Array | None, key: Array | None,
     terms: Terms, wire: Wire,
 ) -> Results:  # fmt: skip
-    """Gradients are sums of (1 / (1 + exp(-x_row theta)) - y_row) x_row."""
+    """Return (sent, bits, memory) for sums of (1 / (1 + exp(-x_row theta)) - y_row) x_row."""
 
     def gradient(t: Array, c: int, chosen: Array) -> Array:
         return np.asarray(x[chosen].T @ (1 / (1 + exp(-(x[chosen] @ t))) - y[chosen]))

@@ -1,21 +1,21 @@
-"""Streams of bits, most significant bit first, and Elias's codes for whole numbers (P. Elias, 1975), in NumPy.
+"""QSGD in NumPy: stochastic rounding, bit streams with the most significant bit first, and Elias codes.
+
+Elias codes of integers (P. Elias, 1975):
 
 - gamma: floor(log2 k) zeros, then k in binary: 2 floor(log2 k) + 1 bits.
-- omega: a 0 ends the code; before it stands k in binary, before that the length of k less one in binary, and so
-  on down to one: 1 bit for 1, 3 for 2..3, 6 for 4..7, 7 for 8..15, 11 for 16..31.
+- omega: a 0 ends the code; before it is k in binary, before that the length of k minus one in binary, and so on
+  down to one: 1 bit for 1, 3 for 2..3, 6 for 4..7, 7 for 8..15, 11 for 16..31.
 
 Both lengths depend on k through floor(log2 k) alone.
 
-QSGD's stochastic rounding in plain NumPy: short, slow, and the oracle of `kernels/quantise.py`.
+A row v becomes a norm and integer levels l_j in -s..s, decoded as norm * l_j / s.
 
-A row v becomes a norm and whole levels l_j in -s..s, to be read as norm * l_j / s.
-
-- The norm that is sent is a float32: the Euclidean norm *rounded up*, so that no |v_j| exceeds it. The levels
-  are relative to this very number, so that E[norm * l_j / s] = v_j whatever float32 could not hold.
+- The norm on the wire is a float32: the Euclidean norm *rounded up*, so that no |v_j| exceeds it. The levels are
+  relative to this number, so that E[norm * l_j / s] = v_j in spite of the rounding.
 - |l_j| = floor(s |v_j| / norm + u_j) with u_j = (w_j + 1/2) / 2**32, w_j being word j of the row's key, step 0.
-  The chance of rounding up is the fractional part to within 2**-32, and zero for a whole number.
-- Squares are added up in eight columns (coordinate mod 8) over the whole groups of eight, then the columns,
-  then the coordinates left over: a fixed order that vector units like.
+  The probability of rounding up is the fractional part to within 2**-32, and zero for an integer.
+- Squares are added in eight columns (coordinate mod 8) over the complete groups of eight, then the columns, then the
+  remaining coordinates: a fixed order that suits vector units.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ _LENGTHS = {
 
 
 def floor_log2(k: Array) -> Array:
-    """Exact for 1 <= k < 2**53."""
+    """Return floor(log2 k), exactly for 1 <= k < 2**53."""
     return np.asarray(np.frexp(np.asarray(k, np.float64))[1] - 1, np.int64)
 
 
 def elias_length(k: Array, code: str) -> Array:
-    """Bits of the code of each k >= 1."""
+    """Return the bits of the code of each k >= 1."""
     return np.asarray(_LENGTHS[code][floor_log2(k)])
 
 
 def elias_lengths(largest: int, code: str) -> Array:
-    """Bits of the codes of 0 (none), 1, 2, ... up to `largest` at the least, uint8."""
+    """Return the bits of the codes of 0 (none), 1, 2, ... up to at least `largest`, uint8."""
     return _elias_lengths(max(largest, 255).bit_length(), code)
 
 
@@ -63,7 +63,7 @@ def _elias_lengths(bit_length: int, code: str) -> Array:
 
 
 def elias(k: Array, code: str) -> tuple[Array, Array]:
-    """The codes of whole numbers 1 <= k < 2**40, as binary numbers, and their lengths in bits."""
+    """Return the codes of integers 1 <= k < 2**40, as binary numbers, and their lengths in bits."""
     k = np.asarray(k, np.int64)
     width = elias_length(k, code)
     if code == "gamma":
@@ -78,7 +78,7 @@ def elias(k: Array, code: str) -> tuple[Array, Array]:
 
 
 def pack(words: Array, widths: Array) -> bytes:
-    """Each word's lowest bits, one after the other; the last byte is filled up with zeros."""
+    """Concatenate the lowest bits of each word; pad the last byte with zeros."""
     ends = np.cumsum(widths)
     total = int(ends[-1]) if len(ends) else 0
     bits = np.zeros(-(-total // 8) * 8, np.uint8)
@@ -89,21 +89,18 @@ def pack(words: Array, widths: Array) -> bytes:
 
 
 def unpack(data: bytes, count: int, width: int) -> Array:
-    """`count` numbers of `width` bits, then zeros up to the last byte; the caller has counted the bytes."""
+    """Return `count` numbers of `width` bits; the rest must be zero. The caller has checked the number of bytes."""
     bits = np.unpackbits(np.frombuffer(data, np.uint8))
     if bits[count * width :].any():
-        raise CorruptData("the last byte of the message is not filled up with zeros: it was altered")
+        raise CorruptData("the last byte of the message is not padded with zeros: it was altered")
     out = np.zeros(count, np.int64)
     for place in range(width):
         out = out << 1 | bits[place : count * width : width]
     return out
 
 
-# --- Levels in Elias's codes -----------------------------------------------------------------------
-
-
 def levels_to_codes(level: Array, code: str, form: str) -> tuple[Array, Array]:
-    """Words and widths for `pack`.
+    """Return words and widths for `pack`.
 
     "sparse": gap, sign and size of every level that is not zero, then the gap to the place after the last one.
     "dense": size + 1 of every level, followed by its sign unless it is zero.
@@ -126,12 +123,12 @@ def levels_to_codes(level: Array, code: str, form: str) -> tuple[Array, Array]:
 
 
 def most_bytes(d: int, levels: int, code: str) -> int:
-    """No message is longer: the gaps add up to d + 1, and their codes take at most 1.5 bits for each unit."""
+    """Return an upper bound of a message's bytes: gaps add up to d + 1, at most 1.5 bits for each unit."""
     return (d * (3 + int(elias_lengths(levels + 1, code)[levels + 1])) + 2) // 8 + 1
 
 
 def codes_to_levels(data: bytes, d: int, levels: int, code: str, form: str) -> Array:
-    """The inverse of `levels_to_codes` and `pack`; CorruptData where there is none."""
+    """Invert `levels_to_codes` and `pack`; raise CorruptData if they cannot have made these bytes."""
     reader = EliasReader(data, code, max(d, levels) + 1)
     level, at = np.zeros(d, np.int64), -1
     if form == "dense":
@@ -149,7 +146,7 @@ def codes_to_levels(data: bytes, d: int, levels: int, code: str, form: str) -> A
 
 
 class EliasReader:
-    """Reads code after code and trusts nothing: a number above `limit` or a missing bit is CorruptData."""
+    """A reader of codes; a number above `limit` or a missing bit raises CorruptData."""
 
     def __init__(self, data: bytes, code: str, limit: int) -> None:
         self.text = (np.unpackbits(np.frombuffer(data, np.uint8)) + ord("0")).tobytes()
@@ -171,15 +168,15 @@ class EliasReader:
         return value
 
     def finish(self) -> None:
-        """Nothing but the filling of the last byte may be left."""
+        """Check that only padding is left."""
         rest = self.text[self.at : self.at + 8]
         if len(rest) == 8 or b"1" in rest:
-            raise CorruptData("the message goes on after its last coordinate: it was altered")
+            raise CorruptData("the message continues after its last coordinate: it was altered")
 
     def _take(self, bits: int) -> int:
         if self.at + bits > len(self.text):
             raise CorruptData("the message ends in the middle of a number: it was cut short or altered")
-        # The width comes first, so that a forged one makes no number of a million digits.
+        # The width is checked first, so that a forged one makes no number of a million digits.
         value = int(self.text[self.at : self.at + bits], 2) if bits <= self.limit.bit_length() else self.limit + 1
         if value > self.limit:
             raise CorruptData(f"the message holds a number above {self.limit}, which cannot occur in it")
@@ -191,15 +188,15 @@ TINY = np.float32(2.0**-149)  # the least positive float32
 
 
 def wire_norm(values: Array) -> Array:
-    """The Euclidean norms rounded up to float32; inf or NaN where no finite float32 is large enough."""
+    """Return the Euclidean norms rounded up to float32; inf or NaN if no finite float32 is large enough."""
     n, d = values.shape
-    whole = d // 8 * 8
+    complete = d // 8 * 8
     with np.errstate(over="ignore", invalid="ignore"):
         squares = np.square(values, dtype=np.float64)
-        groups = np.concatenate([np.zeros((n, 1, 8)), squares[:, :whole].reshape(n, -1, 8)], axis=1)
+        groups = np.concatenate([np.zeros((n, 1, 8)), squares[:, :complete].reshape(n, -1, 8)], axis=1)
         c = np.cumsum(groups, axis=1)[:, -1].T  # cumsum, unlike sum, promises its order
         total = ((c[0] + c[4]) + (c[1] + c[5])) + ((c[2] + c[6]) + (c[3] + c[7]))
-        for j in range(whole, d):
+        for j in range(complete, d):
             total = total + squares[:, j]
         norm = np.sqrt(total)
         rounded = norm.astype(np.float32)
@@ -209,14 +206,14 @@ def wire_norm(values: Array) -> Array:
 
 
 def relative(values: Array, norm: Array, levels: int) -> Array:
-    """s |v| / norm, float64; zero where the norm is zero."""
-    wide = norm.astype(np.float64)
-    scale = np.divide(float(levels), wide, out=np.zeros_like(wide), where=wide > 0)
+    """Return s |v| / norm, float64; zero where the norm is zero."""
+    norm64 = norm.astype(np.float64)
+    scale = np.divide(float(levels), norm64, out=np.zeros_like(norm64), where=norm64 > 0)
     return np.asarray(np.abs(values.astype(np.float64)) * scale[:, None])
 
 
 def rounded(values: Array, norm: Array, keys: Array, levels: int) -> Array:
-    """The signed levels, int64 (rows, d); every norm must be finite."""
+    """Return the signed levels, int64 (rows, d); every norm must be finite."""
     d = values.shape[1]
     u = (rng.words(keys, -(-d // 4))[:, :d].astype(np.float64) + 0.5) * 2.0**-32
     level = np.minimum(np.floor(relative(values, norm, levels) + u), float(levels))
@@ -224,22 +221,22 @@ def rounded(values: Array, norm: Array, keys: Array, levels: int) -> Array:
 
 
 def restored(norm: Array, level: Array, levels: int) -> Array:
-    """What the receiver makes of a norm and its levels, float64."""
+    """Return the decoded numbers of a norm and its levels, float64."""
     return np.asarray(level * (norm.astype(np.float64) / levels)[..., None] + 0.0)
 
 
 def elias_bits(level: Array, code: str, form: str) -> int:
-    """Exact length of one row's levels in Elias coding, without the norm."""
+    """Return the exact length of one row's levels in Elias coding, without the norm."""
     size = np.abs(level)
     at = np.flatnonzero(size)
-    gaps = np.diff(at, prepend=-1, append=level.size)  # the last one tells the end
+    gaps = np.diff(at, prepend=-1, append=level.size)  # the last one ends the message
     sparse = elias_length(gaps, code).sum() + len(at) + elias_length(size[at], code).sum()
     dense = elias_length(size + 1, code).sum() + len(at)
     return int({"sparse": sparse, "dense": dense, "auto": min(sparse, dense)}[form])
 
 
 def quantise(values: Array, keys: Array, levels: int, code: str | None, form: str = "auto") -> tuple[Array, Array]:
-    """What arrives, (rows, d), and the exact bits of every message, int64 (rows,); -1 where it cannot be sent.
+    """Return decoded messages (rows, d) and the exact bits of each, int64 (rows,); -1 where a row cannot be sent.
 
     Without a `code` the levels have a fixed width.
     """
@@ -257,30 +254,30 @@ def quantise(values: Array, keys: Array, levels: int, code: str | None, form: st
 
 
 def expected_elias_bits(values: Array, norm: Array, levels: int, code: str, form: str) -> float:
-    """The mean of `elias_bits` of one row (1, d) over the random rounding; form is "sparse" or "dense"."""
+    """Return the mean of `elias_bits` of one row (1, d) over the random rounding; form is "sparse" or "dense"."""
     ratio = np.minimum(relative(values, norm, levels)[0], levels)
     low = np.floor(ratio).astype(np.int64)
     up = ratio - low
-    there = np.where(low > 0, 1.0, up)  # the chance that a coordinate is not zero
+    nonzero = np.where(low > 0, 1.0, up)  # the probability that a coordinate is not zero
     bits = elias_lengths(levels + 2, code).astype(np.float64)  # bits[0] = 0
     if form == "dense":
-        return float(there.sum() + ((1 - up) * bits[low + 1] + up * bits[low + 2]).sum())
-    sizes = float(there.sum() + ((1 - up) * bits[low] + up * bits[low + 1]).sum())
-    return sizes + _expected_gap_bits(np.append(there, 1.0), code)
+        return float(nonzero.sum() + ((1 - up) * bits[low + 1] + up * bits[low + 2]).sum())
+    sizes = float(nonzero.sum() + ((1 - up) * bits[low] + up * bits[low + 1]).sum())
+    return sizes + _expected_gap_bits(np.append(nonzero, 1.0), code)
 
 
-def _expected_gap_bits(there: Array, code: str) -> float:
-    """A code grows where its number reaches 1, 2, 4, ..., so add up the chances that the gaps do.
+def _expected_gap_bits(nonzero: Array, code: str) -> float:
+    """Return the mean bits of the gaps: codes get longer at 1, 2, 4, ..., so sum the probabilities of reaching these.
 
-    The gap before the j-th place reaches g if that is taken, j >= g, and the g - 1 before it are all zero.
+    The gap before the j-th place reaches g if that place is not zero, j >= g, and the g - 1 before it are all zero.
     """
-    d, bits = len(there), elias_lengths(len(there), code).astype(np.float64)
-    certain = np.concatenate([[0], np.cumsum(there == 1)])
-    log_zero = np.concatenate([[0.0], np.cumsum(np.log1p(-np.where(there == 1, 0.0, there)))])
+    d, bits = len(nonzero), elias_lengths(len(nonzero), code).astype(np.float64)
+    certain = np.concatenate([[0], np.cumsum(nonzero == 1)])
+    log_zero = np.concatenate([[0.0], np.cumsum(np.log1p(-np.where(nonzero == 1, 0.0, nonzero)))])
     total, gap = 0.0, 1
     while gap <= d:
-        here, start = np.arange(gap - 1, d), np.arange(0, d - gap + 1)  # start:here is to be zero
+        here, start = np.arange(gap - 1, d), np.arange(0, d - gap + 1)  # start:here must be zero
         empty = np.exp(log_zero[here] - log_zero[start]) * (certain[here] == certain[start])
-        total += float((bits[gap] - bits[gap // 2]) * (there[here] * empty).sum())
+        total += float((bits[gap] - bits[gap // 2]) * (nonzero[here] * empty).sum())
         gap *= 2
     return total

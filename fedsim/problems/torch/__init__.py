@@ -21,17 +21,17 @@ from fedsim.text import short_str
 if TYPE_CHECKING:
     import torch
 
-ROWS = 512  # rows at once where all are walked through
+ROWS = 512  # rows per call where all are read
 
 
 class Torch:
     """Clients with rows (X_c, y_c), a `torch.nn.Module` that maps rows to outputs, and a loss(outputs, y).
 
-    Rows may have any shape that the module takes; small integers are kept so and count as `scale * x + shift`. A row's
-    outputs depend on that row alone. The loss is the mean or the sum over rows, as `reduction="mean"` or "sum" says;
-    without it, the constructor compares the loss of several rows with the rows' own, as for
-    `torch.nn.functional.cross_entropy`. A prior N(0, I / prior_precision) is spread over the rows. `test=(X, y)` rows
-    are judged by the softmax of the outputs. A run starts from the module's parameters.
+    Rows may have any shape that the module takes; small integers are stored as they are and read as `scale * x +
+    shift`. A row's outputs depend on that row alone. The loss is the mean or the sum over rows, `reduction="mean"` or
+    "sum"; None: the constructor compares the loss of several rows with the rows' own. A prior N(0, I / prior_precision)
+    is spread over the rows. Metrics evaluate the softmax of the outputs on the rows `test=(X, y)`. A run starts from
+    the module's parameters.
     """
 
     fresh = True
@@ -65,7 +65,7 @@ class Torch:
         cls, module: Any, dataset: Any, parts: Sequence[Any], loss: Callable[..., Any] | None = None,
         prior_precision: float = 0.0, reduction: str | None = None,
     ) -> Torch:  # fmt: skip
-        """A `fs.data` set, its rows given to clients by `fs.data.dirichlet(...)` or its like, with its test rows."""
+        """Return the problem of a `fs.data` set and a partition such as `fs.data.dirichlet(...)`."""
         own = [np.asarray(part, np.int64) for part in parts]
         empty = next((c for c, part in enumerate(own) if not len(part)), None)
         if not own or empty is not None:
@@ -88,7 +88,6 @@ class Torch:
         reduction: str | None,
     ) -> None:  # fmt: skip
         maths = _maths()
-        from fedsim.problems.torch import checks
         from fedsim.problems.torch.vmap import Blocks
 
         if not callable(loss):
@@ -101,14 +100,14 @@ class Torch:
         self.scale, self.shift = columns("Torch", scale, shift, x.shape[1:])
         self.clients, self.prior_precision = len(sizes), shards.check_prior("Torch", prior_precision)
         self.share = self.prior_precision / len(x)
-        checks.check_module(module)
+        maths.check_module(module)
         self._maths = maths.Maths(module, loss)
         self._blocks = Blocks(self._maths)
         self.stack = max(self._blocks.sizes, default=1)
         self.dim, self.start = self._maths.dim, self._maths.start()
         with maths.quiet():
             few = self._rows(reductions.rows_to_try(self.y), np.dtype(np.float64))
-            self._maths.averages = checks.check_rows(self._maths, reduction, *few) == "mean"
+            self._maths.averages = maths.check_rows(self._maths, reduction, *few) == "mean"
         self.test = None
         if test is not None:
             test_x, test_y = (np.asarray(part) for part in test)
@@ -118,38 +117,38 @@ class Torch:
             self.test = (test_x, _labels(test_y))
 
     def initial(self, seed: int) -> Array:
-        """The module's own parameters, whatever the seed."""
+        """Return the module's own parameters, for every seed."""
         return np.array(self.start)
 
     @property
-    def brought(self) -> tuple[Any, ...]:
-        """What the user has written, whose source a host on another machine may need."""
+    def user_code(self) -> tuple[Any, ...]:
+        """The user's functions, whose source a host on another machine may need."""
         return (self.criterion, *self._maths.module.modules())
 
     def shard(self, clients: Array) -> Torch:
-        """The same problem with the rows of these clients alone, for the host that computes for them."""
+        """Return the problem with the rows of these clients alone, for the host that computes for them."""
         part = copy(self)
         rows, part.offsets = shards.rows_of(self.offsets, clients)
         part.x, part.y, part.test = self.x[rows], self.y[rows], None
         return part
 
     def pooled(self) -> Torch:
-        """The same problem with one client that owns every row."""
-        whole = copy(self)
-        whole.clients, whole.sizes, whole.offsets = 1, np.array([len(self.x)]), np.array([0, len(self.x)])
-        return whole
+        """Return the problem with one client that owns every row."""
+        one = copy(self)
+        one.clients, one.sizes, one.offsets = 1, np.array([len(self.x)]), np.array([0, len(self.x)])
+        return one
 
     # --- Gradients ------------------------------------------------------------------------------------------
 
     def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
-        """The sum over the client's rows, all of them or those given, by plain autograd."""
+        """Return the gradient summed over the client's rows, all of them or those given, by plain autograd."""
         own, out = self._own(client, rows), np.empty_like(theta)
         with _maths().quiet():
             self._alone(theta, own, out)
         return np.asarray(out + theta.dtype.type(self.share * len(own)) * theta)
 
     def gradients(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None = None) -> Array:
-        """The same for a flat batch of jobs: small ones in blocks under vmap, large ones one after the other."""
+        """Return `gradient` of many jobs: small ones in blocks under vmap, large ones one after the other."""
         own = self._all(clients, rows)
         counts = np.array([len(r) for r in own])
         out = np.empty_like(theta)
@@ -161,14 +160,14 @@ class Torch:
         return out
 
     def _in_blocks(self, theta: Array, own: list[Array], counts: Array, out: Array) -> Array:
-        """Compute what can be computed in blocks: which jobs (jobs,) these were."""
+        """Compute small jobs in blocks; return a mask of them, (jobs,)."""
         from fedsim.problems.torch import vmap
 
         done = np.zeros(len(own), bool)
         if not self._blocks.sizes:
             return done
         padded = -(-counts // vmap.PAD) * vmap.PAD
-        kinds = 2 * padded + (padded > counts)  # a job's own rows alone decide which one it is of
+        kinds = 2 * padded + (padded > counts)  # a job's kind depends on its own rows alone
         for kind in np.unique(kinds[counts <= vmap.ROWS]):
             jobs = np.flatnonzero(kinds == kind)
             at = 0
@@ -182,7 +181,7 @@ class Torch:
         return done
 
     def _block(self, theta: Array, own: list[Array], jobs: Array, size: int, rows: int, out: Array) -> bool:
-        """Up to `size` jobs, filled up to so many `rows`; False, and nothing done, where blocks are not trusted."""
+        """Compute up to `size` jobs, padded to `rows` rows; return False where blocks of this shape are not exact."""
         torch = _maths().torch
         filled = np.concatenate([jobs, np.repeat(jobs[:1], size - len(jobs))])
         at = np.empty((size, rows), np.int64)
@@ -191,7 +190,7 @@ class Torch:
         at[len(own) :] = at[0]
         counts = np.array([len(chosen) for chosen in own] + [len(own[0])] * (size - len(own)))
         present = None
-        if counts[0] < rows:  # then all of them have fewer
+        if counts[0] < rows:  # then all jobs of the block have fewer
             present = torch.from_numpy((np.arange(rows) < counts[:, None]).astype(theta.dtype))
         neighbours = size == len(jobs) == jobs[-1] - jobs[0] + 1
         own_theta = theta[jobs[0] : jobs[-1] + 1] if neighbours and theta.flags.writeable else theta[filled]
@@ -202,7 +201,7 @@ class Torch:
         return True
 
     def clipped(self, theta: Array, clients: Array, rows: tuple[Array, Array] | None, clip: float) -> Array:
-        """Sums of every row's own gradient, its share of the prior included, scaled down to norm `clip`."""
+        """Return sums of every row's gradient, with its share of the prior, scaled down to norm `clip`."""
         out = np.empty_like(theta)
         with _maths().quiet():
             for j, own in enumerate(self._all(clients, rows)):
@@ -215,7 +214,7 @@ class Torch:
         self._maths.gradient(_tensor(theta), *self._rows(own, theta.dtype), _maths().torch.from_numpy(out))
 
     def _all(self, clients: Array, rows: tuple[Array, Array] | None) -> list[Array]:
-        """Every job's rows, as numbers of the whole."""
+        """Return every job's row numbers."""
         if rows is None:
             return [self._own(int(c), None) for c in clients]
         flat, start = rows
@@ -226,7 +225,7 @@ class Torch:
         return np.asarray(first + (np.arange(self.sizes[client]) if rows is None else rows), np.int64)
 
     def _rows(self, at: Array, dtype: np.dtype[Any]) -> tuple[Any, Any]:
-        """The rows numbered `at`, any shape, as the tensors that the module sees; they hold until the next call."""
+        """Return rows by number, any shape, as the module's tensors; they are valid until the next call."""
         y = self.y[at]
         return self._inputs(self.x, at, dtype), _tensor(y if y.dtype.kind == "i" else y.astype(dtype))
 
@@ -236,20 +235,20 @@ class Torch:
         found = gather(x.reshape(len(x), -1), at.reshape(-1), dtype, self.scale, self.shift)
         return _maths().torch.from_numpy(found.reshape(*at.shape, *x.shape[1:]))
 
-    # --- Judging --------------------------------------------------------------------------------------------
+    # --- Evaluation -----------------------------------------------------------------------------------------
 
     def potential(self, theta: Array, client: int, rows: Array | None = None) -> float:
-        """The loss summed over the client's rows, all of them or those given, and their share of the prior."""
+        """Return the loss summed over the client's rows, all of them or those given, plus their share of the prior."""
         own = self._own(client, rows)
         return self._summed(np.asarray(theta, np.float64), own) + shards.prior_part(self.share, len(own), theta)
 
     def loss(self, theta: Array) -> Array:
-        """Mean loss over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
+        """Return the mean loss over all rows plus the prior's share, for every row of `theta` (replicas, d)."""
         rows, squares = np.arange(len(self.x)), (theta.astype(np.float64) ** 2).sum(axis=1)
         return np.asarray([self._summed(t, rows) for t in theta] + self.prior_precision / 2 * squares) / len(rows)
 
     def _summed(self, theta: Array, rows: Array) -> float:
-        """The loss summed over the rows numbered so, in the precision of theta."""
+        """Return the loss summed over these rows, in the precision of theta."""
         parts = (rows[at : at + ROWS] for at in range(0, len(rows), ROWS))
         with _maths().quiet():
             return float(sum(self._maths.loss(_tensor(theta), *self._rows(part, theta.dtype)) for part in parts))
@@ -283,7 +282,7 @@ def _cross_entropy() -> Callable[..., Any]:
 
 
 def _tensor(array: Array) -> Any:
-    """A copy: torch wants memory of its own, that it may write to."""
+    """Return a copy, because torch needs writable memory."""
     return _maths().torch.tensor(np.ascontiguousarray(array))
 
 

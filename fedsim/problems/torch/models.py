@@ -1,6 +1,6 @@
 """Networks ready for `fs.problems.Torch`: an MLP, LeNet-5, and ResNet-20 with group norm. Rows come flat or as images.
 
-Parameters start from `seed` alone, whatever state torch's own generator is in.
+Parameters depend on `seed` alone, not on the state of torch's generator.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 
 def mlp(features: int, widths: Sequence[int] = (64, 32), classes: int = 10, seed: int = 0) -> nn.Module:
-    """Linear layers with ReLU between them."""
+    """Return linear layers with ReLU between them."""
 
     def build() -> nn.Module:
         sizes = [features, *widths]
@@ -27,9 +27,9 @@ def mlp(features: int, widths: Sequence[int] = (64, 32), classes: int = 10, seed
 
 
 def lenet5(shape: tuple[int, int, int] = (1, 28, 28), classes: int = 10, seed: int = 0) -> nn.Module:
-    """LeNet-5 (LeCun, Bottou, Bengio and Haffner 1998) with ReLU and max pooling: 61,706 parameters on 28 x 28.
+    """Return LeNet-5 (LeCun, Bottou, Bengio and Haffner 1998) with ReLU and max pooling: 61,706 parameters on 28 x 28.
 
-    Images below 20 pixels are enlarged first, every pixel so many times.
+    Images below 20 pixels are enlarged first by repeating pixels.
     """
     channels, height, width = shape
     times = max(1, math.ceil(20 / min(height, width)))
@@ -47,7 +47,7 @@ def lenet5(shape: tuple[int, int, int] = (1, 28, 28), classes: int = 10, seed: i
 
 
 def resnet20(shape: tuple[int, int, int] = (3, 32, 32), classes: int = 10, groups: int = 8, seed: int = 0) -> nn.Module:
-    """ResNet-20 for small images (He, Zhang, Ren and Sun 2016), with group norm: 269,722 parameters."""
+    """Return ResNet-20 for small images (He, Zhang, Ren and Sun 2016), with group norm: 269,722 parameters."""
 
     def build() -> nn.Module:
         layers: list[nn.Module] = [Image(shape), nn.Conv2d(shape[0], 16, 3, padding=1, bias=False)]

@@ -1,11 +1,11 @@
 """Gradients of many small jobs at once: blocks of a fixed size under `vmap`, each job's bits its own.
 
 A job's bits must not depend on its neighbours or on how many there are. So blocks are padded to one of a few sizes, and
-blocks of a shape are trusted only after jobs got the same bits in all sizes, in other places and next to other jobs.
-Where they do not, or a layer refuses, jobs are looped over.
+blocks of a shape are used only after jobs got the same bits in all sizes, in other places and next to other jobs.
+Where they do not, or vmap refuses a layer, jobs are computed one by one.
 
-`vmap` and `grad` cost a millisecond a call, whatever the network. A shape that comes often is therefore recorded, once,
-as the tensor operations it comes down to, and these are repeated; the recording must give the same bits, too.
+`vmap` and `grad` take a millisecond per call for any network. A shape that is used often is therefore recorded once, as
+a graph of tensor operations, and replayed; the recording must give the same bits.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from fedsim.problems.torch.gradients import Maths
 
 SIZES = (32, 8, 2)  # jobs of a block
-NUMBERS = 2**21  # parameters in a block, at the most: with more of them a job keeps the processor busy
-ROWS = 64  # rows that a job may have there, for the same reason
-PAD = 4  # a job's rows are filled up to a multiple of this
+NUMBERS = 2**21  # parameters in a block at most: larger jobs use the processor fully by themselves
+ROWS = 64  # rows of a job in a block at most, for the same reason
+PAD = 4  # rows of a job are padded to a multiple of this
 OFTEN = 50  # uses of a shape before it is recorded
 _recording = threading.Lock()  # of all blocks: while torch records, it changes torch.nn.Module itself
 
@@ -33,17 +33,17 @@ Gradients = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 
 
 class Blocks:
-    """What is known about blocks of a network: whom to trust, and what was recorded."""
+    """Blocks of jobs of one network: which shapes are exact, and their recordings."""
 
     def __init__(self, maths: Maths) -> None:
         self.maths = maths
         convolves = any(isinstance(m, torch.nn.modules.conv._ConvNd) for m in maths.module.modules())
         usable = [size for size in SIZES if size * maths.dim <= NUMBERS]
         self.sizes = () if convolves else tuple(usable)  # under vmap a convolution becomes a slow grouped one
-        self.trusted: dict[Shape, bool] = {}
-        self._forget()
+        self.exact: dict[Shape, bool] = {}
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
         self._uses: Counter[tuple[Shape, int]] = Counter()
         self._recorded: dict[tuple[Shape, int], Gradients] = {}
@@ -53,19 +53,19 @@ class Blocks:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._forget()
+        self._reset()
 
     def size(self, jobs: int) -> int:
-        """The block for the first of so many jobs: the largest that is at least half full."""
+        """Return the size of the next block of `jobs` jobs: the largest that is at least half full."""
         return next((size for size in self.sizes if size <= 2 * jobs), self.sizes[-1])
 
     def gradients(self, theta: Tensor, x: Tensor, y: Tensor, present: Tensor | None) -> Tensor | None:
-        """Of a block of jobs, (size, d); None where blocks of this shape are not to be trusted."""
+        """Return the gradients of a block of jobs, (size, d); None where blocks of this shape are not exact."""
         shape = (theta.dtype, x.shape[1], present is not None)
         with self._lock:
-            if shape not in self.trusted:
-                self.trusted[shape] = self._steady(theta, x, y, present)
-            if not self.trusted[shape]:
+            if shape not in self.exact:
+                self.exact[shape] = self._is_exact(theta, x, y, present)
+            if not self.exact[shape]:
                 return None
             use = (shape, len(theta))
             self._uses[use] += 1
@@ -75,15 +75,15 @@ class Blocks:
         return compute(theta, x, y, present)
 
     def _record(self, theta: Tensor, x: Tensor, y: Tensor, present: Tensor | None) -> Gradients:
-        """The operations of this block's shape, if they repeat its bits."""
+        """Return a recording of this block's shape, if it gives the same bits."""
 
         def stacked(theta: Tensor, x: Tensor, y: Tensor, present: Tensor | None) -> Tensor:
-            return self.maths.stacked(theta, x, y, present)  # torch records plain functions alone
+            return self.maths.stacked(theta, x, y, present)  # torch records only plain functions
 
         try:
             with _recording:
                 graph: Gradients = make_fx(stacked)(theta, x, y, present)
-        except Exception:  # whatever a layer raises that cannot be recorded
+        except Exception:  # a layer that cannot be recorded may raise anything
             return stacked
 
         def repeat(theta: Tensor, x: Tensor, y: Tensor, present: Tensor | None) -> Tensor:
@@ -94,8 +94,8 @@ class Blocks:
         same = all(torch.equal(repeat(*jobs), stacked(*jobs)) for jobs in ((theta, x, y, present), other))
         return repeat if same else stacked
 
-    def _steady(self, theta: Tensor, x: Tensor, y: Tensor, present: Tensor | None) -> bool:
-        """Whether gradients are the same bits in blocks of all sizes, in other places of them, next to other jobs."""
+    def _is_exact(self, theta: Tensor, x: Tensor, y: Tensor, present: Tensor | None) -> bool:
+        """Return True if bits are equal in blocks of all sizes, in other places, and next to other jobs."""
         large = self.sizes[0]
         fill = torch.arange(large) % len(theta)
         theta, x, y = theta[fill], x[fill], y[fill]
@@ -108,13 +108,13 @@ class Blocks:
             return self.maths.stacked(jobs[places], x[places], y[places], None if present is None else present[places])
 
         try:
-            whole = at(torch.arange(large))
+            expected = at(torch.arange(large))
             for places in (
                 *(torch.roll(torch.arange(large), turn) for turn in (1, 7, 19)),
                 torch.full((large,), min(5, large - 1)),  # the same job everywhere
                 *(torch.arange(size) + first for size in self.sizes for first in (0, large - size)),
             ):
-                if not torch.equal(at(places), whole[places]):
+                if not torch.equal(at(places), expected[places]):
                     return False
         except RuntimeError:  # a layer that vmap refuses
             return False

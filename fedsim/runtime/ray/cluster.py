@@ -1,9 +1,8 @@
-"""Joining a cluster of Ray that somebody else has started.
+"""Clusters of Ray: join one, or start and stop a private one.
 
-A Ray of our own: on the loopback interface alone, behind a token of its own, in a folder that goes when it goes.
-
-Ray itself hears neither Ctrl-C nor SIGTERM, which a scheduler sends to everybody at once: the driver alone is told to
-end, finishes its round, keeps a checkpoint, and then ends the others.
+A private Ray listens on the loopback interface alone, requires its own token, and works in a folder that is removed at
+the end. Its processes ignore Ctrl-C and SIGTERM, which a scheduler sends to all processes at once: the driver finishes
+its round, writes a checkpoint, and then ends them.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from fedsim.text import short_repr, short_str
 
 
 def check_address(address: Any) -> None:
-    """Refuse what cannot be an address: Ray would look for minutes, or take it for something else."""
+    """Refuse what is not an address: Ray would try for minutes."""
     good = r"auto|local|(ray://)?([\w.\-]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}"
     fits = isinstance(address, str) and re.fullmatch(good, address, re.ASCII)
     if not fits or (":" in address and not 0 < int(address.rpartition(":")[2]) < 2**16):
@@ -35,7 +34,7 @@ def check_address(address: Any) -> None:
 
 
 def join(ray: Any, address: object) -> None:
-    """Join the cluster at `address`; where nobody listens, say so at once: Ray itself would try for minutes."""
+    """Join the cluster at `address`; refuse one that does not answer, which Ray would try for minutes."""
     host, _, port = str(address).rpartition(":")
     try:
         if port.isdigit():
@@ -48,17 +47,17 @@ def join(ray: Any, address: object) -> None:
         ) from None
 
 
-OPTIONS = {  # quiet, never a Ray that happens to run on this machine, replies of a few MB without the object store
+OPTIONS = {  # quiet, never another Ray of this machine, replies of a few MB without the object store
     "address": "local", "_node_ip_address": "127.0.0.1", "include_dashboard": False,
     "log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False,
     "_system_config": {"max_direct_call_object_size": 4_000_000, "task_rpc_inlined_bytes_limit": 40_000_000},
 }  # fmt: skip
-VITAL = ("raylet", "gcs_server")  # without one of them nothing goes on
+VITAL = ("raylet", "gcs_server")  # Ray does not work without them
 ELSEWHERE = "start a cluster yourself and give its --address"
 
 
 class OwnRay:
-    """A Ray that this process has started, and ends."""
+    """A private Ray, started and stopped by this process."""
 
     def __init__(self, cpus: int) -> None:
         import ray
@@ -67,7 +66,7 @@ class OwnRay:
         self._folder = RayFolder()
         self._processes: dict[str, Any] = {}
         try:
-            with _signals_kept(), _environment():
+            with _signals_restored(), _environment():
                 self._start(cpus)
             self._refuse_open_doors()
         except BaseException:
@@ -84,13 +83,13 @@ class OwnRay:
 
         self._processes = {name: infos[0].process for name, infos in worker._global_node.all_processes.items()}
         for process in self._processes.values():
-            process.terminate = process.kill  # what Ray's own shutdown calls; they do not hear SIGTERM
+            process.terminate = process.kill  # Ray's shutdown waits 5 s: they ignore SIGTERM
         with suppress(AttributeError):  # Ray would print what its processes say on our standard output
             worker.global_worker.threads_stopped.set()
             worker.global_worker.gcs_error_subscriber.close()
 
     def _refuse_open_doors(self) -> None:
-        """Every process of Ray listens where its node's address says: on loopback alone, if that is loopback."""
+        """Refuse a Ray that listens beyond the loopback interface, or without a token."""
         from ray._private import worker
         from ray._private.authentication.authentication_utils import is_token_auth_enabled
 
@@ -98,11 +97,11 @@ class OwnRay:
         if address not in ("127.0.0.1", "::1"):
             raise RuntimeFailed(f"Ray {self._ray.__version__} would listen on {address}, open to others; {ELSEWHERE}")
         if not is_token_auth_enabled():
-            raise RuntimeFailed(f"Ray {self._ray.__version__} would ask nobody for a token; {ELSEWHERE}")
+            raise RuntimeFailed(f"Ray {self._ray.__version__} would not require a token; {ELSEWHERE}")
 
     @property
     def lost(self) -> str:
-        """Which vital part of it has died, and how; nothing while all is well."""
+        """The vital process that has died, and how; "" while all are alive."""
         for name in VITAL:
             process = self._processes.get(name)
             code = None if process is None else process.poll()
@@ -116,8 +115,8 @@ class OwnRay:
             raise RuntimeFailed(f"Ray's {lost}, and with it every host; {remedy}")
 
     def close(self) -> None:
-        """End all its processes and remove its folder; the hosts first where it is dead, for then Ray takes long."""
-        with _hushed() if self.lost else nullcontext():
+        """End all its processes and remove its folder; kill the hosts of a dead Ray first, whose shutdown is slow."""
+        with _silenced() if self.lost else nullcontext():
             if self.lost:
                 self._kill()
             if self._ray.is_initialized():
@@ -136,38 +135,38 @@ class OwnRay:
                 process.wait(10)
 
 
-def hear_sigterm() -> None:
-    """In a host or a task: what its code starts in turn can be ended as usual. A host that SIGTERM ends is replaced."""
+def unblock_sigterm() -> None:
+    """Unblock SIGTERM in a host or a task, for processes that its code starts. A host that it ends is replaced."""
     if os.name == "posix":
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 @contextmanager
-def _hushed() -> Iterator[None]:
-    """What is left of a dead Ray in this process complains on standard error; one sentence of ours follows."""
+def _silenced() -> Iterator[None]:
+    """Silence what a dead Ray writes to standard error in this process."""
     sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
+    stderr, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(null)
 
 
 @contextmanager
 def _environment() -> Iterator[None]:
-    """What Ray reads from the environment while it starts, and then not from ours any more.
+    """Set the environment variables that Ray reads at its start, and restore them.
 
-    A token that is handed on by the environment is written nowhere, while Ray would leave one in the home folder.
-    The last variable makes 127.0.0.1 mean just that; Ray would put this machine's address in the network in its place.
+    A token in the environment is written to no file, while Ray would write one to the home folder. The last variable
+    makes Ray use 127.0.0.1 instead of this machine's network address.
     """
     from ray._private import ray_constants
 
     ours = {
         "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": os.urandom(32).hex(),  # no part of any result, and a stream of rng could be guessed
+        "RAY_AUTH_TOKEN": os.urandom(32).hex(),  # not a stream of rng, which could be guessed; no result depends on it
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     }
     before, cluster = {name: os.environ.get(name) for name in ours}, ray_constants.ENABLE_RAY_CLUSTER
@@ -186,7 +185,7 @@ def _environment() -> Iterator[None]:
 
 
 def _reread() -> None:
-    """Let this process's part of Ray forget the mode and the token that it has read before."""
+    """Clear the authentication mode and token that Ray has cached in this process."""
     try:
         raylet = import_module("ray._raylet")
         raylet.Config.initialize("")
@@ -194,14 +193,14 @@ def _reread() -> None:
     except (ImportError, AttributeError):
         import ray
 
-        raise RuntimeFailed(f"Ray {ray.__version__} knows no tokens; install ray>=2.52, or {ELSEWHERE}") from None
+        raise RuntimeFailed(f"Ray {ray.__version__} has no tokens; install ray>=2.52, or {ELSEWHERE}") from None
 
 
 @contextmanager
-def _signals_kept() -> Iterator[None]:
-    """Ray puts handlers of its own in the place of ours; a SIGTERM that comes meanwhile waits for ours.
+def _signals_restored() -> Iterator[None]:
+    """Restore the signal handlers that Ray replaces; block SIGTERM meanwhile.
 
-    Processes inherit what is blocked, as Ray itself does for Ctrl-C.
+    Child processes inherit the block, as with Ray's own for Ctrl-C.
     """
     if threading.current_thread() is not threading.main_thread() or os.name != "posix":
         yield

@@ -1,4 +1,4 @@
-"""The folder of a Ray of our own: logs, sockets and spilled objects, and the way to whoever still uses it."""
+"""The folder of a private Ray: logs, sockets and spilled objects, and the processes that use it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ YOUNG_S = 60.0  # its driver may not have locked it yet
 
 
 class RayFolder:
-    """A new folder, for this user alone; those that killed drivers have left behind go first."""
+    """A new folder, for this user alone. Folders of killed drivers are removed first."""
 
     def __init__(self) -> None:
         base = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
@@ -30,7 +30,7 @@ class RayFolder:
         _is_free(self._lock)
 
     def kill_users(self) -> None:
-        """End every process of Ray that works in the folder: hosts and agents outlive a raylet that was killed."""
+        """Kill every process of Ray that works in the folder: hosts and agents survive a killed raylet."""
         kill_users(self.path)
 
     def remove(self) -> None:
@@ -39,6 +39,7 @@ class RayFolder:
 
 
 def kill_users(folder: Path) -> None:
+    """Kill every process of Ray that works in a folder."""
     for _ in range(50):
         pids = users(folder)
         if not pids:
@@ -50,7 +51,7 @@ def kill_users(folder: Path) -> None:
 
 
 def users(folder: Path) -> list[int]:
-    """Processes of Ray with a file open in the folder, or given it as an argument; Linux shows them, others do not."""
+    """Return the processes of Ray with an open file in the folder or with it as an argument; Linux only."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         pid = int(entry.name)
@@ -74,7 +75,7 @@ def _has_open(entry: Path, folder: Path) -> bool:
 
 
 def _remove_stale(base: Path) -> None:
-    """Folders of drivers that were killed, and what of their Ray is left."""
+    """Remove the folders of killed drivers and the remaining processes of their Ray."""
     if os.name != "posix":
         return
     for folder in base.glob(f"{PREFIX}*"):
@@ -89,7 +90,7 @@ def _remove_stale(base: Path) -> None:
 
 
 def _is_free(lock: Any) -> bool:
-    """Take the lock, which is the system's and ends with its holder; where there are none, nothing is free."""
+    """Try to take the lock, which ends with its process; return False where the system has no locks."""
     try:
         import fcntl
 
@@ -104,4 +105,4 @@ def _remove(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():
             return
-        time.sleep(0.1)  # somebody is about to end, and still writes
+        time.sleep(0.1)  # a process that is ending may still write

@@ -1,11 +1,9 @@
-"""A client host, an asyncio actor of Ray, and what it is given when it starts.
+"""A client host, an asyncio actor of Ray, and its cache of the clients' memory.
 
-What clients remember, kept where they are computed, so that a row of memory travels only to a host without it.
-
-The driver commits a reply's memory when it folds the reply, and only the driver knows whether it did. So it notes what
-every call left at the host, under the call's own number, and sends a row unless it is that very one. A job names the
-call whose row it takes up, and a host that holds another one, or none, says so and is sent it: no order of calls, no
-late reply and no host that died can put a wrong row in its place.
+A row of memory is sent only to a host without it. The driver commits a reply's memory when it aggregates the reply. It
+records which row every call left at the host, under the number of the call, and sends a row unless the host has it. A
+job names the call whose row it continues from; a host without that row returns nothing and is sent it. So the order of
+calls, late replies and dead hosts cannot lead to a wrong row.
 """
 
 from __future__ import annotations
@@ -25,26 +23,26 @@ from fedsim.arrays import Array, Arrays
 from fedsim.protocols import AlgorithmLike, HasShards, ProblemLike
 from fedsim.runtime.inline import Worker
 from fedsim.runtime.jobs import Batch, Reply, Setting
-from fedsim.runtime.ray.cluster import hear_sigterm
+from fedsim.runtime.ray.cluster import unblock_sigterm
 
 
 class Host:
-    """A client host: its shard's data, its clients' rows and their memory, its kernels. One call per batch."""
+    """A client host: the data, columns and memory of its clients. One call per batch."""
 
     def __init__(
         self, algorithm: AlgorithmLike, setting: tuple[Any, ...], clients: Array, rows: Arrays, backend: str
     ) -> None:
         from threadpoolctl import threadpool_limits
 
-        hear_sigterm()
+        unblock_sigterm()
         self.clients, self.rows, self.held = clients, rows, HeldMemory()
-        self._whole: Worker | None = None  # with the data of all clients, for blocks of rounds
+        self._all: Worker | None = None  # with the data of all clients, for blocks of rounds
         problem, weights, seed, dtype = setting
         self.worker = Worker(algorithm, Setting(problem, weights, seed, dtype, kernels.backend(backend)))
         self._limits = threadpool_limits(1)  # after the kernels have loaded every BLAS there is
 
     async def compute(self, packed: bytes, message: Arrays | None = None) -> bytes:
-        """From a packed SentBatch to a packed Reply; empty if somebody's memory is missing."""
+        """Compute a packed SentBatch; return a packed Reply, empty if a client's memory is missing."""
         light: SentBatch = pickle.loads(packed)
         batch = self.held.complete(light)
         if batch is None:
@@ -54,25 +52,25 @@ class Host:
         return pack(reply)
 
     async def learn(self, problem: ProblemLike, packed: bytes) -> bytes:
-        """Take a block of rounds of some replicas; the data of all clients come once, as an object of their own."""
-        if self._whole is None:
+        """Learn a block of rounds of some replicas; the data of all clients are sent once, as a separate object."""
+        if self._all is None:
             own = self.worker.setting
-            self._whole = Worker(self.worker.algorithm, replace(own, problem=problem))
-        return pack(self._whole.learn(pickle.loads(packed)))
+            self._all = Worker(self.worker.algorithm, replace(own, problem=problem))
+        return pack(self._all.learn(pickle.loads(packed)))
 
     async def about(self) -> dict[str, Any]:
-        """Whom it models, and what their links and devices are like."""
+        """Return its clients and the columns of their links and devices."""
         held = len(getattr(self.worker.setting.problem, "x", ()))
         return {"pid": os.getpid(), "clients": self.clients, "rows_held": held, **self.rows}
 
 
 def pack(parts: object) -> bytes:
-    """One string of bytes: Ray takes half as long over it as over a handful of small arrays."""
+    """Pickle to one string of bytes, which Ray sends twice as fast as several small arrays."""
     return pickle.dumps(parts, protocol=5)
 
 
-def dealt(setting: Setting, shards: list[Array]) -> list[tuple[Any, ...]]:
-    """What hosts are given: each the rows of its own clients, if the problem can be dealt, else all the whole of it."""
+def split_setting(setting: Setting, shards: list[Array]) -> list[tuple[Any, ...]]:
+    """Return the setting of each host, with its clients' rows alone if the problem has shards, else of all hosts."""
     common = (setting.weights, setting.seed, setting.dtype)
     if not isinstance(setting.problem, HasShards):
         return [(setting.problem, *common)]
@@ -80,7 +78,7 @@ def dealt(setting: Setting, shards: list[Array]) -> list[tuple[Any, ...]]:
 
 
 def carry_source(part: object) -> None:
-    """A class from a scenario file or a script exists on no other machine: send its code along with it."""
+    """Pickle a class of a scenario file or script with its code, which other machines do not have."""
     from ray import cloudpickle
 
     module = sys.modules.get(part.__module__)
@@ -92,13 +90,13 @@ def carry_source(part: object) -> None:
         cloudpickle.register_pickle_by_value(module)
 
 
-NOBODY = 0  # no call has this number
-_CALLS = itertools.count(1)  # all calls of this process: a number is never given twice, whoever dies
+NO_CALL = 0  # no call has this number
+_CALLS = itertools.count(1)  # unique in this process
 
 
 @dataclass(frozen=True)
 class SentBatch:
-    """A batch on its way to a host: with the rows of memory that travel alone, and the calls that left the others."""
+    """A batch as sent to a host: some rows of memory, and the calls that left the others at the host."""
 
     batch: Batch
     travels: Array  # bool (jobs,)
@@ -107,18 +105,18 @@ class SentBatch:
 
     @staticmethod
     def full(batch: Batch) -> SentBatch:
-        """With all its rows, for a host that nothing is known of."""
+        """Return the batch with all rows, for a host whose rows are unknown."""
         return SentBatch(batch, np.ones(len(batch) if batch.memory else 0, bool), np.empty(0, np.int64))
 
 
 class HeldMemory:
-    """A host's part: the rows that its clients' latest jobs left behind."""
+    """The rows at a host: its clients' memory after their latest jobs."""
 
     def __init__(self) -> None:
         self._table = _MemoryTable()
 
     def complete(self, light: SentBatch) -> Batch | None:
-        """The batch with everybody's memory, or None where a row is not here."""
+        """Return the batch with all memory; None where a row is missing."""
         batch, travels = light.batch, light.travels
         if travels.all():
             return batch
@@ -132,30 +130,30 @@ class HeldMemory:
         return replace(batch, memory=memory)
 
     def keep(self, batch: Batch, call: int, reply: Reply) -> None:
-        """Hold what the jobs left behind."""
+        """Store the memory after the jobs."""
         if batch.memory:
             self._table.put(self._table.places(batch), call, _left(batch, reply))
 
 
 class MemoryAtHost:
-    """The driver's part: which rows a host holds."""
+    """The driver's record of the rows at a host."""
 
     def __init__(self) -> None:
         self._table = _MemoryTable()
 
     def to_send(self, batch: Batch) -> SentBatch:
-        """The batch without the rows that the host holds."""
+        """Return the batch without the rows that the host has."""
         if not batch.memory:
             return SentBatch.full(batch)
         place = self._table.places(batch)
         left_by = self._table.call[place]
-        travels = (left_by == NOBODY) | ~self._table.holds(place, batch.memory)
-        self._table.call[place] = NOBODY  # until these jobs are heard of, what they leave behind is not known
+        travels = (left_by == NO_CALL) | ~self._table.holds(place, batch.memory)
+        self._table.call[place] = NO_CALL  # unknown until the reply of these jobs
         rows = {n: m[travels] for n, m in batch.memory.items()}
         return SentBatch(replace(batch, memory=rows), travels, left_by[~travels])
 
     def note(self, batch: Batch, call: int, reply: Reply) -> None:
-        """The host holds what this call left behind."""
+        """Record the memory after a call."""
         if batch.memory:
             self._table.put(self._table.places(batch), call, _left(batch, reply))
 
@@ -165,14 +163,14 @@ class _MemoryTable:
 
     def __init__(self) -> None:
         self._place: dict[int, int] = {}
-        self._latest = (np.zeros(0, np.int64), np.zeros(0, np.int64))  # who was asked for, and their places
-        self.call = np.full(0, NOBODY)
+        self._latest = (np.zeros(0, np.int64), np.zeros(0, np.int64))  # clients of the latest batch, and their places
+        self.call = np.full(0, NO_CALL)
         self.columns: Arrays = {}
 
     def places(self, batch: Batch) -> Array:
-        """Where the jobs' clients have their places, new ones at the end."""
+        """Return the places of the jobs' clients; new clients are appended."""
         known, who = self._place, batch.replica << 32 | batch.client
-        if np.array_equal(who, self._latest[0]):  # the same as last time, as it mostly is
+        if np.array_equal(who, self._latest[0]):  # the usual case
             return self._latest[1]
         place = np.array([known.setdefault(w, len(known)) for w in who.tolist()], np.int64)
         if len(known) > len(self.call):
@@ -183,7 +181,7 @@ class _MemoryTable:
         return place
 
     def holds(self, place: Array, rows: Arrays) -> Array:
-        """Whether these very rows lie there, bit for bit."""
+        """Return True where these rows are stored, bit for bit."""
         same = np.ones(len(place), bool)
         for n, row in rows.items():
             if n not in self.columns:
@@ -200,12 +198,12 @@ class _MemoryTable:
 
 
 def _left(batch: Batch, reply: Reply) -> Arrays:
-    """What jobs leave behind, as it would be committed."""
+    """Return the memory after jobs, as it is committed."""
     return {n: np.asarray(reply.memory.get(n, m), m.dtype) for n, m in batch.memory.items()}
 
 
 def _bytes(rows: Array) -> Array:
-    """Rows as whole numbers, which are equal where the bits are."""
+    """Return rows as integers, which are equal where the bits are."""
     flat = np.ascontiguousarray(rows).reshape(len(rows), -1)
     return flat.view(np.uint64 if flat.shape[1] * flat.itemsize % 8 == 0 else np.uint8)
 

@@ -1,4 +1,4 @@
-"""Independent calls as tasks of a Ray cluster: for many runs at once, each computing inline where it lands."""
+"""Independent calls as tasks of a Ray cluster, for many runs at once, each with the inline runtime."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedsim.runtime.ray.cluster import OwnRay, join
 
 RETRIES = 2  # of a task whose process or machine dies
 TICK_S = 0.2
-REMEDY = "look at the machine's memory, then go on with the same command and --resume"
+REMEDY = "look at the machine's memory, then repeat the command with --resume"
 
 
 def spread(
@@ -22,8 +22,8 @@ def spread(
 ) -> Iterator[tuple[int, Any]]:  # fmt: skip
     """Call `function` with each of `calls`, at most `jobs` at a time, anywhere on the cluster.
 
-    Yields (number, None) when a call is handed over and (number, answer) when it is done, an error in place of
-    the answer if it died. `tick()` is asked several times a second; once false, no more is handed over.
+    Yield (number, None) when a call is submitted and (number, answer) when it is done, with an error as the answer if
+    it died. `tick()` is called several times a second; once false, no call is submitted.
     """
     import ray
 
@@ -55,7 +55,7 @@ def spread(
 
 
 def join_or_start(ray: ModuleType, runtime: Ray, jobs: int | None) -> tuple[OwnRay | None, bool]:
-    """Join a Ray that is there, or start one; the one that was started, and whether one was joined."""
+    """Join a running Ray, or start one; return the one that was started, and True if one was joined."""
     if ray.is_initialized():
         return None, False
     if runtime.address is None:

@@ -99,7 +99,7 @@ def better(kind: str):
         return Finding(
             ratio < 0.95,
             f"marginal error by step size, FA-HMC {shown(long)}; FA-LD {shown(one)}; best over best {ratio:.2f}",
-            undecided=abs(ratio - 1) < 0.15,  # a few short chains tell no more
+            undecided=abs(ratio - 1) < 0.15,  # the limit of a few short chains
         )
 
     return judge

@@ -18,7 +18,7 @@ full = {"dim": [2, 50, 100, 200, 500, 1000], "rounds": 8000, "replicas": 2000}
 
 
 def scenario(*, dim: int = 2, rounds: int = 200, replicas: int = 2000) -> fs.Scenario:
-    """One coordinate of the problem in `dim` dimensions: they are independent and alike (B12)."""
+    """One coordinate of the problem in `dim` dimensions: they are independent and identical (B12)."""
     return fs.Scenario(
         problem=problem(),
         algorithm=fs.algorithms.FAHMC(step_size=step(dim), leapfrog_steps=K, local_steps=T, correlation=1.0),
@@ -53,7 +53,7 @@ def affine(eta: float, variances=VARIANCES) -> tuple[float, float, float]:
 
 
 def law(eta: float, rounds: int, variances=VARIANCES) -> tuple[float, float]:
-    """Mean and variance of a coordinate after so many rounds from 0."""
+    """Mean and variance of a coordinate after `rounds` rounds from 0."""
     a, b, q = affine(eta, variances)
     return b * (1 - a**rounds) / (1 - a), q * (1 - a ** (2 * rounds)) / (1 - a**2)
 
@@ -120,8 +120,8 @@ def followed(dim: int, result) -> plots.Series:
 
 def distances(dim: int, result) -> plots.Series:
     """The same of the replicas."""
-    kept = zip(result.sample_rounds, result.samples[:, :, 0], strict=True)
-    return plots.of({int(n): squared_w2(dim, own.mean(), own.var(ddof=1)) for n, own in kept}, "points")
+    recorded = zip(result.sample_rounds, result.samples[:, :, 0], strict=True)
+    return plots.of({int(n): squared_w2(dim, own.mean(), own.var(ddof=1)) for n, own in recorded}, "points")
 
 
 def squared_w2(dim: int, mean, variance):
@@ -139,7 +139,7 @@ claims = [
         "FA-HMC's runs follow the exact moments behind this figure",
         exact,
         published="200 d(d - 1)/2 repetitions",
-        why="B12: one coordinate, 2000 replicas, in place of repetitions that nobody can afford",
+        why="B12: one coordinate, 2000 replicas, instead of repetitions of all coordinates, which are too expensive",
     ),
     Claim(
         "N(20, I) and N(1, 2 I) give the posterior N(16.2, 1.6 I)",

@@ -50,7 +50,7 @@ claims = [
         "K = 1 does not have the best calibration",
         calibration,
         published="26 % better ECE with K = 50",
-        why="10,000 test rows tell calibration errors apart to about 0.01; after few rounds K = 1 is timid, which "
+        why="10,000 test rows resolve calibration errors to about 0.01; after few rounds K = 1 is timid, which "
         "is no miscalibration yet",
     ),
     Claim(

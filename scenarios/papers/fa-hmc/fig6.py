@@ -1,6 +1,6 @@
 """FA-HMC, figure 6: leapfrog steps K on CIFAR-10's airplanes and automobiles, and on KMNIST.
 
-Where KMNIST is not at hand, MNIST stands in for it, and without that the 8 x 8 digits; the claims say which it was.
+Without KMNIST, MNIST replaces it, and without that the 8 x 8 digits; the claims name the data set.
 """
 
 import _images

@@ -15,7 +15,7 @@ QUICK_STEPS, QUICK_RATES = [1, 10, 50], [0.3, 1.0]
 
 
 def scenario(data: str, local_steps: int, rate: float, rounds: int, warmup: int, every: int) -> fs.Scenario:
-    """`rate` is the step on the mean loss; a sample is kept every `every` rounds after `warmup`."""
+    """`rate` is the step size for the mean loss; every `every`-th round after `warmup` is recorded."""
     d = fs.data.load(data)
     return fs.Scenario(
         problem=fs.problems.SoftmaxRegression.of(d, fs.data.iid(d.y, 10, seed=1)),
@@ -60,8 +60,10 @@ def one_is_worst(*names: str):
 
 
 def best_among(data: str, expected: dict[str, tuple[int, ...]]):
-    """A judge: the best K of each metric is among these; undecided where the next best is as good as the test rows
-    can tell. It needs all of the paper's K, which only the full form runs."""
+    """Return a judge: the best K of each metric is one of these.
+
+    It is undecided if the test rows cannot distinguish the next best K. It needs all K of the paper (full form).
+    """
 
     def judge(study) -> Finding | None:
         rows = {name: row for name, row in scores(study, data).items() if name in expected}

@@ -8,11 +8,11 @@ from functools import cache
 
 import _toy
 import numpy as np
+from _moments import FALDMoments, Weights
 
 import fedsim as fs
 from fedsim.privacy import fald
 from fedsim.reproduce import Claim, Finding, end, pick, plots, system
-from fedsim.reproduce.moments import FALDMoments, Weights
 
 K, CHOSEN, DELTA = 10, 10, 1e-5
 P = np.full(_toy.CLIENTS, 1 / _toy.CLIENTS)
@@ -53,7 +53,7 @@ def theorem(*, step_size=1e-8, rounds=100, chosen=CHOSEN, correlation=0.0, tempe
 
 
 def error(step_size: float, rounds: int, chosen: int = CHOSEN, correlation: float = 0.0) -> float:
-    """Exact W2 to the target after so many rounds under scheme II."""
+    """Exact W2 to the target after `rounds` rounds under scheme II."""
     weights = Weights.full(P) if chosen == len(P) else Weights.uniform(P, chosen)
     moments = FALDMoments(_toy.problem(0.0), step_size, K, correlation, weights)
     return moments.w2(moments.after(rounds))
@@ -94,7 +94,7 @@ def best_step(study) -> Finding:
     best = int(np.argmin(errors))
     return Finding(
         0 < best < len(steps) - 1,
-        f"exact W2 after 300 rounds, everybody: {errors[0]:.1e} at {steps[0]:.0e}, least {errors[best]:.1e} at "
+        f"exact W2 after 300 rounds, all devices: {errors[0]:.1e} at {steps[0]:.0e}, least {errors[best]:.1e} at "
         f"{steps[best]:.1e}, {errors[-1]:.1e} at {steps[-1]:.0e}",
     )
 

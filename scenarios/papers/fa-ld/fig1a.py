@@ -1,16 +1,16 @@
 """FA-LD, figure 1(a): communication rounds to W2 <= 1e-3 against the number K of local steps.
 
 The paper's clients share one Hessian. Then the law of the average after k local steps is that of plain Langevin
-dynamics whatever K is, so K steps save K-fold and there is nothing to trade. Where Hessians differ (`unequal`: each
-client's covariance is turned a little) large K leaves a bias, and an interior K is best.
+dynamics whatever K is, so K steps save K-fold and there is no trade-off. Where Hessians differ (`unequal`: each
+client's covariance is rotated slightly) large K leaves a bias, and an interior K is best.
 """
 
 import _toy
 import numpy as np
+from _moments import FALDMoments
 
 import fedsim as fs
 from fedsim.reproduce import Claim, Finding, pick, plots, system
-from fedsim.reproduce.moments import FALDMoments
 
 STEP = 1e-7
 LEVELS = {"equal": 1e-3, "unequal": 3e-3}
@@ -90,8 +90,8 @@ def saved(study, best: int) -> tuple[float, float, float]:
 
 
 def passages(result) -> np.ndarray:
-    """Rounds to the level: of all replicas first, then of 200 bootstrap draws; linear between the rounds kept."""
-    samples, law = result.samples, problem("unequal", 0.0).exact()  # (kept rounds, replicas, 2)
+    """Rounds to the level: of all replicas first, then of 200 bootstrap draws; linear between the recorded rounds."""
+    samples, law = result.samples, problem("unequal", 0.0).exact()  # (recorded rounds, replicas, 2)
     count = samples.shape[1]
     keys = fs.rng.keys(1, fs.rng.Stream.DATA, client=np.arange(200))
     draws = [np.arange(count), *(fs.rng.uniform(keys, count) * count).astype(int)]

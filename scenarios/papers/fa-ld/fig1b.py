@@ -6,10 +6,10 @@ The level that all curves reach is what 300 perfect samples would show; the samp
 from itertools import pairwise
 
 import _toy
+from _moments import FALDMoments
 
 import fedsim as fs
 from fedsim.reproduce import Claim, Finding, end, pick, plots, system
-from fedsim.reproduce.moments import FALDMoments
 
 ALPHAS = [0.0, 1.0, 10.0, 100.0, 1000.0]
 quick = {"alpha": ALPHAS, "rounds": 900, "step_size": 1e-7}

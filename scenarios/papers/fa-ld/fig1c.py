@@ -1,15 +1,15 @@
-"""FA-LD, figure 1(c): does correlated noise (rho) speed things up? K = 100.
+"""FA-LD, figure 1(c): the effect of correlated noise (rho) on speed, K = 100.
 
-With equal Hessians and everybody taking part the averaged noise has the same law for every rho, and the clients' paths
+With equal Hessians and full participation the averaged noise has the same law for every rho, and the clients' paths
 differ by constants: nothing can depend on rho. With unequal Hessians, or with partial participation, it does.
 """
 
 import _toy
 import numpy as np
+from _moments import FALDMoments, Weights
 
 import fedsim as fs
 from fedsim.reproduce import Claim, Finding, end, pick, plots, system
-from fedsim.reproduce.moments import FALDMoments, Weights
 
 RHOS = [0.0, 0.5, 1.0]
 quick = {"correlation": RHOS, "setting": ["paper", "partial"], "rounds": 100}
@@ -64,7 +64,7 @@ def partial(study) -> Finding:
 
 
 def figure(study):
-    titles = {"paper": "everybody", "unequal": "everybody, unequal Hessians", "partial": f"{CHOSEN} of 50 devices"}
+    titles = {"paper": "all devices", "unequal": "all devices, unequal Hessians", "partial": f"{CHOSEN} of 50 devices"}
     ran = dict.fromkeys(s["setting"] for s, _ in study.runs)
     content = {
         titles[setting]: {

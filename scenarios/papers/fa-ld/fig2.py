@@ -2,10 +2,10 @@
 
 import _toy
 import numpy as np
+from _moments import FALDMoments, Weights
 
 import fedsim as fs
 from fedsim.reproduce import Claim, Finding, end, pick, plots, system
-from fedsim.reproduce.moments import FALDMoments, Weights
 
 K, P = 100, np.full(_toy.CLIENTS, 1 / _toy.CLIENTS)
 SIZES, STEPS = (5, 10, 20, 40), (1e-6, 1e-7, 1e-8)
@@ -76,7 +76,7 @@ def second(study) -> Finding:
 def figure(study):
     schemes, steps = (list(dict.fromkeys(s[name] for s, _ in study.runs)) for name in ("scheme", "step_size"))
     content = {
-        f"scheme {scheme}, step {eta:g}" if scheme != "full" else f"everybody, step {eta:g}": {
+        f"scheme {scheme}, step {eta:g}" if scheme != "full" else f"all devices, step {eta:g}": {
             f"S = {S}": both(pick(study, scheme=scheme, chosen=S, step_size=eta), bias(scheme, S, eta))
             for S in dict.fromkeys(s["chosen"] for s, _ in study.runs)
         }
@@ -94,7 +94,7 @@ def both(result, level: float) -> list[plots.Series]:
 
 claims = [
     Claim(
-        "With everybody taking part the bias shrinks with the step size",
+        "With full participation the bias shrinks with the step size",
         full_bias,
         published="small learning rates yield diminishing biases consistently",
         why="exact stationary moments",

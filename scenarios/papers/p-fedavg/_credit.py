@@ -1,4 +1,4 @@
-"""P-FedAvg's credit-score benchmark (section 4.2 and E.2): ten banks, applicants who answer, E = 5, K = 5 of 10."""
+"""P-FedAvg's credit-score benchmark (section 4.2 and E.2): ten banks, applicants who respond, E = 5, K = 5 of 10."""
 
 import numpy as np
 

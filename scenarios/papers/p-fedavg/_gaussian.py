@@ -84,7 +84,7 @@ def scenario(
 
 
 def ran(result) -> np.ndarray:
-    """|theta - theta_PS|^2 averaged over replicas, at the rounds kept."""
+    """|theta - theta_PS|^2 averaged over replicas, at the recorded rounds."""
     table = result.rounds[["round", "distance_to_ps"]].dropna()
     return (table["distance_to_ps"] ** 2).groupby(table["round"]).mean().to_numpy()
 

@@ -39,7 +39,7 @@ def means(study) -> Finding:
     for scheme in SCHEMES:
         result = pick(study, scheme=scheme)
         mean, variance = _gaussian.moments(problem, _gaussian.inverse(*STEP), E, result.sample_rounds[-1], scheme, K)
-        own = result.samples[:, :, 0]  # (kept rounds, replicas)
+        own = result.samples[:, :, 0]  # (recorded rounds, replicas)
         at = result.sample_rounds - 1
         worst = max(worst, np.abs((own.mean(axis=1) - mean[at]) / np.sqrt(variance[at] / own.shape[1])).max())
         ends.append(f"{scheme} {own[-1].mean():.3f}")

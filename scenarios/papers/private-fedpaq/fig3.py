@@ -142,7 +142,7 @@ claims = [
         "The instability is more pronounced privately",
         more_so,
         published="the impact is even more pronounced for the privatized algorithm",
-        why="M = 1 averages nobody's noise away (E9); private devices also clip, plain ones do not (E13); three "
+        why="M = 1 averages no noise away (E9); private devices also clip, plain ones do not (E13); three "
         "runs and no interval",
     ),
 ]

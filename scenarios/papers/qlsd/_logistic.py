@@ -26,8 +26,9 @@ def algorithm(name: str, problem, step_size: float, start):
         own = step_size * problem.clients
         return fs.algorithms.DGSGLD(step_size=own, coupling=5 * own, local_steps=LOCAL_STEPS, batch_size=0.2)
     if kind == "FSGLD":
+        means, precisions = surrogates(problem, start)
         return fs.algorithms.FSGLD(
-            2 * step_size / LOCAL_STEPS, LOCAL_STEPS, *surrogates(problem, start), batch_size=0.2
+            2 * step_size / LOCAL_STEPS, local_steps=LOCAL_STEPS, means=means, precisions=precisions, batch_size=0.2
         )
     if kind == "MALA":
         return fs.algorithms.MALA(step_size=step_size)
@@ -102,7 +103,7 @@ def surrogates(problem, theta) -> tuple[np.ndarray, np.ndarray]:
 
 
 def optimum(problem, step_size: float, steps: int = 300) -> np.ndarray:
-    """A start near the mode: plain descent of the whole potential."""
+    """Return a point near the mode by gradient descent on the potential of all data."""
     theta = np.zeros(problem.dim)
     for _ in range(steps):
         theta = theta - step_size * sum(problem.gradient(theta, c) for c in range(problem.clients))

@@ -38,7 +38,7 @@ def problem(rows: int, tests: int, outside: str = "") -> fs.problems.Torch:
 
 @cache
 def start(rows: int, tests: int, steps: int = 120) -> np.ndarray:
-    """Where so many steps of plain descent on one machine end."""
+    """Return the end of gradient descent on one machine."""
     made = fs.Scenario(
         problem=fs.problems.pooled(problem(rows, tests)),
         algorithm=fs.algorithms.FedAvg(step_size=0.05, local_steps=steps, batch_size=64, momentum=0.9),

@@ -28,13 +28,13 @@ def algorithm(name: str, step_size: float):
     return make(step_size=step_size, batch_size=0.1, codec=codec)
 
 
-def scenario(name: str, step_size: float, iterations: int, kept: int, replicas: int) -> fs.Scenario:
-    """`kept` iterations at the end are sampled, 500 times."""
+def scenario(name: str, step_size: float, iterations: int, sampled: int, replicas: int) -> fs.Scenario:
+    """The last `sampled` iterations give up to 500 samples."""
     return fs.Scenario(
         problem=problem(),
         algorithm=algorithm(name, step_size),
         budget=fs.Budget(rounds=iterations),
-        record=fs.Record(warmup=iterations - kept, every=max(1, kept // 500), rounds_every=iterations),
+        record=fs.Record(warmup=iterations - sampled, every=max(1, sampled // 500), rounds_every=iterations),
         metrics=(),
         replicas=replicas,
         seed=1,
@@ -50,12 +50,12 @@ def truth() -> float:
 
 
 def error(result) -> np.ndarray:
-    """(average of |theta| over a run's kept samples - truth)^2 of every run, (replicas,)."""
+    """(average of |theta| over a run's samples - truth)^2 of every run, (replicas,)."""
     return (np.linalg.norm(result.samples, axis=2).mean(axis=0) - truth()) ** 2
 
 
 def variance_ratio(result) -> float:
-    """Variance about the exact mean over the posterior's, pooled over coordinates, runs and kept iterations."""
+    """Variance about the exact mean over the posterior's, pooled over coordinates, runs and sampled iterations."""
     mean, covariance = problem().exact()
     return float(((result.samples - mean) ** 2).mean() / covariance[0, 0])
 
@@ -73,8 +73,8 @@ def bound(levels: int) -> float:
 
 def mse(result) -> plots.Series:
     """Mean squared error of the running average of |theta|, against the bits that all clients have sent for it."""
-    norms = np.linalg.norm(result.samples, axis=2)  # (kept, replicas)
-    kept = np.arange(1, len(norms) + 1)
-    error = (norms.cumsum(axis=0) / kept[:, None] - truth()) ** 2
+    norms = np.linalg.norm(result.samples, axis=2)  # (samples, replicas)
+    count = np.arange(1, len(norms) + 1)
+    error = (norms.cumsum(axis=0) / count[:, None] - truth()) ** 2
     every = int(result.sample_rounds[-1] - result.sample_rounds[-2])
-    return plots.Series(bits(result) * CLIENTS * every * kept, error.mean(axis=1))
+    return plots.Series(bits(result) * CLIENTS * every * count, error.mean(axis=1))

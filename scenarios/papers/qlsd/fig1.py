@@ -11,8 +11,8 @@ import numpy as np
 import fedsim as fs
 from fedsim.reproduce import Claim, Finding, bootstrap, pick, plots
 
-quick = {"algorithm": _toy.ALGORITHMS, "iterations": 6000, "kept": 5000, "replicas": 10}
-full = {"algorithm": _toy.ALGORITHMS, "iterations": 500_000, "kept": 50_000, "replicas": 30}
+quick = {"algorithm": _toy.ALGORITHMS, "iterations": 6000, "sampled": 5000, "replicas": 10}
+full = {"algorithm": _toy.ALGORITHMS, "iterations": 500_000, "sampled": 50_000, "replicas": 30}
 
 
 def scenario(
@@ -20,10 +20,10 @@ def scenario(
     algorithm: str = "LSD*",
     step_size: float = _toy.STEP,
     iterations: int = 6000,
-    kept: int = 5000,
+    sampled: int = 5000,
     replicas: int = 10,
 ) -> fs.Scenario:
-    return _toy.scenario(algorithm, step_size, iterations, kept, replicas)
+    return _toy.scenario(algorithm, step_size, iterations, sampled, replicas)
 
 
 def outperforms(study) -> Finding:
@@ -51,11 +51,11 @@ def matches(study) -> Finding:
 
 def saving(study) -> Finding:
     own, plain = (_toy.bits(pick(study, algorithm=name)) for name in ("QLSD* 16", "LSD*"))
-    said = plain / _toy.bound(2**16)
+    published = plain / _toy.bound(2**16)
     return Finding(
         abs(plain / own - 2.5) < 0.5,
         f"{plain / own:.2f}x in really encoded bits ({own:.0f} of {plain:.0f} a message); the authors' bound with "
-        f"natural logarithms gives {said:.2f}x, fixed width {32 * _toy.DIM / (32 + 18 * _toy.DIM):.2f}x",
+        f"natural logarithms gives {published:.2f}x, fixed width {32 * _toy.DIM / (32 + 18 * _toy.DIM):.2f}x",
     )
 
 

@@ -8,8 +8,8 @@ from fedsim.reproduce import Claim, Finding, pick, plots
 
 STEPS = [4.9e-4, 2e-4, 1e-4]
 BITS = ["QLSD* 2", "QLSD* 8", "LSD*"]
-quick = {"algorithm": BITS, "step_size": STEPS, "iterations": 6000, "kept": 5000, "replicas": 10}
-full = {"algorithm": BITS, "step_size": STEPS, "iterations": 500_000, "kept": 50_000, "replicas": 30}
+quick = {"algorithm": BITS, "step_size": STEPS, "iterations": 6000, "sampled": 5000, "replicas": 10}
+full = {"algorithm": BITS, "step_size": STEPS, "iterations": 500_000, "sampled": 50_000, "replicas": 30}
 
 
 def scenario(
@@ -17,10 +17,10 @@ def scenario(
     algorithm: str = "LSD*",
     step_size: float = _toy.STEP,
     iterations: int = 6000,
-    kept: int = 5000,
+    sampled: int = 5000,
     replicas: int = 10,
 ) -> fs.Scenario:
-    return _toy.scenario(algorithm, step_size, iterations, kept, replicas)
+    return _toy.scenario(algorithm, step_size, iterations, sampled, replicas)
 
 
 def ratios(study, name: str) -> np.ndarray:

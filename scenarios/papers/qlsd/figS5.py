@@ -37,7 +37,8 @@ def higher(study) -> Finding:
 def told_apart(study) -> Finding:
     found = {m: fs.metrics.outside_accuracy(*entropies(study, m)) for m in METHODS}
     return Finding(
-        min(found.values()) > 0.6, "share told apart by entropy: " + ", ".join(f"{m} {v:.3f}" for m, v in found.items())
+        min(found.values()) > 0.6,
+        "share distinguished by entropy: " + ", ".join(f"{m} {v:.3f}" for m, v in found.items()),
     )
 
 
@@ -59,7 +60,7 @@ claims = [
         why="entropy with a minus sign (C15); 1000 rows in the quick form",
     ),
     Claim(
-        "Entropy tells a digit from a piece of clothing",
+        "Entropy distinguishes a digit from a piece of clothing",
         told_apart,
         published="labelled in where p_in(Ent(x)) > p_out(Ent(x))",
         why="kernel densities, the mean of both sets' shares (1/2 is chance)",
@@ -68,6 +69,6 @@ claims = [
         "The same holds of CIFAR-10 and SVHN",
         None,
         published="the pairs MNIST/FMNIST and CIFAR10/SVHN",
-        why="not run: SVHN and the whole of CIFAR-10 are not at hand",
+        why="not run: SVHN and all of CIFAR-10 are not available",
     ),
 ]

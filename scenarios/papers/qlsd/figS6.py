@@ -52,7 +52,7 @@ claims = [
         "Accuracy tends to 100 % for confident predictions, for every method",
         confident,
         published="the accuracy tends to 100% for confident predictions",
-        why="p(y_pred(x)|x) >= tau (C16); 1000 rows in the quick form; 0.98 was asked at a threshold of 0.95 "
+        why="p(y_pred(x)|x) >= tau (C16); 1000 rows in the quick form; 0.98 was used at a threshold of 0.95 "
         "first and missed; thresholds up to 0.999 were set afterwards",
     ),
     Claim(

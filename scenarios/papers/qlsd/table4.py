@@ -1,6 +1,6 @@
 """QLSD, table 4: ResNet-20 on CIFAR-10: accuracy, agreement and total variation with HMC's predictions.
 
-The whole of CIFAR-10 is not at hand: its airplanes and automobiles stand in for it. The quick form halves the images'
+All of CIFAR-10 is not available: its airplanes and automobiles replace it. The quick form halves the images'
 sides and takes a few hundred of them, over 4 clients; the reference is Metropolised HMC from the same warm start.
 """
 

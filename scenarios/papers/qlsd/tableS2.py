@@ -57,8 +57,8 @@ def table(study):
     ours = {name: scores(study, name, tuple(PUBLISHED)) for name in SCORES}
     return [
         {"method": method}
-        | {key: value for name, said in zip(SCORES, row, strict=True)
-           for key, value in ((name, ours[name][method]), (f"published {name}", said))}
+        | {key: value for name, published in zip(SCORES, row, strict=True)
+           for key, value in ((name, ours[name][method]), (f"published {name}", published))}
         for method, row in PUBLISHED.items()
     ]  # fmt: skip
 

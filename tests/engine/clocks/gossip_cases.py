@@ -64,7 +64,7 @@ def random_case(seed: int, shape: str, devices=Script):
         policy = fs.participation.deadline(deadline)
     mixing = str(draw.choice(["metropolis", "matching"]))
     scenario = fs.Scenario(
-        problem=fs.problems.Payload(sites, parameters=5), algorithm=fs.algorithms.FALD(1e-3, 1),
+        problem=fs.problems.Payload(sites, parameters=5), algorithm=fs.algorithms.FALD(1e-3, local_steps=1),
         network=network_of(draw, graph, shape), devices=devices(seconds, lambda c, number: fate(c, number + 1), on),
         exchange=fs.exchanges.gossip(graph, mixing), participation=policy, budget=fs.Budget(rounds=ROUNDS), seed=seed,
     )  # fmt: skip

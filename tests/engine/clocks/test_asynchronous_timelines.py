@@ -59,7 +59,7 @@ def test_asynchronous_timelines_are_those_of_an_independent_simulation(shape, re
 def by_hand(clock, seconds, policy, rounds, **parts):
     """The block of clients that compute for these seconds, without a network unless one is given."""
     scenario = fs.Scenario(
-        problem=fs.problems.Payload(len(seconds), 125), algorithm=parts.pop("algorithm", fs.algorithms.FedAvg(1e-3, 1)),
+        problem=fs.problems.Payload(len(seconds), 125), algorithm=parts.pop("algorithm", fs.algorithms.FedAvg(1e-3, local_steps=1)),
         devices=fs.devices.constant(seconds, availability=parts.pop("availability", None)), participation=policy,
         budget=fs.Budget(rounds=rounds), seed=1, **parts,
     )  # fmt: skip
@@ -92,7 +92,7 @@ def test_the_client_that_fills_the_buffer_and_later_ones_of_that_instant_start_f
 @pytest.mark.parametrize("clock", CLOCKS)
 def test_a_reply_that_arrives_when_its_device_goes_offline_counts(clock):
     """An arrival comes before a break of the same instant; the device is then offline from 2 to 5 s."""
-    online = fs.devices.intervals([0.0, 5.0, 0.0], [2.0, 9.0, 1.0], [0, 2, 3])
+    online = fs.devices.intervals([0.0, 5.0, 0.0], ends=[2.0, 9.0, 1.0], offsets=[0, 2, 3])
     block = by_hand(clock, [2.0, 3.0], fs.participation.buffered(1), 2, availability=online)
     assert ended(block, 0) == [(0, 0, 0.0, 2.0), (1, 0, 0.0, 1.0)]  # client 1 goes offline at 1 s
     assert block.closed_s[0].tolist() == [2.0, 7.0]
@@ -115,12 +115,12 @@ def test_latency_follows_the_last_bit_of_asynchronous_clients(clock):
 @pytest.mark.parametrize("clock", CLOCKS)
 def test_clients_with_memory_give_their_places_away_until_their_reply_is_aggregated(clock):
     """One place, a buffer of 3 and 4 clients of 1 s: three different ones make a version, and all are idle again."""
-    algorithm = fs.algorithms.Scaffold(0.1, 1)
+    algorithm = fs.algorithms.Scaffold(0.1, local_steps=1)
     block = by_hand(clock, [1.0] * 4, fs.participation.buffered(3, of=1), 20, algorithm=algorithm)
     assert block.closed_s[0].tolist() == [3.0 * (i + 1) for i in range(20)]
     for i in range(20):
         assert len({client for client, *_ in ended(block, i)}) == 3
-    with pytest.raises(fs.errors.InvalidInput, match="only 4 exist; ask for at most 4"):
+    with pytest.raises(fs.errors.InvalidInput, match="only 4 exist; use at most 4"):
         by_hand(clock, [1.0] * 4, fs.participation.buffered(5, of=1), 20, algorithm=algorithm)
 
 
@@ -128,11 +128,11 @@ def test_clients_with_memory_give_their_places_away_until_their_reply_is_aggrega
 @pytest.mark.parametrize("of", [None, 2])
 def test_visits_that_only_drop_out_stop_the_run(clock, of):
     scenario = fs.Scenario(
-        problem=fs.problems.Payload(12, 1), algorithm=fs.algorithms.FedAvg(1e-3, 1),
+        problem=fs.problems.Payload(12, 1), algorithm=fs.algorithms.FedAvg(1e-3, local_steps=1),
         devices=fs.devices.constant(1.0, dropout=1.0), participation=fs.participation.buffered(2, of=of),
         budget=fs.Budget(rounds=3), record=fs.Record(events=True),
     )  # fmt: skip
-    result = fs.run(scenario, compute="skip", clock=clock)
+    result = fs.run(scenario, timing_only=True, clock=clock)
     assert result.stopped_by == ("no clients",)
     assert len(result.rounds) == 0
 

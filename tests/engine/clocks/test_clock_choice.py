@@ -13,18 +13,18 @@ from fedsim.engine.clock import choose
 from fedsim.engine.clock.compiled import CompiledClock
 from fedsim.engine.clock.compiled.asynchronous import AsynchronousClock
 from fedsim.engine.clock.compiled.gossip import CompiledGossip
-from fedsim.kernels import Found
+from fedsim.kernels import KernelState
 
 CLIENTS, REPLICAS = 6, 2
 PRIVATE = fs.Scenario(
     problem=fs.problems.GaussianMean.synthetic(CLIENTS, dim=2, samples=5, seed=3),
-    algorithm=fs.algorithms.FALD(1e-3, 3),
+    algorithm=fs.algorithms.FALD(1e-3, local_steps=3),
     network=fs.topologies.star(CLIENTS, uplink_bps=4e3, downlink_bps=4e3, latency_s=0.02),
-    devices=fs.devices.lognormal(0.05, 0.5, dropout=0.1),
+    devices=fs.devices.lognormal(0.05, sigma=0.5, dropout=0.1),
     budget=fs.Budget(rounds=20),
     replicas=REPLICAS,
 )
-SHARED = dataclasses.replace(PRIVATE, network=fs.topologies.multiple_access(CLIENTS, 4e3, latency_s=0.02))
+SHARED = dataclasses.replace(PRIVATE, network=fs.topologies.multiple_access(CLIENTS, capacity_bps=4e3, latency_s=0.02))
 ASYNCHRONOUS = dataclasses.replace(SHARED, participation=fs.participation.buffered(3))
 GOSSIP = dataclasses.replace(PRIVATE, exchange=fs.exchanges.gossip(nx.cycle_graph(CLIENTS)))
 TIERS = dataclasses.replace(PRIVATE, exchange=fs.exchanges.tiers((0, 0, 0, 1, 1, 1), every=4))
@@ -63,9 +63,9 @@ def found(monkeypatch):
 @pytest.mark.parametrize(
     "visits, where, name",
     [
-        (100, Found.NOWHERE, "simpy"), (100, Found.KEPT, "simpy"), (100, Found.LOADED, "compiled"),
-        (100_000, Found.NOWHERE, "simpy"), (100_000, Found.KEPT, "compiled"), (100_000, Found.LOADED, "compiled"),
-        (100_000_000, Found.NOWHERE, "compiled"), (math.inf, Found.NOWHERE, "compiled"),
+        (100, KernelState.MISSING, "simpy"), (100, KernelState.CACHED, "simpy"), (100, KernelState.LOADED, "compiled"),
+        (100_000, KernelState.MISSING, "simpy"), (100_000, KernelState.CACHED, "compiled"), (100_000, KernelState.LOADED, "compiled"),
+        (100_000_000, KernelState.MISSING, "compiled"), (math.inf, KernelState.MISSING, "compiled"),
     ],
 )  # fmt: skip
 def test_code_is_compiled_for_long_runs_loaded_for_medium_ones_and_used_where_it_is_loaded(
@@ -81,7 +81,7 @@ def test_code_is_compiled_for_long_runs_loaded_for_medium_ones_and_used_where_it
 
 
 def test_the_compiled_code_pays_sooner_where_links_are_shared(monkeypatch, found):
-    found(Found.NOWHERE)
+    found(KernelState.MISSING)
 
     def fewest(scenario):
         arguments = asked(scenario)
@@ -97,7 +97,7 @@ def test_the_compiled_code_pays_sooner_where_links_are_shared(monkeypatch, found
 
 
 @pytest.mark.parametrize("name", ["simpy", "compiled"])
-@pytest.mark.parametrize("where", list(Found))
+@pytest.mark.parametrize("where", list(KernelState))
 def test_a_clock_that_is_named_is_taken_wherever_the_code_is(found, where, name):
     arguments = asked(PRIVATE)
     found(where)
@@ -138,18 +138,22 @@ def test_visits_are_estimated_from_the_budget(scenario, budget, rounds, each):
 def test_a_run_has_about_as_many_visits_as_estimated(scenario, budget):
     scenario = dataclasses.replace(scenario, budget=fs.Budget(**budget), devices=fs.devices.constant(0.05))
     system, sizes, _ = asked(scenario)
-    result = fs.run(scenario, compute="skip", clock="simpy")
+    result = fs.run(scenario, timing_only=True, clock="simpy")
     more = choose.expected_visits(system, sizes) - result.rounds["selected"].sum()
     assert 0 <= more <= CLIENTS * REPLICAS * max(1, scenario.sites.every) * 2
 
 
-@pytest.mark.parametrize("where, name", [(Found.LOADED, "compiled"), (Found.KEPT, "simpy"), (Found.NOWHERE, "simpy")])
+@pytest.mark.parametrize(
+    "where, name", [(KernelState.LOADED, "compiled"), (KernelState.CACHED, "simpy"), (KernelState.MISSING, "simpy")]
+)
 def test_a_small_run_takes_the_compiled_clock_only_where_it_is_loaded(found, where, name):
     found(where)
-    assert fs.run(PRIVATE, compute="skip").manifest["clock"]["name"] == name
+    assert fs.run(PRIVATE, timing_only=True).manifest["clock"]["name"] == name
 
 
-@pytest.mark.parametrize("began, later", [(Found.LOADED, Found.NOWHERE), (Found.NOWHERE, Found.LOADED)])
+@pytest.mark.parametrize(
+    "began, later", [(KernelState.LOADED, KernelState.MISSING), (KernelState.MISSING, KernelState.LOADED)]
+)
 @pytest.mark.parametrize("scenario", [PRIVATE, ASYNCHRONOUS], ids=["synchronous", "asynchronous"])
 def test_a_run_resumes_on_the_clock_that_it_began_on(tmp_path, found, scenario, began, later):
     """The saved states of the clocks differ, and code may have been compiled or removed meanwhile."""
@@ -158,5 +162,5 @@ def test_a_run_resumes_on_the_clock_that_it_began_on(tmp_path, found, scenario, 
     found(later)
     resumed, whole = fs.run(scenario, out=tmp_path, resume=True), fs.run(scenario)
     names = [result.manifest["clock"]["name"] for result in (resumed, whole)]
-    assert names == (["compiled", "simpy"] if began is Found.LOADED else ["simpy", "compiled"])
+    assert names == (["compiled", "simpy"] if began is KernelState.LOADED else ["simpy", "compiled"])
     assert_same(resumed, whole)

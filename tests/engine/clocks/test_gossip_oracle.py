@@ -227,14 +227,14 @@ def scenario_of(case, n, graph, rounds):
     if case["on"] is not None:
         ends = np.concatenate([[0], np.cumsum([len(own) for own in case["on"]])])
         flat = [pair for own in case["on"] for pair in own]
-        availability = fs.devices.intervals([a for a, _ in flat], [b for _, b in flat], ends)
+        availability = fs.devices.intervals([a for a, _ in flat], ends=[b for _, b in flat], offsets=ends)
     policy = fs.participation.full()
     if case["patience"] < math.inf:
         policy = fs.participation.deadline(case["patience"])
     elif case["enough"] < math.inf:
         policy = fs.participation.first(1)
     return fs.Scenario(
-        problem=fs.problems.Payload(n, parameters=BITS // 64), algorithm=fs.algorithms.FALD(1e-3, 1),
+        problem=fs.problems.Payload(n, parameters=BITS // 64), algorithm=fs.algorithms.FALD(1e-3, local_steps=1),
         network=fs.Network(links), devices=fs.devices.constant(case["seconds"], availability=availability),
         exchange=fs.exchanges.gossip(graph), participation=policy, budget=fs.Budget(rounds=rounds),
     )  # fmt: skip
@@ -257,7 +257,7 @@ def test_both_clocks_agree_with_a_simulation_that_shares_no_code(seed, clock):
     told = Sites(case, 12).run()
     assert not told.close_call()
     with clock():
-        compare(fs.run(scenario_of(case, n, graph, 12), compute="skip"), told)
+        compare(fs.run(scenario_of(case, n, graph, 12), timing_only=True), told)
 
 
 @pytest.mark.parametrize("clock", [reference_clock, always_compiled])
@@ -274,4 +274,4 @@ def test_a_device_that_goes_off_stops_sending_messages_of_rounds_it_has_aggregat
     broken = [c for c in told.copies if (c.sender, c.receiver) == (0, 2) and c.state == "broken"]
     assert len({c.round for c in broken}) > 1  # of rounds that it has aggregated, too
     with clock():
-        compare(fs.run(scenario_of(case, 3, graph, 8), compute="skip"), told)
+        compare(fs.run(scenario_of(case, 3, graph, 8), timing_only=True), told)

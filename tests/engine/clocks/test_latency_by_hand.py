@@ -30,7 +30,7 @@ def on_during(*clients):
     starts = [a for own in clients for a, _ in own]
     ends = [b for own in clients for _, b in own]
     offsets = [sum(map(len, clients[:c])) for c in range(len(clients) + 1)]
-    return fs.devices.intervals(starts, ends, offsets)
+    return fs.devices.intervals(starts, ends=ends, offsets=offsets)
 
 
 def rounds_of(clock: str, network, devices, rounds: int = 2, **parts):
@@ -38,7 +38,7 @@ def rounds_of(clock: str, network, devices, rounds: int = 2, **parts):
         problem=fs.problems.Payload(3, BITS // 64), algorithm=fs.algorithms.FedAvg(step_size=1e-3, local_steps=1),
         network=network, devices=devices, budget=fs.Budget(rounds=rounds), seed=1, **parts,
     )  # fmt: skip
-    result = fs.run(scenario, compute="skip", clock=clock)
+    result = fs.run(scenario, timing_only=True, clock=clock)
     assert result.manifest["clock"]["name"] == clock
     return result.rounds
 

@@ -19,7 +19,7 @@ from fedsim.algorithms.fedpaq import FedPAQ
 
 ALGORITHMS = (
     fs.algorithms.FALD(step_size=1e-3, local_steps=3, correlation=0.5),
-    fs.algorithms.Scaffold(1e-3, 2),
+    fs.algorithms.Scaffold(1e-3, local_steps=2),
     FedPAQ(step_size=1e-2, local_steps=2, codec=fs.codecs.QSGD(4)),
 )
 
@@ -81,13 +81,13 @@ def backhaul():
     return fs.Network(graph)
 
 
-CHANNEL = fs.topologies.multiple_access(6, 4e3, latency_s=0.02)
+CHANNEL = fs.topologies.multiple_access(6, capacity_bps=4e3, latency_s=0.02)
 GROUPS = [0, 1, 1, 0, 1, 0]
 STAR = fs.Scenario(
     problem=fs.problems.GaussianMean.synthetic(6, dim=2, samples=5, seed=3),
-    algorithm=fs.algorithms.FALD(1e-3, 3),
+    algorithm=fs.algorithms.FALD(1e-3, local_steps=3),
     network=CHANNEL,
-    devices=fs.devices.lognormal(0.05, 0.5, dropout=0.1, availability=fs.devices.markov(2.0, 0.5)),
+    devices=fs.devices.lognormal(0.05, sigma=0.5, dropout=0.1, availability=fs.devices.markov(2.0, off_s=0.5)),
     budget=fs.Budget(rounds=25),
     record=fs.Record(events=True),
     replicas=3,
@@ -98,7 +98,10 @@ TIERS = dataclasses.replace(
     exchange=fs.exchanges.tiers(every=5),
     record=fs.Record(sites="all", events=True),
 )
-ALONE = {"devices": fs.devices.lognormal(0.05, 0.5, dropout=0.1), "network": fs.topologies.star(6, uplink_bps=2e3)}
+ALONE = {
+    "devices": fs.devices.lognormal(0.05, sigma=0.5, dropout=0.1),
+    "network": fs.topologies.star(6, uplink_bps=2e3),
+}
 WAYS = {
     "full": STAR,
     "deadline": dataclasses.replace(STAR, participation=fs.participation.deadline(0.5)),
@@ -106,11 +109,11 @@ WAYS = {
         STAR, devices=None, participation=fs.participation.deadline(9.0)
     ),
     "short path": dataclasses.replace(STAR, **ALONE, participation=fs.participation.first(3)),
-    "short path, memory": dataclasses.replace(STAR, **ALONE, algorithm=fs.algorithms.Scaffold(1e-3, 2)),
+    "short path, memory": dataclasses.replace(STAR, **ALONE, algorithm=fs.algorithms.Scaffold(1e-3, local_steps=2)),
     "replicas stop separately": dataclasses.replace(STAR, budget=fs.Budget(rounds=25, seconds=9.0)),
     "asynchronous": dataclasses.replace(STAR, participation=fs.participation.buffered(3)),
     "asynchronous, memory": dataclasses.replace(
-        STAR, participation=fs.participation.buffered(2, of=4), algorithm=fs.algorithms.Scaffold(1e-3, 2)
+        STAR, participation=fs.participation.buffered(2, of=4), algorithm=fs.algorithms.Scaffold(1e-3, local_steps=2)
     ),
     "asynchronous, discount": dataclasses.replace(
         STAR, participation=fs.participation.buffered(3, discount=lambda staleness: 1 / (1 + staleness))
@@ -119,7 +122,7 @@ WAYS = {
         STAR, participation=fs.participation.buffered(3), budget=fs.Budget(rounds=25, seconds=6.6)
     ),
     "tiers": TIERS,
-    "tiers, uniform": dataclasses.replace(TIERS, participation=fs.participation.uniform(2, "normalised")),
+    "tiers, uniform": dataclasses.replace(TIERS, participation=fs.participation.uniform(2, weighting="normalised")),
     "tiers, by weight": dataclasses.replace(TIERS, participation=fs.participation.with_replacement(3)),
     "tiers, first": dataclasses.replace(TIERS, participation=fs.participation.first(2)),
     "tiers, deadline": dataclasses.replace(TIERS, participation=fs.participation.deadline(0.2)),
@@ -161,7 +164,7 @@ def test_a_block_is_cut_where_a_target_is_reached(name):
 @pytest.mark.parametrize("name", ["simpy", "compiled"])
 def test_an_edge_that_is_ahead_notes_its_own_rounds(name):
     made = dataclasses.replace(TIERS, devices=None, record=fs.Record(events=True), budget=fs.Budget(rounds=10))
-    events = fs.run(made, compute="skip", clock=name).events
+    events = fs.run(made, timing_only=True, clock=name).events
     assert set(events["event"]) >= {"to cloud", "merge", "from cloud"}
     selected = events[(events["event"] == "select") & (events["replica"] == 0)]
     for _, own in selected.groupby("client"):
@@ -172,13 +175,13 @@ def test_an_edge_that_is_ahead_notes_its_own_rounds(name):
 
 def test_the_events_of_a_replica_are_its_own_where_another_never_closes_a_round():
     scenario = fs.Scenario(
-        problem=fs.problems.Payload(1, parameters=1), algorithm=fs.algorithms.FALD(1e-3, 3),
+        problem=fs.problems.Payload(1, parameters=1), algorithm=fs.algorithms.FALD(1e-3, local_steps=3),
         devices=fs.devices.constant(0.25, slowdown=fs.devices.pareto_slowdown(1.1)),
         participation=fs.participation.buffered(1), budget=fs.Budget(rounds=1, seconds=5.0), replicas=range(5, 9, 2),
         record=fs.Record(events=True),
     )  # fmt: skip
-    assert agree(scenario, compute="skip") == ["loop"]
-    result = fs.run(scenario, compute="skip")
+    assert agree(scenario, timing_only=True) == ["loop"]
+    result = fs.run(scenario, timing_only=True)
     assert result.stopped_by == ("seconds", "rounds")
     assert set(result.events["replica"]) == {7}
 
@@ -228,15 +231,15 @@ def test_a_limit_below_the_first_round_ends_a_run_whose_unselected_broadcasts_wo
 
 def refusal(scenario, name):
     with clock(name), pytest.raises(fs.errors.InvalidInput) as caught:
-        fs.run(scenario, compute="skip")
+        fs.run(scenario, timing_only=True)
     return str(caught.value)
 
 
 @pytest.mark.parametrize("made", [STAR, TIERS], ids=["star", "tiers"])
 def test_a_round_that_never_closes_is_refused_in_the_same_words(made):
-    slow = fs.devices.constant(1e308, availability=fs.devices.diurnal(10.0, 1.0))
+    slow = fs.devices.constant(1e308, availability=fs.devices.diurnal(10.0, on_fraction=1.0))
     scenario = dataclasses.replace(
-        made, devices=slow, network=fs.topologies.star(6, latency_s=1e308), algorithm=fs.algorithms.FALD(1e-3, 1),
+        made, devices=slow, network=fs.topologies.star(6, latency_s=1e308), algorithm=fs.algorithms.FALD(1e-3, local_steps=1),
         exchange=made.exchange if made is STAR else fs.exchanges.tiers(GROUPS, every=3),
     )  # fmt: skip
     assert "round 1 never closes" in refusal(scenario, "simpy")
@@ -245,8 +248,8 @@ def test_a_round_that_never_closes_is_refused_in_the_same_words(made):
 
 @pytest.mark.parametrize("made", [STAR, TIERS], ids=["star", "tiers"])
 def test_a_clock_that_is_too_late_for_its_periods_is_refused_in_the_same_words(made):
-    forever = fs.devices.constant(1e308, availability=fs.devices.diurnal(10.0, 1.0))
-    scenario = dataclasses.replace(made, devices=forever, algorithm=fs.algorithms.FALD(1e-3, 1))
+    forever = fs.devices.constant(1e308, availability=fs.devices.diurnal(10.0, on_fraction=1.0))
+    scenario = dataclasses.replace(made, devices=forever, algorithm=fs.algorithms.FALD(1e-3, local_steps=1))
     assert "too late for periods of 10 s" in refusal(scenario, "simpy")
     assert refusal(scenario, "compiled") == refusal(scenario, "simpy")
 
@@ -263,16 +266,18 @@ class OwnFull(fs.participation.Full):
 def test_a_round_that_never_closes_ends_a_run_with_a_limit_on_time(made, shared):
     """It closes within no budget, so it is discarded: DESIGN, Budget."""
     network = (
-        fs.topologies.multiple_access(6, 1e3, latency_s=1e308) if shared else fs.topologies.star(6, latency_s=1e308)
+        fs.topologies.multiple_access(6, capacity_bps=1e3, latency_s=1e308)
+        if shared
+        else fs.topologies.star(6, latency_s=1e308)
     )
     for policy in (fs.participation.full(), OwnFull()):
         scenario = dataclasses.replace(
-            made, devices=fs.devices.constant(1e308), network=network, algorithm=fs.algorithms.FALD(1e-3, 1),
+            made, devices=fs.devices.constant(1e308), network=network, algorithm=fs.algorithms.FALD(1e-3, local_steps=1),
             exchange=made.exchange if made is STAR else fs.exchanges.tiers(GROUPS, every=3), participation=policy,
             budget=fs.Budget(rounds=25, seconds=5.0),
         )  # fmt: skip
-        agree(scenario, compute="skip")
-        assert fs.run(scenario, compute="skip").stopped_by == ("seconds",) * 3
+        agree(scenario, timing_only=True)
+        assert fs.run(scenario, timing_only=True).stopped_by == ("seconds",) * 3
 
 
 @pytest.mark.parametrize("policy", [fs.participation.full(), fs.participation.buffered(1)])
@@ -284,7 +289,7 @@ def test_a_dropout_at_the_instant_at_which_the_device_goes_offline_counts_its_bi
         algorithm=fs.algorithms.FALD(step_size=1e-3, local_steps=1),
         network=links,
         devices=fs.devices.constant(
-            1.0, dropout={"upload": 0.7}, availability=fs.devices.intervals([0, 0], [1, 1], [0, 1, 2], period_s=10)
+            1.0, dropout={"upload": 0.7}, availability=fs.devices.intervals([0, 0], ends=[1, 1], offsets=[0, 1, 2], period_s=10)
         ),
         participation=policy, budget=fs.Budget(rounds=4), seed=1,
     )  # fmt: skip

@@ -16,7 +16,7 @@ N = 12
 PROBLEM = fs.problems.GaussianMean.synthetic(clients=N, dim=3, heterogeneity=1.0, samples=12, seed=5)
 LINKS = fs.topologies.star(N, uplink_bps=np.linspace(1e3, 4e3, N), downlink_bps=1e4, latency_s=0.01)
 BASE = fs.Scenario(
-    problem=PROBLEM, algorithm=fs.algorithms.FALD(1e-3, 3), network=LINKS, budget=fs.Budget(rounds=30), replicas=4,
+    problem=PROBLEM, algorithm=fs.algorithms.FALD(1e-3, local_steps=3), network=LINKS, budget=fs.Budget(rounds=30), replicas=4,
     seed=2,
 )  # fmt: skip
 
@@ -58,7 +58,7 @@ class Curious(Coins):
     """Reads a history without saying so."""
 
     def select(self, view, rng):
-        view.heard([0])
+        view.received([0])
         return super().select(view, rng)
 
 

@@ -38,14 +38,16 @@ def theta(problem, algorithm, rounds, replicas, **more):
 
 def qlsd(rounds, codec=None, **more):
     problem = fs.problems.GaussianMean(toys.POINTS, np.eye(50))
-    algorithm = fs.algorithms.QLSD(toys.STEP, tuple(map(int, toys.ROWS)), codec or fs.codecs.QSGD(toys.LEVELS))
+    algorithm = fs.algorithms.QLSD(
+        toys.STEP, batch_size=tuple(map(int, toys.ROWS)), codec=codec or fs.codecs.QSGD(toys.LEVELS)
+    )
     return theta(problem, algorithm, rounds, toys.W5_REPLICAS, **more)
 
 
 def fald(rounds):
     problem = fs.problems.GaussianMean([centre[None] for centre in toys.CENTRES], toys.COVARIANCE)
     weight = 1 / len(toys.CENTRES)  # the algorithm divides by it
-    algorithm = fs.algorithms.FALD(toys.LOCAL_STEP * weight, toys.LOCAL_STEPS)
+    algorithm = fs.algorithms.FALD(toys.LOCAL_STEP * weight, local_steps=toys.LOCAL_STEPS)
     return theta(problem, algorithm, rounds, toys.W6_REPLICAS)
 
 
@@ -77,7 +79,7 @@ def phones(policy):
         devices=fs.devices.lognormal(median_step_s=0.05, sigma=0.7, dropout=0.02), participation=policy,
         budget=fs.Budget(rounds=300), seed=1,
     )  # fmt: skip
-    options = {"compute": "skip", "runtime": fs.Inline(threads=1), "clock": "compiled"}
+    options = {"timing_only": True, "runtime": fs.Inline(threads=1), "clock": "compiled"}
     visits = int(fs.run(scenario, **options).rounds["selected"].sum())
     return {"seconds": least(lambda: fs.run(scenario, **options), 2) / visits}
 

@@ -29,7 +29,7 @@ from fedsim.engine.clock.compiled.tables import PartColumns, RouteNumbers, table
 from fedsim.engine.rounds import CloudTimes, RoundBlock
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
-from fedsim.kernels import Found
+from fedsim.kernels import KernelState
 from fedsim.kernels.clock.state import (
     DONE,
     NEEDS_GROWTH,
@@ -43,7 +43,7 @@ from fedsim.kernels.clock.state import (
     PrivateLinks,
     State,
 )
-from fedsim.rules.closing import MOST_AHEAD, OUT_OF_TIME, RUNNING, counts_replies
+from fedsim.rules.closing import MOST_APART, OUT_OF_TIME, RUNNING, counts_replies
 from fedsim.rules.draws import NO_SLOWDOWN
 from fedsim.rules.selection import ALL, BERNOULLI
 
@@ -164,16 +164,16 @@ class CompiledClock:
         cloud = None if block.cloud is None else CloudTimes(*map(each, block.cloud))
         return replace(block, replicas=active, cloud=cloud, one_timeline=True, **columns)
 
-    def found(self) -> Found:
+    def found(self) -> KernelState:
         """Return where the machine code of this clock is."""
-        from fedsim.kernels.cache import find
+        from fedsim.kernels.cache import kernel_state
         from fedsim.kernels.clock.loops import advance
         from fedsim.kernels.clock.uncontended import uncontended_rounds
 
         active = np.arange(1)
         if isinstance(self.now, State):
-            return find(advance, self.tables, self.now, self.scratch, self.carried, active, self.rounds)
-        return find(
+            return kernel_state(advance, self.tables, self.now, self.scratch, self.carried, active, self.rounds)
+        return kernel_state(
             uncontended_rounds, self.tables, self.now, self.scratch, self.cohort, self.carried, active, self.rounds
         )
 
@@ -222,17 +222,17 @@ class CompiledClock:
                 f"{', '.join(map(str, self.under_way(position)[:3]))} are still under way and nothing more will "
                 "happen; raise the bandwidths, or close with a deadline"
             )
-        raise self.too_far_ahead(position)
+        raise self.too_far_apart(position)
 
     def under_way(self, position: int) -> list[int]:
         """Return the clients whose visits are in flight."""
         visits = self.now.visits[position]
         return sorted(visits["client"][visits["phase"] != OVER].tolist())
 
-    def too_far_ahead(self, position: int) -> InvalidInput:
+    def too_far_apart(self, position: int) -> InvalidInput:
         """Return the refusal of sites that run away from each other."""
         return InvalidInput(
-            f"an edge is {MOST_AHEAD:,} rounds ahead of another, which may never catch up; merge more often"
+            f"an edge is {MOST_APART:,} rounds ahead of another, which may never catch up; merge more often"
         )
 
     # --- Checkpoints ------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from fedsim.arrays import Array
 from fedsim.engine.clock.compiled import SAVED, CompiledClock
 from fedsim.engine.clock.compiled.site_tables import new_state
 from fedsim.engine.rounds import RoundBlock, Starts, VisitOutcomes, offsets_of, ranges
-from fedsim.kernels import Found
+from fedsim.kernels import KernelState
 from fedsim.kernels.clock.state import (
     AGGREGATION,
     DONE,
@@ -51,11 +51,13 @@ class AsynchronousClock(CompiledClock):
             first, active, rounds, lengths, np.where(lengths < rounds, reasons, RUNNING), out, self.sizes.broadcast
         )
 
-    def found(self) -> Found:
-        from fedsim.kernels.cache import find
+    def found(self) -> KernelState:
+        from fedsim.kernels.cache import kernel_state
         from fedsim.kernels.clock.loops import advance_clients
 
-        return find(advance_clients, self.tables, self.now, new_aggregations(0, 0, 0), np.arange(1), self.rounds)
+        return kernel_state(
+            advance_clients, self.tables, self.now, new_aggregations(0, 0, 0), np.arange(1), self.rounds
+        )
 
     def advance(self, active: Array, out: Any) -> int:
         from fedsim.kernels.clock.loops import advance_clients

@@ -23,12 +23,12 @@ from fedsim.engine.clock.gossip_rows import (
     backhaul_of,
     empty_columns,
     messages_of,
-    too_far_ahead,
+    too_far_apart,
 )
 from fedsim.engine.rounds import DTYPES, RoundBlock, VisitOutcomes, offsets_of
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
-from fedsim.kernels import Found
+from fedsim.kernels import KernelState
 from fedsim.kernels.clock.gossip_state import MESSAGE_ROW, SITE_ROW, Ends, GossipState
 from fedsim.kernels.clock.state import DONE, NEEDS_GROWTH, Links
 from fedsim.rules.closing import RUNNING
@@ -86,16 +86,16 @@ class CompiledGossip(CompiledClock):
 
         return int(advance_gossip(self.of_gossip, self.now, active, self.rounds))
 
-    def found(self) -> Found:
+    def found(self) -> KernelState:
         """Return where the machine code of this clock is."""
-        from fedsim.kernels.cache import find
+        from fedsim.kernels.cache import kernel_state
         from fedsim.kernels.clock.gossip_loop import advance_gossip
         from fedsim.kernels.clock.uncontended_gossip import uncontended_gossip
 
         if isinstance(self.now, Ends):
             rows = fresh_rows(self.system, 1, 1)
-            return find(uncontended_gossip, self.of_gossip, self.now, *rows, np.arange(1), 1)
-        return find(advance_gossip, self.of_gossip, self.now, np.arange(1), self.rounds)
+            return kernel_state(uncontended_gossip, self.of_gossip, self.now, *rows, np.arange(1), 1)
+        return kernel_state(advance_gossip, self.of_gossip, self.now, np.arange(1), self.rounds)
 
     def make_room(self, now: GossipState) -> None:
         """Make room for twice as many rows, messages in flight, flows and events, where there is too little."""
@@ -121,9 +121,9 @@ class CompiledGossip(CompiledClock):
         behind = self.now.sites["ended"][position] <= self.now.replica["closed_rounds"][position]
         return list(np.flatnonzero(behind).tolist())
 
-    def too_far_ahead(self, position: int) -> InvalidInput:
+    def too_far_apart(self, position: int) -> InvalidInput:
         closed = int(self.now.replica["closed_rounds"][position])
-        return too_far_ahead(int(self.now.sites["ended"][position].max()) - closed)
+        return too_far_apart(int(self.now.sites["ended"][position].max()) - closed)
 
     # --- Blocks -----------------------------------------------------------------------------------------------------
 

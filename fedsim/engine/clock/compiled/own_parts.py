@@ -10,7 +10,7 @@ from fedsim.arrays import Array
 from fedsim.engine.checks import refuse_endless
 from fedsim.engine.clock.compiled import CompiledClock
 from fedsim.engine.view import AllReplicasView, cohorts_of
-from fedsim.kernels import Found
+from fedsim.kernels import KernelState
 from fedsim.kernels.clock.state import DONE, NEEDS_GROWTH, GivenCohorts, Openings, Out
 from fedsim.protocols import View
 
@@ -50,13 +50,15 @@ class OwnPartsClock(CompiledClock):
         columns = (client, multiplicity, drawn.compute_s, drawn.drop, drawn.fraction, drawn.tie)
         return GivenCohorts(offsets, *(np.ascontiguousarray(column) for column in columns))
 
-    def found(self) -> Found:
+    def found(self) -> KernelState:
         """Return where the machine code of this clock is."""
-        from fedsim.kernels.cache import find
+        from fedsim.kernels.cache import kernel_state
         from fedsim.kernels.clock.uncontended import given_round
 
         active = np.arange(1)
-        return find(given_round, self.tables, self.now, self.cohorts(active, 1), self.cohort, self.carried, active)
+        return kernel_state(
+            given_round, self.tables, self.now, self.cohorts(active, 1), self.cohort, self.carried, active
+        )
 
     async def refuse(self, active: Array) -> None:
         assert isinstance(self.now, Openings)

@@ -9,7 +9,7 @@ from fedsim.engine.clock.compiled.gossip import CompiledGossip
 from fedsim.engine.clock.compiled.own_parts import OwnPartsClock
 from fedsim.engine.clock.compiled.tables import PartColumns
 from fedsim.engine.system import MessageSizes, System
-from fedsim.rules.closing import MOST_AHEAD, WHEN_ALL_ENDED
+from fedsim.rules.closing import MOST_APART, WHEN_ALL_ENDED
 
 LARGEST = 2e9  # bytes of state in memory
 
@@ -55,7 +55,7 @@ def why_contended(system: System, parts: PartColumns) -> str:
         return "devices go offline"
     if (system.policy.at_least or 1) > min(len(members) for members in system.sites.members):
         return "a site has too few clients"
-    return "edges may be far ahead of each other" if system.sites.every > MOST_AHEAD else ""
+    return "edges may be far ahead of each other" if system.sites.every > MOST_APART else ""
 
 
 def why_gossip_contends(system: System, parts: PartColumns) -> str:

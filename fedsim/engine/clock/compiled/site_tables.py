@@ -34,7 +34,7 @@ from fedsim.kernels.clock.state import (
     State,
     Tables,
 )
-from fedsim.protocols.columns import PolicyColumns
+from fedsim.protocols import PolicyColumns
 from fedsim.rules.closing import OPENING, rank
 from fedsim.rules.selection import ALL, BERNOULLI
 

@@ -24,7 +24,7 @@ from fedsim.kernels.clock.state import (
     Tables,
 )
 from fedsim.network.route_bundles import scale_of
-from fedsim.protocols.columns import (
+from fedsim.protocols import (
     AvailabilityColumns,
     DeviceColumns,
     PolicyColumns,

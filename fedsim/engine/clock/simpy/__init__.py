@@ -4,7 +4,7 @@ links    exact instants; private and shared links
 visits   one visit as a process
 rounds   the rounds of sites: a star, or edges under a cloud
 gossip   the rounds of sites without a server
-asynchronous   clients that work all the time, and a server that aggregates every so many replies
+asynchronous   clients that work all the time, and a server that aggregates every K replies
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COLUMNS = attrgetter(*VisitOutcomes._fields)
 
 
 class SimpyClock:
-    """Blocks of rounds from SimPy processes. Resume replays the timeline, with the answers that it was given."""
+    """Blocks of rounds from SimPy processes. Resume replays the timeline with the saved answers."""
 
     name, path = "simpy", "loop"
 
@@ -56,7 +56,7 @@ class SimpyClock:
         return self.block(first, active, shape, stopped_by, rows)
 
     async def run_to(self, replicas: list[Replica], round: int) -> None:
-        """Run replicas until they have closed a round; answer what they ask on the way, all together."""
+        """Run replicas until they have closed a round; their questions are answered in batches."""
         while waiting := [replica for replica in replicas if not replica.run_to(round)]:
             asked = [(replica, *question) for replica in waiting for question in replica.questions]
             position = np.array([replica.position for replica, _, visits in asked for _ in visits], np.int64)
@@ -72,7 +72,7 @@ class SimpyClock:
     def block(
         self, first: int, active: Array, shape: tuple[int, int], stopped_by: Array, rows: list[list[Row]]
     ) -> RoundBlock:  # fmt: skip
-        """Put rows into the columns of a block."""
+        """Return the rows as columns of a block."""
 
         def column(name: str, dtype: type, missing: float = 0) -> Array:
             out: Array = np.full(shape, missing, dtype)
@@ -122,22 +122,22 @@ class SimpyClock:
         return self.answers.state()
 
     async def resume(self, rounds: int, active: Array, saved: Arrays) -> None:
-        """Simulate the rounds again. Nothing is learnt, and what the clock had asked for was saved."""
+        """Simulate the rounds again, without learning, from the saved answers."""
         self.answers.replay(saved)
         if rounds:
             await self.next(active, rounds)
         self.answers.live()
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
 
 class Answers:
-    """What a clock was told by the learner, in order; replayed from a checkpoint, kept only for one."""
+    """Answers of the learner, in order. They are stored for checkpoints only, and replayed from one."""
 
     def __init__(self, learning: Learning, saves: bool) -> None:
         self.learning, self.saves = learning, saves
-        self.told: dict[str, list[tuple[int, float]]] = {"bits": [], "losses": []}  # (replica, value)
+        self.answers: dict[str, list[tuple[int, float]]] = {"bits": [], "losses": []}  # (replica, value)
         self.saved: dict[str, dict[int, Iterator[float]]] | None = None
 
     async def bits(self, position: Array, client: Array, visit: Array, round: int) -> Array:
@@ -145,7 +145,7 @@ class Answers:
             return np.array([next(self.saved["bits"][p]) for p in position.tolist()], np.int64)
         answer = await self.learning.bits(position, client, visit, round)
         if self.saves:
-            self.told["bits"] += zip(position.tolist(), answer.tolist(), strict=True)
+            self.answers["bits"] += zip(position.tolist(), answer.tolist(), strict=True)
         return answer
 
     def observed(self, position: int, clients: Array) -> Array:
@@ -153,12 +153,12 @@ class Answers:
             return np.array([next(self.saved["losses"][position]) for _ in clients])
         answer = self.learning.observed(position, clients)
         if self.saves:
-            self.told["losses"] += [(position, value) for value in answer.tolist()]
+            self.answers["losses"] += [(position, value) for value in answer.tolist()]
         return answer
 
     def state(self) -> Arrays:
         out: Arrays = {}
-        for name, pairs in self.told.items():
+        for name, pairs in self.answers.items():
             if pairs:
                 out[f"{name}.position"] = np.array([position for position, _ in pairs], np.int32)
                 out[f"{name}.value"] = np.array([value for _, value in pairs])
@@ -167,11 +167,11 @@ class Answers:
     def replay(self, saved: Arrays) -> None:
         """Answer from what was saved, until `live`."""
         self.saved = {}
-        for name, told in self.told.items():
+        for name, answers in self.answers.items():
             if f"{name}.value" in saved:
-                told += zip(saved[f"{name}.position"].tolist(), saved[f"{name}.value"].tolist(), strict=True)
+                answers += zip(saved[f"{name}.position"].tolist(), saved[f"{name}.value"].tolist(), strict=True)
             streams: dict[int, list[float]] = {}
-            for position, value in told:
+            for position, value in answers:
                 streams.setdefault(position, []).append(value)
             self.saved[name] = {position: iter(values) for position, values in streams.items()}
 

@@ -1,4 +1,4 @@
-"""Asynchronous clients as SimPy processes: they work all the time, and the server aggregates every so many replies.
+"""Asynchronous clients as SimPy processes: they work all the time, and the server aggregates every K replies.
 
 A visit that ends gives its place away at once, before the next event of that instant. So the client whose reply fills
 the buffer starts from the new version. A client with memory gives its place away and is idle again after its reply was

@@ -1,6 +1,6 @@
 """Gossip as SimPy processes: every client is a site, and aggregates its own reply with those of its neighbours.
 
-Sites run ahead of each other. A message that comes before its round waits in the row of its round; one that comes after
+Sites are rounds apart. A message that comes before its round waits in the row of its round; one that comes after
 its receiver has ended that round is late, and was sent in vain.
 """
 
@@ -14,7 +14,7 @@ import simpy
 
 from fedsim.arrays import Array
 from fedsim.engine.clock import Learning
-from fedsim.engine.clock.gossip_rows import UNSENT, UNUSED, GossipColumns, empty_columns, too_far_ahead
+from fedsim.engine.clock.gossip_rows import UNSENT, UNUSED, GossipColumns, empty_columns, too_far_apart
 from fedsim.engine.clock.simpy.links import Instant, Message, Process
 from fedsim.engine.clock.simpy.rounds import Replica, Row, wait_for_clients
 from fedsim.engine.clock.simpy.visits import Visit
@@ -22,7 +22,7 @@ from fedsim.engine.rounds import Cohort
 from fedsim.engine.system import MessageSizes, System
 from fedsim.exchanges import Gossip
 from fedsim.rules import closing
-from fedsim.rules.closing import closes_now, closing_s, is_too_far_ahead
+from fedsim.rules.closing import closes_now, closing_s, is_too_far_apart
 from fedsim.rules.visits import (
     ARRIVED,
     BEFORE,
@@ -227,9 +227,9 @@ class GossipReplica(Replica):
     def row(self, round: int) -> GossipRow:
         row = self.rows.get(round)
         if row is None:
-            ahead = round - min(self.rows, default=round)
-            if is_too_far_ahead(ahead, self.round_size):
-                raise too_far_ahead(ahead)
+            lead = round - min(self.rows, default=round)
+            if is_too_far_apart(lead, self.round_size):
+                raise too_far_apart(lead)
             row = self.rows[round] = GossipRow(self, round)
         assert isinstance(row, GossipRow)
         return row

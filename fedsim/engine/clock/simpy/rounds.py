@@ -96,7 +96,7 @@ class Site:
         return visits
 
     def visit_ended(self, process: simpy.Event) -> None:
-        """Note the end of a visit, for the site's process and for its policy."""
+        """Store the end of a visit, for the process of the site and for its policy."""
         visit = self.in_flight.pop(process)
         self.view.ended(visit.client, visit.started_s, self.env.now, visit.outcome == ARRIVED)
         if not self.changed.triggered:
@@ -198,11 +198,8 @@ class Replica:
 
     def row(self, round: int) -> Row:
         if round not in self.rows:
-            if closing.is_too_far_ahead(round - min(self.rows, default=round), 0):
-                raise InvalidInput(
-                    f"an edge is {closing.MOST_AHEAD:,} rounds ahead of another, which may never catch up; "
-                    "merge more often"
-                )
+            if closing.is_too_far_apart(round - min(self.rows, default=round), 0):
+                raise InvalidInput(f"an edge is {closing.MOST_APART:,} rounds ahead of another; merge more often")
             self.rows[round] = Row(self.env, round, self.system.sites.count)
         return self.rows[round]
 
