@@ -25,7 +25,7 @@ from fedsim.engine.system import System, setting_of
 from fedsim.errors import FedsimError, InvalidInput
 from fedsim.flower import installed
 from fedsim.flower.process_state import restored, seeded
-from fedsim.flower.virtual_time import REAL, kept_by, replaced_time
+from fedsim.flower.virtual_time import REAL, use_timekeeper, replaced_time
 from fedsim.flower.work import WorkModel, examples
 from fedsim.kernels import backend
 from fedsim.protocols import Describes
@@ -253,7 +253,7 @@ def _execute(
 
 def _call(server_app: Any, grid: Grid, context: Any) -> None:
     try:
-        with kept_by(grid):
+        with use_timekeeper(grid):
             server_app(grid=grid, context=context)
     except (Exception, SystemExit) as error:
         if grid.failure is not None or isinstance(error, FedsimError):

@@ -21,7 +21,7 @@ from fedsim.flower.messages import Meter, encoded
 from fedsim.flower.nodes import Answer, Call, ClientCaller, Executor
 from fedsim.flower.recorded import Recorded
 from fedsim.flower.rows import Row, metrics_of
-from fedsim.flower.virtual_time import EPOCH_S, kept_by
+from fedsim.flower.virtual_time import EPOCH_S, use_timekeeper
 from fedsim.flower.work import SECONDS, WorkModel
 from fedsim.rules.visits import ARRIVED, BEFORE, LATE
 
@@ -125,7 +125,7 @@ class Grid(flwr.Grid):  # type: ignore[misc]
         """Return the nodes that are online now."""
         if self.setup.system.always_online:
             return list(self.setup.node_ids)
-        with kept_by(None):
+        with use_timekeeper(None):
             online = np.flatnonzero(self.clock.online()).tolist()
         return [self.setup.node_ids[client] for client in online]
 
@@ -134,7 +134,7 @@ class Grid(flwr.Grid):  # type: ignore[misc]
         messages = list(messages)
         if not messages:
             return []
-        with kept_by(None):
+        with use_timekeeper(None):
             self._check()
             self._idle = 0
             return self._push(messages)
@@ -145,7 +145,7 @@ class Grid(flwr.Grid):  # type: ignore[misc]
         A ServerApp that polls without sleeping would not let time pass: its second poll in vain at one instant waits
         for the next reply.
         """
-        with kept_by(None):
+        with use_timekeeper(None):
             self._check()
             wanted = set(message_ids)
             found = self._pull(wanted)
@@ -163,7 +163,7 @@ class Grid(flwr.Grid):  # type: ignore[misc]
         wanted = set(self.push_messages(messages))
         found: list[Any] = []
         until_s = inf if timeout is None else began_s + timeout
-        with kept_by(None):
+        with use_timekeeper(None):
             while wanted:
                 self._wait(until_s)
                 replies = self._pull(wanted)
@@ -190,7 +190,7 @@ class Grid(flwr.Grid):  # type: ignore[misc]
     def sleep(self, seconds: float) -> None:
         if seconds < 0:
             raise ValueError("sleep length must be non-negative")
-        with kept_by(None):
+        with use_timekeeper(None):
             self._check()
             self._let_pass(float(seconds))
 

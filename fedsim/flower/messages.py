@@ -57,7 +57,7 @@ class Meter:
 
 
 def copied(message: Any) -> Any:
-    """Return a message whose content nobody else can change; the bytes of arrays, which nothing changes, are shared."""
+    """Return a message with records of its own; the bytes of arrays are shared, since nothing changes them."""
     made, fields = copy.copy(message), vars(message)
     vars(made)["_metadata"] = copy.copy(fields["_metadata"])
     vars(made)["_content"] = None if fields["_content"] is None else copied_content(fields["_content"])

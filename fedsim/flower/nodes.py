@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from fedsim.flower import flwr_names as flwr
 from fedsim.flower.messages import copied, copied_content
 from fedsim.flower.process_state import seeded
-from fedsim.flower.virtual_time import ClientTime, kept_by
+from fedsim.flower.virtual_time import ClientTime, use_timekeeper
 from fedsim.flower.work import FLOPS, SECONDS
 
 _GENERATORS = threading.RLock()  # `random` and its like belong to the process, so its threads take turns
@@ -64,7 +64,12 @@ class ClientCaller:
         state = flwr.RecordDict() if call.state is None else copied_content(call.state)
         context, clock = self.context(call, state), ClientTime(call.sent_s)
         answer = Answer()
-        with _GENERATORS, seeded("client", self.seed, call.number), kept_by(clock), _counting(self.counts) as counted:
+        with (
+            _GENERATORS,
+            seeded("client", self.seed, call.number),
+            use_timekeeper(clock),
+            _counting(self.counts) as counted,
+        ):
             try:
                 reply = self.client_app(message, context)
                 if not isinstance(reply, flwr.Message):

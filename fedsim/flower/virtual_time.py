@@ -55,7 +55,7 @@ class ClientTime:
 
 
 @contextmanager
-def kept_by(keeper: Timekeeper | None) -> Iterator[None]:
+def use_timekeeper(keeper: Timekeeper | None) -> Iterator[None]:
     """Let `keeper` have this thread's time; None: real time."""
     before = getattr(_thread, "keeper", None)
     _thread.keeper = keeper
