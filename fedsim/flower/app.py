@@ -25,7 +25,7 @@ from fedsim.engine.system import System, setting_of
 from fedsim.errors import FedsimError, InvalidInput
 from fedsim.flower import installed
 from fedsim.flower.process_state import restored, seeded
-from fedsim.flower.virtual_time import REAL, use_timekeeper, replaced_time
+from fedsim.flower.virtual_time import REAL, replaced_time, use_timekeeper
 from fedsim.flower.work import WorkModel, examples
 from fedsim.kernels import backend
 from fedsim.protocols import Describes
