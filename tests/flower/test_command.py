@@ -62,3 +62,20 @@ def test_apps_can_be_swept_and_compared(files):
     study = fs.sweep(files / "study.py", grid={"uplink_bps": [1e5, 1e6]}, out=files / "sweep", jobs=1)
     slow, fast = (result.rounds["closed_s"].iloc[-1] for _, result in study.runs)
     assert slow > 3 * fast
+
+
+def test_the_resume_command_continues_an_app(files, apps, capsys):
+    import threading
+
+    from fedsim.cli.flower import Arguments
+
+    arguments = Arguments(str(apps / "numpy_fedavg"), None, files / "net.graphml", files / "devices.csv", (), 2)
+    alone, stop = fs.run(arguments.app()), threading.Event()
+    with pytest.raises(fs.errors.Interrupted):
+        fs.run(
+            arguments.app(), out=files / "run", checkpoint_every=1, stop=stop, source=arguments.source(),
+            observers=[lambda progress: stop.set()],
+        )  # fmt: skip
+    assert call(["resume", str(files / "run")]) == 0
+    assert "next: fedsim report" in capsys.readouterr().out
+    assert fs.load(files / "run").fingerprint == alone.fingerprint
