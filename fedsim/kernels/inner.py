@@ -47,7 +47,14 @@ class Whole(codegen.JITCodeLibrary):  # type: ignore[misc]
         direct: list[Any] = self._linking_libraries
         self._linking_libraries: list[Any] = []
         self._add(direct)
+        self._own = {f.name for f in self._final_module.functions if not f.is_declaration}
         super().finalize()
+
+    def _optimize_final_module(self) -> None:
+        for function in self._final_module.functions:  # internal: LLVM drops arguments that a function does not use
+            if not function.is_declaration and function.name not in self._own:
+                function.linkage = "internal"
+        super()._optimize_final_module()
 
     def _add(self, called: list[Any]) -> None:
         """These, each followed by those that it calls: LLVM's linker takes nothing that nobody has asked for yet."""
