@@ -23,7 +23,7 @@ its mark. How to use it, all inside compiled code:
     rate                          of a flow is s.level[s.owner[flow]]
 
 `add` and `remove` answer False where rounding will not let the order come to rest: begin again with another method.
-Rates agree with those of `fedsim.kernels.sharing`, which are the same whatever happened before, to about 1e-13.
+Rates agree with those of `fedsim.kernels.clock.maxmin`, which are the same whatever happened before, to about 1e-13.
 """
 
 from __future__ import annotations
