@@ -36,6 +36,7 @@ def choose(system: System, sizes: MessageSizes, learning: Learning, name: str, s
             if name == "compiled":
                 raise InvalidInput(f'clock="compiled" cannot serve this scenario: {made}; use clock="simpy"')
             return Choice(_simpy(system, sizes, learning, saves), made)
+        made.saves = saves
         if name == "compiled":
             return Choice(made, "as asked for")
         found = made.found()

@@ -55,6 +55,7 @@ class CompiledClock:
     """Blocks of rounds from a compiled event loop, or from the short path, which needs none."""
 
     name = "compiled"
+    saves = True  # whether the run has checkpoints
 
     def __init__(
         self, system: System, sizes: MessageSizes, parts: PartColumns, path: str, learning: Learning | None = None
@@ -104,8 +105,8 @@ class CompiledClock:
 
     async def _next(self, active: Array, rounds: int) -> RoundBlock | None:
         """Return the next rounds; None where the short path turns out not to serve them."""
+        self.keep_state()
         first, self.rounds = self.rounds + 1, self.rounds + rounds
-        self.before = (first - 1, deepcopy(self.now), self.carried) if self.bytes <= SAVED else None
         sites, slots, everyone = self.system.sites.count, int(self.tables.slots[-1]), active
         active = active[:1] if self.one_timeline else active
         visits = len(active) * rounds * slots + slots
@@ -236,6 +237,11 @@ class CompiledClock:
         )
 
     # --- Checkpoints ------------------------------------------------------------------------------------------------
+
+    def keep_state(self) -> None:
+        """Keep the state before a block, for a checkpoint."""
+        kept = self.saves and self.bytes <= SAVED
+        self.before = (self.rounds, deepcopy(self.now), self.carried) if kept else None
 
     def state(self) -> Arrays:
         if self.before is None:
