@@ -15,7 +15,7 @@ from engine.clocks.timelines import block_of, system_of
 from strategies.gossip_scenarios import metropolis
 
 import fedsim as fs
-from fedsim.engine.clock import compiled
+from fedsim.engine.clock.compiled import gossip as compiled_gossip
 from fedsim.engine.clock.compiled.paths import compiled_clock
 from fedsim.engine.system import MessageSizes
 from fedsim.rng import Stream
@@ -74,7 +74,7 @@ def test_rounds_do_not_depend_on_the_lengths_of_blocks(name, path):
 @pytest.mark.parametrize(("name", "path"), NAMES)
 @pytest.mark.parametrize("largest", [0, 1e9], ids=["from the start", "from saved arrays"])
 def test_a_clock_resumes_at_any_round_of_its_latest_block(name, path, largest, monkeypatch):
-    monkeypatch.setattr(compiled, "SAVED", largest)
+    monkeypatch.setattr(compiled_gossip, "SAVED", largest)
     first = clock_of(scenario_of(name), SIZES, path)
     one_after_another(first, [5, 8])
     saved = {key: array.copy() for key, array in first.state().items()}

@@ -105,8 +105,9 @@ class CompiledClock:
 
     async def _next(self, active: Array, rounds: int) -> RoundBlock | None:
         """Return the next rounds; None where the short path turns out not to serve them."""
-        self.keep_state()
         first, self.rounds = self.rounds + 1, self.rounds + rounds
+        saves = self.saves and self.bytes <= SAVED
+        self.before = (first - 1, deepcopy(self.now), self.carried) if saves else None
         sites, slots, everyone = self.system.sites.count, int(self.tables.slots[-1]), active
         active = active[:1] if self.one_timeline else active
         visits = len(active) * rounds * slots + slots
@@ -237,11 +238,6 @@ class CompiledClock:
         )
 
     # --- Checkpoints ------------------------------------------------------------------------------------------------
-
-    def keep_state(self) -> None:
-        """Keep the state before a block, for a checkpoint."""
-        kept = self.saves and self.bytes <= SAVED
-        self.before = (self.rounds, deepcopy(self.now), self.carried) if kept else None
 
     def state(self) -> Arrays:
         if self.before is None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.engine.clock.compiled import CompiledClock
+from fedsim.engine.clock.compiled import SAVED, CompiledClock
 from fedsim.engine.clock.compiled.site_tables import new_state
 from fedsim.engine.rounds import RoundBlock, Starts, VisitOutcomes, offsets_of, ranges
 from fedsim.kernels.clock.state import (
@@ -35,8 +36,9 @@ class AsynchronousClock(CompiledClock):
         return new_asynchronous_state(self.tables, self.system.replicas, self.new_links())
 
     async def next(self, active: Array, rounds: int) -> RoundBlock:
-        self.keep_state()
         first, self.rounds = self.rounds + 1, self.rounds + rounds
+        saves = self.saves and self.bytes <= SAVED
+        self.before = (first - 1, deepcopy(self.now), self.carried) if saves else None
         places = self.now.visits.shape[1]
         visits = len(active) * rounds * self.tables.replies + places
         out = new_aggregations(2 * visits, 2 * visits + places, len(active) * rounds + 1)

@@ -6,10 +6,12 @@ message of the short path meets the one before it, the loop simulates from the s
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.engine.clock.compiled import CompiledClock
+from fedsim.engine.clock.compiled import SAVED, CompiledClock
 from fedsim.engine.clock.compiled.reader import new_out
 from fedsim.engine.clock.compiled.saved import bytes_of, doubled
 from fedsim.engine.clock.compiled.site_tables import most_in_flight, new_ends, new_gossip_state
@@ -50,8 +52,9 @@ class CompiledGossip(CompiledClock):
         return new_ends(tables, replicas) if self.path == "short" else new(tables, replicas, self.new_links())
 
     async def next(self, active: Array, rounds: int) -> RoundBlock:
-        self.keep_state()
         first, self.rounds = self.rounds + 1, self.rounds + rounds
+        saves = self.saves and self.bytes <= SAVED
+        self.before = (first - 1, deepcopy(self.now), self.carried) if saves else None
         if isinstance(self.now, Ends):
             block = self.short_block(self.now, first, active, rounds)
             return await self.from_the_start(active, first - 1, rounds) if block is None else block
