@@ -37,7 +37,8 @@ class AsynchronousClock(CompiledClock):
 
     async def next(self, active: Array, rounds: int) -> RoundBlock:
         first, self.rounds = self.rounds + 1, self.rounds + rounds
-        self.before = (first - 1, deepcopy(self.now), self.carried) if self.bytes <= SAVED else None
+        saves = self.saves and self.bytes <= SAVED
+        self.before = (first - 1, deepcopy(self.now), self.carried) if saves else None
         places = self.now.visits.shape[1]
         visits = len(active) * rounds * self.tables.replies + places
         out = new_aggregations(2 * visits, 2 * visits + places, len(active) * rounds + 1)

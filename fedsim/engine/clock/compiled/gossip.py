@@ -53,7 +53,8 @@ class CompiledGossip(CompiledClock):
 
     async def next(self, active: Array, rounds: int) -> RoundBlock:
         first, self.rounds = self.rounds + 1, self.rounds + rounds
-        self.before = (first - 1, deepcopy(self.now), self.carried) if self.bytes <= SAVED else None
+        saves = self.saves and self.bytes <= SAVED
+        self.before = (first - 1, deepcopy(self.now), self.carried) if saves else None
         if isinstance(self.now, Ends):
             block = self.short_block(self.now, first, active, rounds)
             return await self.from_the_start(active, first - 1, rounds) if block is None else block
