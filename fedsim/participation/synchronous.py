@@ -13,6 +13,7 @@ from fedsim.arrays import Array
 from fedsim.checks import as_float_array, check_choice, check_cohort, check_counts, check_positive
 from fedsim.errors import InvalidInput
 from fedsim.protocols import PolicyColumns, Rng, View
+from fedsim.renamed import refuse_old_keywords
 from fedsim.rules import selection
 from fedsim.rules.closing import AT_DEADLINE, AT_REPLIES, Closing, closing_s
 from fedsim.text import short_str
@@ -200,6 +201,7 @@ def largest_chance(self: SelectsSome, weights: Array, clients: Array) -> tuple[A
     return np.ones(len(weights)) if self.of is None else self.of / clients, False
 
 
+@refuse_old_keywords("fs.participation.first")
 def first(k: int, *, of: int | None = None, at_least: int | None = None) -> First:
     """Over-selection: select `of` clients (None: all online) and close when k replies have arrived.
 
